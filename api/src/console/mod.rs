@@ -7,6 +7,8 @@
 mod dashboards;
 mod error;
 pub(crate) mod saved_objects;
+#[cfg(test)]
+mod tests;
 
 use http::{HeaderMap, Method};
 use millrace_storage::access::Action;
@@ -156,46 +158,4 @@ fn unknown(method: &Method, path: &[String], uri: &str) -> Error {
         return Error::resource_not_found(format!("there is no [{method}] of [{uri}] here"));
     }
     Error::method_not_allowed(uri, method, &allowed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn path(text: &str) -> Vec<String> {
-        text.split('/').map(str::to_owned).collect()
-    }
-
-    fn find(method: &Method, text: &str) -> Option<(Endpoint, usize)> {
-        let path = path(text);
-        Route::find(method, &path).map(|(route, captured)| (route.endpoint, captured.len()))
-    }
-
-    #[test]
-    fn words_come_before_types() {
-        assert_eq!(find(&Method::POST, "api/saved_objects/_bulk_get"), Some((Endpoint::BulkGet, 0)));
-        assert_eq!(find(&Method::POST, "api/saved_objects/dashboard"), Some((Endpoint::Create, 1)));
-        assert_eq!(find(&Method::HEAD, "api/saved_objects/dashboard/x"), Some((Endpoint::Get, 2)));
-        assert_eq!(find(&Method::GET, "api/saved_objects"), None);
-        assert_eq!(find(&Method::GET, "api/saved_objects/a/b/c"), None);
-    }
-
-    #[test]
-    fn whatever_changes_something_needs_the_header() {
-        let refused = |method: Method, text: &str, value: Option<&'static str>| {
-            let mut headers = HeaderMap::new();
-            if let Some(value) = value {
-                headers.insert(XSRF, http::HeaderValue::from_static(value));
-            }
-            check_headers(&method, &path(text), &headers).is_err()
-        };
-        for route in &ROUTES {
-            assert!(route.guarded || route.method == Method::GET, "{route:?}");
-        }
-        assert!(refused(Method::PUT, "anything", None));
-        assert!(refused(Method::DELETE, "api/saved_objects/a/b", Some("false")));
-        assert!(refused(Method::GET, "api/console-app/dashboards/export", None));
-        assert!(!refused(Method::GET, "api/console-app/dashboards/export", Some("true")));
-        assert!(!refused(Method::GET, "api/saved_objects/_find", None));
-    }
 }

@@ -2,8 +2,6 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use serde_json::json;
-
 use super::references::{self, Target};
 use crate::Api;
 use crate::console::error::invalid;
@@ -35,7 +33,7 @@ pub(in crate::console) async fn run(api: &Api, request: &mut Request) -> Result<
             wanted.push_back(target);
         }
     }
-    let mut elements = Elements::default();
+    let mut elements = Elements::after(&format!("{{\"version\":\"{API_VERSION}\",\"objects\":"), 0);
     while let Some(target) = wanted.pop_front() {
         request.room.take(OBJECT_BYTES)?;
         let key = match Key::parse(&target.kind, &target.id) {
@@ -49,7 +47,7 @@ pub(in crate::console) async fn run(api: &Api, request: &mut Request) -> Result<
             elements.push_error(&target.kind, &target.id, &key.missing());
             continue;
         };
-        // In the elements, which grow by doubling, and in the answer.
+        // The answer grows by doubling.
         request.room.take(stored.source.len().saturating_mul(3))?;
         elements.push(&stored);
         let refers = offload(stored.source.len(), || {
@@ -68,12 +66,7 @@ pub(in crate::console) async fn run(api: &Api, request: &mut Request) -> Result<
             }
         }
     }
-    let mut out = b"{\"version\":".to_vec();
-    out.extend_from_slice(json!(API_VERSION).to_string().as_bytes());
-    out.extend_from_slice(b",\"objects\":");
-    elements.write(&mut out);
-    out.push(b'}');
-    let mut response = Response::raw_json(200, out);
+    let mut response = elements.finish(None);
     response.headers.push(("content-disposition", "attachment; filename=\"dashboards.json\"".to_owned()));
     Ok(response)
 }

@@ -11,15 +11,15 @@ use super::file::{self, Part};
 use super::references::{self, Target};
 use crate::Api;
 use crate::console::error::at;
-use crate::console::saved_objects::bulk::{self, Elements, MAX_OBJECTS, Prepared};
+use crate::console::saved_objects::bulk::{self, MAX_OBJECTS, Prepared};
 use crate::console::saved_objects::object::{Draft, Key, Kind, object};
 use crate::error::Error;
 use crate::http::{Request, Response, json as text, offload};
 
 /// Most references of the objects of a file together.
 const MAX_REFERENCES: usize = 100_000;
-/// Bytes that a reference takes beside its text.
-const REFERENCE_BYTES: usize = 128;
+/// Bytes that a reference takes beside its text, which is there once more where it is looked up and where it is answered.
+const REFERENCE_BYTES: usize = 512;
 
 /// A file that was checked.
 #[derive(Debug, Default)]
@@ -37,15 +37,9 @@ pub(in crate::console) async fn run(api: &Api, request: &mut Request) -> Result<
     let now_ms = api.objects.now_ms();
     let Checked { objects, targets } = offload(request.body.len(), || check(request, &exclude, now_ms))?;
     let missing = missing(api, &objects, &targets).await?;
-    let stored = bulk::store(api, objects, force).await?;
-    let mut out = b"{\"objects\":".to_vec();
-    stored.write(&mut out);
-    if let Some(missing) = missing {
-        out.extend_from_slice(b",\"missing_references\":");
-        missing.write(&mut out);
-    }
-    out.push(b'}');
-    Ok(Response::raw_json(200, out))
+    let answered = bulk::store(api, objects, force, "{\"objects\":").await?;
+    let behind = (!missing.is_empty()).then(|| ("missing_references", Value::Array(missing)));
+    Ok(answered.finish(behind))
 }
 
 /// Checks all objects of the body.
@@ -65,7 +59,7 @@ fn check(request: &Request, exclude: &HashSet<String>, now_ms: i64) -> Result<Ch
         };
         let Some((object, targets)) = read().map_err(|error| at(&place, error))? else { continue };
         let count: usize = targets.iter().map(|target| target.kind.len() + target.id.len()).sum();
-        request.room.take(count + targets.len() * REFERENCE_BYTES)?;
+        request.room.take(count * 3 + targets.len() * REFERENCE_BYTES)?;
         references += targets.len();
         if references > MAX_REFERENCES {
             let reason = format!("[file] has more than [{MAX_REFERENCES}] references");
@@ -100,18 +94,14 @@ fn named(
     Ok(Some((key, members)))
 }
 
-/// Finds what objects refer to and is nowhere; `None` where that is nothing.
-async fn missing(
-    api: &Api,
-    objects: &[Prepared],
-    targets: &[Vec<Target>],
-) -> Result<Option<Elements>, Error> {
+/// Lists objects that refer to what is nowhere, with that.
+async fn missing(api: &Api, objects: &[Prepared], targets: &[Vec<Target>]) -> Result<Vec<Value>, Error> {
     let mut known: HashMap<Target, bool> = HashMap::new();
     for object in objects {
         let Key { kind, id } = &object.key;
         known.insert(Target { kind: kind.name().to_owned(), id: id.clone() }, true);
     }
-    let mut elements = None;
+    let mut lost = Vec::new();
     for (object, targets) in objects.iter().zip(targets) {
         let mut missing = Vec::new();
         for target in targets {
@@ -129,11 +119,10 @@ async fn missing(
         }
         if !missing.is_empty() {
             let Key { kind, id } = &object.key;
-            let elements = elements.get_or_insert_with(Elements::default);
-            elements.push_value(&json!({ "type": kind.name(), "id": id, "references": missing }));
+            lost.push(json!({ "type": kind.name(), "id": id, "references": missing }));
         }
     }
-    Ok(elements)
+    Ok(lost)
 }
 
 async fn exists(api: &Api, target: &Target) -> Result<bool, Error> {

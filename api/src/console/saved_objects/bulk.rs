@@ -16,6 +16,10 @@ use crate::http::{Request, Response, Room};
 pub(in crate::console) const MAX_OBJECTS: usize = 10_000;
 /// Bytes that an object takes beside its text.
 const OBJECT_BYTES: usize = 512;
+/// Bytes that an object takes in an answer beside its text.
+const VERSION_BYTES: usize = 64;
+/// What is before the objects of an answer.
+const HEAD: &str = "{\"saved_objects\":";
 
 /// An object that was checked, as it will be stored.
 #[derive(Clone, Debug)]
@@ -25,27 +29,38 @@ pub(in crate::console) struct Prepared {
 }
 
 impl Prepared {
-    /// Renders a draft; its text, once stored and once answered, is charged to `room`.
+    /// Renders a draft, whose text is charged to `room`.
     ///
     /// # Errors
     /// As [`Draft::source`]; 413 and 429 for want of room.
     pub(in crate::console) fn of(draft: &Draft, now_ms: i64, room: &Room) -> Result<Self, Error> {
         let source = draft.source(now_ms)?;
-        room.take(source.len() * 2 + OBJECT_BYTES)?;
+        room.take(source.len() + OBJECT_BYTES)?;
         Ok(Self { key: draft.key.clone(), source })
     }
 }
 
-/// Elements of an array in an answer.
-#[derive(Debug, Default)]
-pub(in crate::console) struct Elements(Vec<u8>);
+/// An answer whose last member is an array, while its elements come.
+#[derive(Debug)]
+pub(in crate::console) struct Elements {
+    out: Vec<u8>,
+    empty: bool,
+}
 
 impl Elements {
+    /// Begins an answer by its text before the array, with space for so many bytes of elements.
+    pub(in crate::console) fn after(head: &str, bytes: usize) -> Self {
+        let mut out = Vec::with_capacity(head.len() + bytes + 64);
+        out.extend_from_slice(head.as_bytes());
+        out.push(b'[');
+        Self { out, empty: true }
+    }
+
     fn begin(&mut self) -> &mut Vec<u8> {
-        if !self.0.is_empty() {
-            self.0.push(b',');
+        if !std::mem::replace(&mut self.empty, false) {
+            self.out.push(b',');
         }
-        &mut self.0
+        &mut self.out
     }
 
     /// Adds a stored object.
@@ -53,45 +68,54 @@ impl Elements {
         stored.write(self.begin());
     }
 
-    /// Adds a value.
-    pub(in crate::console) fn push_value(&mut self, value: &Value) {
-        serde_json::to_writer(self.begin(), value).expect("writing to memory cannot fail");
-    }
-
     /// Adds the failure of an object.
     pub(in crate::console) fn push_error(&mut self, kind: &str, id: &str, error: &Error) {
-        self.push_value(&json!({ "id": id, "type": kind, "error": of_object(error) }));
+        let failure = json!({ "id": id, "type": kind, "error": of_object(error) });
+        push(self.begin(), &failure);
     }
 
-    /// Appends them as an array.
-    pub(in crate::console) fn write(&self, out: &mut Vec<u8>) {
-        out.push(b'[');
-        out.extend_from_slice(&self.0);
-        out.push(b']');
+    /// Ends the answer, with a member behind the array where there is one.
+    pub(in crate::console) fn finish(mut self, behind: Option<(&str, Value)>) -> Response {
+        self.out.push(b']');
+        if let Some((name, value)) = behind {
+            self.out.push(b',');
+            text::push_str(&mut self.out, name);
+            self.out.push(b':');
+            push(&mut self.out, &value);
+        }
+        self.out.push(b'}');
+        Response::raw_json(200, self.out)
     }
 }
 
-/// Stores objects in one request and answers what became of each.
+fn push(out: &mut Vec<u8>, value: &Value) {
+    serde_json::to_writer(out, value).expect("writing to memory cannot fail");
+}
+
+/// Stores objects in one request and answers what became of each, behind `head`.
 pub(in crate::console) async fn store(
     api: &Api,
     objects: Vec<Prepared>,
     overwrite: bool,
+    head: &str,
 ) -> Result<Elements, Error> {
-    let mut elements = Elements::default();
+    let bytes = objects.iter().map(|object| object.source.len() + VERSION_BYTES).sum();
+    let mut answered = Elements::after(head, bytes);
     if objects.is_empty() {
-        return Ok(elements);
+        return Ok(answered);
     }
     let change = |source| if overwrite { Change::Overwrite(source) } else { Change::Create(source) };
     let writes =
         objects.iter().map(|object| Write { key: object.key.clone(), change: change(object.source.clone()) });
     let results = api.objects.write(writes.collect()).await?;
+    // Each text goes once it is in the answer, which takes its place in memory.
     for (Prepared { key, source }, result) in objects.into_iter().zip(results) {
         match result {
-            Ok(version) => elements.push(&Stored { source, version }),
-            Err(error) => elements.push_error(key.kind.name(), &key.id, &error),
+            Ok(version) => answered.push(&Stored { source, version }),
+            Err(error) => answered.push_error(key.kind.name(), &key.id, &error),
         }
     }
-    Ok(elements)
+    Ok(answered)
 }
 
 /// Stores objects.
@@ -108,13 +132,13 @@ pub(in crate::console) async fn create(api: &Api, request: &mut Request) -> Resu
     };
     let prepare = |(number, members)| prepare(members).map_err(|error| at(&format!("[{number}]"), error));
     let objects = elements(request)?.into_iter().enumerate().map(prepare).collect::<Result<Vec<_>, _>>()?;
-    Ok(answer(&store(api, objects, overwrite).await?))
+    Ok(store(api, objects, overwrite, HEAD).await?.finish(None))
 }
 
 /// Answers objects by their keys.
 pub(in crate::console) async fn get(api: &Api, request: &mut Request) -> Result<Response, Error> {
     request.finish()?;
-    let mut answered = Elements::default();
+    let mut answered = Elements::after(HEAD, 0);
     for (number, mut wanted) in elements(request)?.into_iter().enumerate() {
         let place = |error| at(&format!("[{number}]"), error);
         let fields = match wanted.shift_remove("fields") {
@@ -144,7 +168,7 @@ pub(in crate::console) async fn get(api: &Api, request: &mut Request) -> Result<
             }
         }
     }
-    Ok(answer(&answered))
+    Ok(answered.finish(None))
 }
 
 /// Leaves the named attributes only.
@@ -186,12 +210,4 @@ fn elements(request: &Request) -> Result<Vec<Map<String, Value>>, Error> {
         _ => Err(Error::illegal_argument(format!("[{number}]: must be an object"))),
     };
     items.into_iter().enumerate().map(object).collect()
-}
-
-fn answer(elements: &Elements) -> Response {
-    let mut out = Vec::with_capacity(elements.0.len() + 32);
-    out.extend_from_slice(b"{\"saved_objects\":");
-    elements.write(&mut out);
-    out.push(b'}');
-    Response::raw_json(200, out)
 }

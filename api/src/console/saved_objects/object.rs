@@ -370,10 +370,13 @@ impl Stored {
     }
 }
 
-/// Appends a stored object, which is the text of a JSON object that is not empty, with its version.
+/// Appends a stored object, the text of a JSON object, with its version.
 pub(super) fn write(source: &[u8], version: Version, out: &mut Vec<u8>) {
     out.extend_from_slice(source.trim_ascii_end().strip_suffix(b"}").unwrap_or_default());
-    out.extend_from_slice(b",\"version\":");
+    if !out.ends_with(b"{") {
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"version\":");
     json::push_str(out, &version.to_string());
     out.push(b'}');
 }
