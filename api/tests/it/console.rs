@@ -478,6 +478,35 @@ async fn hostile_files_change_nothing() {
 }
 
 #[tokio::test]
+async fn attributes_are_opaque() {
+    let node = console().await;
+    for (number, member) in [
+        json!({ "": 1 }),
+        json!({ ".": { "": [{}, 1] } }),
+        json!({ "a..b": { "": [] } }),
+        json!({ "title.x": 1 }),
+        json!({ "description.keyword": { "y": "z" } }),
+        json!({ "description": "d", "description.": [{}] }),
+        json!({ "date": "2020-01-01", "n": [1, "x", { "y": null }] }),
+        json!({ "_id": "x", "_source": {}, "type": 5, "x".repeat(10_000): 1 }),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut attributes = member;
+        attributes["title"] = json!("t");
+        let line = format!("POST /api/saved_objects/dashboard/{number}");
+        let created = ask(&node, &line, json!({ "attributes": attributes }), 200).await;
+        assert_eq!(created["attributes"], attributes);
+        let stored =
+            ask(&node, &format!("GET /api/saved_objects/dashboard/{number}"), Value::Null, 200).await;
+        assert_eq!(stored, created);
+    }
+    let found = ask(&node, "GET /api/saved_objects/_find?type=dashboard&search=t", Value::Null, 200).await;
+    assert_eq!(found["total"], 8);
+}
+
+#[tokio::test]
 async fn a_restart_keeps_objects() {
     let node = console().await;
     ask(&node, IMPORT, file(), 200).await;

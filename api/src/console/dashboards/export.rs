@@ -48,9 +48,9 @@ pub(in crate::console) async fn run(api: &Api, request: &mut Request) -> Result<
             continue;
         };
         // The answer grows by doubling.
-        request.room.take(stored.source.len().saturating_mul(3))?;
+        request.room.take(stored.object.len().saturating_mul(3))?;
         elements.push(&stored);
-        let refers = offload(stored.source.len(), || {
+        let refers = offload(stored.object.len(), || {
             let room = request.room.beside();
             references::targets(&Draft::of_stored(&stored, &room)?, &room)
         })?;

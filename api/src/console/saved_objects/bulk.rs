@@ -4,7 +4,7 @@ use bytes::Bytes;
 use millrace_storage::metadata::Uuid;
 use serde_json::{Map, Value, json};
 
-use super::object::{Draft, Key, Kind, Stored};
+use super::object::{Document, Draft, Key, Kind, Stored};
 use super::{Change, Write};
 use crate::Api;
 use crate::console::error::{at, invalid, of_object};
@@ -25,18 +25,18 @@ const HEAD: &str = "{\"saved_objects\":";
 #[derive(Clone, Debug)]
 pub(in crate::console) struct Prepared {
     pub(in crate::console) key: Key,
-    source: Bytes,
+    document: Document,
 }
 
 impl Prepared {
     /// Renders a draft, whose text is charged to `room`.
     ///
     /// # Errors
-    /// As [`Draft::source`]; 413 and 429 for want of room.
+    /// As [`Draft::document`]; 413 and 429 for want of room.
     pub(in crate::console) fn of(draft: &Draft, now_ms: i64, room: &Room) -> Result<Self, Error> {
-        let source = draft.source(now_ms)?;
-        room.take(source.len() + OBJECT_BYTES)?;
-        Ok(Self { key: draft.key.clone(), source })
+        let document = draft.document(now_ms)?;
+        room.take(document.text.len() + OBJECT_BYTES)?;
+        Ok(Self { key: draft.key.clone(), document })
     }
 }
 
@@ -99,19 +99,20 @@ pub(in crate::console) async fn store(
     overwrite: bool,
     head: &str,
 ) -> Result<Elements, Error> {
-    let bytes = objects.iter().map(|object| object.source.len() + VERSION_BYTES).sum();
+    let bytes = objects.iter().map(|object| object.document.text.len() + VERSION_BYTES).sum();
     let mut answered = Elements::after(head, bytes);
     if objects.is_empty() {
         return Ok(answered);
     }
-    let change = |source| if overwrite { Change::Overwrite(source) } else { Change::Create(source) };
-    let writes =
-        objects.iter().map(|object| Write { key: object.key.clone(), change: change(object.source.clone()) });
+    let change = |document| if overwrite { Change::Overwrite(document) } else { Change::Create(document) };
+    let writes = objects
+        .iter()
+        .map(|object| Write { key: object.key.clone(), change: change(object.document.clone()) });
     let results = api.objects.write(writes.collect()).await?;
     // Each text goes once it is in the answer, which takes its place in memory.
-    for (Prepared { key, source }, result) in objects.into_iter().zip(results) {
+    for (Prepared { key, document }, result) in objects.into_iter().zip(results) {
         match result {
-            Ok(version) => answered.push(&Stored { source, version }),
+            Ok(version) => answered.push(&Stored { object: document.object(), version }),
             Err(error) => answered.push_error(key.kind.name(), &key.id, &error),
         }
     }
@@ -160,7 +161,7 @@ pub(in crate::console) async fn get(api: &Api, request: &mut Request) -> Result<
         match api.objects.get(&key).await? {
             None => answered.push_error(&kind, &id, &key.missing()),
             Some(stored) => {
-                request.room.take(stored.source.len() * 2 + OBJECT_BYTES)?;
+                request.room.take(stored.object.len() * 2 + OBJECT_BYTES)?;
                 match fields {
                     None => answered.push(&stored),
                     Some(fields) => answered.push(&only(stored, &fields, &request.room)?),
@@ -173,11 +174,11 @@ pub(in crate::console) async fn get(api: &Api, request: &mut Request) -> Result<
 
 /// Leaves the named attributes only.
 fn only(stored: Stored, fields: &[String], room: &Room) -> Result<Stored, Error> {
-    let mut object = text::parse(&stored.source, &room.beside())?;
+    let mut object = text::parse(&stored.object, &room.beside())?;
     if let Some(attributes) = object.get_mut("attributes").and_then(Value::as_object_mut) {
         attributes.retain(|name, _| fields.contains(name));
     }
-    Ok(Stored { source: Bytes::from(object.to_string()), version: stored.version })
+    Ok(Stored { object: Bytes::from(object.to_string()), version: stored.version })
 }
 
 fn names(value: Value) -> Result<Vec<String>, Error> {

@@ -1,10 +1,10 @@
 //! `_find`: objects by type, words and what they refer to, a page at a time.
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::object::{self, Kind, Version};
+use super::store::Source;
 use crate::Api;
 use crate::console::error::invalid;
 use crate::error::Error;
@@ -52,7 +52,7 @@ struct Total {
 #[derive(Debug, Deserialize)]
 struct Hit<'a> {
     #[serde(borrow, rename = "_source")]
-    source: &'a RawValue,
+    source: Source<'a>,
     #[serde(rename = "_seq_no")]
     seq_no: u64,
     #[serde(rename = "_primary_term")]
@@ -93,7 +93,7 @@ pub(in crate::console) async fn run(api: &Api, request: &mut Request) -> Result<
             out.push(b',');
         }
         let version = Version { seq_no: hit.seq_no, primary_term: hit.primary_term };
-        object::write(hit.source.get().as_bytes(), version, &mut out);
+        object::write(hit.source.object.get().as_bytes(), version, &mut out);
         out.pop();
         out.extend_from_slice(b",\"score\":");
         out.extend_from_slice(json!(hit.score.unwrap_or(0.0)).to_string().as_bytes());
@@ -128,7 +128,7 @@ impl Wanted {
         }
         let kinds = kinds.iter().map(|name| Kind::parse(name)).collect::<Result<Vec<_>, _>>()?;
         let kinds: Vec<&str> = kinds.into_iter().map(Kind::name).collect();
-        let mut filters = vec![json!({ "terms": { "type": kinds } })];
+        let mut filters = vec![json!({ "terms": { "object.type": kinds } })];
         filters.extend(take_reference(params)?);
         let fields = Some(names(params, "fields")?).filter(|fields| !fields.is_empty());
         let words = take_search(params)?;
@@ -142,10 +142,11 @@ impl Wanted {
 
     fn body(&self) -> Value {
         let source = match &self.fields {
-            None => json!(true),
+            None => json!(["object"]),
             Some(fields) => {
-                let attributes = fields.iter().map(|name| format!("attributes.{name}"));
-                json!(ALWAYS.into_iter().map(str::to_owned).chain(attributes).collect::<Vec<_>>())
+                let always = ALWAYS.map(|name| format!("object.{name}"));
+                let attributes = fields.iter().map(|name| format!("object.attributes.{name}"));
+                json!(always.into_iter().chain(attributes).collect::<Vec<_>>())
             }
         };
         json!({
@@ -195,7 +196,7 @@ fn take_search(params: &mut Params) -> Result<Option<Value>, Error> {
             number.ok_or_else(|| invalid("search_fields", format_args!("[{weight}] is not a weight")))
         });
         let path = match name {
-            "title" | "description" => format!("attributes.{name}"),
+            "title" | "description" => name,
             _ => {
                 let reason = format_args!("may name [title] and [description], not [{name}]");
                 return Err(invalid("search_fields", reason));
@@ -203,11 +204,11 @@ fn take_search(params: &mut Params) -> Result<Option<Value>, Error> {
         };
         fields.push(match weight.transpose()? {
             Some(weight) => format!("{path}^{weight}"),
-            None => path,
+            None => path.to_owned(),
         });
     }
     if fields.is_empty() {
-        fields = vec!["attributes.title".to_owned(), "attributes.description".to_owned()];
+        fields = vec!["title".to_owned(), "description".to_owned()];
     }
     Ok(search.map(|search| {
         json!({ "simple_query_string": { "query": search, "fields": fields, "default_operator": operator } })
@@ -241,8 +242,8 @@ fn take_reference(params: &mut Params) -> Result<Option<Value>, Error> {
         }
     };
     let refers = targets.into_iter().map(|Target { kind, id }| {
-        let both = json!([{ "term": { "references.type": kind } }, { "term": { "references.id": id } }]);
-        json!({ "nested": { "path": "references", "query": { "bool": { "filter": both } } } })
+        let both = json!([{ "term": { "object.references.type": kind } }, { "term": { "object.references.id": id } }]);
+        json!({ "nested": { "path": "object.references", "query": { "bool": { "filter": both } } } })
     });
     let refers: Vec<Value> = refers.collect();
     Ok(Some(json!({ "bool": { "should": refers, "minimum_should_match": 1 } })))
@@ -256,14 +257,14 @@ fn take_sort(params: &mut Params, searches: bool) -> Result<Value, Error> {
         Some(other) => return Err(invalid("sort_order", format_args!("must be asc or desc, not [{other}]"))),
     };
     let (field, usual) = match params.take("sort_field").as_deref() {
-        Some("title") => ("attributes.title.keyword", "asc"),
-        Some("description") => ("attributes.description.keyword", "asc"),
-        Some("type") => ("type", "asc"),
-        Some("id") => ("id", "asc"),
-        Some("updated_at") => ("updated_at", "asc"),
+        Some("title") => ("title.keyword", "asc"),
+        Some("description") => ("description.keyword", "asc"),
+        Some("type") => ("object.type", "asc"),
+        Some("id") => ("object.id", "asc"),
+        Some("updated_at") => ("object.updated_at", "asc"),
         Some("_score") => ("_score", "desc"),
         None if searches => ("_score", "desc"),
-        None => ("updated_at", "desc"),
+        None => ("object.updated_at", "desc"),
         Some(other) => {
             let reason = format_args!(
                 "must be one of [title, description, type, id, updated_at, _score], not [{other}]"
@@ -272,5 +273,5 @@ fn take_sort(params: &mut Params, searches: bool) -> Result<Value, Error> {
         }
     };
     // What is equal keeps its order from page to page.
-    Ok(json!([{ field: order.unwrap_or(usual) }, { "id": "asc" }, { "type": "asc" }]))
+    Ok(json!([{ field: order.unwrap_or(usual) }, { "object.id": "asc" }, { "object.type": "asc" }]))
 }

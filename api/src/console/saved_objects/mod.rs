@@ -47,14 +47,15 @@ pub(super) async fn create(
     let mut members = members(request)?;
     let version = take_version(&mut members)?;
     let draft = Draft::parse(key.clone(), members, &request.room)?;
-    let source = draft.source(api.objects.now_ms())?;
+    let document = draft.document(api.objects.now_ms())?;
+    let object = document.object();
     let change = match (overwrite, version) {
-        (true, Some(version)) => Change::Replace(source.clone(), version),
-        (true, None) => Change::Overwrite(source.clone()),
-        (false, _) => Change::Create(source.clone()),
+        (true, Some(version)) => Change::Replace(document, version),
+        (true, None) => Change::Overwrite(document),
+        (false, _) => Change::Create(document),
     };
     let version = api.objects.write_one(key, change).await?;
-    Ok(answer(&Stored { source, version }))
+    Ok(answer(&Stored { object, version }))
 }
 
 /// Changes some attributes of an object.
@@ -84,11 +85,12 @@ pub(super) async fn update(
             draft.references.clone_from(references);
         }
         draft.check(&request.room)?;
-        let source = draft.source(api.objects.now_ms())?;
-        let change = Change::Replace(source.clone(), version.unwrap_or(current.version));
+        let document = draft.document(api.objects.now_ms())?;
+        let object = document.object();
+        let change = Change::Replace(document, version.unwrap_or(current.version));
         match api.objects.write_one(key.clone(), change).await {
             Err(error) if error.status() == 409 && version.is_none() && attempt < UPDATE_ATTEMPTS => {}
-            written => return Ok(answer(&Stored { source, version: written? })),
+            written => return Ok(answer(&Stored { object, version: written? })),
         }
     }
     Err(key.missing())
@@ -109,7 +111,7 @@ pub(super) async fn delete(
 }
 
 fn answer(stored: &Stored) -> Response {
-    let mut out = Vec::with_capacity(stored.source.len() + 64);
+    let mut out = Vec::with_capacity(stored.object.len() + 64);
     stored.write(&mut out);
     Response::raw_json(200, out)
 }

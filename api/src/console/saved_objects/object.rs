@@ -1,7 +1,8 @@
 //! What a saved object is: its type and id, its members and the rules for them.
 //!
-//! A [`Draft`] is one that was sent and checked. It is stored as the text that it is answered with, but for its version, which
-//! the store alone knows ([`Stored::write`]): what dashboards keep in `attributes` goes through the server as it came.
+//! A [`Draft`] is one that was sent and checked. The [`Document`] that is stored has it as the text that is answered, but for the
+//! version, which the store alone knows ([`Stored::write`]): what dashboards keep in `attributes` goes through the server as it
+//! came.
 
 use std::fmt;
 
@@ -205,7 +206,7 @@ impl Draft {
     /// # Errors
     /// As [`Draft::parse`].
     pub(crate) fn of_stored(stored: &Stored, room: &Room) -> Result<Self, Error> {
-        let mut members = object("_source", json::parse(&stored.source, room)?)?;
+        let mut members = object("object", json::parse(&stored.object, room)?)?;
         let key = Key::take(&mut members)?;
         Self::parse(key, members, room)
     }
@@ -255,8 +256,19 @@ impl Draft {
     ///
     /// # Errors
     /// 400 where the attributes are too long.
-    pub(crate) fn source(&self, now_ms: i64) -> Result<Bytes, Error> {
+    pub(crate) fn document(&self, now_ms: i64) -> Result<Document, Error> {
         let mut out = Vec::with_capacity(1024);
+        out.push(b'{');
+        for name in ["title", "description"] {
+            if let Some(Value::String(words)) = self.attributes.get(name) {
+                json::push_str(&mut out, name);
+                out.push(b':');
+                json::push_str(&mut out, words);
+                out.push(b',');
+            }
+        }
+        out.extend_from_slice(b"\"object\":");
+        let object = out.len();
         out.extend_from_slice(b"{\"id\":");
         json::push_str(&mut out, &self.key.id);
         out.extend_from_slice(b",\"type\":");
@@ -279,8 +291,24 @@ impl Draft {
             out.push(b':');
             push(&mut out, value);
         }
-        out.push(b'}');
-        Ok(Bytes::from(out))
+        out.extend_from_slice(b"}}");
+        Ok(Document { text: Bytes::from(out), object })
+    }
+}
+
+/// What is stored of an object: itself, and beside it the words that it is found by.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    /// `{"title": …, "description": …, "object": …}`.
+    pub(crate) text: Bytes,
+    /// Where the object begins.
+    object: usize,
+}
+
+impl Document {
+    /// Returns the object.
+    pub(crate) fn object(&self) -> Bytes {
+        self.text.slice(self.object..self.text.len() - 1)
     }
 }
 
@@ -358,21 +386,21 @@ fn check_namespaces(name: &str, value: Value) -> Result<Value, Error> {
 /// An object as it is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
-    /// What [`Draft::source`] made.
-    pub(crate) source: Bytes,
+    /// The object of its [`Document`].
+    pub(crate) object: Bytes,
     pub(crate) version: Version,
 }
 
 impl Stored {
     /// Appends the object as it is answered.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        write(&self.source, self.version, out);
+        write(&self.object, self.version, out);
     }
 }
 
 /// Appends a stored object, the text of a JSON object, with its version.
-pub(super) fn write(source: &[u8], version: Version, out: &mut Vec<u8>) {
-    out.extend_from_slice(source.trim_ascii_end().strip_suffix(b"}").unwrap_or_default());
+pub(super) fn write(object: &[u8], version: Version, out: &mut Vec<u8>) {
+    out.extend_from_slice(object.trim_ascii_end().strip_suffix(b"}").unwrap_or_default());
     if !out.ends_with(b"{") {
         out.push(b',');
     }
@@ -410,14 +438,17 @@ mod tests {
             "attributes": attributes, "references": references, "migrationVersion": {"dashboard": "7.9.3"},
             "version": 7, "updated_at": "2020-01-01T00:00:00.000Z",
         }));
-        let source = draft.unwrap().source(0).unwrap();
+        let document = draft.unwrap().document(0).unwrap();
+        let object = document.object();
         let expected = json!({
             "id": "x", "type": "dashboard", "updated_at": "1970-01-01T00:00:00.000Z", "attributes": attributes,
             "references": references, "migrationVersion": {"dashboard": "7.9.3"},
         });
-        assert_eq!(std::str::from_utf8(&source).unwrap(), expected.to_string());
+        assert_eq!(std::str::from_utf8(&object).unwrap(), expected.to_string());
+        let whole: Value = serde_json::from_slice(&document.text).unwrap();
+        assert_eq!((&whole["title"], &whole["object"]), (&json!("T"), &expected));
         let mut out = Vec::new();
-        Stored { source, version: Version { seq_no: 4, primary_term: 1 } }.write(&mut out);
+        Stored { object, version: Version { seq_no: 4, primary_term: 1 } }.write(&mut out);
         let answer: Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(answer["version"], "WzQsMV0=");
     }
@@ -462,7 +493,7 @@ mod tests {
             let reason = draft(members.clone()).unwrap_err();
             assert!(reason.contains(expected), "{members}: {reason}");
         }
-        let error = draft(json!({"attributes": {"title": long}})).unwrap().source(0).unwrap_err();
+        let error = draft(json!({"attributes": {"title": long}})).unwrap().document(0).unwrap_err();
         assert!(error.reason().starts_with("[attributes] take more than"), "{error}");
         for (kind, id) in [("map", "x"), ("", "x"), ("search", ""), ("search", "a\nb")] {
             assert!(Key::parse(kind, id).is_err(), "{kind} {id}");

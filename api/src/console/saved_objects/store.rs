@@ -9,10 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_query::{OutcomeBody, SearchService};
 use millrace_storage::metadata::Uuid;
-use millrace_storage::{Action, DocResult, Engine, Error as StorageError, RefreshPolicy, Session, WriteOp};
+use millrace_storage::{
+    Action, DocResult, Engine, Error as StorageError, RefreshPolicy, Session, StoredDoc, WriteOp,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::object::{Key, Stored, Version};
+use super::object::{Document, Key, Stored, Version};
 use crate::error::Error;
 
 /// The index.
@@ -38,35 +42,45 @@ pub(crate) struct Write {
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     /// Stored where there is none.
-    Create(Bytes),
+    Create(Document),
     /// Stored, whatever was there.
-    Overwrite(Bytes),
+    Overwrite(Document),
     /// Stored in place of this version.
-    Replace(Bytes, Version),
+    Replace(Document, Version),
     /// Removed.
     Delete,
+}
+
+/// A stored [`Document`], as it is read.
+#[derive(Debug, Deserialize)]
+pub(super) struct Source<'a> {
+    #[serde(borrow)]
+    pub(super) object: &'a RawValue,
 }
 
 /// The mapping and settings of the index: what can be searched, sorted by and filtered by.
 fn index_body() -> Value {
     let keyword = json!({ "type": "keyword", "ignore_above": 8191 });
-    let text = json!({ "type": "text", "fields": { "keyword": keyword } });
+    let words = json!({ "type": "text", "fields": { "keyword": keyword } });
     json!({
         "settings": { "index.number_of_replicas": 0, "index.hidden": true },
         "mappings": {
             "dynamic": false,
             "properties": {
-                "id": keyword,
-                "type": keyword,
-                "updated_at": { "type": "date" },
-                "attributes": {
-                    "dynamic": false,
-                    "properties": { "title": text, "description": text },
-                },
-                "references": {
-                    "type": "nested",
-                    "dynamic": false,
-                    "properties": { "id": keyword, "type": keyword, "name": keyword },
+                "title": words,
+                "description": words,
+                "object": {
+                    "properties": {
+                        "id": keyword,
+                        "type": keyword,
+                        "updated_at": { "type": "date" },
+                        "attributes": { "type": "object", "enabled": false },
+                        "migrationVersion": { "type": "object", "enabled": false },
+                        "references": {
+                            "type": "nested",
+                            "properties": { "id": keyword, "type": keyword, "name": keyword },
+                        },
+                    },
                 },
             },
         },
@@ -90,13 +104,14 @@ impl Store {
     /// The store's.
     pub(crate) async fn get(&self, key: &Key) -> Result<Option<Stored>, Error> {
         let found = match self.session.get(INDEX, &key.to_string(), None, true).await {
-            Err(StorageError::IndexNotFound { .. }) => None,
+            Err(StorageError::IndexNotFound { .. }) => return Ok(None),
             found => found?,
         };
-        Ok(found.map(|doc| {
-            let version = Version { seq_no: doc.seq_no, primary_term: doc.primary_term };
-            Stored { source: doc.source, version }
-        }))
+        let Some(StoredDoc { source, seq_no, primary_term, .. }) = found else { return Ok(None) };
+        let read = serde_json::from_slice::<Source<'_>>(&source);
+        let read = read.map_err(|error| Error::concealed(500, "illegal_state_exception", &error))?;
+        let object = source.slice_ref(read.object.get().as_bytes());
+        Ok(Some(Stored { object, version: Version { seq_no, primary_term } }))
     }
 
     /// Changes objects in one request and makes the result visible to searches: one result a change. 409 for what is there
@@ -160,9 +175,9 @@ impl Store {
 
 fn operation(write: Write) -> WriteOp {
     let (action, expected) = match write.change {
-        Change::Create(source) => (Action::Create(source), None),
-        Change::Overwrite(source) => (Action::Index(source), None),
-        Change::Replace(source, version) => (Action::Index(source), Some(version)),
+        Change::Create(document) => (Action::Create(document.text), None),
+        Change::Overwrite(document) => (Action::Index(document.text), None),
+        Change::Replace(document, version) => (Action::Index(document.text), Some(version)),
         Change::Delete => (Action::Delete, None),
     };
     WriteOp {
