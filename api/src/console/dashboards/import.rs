@@ -51,8 +51,8 @@ fn check(request: &Request, exclude: &HashSet<String>, now_ms: i64) -> Result<Ch
         // The values of one object at a time.
         let room = request.room.beside();
         let read = || -> Result<_, Error> {
-            let members = object("object", text::parse(text, &room)?)?;
-            let Some((key, members)) = named(members, exclude)? else { return Ok(None) };
+            let mut members = object("object", text::parse(text, &room)?)?;
+            let Some(key) = take_key(&mut members, exclude)? else { return Ok(None) };
             let draft = Draft::parse(key, members, &room)?;
             let targets = references::targets(&draft, &room)?;
             Ok(Some((Prepared::of(&draft, now_ms, &request.room)?, targets)))
@@ -80,18 +80,14 @@ fn check(request: &Request, exclude: &HashSet<String>, now_ms: i64) -> Result<Ch
 
 /// Takes the key of an object; `None` for what is not to be imported: details of the export, what could not be exported, and
 /// types that are excluded, known here or not.
-fn named(
-    mut members: Map<String, Value>,
-    exclude: &HashSet<String>,
-) -> Result<Option<(Key, Map<String, Value>)>, Error> {
+fn take_key(members: &mut Map<String, Value>, exclude: &HashSet<String>) -> Result<Option<Key>, Error> {
     let details = members.contains_key("exportedCount") && !members.contains_key("type");
     let failed = members.contains_key("error") && !members.contains_key("attributes");
     let excluded = members.get("type").and_then(Value::as_str).is_some_and(|kind| exclude.contains(kind));
     if details || failed || excluded {
         return Ok(None);
     }
-    let key = Key::take(&mut members)?;
-    Ok(Some((key, members)))
+    Key::take(members).map(Some)
 }
 
 /// Lists objects that refer to what is nowhere, with that.
