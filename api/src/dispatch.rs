@@ -21,7 +21,7 @@ use crate::http::{AnswerBody, Params, Request, Response, Room, content, json, pa
 use crate::pipelines::{self, Management};
 use crate::route::{self, Call, Captured, Found, Handler, Spec};
 use crate::server::HttpConfig;
-use crate::{Api, Node};
+use crate::{Api, Node, console};
 
 /// Where a supervisor asks whether the process answers; needs no credentials.
 const LIVENESS: &str = "/_health/live";
@@ -51,6 +51,8 @@ enum Routes {
     Data,
     /// The management of pipelines.
     Management(Arc<Management>),
+    /// The console.
+    Console,
 }
 
 /// What answers a request, with what it serves.
@@ -90,6 +92,10 @@ impl Routes {
                 let Found { spec, handler, captured } = route::management().find(method, path, params)?;
                 (spec, Answering::Management(handler, Arc::clone(management)), captured)
             }
+            Self::Console => {
+                let Found { spec, handler, captured } = route::console().find(method, path, params)?;
+                (spec, Answering::Data(handler), captured)
+            }
         })
     }
 
@@ -116,6 +122,9 @@ impl Routes {
                 Err(Error::invalid_index_name(name, reason))
             }
             (Self::Data, _) => Err(Error::no_handler(uri, method)),
+            (Self::Console, _) => {
+                Err(Error::resource_not_found(format!("there is no [{method}] of [{uri}] here")))
+            }
         }
     }
 }
@@ -141,6 +150,12 @@ impl Service {
         Self { routes: Routes::Management(management), ..self }
     }
 
+    /// Serves the console in place of the data API, to the same users.
+    #[must_use]
+    pub fn with_console(self) -> Self {
+        Self { routes: Routes::Console, ..self }
+    }
+
     /// Answers one request. Writes run to their end even where this future is dropped; everything else
     /// ends with it.
     pub async fn call<B>(&self, request: http::Request<B>) -> http::Response<AnswerBody>
@@ -154,8 +169,11 @@ impl Service {
             return style.render(probed, self.node.engine.compute());
         }
         let answer = AssertUnwindSafe(self.answer(parts, body, &mut style)).catch_unwind().await;
-        let response =
-            answer.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))).unwrap_or_else(Error::into_response);
+        let response = answer.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
+        let response = response.unwrap_or_else(|error| match self.routes {
+            Routes::Console => console::into_response(error),
+            Routes::Data | Routes::Management(_) => error.into_response(),
+        });
         self.render(style, response).await
     }
 
@@ -252,6 +270,9 @@ impl Service {
         let (principal, path, params) = self.ask(parts, uri, style).await.map_err(Err)?;
         match self.routes.find(&parts.method, &path, &params) {
             Ok((route, answering, captured)) => {
+                if matches!(self.routes, Routes::Console) {
+                    console::check_headers(route.guarded, &parts.headers).map_err(Err)?;
+                }
                 let api = self.node.api(principal, route.action).map_err(Err)?;
                 Ok(Routed { api, route, answering, captured, path, params })
             }

@@ -205,6 +205,12 @@ impl Error {
         self
     }
 
+    /// Answers a body of another form in place of the usual one.
+    pub(crate) fn with_body(mut self, body: Value) -> Self {
+        self.0.shape = Shape::Rendered(body);
+        self
+    }
+
     /// Adds the error below this one.
     pub fn caused_by(mut self, kind: impl Into<String>, reason: impl Into<String>) -> Self {
         self.0.caused_by = Some((kind.into(), reason.into()));

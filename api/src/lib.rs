@@ -5,12 +5,14 @@
 //! what they are about: [`documents`] and [`bulk`] write and read documents through the
 //! [`Engine`](millrace_storage::Engine), [`search`] passes on to
 //! [`SearchService`](millrace_query::SearchService), [`admin`] looks after indices and the cluster; `pipelines`
-//! serves a listener of its own for the [`Manager`](millrace_pipelines::Manager). All
+//! serves a listener of its own for the [`Manager`](millrace_pipelines::Manager), `console` another one for saved objects and
+//! dashboards. All
 //! take a [`Request`] and an [`Api`], which holds a [`Session`] in place of the engine, and return a [`Response`] or an [`Error`].
 
 pub mod admin;
 mod auth;
 mod bulk;
+mod console;
 mod dispatch;
 mod documents;
 mod error;
@@ -31,6 +33,8 @@ use millrace_storage::access::Action;
 use millrace_storage::{Engine, Principal, Session};
 
 pub use admin::{anonymous_bytes, memory_limit};
+use console::saved_objects::Store;
+
 pub use auth::{Authenticator, SecretStore};
 pub use dispatch::Service;
 pub use error::Error;
@@ -68,7 +72,8 @@ impl Node {
     /// 403 where the action is not allowed on anything.
     pub(crate) fn api(&self, principal: Principal, action: Action) -> Result<Api, Error> {
         let session = Session::new(&self.engine, principal, action)?;
-        Ok(Api { session, search: Arc::clone(&self.search), identity: Arc::clone(&self.identity) })
+        let objects = Store::new(&self.engine, &self.search);
+        Ok(Api { session, search: Arc::clone(&self.search), identity: Arc::clone(&self.identity), objects })
     }
 }
 
@@ -81,4 +86,18 @@ pub(crate) struct Api {
     pub(crate) search: Arc<SearchService>,
     /// How the server presents itself.
     pub(crate) identity: Arc<Identity>,
+    /// Saved objects of the console.
+    pub(crate) objects: Store,
+}
+
+impl Api {
+    /// Returns what the handler of another action gets.
+    ///
+    /// # Errors
+    /// 403 where the action is not allowed on anything.
+    pub(crate) fn doing(&self, action: Action) -> Result<Self, Error> {
+        let session = self.session.doing(action)?;
+        let (search, identity) = (Arc::clone(&self.search), Arc::clone(&self.identity));
+        Ok(Self { session, search, identity, objects: self.objects.clone() })
+    }
 }

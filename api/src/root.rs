@@ -13,7 +13,7 @@ use crate::server::HttpConfig;
 /// Where the cluster's identity is kept.
 const UUID_KEY: &str = "cluster/uuid";
 /// Version of the data API that is spoken.
-const API_VERSION: &str = "7.10.2";
+pub(crate) const API_VERSION: &str = "7.10.2";
 
 /// How the server presents itself.
 #[derive(Clone, Debug)]

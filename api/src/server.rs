@@ -1,4 +1,4 @@
-//! The server: the data API and the management of pipelines on their listeners.
+//! The server: the data API, the console and the management of pipelines on their listeners.
 
 use std::future::Future;
 use std::io;
@@ -131,7 +131,7 @@ impl Bound {
     }
 }
 
-/// The data API on its listeners, and the management of pipelines on theirs.
+/// The data API on its listeners, the console and the management of pipelines on theirs.
 #[derive(Debug)]
 pub struct Server {
     serving: millrace_listen::Server,
@@ -147,6 +147,8 @@ pub struct Server {
 const DATA: &str = "data API";
 /// Name of those of the management of pipelines.
 const MANAGEMENT: &str = "management of pipelines";
+/// Name of those of the console.
+const CONSOLE: &str = "console";
 
 impl Server {
     /// Opens accounts and listeners.
@@ -203,6 +205,18 @@ impl Server {
         Ok(())
     }
 
+    /// Opens listeners for the console, with the certificate and the users of the data API.
+    ///
+    /// # Errors
+    /// An address in use, not this machine's, or without authentication and not on loopback.
+    pub async fn console(&mut self, listen: Vec<SocketAddr>) -> Result<(), StartError> {
+        let (tls, insecure) = (self.tls.as_ref(), self.insecure);
+        let bound = Listening { name: CONSOLE, addresses: &listen, tls, insecure }.bind().await?;
+        let service = self.data.clone().with_console();
+        self.serve(bound, service);
+        Ok(())
+    }
+
     /// Has a service answer on listeners from the start of [`Server::run`] on.
     fn serve(&mut self, bound: Bound, service: impl millrace_listen::Service) {
         let service = Arc::new(service);
@@ -220,6 +234,11 @@ impl Server {
     /// Returns the addresses on which pipelines are managed.
     pub fn management_addr(&self) -> Vec<SocketAddr> {
         self.addresses_of(MANAGEMENT)
+    }
+
+    /// Returns the addresses of the console.
+    pub fn console_addr(&self) -> Vec<SocketAddr> {
+        self.addresses_of(CONSOLE)
     }
 
     /// Returns the addresses really listened on.

@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::Config;
+use crate::config::{Config, Listen};
 use crate::exit::Failure;
 use crate::logging;
 use crate::memory;
@@ -133,22 +133,22 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 const PIPELINE_SETTINGS: &str = "pipelines-settings.json";
 /// Directory in the data directory with the queues of pipelines that have one on disk.
 const PIPELINE_QUEUES: &str = "pipelines-queues";
-/// Ports behind the default one that are tried for the management of pipelines.
-const MANAGEMENT_PORTS: u16 = 100;
+/// Ports behind the default one that are tried where nobody named one.
+const PORTS_BEHIND: u16 = 100;
 
-/// Manages pipelines on the first free port from those of some addresses on, as several servers on a machine need.
-async fn manage_anywhere(
-    server: &mut Server,
-    listen: &[SocketAddr],
-    manager: &Arc<Manager>,
+/// Listens on the addresses that are named, or where nobody named any on the first free port from the default one on, as several
+/// servers on a machine need.
+async fn listen_at(
+    listen: &Listen,
+    mut open: impl AsyncFnMut(Vec<SocketAddr>) -> Result<(), StartError>,
 ) -> Result<(), StartError> {
     let mut behind = 0;
     loop {
         let moved =
             |address: &SocketAddr| SocketAddr::new(address.ip(), address.port().saturating_add(behind));
-        match server.manage(listen.iter().map(moved).collect(), Arc::clone(manager)).await {
+        match open(listen.addresses.iter().map(moved).collect()).await {
             Err(StartError::Listen(error))
-                if error.kind() == io::ErrorKind::AddrInUse && behind < MANAGEMENT_PORTS =>
+                if listen.anywhere && error.kind() == io::ErrorKind::AddrInUse && behind < PORTS_BEHIND =>
             {
                 behind += 1;
             }
@@ -170,10 +170,19 @@ pub(crate) struct Running {
 impl Running {
     /// Opens store and listeners.
     pub(crate) async fn start(config: Config, supervisor: Arc<Supervisor>) -> Result<Self, Failure> {
-        let Config { storage, query_memory_bytes, query_spill_bytes, api, pipelines, drain_timeout, .. } =
-            config;
+        let Config {
+            storage,
+            query_memory_bytes,
+            query_spill_bytes,
+            api,
+            console,
+            pipelines,
+            drain_timeout,
+            ..
+        } = config;
         // Tried before the data directory is made: an address in use is to leave nothing behind.
-        let named = pipelines.listen.iter().filter(|_| !pipelines.listen_anywhere);
+        let named = [&console, &pipelines.listen].into_iter().filter(|listen| !listen.anywhere);
+        let named = named.flat_map(|listen| &listen.addresses);
         let listen = |error| Failure::listen(StartError::Listen(error));
         drop(api.tls.clone().map(Tls::load).transpose().map_err(listen)?);
         for address in api.listen.iter().chain(named) {
@@ -200,10 +209,9 @@ impl Running {
             let store = millrace_pipelines::store::of_engine(Arc::clone(&engine));
             // What is about to be read is to have somewhere to be managed.
             let manager = Manager::new(config, store, engine.compute().clone());
-            match pipelines.listen_anywhere {
-                true => manage_anywhere(&mut server, &pipelines.listen, &manager).await?,
-                false => server.manage(pipelines.listen, Arc::clone(&manager)).await?,
-            }
+            listen_at(&pipelines.listen, async |listen| server.manage(listen, Arc::clone(&manager)).await)
+                .await?;
+            listen_at(&console, async |listen| server.console(listen).await).await?;
             Ok::<_, StartError>((server, manager))
         };
         match opened.await {
@@ -229,6 +237,11 @@ impl Running {
     /// Returns the addresses on which pipelines are managed.
     pub(crate) fn management_addresses(&self) -> Vec<SocketAddr> {
         self.server.management_addr()
+    }
+
+    /// Returns the addresses of the console.
+    pub(crate) fn console_addresses(&self) -> Vec<SocketAddr> {
+        self.server.console_addr()
     }
 
     /// Returns the administrator's password if this start generated it.
@@ -298,6 +311,9 @@ fn announce(running: &Running, https: bool, password_file: Option<PathBuf>) {
     let scheme = if https { "https" } else { "http" };
     for address in running.management_addresses() {
         let _ = writeln!(out, "pipelines are managed on {scheme}://{address}");
+    }
+    for address in running.console_addresses() {
+        let _ = writeln!(out, "the console is on {scheme}://{address}");
     }
     let mut urls = Vec::new();
     for address in running.addresses() {

@@ -11,6 +11,8 @@ use crate::http::path;
 #[derive(Clone, Debug, Default)]
 pub struct Params {
     values: Vec<(String, String)>,
+    /// Values that were given before those, for parameters that may be given several times.
+    earlier: Vec<(String, String)>,
     /// Names that were asked for while others were left: candidates for "did you mean".
     known: Vec<String>,
     /// Whether the answer is for people: `human`, which every endpoint has.
@@ -32,7 +34,13 @@ impl Params {
                 return Err(Error::illegal_argument(format!("more than [{}] query parameters", Self::MAX)));
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            params.set(path::decode(name, true)?, path::decode(value, true)?);
+            let (name, value) = (path::decode(name, true)?, path::decode(value, true)?);
+            if let Some((_, slot)) = params.values.iter_mut().find(|(known, _)| *known == name) {
+                let before = std::mem::replace(slot, value);
+                params.earlier.push((name, before));
+            } else {
+                params.values.push((name, value));
+            }
         }
         Ok(params)
     }
@@ -112,6 +120,14 @@ impl Params {
     pub fn take_list(&mut self, name: &str) -> Option<Vec<String>> {
         let value = self.take(name)?;
         Some(value.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// Takes the elements of the comma-separated lists of all parameters of a name, in their order.
+    pub(crate) fn take_lists(&mut self, name: &str) -> Vec<String> {
+        let last = self.take_list(name).unwrap_or_default();
+        let of_name = self.earlier.iter().filter(|(known, _)| known == name);
+        let parts = of_name.flat_map(|(_, value)| value.split(',')).filter(|part| !part.is_empty());
+        parts.map(str::to_owned).chain(last).collect()
     }
 
     /// Lists the names that are left.
@@ -227,6 +243,15 @@ mod tests {
         assert_eq!(params.take("a").as_deref(), Some("x y z"));
         assert_eq!(params.take("a"), None);
         assert_eq!(params.remaining(), ["pretty"]);
+    }
+
+    #[test]
+    fn lists_may_be_given_several_times() {
+        let mut params = Params::parse("a=x,y&b=1&a=&a=z%2Cw&b=2").unwrap();
+        assert_eq!(params.take_lists("a"), ["x", "y", "z", "w"]);
+        assert_eq!(params.take("b").as_deref(), Some("2"), "elsewhere the last one counts");
+        assert_eq!(params.take_lists("c"), Vec::<String>::new());
+        assert!(params.remaining().is_empty());
     }
 
     #[test]

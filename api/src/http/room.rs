@@ -24,8 +24,8 @@ pub(crate) struct Room(Arc<Share>);
 
 #[derive(Debug)]
 struct Share {
-    /// Bytes that one request can have at most: those of all.
-    most: u64,
+    /// What all requests share: one can have all of it at most.
+    budget: Budget,
     spent: AtomicUsize,
     /// Bytes that may be spent without asking.
     held: AtomicUsize,
@@ -36,7 +36,8 @@ impl Room {
     /// Makes the room of a request of those that share a budget.
     pub(crate) fn new(budget: &Budget) -> Self {
         let (spent, held) = (AtomicUsize::new(0), AtomicUsize::new(FREE));
-        Self(Arc::new(Share { most: budget.limit(), spent, held, reservation: Mutex::new(budget.empty()) }))
+        let reservation = Mutex::new(budget.empty());
+        Self(Arc::new(Share { budget: budget.clone(), spent, held, reservation }))
     }
 
     /// Makes a room without bounds, for what takes no more than the request has been charged before.
@@ -44,6 +45,11 @@ impl Room {
         let room = Self::new(&Budget::new(0));
         room.0.held.store(usize::MAX, Ordering::Relaxed);
         room
+    }
+
+    /// Makes another room of the same bytes in flight, for a step of a request: what the step takes is given back with it.
+    pub(crate) fn beside(&self) -> Self {
+        Self::new(&self.0.budget)
     }
 
     /// Takes so many bytes more, which stay taken until the request ends.
@@ -61,8 +67,9 @@ impl Room {
         let mut reservation = share.reservation.lock();
         let held = share.held.load(Ordering::Relaxed);
         let Some(missing) = spent.checked_sub(held).filter(|missing| *missing > 0) else { return Ok(()) };
-        if spent as u64 > share.most {
-            return Err(Error::content_too_large(spent as u64, share.most));
+        let most = share.budget.limit();
+        if spent as u64 > most {
+            return Err(Error::content_too_large(spent as u64, most));
         }
         let more = missing.next_multiple_of(STEP);
         reservation.grow(more as u64).map_err(|_| Error::in_flight_full(spent as u64))?;
@@ -100,6 +107,11 @@ mod tests {
         assert!(budget.used() > 0);
         drop(clone);
         assert_eq!(budget.used(), 0);
+        let whole = room();
+        for _step in 0..4 {
+            whole.beside().take(700 << 10).unwrap();
+        }
+        assert_eq!(budget.used(), 0, "steps give back what they took");
         room().take(700 << 10).unwrap();
     }
 }

@@ -12,6 +12,7 @@
 
 mod cat;
 mod cluster;
+mod console;
 mod documents;
 mod indices;
 mod management;
@@ -57,6 +58,8 @@ pub(crate) struct Spec {
     pub(crate) action: Action,
     /// Whether a request ends with its client; those that change something run to their end.
     pub(crate) reads: bool,
+    /// Whether the console wants it to be asked for by a header that pages of elsewhere cannot send.
+    pub(crate) guarded: bool,
     /// What has to hold beside the path.
     pub(crate) when: Option<When>,
     /// Parameters of the path that the handler asks for.
@@ -109,11 +112,14 @@ impl<S> fmt::Debug for Route<S> {
     }
 }
 
-/// Lists routes, one a line: `read` or `change`, methods, path, the parameters that the handler takes, action, handler. The
+/// Lists routes, one a line: `read`, `change`, or `run` (which changes nothing, but is no less than a change to who may not do
+/// it), methods, path, the parameters that the handler takes, action, handler. The
 /// names before the list are those under which handlers find what is served, the [`Api`] and the [`Request`].
 macro_rules! routes {
-    (@reads read) => { true };
     (@reads change) => { false };
+    (@reads $kind:ident) => { true };
+    (@guarded read) => { false };
+    (@guarded $kind:ident) => { true };
     (|$served:ident: $of:ty, $api:ident, $request:ident|
         $($kind:ident $($method:ident)+, $path:literal, ($($taken:ident),*)
             $action:ident $(if $when:ident)? => $answer:expr;)*) => {
@@ -137,6 +143,7 @@ macro_rules! routes {
                     path: $path,
                     action: millrace_storage::access::Action::$action,
                     reads: routes!(@reads $kind),
+                    guarded: routes!(@guarded $kind),
                     when: [$(Some($when),)? None][0],
                     takes: &[$(stringify!($taken)),*],
                 },
@@ -165,4 +172,10 @@ pub(crate) fn data() -> &'static Table<()> {
 pub(crate) fn management() -> &'static Table<Management> {
     static MANAGEMENT: LazyLock<Table<Management>> = LazyLock::new(|| Table::new([management::routes()]));
     &MANAGEMENT
+}
+
+/// Returns the routes of the console.
+pub(crate) fn console() -> &'static Table<()> {
+    static CONSOLE: LazyLock<Table<()>> = LazyLock::new(|| Table::new([console::routes()]));
+    &CONSOLE
 }

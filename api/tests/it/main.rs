@@ -6,6 +6,7 @@
 mod administration;
 mod bad_input;
 mod bulk;
+mod console;
 mod documents;
 mod fuzzing;
 mod protocol;

@@ -33,7 +33,7 @@ impl SecretStore for Memory {
 pub(crate) struct Node {
     pub(crate) api: Arc<Shared>,
     pub(crate) service: Service,
-    _data: TempDir,
+    data: TempDir,
 }
 
 /// What came back.
@@ -60,7 +60,23 @@ impl Node {
     }
 
     pub(crate) async fn start(authenticator: Authenticator) -> Self {
-        let data = tempfile::tempdir().unwrap();
+        Self::over(tempfile::tempdir().unwrap(), authenticator).await
+    }
+
+    /// Stops it and starts it again over its data.
+    pub(crate) async fn restarted(self) -> Self {
+        let Self { api, service, data } = self;
+        api.engine.shutdown().await.unwrap();
+        drop((api, service));
+        Self::over(data, Authenticator::insecure()).await
+    }
+
+    /// Has it answer as the console.
+    pub(crate) fn into_console(self) -> Self {
+        Self { service: self.service.with_console(), ..self }
+    }
+
+    async fn over(data: TempDir, authenticator: Authenticator) -> Self {
         let config = Config { data_dir: data.path().to_owned(), ..Config::default() };
         let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
         let search = Arc::new(SearchService::new(engine.clone(), millrace_query::Config::default()));
@@ -70,7 +86,7 @@ impl Node {
             Identity::open(&Memory::default(), "node-1", "millrace", data_dir, address).await.unwrap();
         let api = Arc::new(Shared::new(engine, search, authenticator, identity));
         let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };
-        Self { service: Service::new(api.clone(), &config), api, _data: data }
+        Self { service: Service::new(api.clone(), &config), api, data }
     }
 
     /// Sends a request; a JSON body unless a header says otherwise.

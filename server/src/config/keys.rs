@@ -80,6 +80,12 @@ pub(crate) static KEYS: &[Key] = &[
     ),
     key("log.format", Kind::Word(&["text", "json"]), "text", "text or json, a line an event, on stderr"),
     key("http.max_content_length", Kind::Bytes(KB), "100MB", "greatest request body, after decompression"),
+    key(
+        "console.listen",
+        Kind::AddressesOrNone,
+        "127.0.0.1:5601",
+        "addresses of the console, for the users of the data API; `off` for none",
+    ),
     unset(
         "pipelines.dir",
         Kind::Text,

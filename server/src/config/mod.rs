@@ -83,6 +83,8 @@ pub(crate) struct Config {
     pub(crate) query_spill_bytes: u64,
     /// Section of the protocols.
     pub(crate) api: millrace_api::ServerConfig,
+    /// Where the console is.
+    pub(crate) console: Listen,
     /// Section of the pipelines.
     pub(crate) pipelines: PipelinesConfig,
     /// Threads of the request runtime, 0 for one a core.
@@ -97,15 +99,22 @@ pub(crate) struct Config {
     pub(crate) strangers: Vec<String>,
 }
 
+/// Addresses of a listener beside the data API's.
+#[derive(Clone, Debug)]
+pub(crate) struct Listen {
+    /// The addresses.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// Whether nobody named those: then a port behind them will do as well.
+    pub(crate) anywhere: bool,
+}
+
 /// Where pipelines are and how they are looked after.
 #[derive(Clone, Debug)]
 pub(crate) struct PipelinesConfig {
     /// Directory of definitions.
     pub(crate) dir: PathBuf,
-    /// Addresses of their management.
-    pub(crate) listen: Vec<SocketAddr>,
-    /// Whether nobody named those: then a port behind them will do as well.
-    pub(crate) listen_anywhere: bool,
+    /// Where they are managed.
+    pub(crate) listen: Listen,
     /// Bytes of events in memory.
     pub(crate) memory_bytes: u64,
     /// Time between looks at the directory.
@@ -267,11 +276,13 @@ impl Settings {
                 "insecure is refused: the listener {address} is not on loopback; listen on 127.0.0.1 or drop it"
             );
         }
-        let manage = self.addresses("pipelines.listen");
-        if let Some(address) = manage.iter().find(|address| insecure && !address.ip().is_loopback()) {
-            bail!(
-                "insecure is refused: pipelines.listen {address} is not on loopback; manage on 127.0.0.1 or drop it"
-            );
+        for key in ["console.listen", "pipelines.listen"] {
+            let addresses = self.addresses(key);
+            if let Some(address) = addresses.iter().find(|address| insecure && !address.ip().is_loopback()) {
+                bail!(
+                    "insecure is refused: {key} {address} is not on loopback; listen on 127.0.0.1 or drop it"
+                );
+            }
         }
         let tls = self.tls()?;
         let storage = millrace_storage::Config {
@@ -297,10 +308,10 @@ impl Settings {
         let dir =
             self.text("pipelines.dir").map_or_else(|| storage.data_dir.join("pipelines"), PathBuf::from);
         Ok(Config {
+            console: self.listen("console.listen"),
             pipelines: PipelinesConfig {
                 dir,
-                listen: manage,
-                listen_anywhere: self.is_default("pipelines.listen"),
+                listen: self.listen("pipelines.listen"),
                 memory_bytes: self.number("pipelines.memory_bytes"),
                 reload_interval: Duration::from_millis(self.number("pipelines.reload_interval")),
             },
@@ -405,6 +416,10 @@ impl Settings {
 
     fn is_default(&self, name: &str) -> bool {
         matches!(self.values.get(name), Some((_, Source::Default)))
+    }
+
+    fn listen(&self, name: &str) -> Listen {
+        Listen { addresses: self.addresses(name), anywhere: self.is_default(name) }
     }
 
     fn addresses(&self, name: &str) -> Vec<SocketAddr> {

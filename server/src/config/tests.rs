@@ -149,6 +149,24 @@ fn insecure_is_for_loopback_only() {
 }
 
 #[test]
+fn the_console_can_be_off() {
+    let console = |file: &str, environment: &[(&str, &str)]| {
+        load(file, environment, &[]).unwrap().config().unwrap().console.addresses
+    };
+    assert_eq!(console("", &[]), ["127.0.0.1:5601".parse().unwrap()]);
+    assert_eq!(console("[console]\nlisten = []\n", &[]), []);
+    assert_eq!(console("[console]\nlisten = 'off'\n", &[]), []);
+    assert_eq!(console("", &[("MILLRACE_CONSOLE__LISTEN", "off")]), []);
+    let printed = load("[console]\nlisten = 'off'\n", &[], &[]).unwrap().print();
+    assert_eq!(console(&printed, &[]), []);
+    let text = message(load("", &[("MILLRACE_LISTEN", "off")], &[]));
+    assert!(text.contains("`off` is not HOST:PORT"), "{text}");
+    let settings = load("insecure = true\n[console]\nlisten = '0.0.0.0:1'\n", &[], &[]).unwrap();
+    let text = settings.config().unwrap_err().to_string();
+    assert!(text.contains("console.listen 0.0.0.0:1 is not on loopback"), "{text}");
+}
+
+#[test]
 fn combinations_are_checked() {
     for (file, expected) in [
         ("[tls]\nkey = 'k'\n", "tls.certificate is not"),

@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Word(&'static [&'static str]),
     /// One or more `HOST:PORT`, in the environment and on the command line separated by commas.
     Addresses,
+    /// The same or none: `off`, in a file also an empty array.
+    AddressesOrNone,
 }
 
 /// What a key was given.
@@ -76,7 +78,8 @@ impl Kind {
                 Some(word) => Ok(Value::Text((*word).to_owned())),
                 None => Err(format!("`{text}` is not one of {}", words.join(", "))),
             },
-            Self::Addresses => {
+            Self::AddressesOrNone if trimmed.eq_ignore_ascii_case("off") => Ok(Value::Addresses(Vec::new())),
+            Self::Addresses | Self::AddressesOrNone => {
                 let addresses: Vec<SocketAddr> =
                     trimmed.split(',').map(|part| parse_address(part.trim())).collect::<Result<_, _>>()?;
                 Ok(Value::Addresses(addresses))
@@ -100,7 +103,9 @@ impl Kind {
                 self.parse(&number(*value)?.to_string())
             }
             (Self::Span(_), toml::Value::Float(seconds)) => self.parse(&seconds.to_string()),
-            (Self::Addresses, toml::Value::Array(parts)) if !parts.is_empty() => {
+            (Self::Addresses | Self::AddressesOrNone, toml::Value::Array(parts))
+                if !parts.is_empty() || self == Self::AddressesOrNone =>
+            {
                 let mut addresses = Vec::with_capacity(parts.len());
                 for part in parts {
                     match part.as_str() {
@@ -125,6 +130,7 @@ impl fmt::Display for Kind {
             Self::Text => f.write_str("a string"),
             Self::Word(words) => write!(f, "one of {}", words.join(", ")),
             Self::Addresses => f.write_str("\"HOST:PORT\" or an array of them"),
+            Self::AddressesOrNone => f.write_str("\"HOST:PORT\", an array of them, or \"off\""),
         }
     }
 }

@@ -298,12 +298,20 @@ fn a_taken_management_port_is_named() {
 }
 
 #[test]
-fn several_servers_need_no_management_ports_of_their_own() {
+fn several_servers_need_no_ports_of_their_own() {
     let dir = tempfile::tempdir().unwrap();
     // One of them, or a stranger, may have the default port: all start.
-    let start = |name| Server::of(command(&dir.path().join(name)).env_remove("MILLRACE_PIPELINES__LISTEN"));
+    let start = |name| {
+        let mut command = command(&dir.path().join(name));
+        Server::of(command.env_remove("MILLRACE_PIPELINES__LISTEN").env_remove("MILLRACE_CONSOLE__LISTEN"))
+    };
     let servers = ["a", "b", "c"].map(start);
     assert_ne!(management(&servers[0]), management(&servers[1]));
+    let console = |server: &Server| {
+        let line = server.greeting.lines().find(|line| line.starts_with("the console is on "));
+        line.unwrap().to_owned()
+    };
+    assert_ne!(console(&servers[0]), console(&servers[1]));
     servers.into_iter().for_each(Server::stop);
 }
 

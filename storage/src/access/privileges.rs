@@ -15,8 +15,11 @@ use super::fields::FieldRules;
 use super::patterns::{NamePattern, Patterns};
 use super::system::{OF_RULES_GRANTED, READ_BY_NAME, Standing};
 
-/// Indices whose access is remembered; beyond that, memory of it starts anew.
-const REMEMBERED: usize = 65_536;
+/// Indices whose access is remembered; beyond that, memory of it starts anew. There are privileges of many, and names are
+/// the callers' choice.
+const REMEMBERED: usize = 4_096;
+/// Longest name that is remembered, in bytes: that of an index at most.
+const REMEMBERED_BYTES: usize = 255;
 
 /// What a role grants on the indices that patterns name.
 #[derive(Clone, Debug)]
@@ -128,6 +131,9 @@ impl Privileges {
             return Arc::clone(known);
         }
         let access = Arc::new(self.find(index));
+        if index.len() > REMEMBERED_BYTES {
+            return access;
+        }
         let mut remembered = self.remembered.write();
         if remembered.len() >= REMEMBERED {
             remembered.clear();

@@ -1,0 +1,72 @@
+//! Export: dashboards and all that they refer to, and so on, each object once.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::references::{self, Target};
+use crate::Api;
+use crate::console::error::invalid;
+use crate::console::saved_objects::bulk::{Elements, MAX_OBJECTS};
+use crate::console::saved_objects::object::{Draft, Key, Kind};
+use crate::error::Error;
+use crate::http::{Request, Response, offload};
+use crate::root::API_VERSION;
+
+/// Bytes that an object takes beside its text, and one that is still to come.
+const OBJECT_BYTES: usize = 512;
+
+/// Exports dashboards: those that are asked for in their order, then what they refer to, the nearest first.
+pub(in crate::console) async fn run(api: &Api, request: &mut Request) -> Result<Response, Error> {
+    let ids = request.params.take_lists("dashboard");
+    request.finish()?;
+    if ids.is_empty() {
+        return Err(invalid("dashboard", "is required: the ids of the dashboards to export"));
+    }
+    let kind = Kind::Dashboard.name();
+    let prefix = format!("{kind}:");
+    let mut wanted = VecDeque::new();
+    let mut seen = HashSet::new();
+    for id in ids {
+        let id = id.strip_prefix(&prefix).unwrap_or(&id).to_owned();
+        Key::parse(kind, &id).map_err(|_| invalid("dashboard", format_args!("[{id}] is not an id")))?;
+        let target = Target { kind: kind.to_owned(), id };
+        if seen.insert(target.clone()) {
+            wanted.push_back(target);
+        }
+    }
+    let mut elements = Elements::after(&format!("{{\"version\":\"{API_VERSION}\",\"objects\":"), 0);
+    while let Some(target) = wanted.pop_front() {
+        request.room.take(OBJECT_BYTES)?;
+        let key = match Key::parse(&target.kind, &target.id) {
+            Ok(key) => key,
+            Err(error) => {
+                elements.push_error(&target.kind, &target.id, &error);
+                continue;
+            }
+        };
+        let Some(stored) = api.objects.get(&key).await? else {
+            elements.push_error(&target.kind, &target.id, &key.missing());
+            continue;
+        };
+        // The answer grows by doubling.
+        request.room.take(stored.object.len().saturating_mul(3))?;
+        elements.push(&stored);
+        let refers = offload(stored.object.len(), || {
+            let room = request.room.beside();
+            references::targets(&Draft::of_stored(&stored, &room)?, &room)
+        })?;
+        for target in refers {
+            if seen.len() == MAX_OBJECTS {
+                let reason =
+                    format!("[dashboard] more than [{MAX_OBJECTS}] objects would be exported; export fewer");
+                return Err(Error::illegal_argument(reason));
+            }
+            if seen.insert(target.clone()) {
+                request.room.take(OBJECT_BYTES + 2 * (target.id.len() + target.kind.len()))?;
+                wanted.push_back(target);
+            }
+        }
+    }
+    let mut response = elements.finish(None);
+    response.headers.push(("content-disposition", "attachment; filename=\"dashboards.json\"".to_owned()));
+    Ok(response)
+}

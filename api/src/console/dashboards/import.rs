@@ -1,0 +1,132 @@
+//! Import: a file is checked as a whole, then its objects are stored in one request.
+//!
+//! An object whose id is there already is answered with a conflict and left as it is, unless `force` is said. What objects
+//! refer to and is neither in the file nor stored is answered, and no reason to refuse them.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value, json};
+
+use super::file::{self, Part};
+use super::references::{self, Target};
+use crate::Api;
+use crate::console::error::at;
+use crate::console::saved_objects::bulk::{self, MAX_OBJECTS, Prepared};
+use crate::console::saved_objects::object::{Draft, Key, Kind, object};
+use crate::error::Error;
+use crate::http::{Request, Response, json as text, offload};
+
+/// Most references of the objects of a file together.
+const MAX_REFERENCES: usize = 100_000;
+/// Bytes that a reference takes beside its text, which is there once more where it is looked up and where it is answered.
+const REFERENCE_BYTES: usize = 512;
+
+/// A file that was checked.
+#[derive(Debug, Default)]
+struct Checked {
+    objects: Vec<Prepared>,
+    /// What each of them refers to.
+    targets: Vec<Vec<Target>>,
+}
+
+/// Imports a file.
+pub(in crate::console) async fn run(api: &Api, request: &mut Request) -> Result<Response, Error> {
+    let force = request.params.take_bool("force")?.unwrap_or(false);
+    let exclude: HashSet<String> = request.params.take_lists("exclude").into_iter().collect();
+    request.finish()?;
+    let now_ms = api.objects.now_ms();
+    let Checked { objects, targets } = offload(request.body.len(), || check(request, &exclude, now_ms))?;
+    let missing = missing(api, &objects, &targets).await?;
+    let answered = bulk::store(api, objects, force, "{\"objects\":").await?;
+    let behind = (!missing.is_empty()).then(|| ("missing_references", Value::Array(missing)));
+    Ok(answered.finish(behind))
+}
+
+/// Checks all objects of the body.
+fn check(request: &Request, exclude: &HashSet<String>, now_ms: i64) -> Result<Checked, Error> {
+    let mut checked = Checked::default();
+    let mut places: HashMap<Key, String> = HashMap::new();
+    let mut references = 0;
+    for Part { place, text } in file::parts(&request.body)? {
+        // The values of one object at a time.
+        let room = request.room.beside();
+        let read = || -> Result<_, Error> {
+            let mut members = object("object", text::parse(text, &room)?)?;
+            let Some(key) = take_key(&mut members, exclude)? else { return Ok(None) };
+            let draft = Draft::parse(key, members, &room)?;
+            let targets = references::targets(&draft, &room)?;
+            Ok(Some((Prepared::of(&draft, now_ms, &request.room)?, targets)))
+        };
+        let Some((object, targets)) = read().map_err(|error| at(&place, error))? else { continue };
+        let count: usize = targets.iter().map(|target| target.kind.len() + target.id.len()).sum();
+        request.room.take(count * 3 + targets.len() * REFERENCE_BYTES)?;
+        references += targets.len();
+        if references > MAX_REFERENCES {
+            let reason = format!("[file] has more than [{MAX_REFERENCES}] references");
+            return Err(Error::illegal_argument(reason));
+        }
+        if let Some(first) = places.insert(object.key.clone(), place.clone()) {
+            let reason = format!("{place}: [{}] is in the file twice, first as {first}", object.key);
+            return Err(Error::illegal_argument(reason));
+        }
+        checked.objects.push(object);
+        checked.targets.push(targets);
+        if checked.objects.len() > MAX_OBJECTS {
+            return Err(Error::illegal_argument(format!("[file] has more than [{MAX_OBJECTS}] objects")));
+        }
+    }
+    Ok(checked)
+}
+
+/// Takes the key of an object; `None` for what is not to be imported: details of the export, what could not be exported, and
+/// types that are excluded, known here or not.
+fn take_key(members: &mut Map<String, Value>, exclude: &HashSet<String>) -> Result<Option<Key>, Error> {
+    let details = members.contains_key("exportedCount") && !members.contains_key("type");
+    let failed = members.contains_key("error") && !members.contains_key("attributes");
+    let excluded = members.get("type").and_then(Value::as_str).is_some_and(|kind| exclude.contains(kind));
+    if details || failed || excluded {
+        return Ok(None);
+    }
+    Key::take(members).map(Some)
+}
+
+/// Lists objects that refer to what is nowhere, with that.
+async fn missing(api: &Api, objects: &[Prepared], targets: &[Vec<Target>]) -> Result<Vec<Value>, Error> {
+    let mut known: HashMap<Target, bool> = HashMap::new();
+    for object in objects {
+        let Key { kind, id } = &object.key;
+        known.insert(Target { kind: kind.name().to_owned(), id: id.clone() }, true);
+    }
+    let mut lost = Vec::new();
+    for (object, targets) in objects.iter().zip(targets) {
+        let mut missing = Vec::new();
+        for target in targets {
+            let there = match known.get(target) {
+                Some(there) => *there,
+                None => {
+                    let there = exists(api, target).await?;
+                    known.insert(target.clone(), there);
+                    there
+                }
+            };
+            if !there {
+                missing.push(json!({ "type": target.kind, "id": target.id }));
+            }
+        }
+        if !missing.is_empty() {
+            let Key { kind, id } = &object.key;
+            lost.push(json!({ "type": kind.name(), "id": id, "references": missing }));
+        }
+    }
+    Ok(lost)
+}
+
+async fn exists(api: &Api, target: &Target) -> Result<bool, Error> {
+    if Kind::known(&target.kind).is_none() {
+        return Ok(false);
+    }
+    match Key::parse(&target.kind, &target.id) {
+        Ok(key) => Ok(api.objects.get(&key).await?.is_some()),
+        Err(_) => Ok(false),
+    }
+}

@@ -1,0 +1,12 @@
+//! Dashboards as files: each with the visualizations, saved searches and index patterns that it needs.
+//!
+//! [`file`] reads what Kibana and OpenSearch Dashboards export, [`references`] knows what an object needs, [`import`] and
+//! [`export`] are the two ways.
+
+mod export;
+mod file;
+mod import;
+mod references;
+
+pub(crate) use export::run as export;
+pub(crate) use import::run as import;

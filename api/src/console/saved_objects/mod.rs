@@ -1,0 +1,143 @@
+//! Saved objects: dashboards and what they show, in the forms of Kibana 7.
+//!
+//! [`object`] says what one is, [`store`] keeps them. The handlers here are those of one object, [`bulk`] has those of many,
+//! [`find`] the search.
+
+pub(super) mod bulk;
+mod find;
+pub(super) mod object;
+mod store;
+
+use millrace_storage::metadata::Uuid;
+use serde_json::{Map, Value};
+
+use super::error::invalid;
+use crate::Api;
+use crate::error::Error;
+use crate::http::{Request, Response};
+pub(crate) use bulk::{create as bulk_create, get as bulk_get};
+pub(crate) use find::run as find;
+use object::{Draft, Key, Kind, Stored, Version, parse_references};
+pub(crate) use store::{Change, Store, Write};
+
+/// Attempts of an update that names no version, against other writers.
+const UPDATE_ATTEMPTS: usize = 4;
+
+/// Answers an object.
+pub(crate) async fn get(api: &Api, request: &mut Request, kind: &str, id: &str) -> Result<Response, Error> {
+    request.finish()?;
+    let key = Key::parse(kind, id)?;
+    let stored = api.objects.get(&key).await?.ok_or_else(|| key.missing())?;
+    Ok(answer(&stored))
+}
+
+/// Stores an object, with an id of its own where none is named.
+pub(crate) async fn create(
+    api: &Api,
+    request: &mut Request,
+    kind: &str,
+    id: Option<&str>,
+) -> Result<Response, Error> {
+    let overwrite = request.params.take_bool("overwrite")?.unwrap_or(false);
+    request.finish()?;
+    let key = match id {
+        Some(id) => Key::parse(kind, id)?,
+        None => Key { kind: Kind::parse(kind)?, id: Uuid::new_v4().to_string() },
+    };
+    let mut members = members(request)?;
+    let version = take_version(&mut members)?;
+    let draft = Draft::parse(key.clone(), members, &request.room)?;
+    let document = draft.document(api.objects.now_ms())?;
+    let object = document.object();
+    let change = match (overwrite, version) {
+        (true, Some(version)) => Change::Replace(document, version),
+        (true, None) => Change::Overwrite(document),
+        (false, _) => Change::Create(document),
+    };
+    let version = api.objects.write_one(key, change).await?;
+    Ok(answer(&Stored { object, version }))
+}
+
+/// Changes some attributes of an object.
+pub(crate) async fn update(
+    api: &Api,
+    request: &mut Request,
+    kind: &str,
+    id: &str,
+) -> Result<Response, Error> {
+    request.finish()?;
+    let key = Key::parse(kind, id)?;
+    let mut members = members(request)?;
+    let version = take_version(&mut members)?;
+    let partial = match members.shift_remove("attributes") {
+        Some(attributes) => object::object("attributes", attributes)?,
+        None => return Err(invalid("attributes", "is required")),
+    };
+    let references = members.shift_remove("references").map(parse_references).transpose()?;
+    if let Some(name) = members.keys().next() {
+        return Err(invalid(name, "is not a member of an update"));
+    }
+    for attempt in 1.. {
+        let current = api.objects.get(&key).await?.ok_or_else(|| key.missing())?;
+        let mut draft = Draft::of_stored(&current, &request.room)?;
+        merge(&mut draft.attributes, partial.clone());
+        if let Some(references) = &references {
+            draft.references.clone_from(references);
+        }
+        draft.check(&request.room)?;
+        let document = draft.document(api.objects.now_ms())?;
+        let object = document.object();
+        let change = Change::Replace(document, version.unwrap_or(current.version));
+        match api.objects.write_one(key.clone(), change).await {
+            Err(error) if error.status() == 409 && version.is_none() && attempt < UPDATE_ATTEMPTS => {}
+            written => return Ok(answer(&Stored { object, version: written? })),
+        }
+    }
+    Err(key.missing())
+}
+
+/// Removes an object.
+pub(crate) async fn delete(
+    api: &Api,
+    request: &mut Request,
+    kind: &str,
+    id: &str,
+) -> Result<Response, Error> {
+    request.finish()?;
+    let key = Key::parse(kind, id)?;
+    api.objects.get(&key).await?.ok_or_else(|| key.missing())?;
+    api.objects.write_one(key, Change::Delete).await?;
+    Ok(Response::json(200, Value::Object(Map::new())))
+}
+
+fn answer(stored: &Stored) -> Response {
+    let mut out = Vec::with_capacity(stored.object.len() + 64);
+    stored.write(&mut out);
+    Response::raw_json(200, out)
+}
+
+/// Reads the body, an object.
+fn members(request: &Request) -> Result<Map<String, Value>, Error> {
+    let body = request.json()?.ok_or_else(|| Error::illegal_argument("request body is required"))?;
+    object::object("body", body)
+}
+
+fn take_version(members: &mut Map<String, Value>) -> Result<Option<Version>, Error> {
+    match members.shift_remove("version") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Version::parse(&text).map(Some),
+        Some(_) => Err(invalid("version", "must be a string")),
+    }
+}
+
+/// Puts members in the place of those that there are; objects are merged.
+fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
+    for (name, value) in from {
+        match (into.get_mut(&name), value) {
+            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
+            (_, value) => {
+                into.insert(name, value);
+            }
+        }
+    }
+}

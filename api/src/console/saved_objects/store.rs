@@ -1,0 +1,194 @@
+//! Saved objects in the system index `.console`, a document each.
+//!
+//! The session here is the server's own and is handed to nobody: what users may do is decided before they get to the
+//! [`Store`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millrace_query::{OutcomeBody, SearchService};
+use millrace_storage::metadata::Uuid;
+use millrace_storage::{
+    Action, DocResult, Engine, Error as StorageError, RefreshPolicy, Session, StoredDoc, WriteOp,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::object::{Document, Key, Stored, Version};
+use crate::error::Error;
+
+/// The index.
+const INDEX: &str = ".console";
+/// How long a write may wait for memory.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Keeps saved objects; cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    session: Session,
+    search: Arc<SearchService>,
+}
+
+/// What becomes of an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub(crate) key: Key,
+    pub(crate) change: Change,
+}
+
+/// How it is changed.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// Stored where there is none.
+    Create(Document),
+    /// Stored, whatever was there.
+    Overwrite(Document),
+    /// Stored in place of this version.
+    Replace(Document, Version),
+    /// Removed.
+    Delete,
+}
+
+/// A stored [`Document`], as it is read.
+#[derive(Debug, Deserialize)]
+pub(super) struct Source<'a> {
+    #[serde(borrow)]
+    pub(super) object: &'a RawValue,
+}
+
+/// The mapping and settings of the index: what can be searched, sorted by and filtered by.
+fn index_body() -> Value {
+    let keyword = json!({ "type": "keyword", "ignore_above": 8191 });
+    let words = json!({ "type": "text", "fields": { "keyword": keyword } });
+    json!({
+        "settings": { "index.number_of_replicas": 0, "index.hidden": true },
+        "mappings": {
+            "dynamic": false,
+            "properties": {
+                "title": words,
+                "description": words,
+                "object": {
+                    "properties": {
+                        "id": keyword,
+                        "type": keyword,
+                        "updated_at": { "type": "date" },
+                        "attributes": { "type": "object", "enabled": false },
+                        "migrationVersion": { "type": "object", "enabled": false },
+                        "references": {
+                            "type": "nested",
+                            "properties": { "id": keyword, "type": keyword, "name": keyword },
+                        },
+                    },
+                },
+            },
+        },
+    })
+}
+
+impl Store {
+    /// Makes the store of an engine.
+    pub(crate) fn new(engine: &Arc<Engine>, search: &Arc<SearchService>) -> Self {
+        Self { session: Session::system(engine), search: Arc::clone(search) }
+    }
+
+    /// Returns the time.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.session.clock().now_ms()
+    }
+
+    /// Reads an object.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn get(&self, key: &Key) -> Result<Option<Stored>, Error> {
+        let found = match self.session.get(INDEX, &key.to_string(), None, true).await {
+            Err(StorageError::IndexNotFound { .. }) => return Ok(None),
+            found => found?,
+        };
+        let Some(StoredDoc { source, seq_no, primary_term, .. }) = found else { return Ok(None) };
+        let read = serde_json::from_slice::<Source<'_>>(&source);
+        let read = read.map_err(|error| Error::concealed(500, "illegal_state_exception", &error))?;
+        let object = source.slice_ref(read.object.get().as_bytes());
+        Ok(Some(Stored { object, version: Version { seq_no, primary_term } }))
+    }
+
+    /// Changes objects in one request and makes the result visible to searches: one result a change. 409 for what is there
+    /// already, or is another version than was said; 404 for a removal of what is not there.
+    ///
+    /// # Errors
+    /// The store's; nothing was changed then.
+    pub(crate) async fn write(&self, writes: Vec<Write>) -> Result<Vec<Result<Version, Error>>, Error> {
+        self.create_index().await?;
+        let keys: Vec<Key> = writes.iter().map(|write| write.key.clone()).collect();
+        let ops = writes.into_iter().map(operation).collect();
+        let results = self.session.write(ops, RefreshPolicy::Immediate, TIMEOUT).await?;
+        let answers = keys.iter().zip(results).map(|(key, result)| match result {
+            Ok(outcome) if outcome.result == DocResult::NotFound => Err(key.missing()),
+            Ok(outcome) => Ok(Version { seq_no: outcome.seq_no, primary_term: outcome.primary_term }),
+            Err(StorageError::VersionConflict { .. }) => Err(Error::new(
+                409,
+                "version_conflict_engine_exception",
+                format!("Saved object [{}/{}] conflict", key.kind.name(), key.id),
+            )),
+            Err(error) => Err(error.into()),
+        });
+        Ok(answers.collect())
+    }
+
+    /// Changes one object.
+    ///
+    /// # Errors
+    /// As [`Store::write`], those of the object included.
+    pub(crate) async fn write_one(&self, key: Key, change: Change) -> Result<Version, Error> {
+        let results = self.write(vec![Write { key, change }]).await?;
+        let none = || Error::concealed(500, "illegal_state_exception", &"the store answered no result");
+        results.into_iter().next().ok_or_else(none)?
+    }
+
+    /// Runs a search over the objects and returns its answer.
+    ///
+    /// # Errors
+    /// Those of the search.
+    pub(crate) async fn search(&self, body: Value) -> Result<Bytes, Error> {
+        let params = vec![("ignore_unavailable".to_owned(), "true".to_owned())];
+        let outcome = self.search.search(&self.session, INDEX, params, Some(body)).await?;
+        match outcome.body {
+            OutcomeBody::Raw(bytes) => Ok(bytes),
+            _ => Err(Error::concealed(500, "illegal_state_exception", &"the search answered no text")),
+        }
+    }
+
+    async fn create_index(&self) -> Result<(), Error> {
+        if self.session.metadata().index(INDEX).is_some() {
+            return Ok(());
+        }
+        let now_ms = self.now_ms();
+        let create = self.session.change(|metadata| match metadata.index(INDEX) {
+            Some(_) => Ok(Vec::new()),
+            None => metadata.create_index(INDEX, &index_body(), now_ms, Uuid::new_v4()),
+        });
+        Ok(create.await?)
+    }
+}
+
+fn operation(write: Write) -> WriteOp {
+    let (action, expected) = match write.change {
+        Change::Create(document) => (Action::Create(document.text), None),
+        Change::Overwrite(document) => (Action::Index(document.text), None),
+        Change::Replace(document, version) => (Action::Index(document.text), Some(version)),
+        Change::Delete => (Action::Delete, None),
+    };
+    WriteOp {
+        index: Arc::from(INDEX),
+        id: Some(write.key.to_string()),
+        routing: None,
+        action,
+        version: None,
+        if_seq_no: expected.map(|version| version.seq_no),
+        if_primary_term: expected.map(|version| version.primary_term),
+        require_alias: false,
+        doc_type: Arc::from("_doc"),
+    }
+}

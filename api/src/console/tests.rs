@@ -1,0 +1,150 @@
+//! Routes and their header; what users of different rights may do.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use millrace_listen::Budget;
+use millrace_query::SearchService;
+use millrace_storage::access::{ActionSet, Caller, Privileges};
+use millrace_storage::{Config, Engine, Principal, SystemClock};
+
+use super::*;
+use crate::http::{Params, Room};
+use crate::{Authenticator, Identity, Node, SecretStore};
+
+fn path(text: &str) -> Vec<String> {
+    text.split('/').map(str::to_owned).collect()
+}
+
+fn find(method: &Method, text: &str) -> Option<(Endpoint, usize)> {
+    let path = path(text);
+    Route::find(method, &path).map(|(route, captured)| (route.endpoint, captured.len()))
+}
+
+#[test]
+fn words_come_before_types() {
+    assert_eq!(find(&Method::POST, "api/saved_objects/_bulk_get"), Some((Endpoint::BulkGet, 0)));
+    assert_eq!(find(&Method::POST, "api/saved_objects/dashboard"), Some((Endpoint::Create, 1)));
+    assert_eq!(find(&Method::HEAD, "api/saved_objects/dashboard/x"), Some((Endpoint::Get, 2)));
+    assert_eq!(find(&Method::GET, "api/saved_objects"), None);
+    assert_eq!(find(&Method::GET, "api/saved_objects/a/b/c"), None);
+}
+
+#[test]
+fn whatever_changes_something_needs_the_header() {
+    let refused = |method: Method, text: &str, value: Option<&'static str>| {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = value {
+            headers.insert(XSRF, http::HeaderValue::from_static(value));
+        }
+        check_headers(&method, &path(text), &headers).is_err()
+    };
+    for route in &ROUTES {
+        assert!(route.guarded || route.method == Method::GET, "{route:?}");
+    }
+    assert!(refused(Method::PUT, "anything", None));
+    assert!(refused(Method::DELETE, "api/saved_objects/a/b", Some("false")));
+    assert!(refused(Method::GET, "api/console-app/dashboards/export", None));
+    assert!(!refused(Method::GET, "api/console-app/dashboards/export", Some("true")));
+    assert!(!refused(Method::GET, "api/saved_objects/_find", None));
+}
+
+#[derive(Debug)]
+struct NoSecrets;
+
+#[async_trait]
+impl SecretStore for NoSecrets {
+    async fn get(&self, _key: &str) -> Result<Option<Vec<u8>>, Error> {
+        Ok(None)
+    }
+
+    async fn put(&self, _key: &str, _value: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+async fn node(data: &std::path::Path) -> Node {
+    let config = Config { data_dir: data.to_owned(), ..Config::default() };
+    let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
+    let search = Arc::new(SearchService::new(Arc::clone(&engine), millrace_query::Config::default()));
+    let identity = Identity::open(&NoSecrets, "n", "c", data.to_owned(), String::new()).await.unwrap();
+    Node::new(engine, search, Authenticator::insecure(), identity)
+}
+
+/// Asks as a user who may do some actions and nothing else; returns the status.
+async fn ask(node: &Node, budget: &Budget, actions: &[Action], line: &str, body: &str) -> u16 {
+    let privileges = Arc::new(Privileges::new(ActionSet::of(actions), Vec::new()));
+    let principal = Principal::new(Caller::User("ann".into()), Vec::new(), privileges);
+    let (method, uri) = line.split_once(' ').unwrap();
+    let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+    let mut request = Request {
+        method: method.parse().unwrap(),
+        path: crate::http::path::segments(path).unwrap(),
+        params: Params::parse(query).unwrap(),
+        body: Bytes::from(body.to_owned()),
+        room: Room::new(budget),
+        filter: Arc::default(),
+    };
+    let api = node.api(principal, Action::Own).unwrap();
+    match run(&api, &mut request, uri).await {
+        Ok(response) => response.status,
+        Err(error) => error.status(),
+    }
+}
+
+#[tokio::test]
+async fn readers_read_and_writers_write_without_rights_on_the_index() {
+    let data = tempfile::tempdir().unwrap();
+    let node = node(data.path()).await;
+    let budget = Budget::new(1 << 20);
+    let object = r#"{"attributes":{"title":"t"}}"#;
+    let file = r#"{"objects":[{"type":"search","id":"s","attributes":{"title":"t"}}]}"#;
+    let reads = [
+        ("GET /api/saved_objects/_find?type=dashboard", ""),
+        ("POST /api/saved_objects/_bulk_get", "[]"),
+        ("GET /api/saved_objects/dashboard/d", ""),
+        ("GET /api/console-app/dashboards/export?dashboard=d", ""),
+    ];
+    let writes = [
+        ("POST /api/saved_objects/dashboard/d", object),
+        ("PUT /api/saved_objects/dashboard/d", object),
+        ("POST /api/saved_objects/_bulk_create", "[]"),
+        ("POST /api/saved_objects/search", object),
+        ("POST /api/console-app/dashboards/import", file),
+        ("DELETE /api/saved_objects/search/s", ""),
+    ];
+    for (line, body) in writes {
+        assert_eq!(ask(&node, &budget, &[Action::PutSavedObjects], line, body).await, 200, "{line}");
+        assert_eq!(ask(&node, &budget, &[Action::GetSavedObjects], line, body).await, 403, "{line}");
+    }
+    for (line, body) in reads {
+        assert_eq!(ask(&node, &budget, &[Action::GetSavedObjects], line, body).await, 200, "{line}");
+        assert_eq!(ask(&node, &budget, &[Action::PutSavedObjects], line, body).await, 403, "{line}");
+    }
+    node.engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_import_that_finds_no_room_stores_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let node = node(data.path()).await;
+    let object = |n: usize| {
+        format!(
+            r#"{{"type":"search","id":"{n}","attributes":{{"title":"t","a":[{}1]}}}}"#,
+            "1,".repeat(50_000)
+        )
+    };
+    let file = format!(r#"{{"objects":[{}]}}"#, (0..20).map(object).collect::<Vec<_>>().join(","));
+    let line = "POST /api/console-app/dashboards/import";
+    let all = [Action::PutSavedObjects, Action::GetSavedObjects];
+    // Room for the texts, not for the values of one.
+    let budget = Budget::new(5 << 20);
+    assert_eq!(ask(&node, &budget, &all, line, &file).await, 413);
+    assert_eq!(ask(&node, &budget, &all, "GET /api/saved_objects/search/0", "").await, 404);
+    // For the values of one object, not for those of two.
+    let budget = Budget::new(10 << 20);
+    assert_eq!(ask(&node, &budget, &all, line, &file).await, 200);
+    assert_eq!(budget.used(), 0);
+    node.engine.shutdown().await.unwrap();
+}
