@@ -117,10 +117,9 @@ pub struct ApiKeyQuery {
 }
 
 impl ApiKeyQuery {
-    /// Whether a key is one of them.
-    pub fn takes(&self, key: &ApiKey, now_ms: i64) -> bool {
-        self.ids.as_ref().is_none_or(|ids| ids.iter().any(|id| **id == *key.id))
-            && self.name.as_ref().is_none_or(|name| matches(name, &key.name))
+    /// Whether a key is one of them, whatever its id is.
+    pub(crate) fn takes(&self, key: &ApiKey, now_ms: i64) -> bool {
+        self.name.as_ref().is_none_or(|name| matches(name, &key.name))
             && self.owner.as_ref().is_none_or(|owner| **owner == *key.owner)
             && (!self.active_only || key.is_active(now_ms))
     }
@@ -140,6 +139,7 @@ pub(crate) fn check_descriptors(roles: &BTreeMap<String, Role>, meaning: &dyn Qu
     if roles.len() > MAX_DESCRIPTORS {
         return Err(Error::TooMany { what: "role descriptors of an API key", limit: MAX_DESCRIPTORS });
     }
+    check_metadata("role descriptors", roles)?;
     for (name, role) in roles {
         check_name("role descriptor", name)?;
         // Each holds much memory, and there may be many keys.
@@ -151,7 +151,7 @@ pub(crate) fn check_descriptors(roles: &BTreeMap<String, Role>, meaning: &dyn Qu
         }
         role.check(meaning)?;
     }
-    check_metadata("role descriptors", roles)
+    Ok(())
 }
 
 /// Returns when what begins now and lives so long ends.

@@ -39,7 +39,7 @@ pub enum Error {
     #[error("{0}")]
     Forbidden(String),
     /// A bound on what there may be is reached.
-    #[error("{what} exceed the limit of [{limit}]")]
+    #[error("there are more {what} than the limit of [{limit}]")]
     TooMany {
         /// What there is too much of.
         what: &'static str,

@@ -65,9 +65,9 @@ pub(crate) fn check_text(what: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks a list of names.
-pub(crate) fn check_names(what: &'static str, names: &[String]) -> Result<()> {
-    check_count(what, names.len())?;
+/// Checks a list of names, of which `all` says what they are.
+pub(crate) fn check_names(all: &'static str, what: &'static str, names: &[String]) -> Result<()> {
+    check_count(all, names.len())?;
     names.iter().try_for_each(|name| check_name(what, name))
 }
 

@@ -11,13 +11,17 @@ use parking_lot::RwLock;
 
 use crate::api_key::ApiKey;
 use crate::error::Result;
+use crate::limits::MAX_PATTERNS;
 use crate::privileges::{Compiled, Reader, privileges};
 use crate::state::{Account, State};
 
-/// Users and keys that are remembered, of each; beyond that, memory of them starts anew.
-const REMEMBERED: usize = 16_384;
-/// Sets of roles that are remembered; the same holds.
-const SETS: usize = 1_024;
+/// Users that are remembered; beyond that, memory of them starts anew.
+const USERS: usize = 16_384;
+/// API keys that are remembered; the same holds.
+const KEYS: usize = 4_096;
+/// Sets of roles that are remembered, and patterns in them. Beyond that, memory starts anew, that of users and keys included, who
+/// hold what was made of them.
+const SETS: (usize, usize) = (1_024, 4 * MAX_PATTERNS);
 
 #[derive(Debug, Default)]
 pub(crate) struct Resolver {
@@ -39,6 +43,7 @@ type Set = (Arc<[String]>, Option<Arc<str>>);
 #[derive(Debug, Default)]
 struct Sets {
     version: u64,
+    patterns: usize,
     known: HashMap<Set, Arc<Privileges>>,
 }
 
@@ -62,7 +67,7 @@ impl Resolver {
         let principal = self.make(state, account, Vec::new());
         let known =
             OfUser { account: Arc::clone(account), version: state.version, principal: principal.clone() };
-        remember(&mut self.users.write(), Arc::clone(&account.name), known, REMEMBERED);
+        remember(&mut self.users.write(), Arc::clone(&account.name), known, USERS);
         principal
     }
 
@@ -97,13 +102,21 @@ impl Resolver {
             }
         }
         let made = Arc::new(privileges(compiled(), Reader { user, roles }));
+        let patterns: usize = compiled().map(|role| role.patterns).sum();
         let mut sets = self.sets.write();
-        if sets.version < state.version {
-            *sets = Sets { version: state.version, known: HashMap::new() };
+        let is_full = sets.known.len() >= SETS.0 || sets.patterns + patterns > SETS.1;
+        if sets.version < state.version || is_full {
+            let version = sets.version.max(state.version);
+            *sets = Sets { version, ..Sets::default() };
         }
         // A state may have been replaced meanwhile.
-        if sets.version == state.version {
-            remember(&mut sets.known, key, Arc::clone(&made), SETS);
+        if sets.version == state.version && sets.known.insert(key, Arc::clone(&made)).is_none() {
+            sets.patterns += patterns;
+        }
+        drop(sets);
+        if is_full {
+            self.users.write().clear();
+            self.keys.write().clear();
         }
         made
     }
@@ -136,7 +149,7 @@ impl Resolver {
         };
         let principal = Principal::new(caller, roles, of_key);
         let known = OfKey { key: Arc::clone(key), owner: Arc::clone(owners), principal: principal.clone() };
-        remember(&mut self.keys.write(), Arc::clone(&key.id), known, REMEMBERED);
+        remember(&mut self.keys.write(), Arc::clone(&key.id), known, KEYS);
         Ok(principal)
     }
 }

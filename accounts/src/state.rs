@@ -71,6 +71,7 @@ impl Known {
 }
 
 type Map<T> = HashTrieMapSync<Arc<str>, Arc<T>>;
+type OfUsers<T> = HashTrieMapSync<Arc<str>, HashTrieSetSync<T>>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
@@ -80,9 +81,9 @@ pub(crate) struct State {
     pub(crate) keys: Map<ApiKey>,
     pub(crate) tokens: HashTrieMapSync<Hash, Arc<Token>>,
     /// Ids of the keys of each user.
-    keys_of: HashTrieMapSync<Arc<str>, HashTrieSetSync<Arc<str>>>,
+    keys_of: OfUsers<Arc<str>>,
     /// The tokens of each user.
-    tokens_of: HashTrieMapSync<Arc<str>, HashTrieSetSync<Hash>>,
+    tokens_of: OfUsers<Hash>,
     /// Users by the subjects of their certificates.
     subjects: HashTrieMapSync<Arc<str>, Arc<str>>,
     /// Hosts of all role mappings, with the role.
@@ -235,39 +236,23 @@ impl State {
                 self.key_bytes -= self.keys.get(&key.id).map_or(0, |key| key.bytes);
                 self.key_bytes += key.bytes;
                 self.keys.insert_mut(Arc::clone(&key.id), Arc::clone(key));
-                let mut ids = self.keys_of.get(&key.owner).cloned().unwrap_or_default();
-                ids.insert_mut(Arc::clone(&key.id));
-                self.keys_of.insert_mut(Arc::clone(&key.owner), ids);
+                add(&mut self.keys_of, &key.owner, Arc::clone(&key.id));
             }
             Change::DeleteKey(id) => {
                 let Some(key) = self.keys.get(id).cloned() else { return };
                 self.key_bytes -= key.bytes;
                 self.keys.remove_mut(id);
-                if let Some(mut ids) = self.keys_of.get(&key.owner).cloned() {
-                    ids.remove_mut(id);
-                    match ids.is_empty() {
-                        true => drop(self.keys_of.remove_mut(&key.owner)),
-                        false => self.keys_of.insert_mut(Arc::clone(&key.owner), ids),
-                    }
-                }
+                take(&mut self.keys_of, &key.owner, id);
             }
             Change::PutToken(token) => {
                 self.tokens.insert_mut(token.hash, Arc::clone(token));
-                let mut hashes = self.tokens_of.get(&token.user).cloned().unwrap_or_default();
-                hashes.insert_mut(token.hash);
-                self.tokens_of.insert_mut(Arc::clone(&token.user), hashes);
+                add(&mut self.tokens_of, &token.user, token.hash);
             }
             Change::NoteToken(token, used_ms) => token.noted(*used_ms),
             Change::DeleteToken(hash) => {
                 let Some(token) = self.tokens.get(hash).cloned() else { return };
                 self.tokens.remove_mut(hash);
-                if let Some(mut hashes) = self.tokens_of.get(&token.user).cloned() {
-                    hashes.remove_mut(hash);
-                    match hashes.is_empty() {
-                        true => drop(self.tokens_of.remove_mut(&token.user)),
-                        false => self.tokens_of.insert_mut(Arc::clone(&token.user), hashes),
-                    }
-                }
+                take(&mut self.tokens_of, &token.user, hash);
             }
         }
     }
@@ -333,5 +318,21 @@ impl State {
     pub(crate) fn roles_of(&self, account: &Account) -> Vec<String> {
         let mapped = self.mappings.iter().filter(|(_, mapping)| mapping.takes(&account.name, &account.user));
         account.user.roles.iter().cloned().chain(mapped.map(|(role, _)| role.to_string())).collect()
+    }
+}
+
+fn add<T: std::hash::Hash + Eq + Clone>(of_users: &mut OfUsers<T>, user: &Arc<str>, entry: T) {
+    match of_users.get_mut(user) {
+        Some(entries) => entries.insert_mut(entry),
+        None => of_users.insert_mut(Arc::clone(user), HashTrieSetSync::default().insert(entry)),
+    }
+}
+
+fn take<T: std::hash::Hash + Eq + Clone>(of_users: &mut OfUsers<T>, user: &Arc<str>, entry: &T) {
+    if let Some(entries) = of_users.get_mut(user) {
+        entries.remove_mut(entry);
+        if entries.is_empty() {
+            of_users.remove_mut(user);
+        }
     }
 }

@@ -70,8 +70,8 @@ impl User {
     /// # Errors
     /// [`Error::Invalid`], [`Error::TooMany`].
     pub fn check(&self) -> Result<()> {
-        check_names("role", &self.roles)?;
-        check_names("backend role", &self.backend_roles)?;
+        check_names("roles of a user", "role", &self.roles)?;
+        check_names("backend roles", "backend role", &self.backend_roles)?;
         let texts = [
             ("default role", &self.default_role),
             ("email", &self.email),
@@ -136,9 +136,9 @@ impl Mapping {
     /// [`Error::Invalid`], [`Error::TooMany`].
     pub fn check(&self) -> Result<()> {
         check_text("description", self.description.as_deref().unwrap_or_default())?;
-        check_names("user", &self.users)?;
-        check_names("backend role", &self.backend_roles)?;
-        check_names("backend role", &self.and_backend_roles)?;
+        check_names("users", "user", &self.users)?;
+        check_names("backend roles", "backend role", &self.backend_roles)?;
+        check_names("backend roles", "backend role", &self.and_backend_roles)?;
         check_count("hosts", self.hosts.len())?;
         self.hosts.iter().try_for_each(|host| {
             check_name("host", host)?;

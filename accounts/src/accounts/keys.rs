@@ -136,6 +136,7 @@ fn find(state: &State, query: &ApiKeyQuery, now_ms: i64) -> Vec<Arc<ApiKey>> {
         (Some(ids), _) => {
             let mut found: Vec<_> =
                 ids.iter().filter_map(|id| state.keys.get(id.as_str())).filter(taken).cloned().collect();
+            found.sort_unstable_by(|a, b| a.id.cmp(&b.id));
             found.dedup_by(|a, b| a.id == b.id);
             found
         }

@@ -16,7 +16,6 @@ use crate::role::builtin::ADMIN;
 use crate::state::{Account, Change, State};
 use crate::store::Store;
 use crate::token::TokenLifetimes;
-use crate::user::User;
 
 /// Where versions before kept the hash of the administrator's password.
 const ADMIN_KEY: &str = "auth/admin";
@@ -102,11 +101,12 @@ impl Accounts {
                 (Some(hash), generated)
             }
         };
-        let user = known.as_ref().map_or_else(
-            || User { roles: vec![ADMIN.to_owned()], ..User::default() },
-            |account| account.user.clone(),
-        );
-        let is_known = known.is_some_and(|known| known.hash == hash);
+        let mut user = known.as_ref().map(|account| account.user.clone()).unwrap_or_default();
+        user.enabled = true;
+        if !user.roles.iter().any(|role| role == ADMIN) {
+            user.roles.push(ADMIN.to_owned());
+        }
+        let is_known = known.is_some_and(|known| known.hash == hash && known.user == user);
         let account = Account { name: ADMIN.into(), user, hash };
         if account.hash.is_none() {
             let mut state = State::clone(&self.0.state.load());

@@ -94,10 +94,14 @@ impl Role {
     pub fn to_opensearch(&self) -> Value {
         let grant = |grant: &IndexGrant| {
             let fields = grant.field_security.iter().flat_map(|fields| {
+                if fields.grant.is_empty() {
+                    // An empty list would show all.
+                    return vec!["~*".to_owned()];
+                }
                 let except = fields.except.iter().map(|field| format!("~{field}"));
                 // All of them is what it means without one.
                 let grant = fields.grant.iter().filter(|field| *field != "*" || fields.except.is_empty());
-                grant.cloned().chain(except)
+                grant.cloned().chain(except).collect()
             });
             json!({
                 "index_patterns": grant.names,
@@ -273,6 +277,19 @@ mod tests {
         assert_eq!(opensearch["index_permissions"][0]["fls"], json!(["~secret"]));
         let again = Role::from_opensearch(&opensearch).unwrap();
         assert_eq!((again.indices, again.cluster), (role.indices, role.cluster));
+    }
+
+    #[test]
+    fn no_fields_stay_none() {
+        let none =
+            json!({"indices": [{"names": "a", "privileges": "read", "field_security": {"grant": []}}]});
+        let role = Role::from_elasticsearch(&none).unwrap();
+        let again = Role::from_opensearch(&role.to_opensearch()).unwrap();
+        for role in [role, again] {
+            let fields = role.indices[0].field_security.as_ref().unwrap();
+            let rules = millrace_storage::access::FieldRules::new(&fields.grant, &fields.except);
+            assert!(!rules.shows("a"), "{fields:?}");
+        }
     }
 
     #[test]

@@ -101,8 +101,8 @@ impl IndexGrant {
             check_query(query, meaning)?;
         }
         if let Some(fields) = &self.field_security {
-            check_names("field", &fields.grant)?;
-            check_names("field", &fields.except)?;
+            check_names("fields", "field", &fields.grant)?;
+            check_names("fields", "field", &fields.except)?;
         }
         Ok(())
     }

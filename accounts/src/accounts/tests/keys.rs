@@ -185,24 +185,29 @@ async fn what_a_key_cannot_be_is_refused() {
     assert!(server.accounts.api_keys(&ApiKeyQuery::default()).is_empty());
 }
 
+/// Stores so many keys and tokens of a user, of which each secret is its number, and starts again.
+async fn with_many(server: Server, count: usize) -> Server {
+    let mut records = Vec::new();
+    for number in 0..count {
+        let hash = crate::secret::Hash::of(&format!("{number:064}")).hex();
+        let put = |kind: &str, name: String, body: String| {
+            AccountChange::Put(AccountRecord { kind: kind.into(), name, body })
+        };
+        let key = format!(r#"{{"v":1,"name":"k","owner":"ann","hash":"{hash}","created_ms":{START_MS}}}"#);
+        records.push(put("api_key", format!("id-{number}"), key));
+        let body = format!(r#"{{"v":1,"user":"ann","created_ms":{START_MS},"used_ms":{START_MS}}}"#);
+        records.push(put("token", hash, body));
+    }
+    server.store.put_accounts(&records).await.unwrap();
+    server.restart().await
+}
+
 #[tokio::test]
 async fn a_hundred_thousand_keys_and_tokens_are_found() {
     const COUNT: usize = 100_000;
     let server = Server::start().await;
     server.user("ann", &["reader"]).await;
-    let mut records = Vec::new();
-    for number in 0..COUNT {
-        let hash = crate::secret::Hash::of(&format!("{number:064}")).hex();
-        let put = |kind: &str, name: String, body: Value| {
-            AccountChange::Put(AccountRecord { kind: kind.into(), name, body: body.to_string() })
-        };
-        let key = json!({"v": 1, "name": "k", "owner": "ann", "hash": hash, "created_ms": START_MS});
-        records.push(put("api_key", format!("id-{number}"), key));
-        let body = json!({"v": 1, "user": "ann", "created_ms": START_MS, "used_ms": START_MS});
-        records.push(put("token", hash, body));
-    }
-    server.store.put_accounts(&records).await.unwrap();
-    let server = server.restart().await;
+    let server = with_many(server, COUNT).await;
     for number in [0, 1, 77_777, COUNT - 1] {
         let pair = STANDARD.encode(format!("id-{number}:{number:064}"));
         assert_eq!(status(&server.ask(&authorization(&format!("ApiKey {pair}"))).await), 200);
@@ -211,13 +216,25 @@ async fn a_hundred_thousand_keys_and_tokens_are_found() {
     let pair = STANDARD.encode(format!("id-{COUNT}:{COUNT:064}"));
     assert_eq!(status(&server.ask(&authorization(&format!("ApiKey {pair}"))).await), 401);
     assert_eq!(status(&server.ask(&token(&format!("{COUNT:064}"))).await), 401);
-    // Making one costs no more than it does without them: nothing is copied as a whole.
     let created = server.key("ann", BTreeMap::new()).await;
     assert_eq!(status(&server.ask(&key(&created)).await), 200);
+}
+
+#[tokio::test]
+async fn all_that_a_user_had_goes_with_it() {
+    const COUNT: usize = 11_000;
+    let server = Server::start().await;
+    server.user("ann", &["reader"]).await;
+    let server = with_many(server, COUNT).await;
     server.accounts.delete_user("ann").await.unwrap();
-    assert_eq!(status(&server.ask(&key(&created)).await), 401);
+    server.user("ann", &["reader"]).await;
+    let keys = server.accounts.api_keys(&ApiKeyQuery { active_only: true, ..ApiKeyQuery::default() });
+    assert!(keys.is_empty());
+    assert_eq!(status(&server.ask(&token(&format!("{:064}", 1))).await), 401);
     server.clock.advance_ms(8 * 24 * HOUR_MS);
-    assert_eq!(server.accounts.sweep().await.unwrap(), COUNT + 1);
+    assert_eq!(server.accounts.sweep().await.unwrap(), COUNT);
+    let kinds = server.store.records.lock().keys().map(|(kind, _)| kind.clone()).collect::<Vec<_>>();
+    assert_eq!(kinds, ["user", "user"]);
 }
 
 fn grants() -> impl Strategy<Value = Role> {

@@ -153,3 +153,27 @@ async fn a_stored_role_of_another_version_grants_nothing_it_does_not_say() {
     let error = open_as(&server.store, &server.clock, Config::default()).await.unwrap_err();
     assert!(error.to_string().contains("stored user [broken] cannot be read"), "{error}");
 }
+
+#[tokio::test]
+async fn more_sets_of_roles_than_are_remembered_are_right_all_the_same() {
+    let server = Server::start().await;
+    let put = |kind: &str, name: String, body: Value| {
+        AccountChange::Put(AccountRecord { kind: kind.into(), name, body: body.to_string() })
+    };
+    let mut records = Vec::new();
+    for number in 0..1_500 {
+        let role =
+            json!({"v": 1, "indices": [{"names": [format!("index-{number}")], "privileges": ["read"]}]});
+        records.push(put("role", format!("r{number}"), role));
+        records.push(put("user", format!("u{number}"), json!({"v": 1, "roles": [format!("r{number}")]})));
+    }
+    server.store.put_accounts(&records).await.unwrap();
+    let server = server.restart().await;
+    for _ in 0..2 {
+        for number in 0..1_500 {
+            let principal = server.accounts.principal(&format!("u{number}")).unwrap();
+            assert!(principal.privileges().on(&format!("index-{number}")).allows(Action::Search));
+            assert!(!principal.privileges().on(&format!("index-{}", number + 1)).allows(Action::Search));
+        }
+    }
+}

@@ -162,3 +162,30 @@ async fn a_caller_that_goes_away_leaves_store_and_memory_alike() {
     let before = server.accounts.roles();
     assert_eq!(server.restart().await.accounts.roles(), before);
 }
+
+#[tokio::test]
+async fn logins_and_password_changes_at_the_same_time_leave_no_old_login() {
+    let server = Server::start().await;
+    server.user("ann", &["reader"]).await;
+    let old = (0..50).map(|_| server.accounts.login("ann", "ann-secret", HERE));
+    let (logins, changed) =
+        futures::future::join(join_all(old), server.accounts.change_password("ann", "another".to_owned()))
+            .await;
+    changed.unwrap();
+    for login in logins.into_iter().flatten() {
+        assert_eq!(status(&server.ask(&token(&login.token)).await), 401);
+    }
+    let new = server.accounts.login("ann", "another", HERE).await.unwrap();
+    assert_eq!(status(&server.ask(&token(&new.token)).await), 200);
+}
+
+#[tokio::test]
+async fn the_administrator_is_one_whatever_is_stored() {
+    let server = Server::start().await;
+    let stored = || server.store.records.lock()[&("user".to_owned(), "admin".to_owned())].clone();
+    let broken = stored().replace(r#""enabled":true"#, r#""enabled":false"#).replace(r#"["admin"]"#, "[]");
+    assert_ne!(broken, stored());
+    server.store.records.lock().insert(("user".to_owned(), "admin".to_owned()), broken);
+    let server = server.restart().await;
+    assert!(server.may(&basic("admin:secret"), Action::DeleteIndex, "logs").await);
+}
