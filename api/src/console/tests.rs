@@ -4,50 +4,33 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use http::Method;
 use millrace_listen::Budget;
 use millrace_query::SearchService;
-use millrace_storage::access::{ActionSet, Caller, Privileges};
+use millrace_storage::access::{Action, ActionSet, Caller, Privileges};
 use millrace_storage::{Config, Engine, Principal, SystemClock};
 
 use super::*;
-use crate::http::{Params, Room};
+use crate::http::{Params, Request, Room};
+use crate::route::{self, Call, Found};
 use crate::{Authenticator, Identity, Node, SecretStore};
-
-fn path(text: &str) -> Vec<String> {
-    text.split('/').map(str::to_owned).collect()
-}
-
-fn find(method: &Method, text: &str) -> Option<(Endpoint, usize)> {
-    let path = path(text);
-    Route::find(method, &path).map(|(route, captured)| (route.endpoint, captured.len()))
-}
-
-#[test]
-fn words_come_before_types() {
-    assert_eq!(find(&Method::POST, "api/saved_objects/_bulk_get"), Some((Endpoint::BulkGet, 0)));
-    assert_eq!(find(&Method::POST, "api/saved_objects/dashboard"), Some((Endpoint::Create, 1)));
-    assert_eq!(find(&Method::HEAD, "api/saved_objects/dashboard/x"), Some((Endpoint::Get, 2)));
-    assert_eq!(find(&Method::GET, "api/saved_objects"), None);
-    assert_eq!(find(&Method::GET, "api/saved_objects/a/b/c"), None);
-}
 
 #[test]
 fn whatever_changes_something_needs_the_header() {
-    let refused = |method: Method, text: &str, value: Option<&'static str>| {
+    let refused = |guarded: bool, value: Option<&'static str>| {
         let mut headers = HeaderMap::new();
         if let Some(value) = value {
             headers.insert(XSRF, http::HeaderValue::from_static(value));
         }
-        check_headers(&method, &path(text), &headers).is_err()
+        check_headers(guarded, &headers).is_err()
     };
-    for route in &ROUTES {
-        assert!(route.guarded || route.method == Method::GET, "{route:?}");
+    assert!(refused(true, None) && refused(true, Some("false")));
+    assert!(!refused(true, Some("true")) && !refused(false, None));
+    for spec in route::console().specs() {
+        let reads = spec.methods.iter().all(|method| matches!(*method, Method::GET | Method::HEAD));
+        assert!(spec.guarded || reads, "{spec:?}");
+        assert!(!spec.path.ends_with("/export") || spec.guarded, "{spec:?}");
     }
-    assert!(refused(Method::PUT, "anything", None));
-    assert!(refused(Method::DELETE, "api/saved_objects/a/b", Some("false")));
-    assert!(refused(Method::GET, "api/console-app/dashboards/export", None));
-    assert!(!refused(Method::GET, "api/console-app/dashboards/export", Some("true")));
-    assert!(!refused(Method::GET, "api/saved_objects/_find", None));
 }
 
 #[derive(Debug)]
@@ -78,16 +61,18 @@ async fn ask(node: &Node, budget: &Budget, actions: &[Action], line: &str, body:
     let principal = Principal::new(Caller::User("ann".into()), Vec::new(), privileges);
     let (method, uri) = line.split_once(' ').unwrap();
     let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
-    let mut request = Request {
-        method: method.parse().unwrap(),
-        path: crate::http::path::segments(path).unwrap(),
-        params: Params::parse(query).unwrap(),
-        body: Bytes::from(body.to_owned()),
-        room: Room::new(budget),
-        filter: Arc::default(),
+    let (method, path): (Method, _) = (method.parse().unwrap(), crate::http::path::segments(path).unwrap());
+    let params = Params::parse(query).unwrap();
+    let Ok(Found { spec, handler, captured }) = route::console().find(&method, &path, &params) else {
+        panic!("no route for {line}");
     };
-    let api = node.api(principal, Action::Own).unwrap();
-    match run(&api, &mut request, uri).await {
+    let body = Bytes::from(body.to_owned());
+    let request = Request { method, path, params, body, room: Room::new(budget), filter: Arc::default() };
+    let api = match node.api(principal, spec.action) {
+        Ok(api) => api,
+        Err(error) => return error.status(),
+    };
+    match handler(&(), &mut Call { api, request, captured }).await {
         Ok(response) => response.status,
         Err(error) => error.status(),
     }

@@ -15,7 +15,7 @@ use crate::root::API_VERSION;
 const OBJECT_BYTES: usize = 512;
 
 /// Exports dashboards: those that are asked for in their order, then what they refer to, the nearest first.
-pub(in crate::console) async fn run(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) async fn run(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let ids = request.params.take_lists("dashboard");
     request.finish()?;
     if ids.is_empty() {

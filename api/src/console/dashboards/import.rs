@@ -30,7 +30,7 @@ struct Checked {
 }
 
 /// Imports a file.
-pub(in crate::console) async fn run(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) async fn run(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let force = request.params.take_bool("force")?.unwrap_or(false);
     let exclude: HashSet<String> = request.params.take_lists("exclude").into_iter().collect();
     request.finish()?;

@@ -93,7 +93,7 @@ fn push(out: &mut Vec<u8>, value: &Value) {
 }
 
 /// Stores objects in one request and answers what became of each, behind `head`.
-pub(in crate::console) async fn store(
+pub(crate) async fn store(
     api: &Api,
     objects: Vec<Prepared>,
     overwrite: bool,
@@ -120,7 +120,7 @@ pub(in crate::console) async fn store(
 }
 
 /// Stores objects.
-pub(in crate::console) async fn create(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) async fn create(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let overwrite = request.params.take_bool("overwrite")?.unwrap_or(false);
     request.finish()?;
     let now_ms = api.objects.now_ms();
@@ -137,7 +137,7 @@ pub(in crate::console) async fn create(api: &Api, request: &mut Request) -> Resu
 }
 
 /// Answers objects by their keys.
-pub(in crate::console) async fn get(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) async fn get(api: &Api, request: &mut Request) -> Result<Response, Error> {
     request.finish()?;
     let mut answered = Elements::after(HEAD, 0);
     for (number, mut wanted) in elements(request)?.into_iter().enumerate() {

@@ -73,7 +73,7 @@ struct Wanted {
 }
 
 /// Answers `_find`.
-pub(in crate::console) async fn run(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) async fn run(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let wanted = Wanted::take(&mut request.params)?;
     request.finish()?;
     let bytes = api.objects.search(wanted.body()).await?;
