@@ -295,9 +295,10 @@ impl Service {
         }
         // In-process callers are one client.
         let address = parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| peer.ip());
-        let principal = self.node.authenticator.authenticate(&parts.headers, uri, address).await?;
-        #[cfg(test)]
-        let principal = parts.extensions.get().cloned().unwrap_or(principal);
+        let principal = match injected(parts) {
+            Some(principal) => principal,
+            None => self.node.authenticator.authenticate(&parts.headers, uri, address).await?,
+        };
         let path = path::segments(parts.uri.path())?;
         let mut params = Params::parse(parts.uri.query().unwrap_or_default())?;
         let cat = path.first().is_some_and(|segment| segment == "_cat");
@@ -334,6 +335,18 @@ fn handle(mut call: Call, answering: Answering, held: Held) -> BoxFuture<'static
         }
         Ok(response)
     })
+}
+
+/// Returns whom a test has a request come from.
+#[cfg(test)]
+fn injected(parts: &http::request::Parts) -> Option<Principal> {
+    parts.extensions.get().cloned()
+}
+
+/// Requests come from whom their credentials name.
+#[cfg(not(test))]
+fn injected(_: &http::request::Parts) -> Option<Principal> {
+    None
 }
 
 /// Takes the body from the request, or from the parameter `source` where there is none.

@@ -99,6 +99,8 @@ pub(crate) fn exists(
     index: &str,
     types: Option<&str>,
 ) -> Result<Response, Error> {
+    // A type is in the path or is not; this says which of the paths is meant.
+    options::flag(&mut request.params, "include_type_name")?;
     let defaults = IndicesOptions { forbid_closed: false, ..IndicesOptions::open_only() };
     let options = options::indices(&mut request.params, defaults)?;
     options::manager(&mut request.params)?;

@@ -1,7 +1,7 @@
 //! Get, exists, and the source by itself.
 
 use bytes::Bytes;
-use millrace_storage::{StoredDoc, VersionType};
+use millrace_storage::{Session, StoredDoc, VersionType};
 use serde_json::{Map, Value, json};
 
 use crate::Api;
@@ -64,16 +64,16 @@ impl Wanted {
 
 /// Reads a document, as single and many gets do.
 pub(super) async fn read(
-    api: &Api,
+    session: &Session,
     target: &Target,
     id: &str,
     wanted: &Wanted,
 ) -> Result<Option<StoredDoc>, Error> {
     if wanted.refresh {
-        api.session.refresh(std::slice::from_ref(&target.index)).await?;
+        session.refresh(std::slice::from_ref(&target.index)).await?;
     }
     let routing = target.routing.as_deref();
-    let found = api.session.get(&target.name, id, routing, wanted.realtime).await?;
+    let found = session.get(&target.name, id, routing, wanted.realtime).await?;
     if let (Some(doc), Some(version)) = (&found, wanted.version)
         && i64::try_from(doc.version).ok() != Some(version)
     {
@@ -142,7 +142,7 @@ pub(crate) async fn get(
     wanted.take_version(request)?;
     request.finish()?;
     let target = Target::read(&api.session, index, doc_type, id, wanted.routing.take())?;
-    let Some(doc) = read(api, &target, id, &wanted).await? else {
+    let Some(doc) = read(&api.session, &target, id, &wanted).await? else {
         return Ok(Response::json(
             404,
             json!({ "_index": &*target.name, "_type": doc_type.unwrap_or(DEFAULT_TYPE), "_id": id, "found": false }),
@@ -171,7 +171,7 @@ pub(crate) async fn source(
         return Err(Error::validation(&["fetching source can not be disabled"]));
     }
     let target = Target::read(&api.session, index, doc_type, id, wanted.routing.take())?;
-    match read(api, &target, id, &wanted).await? {
+    match read(&api.session, &target, id, &wanted).await? {
         Some(doc) => source_alone(&target, doc_type, id, &doc, &wanted),
         None => Err(absent("Document", &target, doc_type, id)),
     }

@@ -1,6 +1,7 @@
 //! `_mget`: many documents by id, each with its own options and its own failure.
 
 use futures::{StreamExt, TryStreamExt};
+use millrace_storage::access::Action;
 use serde_json::{Map, Value};
 
 use crate::Api;
@@ -78,8 +79,10 @@ async fn answer(api: &Api, mut item: Item) -> Result<Vec<u8>, Error> {
 
 async fn find(api: &Api, item: &mut Item, out: &mut Vec<u8>) -> Result<(), Error> {
     let doc_type = item.doc_type.as_deref();
-    let target = Target::read(&api.session, &item.index, doc_type, &item.id, item.wanted.routing.take())?;
-    match read(api, &target, &item.id, &item.wanted).await? {
+    // Each is a get of its own: what is refused is refused by itself.
+    let getting = api.session.doing(Action::Get)?;
+    let target = Target::read(&getting, &item.index, doc_type, &item.id, item.wanted.routing.take())?;
+    match read(&getting, &target, &item.id, &item.wanted).await? {
         Some(doc) => push_found(out, &target, doc_type, &doc, &item.wanted)?,
         None => {
             out.push(b'{');

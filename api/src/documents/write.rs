@@ -113,17 +113,10 @@ pub(crate) async fn delete_all(api: &Api, request: &mut Request, index: &str) ->
 }
 
 fn exists(api: &Api, index: &str) -> Result<bool, Error> {
-    const ANY: IndicesOptions = IndicesOptions {
-        ignore_unavailable: true,
-        allow_no_indices: true,
-        expand_open: false,
-        expand_closed: false,
-        expand_hidden: false,
-        forbid_closed: false,
-        ignore_aliases: false,
-    };
+    const NAMED: IndicesOptions =
+        IndicesOptions { expand_open: false, forbid_closed: false, ..IndicesOptions::open_only() };
     let now = api.session.clock().now_ms();
-    Ok(!api.session.metadata().resolve(index, &ANY, now)?.is_empty())
+    Ok(!api.session.metadata().resolve(index, &NAMED, now)?.is_empty())
 }
 
 pub(super) fn refuse(problems: &[String]) -> Result<(), Error> {

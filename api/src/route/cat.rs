@@ -8,8 +8,8 @@ pub(super) fn routes() -> Vec<Route<()>> {
         read GET, "/_cat", () Main => help(request);
         read GET, "/_cat/indices", () IndexStats => indices::get(api, request, "_all");
         read GET, "/_cat/indices/{expression}", (expression) IndexStats => indices::get(api, request, expression);
-        read GET, "/_cat/count", () Search => cluster::count(api, request, "_all");
-        read GET, "/_cat/count/{expression}", (expression) Search => cluster::count(api, request, expression);
+        read GET, "/_cat/count", () Search => cluster::count(api, request, "_all").await;
+        read GET, "/_cat/count/{expression}", (expression) Search => cluster::count(api, request, expression).await;
         read GET, "/_cat/shards", () IndexStats => shards::get(api, request, "_all");
         read GET, "/_cat/shards/{expression}", (expression) IndexStats => shards::get(api, request, expression);
         read GET, "/_cat/segments", () Segments => segments::get(api, request, "_all");

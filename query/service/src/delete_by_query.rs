@@ -229,6 +229,12 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
     // What is deleted has to be seen.
     let reading = session.doing(access::Action::Search)?;
     let snapshot = service.pin(&reading, expression, &request.scope).await?;
+    for index in &snapshot.indices {
+        let name = &index.meta.name;
+        if !session.access(name).allows(session.action()) {
+            return Err(session.refusal(name).into());
+        }
+    }
     let compute = &searcher.compute;
     lookup::read(&reading, &snapshot, &mut request.query, compute, &work).await?;
     let by_address = [SortKey { by: SortBy::Doc, descending: false }];

@@ -474,6 +474,7 @@ fn storage_item(error: &millrace_storage::Error, status: u16) -> Value {
             json!({"type": "invalid_index_name_exception", "reason": reason, "index": index})
         }
         Storage::IllegalArgument(_) => json!({"type": "illegal_argument_exception", "reason": reason}),
+        Storage::Unauthorized { .. } => json!({"type": "security_exception", "reason": reason}),
         Storage::TooLarge(_) => json!({"type": "content_too_long_exception", "reason": reason}),
         Storage::Rejected(_) => json!({"type": "es_rejected_execution_exception", "reason": reason}),
         _ => {

@@ -101,6 +101,8 @@ impl SearchService {
             return Ok(());
         }
         match metadata.alias_indices(index) {
+            // Before it is said to be missing: whether it is there is not told either.
+            None if !session.access(index).allows(session.action()) => Err(session.refusal(index).into()),
             None => Err(millrace_storage::Error::IndexNotFound { index: index.to_owned() }.into()),
             Some(names) if names.len() == 1 => Ok(()),
             Some(several) => {

@@ -6,6 +6,7 @@ use futures::stream::{self, StreamExt};
 use millrace_dsl::json;
 use millrace_dsl::params::Params;
 use millrace_storage::Session;
+use millrace_storage::access::Action;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
@@ -85,7 +86,9 @@ impl SearchService {
                 items.push(self.item(expression, &shared, header, body)?);
             }
             let run = |item: Item| async move {
-                self.answer(session, &item.expression, item.request, self.now_ms()).await
+                // Each is a search of its own: what is refused is refused by itself.
+                let searching = session.doing(Action::Search)?;
+                self.answer(&searching, &item.expression, item.request, self.now_ms()).await
             };
             let mut answers = stream::iter(items).map(run).buffered(concurrent);
             // What the answer begins with is known last.
