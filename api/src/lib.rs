@@ -89,15 +89,3 @@ pub(crate) struct Api {
     /// Saved objects of the console.
     pub(crate) objects: Store,
 }
-
-impl Api {
-    /// Returns what the handler of another action gets.
-    ///
-    /// # Errors
-    /// 403 where the action is not allowed on anything.
-    pub(crate) fn doing(&self, action: Action) -> Result<Self, Error> {
-        let session = self.session.doing(action)?;
-        let (search, identity) = (Arc::clone(&self.search), Arc::clone(&self.identity));
-        Ok(Self { session, search, identity, objects: self.objects.clone() })
-    }
-}

@@ -67,7 +67,7 @@ impl<S> Table<S> {
 
     /// Lists the routes.
     #[cfg(test)]
-    pub(super) fn specs(&self) -> impl Iterator<Item = &Spec> {
+    pub(crate) fn specs(&self) -> impl Iterator<Item = &Spec> {
         self.routes.iter().map(|route| &route.spec)
     }
 

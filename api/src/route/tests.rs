@@ -17,10 +17,11 @@ use super::table::{name, segments};
 use super::*;
 use crate::{Authenticator, HttpConfig, Identity, Node, Service};
 
-/// A store with both listeners.
+/// A store with all listeners.
 struct Served {
     data: Service,
     management: Service,
+    console: Service,
     _directory: TempDir,
 }
 
@@ -66,18 +67,20 @@ impl Served {
         let node = Arc::new(Node::new(engine, search, authenticator, identity));
         let data = Service::new(node, &HttpConfig::default());
         let management = data.clone().with_management(Arc::new(management));
-        Self { data, management, _directory: directory }
+        let console = data.clone().with_console();
+        Self { data, management, console, _directory: directory }
     }
 
     /// Lists what is served: the listener's name, its service and its routes.
     fn listeners(&self) -> Vec<(&'static str, &Service, Vec<&'static Spec>)> {
         let data = ("data", &self.data, data().specs().collect());
-        vec![data, ("management", &self.management, management().specs().collect())]
+        let management = ("management", &self.management, management().specs().collect());
+        vec![data, management, ("console", &self.console, console().specs().collect())]
     }
 }
 
 async fn ask(service: &Service, who: Option<&Principal>, method: &str, uri: &str, body: &str) -> Answer {
-    let mut request = http::Request::builder().method(method).uri(uri);
+    let mut request = http::Request::builder().method(method).uri(uri).header("console-xsrf", "true");
     if !body.is_empty() {
         request = request.header("content-type", "application/json");
     }
@@ -202,6 +205,7 @@ fn every_route_is_reached() {
     }
     check(data());
     check(management());
+    check(console());
 }
 
 #[test]
@@ -313,9 +317,11 @@ async fn every_route_names_the_action_that_is_not_allowed() {
                     continue;
                 }
                 assert_eq!(answer.status, 403, "{line}: {}", answer.text);
-                if *method != Method::HEAD {
+                let reason = format!("action [{}] is unauthorized for user [ann]", spec.action);
+                if listener == "console" && *method != Method::HEAD {
+                    assert_eq!(answer.json(), json!({"status": false, "message": reason}), "{line}");
+                } else if *method != Method::HEAD {
                     let error = &answer.json()["error"];
-                    let reason = format!("action [{}] is unauthorized for user [ann]", spec.action);
                     assert_eq!(error["type"], "security_exception", "{line}");
                     assert_eq!(error["reason"], reason, "{line}");
                 }
@@ -500,7 +506,9 @@ fn routes_are_documented() {
     let mut table = "| method | path | action | done to | listener |\n|---|---|---|---|---|\n".to_owned();
     let listed = |listener: &'static str, spec: &'static Spec| (spec.path, listener, spec);
     let data = data().specs().map(|spec| listed("data", spec));
-    let mut all: Vec<_> = data.chain(management().specs().map(|spec| listed("management", spec))).collect();
+    let management = management().specs().map(|spec| listed("management", spec));
+    let console = console().specs().map(|spec| listed("console", spec));
+    let mut all: Vec<_> = data.chain(management).chain(console).collect();
     all.sort_by_key(|(path, listener, _)| (*listener, *path));
     for (path, listener, spec) in all {
         let methods: Vec<&str> = spec.methods.iter().map(Method::as_str).collect();
