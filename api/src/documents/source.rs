@@ -2,7 +2,10 @@
 //!
 //! A pattern names a path or an object above it; `*` matches any characters, dots included.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use millrace_storage::access::{self, FieldRules};
 use millrace_storage::mapping::Mapping;
 use serde_json::{Map, Value};
 
@@ -23,6 +26,8 @@ pub(crate) enum SourceFilter {
     None,
     /// Members by pattern; no includes means all.
     Some { includes: Vec<String>, excludes: Vec<String> },
+    /// What a filter leaves, and all of some rules show.
+    Ruled(Box<SourceFilter>, Arc<[Arc<FieldRules>]>),
 }
 
 impl SourceFilter {
@@ -73,7 +78,13 @@ impl SourceFilter {
     /// Returns what an index's mapping lets be shown of its sources.
     pub(crate) fn of_mapping(mapping: &Mapping) -> Self {
         let (includes, excludes) = mapping.source_patterns();
-        if includes.is_empty() && excludes.is_empty() { Self::All } else { Self::Some { includes, excludes } }
+        let shown = if includes.is_empty() && excludes.is_empty() {
+            Self::All
+        } else {
+            Self::Some { includes, excludes }
+        };
+        let rules = mapping.field_rules();
+        if rules.is_empty() { shown } else { Self::Ruled(Box::new(shown), Arc::clone(rules)) }
     }
 
     fn of(includes: Vec<String>, excludes: Vec<String>) -> Result<Self, Error> {
@@ -94,17 +105,27 @@ impl SourceFilter {
             Self::All => return Ok(Some(source.clone())),
             Self::None => return Ok(None),
             Self::Some { includes, excludes } => (includes, excludes),
+            Self::Ruled(inner, rules) => {
+                let Some(source) = inner.apply(source)? else { return Ok(None) };
+                return offload(source.len(), || {
+                    let shown = access::shown(parsed(&source)?, rules);
+                    let bytes = serde_json::to_vec(&shown).expect("a JSON value serializes into memory");
+                    Ok(Some(Bytes::from(bytes)))
+                });
+            }
         };
         offload(source.len(), || {
-            let value = serde_json::from_slice::<Value>(source)
-                .map_err(|error| Error::concealed(500, "illegal_state_exception", &error))?;
-            let Value::Object(members) = value else { return Ok(Some(source.clone())) };
+            let Value::Object(members) = parsed(source)? else { return Ok(Some(source.clone())) };
             let mut path = String::new();
             let kept = filter_object(members, includes, excludes, includes.is_empty(), &mut path);
             let bytes = serde_json::to_vec(&kept).expect("a JSON value serializes into memory");
             Ok(Some(Bytes::from(bytes)))
         })
     }
+}
+
+fn parsed(source: &Bytes) -> Result<Value, Error> {
+    serde_json::from_slice(source).map_err(|error| Error::concealed(500, "illegal_state_exception", &error))
 }
 
 fn patterns(value: &Value) -> Result<Vec<String>, Error> {

@@ -1,5 +1,8 @@
 //! `_source`: whole, none, or some of its fields.
 
+use std::sync::Arc;
+
+use millrace_storage::access::{self, FieldRules};
 use millrace_storage::mapping::Mapping;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
@@ -23,6 +26,8 @@ pub enum SourceFilter {
         /// Patterns of paths to leave out.
         excludes: Vec<String>,
     },
+    /// What a filter leaves, and all of some rules show.
+    Ruled(Box<SourceFilter>, Arc<[Arc<FieldRules>]>),
 }
 
 impl SourceFilter {
@@ -43,11 +48,13 @@ impl SourceFilter {
             return Self::None;
         }
         let (includes, excludes) = mapping.source_patterns();
-        if includes.is_empty() && excludes.is_empty() {
+        let shown = if includes.is_empty() && excludes.is_empty() {
             Self::All
         } else {
             Self::Fields { includes, excludes }
-        }
+        };
+        let rules = mapping.field_rules();
+        if rules.is_empty() { shown } else { Self::Ruled(Box::new(shown), Arc::clone(rules)) }
     }
 
     /// Parses the value of `_source` in a body.
@@ -85,6 +92,7 @@ impl SourceFilter {
         match self {
             Self::All => source,
             Self::None => Value::Null,
+            Self::Ruled(inner, rules) => access::shown(inner.apply(source), rules),
             Self::Fields { includes, excludes } => match source {
                 Value::Object(fields) => {
                     let includes = Patterns::new(includes);

@@ -13,6 +13,7 @@ pub mod lower;
 pub mod order;
 pub mod pinned;
 mod plan_node;
+pub mod rules;
 pub mod score;
 pub mod table;
 pub mod target;

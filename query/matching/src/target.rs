@@ -6,16 +6,19 @@ use futures::{StreamExt, TryStreamExt, stream};
 use millrace_dsl::json::simple_match;
 use millrace_dsl::params::Scope;
 use millrace_dsl::query;
+use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
 use millrace_storage::routing;
-use millrace_storage::{Index, Session};
+use millrace_storage::access::DocumentRules;
+use millrace_storage::{Index, Session, Snapshot};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
 use crate::lower;
 use crate::score::reader::SegmentReader;
 use crate::table::predicate::Predicate;
-use crate::table::{TableIndex, TableSegment, TableSnapshot};
+use crate::rules;
+use crate::table::{Documents, Seen, TableIndex, TableSegment, TableSnapshot};
 
 /// Indices that a search refreshes at a time.
 const REFRESHES: usize = 32;
@@ -33,31 +36,74 @@ pub async fn pin(session: &Session, expression: &str, scope: &Scope) -> Result<T
     while let Some(snapshot) = pinned.try_next().await? {
         let aliases = Aliases::of(&snapshot.meta, &parts)?;
         let searched = searched_shards(&snapshot.meta, scope, &aliases);
-        let place = table.indices.len();
-        for shard in &snapshot.shards {
-            if !searched.contains(&shard.shard) {
-                continue;
-            }
-            for view in &shard.segments {
-                let reader: Arc<dyn SegmentReader> = Arc::clone(&view.segment) as Arc<_>;
-                table.segments.push(TableSegment {
-                    index: place,
-                    shard: table.shards,
-                    reader,
-                    deleted: Arc::clone(&view.deleted),
-                });
-            }
-            table.shards += 1;
-        }
-        table.indices.push(TableIndex {
-            meta: snapshot.meta,
-            mapping: snapshot.mapping,
+        let (seen, mapping) = seen(session, &snapshot.meta.name, Arc::clone(&snapshot.mapping))?;
+        let index = TableIndex {
+            meta: Arc::clone(&snapshot.meta),
+            mapping,
             filter: aliases.filter,
+            seen,
             shards: searched,
             boost: 1.0,
-        });
+        };
+        add(&mut table, &snapshot, index);
     }
     Ok(table)
+}
+
+/// Pins an index whose documents rules say, and of it the shards that may have a document; it has all that was refreshed.
+///
+/// # Errors
+/// Rules that cannot be understood; a corrupt segment.
+pub async fn pin_ruled(index: &Arc<Index>, rules: &DocumentRules, routing: &str) -> Result<TableSnapshot> {
+    let snapshot = index.snapshot().await?;
+    let documents = rules::documents(&snapshot.meta.name, rules)?;
+    let documents = documents.map(|predicate| Documents { predicate, mapping: Arc::clone(&snapshot.mapping) });
+    let pinned = TableIndex {
+        meta: Arc::clone(&snapshot.meta),
+        mapping: Arc::clone(&snapshot.mapping),
+        filter: None,
+        seen: Seen { access: None, documents },
+        shards: vec![routing::shard_in(&snapshot.meta, routing)],
+        boost: 1.0,
+    };
+    let mut table = TableSnapshot::default();
+    add(&mut table, &snapshot, pinned);
+    Ok(table)
+}
+
+/// Adds an index, with the segments of those of its shards that are searched.
+fn add(table: &mut TableSnapshot, snapshot: &Snapshot, index: TableIndex) {
+    let place = table.indices.len();
+    for shard in &snapshot.shards {
+        if !index.shards.contains(&shard.shard) {
+            continue;
+        }
+        for view in &shard.segments {
+            let reader: Arc<dyn SegmentReader> = Arc::clone(&view.segment) as Arc<_>;
+            table.segments.push(TableSegment {
+                index: place,
+                shard: table.shards,
+                reader,
+                deleted: Arc::clone(&view.deleted),
+            });
+        }
+        table.shards += 1;
+    }
+    table.indices.push(index);
+}
+
+/// Returns what a session sees of an index, and the index's mapping as it sees it.
+fn seen(session: &Session, index: &str, mapping: Arc<Mapping>) -> Result<(Seen, Arc<Mapping>)> {
+    let access = session.access(index);
+    if access.sees_all(session.action()) {
+        return Ok((Seen::default(), mapping));
+    }
+    let documents = access.documents(session.action());
+    let documents = rules::documents(index, &documents)?;
+    let documents = documents.map(|predicate| Documents { predicate, mapping: Arc::clone(&mapping) });
+    let fields = access.fields(session.action());
+    let mapping = if fields.is_empty() { mapping } else { Arc::new(mapping.seen_under(fields)) };
+    Ok((Seen { access: Some(access), documents }, mapping))
 }
 
 /// Resolves an expression to indices.

@@ -13,6 +13,7 @@ pub mod fuzzing;
 mod request;
 mod service;
 mod skip;
+mod visibility;
 
 pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService, TextParts};
 pub use millrace_work::error::Error;

@@ -29,6 +29,7 @@ use millrace_search::plan::Planner;
 use millrace_search::searcher::{Searcher, refused_by_all};
 use millrace_sql::cursor::Cursor;
 use millrace_sql::run::Runner;
+use millrace_storage::access::Visibility;
 use millrace_storage::metadata::IndexMeta;
 use millrace_storage::{Engine, OpenContext, Session};
 use millrace_work::compute::Compute;
@@ -40,6 +41,7 @@ use self::scroll::Scroll;
 use crate::contexts::{Contexts, Kind, settings};
 use crate::delete_by_query;
 use crate::request::LongestLife;
+use crate::visibility::ByRules;
 
 /// The section of the configuration that queries have.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -122,6 +124,8 @@ pub struct SearchService {
     cursors: Arc<Contexts<Cursor>>,
     pins: Option<Pins>,
     config: Config,
+    /// What the engine asks for documents by id, for as long as there is this service.
+    _visibility: Option<Arc<dyn Visibility>>,
 }
 
 /// A request as every endpoint opens it.
@@ -169,7 +173,12 @@ impl SearchService {
         let points_in_time = Arc::new(Contexts::new(Kind::PointInTime, Arc::clone(engine.clock())));
         let cursors = Arc::new(Contexts::new(Kind::Cursor, Arc::clone(engine.clock())));
         expiry::start(&scrolls, &points_in_time, &cursors);
-        Self { engine, searcher, runner, scrolls, points_in_time, cursors, pins, config }
+        let visibility: Option<Arc<dyn Visibility>> = searcher.as_ref().ok().map(|searcher| {
+            let by_rules: Arc<dyn Visibility> = Arc::new(ByRules::new(&engine, searcher));
+            engine.see_by(&by_rules);
+            by_rules
+        });
+        Self { engine, searcher, runner, scrolls, points_in_time, cursors, pins, config, _visibility: visibility }
     }
 
     /// Returns what open contexts hold in memory and keep on disk.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 /// Rules for fields: what is granted, but for exceptions. Several may stand beside each other, each granting its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldRules {
@@ -59,6 +61,52 @@ fn covers(pattern: &str, path: &str) -> bool {
     ends.into_iter().any(|end| crate::metadata::matches(pattern, &path[..end]))
 }
 
+/// Leaves of a source what all rules show. An object stays where something in it does.
+pub fn shown(source: Value, rules: &[Arc<FieldRules>]) -> Value {
+    match source {
+        Value::Object(members) if !rules.is_empty() => {
+            Value::Object(shown_members(members, rules, &mut String::new()))
+        }
+        source => source,
+    }
+}
+
+fn shown_members(
+    members: Map<String, Value>,
+    rules: &[Arc<FieldRules>],
+    path: &mut String,
+) -> Map<String, Value> {
+    let mut kept = Map::new();
+    for (name, value) in members {
+        let length = path.len();
+        if length > 0 {
+            path.push('.');
+        }
+        path.push_str(&name);
+        if let Some(value) = shown_value(value, rules, path) {
+            kept.insert(name, value);
+        }
+        path.truncate(length);
+    }
+    kept
+}
+
+fn shown_value(value: Value, rules: &[Arc<FieldRules>], path: &mut String) -> Option<Value> {
+    let is_shown = |path: &str| rules.iter().all(|rules| rules.shows(path));
+    match value {
+        Value::Object(members) => {
+            let kept = shown_members(members, rules, path);
+            (!kept.is_empty() || is_shown(path)).then_some(Value::Object(kept))
+        }
+        Value::Array(items) => {
+            let kept: Vec<Value> =
+                items.into_iter().filter_map(|item| shown_value(item, rules, path)).collect();
+            (!kept.is_empty() || is_shown(path)).then_some(Value::Array(kept))
+        }
+        scalar => is_shown(path).then_some(scalar),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,8 +131,17 @@ mod tests {
         ] {
             assert_eq!(rules.shows(path), shown, "{path}");
         }
+        let source = serde_json::json!({"user": {"name": "a", "password": "b"}, "x": 1, "http.method": "GET",
+            "list": [{"ip": 1, "b": 2}, {"b": 3}], "http": {"cookie": "c"}});
+        let rules = Arc::new(rules);
+        assert_eq!(
+            shown(source.clone(), &[Arc::clone(&rules)]),
+            serde_json::json!({"user": {"name": "a"}, "http.method": "GET", "list": [{"ip": 1}]})
+        );
+        let narrow = Arc::new(FieldRules::new(&["user"], &[]));
+        assert_eq!(shown(source, &[Arc::clone(&rules), narrow]), serde_json::json!({"user": {"name": "a"}}));
         let other = Arc::new(FieldRules::new(&["username"], &[]));
-        let both = FieldRules::any(&[Arc::new(rules), other]);
+        let both = FieldRules::any(&[rules, other]);
         assert!(both.shows("username") && both.shows("user") && !both.shows("user.password"));
     }
 }

@@ -8,7 +8,7 @@
 //! - [`privileges`], [`patterns`], [`fields`]: what is granted, on which indices, documents and fields
 //! - [`system`]: indices that are not for everybody, whatever is granted
 //! - [`guard`]: what metadata shows
-//! - [`session`]: the store as one principal sees it
+//! - [`session`]: the store as one principal sees it; [`visibility`]: documents by id where rules hide some
 
 mod action;
 mod fields;
@@ -20,11 +20,13 @@ mod session;
 mod system;
 #[cfg(test)]
 mod tests;
+mod visibility;
 
 pub use action::{Action, ActionSet, Scope};
-pub use fields::FieldRules;
+pub use fields::{FieldRules, shown};
 pub(crate) use guard::{Guard, refusal};
 pub use patterns::NamePattern;
 pub use principal::{Caller, Principal};
 pub use privileges::{DocumentRules, Grant, IndexAccess, Privileges};
 pub use session::Session;
+pub use visibility::Visibility;

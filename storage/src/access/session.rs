@@ -20,7 +20,7 @@ use crate::{
 /// aliases stand for no others, and a name that is not allowed is refused, whether there is such an index or not.
 #[derive(Clone)]
 pub struct Session {
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
     principal: Principal,
     action: Action,
 }
@@ -167,9 +167,7 @@ impl Session {
         routing: Option<&str>,
         realtime: bool,
     ) -> Result<Option<StoredDoc>> {
-        self.engine
-            .get_of(&self.resolve(index, &IndicesOptions::open_only())?, index, id, routing, realtime)
-            .await
+        self.get_visible(index, id, routing, realtime).await
     }
 
     /// Executes operations in order and acknowledges those that are durable: one result an operation, a refusal for each
@@ -183,7 +181,29 @@ impl Session {
         refresh: RefreshPolicy,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Vec<Result<WriteOutcome>>>> {
-        self.engine.write(&self.principal, ops, refresh, timeout)
+        if !self.may_hide(&ops) {
+            return self.engine.write(&self.principal, ops, refresh, timeout);
+        }
+        Box::pin(async move {
+            let kept = self.keep_hidden(ops).await?;
+            let mut results: Vec<Option<Result<WriteOutcome>>> = Vec::with_capacity(kept.len());
+            let mut ops = Vec::with_capacity(kept.len());
+            for op in kept {
+                results.push(op.map_or_else(
+                    |error| Some(Err(error)),
+                    |op| {
+                        ops.push(op);
+                        None
+                    },
+                ));
+            }
+            let mut outcomes = self.engine.write(&self.principal, ops, refresh, timeout).await?.into_iter();
+            let lost = || Err(Error::Internal("operation was lost".to_owned()));
+            let answer = |result: Option<Result<WriteOutcome>>| {
+                result.unwrap_or_else(|| outcomes.next().unwrap_or_else(lost))
+            };
+            Ok(results.into_iter().map(answer).collect())
+        })
     }
 
     /// Makes everything written so far visible to search.

@@ -126,7 +126,7 @@ impl Index {
     }
 
     /// Shard of an operation: by its routing, else by its id, else the next one in turn.
-    pub(super) fn shard_for(&self, id: Option<&str>, routing: Option<&str>) -> u32 {
+    pub(crate) fn shard_for(&self, id: Option<&str>, routing: Option<&str>) -> u32 {
         let shards = self.shards.len() as u32;
         match routing.or(id) {
             Some(value) => self.shard_of(value),

@@ -26,8 +26,8 @@ mod watermarks;
 mod write;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -46,6 +46,8 @@ pub use self::feed::{FeedItem, FeedReader};
 pub use self::index::Index;
 pub use self::source::{Appended, DeadLetter};
 pub use self::types::*;
+pub(crate) use self::update::missing;
+use crate::access::Visibility;
 use crate::catalog::{AccountChange, AccountRecord, Catalog};
 use crate::disk::{Disk, SystemDisk};
 use crate::mapping::Mapping;
@@ -72,6 +74,7 @@ const NOTE_TIME: Duration = Duration::from_secs(5);
 pub struct Engine {
     inner: Arc<Inner>,
     upkeep: Mutex<Option<JoinHandle<()>>>,
+    visibility: OnceLock<Weak<dyn Visibility>>,
 }
 
 /// What the engine's parts share.
@@ -181,7 +184,16 @@ impl Engine {
         let upkeep = tokio::spawn(async move {
             both.await;
         });
-        Ok(Arc::new(Self { inner, upkeep: Mutex::new(Some(upkeep)) }))
+        Ok(Arc::new(Self { inner, upkeep: Mutex::new(Some(upkeep)), visibility: OnceLock::new() }))
+    }
+
+    /// Tells who finds documents by id where rules hide some; the first word counts.
+    pub fn see_by(&self, visibility: &Arc<dyn Visibility>) {
+        let _ = self.visibility.set(Arc::downgrade(visibility));
+    }
+
+    pub(crate) fn visibility(&self) -> Option<Arc<dyn Visibility>> {
+        self.visibility.get()?.upgrade()
     }
 
     /// Whether the engine is being shut down, or has been.

@@ -122,6 +122,13 @@ pub struct Update {
     pub retry_on_conflict: u32,
 }
 
+impl Update {
+    /// Returns what is stored where there is no document; `None` where that is an error.
+    pub fn stored_where_missing(&self) -> Option<&Value> {
+        self.upsert.as_ref().or(if self.doc_as_upsert { self.doc.as_ref() } else { None })
+    }
+}
+
 /// How a given version is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionType {

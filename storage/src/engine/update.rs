@@ -39,9 +39,9 @@ impl Engine {
         let meta = index.meta();
         let (source, routing) = match found {
             None => {
-                let upsert =
-                    update.upsert.as_ref().or(if update.doc_as_upsert { update.doc.as_ref() } else { None });
-                let Some(upsert) = upsert else { return Err(missing(index, number, op, id)) };
+                let Some(upsert) = update.stored_where_missing() else {
+                    return Err(missing(index, number, op, id));
+                };
                 wanted.create = op.if_seq_no.is_none();
                 (upsert.clone(), op.routing.clone())
             }
@@ -122,9 +122,9 @@ impl Engine {
                 source
             }
             None => {
-                let upsert =
-                    update.upsert.as_ref().or(if update.doc_as_upsert { update.doc.as_ref() } else { None });
-                let Some(upsert) = upsert else { return Err(missing(index, shard, op, id)) };
+                let Some(upsert) = update.stored_where_missing() else {
+                    return Err(missing(index, shard, op, id));
+                };
                 upsert.clone()
             }
         };
@@ -166,7 +166,8 @@ impl Engine {
     }
 }
 
-fn missing(index: &Index, shard: u32, op: &WriteOp, id: String) -> Error {
+/// Says that there is no document for an operation.
+pub(crate) fn missing(index: &Index, shard: u32, op: &WriteOp, id: String) -> Error {
     let meta = index.meta();
     Error::DocumentMissing {
         index: meta.name.to_string(),

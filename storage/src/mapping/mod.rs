@@ -8,6 +8,7 @@
 //! - `spec` and `leaf_spec` parse bodies into what they ask for, `params` knows the parameters of each type;
 //! - `tree` holds the mapping as documents and queries use it, `scope` says which rows hold a value, `rules` says what parameters mean, `merge`
 //!   puts a spec into the tree, `checks` holds it to its limits, `render` shows it, `encode` stores it;
+//! - `view` leaves out fields that somebody may not see;
 //! - `as_you_type` and `completion` say what is special about fields of these types;
 //! - `template` decides what unknown fields become;
 //! - `coerce`, `geo` and `date` turn JSON scalars into values, `query` does so for queries.
@@ -36,6 +37,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod view;
 
 use std::sync::Arc;
 

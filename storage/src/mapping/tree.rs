@@ -17,6 +17,7 @@ use super::settings::Settings;
 use super::spec::{self, AnalyzerNames, Context, Dynamic, LeafSpec, Nested, ObjectSpec, Spec};
 use super::template::Template;
 use super::{Field, FieldType, PathId, as_you_type};
+use crate::access::FieldRules;
 use crate::analysis::Analyzers;
 use crate::{Error, Result};
 
@@ -50,6 +51,8 @@ pub struct Mapping {
     pub(super) order: Vec<u32>,
     /// Leaves of type constant_keyword, which every row of their scopes has.
     pub(super) constants: Vec<u32>,
+    /// What is shown of sources under this mapping; everything where there is none.
+    pub(super) field_rules: Arc<[Arc<FieldRules>]>,
 }
 
 /// What is said at the root, apart from its properties.
@@ -192,6 +195,7 @@ impl Mapping {
             nested: Vec::new(),
             order: Vec::new(),
             constants: Vec::new(),
+            field_rules: Arc::default(),
         }
     }
 

@@ -33,6 +33,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use millrace_storage::access::IndexAccess;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
 use millrace_work::Work;
@@ -68,10 +69,30 @@ pub struct TableIndex {
     pub mapping: Arc<Mapping>,
     /// Filter of the aliases through which the index was named.
     pub filter: Option<Predicate>,
+    /// What the searcher may see of its documents.
+    pub seen: Seen,
     /// Numbers of its shards that are searched.
     pub shards: Vec<u32>,
     /// Factor of the scores of its rows.
     pub boost: f32,
+}
+
+/// What a searcher may see of an index.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// What roles say of the index; `None` where all of it is seen.
+    pub access: Option<Arc<IndexAccess>>,
+    /// The documents.
+    pub documents: Option<Documents>,
+}
+
+/// The documents that rules show.
+#[derive(Clone, Debug)]
+pub struct Documents {
+    /// What they match.
+    pub predicate: Predicate,
+    /// The whole mapping: rules may name fields that are not shown.
+    pub mapping: Arc<Mapping>,
 }
 
 /// One segment of a table; its number is its place in the list.
@@ -311,6 +332,10 @@ impl IndexTable {
             let own = resolve::resolve(predicate, context).and_then(|mut own| {
                 if let Some(filter) = &index.filter {
                     own = resolve::resolve_and(own, filter, context)?;
+                }
+                if let Some(documents) = &index.seen.documents {
+                    let context = IndexContext { mapping: &documents.mapping, ..context };
+                    own = resolve::resolve_and(own, &documents.predicate, context)?;
                 }
                 if let Some(listed) = &snapshot.listed {
                     own.node = own.node.and(Node::Listed(Arc::clone(listed)));

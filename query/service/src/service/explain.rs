@@ -6,7 +6,6 @@ use futures::future::BoxFuture;
 use millrace_dsl::body::SearchBody;
 use millrace_dsl::source_filter::SourceFilter;
 use millrace_matching::lookup;
-use millrace_matching::score::collect::Address;
 use millrace_matching::table::TableSnapshot;
 use millrace_search::explain::Explainer;
 use millrace_search::fetch;
@@ -19,6 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Outcome, SearchService};
 use crate::request::source_filter;
+use crate::visibility;
 
 impl SearchService {
     /// Answers `_explain`. `doc_type` is the type of the path, if it names one.
@@ -62,7 +62,7 @@ impl SearchService {
             let mut answer = Map::new();
             let found = match wrong_type(&snapshot, doc_type) {
                 true => None,
-                false => self.find_document(&snapshot, id).await?,
+                false => visibility::find(searcher, &snapshot, id, opened.now_ms, &work).await?,
             };
             let name = snapshot.indices.first().map_or(index, |index| index.meta.name.as_ref());
             answer.insert("_index".into(), json!(name));
@@ -113,23 +113,6 @@ impl SearchService {
                 )))
             }
         }
-    }
-
-    /// Finds the row of a document.
-    async fn find_document(&self, snapshot: &Arc<TableSnapshot>, id: &str) -> Result<Option<Address>> {
-        let (snapshot, id) = (Arc::clone(snapshot), vec![id.to_owned()]);
-        self.searcher()?
-            .compute
-            .run(move || {
-                for (number, segment) in snapshot.segments.iter().enumerate() {
-                    let rows = segment.reader.id_rows(&id)? - segment.deleted.as_ref();
-                    if let Some(row) = rows.max() {
-                        return Ok(Some(Address { segment: number as u32, row }));
-                    }
-                }
-                Ok(None)
-            })
-            .await
     }
 }
 

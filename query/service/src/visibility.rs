@@ -1,0 +1,96 @@
+//! Documents by id, where rules of roles hide some: searches find them, in a state of the index that has all that was
+//! acknowledged.
+
+use std::sync::{Arc, Weak};
+
+use futures::future::BoxFuture;
+use millrace_dsl::query::{self, Query};
+use millrace_dsl::sort::{SortBy, SortKey};
+use millrace_matching::score::collect::Address;
+use millrace_matching::table::TableSnapshot;
+use millrace_matching::target;
+use millrace_search::fetch;
+use millrace_search::searcher::{Search, Searcher};
+use millrace_storage::access::{DocumentRules, Visibility};
+use millrace_storage::segment::RowParts;
+use millrace_storage::{Engine, Error as StorageError, Index, StoredDoc};
+use millrace_work::Work;
+use millrace_work::error::{Error, Result};
+use serde_json::json;
+
+/// Finds documents that rules show.
+#[derive(Debug)]
+pub(crate) struct ByRules {
+    engine: Weak<Engine>,
+    searcher: Searcher,
+}
+
+impl ByRules {
+    pub(crate) fn new(engine: &Arc<Engine>, searcher: &Searcher) -> Self {
+        Self { engine: Arc::downgrade(engine), searcher: searcher.clone() }
+    }
+
+    async fn row(
+        &self,
+        index: &Arc<Index>,
+        id: &str,
+        routing: Option<&str>,
+        rules: &DocumentRules,
+    ) -> Result<Option<StoredDoc>> {
+        let engine = self.engine.upgrade().ok_or_else(|| StorageError::Stopped("the node is shut down".to_owned()))?;
+        engine.refresh(std::slice::from_ref(index)).await?;
+        let snapshot = Arc::new(target::pin_ruled(index, rules, routing.unwrap_or(id)).await?);
+        let (work, _ends) = self.searcher.begin();
+        let now_ms = engine.clock().now_ms();
+        let Some(address) = find(&self.searcher, &snapshot, id, now_ms, &work).await? else { return Ok(None) };
+        let parts = RowParts { source: true, versions: true };
+        let rows = fetch::rows(&snapshot, &[address], parts, &self.searcher.compute, &work).await?;
+        Ok(rows.into_iter().next().map(|row| StoredDoc {
+            index: Arc::clone(&index.meta().name),
+            id: row.id,
+            version: row.version,
+            seq_no: row.seq_no,
+            primary_term: row.primary_term,
+            routing: row.routing,
+            source: row.source,
+        }))
+    }
+}
+
+impl Visibility for ByRules {
+    fn find<'a>(
+        &'a self,
+        index: &'a Arc<Index>,
+        id: &'a str,
+        routing: Option<&'a str>,
+        rules: &'a DocumentRules,
+    ) -> BoxFuture<'a, millrace_storage::Result<Option<StoredDoc>>> {
+        Box::pin(async move {
+            self.row(index, id, routing, rules).await.map_err(|error| match error {
+                Error::Storage(error) => error,
+                error if error.status() == 429 => StorageError::Rejected(error.reason()),
+                error => StorageError::Internal(error.reason()),
+            })
+        })
+    }
+}
+
+/// Finds the row of a document among those that may be seen, whatever aliases leave out.
+pub(crate) async fn find(
+    searcher: &Searcher,
+    snapshot: &TableSnapshot,
+    id: &str,
+    now_ms: i64,
+    work: &Work,
+) -> Result<Option<Address>> {
+    let mut unfiltered = snapshot.clone();
+    unfiltered.indices.iter_mut().for_each(|index| index.filter = None);
+    let query: Query = query::parse(&json!({"ids": {"values": [id]}}))?;
+    let sort = [SortKey { by: SortBy::Doc, descending: true }];
+    let search = Search { sort: &sort, size: 1, ..Search::new(Arc::new(unfiltered), &query, now_ms, work) };
+    let found = searcher.find(search).await?;
+    if !found.failures.is_empty() {
+        return Err(Error::SearchPhase { failures: found.failures });
+    }
+    Ok(found.rows.addresses.first().copied())
+}

@@ -1,0 +1,137 @@
+//! A mapping as somebody sees it who may see some fields only.
+//!
+//! A hidden field is as if it were not mapped: queries, sorts, aggregations and statements find nothing by it, and it is not
+//! shown. Documents keep what they have in it, so whoever shows a source leaves it out ([`Mapping::field_rules`]).
+
+use std::sync::Arc;
+
+use super::tree::{Child, Mapping};
+use crate::access::FieldRules;
+
+/// The place of a leaf that is not shown.
+const HIDDEN: u32 = u32::MAX;
+
+impl Mapping {
+    /// Returns the mapping without the fields that one of the rules does not show. It is for reading only.
+    pub fn seen_under(&self, rules: Vec<Arc<FieldRules>>) -> Self {
+        let mut view = self.clone();
+        let shows = |path: &str| rules.iter().all(|rules| rules.shows(path));
+        let hidden: Vec<(Arc<str>, Child)> = self
+            .by_path
+            .iter()
+            .filter(|(path, child)| match child {
+                Child::Leaf(_) => !shows(path),
+                // What it stands for has to be shown, too.
+                Child::Alias(at) => !shows(path) || !shows(&self.aliases[*at as usize].target),
+                Child::Object(_) => false,
+            })
+            .map(|(path, child)| (Arc::clone(path), *child))
+            .collect();
+        for (path, child) in hidden {
+            view.by_path.remove(&path);
+            let (object, name) = match child {
+                Child::Leaf(at) => {
+                    let leaf = self.leaf(at);
+                    match leaf.parent {
+                        Some(parent) => {
+                            let parent = Arc::make_mut(&mut view.leaves[parent as usize]);
+                            parent.multi.retain(|sub| *sub != at);
+                            continue;
+                        }
+                        None => (leaf.object, &leaf.name),
+                    }
+                }
+                Child::Alias(at) => {
+                    let alias = &self.aliases[at as usize];
+                    (alias.object, &alias.name)
+                }
+                Child::Object(_) => continue,
+            };
+            Arc::make_mut(&mut view.objects[object as usize]).children.remove(name);
+        }
+        let is_hidden = |at: u32| !shows(&self.leaf(at).field.path);
+        view.order.retain(|at| !is_hidden(*at));
+        view.constants.retain(|at| !is_hidden(*at));
+        for at in &mut view.by_id {
+            if self.leaves.get(*at as usize).is_some_and(|leaf| !shows(&leaf.field.path)) {
+                *at = HIDDEN;
+            }
+        }
+        view.aliases.retain(|alias| shows(&alias.path) && shows(&alias.target));
+        view.renumber_aliases();
+        // From the innermost out: an object of which nothing is left is not told of either.
+        for at in (1..self.objects.len()).rev() {
+            let object = &view.objects[at];
+            if object.children.is_empty() && !shows(&object.path) {
+                let (path, parent, name) =
+                    (Arc::clone(&object.path), object.parent, Arc::clone(&object.name));
+                view.by_path.remove(&path);
+                Arc::make_mut(&mut view.objects[parent as usize]).children.remove(&name);
+            }
+        }
+        for leaf in &mut view.leaves {
+            if leaf.rules.copy_to.iter().any(|target| !shows(target)) {
+                Arc::make_mut(leaf).rules.copy_to.retain(|target| shows(target));
+            }
+        }
+        view.field_rules = rules.into();
+        view
+    }
+
+    /// Returns the rules that a source shown under this mapping has to keep; empty where all is shown.
+    pub fn field_rules(&self) -> &Arc<[Arc<FieldRules>]> {
+        &self.field_rules
+    }
+
+    /// Gives the aliases that are left their places.
+    fn renumber_aliases(&mut self) {
+        for (at, alias) in (0..).zip(&self.aliases) {
+            self.by_path.insert(Arc::clone(&alias.path), Child::Alias(at));
+            let object = Arc::make_mut(&mut self.objects[alias.object as usize]);
+            object.children.insert(Arc::clone(&alias.name), Child::Alias(at));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    #[test]
+    fn hidden_fields_are_as_if_not_mapped() {
+        let body = json!({"properties": {
+            "user": {"properties": {"name": {"type": "keyword"}, "password": {"type": "keyword"}}},
+            "secret": {"properties": {"key": {"type": "keyword"}}},
+            "title": {"type": "text", "copy_to": ["all"], "fields": {"raw": {"type": "keyword"}, "low": {"type": "keyword"}}},
+            "all": {"type": "text"},
+            "hidden": {"type": "alias", "path": "user.password"},
+            "known": {"type": "alias", "path": "user.name"},
+            "nest": {"type": "nested", "properties": {"a": {"type": "long"}}},
+        }});
+        let mapping = Mapping::parse(&body, &Map::new()).unwrap();
+        let rules = FieldRules::new(&["user", "title", "hidden", "known"], &["user.password", "title.low"]);
+        let view = mapping.seen_under(vec![Arc::new(rules)]);
+        let paths: Vec<&str> = view.fields().map(|field| &*field.path).collect();
+        assert_eq!(paths, ["title", "title.raw", "user.name"]);
+        for path in ["user.password", "secret.key", "secret", "title.low", "hidden", "nest", "nest.a", "all"]
+        {
+            assert!(view.field(path).is_none() && !view.is_object(path), "{path}");
+            assert!(view.nested_path(path).is_none(), "{path}");
+        }
+        assert_eq!(&*view.field("known").unwrap().path, "user.name");
+        let id = mapping.field("user.password").unwrap().id;
+        assert!(view.field_by_id(id).is_none());
+        assert_eq!(
+            view.to_json(),
+            json!({"properties": {
+                "known": {"type": "alias", "path": "user.name"},
+                "title": {"type": "text", "fields": {"raw": {"type": "keyword"}}},
+                "user": {"properties": {"name": {"type": "keyword"}}},
+            }})
+        );
+        assert!(mapping.field("user.password").is_some() && mapping.field_rules().is_empty());
+        assert_eq!(view.field_rules().len(), 1);
+    }
+}
