@@ -15,7 +15,7 @@ use crate::http::{Request, Response};
 
 /// Renders the mapping of an index, under its type name where asked.
 pub(super) fn render(api: &Api, meta: &IndexMeta, include_type_name: bool) -> Result<Value, Error> {
-    let mapping = api.session.index(&meta.name)?.mapping().to_json();
+    let mapping = api.session.mapping(&*api.session.index(&meta.name)?).to_json();
     if !include_type_name || !has_type(meta, &mapping) {
         return Ok(mapping);
     }
@@ -142,7 +142,7 @@ pub(crate) async fn put(
     let mut retyped = Vec::new();
     for meta in &metas {
         state.check_block(meta, BlockLevel::MetadataWrite)?;
-        let mapping = api.session.index(&meta.name)?.mapping();
+        let mapping = api.session.mapping(&*api.session.index(&meta.name)?);
         mapping.merge(&body)?;
         let Some(doc_type) = &doc_type else { continue };
         let current = match &meta.doc_type {

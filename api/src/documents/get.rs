@@ -96,13 +96,13 @@ pub(super) fn push_found(
     doc: &StoredDoc,
     wanted: &Wanted,
 ) -> Result<(), Error> {
-    let mapping = target.index.mapping();
+    let mapping = &target.mapping;
     let fields = match &wanted.stored {
-        Some(stored) if mapping.source_enabled() => stored.collect(&mapping, &doc.source)?,
+        Some(stored) if mapping.source_enabled() => stored.collect(mapping, &doc.source)?,
         _ => Map::new(),
     };
     let shown =
-        if mapping.source_enabled() { SourceFilter::of_mapping(&mapping).apply(&doc.source)? } else { None };
+        if mapping.source_enabled() { SourceFilter::of_mapping(mapping).apply(&doc.source)? } else { None };
     let source = shown.map(|shown| wanted.filter().apply(&shown)).transpose()?.flatten();
     out.push(b'{');
     push_address(out, &doc.index, doc_type, Some(&doc.id));
@@ -184,12 +184,12 @@ fn source_alone(
     doc: &StoredDoc,
     wanted: &Wanted,
 ) -> Result<Response, Error> {
-    let mapping = target.index.mapping();
+    let mapping = &target.mapping;
     if !mapping.source_enabled() {
         return Err(absent("Source", target, doc_type, id));
     }
     let filter = wanted.source.clone().unwrap_or_default();
-    let shown = SourceFilter::of_mapping(&mapping).apply(&doc.source)?;
+    let shown = SourceFilter::of_mapping(mapping).apply(&doc.source)?;
     let source: Option<Bytes> = shown.map(|shown| filter.apply(&shown)).transpose()?.flatten();
     source.map(|source| Response::raw_json(200, source)).ok_or_else(|| absent("Source", target, doc_type, id))
 }

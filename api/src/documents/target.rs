@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndicesOptions;
 use millrace_storage::{Index, Session, WriteOp};
 
@@ -12,6 +13,8 @@ use crate::error::Error;
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) index: Arc<Index>,
+    /// Its mapping, as it may be seen.
+    pub(crate) mapping: Arc<Mapping>,
     pub(crate) name: Arc<str>,
     pub(crate) routing: Option<String>,
 }
@@ -54,7 +57,8 @@ impl Target {
         if routing.is_none() && index.mapping().routing_required() {
             return Err(routing_missing(&meta.name, doc_type, id));
         }
-        Ok(Self { name: meta.name.clone(), index, routing })
+        let mapping = session.mapping(&index);
+        Ok(Self { name: meta.name.clone(), index, mapping, routing })
     }
 }
 

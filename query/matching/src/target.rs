@@ -6,19 +6,20 @@ use futures::{StreamExt, TryStreamExt, stream};
 use millrace_dsl::json::simple_match;
 use millrace_dsl::params::Scope;
 use millrace_dsl::query;
+use millrace_storage::access::{Action, DocumentRules};
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
 use millrace_storage::routing;
-use millrace_storage::access::DocumentRules;
 use millrace_storage::{Index, Session, Snapshot};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
 use crate::lower;
+use crate::rules;
 use crate::score::reader::SegmentReader;
 use crate::table::predicate::Predicate;
-use crate::rules;
-use crate::table::{Documents, Seen, TableIndex, TableSegment, TableSnapshot};
+use crate::table::seen::{Documents, Seen};
+use crate::table::{TableIndex, TableSegment, TableSnapshot};
 
 /// Indices that a search refreshes at a time.
 const REFRESHES: usize = 32;
@@ -57,7 +58,8 @@ pub async fn pin(session: &Session, expression: &str, scope: &Scope) -> Result<T
 pub async fn pin_ruled(index: &Arc<Index>, rules: &DocumentRules, routing: &str) -> Result<TableSnapshot> {
     let snapshot = index.snapshot().await?;
     let documents = rules::documents(&snapshot.meta.name, rules)?;
-    let documents = documents.map(|predicate| Documents { predicate, mapping: Arc::clone(&snapshot.mapping) });
+    let documents =
+        documents.map(|predicate| Documents { predicate, mapping: Arc::clone(&snapshot.mapping) });
     let pinned = TableIndex {
         meta: Arc::clone(&snapshot.meta),
         mapping: Arc::clone(&snapshot.mapping),
@@ -94,14 +96,19 @@ fn add(table: &mut TableSnapshot, snapshot: &Snapshot, index: TableIndex) {
 
 /// Returns what a session sees of an index, and the index's mapping as it sees it.
 fn seen(session: &Session, index: &str, mapping: Arc<Mapping>) -> Result<(Seen, Arc<Mapping>)> {
+    // What these open is searched.
+    let action = match session.action() {
+        Action::OpenPointInTime | Action::MultiSearch => Action::Search,
+        action => action,
+    };
     let access = session.access(index);
-    if access.sees_all(session.action()) {
+    if access.sees_all(action) {
         return Ok((Seen::default(), mapping));
     }
-    let documents = access.documents(session.action());
+    let documents = access.documents(action);
     let documents = rules::documents(index, &documents)?;
     let documents = documents.map(|predicate| Documents { predicate, mapping: Arc::clone(&mapping) });
-    let fields = access.fields(session.action());
+    let fields = access.fields(action);
     let mapping = if fields.is_empty() { mapping } else { Arc::new(mapping.seen_under(fields)) };
     Ok((Seen { access: Some(access), documents }, mapping))
 }

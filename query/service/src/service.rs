@@ -178,7 +178,17 @@ impl SearchService {
             engine.see_by(&by_rules);
             by_rules
         });
-        Self { engine, searcher, runner, scrolls, points_in_time, cursors, pins, config, _visibility: visibility }
+        Self {
+            engine,
+            searcher,
+            runner,
+            scrolls,
+            points_in_time,
+            cursors,
+            pins,
+            config,
+            _visibility: visibility,
+        }
     }
 
     /// Returns what open contexts hold in memory and keep on disk.

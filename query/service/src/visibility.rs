@@ -37,12 +37,15 @@ impl ByRules {
         routing: Option<&str>,
         rules: &DocumentRules,
     ) -> Result<Option<StoredDoc>> {
-        let engine = self.engine.upgrade().ok_or_else(|| StorageError::Stopped("the node is shut down".to_owned()))?;
+        let engine =
+            self.engine.upgrade().ok_or_else(|| StorageError::Stopped("the node is shut down".to_owned()))?;
         engine.refresh(std::slice::from_ref(index)).await?;
         let snapshot = Arc::new(target::pin_ruled(index, rules, routing.unwrap_or(id)).await?);
         let (work, _ends) = self.searcher.begin();
         let now_ms = engine.clock().now_ms();
-        let Some(address) = find(&self.searcher, &snapshot, id, now_ms, &work).await? else { return Ok(None) };
+        let Some(address) = find(&self.searcher, &snapshot, id, now_ms, &work).await? else {
+            return Ok(None);
+        };
         let parts = RowParts { source: true, versions: true };
         let rows = fetch::rows(&snapshot, &[address], parts, &self.searcher.compute, &work).await?;
         Ok(rows.into_iter().next().map(|row| StoredDoc {

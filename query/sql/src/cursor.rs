@@ -8,8 +8,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_matching::pinned::Pinned;
+use millrace_matching::table::seen::{Seen, roles_changed};
+use millrace_storage::Session;
+use millrace_storage::access::Action;
 use millrace_storage::metadata::{IndexMeta, Metadata};
 use millrace_work::compute::StopOnDrop;
+use millrace_work::error::Error;
 use tokio::sync::Mutex;
 
 use super::bind::OutColumn;
@@ -56,7 +60,7 @@ pub struct Cursor {
     /// Rows of a page.
     pub size: usize,
     /// The indices that the statement reads, as they were.
-    pub indices: Vec<Arc<IndexMeta>>,
+    pub indices: Vec<(Arc<IndexMeta>, Seen)>,
     /// What is left. Held while a page is made: requests for the same page get the same one.
     pub progress: Mutex<Progress>,
     /// What its rows are read from.
@@ -79,9 +83,23 @@ pub struct Progress {
 impl Cursor {
     /// Whether the indices are still there, open, and the same.
     pub fn alive(&self, metadata: &Metadata) -> bool {
-        self.indices
-            .iter()
-            .all(|index| metadata.index(&index.name).is_some_and(|now| now.open && now.uuid == index.uuid))
+        self.indices.iter().all(|(index, _)| {
+            metadata.index(&index.name).is_some_and(|now| now.open && now.uuid == index.uuid)
+        })
+    }
+}
+
+impl Cursor {
+    /// Checks that whoever opened it may still read what it is over as it did.
+    ///
+    /// # Errors
+    /// 403 that names the index.
+    pub fn check_seen(&self, session: &Session) -> Result<(), Error> {
+        let lost = self.indices.iter().find(|(meta, seen)| !seen.holds(session, &meta.name, Action::Sql));
+        match lost {
+            None => Ok(()),
+            Some((meta, _)) => Err(roles_changed(session, &meta.name, Action::Sql).into()),
+        }
     }
 }
 

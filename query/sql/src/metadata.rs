@@ -96,7 +96,7 @@ pub(crate) fn columns(session: &Session, cluster: &str, pattern: &str, of: Optio
         if name.starts_with('.') || !like(pattern, &name) {
             continue;
         }
-        let mapping = index.mapping();
+        let mapping = session.mapping(&index);
         for (place, field) in mapping.fields().enumerate() {
             if !of.is_none_or(|of| like(of, &field.path)) {
                 continue;

@@ -63,7 +63,7 @@ impl Runner {
             Total::ByPlan(_) | Total::Answered => size as u64,
         };
         let indices = snapshots.iter().flat_map(|snapshot| &snapshot.indices);
-        let indices = indices.map(|index| Arc::clone(&index.meta)).collect();
+        let indices = indices.map(|index| (Arc::clone(&index.meta), index.seen.clone())).collect();
         let progress = Mutex::new(Progress { rows, page: 1, last: None });
         let left =
             more.then_some(Cursor { columns, size: most, indices, progress, _pinned: pinned, _stop: stop });

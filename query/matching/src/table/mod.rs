@@ -17,6 +17,7 @@ pub mod parts;
 pub mod predicate;
 pub mod resolve;
 pub mod scan;
+pub mod seen;
 pub mod statistics;
 pub(crate) mod telling;
 pub mod top_k;
@@ -33,7 +34,6 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use millrace_storage::access::IndexAccess;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
 use millrace_work::Work;
@@ -47,6 +47,7 @@ use self::node::{Node, Resolved};
 use self::predicate::Predicate;
 use self::resolve::IndexContext;
 use self::scan::IndexScanExec;
+use self::seen::Seen;
 use crate::score::collect::{Address, Budget, Cursor, Totals};
 use crate::score::prepare::Source;
 use crate::score::reader::SegmentReader;
@@ -75,24 +76,6 @@ pub struct TableIndex {
     pub shards: Vec<u32>,
     /// Factor of the scores of its rows.
     pub boost: f32,
-}
-
-/// What a searcher may see of an index.
-#[derive(Clone, Debug, Default)]
-pub struct Seen {
-    /// What roles say of the index; `None` where all of it is seen.
-    pub access: Option<Arc<IndexAccess>>,
-    /// The documents.
-    pub documents: Option<Documents>,
-}
-
-/// The documents that rules show.
-#[derive(Clone, Debug)]
-pub struct Documents {
-    /// What they match.
-    pub predicate: Predicate,
-    /// The whole mapping: rules may name fields that are not shown.
-    pub mapping: Arc<Mapping>,
 }
 
 /// One segment of a table; its number is its place in the list.

@@ -70,6 +70,14 @@ pub fn run<'a>(
     Box::pin(async move {
         let mut answer = Map::new();
         let mut failures: Vec<ShardFailure> = Vec::new();
+        // Dictionaries have the words of all documents.
+        let ruled = snapshot.indices.iter().find(|index| index.seen.documents.is_some());
+        if let Some(index) = ruled.filter(|_| !suggestions.is_empty()) {
+            return Err(Error::IllegalArgument(format!(
+                "[suggest] is not available on [{}], of which a role shows some documents only",
+                index.meta.name
+            )));
+        }
         for suggestion in suggestions {
             let (snapshot, asked) = (Arc::clone(snapshot), suggestion.clone());
             let (shared, stop) = (Arc::clone(&snapshot), Arc::clone(work.stop()));

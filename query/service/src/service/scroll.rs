@@ -12,6 +12,7 @@ use millrace_matching::table::TableSnapshot;
 use millrace_search::response::{Answer, HitList, Shown};
 use millrace_search::searcher::{Found, Search, refused_by_all};
 use millrace_storage::Session;
+use millrace_storage::access::Action;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -146,6 +147,9 @@ impl SearchService {
             let searcher = self.searcher()?;
             let (work, _ends) = searcher.begin();
             let mut progress = context.progress.lock().await;
+            if let Some(pages) = &progress.pages {
+                pages.pinned.snapshot.check_seen(session, Action::Search)?;
+            }
             let mut answer = Answer {
                 list: HitList { total: progress.total, ..HitList::default() },
                 total_as_int: totals_as_int,

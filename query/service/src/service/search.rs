@@ -17,6 +17,7 @@ use millrace_matching::target;
 use millrace_search::response::{Answer, HitList, Shown};
 use millrace_search::searcher::{refused_by_all, shown, window};
 use millrace_storage::Session;
+use millrace_storage::access::Action;
 use millrace_storage::metadata::IndicesOptions;
 use millrace_work::Work;
 use millrace_work::compute::Compute;
@@ -175,6 +176,7 @@ impl SearchService {
             Some(pit) => {
                 let opened =
                     self.points_in_time.get(&pit.id, session.principal(), request.point_in_time_ms)?;
+                opened.snapshot.check_seen(session, Action::Search)?;
                 (Arc::clone(&opened.snapshot), Held { _in_use: Some(opened), ..Held::default() })
             }
         })

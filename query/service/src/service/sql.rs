@@ -118,7 +118,7 @@ impl SearchService {
                 let shards: Vec<(Arc<IndexMeta>, Vec<u32>)> = cursor
                     .indices
                     .iter()
-                    .map(|meta| (Arc::clone(meta), (0..meta.shards).collect()))
+                    .map(|(meta, _)| (Arc::clone(meta), (0..meta.shards).collect()))
                     .collect();
                 let counted = self
                     .counted(Kind::Cursor, shards.iter().map(|(meta, shards)| (&**meta, shards.as_slice())));
@@ -169,6 +169,7 @@ impl SearchService {
     async fn next_page(&self, session: &Session, token: &str) -> Result<Outcome, SqlError> {
         let token = Token::parse(token)?;
         let cursor = self.cursors.get(&token.id, session.principal(), None)?;
+        cursor.check_seen(session)?;
         if !cursor.alive(&session.metadata()) {
             self.cursors.close(&token.id, session.principal());
             return Err(Error::ContextNotFound(token.id).into());

@@ -1,0 +1,70 @@
+//! What a searcher may see of an index, pinned with it: rules for documents join every scan, and contexts are read on only
+//! while roles say the same.
+
+use std::sync::Arc;
+
+use millrace_storage::Session;
+use millrace_storage::access::{Action, IndexAccess};
+use millrace_storage::mapping::Mapping;
+use millrace_work::error::Result;
+
+use super::TableSnapshot;
+use super::predicate::Predicate;
+
+/// What a searcher may see of an index.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// What roles say of the index; `None` where all of it is seen.
+    pub access: Option<Arc<IndexAccess>>,
+    /// The documents.
+    pub documents: Option<Documents>,
+}
+
+impl Seen {
+    /// Whether roles still let an index be read as they did; `action` is what it was read by.
+    pub fn holds(&self, session: &Session, index: &str, action: Action) -> bool {
+        let now = session.access(index);
+        if !now.allows(action) {
+            return false;
+        }
+        match &self.access {
+            None => now.sees_all(action),
+            Some(then) => {
+                now.documents(action) == then.documents(action) && now.fields(action) == then.fields(action)
+            }
+        }
+    }
+}
+
+impl TableSnapshot {
+    /// Checks that whoever opened a context may still read what it is over as it did.
+    ///
+    /// # Errors
+    /// 403 that names the index.
+    pub fn check_seen(&self, session: &Session, action: Action) -> Result<()> {
+        let lost = self.indices.iter().find(|index| !index.seen.holds(session, &index.meta.name, action));
+        match lost {
+            None => Ok(()),
+            Some(index) => Err(roles_changed(session, &index.meta.name, action).into()),
+        }
+    }
+}
+
+/// Says that an index is not read on as it was begun.
+pub fn roles_changed(session: &Session, index: &str, action: Action) -> millrace_storage::Error {
+    let caller = session.principal().caller();
+    millrace_storage::Error::Unauthorized {
+        action: action.name(),
+        caller: format!("{caller}, whose roles have changed since this was opened: search anew"),
+        index: Some(index.to_owned()),
+    }
+}
+
+/// The documents that rules show.
+#[derive(Clone, Debug)]
+pub struct Documents {
+    /// What they match.
+    pub predicate: Predicate,
+    /// The whole mapping: rules may name fields that are not shown.
+    pub mapping: Arc<Mapping>,
+}
