@@ -16,4 +16,5 @@ mod skip;
 mod visibility;
 
 pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService, TextParts};
+pub use millrace_matching::rules::check as check_rule;
 pub use millrace_work::error::Error;

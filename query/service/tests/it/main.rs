@@ -29,3 +29,4 @@ mod sql_conditions;
 mod sql_lines;
 mod suggest;
 mod terms_and_phrases;
+mod visibility;
