@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::http::{Request, Response};
 use crate::search::Endpoint;
 use crate::sql::Asked;
-use crate::{Api, admin, bulk, documents, root, search, sql};
+use crate::{Api, admin, bulk, documents, root, search, security, sql};
 
 /// The type of documents whose request names none.
 pub(crate) const DEFAULT_TYPE: &str = "_doc";
@@ -156,6 +156,9 @@ impl<'p> Route<'p> {
 
 /// Finds and runs the handler of a request. `uri` is the request's own spelling, for messages.
 pub(crate) async fn run(api: &Api, request: &mut Request, uri: &str) -> Result<Response, Error> {
+    if let Some(result) = security::route(api, request, uri).await {
+        return result;
+    }
     if let Some(result) = admin::route(api, request).await {
         return result;
     }

@@ -14,5 +14,6 @@ mod request;
 mod service;
 mod skip;
 
+pub use self::request::check_query;
 pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService, TextParts};
 pub use millrace_work::error::Error;

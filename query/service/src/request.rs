@@ -46,6 +46,14 @@ pub(crate) struct Lives {
     pub point_in_time: LongestLife,
 }
 
+/// Checks that a value is a query of the search language.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_query(query: &Value) -> Result<()> {
+    millrace_dsl::query::parse(query).map(drop)
+}
+
 /// A parsed search request.
 #[derive(Clone, Debug)]
 pub(crate) struct SearchRequest {
