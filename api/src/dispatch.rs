@@ -152,7 +152,7 @@ impl Service {
         };
         let (room, filter) = (Room::new(&self.in_flight), style.filter());
         let bytes = body_or_source(&parts.headers, &held.bytes, &mut params, &room)?;
-        let api = self.node.api(asker, Action::Own)?;
+        let api = self.node.api(security::everything(asker, &path)?, Action::Own)?;
         let request = Request { method: parts.method, path, params, body: bytes, room, filter };
         let cancels = matches!(request.method, Method::GET | Method::HEAD)
             || request.path.last().is_some_and(|segment| {

@@ -214,6 +214,26 @@ pub(crate) fn anybody(address: IpAddr) -> Asker {
     Asker { principal, scheme: None, token: None, address }
 }
 
+/// Makes an asker that may do everything, of one who may by its roles: the routes elsewhere do not say which action they are.
+///
+/// # Errors
+/// 403 for who may not.
+pub(crate) fn everything(asker: Asker, path: &[String]) -> Result<Asker, Error> {
+    let is_here = |segment: Option<&String>| {
+        segment.is_some_and(|segment| matches!(segment.as_str(), "_service" | "_security"))
+    };
+    if is_here(path.first()) || is_here(path.get(1)) && path[0].starts_with('_') {
+        return Ok(asker);
+    }
+    let caller = asker.principal.caller().clone();
+    let roles = asker.principal.roles();
+    if !roles.iter().any(|role| ["admin", "superuser", "all_access"].contains(&role.as_str())) {
+        return Err(Error::new(403, "security_exception", format!("{caller} has not the role [admin]")));
+    }
+    let principal = Principal::new(caller, roles, Arc::new(Privileges::unrestricted()));
+    Ok(Asker { principal, ..asker })
+}
+
 impl Api {
     /// Returns the same for another action of the same caller.
     ///

@@ -146,7 +146,7 @@ mod tests {
 
     fn patched(operations: Value) -> Result<Value, String> {
         let Value::Object(mut to) = json!({"a": {"b": [1, 2]}, "c~/d": 1}) else { unreachable!() };
-        let mut run = || -> Result<(), Error> {
+        let run = || -> Result<(), Error> {
             read(operations)?.into_iter().try_for_each(|operation| apply(operation, &mut to))
         };
         run().map_err(|error| error.reason().to_owned())?;
