@@ -196,10 +196,10 @@ pub(super) async fn invalidate(api: &Api, request: &mut Request) -> Result<Respo
     request.finish()?;
     let mut form = Form::read("API keys to invalidate", request)?;
     let mut ids = form.texts("ids")?;
-    if let Some(id) = form.text("id")? {
-        if ids.replace(vec![id]).is_some() {
-            return Err(Error::validation(&["only one of [id, ids] may be given"]));
-        }
+    if let Some(id) = form.text("id")?
+        && ids.replace(vec![id]).is_some()
+    {
+        return Err(Error::validation(&["only one of [id, ids] may be given"]));
     }
     if ids.as_ref().is_some_and(|ids| ids.len() > limits::MAX_LISTED) {
         let limit = limits::MAX_LISTED;

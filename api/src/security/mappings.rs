@@ -76,6 +76,7 @@ pub(super) async fn put(api: &Api, request: &mut Request, name: &str) -> Result<
 pub(super) async fn delete(api: &Api, request: &mut Request, name: &str) -> Result<Response, Error> {
     take_refresh(request)?;
     request.finish()?;
+    let _one = api.changing.lock().await;
     found(api.accounts.delete_mapping(name).await)
 }
 

@@ -1,13 +1,12 @@
 //! Users, roles and role mappings in OpenSearch's form, under `_plugins/_security` and `_opendistro/_security`.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use millrace_accounts::{Account, Mapping, Over, Role, User, privilege, privilege_names};
 use serde_json::{Map, Value, json};
 
 use super::form::{Form, text};
-use super::{login, patch};
+use super::{Meaning, login, patch};
 use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
@@ -76,12 +75,29 @@ impl Kind {
                 Ok(Said::User(Box::new(user), password))
             }
             Self::Roles => {
-                let said = Role::from_opensearch(&body)?;
+                let mut said = Role::from_opensearch(&body)?;
                 let before = api.accounts.role(name);
                 let before = before.as_deref().cloned().unwrap_or_default();
+                for grant in &mut said.indices {
+                    let mut same = before.indices.iter().filter(|known| known.names == grant.names);
+                    grant.allow_restricted_indices = same.any(|known| known.allow_restricted_indices);
+                }
                 Ok(Said::Role(Role { applications: before.applications, metadata: before.metadata, ..said }))
             }
             Self::Mappings => read_mapping(body).map(Said::Mapping),
+        }
+    }
+
+    /// Refuses what is built in. A user that is may be changed.
+    fn check_reserved(self, api: &Api, name: &str, is_deleted: bool) -> Result<(), Error> {
+        let is_reserved = match self {
+            Self::Users => is_deleted && api.accounts.user(name).is_some_and(|account| account.is_reserved()),
+            Self::Roles => api.accounts.role(name).is_some_and(|role| role.reserved),
+            Self::Mappings => false,
+        };
+        match is_reserved {
+            true => Err(Error::new(403, "security_exception", format!("Resource '{name}' is reserved."))),
+            false => Ok(()),
         }
     }
 
@@ -96,6 +112,16 @@ impl Kind {
 }
 
 impl Said {
+    /// Checks that it can be put, as far as it says by itself.
+    fn check(&self) -> Result<(), Error> {
+        let checked = match self {
+            Self::User(user, _) => user.check(),
+            Self::Role(role) => role.check(&Meaning),
+            Self::Mapping(mapping) => mapping.check(),
+        };
+        Ok(checked?)
+    }
+
     /// Puts it. Returns whether it was made.
     async fn put(self, api: &Api, name: &str) -> Result<bool, Error> {
         Ok(match self {
@@ -247,11 +273,12 @@ pub(super) async fn delete(
 ) -> Result<Response, Error> {
     request.finish()?;
     let kind = Kind::routed(kind)?;
+    let _one = api.changing.lock().await;
     shaped(kind.delete(api, name).await.map(|()| done(200, format!("'{name}' deleted."))))
 }
 
-/// Changes parts of one, or some of all: what is said is read as a whole before anything is changed, and then changed one by
-/// one.
+/// Changes parts of one, or some of all: what is said is read and checked as a whole before anything is changed, and then
+/// changed one by one.
 pub(super) async fn patch(
     api: &Api,
     request: &mut Request,
@@ -266,6 +293,7 @@ pub(super) async fn patch(
         let _one = api.changing.lock().await;
         // Those that are named, as they are.
         let mut patched = Map::new();
+        let mut gone = Vec::new();
         match name {
             Some(name) => {
                 let Some(Value::Object(mut one)) = kind.one(api, name) else { return Err(missing(name)) };
@@ -273,31 +301,26 @@ pub(super) async fn patch(
                 patched.insert(name.to_owned(), Value::Object(one));
             }
             None => {
-                for operation in &operations {
-                    let name = operation.path[0].as_str();
-                    if !patched.contains_key(name)
-                        && let Some(one) = kind.one(api, name)
-                    {
-                        patched.insert(name.to_owned(), one);
-                    }
-                }
-                let named: Vec<String> = patched.keys().cloned().collect();
+                let names = operations.iter().filter_map(|operation| operation.path.first());
+                patched.extend(names.filter_map(|name| Some((name.clone(), kind.one(api, name)?))));
+                let before: Vec<String> = patched.keys().cloned().collect();
                 operations.into_iter().try_for_each(|operation| patch::apply(operation, &mut patched))?;
-                for name in named.into_iter().filter(|name| !patched.contains_key(name)).collect::<Vec<_>>() {
-                    patched.insert(name, Value::Null);
-                }
+                gone.extend(before.into_iter().filter(|name| !patched.contains_key(name)));
             }
         }
-        let mut changes = BTreeMap::new();
+        let mut said = Vec::new();
         for (name, body) in patched {
-            let said = if body.is_null() { None } else { Some(kind.read(api, &name, body)?) };
-            changes.insert(name, said);
+            let one = kind.read(api, &name, body)?;
+            one.check()?;
+            kind.check_reserved(api, &name, false)?;
+            said.push((name, one));
         }
-        for (name, said) in changes {
-            match said {
-                Some(said) => drop(said.put(api, &name).await?),
-                None => kind.delete(api, &name).await?,
-            }
+        gone.iter().try_for_each(|name| kind.check_reserved(api, name, true))?;
+        for (name, one) in said {
+            one.put(api, &name).await?;
+        }
+        for name in gone {
+            kind.delete(api, &name).await?;
         }
         Ok(match name {
             Some(name) => done(200, format!("'{name}' updated.")),

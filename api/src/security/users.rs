@@ -107,6 +107,7 @@ pub(super) fn metadata(given: Option<Map<String, Value>>) -> Result<Map<String, 
 pub(super) async fn delete(api: &Api, request: &mut Request, name: &str) -> Result<Response, Error> {
     take_refresh(request)?;
     request.finish()?;
+    let _one = api.changing.lock().await;
     found(api.accounts.delete_user(name).await)
 }
 
@@ -128,6 +129,7 @@ pub(super) async fn enable(
 ) -> Result<Response, Error> {
     take_refresh(request)?;
     request.finish()?;
+    let _one = api.changing.lock().await;
     api.accounts.enable_user(name, enabled).await?;
     Ok(Response::json(200, json!({})))
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
 use millrace_accounts::TokenLifetimes;
+use millrace_listen::ClientCertificate;
 use millrace_storage::ManualClock;
 use serde_json::{Value, json};
 
@@ -477,6 +480,19 @@ async fn users_have_two_forms() {
     assert_eq!(theirs["ann"]["backend_roles"], json!(["ops", "dev"]));
     assert_eq!(theirs["ann"]["attributes"], json!({}));
     site.ask(&basic("ben", "benben"), "GET /_security/_authenticate", Value::Null, 200).await;
+    // What is refused of several changes none of them.
+    for operation in [
+        json!({ "op": "remove", "path": "/admin" }),
+        json!({ "op": "replace", "path": "/ben", "value": null }),
+        json!({ "op": "add", "path": "/ben/backend_roles/-", "value": "\n" }),
+    ] {
+        let patch = json!([{ "op": "remove", "path": "/ann" }, operation]);
+        let (admin, line) = (basic("admin", "secret"), "PATCH /_plugins/_security/api/internalusers");
+        let answer = site.send(("authorization", &admin), line, &patch).await;
+        assert!(matches!(answer.status, 400 | 403), "{patch}");
+        site.admin("GET /_security/user/ann,ben", Value::Null, 200).await;
+        site.admin("GET /_security/user/ann", Value::Null, 200).await;
+    }
     let patch = json!([{ "op": "remove", "path": "/ben" }]);
     site.admin("PATCH /_opendistro/_security/api/internalusers", patch, 200).await;
     site.admin("GET /_security/user/ben", Value::Null, 404).await;
@@ -847,4 +863,35 @@ async fn secrets_are_told_once_and_kept_nowhere() {
             assert!(!text.contains(secret), "{secret} in {text}");
         }
     }
+}
+
+#[tokio::test]
+async fn certificates_are_of_users_where_nothing_else_is_shown() {
+    let site = Site::start().await;
+    site.user("shipper", &["reader"]).await;
+    let body = json!({ "attributes": { "certificate_subject": "CN=agent,O=Acme" }, "opendistro_security_roles": [] });
+    site.admin("PUT /_plugins/_security/api/internalusers/agent", body, 201).await;
+    let ask = async |subject: &str, authorization: Option<String>| {
+        let certificate = ClientCertificate { subject: subject.into(), common_name: None };
+        let mut request = http::Request::get("/_security/_authenticate").extension(certificate);
+        if let Some(authorization) = authorization {
+            request = request.header("authorization", authorization);
+        }
+        let response = site.node.service.call(request.body(Full::new(Bytes::new())).unwrap()).await;
+        let status = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let body: Value = serde_json::from_slice(&bytes).unwrap();
+        (status, body["username"].clone())
+    };
+    for (subject, expected) in [
+        ("CN=agent,O=Acme", (200, json!("agent"))),
+        ("shipper", (200, json!("shipper"))),
+        ("CN=agent", (401, Value::Null)),
+        ("", (401, Value::Null)),
+    ] {
+        assert_eq!(ask(subject, None).await, expected, "{subject}");
+    }
+    // What is shown beside it counts, right or wrong.
+    assert_eq!(ask("shipper", Some(basic("admin", "secret"))).await, (200, json!("admin")));
+    assert_eq!(ask("shipper", Some(basic("admin", "wrong"))).await, (401, Value::Null));
 }
