@@ -55,6 +55,13 @@ struct OfKey {
 }
 
 impl Resolver {
+    /// Forgets everything.
+    pub(crate) fn forget(&self) {
+        self.users.write().clear();
+        *self.sets.write() = Sets::default();
+        self.keys.write().clear();
+    }
+
     /// Returns the principal of a user that comes from an address.
     pub(crate) fn user(&self, state: &State, account: &Arc<Account>, address: Option<IpAddr>) -> Principal {
         let of_host = address.map(|address| state.roles_of_host(address)).unwrap_or_default();

@@ -23,7 +23,6 @@ const KEY: &str = "api_key";
 const TOKEN: &str = "token";
 
 /// A user with its name.
-#[derive(Debug)]
 pub struct Account {
     /// The name.
     pub name: Arc<str>,
@@ -31,6 +30,12 @@ pub struct Account {
     pub user: User,
     /// Argon2id hash of the password; who has none comes in by certificate only.
     pub(crate) hash: Option<Arc<str>>,
+}
+
+impl std::fmt::Debug for Account {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Account").field("name", &self.name).field("user", &self.user).finish_non_exhaustive()
+    }
 }
 
 impl Account {

@@ -1,7 +1,7 @@
 //! The life of a request: probes, authentication, route, session, body, handler, answer.
 
 use std::any::Any;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
 use hyper::body::Incoming;
-use millrace_listen::{Bodies, BodyError, Budget, Held, Peer, check_host, check_origin, head_bytes};
+use millrace_accounts::{Authenticated, Credentials, Scheme};
+use millrace_listen::{
+    Bodies, BodyError, Budget, ClientCertificate, Held, Peer, check_host, check_origin, head_bytes,
+};
 use millrace_storage::{Principal, Priority};
 use tokio::task::JoinHandle;
 
@@ -21,7 +24,7 @@ use crate::http::{AnswerBody, Params, Request, Response, Room, content, json, pa
 use crate::pipelines::{self, Management};
 use crate::route::{self, Call, Captured, Found, Handler, Spec};
 use crate::server::HttpConfig;
-use crate::{Api, Node, console};
+use crate::{Api, Asker, Node, console, security};
 
 /// Where a supervisor asks whether the process answers; needs no credentials.
 const LIVENESS: &str = "/_health/live";
@@ -32,11 +35,16 @@ const READINESS: &str = "/_health/ready";
 /// Bytes that inflating takes beyond those of the two forms of a body.
 const INFLATE_BYTES: u64 = 1 << 20;
 
+/// Longest body of a request that needs no credentials, in bytes.
+const OPEN_BYTES: u64 = 16 << 10;
+
 /// Answers requests; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Service {
     node: Arc<Node>,
     bodies: Bodies,
+    /// Those of requests that need no credentials.
+    open_bodies: Bodies,
     /// Bytes in flight: bodies, and what handlers make of them.
     in_flight: Budget,
     routes: Routes,
@@ -134,10 +142,11 @@ impl Service {
     pub fn new(node: Arc<Node>, config: &HttpConfig) -> Self {
         let longest = config.max_content_length;
         let bodies = Bodies::new(longest, config.body_timeout);
+        let open_bodies = Bodies::new(longest.min(OPEN_BYTES), config.body_timeout);
         // There is room for the longest body, compressed and not.
         let least = longest.saturating_mul(2).saturating_add(INFLATE_BYTES);
         let in_flight = Budget::new(config.max_in_flight_bytes.max(least));
-        Self { node, bodies, in_flight, routes: Routes::Data, ending: Arc::default() }
+        Self { node, bodies, open_bodies, in_flight, routes: Routes::Data, ending: Arc::default() }
     }
 
     /// What says, once it is set, that the server ends after the requests under way.
@@ -216,12 +225,13 @@ impl Service {
                     return answer;
                 }
             };
-        let held = match self.bodies.read(&parts.headers, &mut body, self.in_flight.empty()).await {
+        let bodies = if route.open { &self.open_bodies } else { &self.bodies };
+        let held = match bodies.read(&parts.headers, &mut body, self.in_flight.empty()).await {
             Ok(held) => held,
             Err(error) => {
                 let error = Error::from(error);
                 if matches!(error.status(), 413 | 429) {
-                    self.bodies.discard(body).await;
+                    bodies.discard(body).await;
                 }
                 return Err(error);
             }
@@ -267,17 +277,23 @@ impl Service {
         uri: &str,
         style: &mut Style,
     ) -> Result<Routed, Result<Response, Error>> {
-        let (principal, path, params) = self.ask(parts, uri, style).await.map_err(Err)?;
+        let (asker, path, params) = self.ask(parts, uri, style).await.map_err(Err)?;
         match self.routes.find(&parts.method, &path, &params) {
             Ok((route, answering, captured)) => {
                 if matches!(self.routes, Routes::Console) {
                     console::check_headers(route.guarded, &parts.headers).map_err(Err)?;
                 }
-                let api = self.node.api(principal, route.action).map_err(Err)?;
+                let api = self.node.api(asker, route.action).map_err(Err)?;
                 Ok(Routed { api, route, answering, captured, path, params })
             }
             Err(allowed) => Err(self.routes.missed(&parts.method, &path, uri, &allowed)),
         }
+    }
+
+    /// Whether a request has a route that needs no credentials.
+    fn is_open(&self, parts: &http::request::Parts) -> bool {
+        let Ok(path) = path::segments(parts.uri.path()) else { return false };
+        self.routes.find(&parts.method, &path, &Params::default()).is_ok_and(|(route, ..)| route.open)
     }
 
     /// Finds out who asks, and how the answer is wanted.
@@ -286,8 +302,8 @@ impl Service {
         parts: &http::request::Parts,
         uri: &str,
         style: &mut Style,
-    ) -> Result<(Principal, Vec<String>, Params), Error> {
-        if self.node.authenticator.is_insecure() {
+    ) -> Result<(Asker, Vec<String>, Params), Error> {
+        if self.node.accounts.is_insecure() {
             // Whoever is on this machine is trusted, the pages that its browsers show are not.
             check_host(&parts.uri, &parts.headers)
                 .and_then(|()| check_origin(&parts.headers))
@@ -295,9 +311,10 @@ impl Service {
         }
         // In-process callers are one client.
         let address = parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| peer.ip());
-        let principal = match injected(parts) {
-            Some(principal) => principal,
-            None => self.node.authenticator.authenticate(&parts.headers, uri, address).await?,
+        let asker = match injected(parts) {
+            Some(principal) => Asker { principal, scheme: Some(Scheme::Basic), token: None, address },
+            None if self.is_open(parts) => security::anybody(address),
+            None => self.authenticate(parts, uri, address).await?,
         };
         let path = path::segments(parts.uri.path())?;
         let mut params = Params::parse(parts.uri.query().unwrap_or_default())?;
@@ -316,7 +333,27 @@ impl Service {
         if let Some(format) = format {
             params.set("format", format);
         }
-        Ok((principal, path, params))
+        Ok((asker, path, params))
+    }
+
+    /// Finds out who asks: by credentials, or where there are none by the certificate of the connection.
+    async fn authenticate(
+        &self,
+        parts: &http::request::Parts,
+        uri: &str,
+        address: IpAddr,
+    ) -> Result<Asker, Error> {
+        let accounts = &self.node.accounts;
+        let shown = Credentials::read(&parts.headers);
+        let certificate = parts.extensions.get::<ClientCertificate>().filter(|_| shown == Ok(None));
+        let by_certificate =
+            certificate.and_then(|certificate| accounts.by_certificate(&certificate.subject, address));
+        let Authenticated { principal, scheme } = match by_certificate {
+            Some(authenticated) if !accounts.is_insecure() => authenticated,
+            _ => accounts.authenticate(&parts.headers, uri, address).await?,
+        };
+        let token = shown.ok().flatten().filter(|_| scheme == Scheme::Token);
+        Ok(Asker { principal, scheme: Some(scheme), token, address })
     }
 }
 

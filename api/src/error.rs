@@ -11,11 +11,16 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use millrace_accounts as accounts;
 use millrace_listen::{BodyError, Foreign};
 use millrace_storage as storage;
 use serde_json::{Map, Value, json};
 
 use crate::http::{Body, Response};
+
+/// What credentials are asked for with, in Elasticsearch's words.
+const CHALLENGES: [&str; 3] =
+    ["Basic realm=\"security\", charset=\"UTF-8\"", "Bearer realm=\"security\"", "ApiKey"];
 
 /// A refused or failed request.
 #[derive(Debug)]
@@ -172,10 +177,9 @@ impl Error {
     }
 
     pub(crate) fn unauthorized(reason: impl Into<String>) -> Self {
-        const CHALLENGE: &str = "Basic realm=\"millrace\" charset=\"UTF-8\"";
-        Self::new(401, "security_exception", reason)
-            .with("header", json!({ "WWW-Authenticate": CHALLENGE }))
-            .header("www-authenticate", CHALLENGE)
+        let error = Self::new(401, "security_exception", reason)
+            .with("header", json!({ "WWW-Authenticate": CHALLENGES }));
+        CHALLENGES.iter().fold(error, |error, challenge| error.header("www-authenticate", *challenge))
     }
 
     /// Makes the refusal of credentials that are not checked now.
@@ -214,6 +218,12 @@ impl Error {
     /// Adds the error below this one.
     pub fn caused_by(mut self, kind: impl Into<String>, reason: impl Into<String>) -> Self {
         self.0.caused_by = Some((kind.into(), reason.into()));
+        self
+    }
+
+    /// Answers with another body.
+    pub(crate) fn rendered(mut self, body: Value) -> Self {
+        self.0.shape = Shape::Rendered(body);
         self
     }
 
@@ -379,6 +389,31 @@ impl From<BodyError> for Error {
 impl From<storage::Error> for Error {
     fn from(error: storage::Error) -> Self {
         Self::from_storage(&error)
+    }
+}
+
+impl From<accounts::Error> for Error {
+    fn from(error: accounts::Error) -> Self {
+        use accounts::Error as A;
+        let reason = error.to_string();
+        match &error {
+            A::Invalid(_) | A::TooMany { .. } => Self::illegal_argument(reason),
+            A::NotFound { .. } => Self::resource_not_found(reason),
+            A::Conflict(_) => Self::new(409, "resource_already_exists_exception", reason),
+            A::Reserved { .. } | A::Forbidden(_) => Self::new(403, "security_exception", reason),
+            A::Store(error) => Self::from_storage(error),
+            A::Internal(_) => Self::concealed(500, "illegal_state_exception", &error),
+        }
+    }
+}
+
+impl From<accounts::Refusal> for Error {
+    fn from(refusal: accounts::Refusal) -> Self {
+        match refusal {
+            accounts::Refusal::Unauthenticated(reason) => Self::unauthorized(reason),
+            accounts::Refusal::Later { reason, after } => Self::too_many_attempts(reason, after),
+            accounts::Refusal::Failed(reason) => Self::concealed(500, "illegal_state_exception", &reason),
+        }
     }
 }
 

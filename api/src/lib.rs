@@ -10,7 +10,6 @@
 //! take a [`Request`] and an [`Api`], which holds a [`Session`] in place of the engine, and return a [`Response`] or an [`Error`].
 
 pub mod admin;
-mod auth;
 mod bulk;
 mod console;
 mod dispatch;
@@ -23,11 +22,15 @@ mod pipelines;
 mod root;
 mod route;
 mod search;
+mod security;
 mod server;
 mod sql;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use millrace_accounts::{Accounts, Credentials, Scheme};
+use millrace_listen::Tls;
 use millrace_query::SearchService;
 use millrace_storage::access::Action;
 use millrace_storage::{Engine, Principal, Session};
@@ -35,11 +38,12 @@ use millrace_storage::{Engine, Principal, Session};
 pub use admin::{anonymous_bytes, memory_limit};
 use console::saved_objects::Store;
 
-pub use auth::{Authenticator, SecretStore};
 pub use dispatch::Service;
 pub use error::Error;
 pub use http::{AnswerBody, Body, Params, Parts, Request, Response};
+pub use millrace_accounts::TokenLifetimes;
 pub use root::Identity;
+pub use security::Meaning;
 pub use server::{HttpConfig, Server, ServerConfig, StartError};
 
 /// What all requests share.
@@ -50,9 +54,13 @@ pub struct Node {
     /// Searches.
     pub search: Arc<SearchService>,
     /// Who may ask.
-    pub authenticator: Authenticator,
+    pub accounts: Accounts,
     /// How the server presents itself.
     pub identity: Arc<Identity>,
+    /// Certificate and key, which can be read again.
+    tls: Option<Tls>,
+    /// Held by a change of users, roles or mappings from the reading of one to its writing.
+    changing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Node {
@@ -60,21 +68,50 @@ impl Node {
     pub fn new(
         engine: Arc<Engine>,
         search: Arc<SearchService>,
-        authenticator: Authenticator,
+        accounts: Accounts,
         identity: Identity,
     ) -> Self {
-        Self { engine, search, authenticator, identity: Arc::new(identity) }
+        Self { engine, search, accounts, identity: Arc::new(identity), tls: None, changing: Arc::default() }
+    }
+
+    /// Serves with TLS.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<Tls>) -> Self {
+        Self { tls, ..self }
     }
 
     /// Makes what the handler of a principal's request gets.
     ///
     /// # Errors
     /// 403 where the action is not allowed on anything.
-    pub(crate) fn api(&self, principal: Principal, action: Action) -> Result<Api, Error> {
+    pub(crate) fn api(&self, asker: Asker, action: Action) -> Result<Api, Error> {
+        let Asker { principal, scheme, token, address } = asker;
         let session = Session::new(&self.engine, principal, action)?;
         let objects = Store::new(&self.engine, &self.search);
-        Ok(Api { session, search: Arc::clone(&self.search), identity: Arc::clone(&self.identity), objects })
+        Ok(Api {
+            session,
+            search: Arc::clone(&self.search),
+            identity: Arc::clone(&self.identity),
+            objects,
+            accounts: self.accounts.clone(),
+            scheme,
+            token,
+            address,
+            tls: self.tls.clone(),
+            changing: Arc::clone(&self.changing),
+        })
     }
+}
+
+/// Who asks, and how that is known.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    pub(crate) principal: Principal,
+    /// What was shown; nothing on a route that is open to all.
+    pub(crate) scheme: Option<Scheme>,
+    /// The login token, if that is what was shown.
+    pub(crate) token: Option<Credentials>,
+    pub(crate) address: IpAddr,
 }
 
 /// What a handler gets: the store as the principal sees it, never the store itself.
@@ -88,4 +125,16 @@ pub(crate) struct Api {
     pub(crate) identity: Arc<Identity>,
     /// Saved objects of the console.
     pub(crate) objects: Store,
+    /// Who may ask.
+    pub(crate) accounts: Accounts,
+    /// How it is known who asks.
+    pub(crate) scheme: Option<Scheme>,
+    /// The login token in use.
+    pub(crate) token: Option<Credentials>,
+    /// Where the request comes from.
+    pub(crate) address: IpAddr,
+    /// Certificate and key.
+    pub(crate) tls: Option<Tls>,
+    /// Held by a change of users, roles or mappings.
+    pub(crate) changing: Arc<tokio::sync::Mutex<()>>,
 }

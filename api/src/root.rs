@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use millrace_accounts::Store;
 use serde_json::json;
 
-use crate::auth::SecretStore;
 use crate::error::Error;
 use crate::http::{Request, Response};
 use crate::server::HttpConfig;
@@ -38,20 +38,20 @@ impl Identity {
     /// # Errors
     /// When the store fails.
     pub async fn open(
-        secrets: &dyn SecretStore,
+        store: &dyn Store,
         node: impl Into<String>,
         cluster: impl Into<String>,
         data_dir: PathBuf,
         address: String,
     ) -> Result<Self, Error> {
         use base64::Engine as _;
-        let stored = secrets.get(UUID_KEY).await?.and_then(|bytes| String::from_utf8(bytes).ok());
+        let stored = store.secret(UUID_KEY).await?.and_then(|bytes| String::from_utf8(bytes).ok());
         let cluster_uuid = match stored {
             Some(uuid) => uuid,
             None => {
                 let uuid =
                     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(rand::random::<[u8; 16]>());
-                secrets.put(UUID_KEY, uuid.as_bytes()).await?;
+                store.put_secret(UUID_KEY, uuid.as_bytes()).await?;
                 uuid
             }
         };

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_listen::{Config, Listener, Tls, TlsFiles};
 use millrace_pipelines::Manager;
 use millrace_query::SearchService;
 use millrace_storage::Engine;
 
 use crate::pipelines::Management;
-use crate::{Authenticator, Error, Identity, Node, Service};
+use crate::security::Meaning;
+use crate::{Identity, Node, Service};
 
 /// Name of the node and of its cluster.
 const NAME: &str = "millrace";
@@ -59,6 +61,8 @@ pub struct ServerConfig {
     pub admin_password: Option<String>,
     /// File that a generated password is written to before it is valid.
     pub password_file: Option<PathBuf>,
+    /// How long login tokens count.
+    pub tokens: TokenLifetimes,
     /// Greatest body accepted, in bytes.
     pub max_content_length: u64,
 }
@@ -74,7 +78,7 @@ pub enum StartError {
     Insecure(SocketAddr),
     /// Accounts or the cluster's identity cannot be read or written.
     #[error("accounts: {0}")]
-    Accounts(Error),
+    Accounts(String),
 }
 
 /// Where something is listened for; what is served there may need to know the addresses that it got, and comes after.
@@ -164,21 +168,22 @@ impl Server {
         let tls = config.tls.map(Tls::load).transpose().map_err(StartError::Listen)?;
         let listening = Listening { name: DATA, addresses: &config.listen, tls: tls.as_ref(), insecure };
         let bound = listening.bind().await?;
-        let (authenticator, generated_password) = if insecure {
-            (Authenticator::insecure(), None)
-        } else {
-            let password = config.admin_password.as_deref();
-            let file = config.password_file.as_deref();
-            Authenticator::open(&*engine, password, file, engine.clock().clone())
-                .await
-                .map_err(StartError::Accounts)?
+        let of_accounts = millrace_accounts::Config {
+            admin_password: config.admin_password,
+            password_file: config.password_file,
+            insecure,
+            lifetimes: config.tokens,
         };
+        let (accounts, generated_password) =
+            Accounts::open(engine.clone(), of_accounts, engine.clock().clone(), Arc::new(Meaning))
+                .await
+                .map_err(|error| StartError::Accounts(error.to_string()))?;
         let data_dir = engine.data_dir().to_owned();
         let mut identity = Identity::open(&*engine, NAME, NAME, data_dir, bound.address())
             .await
-            .map_err(StartError::Accounts)?;
+            .map_err(|error| StartError::Accounts(error.to_string()))?;
         identity.max_content_length = config.max_content_length;
-        let node = Arc::new(Node::new(engine, search, authenticator, identity));
+        let node = Arc::new(Node::new(engine, search, accounts, identity).with_tls(tls.clone()));
         let http = HttpConfig { max_content_length: config.max_content_length, ..HttpConfig::default() };
         let data = Service::new(node, &http);
         let serving = millrace_listen::Server::new(Config::default().within(open_files()));

@@ -23,18 +23,10 @@ done
 mkdir -p "$work"
 work=$(readlink -f "$work")
 
-python=$work/venv/bin/python
-if ! cmp -s "$here/requirements.txt" "$work/venv/requirements.txt"; then
-  rm -rf "$work/venv"
-  python3 -m venv "$work/venv"
-  "$python" -m pip install --quiet --requirement "$here/requirements.txt"
-  cp "$here/requirements.txt" "$work/venv/requirements.txt"
-fi
-
 if [[ $url ]]; then
-  ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 OpenSearchJava ElasticsearchJava rsyslog)
+  ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 elasticsearch_9 security OpenSearchJava ElasticsearchJava rsyslog)
 else
-  ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 OpenSearchJava ElasticsearchJava rsyslog parquet)
+  ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 elasticsearch_9 security OpenSearchJava ElasticsearchJava rsyslog parquet)
   data=$work/data
   rm -rf "$data" "$work/server.out"
   user=admin:check-$RANDOM$RANDOM
@@ -52,6 +44,19 @@ else
   export CLIENT_DATA=$data
 fi
 export CLIENT_URL=$url CLIENT_USER=${user%%:*} CLIENT_PASSWORD=${user#*:} CLIENT_WORK=$work
+
+# Runs a script, with packages of its own where there is a list of them.
+run_python() {
+  local packages=$here/requirements.txt venv=$work/venv
+  if [[ -f $here/requirements-$1.txt ]]; then packages=$here/requirements-$1.txt venv=$work/venv-$1; fi
+  if ! cmp -s "$packages" "$venv/requirements.txt"; then
+    rm -rf "$venv"
+    python3 -m venv "$venv" || return 1
+    "$venv/bin/python" -m pip install --quiet --requirement "$packages" || return 1
+    cp "$packages" "$venv/requirements.txt"
+  fi
+  timeout 300 "$venv/bin/python" "$here/$1.py"
+}
 
 # Fetches the clients of java/pom.xml, unless they are there, and runs a program with them.
 run_java() {
@@ -72,7 +77,7 @@ for check in "${checks[@]}"; do
   if [[ -f $here/java/$check.java ]]; then
     run_java "$check" || code=$?
   else
-    timeout 300 "$python" "$here/$check.py" || code=$?
+    run_python "$check" || code=$?
   fi
   if ((code == 0)); then
     echo "$check: ok"

@@ -122,6 +122,11 @@ impl Accounts {
         self.principal(builtin::ADMIN).expect("the administrator is always there")
     }
 
+    /// Forgets what was made of roles, so that it is made anew.
+    pub fn forget_privileges(&self) {
+        self.0.resolver.forget();
+    }
+
     /// Changes accounts: `decide` sees them as they are at a time, and says what is to be changed.
     async fn change<T, F>(&self, decide: F) -> Result<T>
     where

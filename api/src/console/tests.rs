@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
+use millrace_accounts::{self as accounts, Accounts};
 use millrace_listen::Budget;
 use millrace_query::SearchService;
 use millrace_storage::access::{Action, ActionSet, Caller, Privileges};
@@ -13,7 +13,7 @@ use millrace_storage::{Config, Engine, Principal, SystemClock};
 use super::*;
 use crate::http::{Params, Request, Room};
 use crate::route::{self, Call, Found};
-use crate::{Authenticator, Identity, Node, SecretStore};
+use crate::{Asker, Identity, Meaning, Node};
 
 #[test]
 fn whatever_changes_something_needs_the_header() {
@@ -33,26 +33,14 @@ fn whatever_changes_something_needs_the_header() {
     }
 }
 
-#[derive(Debug)]
-struct NoSecrets;
-
-#[async_trait]
-impl SecretStore for NoSecrets {
-    async fn get(&self, _key: &str) -> Result<Option<Vec<u8>>, Error> {
-        Ok(None)
-    }
-
-    async fn put(&self, _key: &str, _value: &[u8]) -> Result<(), Error> {
-        Ok(())
-    }
-}
-
 async fn node(data: &std::path::Path) -> Node {
     let config = Config { data_dir: data.to_owned(), ..Config::default() };
     let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
     let search = Arc::new(SearchService::new(Arc::clone(&engine), millrace_query::Config::default()));
-    let identity = Identity::open(&NoSecrets, "n", "c", data.to_owned(), String::new()).await.unwrap();
-    Node::new(engine, search, Authenticator::insecure(), identity)
+    let identity = Identity::open(&*engine, "n", "c", data.to_owned(), String::new()).await.unwrap();
+    let accounts = accounts::Config { insecure: true, ..accounts::Config::default() };
+    let opened = Accounts::open(Arc::clone(&engine) as _, accounts, Arc::new(SystemClock), Arc::new(Meaning));
+    Node::new(engine, search, opened.await.unwrap().0, identity)
 }
 
 /// Asks as a user who may do some actions and nothing else; returns the status.
@@ -68,7 +56,9 @@ async fn ask(node: &Node, budget: &Budget, actions: &[Action], line: &str, body:
     };
     let body = Bytes::from(body.to_owned());
     let request = Request { method, path, params, body, room: Room::new(budget), filter: Arc::default() };
-    let api = match node.api(principal, spec.action) {
+    let address = std::net::Ipv4Addr::LOCALHOST.into();
+    let asker = Asker { principal, scheme: None, token: None, address };
+    let api = match node.api(asker, spec.action) {
         Ok(api) => api,
         Err(error) => return error.status(),
     };

@@ -24,7 +24,7 @@ use serde_json::Value;
 use filter_path::FilterPath;
 pub(crate) use offload::{LARGE, offload};
 pub use params::Params;
-pub(crate) use params::nearest;
+pub(crate) use params::{nearest, parse_time};
 pub use parts::{AnswerBody, Parts};
 pub(crate) use room::Room;
 

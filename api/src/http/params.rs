@@ -164,7 +164,7 @@ impl Params {
 }
 
 /// Parses a time value by OpenSearch's units.
-fn parse_time(name: &str, text: &str) -> Result<Duration, Error> {
+pub(crate) fn parse_time(name: &str, text: &str) -> Result<Duration, Error> {
     let lower = text.trim().to_ascii_lowercase();
     if lower == "-1" {
         return Ok(Duration::MAX);

@@ -17,6 +17,7 @@ mod documents;
 mod indices;
 mod management;
 mod search;
+mod security;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,8 @@ pub(crate) struct Spec {
     pub(crate) reads: bool,
     /// Whether the console wants it to be asked for by a header that pages of elsewhere cannot send.
     pub(crate) guarded: bool,
+    /// Whether it needs no credentials.
+    pub(crate) open: bool,
     /// What has to hold beside the path.
     pub(crate) when: Option<When>,
     /// Parameters of the path that the handler asks for.
@@ -112,12 +115,15 @@ impl<S> fmt::Debug for Route<S> {
     }
 }
 
-/// Lists routes, one a line: `read`, `change`, or `run` (which changes nothing, but is no less than a change to who may not do
+/// Lists routes, one a line: `read`, `change`, `open` (a change that needs no credentials), or `run` (which changes nothing, but is no less than a change to who may not do
 /// it), methods, path, the parameters that the handler takes, action, handler. The
 /// names before the list are those under which handlers find what is served, the [`Api`] and the [`Request`].
 macro_rules! routes {
     (@reads change) => { false };
+    (@reads open) => { false };
     (@reads $kind:ident) => { true };
+    (@open open) => { true };
+    (@open $kind:ident) => { false };
     (@guarded read) => { false };
     (@guarded $kind:ident) => { true };
     (|$served:ident: $of:ty, $api:ident, $request:ident|
@@ -144,6 +150,7 @@ macro_rules! routes {
                     action: millrace_storage::access::Action::$action,
                     reads: routes!(@reads $kind),
                     guarded: routes!(@guarded $kind),
+                    open: routes!(@open $kind),
                     when: [$(Some($when),)? None][0],
                     takes: &[$(stringify!($taken)),*],
                 },
@@ -163,6 +170,7 @@ pub(crate) fn data() -> &'static Table<()> {
             indices::routes(),
             cluster::routes(),
             cat::routes(),
+            security::routes(),
         ])
     });
     &DATA

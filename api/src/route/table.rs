@@ -10,6 +10,7 @@ use http::Method;
 
 use super::{Captured, Handler, Route, Spec};
 use crate::http::Params;
+use crate::security::opensearch;
 
 /// Every method that routes have, in the order in which they are listed.
 const METHODS: [Method; 5] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE];
@@ -153,6 +154,7 @@ fn may_be(name: &str, segment: &str) -> bool {
         "doc_type" => plain(),
         "any_type" => plain() || matches!(segment, "_all" | "_doc"),
         "id" => !UNDER_TYPES.contains(&segment),
+        "kind" => opensearch::Kind::of(segment).is_some(),
         "nodes" | "parts" => !NOT_NODES.contains(&segment),
         _ => true,
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use http_body_util::{BodyExt, Full};
+use millrace_accounts::{self as accounts, Accounts};
 use millrace_pipelines::Manager;
 use millrace_pipelines::manager;
 use millrace_query::SearchService;
@@ -15,7 +16,7 @@ use tempfile::TempDir;
 
 use super::table::{name, segments};
 use super::*;
-use crate::{Authenticator, HttpConfig, Identity, Node, Service};
+use crate::{HttpConfig, Identity, Meaning, Node, Service};
 
 /// A store with all listeners.
 struct Served {
@@ -45,12 +46,11 @@ impl Served {
         let config = Config { data_dir: data_dir.clone(), ..Config::default() };
         let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
         let search = Arc::new(SearchService::new(engine.clone(), millrace_query::Config::default()));
-        let authenticator = if insecure {
-            Authenticator::insecure()
-        } else {
-            let clock = Arc::new(SystemClock);
-            Authenticator::open(&*engine, Some("secret"), None, clock).await.unwrap().0
-        };
+        let admin_password = (!insecure).then(|| "secret".to_owned());
+        let config = accounts::Config { admin_password, insecure, ..accounts::Config::default() };
+        let clock = Arc::new(SystemClock);
+        let opened = Accounts::open(Arc::clone(&engine) as _, config, clock, Arc::new(Meaning));
+        let (accounts, _) = opened.await.unwrap();
         let identity =
             Identity::open(&*engine, "node", "cluster", data_dir, "127.0.0.1:9200".into()).await.unwrap();
         let config = manager::Config {
@@ -64,7 +64,7 @@ impl Served {
         let store = millrace_pipelines::store::of_engine(Arc::clone(&engine));
         let pipelines = Manager::new(config, store, engine.compute().clone());
         let management = Management::new(pipelines, "127.0.0.1:9600".into());
-        let node = Arc::new(Node::new(engine, search, authenticator, identity));
+        let node = Arc::new(Node::new(engine, search, accounts, identity));
         let data = Service::new(node, &HttpConfig::default());
         let management = data.clone().with_management(Arc::new(management));
         let console = data.clone().with_console();

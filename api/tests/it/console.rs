@@ -1,11 +1,8 @@
 //! The console: its headers and errors, saved objects, dashboards as files.
 
-use millrace_api::Authenticator;
-use millrace_storage::SystemClock;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
-use crate::support::{Answer, Memory, Node};
+use crate::support::{Answer, Node};
 
 const XSRF: (&str, &str) = ("console-xsrf", "true");
 const IMPORT: &str = "POST /api/console-app/dashboards/import";
@@ -520,11 +517,8 @@ async fn a_restart_keeps_objects() {
 
 #[tokio::test]
 async fn users_of_the_data_api_are_those_of_the_console() {
-    let clock = Arc::new(SystemClock);
-    let (authenticator, _) =
-        Authenticator::open(&Memory::default(), Some("sesame"), None, clock).await.unwrap();
-    let data = Node::start(authenticator).await;
-    let authorization = ("authorization", "Basic YWRtaW46c2VzYW1l");
+    let data = Node::secured().await;
+    let authorization = ("authorization", "Basic YWRtaW46c2VjcmV0");
     let data_service = data.service.clone();
     let mut node = data.into_console();
     let line = "POST /api/saved_objects/dashboard/a";

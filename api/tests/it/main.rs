@@ -11,6 +11,7 @@ mod documents;
 mod fuzzing;
 mod protocol;
 mod searches;
+mod security;
 mod server;
 mod sql_lines;
 mod support;

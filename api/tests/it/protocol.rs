@@ -1,15 +1,12 @@
 //! What holds for every request, whatever it is about.
 
 use std::io::Write;
-use std::sync::Arc;
 
 use base64::Engine as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use millrace_api::Authenticator;
-use millrace_storage::SystemClock;
 
-use crate::support::{Memory, Node};
+use crate::support::Node;
 
 #[tokio::test]
 async fn the_root_says_who_answers() {
@@ -86,11 +83,7 @@ async fn bodies_are_bounded_and_typed() {
 
 #[tokio::test]
 async fn everything_but_the_probe_needs_credentials() {
-    let clock = Arc::new(SystemClock);
-    let (auth, generated) =
-        Authenticator::open(&Memory::default(), Some("secret"), None, clock).await.unwrap();
-    assert_eq!(generated, None);
-    let node = Node::start(auth).await;
+    let node = Node::secured().await;
     for probe in ["live", "ready"] {
         let answer = node.send(&format!("GET /_health/{probe}"), &[], "").await;
         assert_eq!((answer.status, answer.text()), (200, &*format!("{{\"status\":\"{probe}\"}}")));
@@ -101,7 +94,11 @@ async fn everything_but_the_probe_needs_credentials() {
     for line in ["GET /", "POST /_bulk", "GET /_nope", "HEAD /"] {
         let answer = node.send(line, &[], "").await;
         assert_eq!(answer.status, 401, "{line}");
-        assert_eq!(answer.headers["www-authenticate"], "Basic realm=\"millrace\" charset=\"UTF-8\"");
+        let challenges: Vec<_> = answer.headers.get_all("www-authenticate").iter().collect();
+        assert_eq!(
+            challenges,
+            ["Basic realm=\"security\", charset=\"UTF-8\"", "Bearer realm=\"security\"", "ApiKey"]
+        );
     }
     let basic = |pair: &str| format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair));
     assert_eq!(node.send("GET /", &[("authorization", &basic("admin:secret"))], "").await.status, 200);

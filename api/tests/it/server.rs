@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use millrace_api::{Authenticator, Server, ServerConfig, StartError};
+use millrace_api::{Server, ServerConfig, StartError, TokenLifetimes};
 use millrace_listen::TlsFiles;
-use millrace_storage::SystemClock;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::support::{Memory, Node};
+use crate::support::Node;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -23,6 +22,7 @@ async fn bind(node: &Node, listen: SocketAddr, tls: Option<TlsFiles>) -> Result<
         insecure: true,
         tls,
         admin_password: None,
+        tokens: TokenLifetimes::default(),
         password_file: None,
         max_content_length: 1 << 20,
     };
@@ -145,6 +145,7 @@ async fn attempts_are_bounded_an_address_and_who_was_right_is_served() {
         tls: None,
         password_file: None,
         admin_password: Some("secret".to_owned()),
+        tokens: TokenLifetimes::default(),
         max_content_length: 1 << 20,
     };
     let server = Server::bind(config, node.api.engine.clone(), node.api.search.clone()).await.unwrap();
@@ -176,9 +177,7 @@ async fn attempts_are_bounded_an_address_and_who_was_right_is_served() {
 
 #[tokio::test]
 async fn with_credentials_any_name_and_page_will_do() {
-    let (secrets, clock) = (Memory::default(), Arc::new(SystemClock));
-    let (authenticator, _) = Authenticator::open(&secrets, Some("secret"), None, clock).await.unwrap();
-    let node = Node::start(authenticator).await;
+    let node = Node::secured().await;
     // admin:secret
     let headers = [
         ("authorization", "Basic YWRtaW46c2VjcmV0"),

@@ -6,27 +6,77 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use millrace_api::{Authenticator, Error, HttpConfig, Identity, Node as Shared, SecretStore, Service};
+use millrace_accounts::{Accounts, Config as AccountsConfig, Store, TokenLifetimes};
+use millrace_api::{HttpConfig, Identity, Meaning, Node as Shared, Service};
 use millrace_query::SearchService;
-use millrace_storage::{Config, Engine, SystemClock};
+use millrace_storage::catalog::{AccountChange, AccountRecord};
+use millrace_storage::{Config, Engine, Result, SharedClock, SystemClock};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Secrets in memory.
+/// Accounts and secrets in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<HashMap<String, Vec<u8>>>);
+pub(crate) struct Memory {
+    secrets: Mutex<HashMap<String, Vec<u8>>>,
+    /// By kind and name.
+    records: Mutex<HashMap<(String, String), String>>,
+}
+
+impl Memory {
+    /// Returns everything that is kept of accounts, as text.
+    pub(crate) fn text(&self) -> String {
+        format!("{:?}", self.records.lock())
+    }
+}
 
 #[async_trait]
-impl SecretStore for Memory {
-    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
-        Ok(self.0.lock().get(key).cloned())
+impl Store for Memory {
+    async fn accounts(&self) -> Result<Vec<AccountRecord>> {
+        let records = self.records.lock();
+        let record = |((kind, name), body): (&(String, String), &String)| AccountRecord {
+            kind: kind.clone(),
+            name: name.clone(),
+            body: body.clone(),
+        };
+        Ok(records.iter().map(record).collect())
     }
 
-    async fn put(&self, key: &str, value: &[u8]) -> Result<(), Error> {
-        self.0.lock().insert(key.to_owned(), value.to_owned());
+    async fn put_accounts(&self, changes: &[AccountChange]) -> Result<()> {
+        let mut records = self.records.lock();
+        for change in changes {
+            match change.clone() {
+                AccountChange::Put(AccountRecord { kind, name, body }) => {
+                    records.insert((kind, name), body);
+                }
+                AccountChange::Delete { kind, name } => {
+                    records.remove(&(kind, name));
+                }
+            }
+        }
         Ok(())
     }
+
+    async fn secret(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.secrets.lock().get(key).cloned())
+    }
+
+    async fn put_secret(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.secrets.lock().insert(key.to_owned(), value.to_owned());
+        Ok(())
+    }
+}
+
+/// Opens accounts with the administrator's password `secret`.
+pub(crate) async fn accounts(
+    store: Arc<dyn Store>,
+    insecure: bool,
+    clock: SharedClock,
+    lifetimes: TokenLifetimes,
+) -> Accounts {
+    let admin_password = (!insecure).then(|| "secret".to_owned());
+    let config = AccountsConfig { admin_password, password_file: None, insecure, lifetimes };
+    Accounts::open(store, config, clock, Arc::new(Meaning)).await.unwrap().0
 }
 
 /// A running store with its service.
@@ -56,19 +106,27 @@ impl Answer {
 impl Node {
     /// Starts one that takes every request for the administrator's.
     pub(crate) async fn insecure() -> Self {
-        Self::start(Authenticator::insecure()).await
+        let (store, clock) = (Arc::new(Memory::default()), Arc::new(SystemClock));
+        Self::start(accounts(store, true, clock, TokenLifetimes::default()).await).await
     }
 
-    pub(crate) async fn start(authenticator: Authenticator) -> Self {
-        Self::over(tempfile::tempdir().unwrap(), authenticator).await
+    /// Starts one whose administrator has the password `secret`.
+    pub(crate) async fn secured() -> Self {
+        let (store, clock) = (Arc::new(Memory::default()), Arc::new(SystemClock));
+        Self::start(accounts(store, false, clock, TokenLifetimes::default()).await).await
+    }
+
+    pub(crate) async fn start(accounts: Accounts) -> Self {
+        Self::over(tempfile::tempdir().unwrap(), accounts).await
     }
 
     /// Stops it and starts it again over its data.
     pub(crate) async fn restarted(self) -> Self {
         let Self { api, service, data } = self;
         api.engine.shutdown().await.unwrap();
+        let accounts = api.accounts.clone();
         drop((api, service));
-        Self::over(data, Authenticator::insecure()).await
+        Self::over(data, accounts).await
     }
 
     /// Has it answer as the console.
@@ -76,7 +134,7 @@ impl Node {
         Self { service: self.service.with_console(), ..self }
     }
 
-    async fn over(data: TempDir, authenticator: Authenticator) -> Self {
+    async fn over(data: TempDir, accounts: Accounts) -> Self {
         let config = Config { data_dir: data.path().to_owned(), ..Config::default() };
         let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
         let search = Arc::new(SearchService::new(engine.clone(), millrace_query::Config::default()));
@@ -84,7 +142,7 @@ impl Node {
         let address = "127.0.0.1:9200".to_owned();
         let identity =
             Identity::open(&Memory::default(), "node-1", "millrace", data_dir, address).await.unwrap();
-        let api = Arc::new(Shared::new(engine, search, authenticator, identity));
+        let api = Arc::new(Shared::new(engine, search, accounts, identity));
         let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };
         Self { service: Service::new(api.clone(), &config), api, data }
     }

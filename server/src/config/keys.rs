@@ -59,6 +59,13 @@ pub(crate) static KEYS: &[Key] = &[
         "how long requests in flight may take to end after SIGTERM before they are cut",
     ),
     key("threads", Kind::Count(1024), "0", "threads that serve requests; 0 is one a core"),
+    key("auth.token_idle", Kind::Span(1_000), "12h", "how long a login token counts after its last use"),
+    key(
+        "auth.token_lifetime",
+        Kind::Span(1_000),
+        "30d",
+        "how long a login token counts at most after the login",
+    ),
     unset("tls.certificate", Kind::Text, "PEM file with the certificate chain; HTTPS needs it and tls.key"),
     unset("tls.key", Kind::Text, "PEM file with the private key"),
     key(

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
+use millrace_api::TokenLifetimes;
 use millrace_listen::{ClientCertificates, TlsFiles};
 use millrace_storage::ObjectStoreConfig;
 
@@ -324,6 +325,7 @@ impl Settings {
                 tls,
                 admin_password: self.text("admin_password"),
                 password_file: None,
+                tokens: self.tokens()?,
                 max_content_length: self.number("http.max_content_length"),
             },
             threads: usize::try_from(self.number("threads"))?,
@@ -332,6 +334,18 @@ impl Settings {
             log_json: self.text("log.format").as_deref() == Some("json"),
             strangers: self.strangers.clone(),
         })
+    }
+
+    fn tokens(&self) -> Result<TokenLifetimes> {
+        let span = |name: &str| Duration::from_millis(self.number(name));
+        let lifetimes =
+            TokenLifetimes { idle: span("auth.token_idle"), absolute: span("auth.token_lifetime") };
+        if lifetimes.idle > lifetimes.absolute {
+            bail!(
+                "auth.token_idle is greater than auth.token_lifetime: no token would ever be idle for so long"
+            );
+        }
+        Ok(lifetimes)
     }
 
     fn tls(&self) -> Result<Option<TlsFiles>> {

@@ -123,6 +123,11 @@ impl TableSnapshot {
         })
     }
 
+    /// Whether no alias and no rule leaves out documents of any index.
+    pub fn shows_all(&self) -> bool {
+        self.indices.iter().all(|index| index.filter.is_none() && index.seen.documents.is_none())
+    }
+
     /// Returns the number of a segment's shard in its index.
     pub fn shard_number(&self, segment: &TableSegment) -> u32 {
         let before: usize = self.indices.iter().take(segment.index).map(|index| index.shards.len()).sum();

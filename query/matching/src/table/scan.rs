@@ -119,6 +119,7 @@ impl IndexScanExec {
     pub fn all_rows(&self) -> Option<u64> {
         let TableState { snapshot, options, .. } = self.table();
         let all = matches!(self.shared.predicate, Predicate::All)
+            && snapshot.shows_all()
             && snapshot.listed.is_none()
             && options.terminate_after == 0
             && options.min_score.is_none()

@@ -1,0 +1,63 @@
+//! Users, roles, role mappings, API keys and logins over HTTP.
+//!
+//! There is one store, [`Accounts`](millrace_accounts::Accounts), and two ways to write what is in it: Elasticsearch's under
+//! `_security` and OpenSearch's under `_plugins/_security` ([`opensearch`]); `_service` has logins and what goes with them
+//! ([`login`]). What one way has no words for stays as it was when something is replaced by it: backend roles and attributes of
+//! a user are OpenSearch's, its metadata and full name Elasticsearch's.
+//!
+//! Whoever may change users, roles or mappings can have every right, by giving it to itself: the action
+//! [`Action::PutSecurity`] is that of an administrator. What is built in cannot be changed even so.
+//!
+//! - [`users`], [`roles`], [`mappings`], [`api_keys`], [`privileges`]: Elasticsearch's forms, each its own file
+//! - [`form`]: members of bodies, read strictly
+//! - [`patch`]: changes of parts, for OpenSearch's
+//! - [`query`]: what queries of roles may be
+
+pub(crate) mod api_keys;
+mod form;
+pub(crate) mod login;
+pub(crate) mod mappings;
+pub(crate) mod opensearch;
+mod patch;
+pub(crate) mod privileges;
+mod query;
+pub(crate) mod roles;
+pub(crate) mod users;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use millrace_storage::Principal;
+use millrace_storage::access::{Action, ActionSet, Caller, Privileges};
+
+pub use query::Meaning;
+
+use crate::error::Error;
+use crate::{Api, Asker};
+
+/// Makes whoever shows no credentials: it may do nothing but what is open.
+pub(crate) fn anybody(address: IpAddr) -> Asker {
+    let nothing = Arc::new(Privileges::new(ActionSet::NONE, Vec::new()));
+    let principal = Principal::new(Caller::User("_anonymous".into()), Vec::new(), nothing);
+    Asker { principal, scheme: None, token: None, address }
+}
+
+impl Api {
+    /// Returns the user who asks; `None` for an API key.
+    fn user(&self) -> Option<&str> {
+        match self.session.principal().caller() {
+            Caller::User(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether the caller is allowed an action of the cluster's.
+    fn may(&self, action: Action) -> bool {
+        self.session.principal().privileges().allows(action)
+    }
+
+    /// Refuses what the caller is not allowed.
+    fn need(&self, action: Action) -> Result<(), Error> {
+        self.session.doing(action).map(drop).map_err(Error::from)
+    }
+}

@@ -1,0 +1,449 @@
+//! Users, roles and role mappings in OpenSearch's form, under `_plugins/_security` and `_opendistro/_security`.
+
+use std::fmt::Write as _;
+
+use millrace_accounts::{Account, Mapping, Over, Role, User, privilege, privilege_names};
+use serde_json::{Map, Value, json};
+
+use super::form::{Form, text};
+use super::{Meaning, login, patch};
+use crate::Api;
+use crate::error::Error;
+use crate::http::{Request, Response};
+
+/// Something that has a name, in OpenSearch's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Users,
+    Roles,
+    Mappings,
+}
+
+/// What somebody says of something.
+enum Said {
+    User(Box<User>, Option<String>),
+    Role(Role),
+    Mapping(Mapping),
+}
+
+impl Kind {
+    pub(crate) fn of(segment: &str) -> Option<Self> {
+        match segment {
+            "internalusers" => Some(Self::Users),
+            "roles" => Some(Self::Roles),
+            "rolesmapping" => Some(Self::Mappings),
+            _ => None,
+        }
+    }
+
+    /// Returns the kind of a path that has a route, which only these have.
+    fn routed(segment: &str) -> Result<Self, Error> {
+        Self::of(segment).ok_or_else(|| Error::resource_not_found(format!("[{segment}] is not served")))
+    }
+
+    fn one(self, api: &Api, name: &str) -> Option<Value> {
+        match self {
+            Self::Users => api.accounts.user(name).map(|account| write_user(&account)),
+            Self::Roles => api.accounts.role(name).map(|role| role.to_opensearch()),
+            Self::Mappings => api.accounts.mapping(name).map(|mapping| write_mapping(&mapping)),
+        }
+    }
+
+    fn all(self, api: &Api) -> Map<String, Value> {
+        match self {
+            Self::Users => {
+                let users = api.accounts.users().into_iter();
+                users.map(|account| (account.name.to_string(), write_user(&account))).collect()
+            }
+            Self::Roles => {
+                let roles = api.accounts.roles().into_iter();
+                roles.map(|(name, role)| (name.to_string(), role.to_opensearch())).collect()
+            }
+            Self::Mappings => {
+                let mappings = api.accounts.mappings().into_iter();
+                mappings.map(|(name, mapping)| (name.to_string(), write_mapping(&mapping))).collect()
+            }
+        }
+    }
+
+    /// Reads what a body says, with what it has no words for as it was.
+    fn read(self, api: &Api, name: &str, body: Value) -> Result<Said, Error> {
+        match self {
+            Self::Users => {
+                let before = api.accounts.user(name).map(|account| account.user.clone()).unwrap_or_default();
+                let (user, password) = read_user(body, before)?;
+                Ok(Said::User(Box::new(user), password))
+            }
+            Self::Roles => {
+                let mut said = Role::from_opensearch(&body)?;
+                let before = api.accounts.role(name);
+                let before = before.as_deref().cloned().unwrap_or_default();
+                for grant in &mut said.indices {
+                    let mut same = before.indices.iter().filter(|known| known.names == grant.names);
+                    grant.allow_restricted_indices = same.any(|known| known.allow_restricted_indices);
+                }
+                Ok(Said::Role(Role { applications: before.applications, metadata: before.metadata, ..said }))
+            }
+            Self::Mappings => read_mapping(body).map(Said::Mapping),
+        }
+    }
+
+    /// Refuses what is built in. A user that is may be changed.
+    fn check_reserved(self, api: &Api, name: &str, is_deleted: bool) -> Result<(), Error> {
+        let is_reserved = match self {
+            Self::Users => is_deleted && api.accounts.user(name).is_some_and(|account| account.is_reserved()),
+            Self::Roles => api.accounts.role(name).is_some_and(|role| role.reserved),
+            Self::Mappings => false,
+        };
+        match is_reserved {
+            true => Err(Error::new(403, "security_exception", format!("Resource '{name}' is reserved."))),
+            false => Ok(()),
+        }
+    }
+
+    async fn delete(self, api: &Api, name: &str) -> Result<(), Error> {
+        let deleted = match self {
+            Self::Users => api.accounts.delete_user(name).await,
+            Self::Roles => api.accounts.delete_role(name).await,
+            Self::Mappings => api.accounts.delete_mapping(name).await,
+        };
+        Ok(deleted?)
+    }
+}
+
+impl Said {
+    /// Checks that it can be put, as far as it says by itself.
+    fn check(&self) -> Result<(), Error> {
+        let checked = match self {
+            Self::User(user, _) => user.check(),
+            Self::Role(role) => role.check(&Meaning),
+            Self::Mapping(mapping) => mapping.check(),
+        };
+        Ok(checked?)
+    }
+
+    /// Puts it. Returns whether it was made.
+    async fn put(self, api: &Api, name: &str) -> Result<bool, Error> {
+        Ok(match self {
+            Self::User(user, password) => api.accounts.put_user(name, *user, password).await?,
+            Self::Role(role) => api.accounts.put_role(name, role).await?,
+            Self::Mapping(mapping) => api.accounts.put_mapping(name, mapping).await?,
+        })
+    }
+}
+
+fn write_user(account: &Account) -> Value {
+    let User { roles, backend_roles, attributes, description, .. } = &account.user;
+    let mut body = json!({
+        // Hashes are not told.
+        "hash": "",
+        "reserved": account.is_reserved(),
+        "hidden": false,
+        "static": false,
+        "backend_roles": backend_roles,
+        "attributes": attributes,
+        "opendistro_security_roles": roles,
+    });
+    if let Some(description) = description {
+        body["description"] = json!(description);
+    }
+    body
+}
+
+fn read_user(body: Value, before: User) -> Result<(User, Option<String>), Error> {
+    let mut form = Form::new("user", body)?;
+    form.ignore(&["reserved", "hidden", "static"]);
+    form.absent(&["hash"])?;
+    let password = form.text("password")?.filter(|password| !password.is_empty());
+    let attributes = form.object("attributes")?.unwrap_or_default();
+    let attributes = attributes.into_iter().map(|(name, value)| {
+        let value = text(&name, value)?;
+        Ok((name, value))
+    });
+    let user = User {
+        backend_roles: form.texts("backend_roles")?.unwrap_or_default(),
+        attributes: attributes.collect::<Result<_, Error>>()?,
+        roles: form.texts("opendistro_security_roles")?.unwrap_or_default(),
+        description: form.text("description")?,
+        ..before
+    };
+    form.finish()?;
+    let default_role = user.default_role.clone().filter(|role| user.roles.contains(role));
+    Ok((User { default_role, ..user }, password))
+}
+
+fn write_mapping(mapping: &Mapping) -> Value {
+    let mut body = json!({
+        "reserved": false,
+        "hidden": false,
+        "users": mapping.users,
+        "backend_roles": mapping.backend_roles,
+        "and_backend_roles": mapping.and_backend_roles,
+        "hosts": mapping.hosts,
+    });
+    if let Some(description) = &mapping.description {
+        body["description"] = json!(description);
+    }
+    body
+}
+
+fn read_mapping(body: Value) -> Result<Mapping, Error> {
+    let mut form = Form::new("role mapping", body)?;
+    form.ignore(&["reserved", "hidden", "static"]);
+    let mapping = Mapping {
+        description: form.text("description")?,
+        users: form.texts("users")?.unwrap_or_default(),
+        backend_roles: form.texts("backend_roles")?.unwrap_or_default(),
+        and_backend_roles: form.texts("and_backend_roles")?.unwrap_or_default(),
+        hosts: form.texts("hosts")?.unwrap_or_default(),
+    };
+    form.finish()?;
+    Ok(mapping)
+}
+
+/// Makes the answer of an error as OpenSearch has it here.
+fn shaped(answer: Result<Response, Error>) -> Result<Response, Error> {
+    answer.map_err(|error| {
+        let status = match error.status() {
+            400 => "BAD_REQUEST",
+            401 => "UNAUTHORIZED",
+            403 => "FORBIDDEN",
+            404 => "NOT_FOUND",
+            409 => "CONFLICT",
+            413 => "REQUEST_ENTITY_TOO_LARGE",
+            429 => "TOO_MANY_REQUESTS",
+            503 => "SERVICE_UNAVAILABLE",
+            _ => "INTERNAL_SERVER_ERROR",
+        };
+        let message = error.reason().to_owned();
+        error.rendered(json!({ "status": status, "message": message }))
+    })
+}
+
+fn done(status: u16, message: String) -> Response {
+    let word = if status == 201 { "CREATED" } else { "OK" };
+    Response::json(status, json!({ "status": word, "message": message }))
+}
+
+fn missing(name: &str) -> Error {
+    let name: String = name.chars().take(100).collect();
+    Error::resource_not_found(format!("Resource '{name}' not found."))
+}
+
+/// Lists what there is of a kind, all or the one of the path.
+pub(crate) async fn get(
+    api: &Api,
+    request: &mut Request,
+    kind: &str,
+    name: Option<&str>,
+) -> Result<Response, Error> {
+    request.finish()?;
+    let kind = Kind::routed(kind)?;
+    shaped(match name {
+        None => Ok(Response::json(200, Value::Object(kind.all(api)))),
+        Some(name) => match kind.one(api, name) {
+            Some(one) => Ok(Response::json(200, json!({ name: one }))),
+            None => Err(missing(name)),
+        },
+    })
+}
+
+/// Makes or replaces one.
+pub(crate) async fn put(api: &Api, request: &mut Request, kind: &str, name: &str) -> Result<Response, Error> {
+    request.finish()?;
+    let kind = Kind::routed(kind)?;
+    let put = async {
+        let body = request.json()?.ok_or_else(|| Error::parsing("request body is required"))?;
+        let _one = api.changing.lock().await;
+        let made = kind.read(api, name, body)?.put(api, name).await?;
+        Ok(match made {
+            true => done(201, format!("'{name}' created.")),
+            false => done(200, format!("'{name}' updated.")),
+        })
+    };
+    shaped(put.await)
+}
+
+/// Deletes one.
+pub(crate) async fn delete(
+    api: &Api,
+    request: &mut Request,
+    kind: &str,
+    name: &str,
+) -> Result<Response, Error> {
+    request.finish()?;
+    let kind = Kind::routed(kind)?;
+    let _one = api.changing.lock().await;
+    shaped(kind.delete(api, name).await.map(|()| done(200, format!("'{name}' deleted."))))
+}
+
+/// Changes parts of one, or some of all: what is said is read and checked as a whole before anything is changed, and then
+/// changed one by one.
+pub(crate) async fn patch(
+    api: &Api,
+    request: &mut Request,
+    kind: &str,
+    name: Option<&str>,
+) -> Result<Response, Error> {
+    request.finish()?;
+    let kind = Kind::routed(kind)?;
+    let patch = async {
+        let body = request.json()?.ok_or_else(|| Error::parsing("request body is required"))?;
+        let operations = patch::read(body)?;
+        let _one = api.changing.lock().await;
+        // Those that are named, as they are.
+        let mut patched = Map::new();
+        let mut gone = Vec::new();
+        match name {
+            Some(name) => {
+                let Some(Value::Object(mut one)) = kind.one(api, name) else { return Err(missing(name)) };
+                operations.into_iter().try_for_each(|operation| patch::apply(operation, &mut one))?;
+                patched.insert(name.to_owned(), Value::Object(one));
+            }
+            None => {
+                let names = operations.iter().filter_map(|operation| operation.path.first());
+                patched.extend(names.filter_map(|name| Some((name.clone(), kind.one(api, name)?))));
+                let before: Vec<String> = patched.keys().cloned().collect();
+                operations.into_iter().try_for_each(|operation| patch::apply(operation, &mut patched))?;
+                gone.extend(before.into_iter().filter(|name| !patched.contains_key(name)));
+            }
+        }
+        let mut said = Vec::new();
+        for (name, body) in patched {
+            let one = kind.read(api, &name, body)?;
+            one.check()?;
+            kind.check_reserved(api, &name, false)?;
+            said.push((name, one));
+        }
+        gone.iter().try_for_each(|name| kind.check_reserved(api, name, true))?;
+        for (name, one) in said {
+            one.put(api, &name).await?;
+        }
+        for name in gone {
+            kind.delete(api, &name).await?;
+        }
+        Ok(match name {
+            Some(name) => done(200, format!("'{name}' updated.")),
+            None => done(200, "Resource updated.".to_owned()),
+        })
+    };
+    shaped(patch.await)
+}
+
+/// Says that there is an answer.
+pub(crate) async fn health(request: &mut Request) -> Result<Response, Error> {
+    request.params.take("mode");
+    request.finish()?;
+    Ok(Response::json(200, json!({ "message": null, "mode": "strict", "status": "UP" })))
+}
+
+/// Says who asks.
+pub(crate) async fn authinfo(api: &Api, request: &mut Request) -> Result<Response, Error> {
+    request.params.take("auth_type");
+    request.finish()?;
+    let principal = api.session.principal();
+    let account = api.accounts.user(principal.name());
+    let user = account.as_ref().map(|account| account.user.clone()).unwrap_or_default();
+    let mut shown = String::new();
+    let _ = write!(
+        shown,
+        "User [name={}, backend_roles=[{}], requestedTenant=null]",
+        principal.name(),
+        user.backend_roles.join(", ")
+    );
+    Ok(Response::json(
+        200,
+        json!({
+            "user": shown,
+            "user_name": principal.name(),
+            "user_requested_tenant": null,
+            "remote_address": api.address.to_string(),
+            "backend_roles": user.backend_roles,
+            "custom_attribute_names": attribute_names(&user),
+            "roles": principal.roles(),
+            "tenants": { principal.name(): true },
+            "principal": null,
+            "peer_certificates": "0",
+            "sso_logout_url": null,
+        }),
+    ))
+}
+
+fn attribute_names(user: &User) -> Vec<String> {
+    user.attributes.keys().map(|name| format!("attr.internal.{name}")).collect()
+}
+
+/// Answers with the caller's account.
+pub(crate) async fn account(api: &Api, request: &mut Request) -> Result<Response, Error> {
+    request.finish()?;
+    let principal = api.session.principal();
+    let account = api.accounts.user(principal.name());
+    let user = account.as_ref().map(|account| account.user.clone()).unwrap_or_default();
+    Ok(Response::json(
+        200,
+        json!({
+            "user_name": principal.name(),
+            "is_reserved": account.is_some_and(|account| account.is_reserved()),
+            "is_hidden": false,
+            "is_internal_user": true,
+            "user_requested_tenant": null,
+            "backend_roles": user.backend_roles,
+            "custom_attribute_names": attribute_names(&user),
+            "tenants": { principal.name(): true },
+            "roles": principal.roles(),
+        }),
+    ))
+}
+
+/// Sets the caller's own password.
+pub(crate) async fn put_account(api: &Api, request: &mut Request) -> Result<Response, Error> {
+    request.finish()?;
+    let put = async {
+        let mut form = Form::read("account", request)?;
+        let (old, new) = (form.required("current_password")?, form.required("password")?);
+        form.finish()?;
+        let Some(user) = api.user() else {
+            return Err(Error::new(403, "security_exception", "an API key has no password"));
+        };
+        login::verify(api, user, &old).await?;
+        api.accounts.change_password(user, new).await?;
+        Ok(done(200, format!("'{user}' updated.")))
+    };
+    shaped(put.await)
+}
+
+/// Makes privileges anew.
+pub(crate) async fn flush_cache(api: &Api, request: &mut Request) -> Result<Response, Error> {
+    request.finish()?;
+    api.accounts.forget_privileges();
+    Ok(done(200, "Cache flushed successfully.".to_owned()))
+}
+
+/// Lists what names of privileges mean.
+pub(crate) async fn action_groups(request: &mut Request, name: Option<&str>) -> Result<Response, Error> {
+    request.finish()?;
+    let mut groups = Map::new();
+    for (over, kind) in [(Over::Cluster, "cluster"), (Over::Indices, "index")] {
+        for group in privilege_names(over).filter(|group| name.is_none_or(|name| name == *group)) {
+            let actions = privilege(over, group)?.iter().map(|action| json!(action.name()));
+            let actions: Vec<Value> = actions.collect();
+            // One name may mean something over both.
+            let known =
+                groups.get(group).and_then(|known: &Value| known["allowed_actions"].as_array().cloned());
+            let kind = if known.is_some() { "all" } else { kind };
+            let actions: Vec<Value> = known.unwrap_or_default().into_iter().chain(actions).collect();
+            let body = json!({
+                "reserved": true,
+                "hidden": false,
+                "static": true,
+                "type": kind,
+                "allowed_actions": actions,
+            });
+            groups.insert(group.to_owned(), body);
+        }
+    }
+    shaped(match name.filter(|_| groups.is_empty()) {
+        Some(name) => Err(missing(name)),
+        None => Ok(Response::json(200, Value::Object(groups))),
+    })
+}

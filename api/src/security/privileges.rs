@@ -1,0 +1,246 @@
+//! What callers and users may do, in Elasticsearch's form.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use millrace_accounts::{Over, Role, privilege, privilege_names};
+use millrace_storage::Principal;
+use millrace_storage::access::{Action, ActionSet, Caller};
+use serde_json::{Map, Value, json};
+
+use super::form::{Form, texts};
+use crate::Api;
+use crate::error::Error;
+use crate::http::{Request, Response};
+
+/// Most answers to one question of what is allowed.
+const MAX_ASKED: usize = 10_000;
+
+/// What a wildcard of a pattern is taken for, to find whether all that it stands for is allowed: nothing, itself, and a name
+/// that nobody has thought of.
+const STANDS_FOR: [&str; 3] = ["", "*", "zq0_7-x.k9"];
+
+/// Lists what the roles of the caller grant.
+pub(crate) async fn of_caller(api: &Api, request: &mut Request) -> Result<Response, Error> {
+    request.finish()?;
+    let principal = api.session.principal();
+    if let Caller::ApiKey { id, .. } = principal.caller() {
+        let ids = Some(vec![id.to_string()]);
+        let keys = api.accounts.api_keys(&millrace_accounts::ApiKeyQuery { ids, ..Default::default() });
+        if keys.first().is_some_and(|key| !key.roles.is_empty()) {
+            return Err(Error::illegal_argument(
+                "cannot list the privileges of an API key with role descriptors, ask for the API key itself",
+            ));
+        }
+    }
+    let roles: Vec<Arc<Role>> = principal.roles().iter().filter_map(|role| api.accounts.role(role)).collect();
+    let cluster: BTreeSet<&str> = roles.iter().flat_map(|role| &role.cluster).map(String::as_str).collect();
+    let mut indices: Vec<Value> = Vec::new();
+    for grant in roles.iter().flat_map(|role| &role.indices) {
+        let mut entry = json!({
+            "names": grant.names,
+            "privileges": grant.privileges,
+            "allow_restricted_indices": grant.allow_restricted_indices,
+        });
+        if let Some(fields) = &grant.field_security {
+            entry["field_security"] = json!([{ "grant": fields.grant, "except": fields.except }]);
+        }
+        if let Some(query) = &grant.query {
+            entry["query"] = json!([query]);
+        }
+        if !indices.contains(&entry) {
+            indices.push(entry);
+        }
+    }
+    let applications: Vec<&Value> = roles.iter().flat_map(|role| &role.applications).collect();
+    Ok(Response::json(
+        200,
+        json!({
+            "cluster": cluster,
+            "global": [],
+            "indices": indices,
+            "applications": applications,
+            "run_as": [],
+        }),
+    ))
+}
+
+/// Lists the names of privileges.
+pub(crate) async fn builtin(request: &mut Request) -> Result<Response, Error> {
+    request.finish()?;
+    let names = |over| privilege_names(over).collect::<BTreeSet<_>>();
+    Ok(Response::json(200, json!({ "cluster": names(Over::Cluster), "index": names(Over::Indices) })))
+}
+
+/// Says whether the caller, or a user, has privileges.
+pub(crate) async fn has(api: &Api, request: &mut Request, user: Option<&str>) -> Result<Response, Error> {
+    request.finish()?;
+    let mut form = Form::read("privileges", request)?;
+    let (cluster, index) = (form.texts("cluster")?, entries("index", form.take("index"))?);
+    let applications = entries("application", form.take("application"))?;
+    form.finish()?;
+    if cluster.is_none() && index.is_empty() && applications.is_empty() {
+        return Err(Error::validation(&["at least one of [cluster, index, application] is required"]));
+    }
+    let principal = match user.filter(|user| Some(*user) != api.user()) {
+        None => api.session.principal().clone(),
+        Some(user) => {
+            api.need(Action::GetSecurity)?;
+            let unknown = || Error::resource_not_found(format!("user [{user}] not found"));
+            api.accounts.principal(user).ok_or_else(unknown)?
+        }
+    };
+    let mut asked = Asked { principal: &principal, left: MAX_ASKED, all: true };
+    let mut of_cluster = Map::new();
+    for name in cluster.unwrap_or_default() {
+        let held = asked.cluster(&name)?;
+        of_cluster.insert(name, json!(held));
+    }
+    let mut of_indices = Map::new();
+    for mut entry in index {
+        let (names, privileges) = (required(&mut entry, "names")?, required(&mut entry, "privileges")?);
+        // What is asked of a name is what it says, restricted or not.
+        entry.boolean("allow_restricted_indices")?;
+        entry.finish()?;
+        for name in names {
+            let held: Result<Map<_, _>, Error> = privileges
+                .iter()
+                .map(|privilege| Ok((privilege.clone(), json!(asked.index(&name, privilege)?))))
+                .collect();
+            merge(&mut of_indices, name, held?);
+        }
+    }
+    let mut of_applications = Map::new();
+    for mut entry in applications {
+        let application = entry.required("application")?;
+        let (privileges, resources) =
+            (required(&mut entry, "privileges")?, required(&mut entry, "resources")?);
+        entry.finish()?;
+        let mut of_resources = Map::new();
+        for resource in resources {
+            let held: Result<Map<_, _>, Error> = privileges
+                .iter()
+                .map(|privilege| {
+                    let held = asked.application(api, &application, privilege, &resource)?;
+                    Ok((privilege.clone(), json!(held)))
+                })
+                .collect();
+            merge(&mut of_resources, resource, held?);
+        }
+        merge(&mut of_applications, application, of_resources);
+    }
+    Ok(Response::json(
+        200,
+        json!({
+            "username": principal.name(),
+            "has_all_requested": asked.all,
+            "cluster": of_cluster,
+            "index": of_indices,
+            "application": of_applications,
+        }),
+    ))
+}
+
+fn entries(name: &'static str, value: Option<Value>) -> Result<Vec<Form>, Error> {
+    match value {
+        None => Ok(Vec::new()),
+        Some(Value::Array(entries)) => entries.into_iter().map(|entry| Form::new(name, entry)).collect(),
+        Some(other) => Err(super::form::expected(name, "an array", &other)),
+    }
+}
+
+fn required(entry: &mut Form, name: &str) -> Result<Vec<String>, Error> {
+    match entry.take(name) {
+        Some(value) => texts(name, value),
+        None => Err(Error::validation(&[format!("[{name}] is missing")])),
+    }
+}
+
+/// Adds answers to those for the same name.
+fn merge(to: &mut Map<String, Value>, name: String, answers: Map<String, Value>) {
+    match to.get_mut(&name) {
+        Some(Value::Object(known)) => known.extend(answers),
+        _ => {
+            to.insert(name, Value::Object(answers));
+        }
+    }
+}
+
+/// Questions of what a principal may do.
+struct Asked<'a> {
+    principal: &'a Principal,
+    /// How many more may be asked.
+    left: usize,
+    /// Whether the answer was yes so far.
+    all: bool,
+}
+
+impl Asked<'_> {
+    fn cluster(&mut self, name: &str) -> Result<bool, Error> {
+        let set = wanted(Over::Cluster, name)?;
+        let privileges = self.principal.privileges();
+        self.answer(set.iter().all(|action| privileges.allows(action)))
+    }
+
+    fn index(&mut self, name: &str, privilege: &str) -> Result<bool, Error> {
+        let set = wanted(Over::Indices, privilege)?;
+        let privileges = self.principal.privileges();
+        let on = |name: &str| {
+            let allowed = privileges.on(name);
+            set.iter().all(|action| allowed.allows(action))
+        };
+        let held = match name.contains('*') {
+            false => on(name),
+            true => STANDS_FOR.iter().all(|text| on(&name.replace('*', text))),
+        };
+        self.answer(held)
+    }
+
+    /// Privileges of applications are kept for them: whoever has all of the cluster has them all.
+    fn application(
+        &mut self,
+        api: &Api,
+        application: &str,
+        privilege: &str,
+        resource: &str,
+    ) -> Result<bool, Error> {
+        let all = wanted(Over::Cluster, "all")?;
+        let privileges = self.principal.privileges();
+        let held = all.iter().all(|action| privileges.allows(action))
+            || self.principal.roles().iter().filter_map(|role| api.accounts.role(role)).any(|role| {
+                role.applications.iter().any(|entry| {
+                    let one = |member: &str, text: &str| {
+                        let value = entry.get(member);
+                        let takes = |value: &Value| {
+                            value
+                                .as_str()
+                                .is_some_and(|pattern| millrace_storage::metadata::matches(pattern, text))
+                        };
+                        match value {
+                            Some(Value::Array(values)) => values.iter().any(takes),
+                            Some(value) => takes(value),
+                            None => false,
+                        }
+                    };
+                    one("application", application)
+                        && (one("privileges", privilege) || one("privileges", "all"))
+                        && one("resources", resource)
+                })
+            });
+        self.answer(held)
+    }
+
+    fn answer(&mut self, held: bool) -> Result<bool, Error> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return Err(Error::illegal_argument(format!("more than [{MAX_ASKED}] privileges are asked for")));
+        };
+        (self.left, self.all) = (left, self.all && held);
+        Ok(held)
+    }
+}
+
+/// Returns the actions of a privilege. One for what this server has not is had by who has all.
+fn wanted(over: Over, name: &str) -> Result<ActionSet, Error> {
+    let set = privilege(over, name)?;
+    if set.is_empty() && name != "none" { Ok(privilege(over, "all")?) } else { Ok(set) }
+}

@@ -1,0 +1,14 @@
+//! Queries of the documents that roles show: what the search language knows.
+
+use millrace_accounts::QueryCheck;
+use serde_json::Value;
+
+/// Takes the queries that searches take.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Meaning;
+
+impl QueryCheck for Meaning {
+    fn check(&self, query: &Value) -> Result<(), String> {
+        millrace_query::check_rule(query).map_err(|error| error.reason())
+    }
+}

@@ -1,0 +1,46 @@
+//! Roles in Elasticsearch's form.
+
+use millrace_accounts::Role;
+use serde_json::{Map, Value, json};
+
+use super::users::{found, metadata, names, take_refresh};
+use crate::Api;
+use crate::error::Error;
+use crate::http::{Request, Response};
+
+/// Lists roles, all or those of the path.
+pub(crate) async fn get(api: &Api, request: &mut Request, asked: Option<&str>) -> Result<Response, Error> {
+    request.finish()?;
+    let roles: Map<String, Value> = match asked {
+        None => {
+            let all = api.accounts.roles().into_iter();
+            all.map(|(name, role)| (name.to_string(), role.to_elasticsearch())).collect()
+        }
+        Some(asked) => names(asked)
+            .filter_map(|name| Some((name.to_owned(), api.accounts.role(name)?.to_elasticsearch())))
+            .collect(),
+    };
+    let status = if asked.is_some() && roles.is_empty() { 404 } else { 200 };
+    Ok(Response::json(status, Value::Object(roles)))
+}
+
+/// Makes or replaces a role.
+pub(crate) async fn put(api: &Api, request: &mut Request, name: &str) -> Result<Response, Error> {
+    take_refresh(request)?;
+    request.finish()?;
+    let body = request.json()?.ok_or_else(|| Error::parsing("request body of role is required"))?;
+    let mut said = Role::from_elasticsearch(&body)?;
+    said.metadata = metadata(Some(said.metadata))?;
+    let _one = api.changing.lock().await;
+    let tenants = api.accounts.role(name).map(|role| role.tenants.clone()).unwrap_or_default();
+    let created = api.accounts.put_role(name, Role { tenants, ..said }).await?;
+    Ok(Response::json(200, json!({ "role": { "created": created } })))
+}
+
+/// Deletes a role.
+pub(crate) async fn delete(api: &Api, request: &mut Request, name: &str) -> Result<Response, Error> {
+    take_refresh(request)?;
+    request.finish()?;
+    let _one = api.changing.lock().await;
+    found(api.accounts.delete_role(name).await)
+}
