@@ -219,10 +219,13 @@ pub(crate) fn anybody(address: IpAddr) -> Asker {
 /// # Errors
 /// 403 for who may not.
 pub(crate) fn everything(asker: Asker, path: &[String]) -> Result<Asker, Error> {
-    let is_here = |segment: Option<&String>| {
-        segment.is_some_and(|segment| matches!(segment.as_str(), "_service" | "_security"))
+    let mut segments = path.iter().map(String::as_str);
+    let is_here = match segments.next() {
+        Some("_service" | "_security") => true,
+        Some("_plugins" | "_opendistro") => segments.next() == Some("_security"),
+        _ => false,
     };
-    if is_here(path.first()) || is_here(path.get(1)) && path[0].starts_with('_') {
+    if is_here {
         return Ok(asker);
     }
     let caller = asker.principal.caller().clone();
