@@ -12,6 +12,7 @@ use millrace_storage::access::{Action, Caller};
 use serde_json::{Map, Value, json};
 
 use super::form::{Form, expected, text};
+use super::listing::items;
 use super::users::{metadata, take_refresh};
 use crate::Api;
 use crate::error::Error;
@@ -162,8 +163,10 @@ pub(crate) async fn get(api: &Api, request: &mut Request) -> Result<Response, Er
     request.finish()?;
     let keys = api.accounts.api_keys(&ApiKeyQuery { active_only, ..asked.query(api)? });
     let status = if id.is_some() && keys.is_empty() { 404 } else { 200 };
-    let keys: Vec<Value> = keys.iter().map(|key| write(key)).collect();
-    Ok(Response::json(status, json!({ "api_keys": keys })))
+    let mut body = br#"{"api_keys":"#.to_vec();
+    body.extend(items(&request.room, &keys, |key| write(key))?);
+    body.push(b'}');
+    Ok(Response::raw_json(status, body))
 }
 
 fn write(key: &ApiKey) -> Value {
@@ -264,8 +267,11 @@ pub(crate) async fn query(api: &Api, request: &mut Request) -> Result<Response, 
     if let Some(is_meant) = is_meant {
         keys.retain(|key| is_meant.holds(key));
     }
-    let page: Vec<Value> = keys.iter().skip(from).take(size).map(|key| write(key)).collect();
-    Ok(Response::json(200, json!({ "total": keys.len(), "count": page.len(), "api_keys": page })))
+    let page = &keys[from.min(keys.len())..from.saturating_add(size).min(keys.len())];
+    let mut body = format!(r#"{{"total":{},"count":{},"api_keys":"#, keys.len(), page.len()).into_bytes();
+    body.extend(items(&request.room, page, |key| write(key))?);
+    body.push(b'}');
+    Ok(Response::raw_json(200, body))
 }
 
 /// A condition of a query.

@@ -1,10 +1,13 @@
 //! Role mappings in Elasticsearch's form, as far as it says what a mapping can be here: one role, which has the name of the
 //! mapping, for users of some names, or of one or all of some groups, which are backend roles.
 
+use std::sync::Arc;
+
 use millrace_accounts::Mapping;
 use serde_json::{Map, Value, json};
 
 use super::form::{self, Form};
+use super::listing::members;
 use super::users::{found, names, take_refresh};
 use crate::Api;
 use crate::error::Error;
@@ -30,17 +33,16 @@ fn write(role: &str, mapping: &Mapping) -> Value {
 /// Lists role mappings, all or those of the path.
 pub(crate) async fn get(api: &Api, request: &mut Request, asked: Option<&str>) -> Result<Response, Error> {
     request.finish()?;
-    let mappings: Map<String, Value> = match asked {
-        None => {
-            let all = api.accounts.mappings().into_iter();
-            all.map(|(role, mapping)| (role.to_string(), write(&role, &mapping))).collect()
+    let mappings: Vec<(Arc<str>, Arc<Mapping>)> = match asked {
+        None => api.accounts.mappings(),
+        Some(asked) => {
+            names(asked).filter_map(|name| Some((name.into(), api.accounts.mapping(name)?))).collect()
         }
-        Some(asked) => names(asked)
-            .filter_map(|name| Some((name.to_owned(), write(name, &*api.accounts.mapping(name)?))))
-            .collect(),
     };
     let status = if asked.is_some() && mappings.is_empty() { 404 } else { 200 };
-    Ok(Response::json(status, Value::Object(mappings)))
+    let mappings =
+        members(&request.room, &mappings, |(role, mapping)| (Arc::clone(role), write(role, mapping)))?;
+    Ok(Response::raw_json(status, mappings))
 }
 
 /// Makes or replaces a role mapping.

@@ -9,12 +9,13 @@
 //! [`Action::PutSecurity`] is that of an administrator. What is built in cannot be changed even so.
 //!
 //! - [`users`], [`roles`], [`mappings`], [`api_keys`], [`privileges`]: Elasticsearch's forms, each its own file
-//! - [`form`]: members of bodies, read strictly
+//! - [`form`], [`listing`]: bodies, read strictly and written within bounds
 //! - [`patch`]: changes of parts, for OpenSearch's
 //! - [`query`]: what queries of roles may be
 
 pub(crate) mod api_keys;
 mod form;
+mod listing;
 pub(crate) mod login;
 pub(crate) mod mappings;
 pub(crate) mod opensearch;

@@ -1,15 +1,17 @@
 //! Users, roles and role mappings in OpenSearch's form, under `_plugins/_security` and `_opendistro/_security`.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use millrace_accounts::{Account, Mapping, Over, Role, User, privilege, privilege_names};
 use serde_json::{Map, Value, json};
 
 use super::form::{Form, text};
+use super::listing::members;
 use super::{Meaning, login, patch};
 use crate::Api;
 use crate::error::Error;
-use crate::http::{Request, Response};
+use crate::http::{Request, Response, Room};
 
 /// Something that has a name, in OpenSearch's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,20 +51,18 @@ impl Kind {
         }
     }
 
-    fn all(self, api: &Api) -> Map<String, Value> {
+    /// Writes all that there are.
+    fn all(self, api: &Api, room: &Room) -> Result<Vec<u8>, Error> {
         match self {
-            Self::Users => {
-                let users = api.accounts.users().into_iter();
-                users.map(|account| (account.name.to_string(), write_user(&account))).collect()
-            }
+            Self::Users => members(room, &api.accounts.users(), |account| {
+                (Arc::clone(&account.name), write_user(account))
+            }),
             Self::Roles => {
-                let roles = api.accounts.roles().into_iter();
-                roles.map(|(name, role)| (name.to_string(), role.to_opensearch())).collect()
+                members(room, &api.accounts.roles(), |(name, role)| (Arc::clone(name), role.to_opensearch()))
             }
-            Self::Mappings => {
-                let mappings = api.accounts.mappings().into_iter();
-                mappings.map(|(name, mapping)| (name.to_string(), write_mapping(&mapping))).collect()
-            }
+            Self::Mappings => members(room, &api.accounts.mappings(), |(name, mapping)| {
+                (Arc::clone(name), write_mapping(mapping))
+            }),
         }
     }
 
@@ -240,7 +240,7 @@ pub(crate) async fn get(
     request.finish()?;
     let kind = Kind::routed(kind)?;
     shaped(match name {
-        None => Ok(Response::json(200, Value::Object(kind.all(api)))),
+        None => kind.all(api, &request.room).map(|all| Response::raw_json(200, all)),
         Some(name) => match kind.one(api, name) {
             Some(one) => Ok(Response::json(200, json!({ name: one }))),
             None => Err(missing(name)),

@@ -1,8 +1,11 @@
 //! Roles in Elasticsearch's form.
 
-use millrace_accounts::Role;
-use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
+use millrace_accounts::Role;
+use serde_json::json;
+
+use super::listing::members;
 use super::users::{found, metadata, names, take_refresh};
 use crate::Api;
 use crate::error::Error;
@@ -11,17 +14,15 @@ use crate::http::{Request, Response};
 /// Lists roles, all or those of the path.
 pub(crate) async fn get(api: &Api, request: &mut Request, asked: Option<&str>) -> Result<Response, Error> {
     request.finish()?;
-    let roles: Map<String, Value> = match asked {
-        None => {
-            let all = api.accounts.roles().into_iter();
-            all.map(|(name, role)| (name.to_string(), role.to_elasticsearch())).collect()
+    let roles: Vec<(Arc<str>, Arc<Role>)> = match asked {
+        None => api.accounts.roles(),
+        Some(asked) => {
+            names(asked).filter_map(|name| Some((name.into(), api.accounts.role(name)?))).collect()
         }
-        Some(asked) => names(asked)
-            .filter_map(|name| Some((name.to_owned(), api.accounts.role(name)?.to_elasticsearch())))
-            .collect(),
     };
     let status = if asked.is_some() && roles.is_empty() { 404 } else { 200 };
-    Ok(Response::json(status, Value::Object(roles)))
+    let roles = members(&request.room, &roles, |(name, role)| (Arc::clone(name), role.to_elasticsearch()))?;
+    Ok(Response::raw_json(status, roles))
 }
 
 /// Makes or replaces a role.

@@ -7,6 +7,7 @@ use millrace_storage::access::{Action, Caller};
 use serde_json::{Map, Value, json};
 
 use super::form::Form;
+use super::listing::members;
 use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
@@ -51,8 +52,8 @@ pub(crate) async fn get(api: &Api, request: &mut Request, asked: Option<&str>) -
         Some(asked) => names(asked).filter_map(|name| api.accounts.user(name)).collect(),
     };
     let status = if asked.is_some() && found.is_empty() { 404 } else { 200 };
-    let users: Map<_, _> = found.iter().map(|account| (account.name.to_string(), write(account))).collect();
-    Ok(Response::json(status, Value::Object(users)))
+    let users = members(&request.room, &found, |account| (Arc::clone(&account.name), write(account)))?;
+    Ok(Response::raw_json(status, users))
 }
 
 /// Makes or replaces a user.

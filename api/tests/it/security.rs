@@ -742,6 +742,7 @@ async fn who_may_not_manage_users_does_not() {
         ("PATCH /_plugins/_security/api/internalusers/ann", json!([])),
         ("DELETE /_plugins/_security/api/roles/x", Value::Null),
         ("GET /_plugins/_security/api/actiongroups", Value::Null),
+        ("PUT /_template/_security", json!({ "index_patterns": ["*"] })),
     ] {
         let answer = site.ask(&ann, line, body, 403).await;
         assert!(

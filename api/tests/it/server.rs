@@ -88,6 +88,21 @@ async fn plain_and_tls_until_told_to_stop() {
     let stream = connector.connect("localhost".try_into().unwrap(), stream).await.unwrap();
     let answer = ask(stream, probe).await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // The certificate is read again; one that cannot be leaves the one before in use.
+    let reload = "POST /_service/auth/reload HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0";
+    for (written, status, expected) in [
+        (None, "HTTP/1.1 200", "[\"privileges\",\"tls\"]"),
+        (Some("no certificate"), "HTTP/1.1 500", "cert.pem"),
+        (None, "HTTP/1.1 500", "cert.pem"),
+    ] {
+        if let Some(written) = written {
+            std::fs::write(files.path().join("cert.pem"), written).unwrap();
+        }
+        let stream = TcpStream::connect(tls.address).await.unwrap();
+        let stream = connector.connect("localhost".try_into().unwrap(), stream).await.unwrap();
+        let answer = ask(stream, reload).await;
+        assert!(answer.starts_with(status) && answer.contains(expected), "{answer}");
+    }
 
     for running in [plain, tls] {
         running.stop.send(()).unwrap();

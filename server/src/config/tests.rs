@@ -224,6 +224,16 @@ fn secrets_are_masked_and_masks_refused() {
 }
 
 #[test]
+fn tokens_are_not_idle_for_longer_than_they_live() {
+    let tokens = |file: &str| load(file, &[], &[]).unwrap().config().map(|config| config.api.tokens);
+    let lifetimes = tokens("[auth]\ntoken_idle = '90m'\n").unwrap();
+    assert_eq!(lifetimes.idle, Duration::from_secs(90 * 60));
+    assert_eq!(lifetimes.absolute, Duration::from_secs(30 * 24 * 60 * 60));
+    let error = tokens("[auth]\ntoken_idle = '2d'\ntoken_lifetime = '1d'\n").unwrap_err();
+    assert!(error.to_string().contains("auth.token_idle is greater than auth.token_lifetime"), "{error}");
+}
+
+#[test]
 fn what_is_printed_can_be_loaded() {
     let settings = load("[storage]\nflush_age = '90s'\n", &[], &[]).unwrap();
     let again = load(&settings.print(), &[], &[]).unwrap();

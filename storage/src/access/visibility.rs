@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::{Action, DocumentRules, Session};
+use super::{Action, DocumentRules, Session, shown};
 use crate::engine::missing;
 use crate::metadata::IndicesOptions;
-use crate::{Action as Operation, Error, Index, Result, StoredDoc, WriteOp};
+use crate::{Action as Operation, Error, Index, Priority, Result, StoredDoc, WriteOp};
 
 /// Finds documents that rules show. Searches are it; the engine is told of them once, at the start.
 pub trait Visibility: std::fmt::Debug + Send + Sync {
@@ -132,7 +132,7 @@ impl Session {
         if rules.is_empty() { mapping } else { Arc::new(mapping.seen_under(rules)) }
     }
 
-    /// Reads a document by id, one that rules show.
+    /// Reads a document by id, one that rules show, with what they show of it.
     pub(super) async fn get_visible(
         &self,
         name: &str,
@@ -141,12 +141,27 @@ impl Session {
         realtime: bool,
     ) -> Result<Option<StoredDoc>> {
         let found = self.resolve(name, &IndicesOptions::open_only())?;
-        if let [index] = found.as_slice() {
-            let rules = self.access(&index.meta().name).documents(self.action());
-            if !rules.is_empty() {
-                return self.visible(index, id, routing, &rules).await;
-            }
-        }
-        self.engine.get_of(&found, name, id, routing, realtime).await
+        let [index] = found.as_slice() else {
+            return self.engine.get_of(&found, name, id, routing, realtime).await;
+        };
+        let access = self.access(&index.meta().name);
+        let rules = access.documents(self.action());
+        let document = match rules.is_empty() {
+            true => self.engine.get_of(&found, name, id, routing, realtime).await?,
+            false => self.visible(index, id, routing, &rules).await?,
+        };
+        let fields = access.fields(self.action());
+        let document = match document {
+            Some(document) if !fields.is_empty() => document,
+            other => return Ok(other),
+        };
+        let shown = move || {
+            let source = serde_json::from_slice(&document.source).map_err(|error| {
+                Error::Internal(format!("the source of [{}] is not JSON: {error}", document.id))
+            })?;
+            let source = shown(source, &fields).to_string().into();
+            Ok(Some(StoredDoc { source, ..document }))
+        };
+        self.compute().run(Priority::Foreground, shown).await
     }
 }

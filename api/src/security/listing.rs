@@ -1,0 +1,76 @@
+//! Lists of what there is, which may be long: written entry by entry, and charged to the request as they grow.
+
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::http::{Room, json, offload};
+
+/// Bytes of an entry, to tell long lists from short ones.
+const ENTRY_BYTES: usize = 512;
+
+/// Writes an object of named entries.
+///
+/// # Errors
+/// 413 and 429 where it takes more than there is.
+pub(super) fn members<T, N: AsRef<str>>(
+    room: &Room,
+    entries: &[T],
+    write: impl Fn(&T) -> (N, Value),
+) -> Result<Vec<u8>, Error> {
+    list(room, entries, [b'{', b'}'], |entry, out| {
+        let (name, value) = write(entry);
+        json::push_str(out, name.as_ref());
+        out.push(b':');
+        serde_json::to_writer(out, &value).expect("writing to memory cannot fail");
+    })
+}
+
+/// Writes an array.
+///
+/// # Errors
+/// 413 and 429 where it takes more than there is.
+pub(super) fn items<T>(room: &Room, entries: &[T], write: impl Fn(&T) -> Value) -> Result<Vec<u8>, Error> {
+    list(room, entries, [b'[', b']'], |entry, out| {
+        serde_json::to_writer(out, &write(entry)).expect("writing to memory cannot fail");
+    })
+}
+
+fn list<T>(
+    room: &Room,
+    entries: &[T],
+    [open, close]: [u8; 2],
+    write: impl Fn(&T, &mut Vec<u8>),
+) -> Result<Vec<u8>, Error> {
+    let make = || {
+        let mut out = vec![open];
+        for (place, entry) in entries.iter().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            let before = out.len();
+            write(entry, &mut out);
+            // It has grown to up to twice its length.
+            room.take(2 * (out.len() - before))?;
+        }
+        out.push(close);
+        Ok(out)
+    };
+    offload(entries.len() * ENTRY_BYTES, make)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_charged_as_they_grow() {
+        let entries = ["a", "b\"c"];
+        let object = members(&Room::of(0), &entries, |entry| (*entry, Value::from(1))).unwrap();
+        assert_eq!(object, br#"{"a":1,"b\"c":1}"#);
+        assert_eq!(items(&Room::of(0), &entries, |entry| Value::from(*entry)).unwrap(), br#"["a","b\"c"]"#);
+        assert_eq!(items(&Room::of(0), &[0; 0], |_| Value::Null).unwrap(), b"[]");
+        let long = "x".repeat(1 << 20);
+        let error = items(&Room::of(16 << 20), &[(); 16], |()| Value::from(long.as_str())).unwrap_err();
+        assert_eq!(error.status(), 413);
+    }
+}
