@@ -5,6 +5,7 @@
 //! rows have each, from dictionaries, counts by minute and pages; or what is known of whole columns. Parts of segments of which
 //! nobody tells are scanned and aggregated as they were. So the steps above, which see states in any case, need not know.
 
+mod asked;
 mod shape;
 mod spans;
 mod states;
@@ -25,12 +26,14 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions, SchedulingType,
 };
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
 use millrace_work::error::Result;
 use tokio::sync::mpsc::Sender;
 
+use self::asked::Asked;
 use self::shape::Shape;
 use super::table::SqlScanExec;
 
@@ -67,9 +70,12 @@ fn rewritten(node: &Arc<dyn ExecutionPlan>) -> PlanResult<Option<Arc<dyn Executi
         && !first.group_expr().has_grouping_set()
         && first.limit_options().is_none()
         && first.filter_expr().iter().all(Option::is_none);
-    let scan = first.input().downcast_ref::<SqlScanExec>().filter(|scan| plain && scan.is_plain());
+    let projection = first.input().downcast_ref::<ProjectionExec>();
+    let input = projection.map_or(first.input(), ProjectionExec::input);
+    let scan = input.downcast_ref::<SqlScanExec>().filter(|scan| plain && scan.is_plain());
     let Some(scan) = scan else { return Ok(None) };
-    let Some(shape) = Shape::of(first, scan)? else { return Ok(None) };
+    let asked = Asked::new(first, projection)?;
+    let Some(shape) = Shape::of(&asked, scan)? else { return Ok(None) };
     let schema = first.schema();
     let properties = PlanProperties::new(
         EquivalenceProperties::new(Arc::clone(&schema)),
@@ -159,10 +165,7 @@ impl Shared {
         if left.is_empty() || self.scan.stopped() {
             return Ok(());
         }
-        let scan: Arc<dyn ExecutionPlan> = Arc::new(self.scan.of_parts(left));
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        let mut states =
-            Arc::clone(&self.first).replace_children(vec![scan], options)?.execute(0, context)?;
+        let mut states = over(&self.first, Arc::new(self.scan.of_parts(left)))?.execute(0, context)?;
         while let Some(batch) = states.next().await {
             if out.send(batch).await.is_err() {
                 break;
@@ -170,4 +173,12 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// Puts the nodes above a scan above another one.
+fn over(node: &Arc<dyn ExecutionPlan>, scan: Arc<dyn ExecutionPlan>) -> PlanResult<Arc<dyn ExecutionPlan>> {
+    let children = node.children();
+    let Some(child) = children.first() else { return Ok(scan) };
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    Arc::clone(node).replace_children(vec![over(child, scan)?], options)
 }

@@ -50,6 +50,9 @@ pub(super) enum Whole {
     Greatest,
 }
 
+/// What is known, and of which column: none where it is the rows.
+pub(super) type OfColumn = (Whole, Option<SqlColumn>);
+
 /// Values as they come.
 enum Told {
     Texts(StringViewBuilder),
@@ -180,7 +183,7 @@ fn states(values: &ArrayRef, counts: &Int64Array, of: &OfValues, schema: &Schema
 /// Makes the states of all rows of a part of what is known of whole columns of its segment, at the part that has its first
 /// row; `None` where something is not known.
 pub(super) fn whole_states(
-    states: &[(Whole, Option<SqlColumn>)],
+    states: &[OfColumn],
     segment: &TableSegment,
     part: &Part,
     schema: &SchemaRef,
@@ -209,4 +212,28 @@ pub(super) fn whole_states(
         return Ok(Some(Vec::new()));
     }
     Ok(Some(vec![RecordBatch::try_new(Arc::clone(schema), columns)?]))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
+
+    use super::*;
+    use crate::types::SqlType;
+
+    #[test]
+    fn values_are_memory_of_the_statement() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 20));
+        let memory = MemoryConsumer::new("test").register(&pool);
+        let (name, sources) = ("k".to_owned(), Vec::new());
+        let column = SqlColumn { name, ty: SqlType::Keyword, list: false, bits: false, sources };
+        let mut counted = Counted::new(&column, &memory);
+        let added = (0..100_000).find_map(|number: u32| {
+            counted.add(Value::Text(&number.to_string()), 1).err().map(|error| (number, error))
+        });
+        let (number, error) = added.unwrap();
+        assert!((1_000..20_000).contains(&number), "{number}");
+        assert!(error.to_string().contains("test"), "{error}");
+        assert!(counted.add(Value::Long(1), 1).is_err());
+    }
 }
