@@ -12,7 +12,7 @@ const DAY: i64 = 86_400_000;
 
 async fn answer(store: &Store, query: &str) -> Value {
     let body = json!({"query": query, "fetch_size": 0});
-    let outcome = store.service.sql(&store.principal, Vec::new(), Some(body)).await;
+    let outcome = store.service.sql(&store.session, Vec::new(), Some(body)).await;
     let (status, answer) = (outcome.status, value(outcome));
     assert_eq!(status, 200, "{query}: {answer}");
     answer
@@ -20,7 +20,7 @@ async fn answer(store: &Store, query: &str) -> Value {
 
 async fn plan(store: &Store, query: &str) -> String {
     let body = json!({"query": query});
-    let outcome = store.service.explain_sql(&store.principal, Vec::new(), Some(body)).await;
+    let outcome = store.service.explain_sql(&store.session, Vec::new(), Some(body)).await;
     let OutcomeBody::Json(explained) = outcome.body else { panic!("no JSON") };
     let lines = explained["physical_plan"].as_array().unwrap().iter();
     lines.map(|line| line.as_str().unwrap()).collect::<Vec<_>>().join("\n")
