@@ -32,7 +32,7 @@ impl Offline {
             return Err(Failure::config(anyhow!("data directory [{data}] is not there")));
         }
         let data_dir = config.storage.data_dir.clone();
-        let locked = |error| Failure::open(error).or("or ask the server that runs with --url");
+        let locked = |error| Failure::open(error).or("or ask the running server with --url");
         let engine = Engine::open(config.storage, Arc::new(SystemClock)).await.map_err(locked)?;
         // Nobody comes in here, and an administrator without a password is to get it from the next start.
         let accounts = Config { insecure: true, ..Config::default() };
