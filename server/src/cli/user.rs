@@ -11,7 +11,7 @@ const PLACE: &str = "\
 Asks the server at --url. With --data it works on the data directory of a server that is stopped, without credentials,
 with what MILLRACE_CONFIG and other variables configure for it.";
 const PASSWORD: &str = "\
-Passwords are not taken from the command line, where others could read them.";
+A password to be set is not taken from the command line, where others could read it.";
 
 /// What can be done with users.
 #[derive(Debug, Subcommand)]
@@ -21,7 +21,7 @@ pub(crate) enum UserCommand {
 Examples:
   millrace user add ann --role reader --generate --user admin:…
   millrace user add ann --role reader,monitor --email ann@example.org --password-file ann.txt --user admin
-  echo 'correct horse' | millrace user add ann --role admin --password-file - --data /var/lib/millrace
+  pass show ann | millrace user add ann --role admin --password-file - --data /var/lib/millrace
 
 A user that is there already is left as it is. {PASSWORD}
 {PLACE}
@@ -75,7 +75,7 @@ the configuration gives one (MILLRACE_ADMIN_PASSWORD), that one replaces it at t
 Examples:
   millrace user roles ann --user admin:…
   millrace user roles ann --set reader,monitor --user admin:…
-  millrace user roles ann --add writer --user admin:…
+  millrace user roles ann --add ingest --user admin:…
   millrace user roles ann --remove monitor --data /var/lib/millrace
 
 Shows a role a line, after the change if there is one. Role mappings may give more.

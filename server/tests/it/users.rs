@@ -200,10 +200,11 @@ fn a_running_server_is_asked() {
     let password = out.trim_end();
     assert_eq!(asked, [format!(r#"POST /_security/user/ann/_password {{"password":"{password}"}}"#)]);
 
-    let (code, out, errors, asked) = ask(&["roles", "ann", "--add", "b"], &[(200, ANN), (200, "{}")]);
+    let (code, out, errors, asked) =
+        ask(&["roles", "ann", "--add", "b"], &[(200, ANN), (200, ANN), (200, "{}")]);
     assert_eq!((code, out.as_str()), (Some(0), "a\nb\n"), "{errors}");
     let put = r#"{"roles":["a","b"],"email":"ann@example.org","metadata":{"n":1},"enabled":false}"#;
-    assert_eq!(asked[1], format!("PUT /_security/user/ann {put}"));
+    assert_eq!(asked[2], format!("PUT /_security/user/ann {put}"));
 
     let (code, out, errors, asked) = ask(&["list"], &[(200, ANN)]);
     assert_eq!(code, Some(0), "{errors}");
