@@ -22,7 +22,8 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use millrace_storage::metadata::Uuid;
 use millrace_storage::segment::RowParts;
 use millrace_storage::{
-    Action, ActionKind, DeadLetter, Engine, Error, Kind, Principal, Result, Update, VersionType, WriteOp,
+    Action, ActionKind, DeadLetter, Engine, Error, Instead, Kind, Principal, Result, SourceWrite, Update,
+    VersionType, WriteOp,
 };
 use serde_json::{Map, Value, json};
 
@@ -215,7 +216,7 @@ pub fn in_place_of(op: &WriteOp, error: &Error, sender: Sender<'_>, now: DateTim
 /// one plugin.
 pub fn letters(pipeline: Arc<str>, plugin: Arc<str>) -> DeadLetter {
     Arc::new(move |op, error| {
-        in_place_of(op, error, Sender { pipeline: &pipeline, plugin: &plugin }, Utc::now())
+        in_place_of(op, error, Sender { pipeline: &pipeline, plugin: &plugin }, Utc::now()).into()
     })
 }
 
@@ -457,7 +458,7 @@ impl Candidates {
     }
 }
 
-/// Stores what letters hold, each in one frame with the removal of its letter.
+/// Stores what letters hold with the rights of a principal, each in one frame with the removal of its letter.
 ///
 /// # Errors
 /// What passes by itself, or the end of the server: the letters not looked at stay as well.
@@ -472,10 +473,13 @@ pub async fn replay(engine: &Engine, principal: &Principal, letters: &[Letter]) 
             }
         };
         let remove = letter.removal();
-        // Refused again, it stays a letter: the same operation in its own place ends the whole write. What lost
-        // against another version is there, and its letter goes.
-        let same: DeadLetter = Arc::new(|op, error| (error.kind() != Kind::Conflict).then(|| op.clone()));
-        match engine.write_from_source(principal, vec![op, remove], Vec::new(), same, TIMEOUT).await {
+        // Refused again, it stays a letter. What lost against another version is there, and its letter goes.
+        let stays: DeadLetter = Arc::new(|_, error| match error.kind() {
+            Kind::Conflict => Instead::Nothing,
+            _ => Instead::Abandon,
+        });
+        let write = SourceWrite { ops: vec![op], own: vec![remove], moves: Vec::new() };
+        match engine.write_from_source(principal, write, stays, TIMEOUT).await {
             Ok(_) => replayed.stored += 1,
             Err(Error::DeadLetterRefused(reason)) => replayed.left.push((letter.id.clone(), reason)),
             Err(error) => return Err(error),

@@ -2,7 +2,7 @@
 //!
 //! [`language`] parses a definition, [`graph`] builds the inputs, codecs and outputs of `millrace-ingest` and the
 //! [`filter`]s of this crate that it names, [`runtime`] runs the graph against a [`Store`]: events and the positions
-//! of their sources are committed together, then sources are told. [`manager`] keeps the pipelines of a
+//! of their sources are committed together, then sources are told. [`rights`] keeps it to the indices that its definition names. [`manager`] keeps the pipelines of a
 //! directory running, reloads them when their files change, and answers what the management API asks.
 
 pub mod condition;
@@ -13,6 +13,7 @@ pub mod graph;
 pub mod language;
 pub mod manager;
 pub mod meter;
+pub mod rights;
 pub mod runtime;
 pub mod settings;
 mod spool;

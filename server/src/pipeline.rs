@@ -11,8 +11,8 @@ use millrace_ingest::{Fault, dead_letter};
 use millrace_pipelines::language::{self, MAX_BYTES};
 use millrace_pipelines::runtime::Pipeline;
 use millrace_pipelines::store::{Store, Volatile, of_engine};
-use millrace_pipelines::{Dialect, Graph, Settings};
-use millrace_storage::{Compute, Engine, Principal, SystemClock};
+use millrace_pipelines::{Dialect, Graph, Settings, rights};
+use millrace_storage::{Compute, Engine, SystemClock};
 use serde_json::json;
 
 use crate::cli::{PipelineCheckArgs, PipelineCommand, PipelineReplayArgs, PipelineRunArgs};
@@ -164,9 +164,12 @@ async fn replay_in(engine: &Engine, args: &PipelineReplayArgs) -> Result<()> {
         if args.list {
             page.letters.iter().for_each(show);
         } else {
-            let some = dead_letter::replay(engine, &Principal::system(), &page.letters).await?;
-            replayed.stored += some.stored;
-            replayed.left.extend(some.left);
+            for letter in &page.letters {
+                let writer = rights::of_absent(&letter.pipeline);
+                let one = dead_letter::replay(engine, &writer, std::slice::from_ref(letter)).await?;
+                replayed.stored += one.stored;
+                replayed.left.extend(one.left);
+            }
         }
         match page.next {
             Some(next) => after = Some(next),

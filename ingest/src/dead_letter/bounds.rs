@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::{Action, DeadLetter, Engine, Principal, Result};
+use millrace_storage::{Action, DeadLetter, Engine, Instead, Principal, Result, SourceWrite};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
@@ -259,11 +259,12 @@ impl Keeper {
             going.push(head);
         }
         // There is nothing that could be refused.
-        let none: DeadLetter = Arc::new(|_, _| None);
+        let none: DeadLetter = Arc::new(|_, _| Instead::Nothing);
         for heads in going.chunks(AT_ONCE) {
             let ids = listing.ids(heads).await?.into_iter().filter(|id| !id.is_empty());
-            let ops = ids.map(|id| write_op(INDEX, Some(id), Action::Delete)).collect();
-            engine.write_from_source(principal, ops, Vec::new(), Arc::clone(&none), TIMEOUT).await?;
+            let own = ids.map(|id| write_op(INDEX, Some(id), Action::Delete)).collect();
+            let write = SourceWrite { own, ..SourceWrite::default() };
+            engine.write_from_source(principal, write, Arc::clone(&none), TIMEOUT).await?;
         }
         Ok(removed)
     }

@@ -4,7 +4,8 @@ use super::*;
 
 async fn write(engine: &Engine, ops: Vec<WriteOp>) -> Vec<Result<millrace_storage::WriteOutcome>> {
     let letters = letters(Arc::from("main"), Arc::from("out"));
-    engine.write_from_source(&Principal::system(), ops, Vec::new(), letters, TIMEOUT).await.unwrap()
+    let write = SourceWrite { ops, ..SourceWrite::default() };
+    engine.write_from_source(&Principal::system(), write, letters, TIMEOUT).await.unwrap()
 }
 
 fn index(id: &str, source: &str) -> WriteOp {

@@ -67,6 +67,18 @@ impl Template {
         self.parts.iter().all(|part| matches!(part, Part::Text(_)))
     }
 
+    /// The texts that events may get, as a pattern: `*` stands for what is not the same for all.
+    pub fn pattern(&self) -> String {
+        let mut pattern = String::with_capacity(self.text.len());
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => pattern.push_str(text),
+                Part::Field(..) | Part::Time(_) | Part::EpochSeconds | Part::Now => pattern.push('*'),
+            }
+        }
+        pattern
+    }
+
     /// The text for an event; a reference to what the event does not have stays as it is written. Arrays are
     /// their elements with commas between, objects are JSON, times are in UTC.
     pub fn render(&self, event: &Event) -> String {

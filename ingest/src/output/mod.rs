@@ -38,6 +38,10 @@ pub trait Local: fmt::Debug + Send + Sync {
     /// # Errors
     /// Why there can be none, permanently; the event becomes a dead letter.
     fn operation(&self, event: &Event, stable_id: Option<String>) -> Result<WriteOp, String>;
+
+    /// The names of the indices that its operations may be on, as a pattern: `*` stands for what is not written in the
+    /// definition.
+    fn names(&self) -> String;
 }
 
 /// Sends events.

@@ -26,13 +26,13 @@ use uuid::Uuid;
 pub use kept::Change;
 pub use millrace_ingest::dead_letter::{Cursor, Letter, Page, Replayed, Wanted};
 
-use crate::Graph;
 use crate::language::{self, Dialect, Environment};
 use crate::meter::Figures;
 use crate::runtime::{Persisted, Pipeline, REDELIVERY_PATIENCE};
 use crate::settings::Settings;
 use crate::spool::Spool;
 use crate::store::Store;
+use crate::{Graph, rights};
 use found::Found;
 use kept::Kept;
 
@@ -522,11 +522,13 @@ impl Manager {
     }
 
     async fn replay_one(&self, letter: &Letter, output: Option<&str>) -> Result<(), String> {
-        if letter.index.is_some() && output.is_none() {
-            return self.store.replay(letter).await;
-        }
         let managed = self.pipelines.lock().get(&letter.pipeline).cloned();
         let pipeline = managed.and_then(|managed| managed.state.lock().pipeline.clone());
+        if letter.index.is_some() && output.is_none() {
+            let absent = || rights::of_absent(&letter.pipeline);
+            let writer = pipeline.map_or_else(absent, |pipeline| pipeline.writer());
+            return self.store.replay(&writer, letter).await;
+        }
         let Some(pipeline) = pipeline else {
             return Err(format!("the pipeline [{}] does not run", letter.pipeline));
         };

@@ -1,4 +1,5 @@
 mod letters;
+mod rights;
 
 use std::path::Path;
 

@@ -10,7 +10,7 @@ use millrace_ingest::batch::NotStored;
 use millrace_ingest::output::{Interrupted, Place};
 use millrace_ingest::{Ack, Move};
 use millrace_storage::wal::PositionDelta;
-use millrace_storage::{DeadLetter as Replace, Error, Kind, WriteOp};
+use millrace_storage::{DeadLetter as Replace, Error, Kind, SourceWrite, WriteOp};
 use tokio::sync::watch;
 
 use super::Shared;
@@ -279,10 +279,14 @@ async fn write(
     let replace = replacement(shared, ops, again);
     let began = Instant::now();
     let mut pause = FIRST_PAUSE;
+    // What no output asks for is the server's own, and comes last.
+    let (asked, own) = ops.split_at(ops.partition_point(|planned| planned.output.is_some()));
+    debug_assert!(own.iter().all(|planned| planned.output.is_none()), "what is asked for comes first");
+    let cloned = |some: &[Planned]| some.iter().map(|planned| planned.op.clone()).collect();
     loop {
-        let writes = ops.iter().map(|planned| planned.op.clone()).collect();
-        let ready = writing.come().boxed();
-        let written = shared.store.write(writes, moves.clone(), Arc::clone(&replace), WRITE_TIMEOUT, ready);
+        let write = SourceWrite { ops: cloned(asked), own: cloned(own), moves: moves.clone() };
+        let (ready, replace) = (writing.come().boxed(), Arc::clone(&replace));
+        let written = shared.store.write(&generation.writer, write, replace, WRITE_TIMEOUT, ready);
         let error = match written.await {
             Ok(durable) => return Ok(Some((durable, began))),
             Err(error) => error,
@@ -352,7 +356,7 @@ fn replacement(shared: &Arc<Shared>, ops: &[Planned], again: bool) -> Replace {
     let shared = Arc::clone(shared);
     Arc::new(move |op: &WriteOp, error: &Error| {
         let sender = Sender { pipeline: &shared.id, plugin: &plugin, again };
-        shared.store.letter_in_place_of(op, error, sender)
+        shared.store.letter_in_place_of(op, error, sender).into()
     })
 }
 

@@ -6,22 +6,26 @@
 
 use std::sync::{Arc, Weak};
 
+use millrace_storage::Principal;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use crate::Graph;
+use crate::{Graph, rights};
 
 /// A graph for as long as something is on its way through it.
 #[derive(Debug)]
 pub(super) struct Generation {
     pub(super) graph: Arc<Graph>,
+    /// Who its outputs write as.
+    pub(super) writer: Principal,
     /// Becomes `true` when nothing is waited for any more that goes through this graph.
     ended: watch::Sender<bool>,
 }
 
 impl Generation {
-    fn new(graph: Arc<Graph>) -> Arc<Self> {
-        Arc::new(Self { graph, ended: watch::Sender::new(false) })
+    fn new(pipeline: &Arc<str>, graph: Arc<Graph>) -> Arc<Self> {
+        let writer = rights::of_graph(pipeline, &graph);
+        Arc::new(Self { graph, writer, ended: watch::Sender::new(false) })
     }
 
     /// Tells sinks and retries to give up.
@@ -43,6 +47,7 @@ impl Generation {
 /// The generation that runs and those before it that are not through.
 #[derive(Debug)]
 pub(super) struct Generations {
+    pipeline: Arc<str>,
     state: RwLock<State>,
 }
 
@@ -53,8 +58,9 @@ struct State {
 }
 
 impl Generations {
-    pub(super) fn new(graph: Arc<Graph>) -> Self {
-        Self { state: RwLock::new(State { current: Generation::new(graph), before: Vec::new() }) }
+    pub(super) fn new(pipeline: Arc<str>, graph: Arc<Graph>) -> Self {
+        let current = Generation::new(&pipeline, graph);
+        Self { pipeline, state: RwLock::new(State { current, before: Vec::new() }) }
     }
 
     /// The one that runs.
@@ -69,8 +75,9 @@ impl Generations {
 
     /// Puts another graph in the place of the running one; answers the generation that is to end.
     pub(super) fn replace(&self, graph: Arc<Graph>) -> Weak<Generation> {
+        let next = Generation::new(&self.pipeline, graph);
         let mut state = self.state.write();
-        let before = std::mem::replace(&mut state.current, Generation::new(graph));
+        let before = std::mem::replace(&mut state.current, next);
         let before = Arc::downgrade(&before);
         state.before.retain(|generation| generation.strong_count() > 0);
         state.before.push(Weak::clone(&before));

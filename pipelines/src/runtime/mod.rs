@@ -198,10 +198,10 @@ impl Pipeline {
     ) -> Self {
         let graph = Arc::new(graph);
         let shared = Arc::new(Shared {
+            generations: Generations::new(Arc::clone(&id), Arc::clone(&graph)),
             id,
             store,
             compute,
-            generations: Generations::new(Arc::clone(&graph)),
             batch_size: BatchSize::new(settings.batch_size),
             settings: watch::Sender::new(settings),
             budget,

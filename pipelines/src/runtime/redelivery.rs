@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_ingest::dead_letter::Letter;
-use millrace_storage::Priority;
+use millrace_storage::{Principal, Priority};
 
 use super::sequence::Sequence;
 use super::{Pipeline, commit, work};
@@ -16,6 +16,11 @@ use super::{Pipeline, commit, work};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Pipeline {
+    /// Returns who its outputs write as.
+    pub(crate) fn writer(&self) -> Principal {
+        self.shared.generations.current().writer.clone()
+    }
+
     /// Sends the event of a letter again, to what refused it, or to an output of this id.
     ///
     /// # Errors

@@ -135,7 +135,7 @@ mod tests {
     }
 
     fn generations() -> Generations {
-        Generations::new(graph())
+        Generations::new(Arc::from("main"), graph())
     }
 
     fn graph() -> Arc<Graph> {

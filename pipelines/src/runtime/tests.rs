@@ -15,7 +15,9 @@ use millrace_ingest::input::{Context, Input, InputError};
 use millrace_ingest::output::{Interrupted, Local, Output, Place, Refused, Sink};
 use millrace_ingest::{Ack, Batch, Event, Move, Provenance};
 use millrace_storage::wal::PositionDelta;
-use millrace_storage::{Action, DeadLetter as Replace, DocResult, Error, WriteOp, WriteOutcome};
+use millrace_storage::{
+    Action, DeadLetter as Replace, DocResult, Error, Instead, Principal, SourceWrite, WriteOp, WriteOutcome,
+};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
@@ -65,12 +67,14 @@ impl Memory {
 impl Store for Memory {
     async fn write(
         &self,
-        ops: Vec<WriteOp>,
-        moves: Vec<PositionDelta>,
+        _writer: &Principal,
+        write: SourceWrite,
         replace: Replace,
         _timeout: Duration,
         ready: BoxFuture<'_, ()>,
     ) -> millrace_storage::Result<Durable> {
+        let SourceWrite { ops, own, moves } = write;
+        let ops: Vec<WriteOp> = ops.into_iter().chain(own).collect();
         ready.await;
         let _ = self.held.subscribe().wait_for(|held| !held).await;
         let write = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
@@ -99,7 +103,11 @@ impl Store for Memory {
             let op = if refused {
                 let error = Error::IllegalArgument("does not fit".to_owned());
                 results.push(Err(Error::IllegalArgument("does not fit".to_owned())));
-                replace(&op, &error)
+                match replace(&op, &error) {
+                    Instead::Letter(letter) => Some(letter),
+                    Instead::Nothing => None,
+                    Instead::Abandon => return Err(Error::DeadLetterRefused(error.to_string())),
+                }
             } else {
                 results.push(Ok(outcome(&op)));
                 Some(op)
@@ -263,6 +271,10 @@ impl Local for To {
             return Err("no index".to_owned());
         }
         Ok(write(self.0, &Value::Object(event.fields().clone())))
+    }
+
+    fn names(&self) -> String {
+        self.0.to_owned()
     }
 }
 

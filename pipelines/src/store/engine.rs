@@ -8,8 +8,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use millrace_ingest::{Event, dead_letter};
-use millrace_storage::wal::PositionDelta;
-use millrace_storage::{Action, Engine, Error, Principal, Result, WriteOp};
+use millrace_storage::{Action, Engine, Error, Principal, Result, SourceWrite, WriteOp};
 
 use super::{Durable, Replace, Sender, Store};
 
@@ -17,13 +16,15 @@ use super::{Durable, Replace, Sender, Store};
 #[derive(Debug)]
 struct OfEngine {
     engine: Arc<Engine>,
-    principal: Principal,
+    /// The server, to which dead letters belong.
+    server: Principal,
     keeper: dead_letter::Keeper,
 }
 
-/// Makes a store of an engine. What pipelines write, they write as the server itself.
+/// Makes a store of an engine. What pipelines write, they write with rights of their own; dead letters and positions are the
+/// server's.
 pub fn of_engine(engine: Arc<Engine>) -> Arc<dyn Store> {
-    Arc::new(OfEngine { engine, principal: Principal::system(), keeper: dead_letter::Keeper::default() })
+    Arc::new(OfEngine { engine, server: Principal::system(), keeper: dead_letter::Keeper::default() })
 }
 
 impl OfEngine {
@@ -55,19 +56,18 @@ fn sender(sender: Sender<'_>) -> dead_letter::Sender<'_> {
 impl Store for OfEngine {
     async fn open(&self) -> Result<()> {
         dead_letter::create_index(&self.engine).await?;
-        self.keeper.begin(&self.engine, &self.principal).await
+        self.keeper.begin(&self.engine, &self.server).await
     }
 
     async fn write(
         &self,
-        ops: Vec<WriteOp>,
-        moves: Vec<PositionDelta>,
+        writer: &Principal,
+        write: SourceWrite,
         replace: Replace,
         timeout: Duration,
         ready: BoxFuture<'_, ()>,
     ) -> Result<Durable> {
-        let appended =
-            self.engine.append_from_source(&self.principal, ops, moves, replace, timeout, ready).await?;
+        let appended = self.engine.append_from_source(writer, write, replace, timeout, ready).await?;
         Ok(appended.durable())
     }
 
@@ -89,11 +89,15 @@ impl Store for OfEngine {
 
     async fn keep_letters(&self) -> Result<()> {
         self.keeper.due().await;
-        self.keeper.sweep(&self.engine, &self.principal).await
+        self.keeper.sweep(&self.engine, &self.server).await
     }
 
-    async fn replay(&self, letter: &dead_letter::Letter) -> std::result::Result<(), String> {
-        let replayed = dead_letter::replay(&self.engine, &self.principal, std::slice::from_ref(letter)).await;
+    async fn replay(
+        &self,
+        writer: &Principal,
+        letter: &dead_letter::Letter,
+    ) -> std::result::Result<(), String> {
+        let replayed = dead_letter::replay(&self.engine, writer, std::slice::from_ref(letter)).await;
         let replayed = replayed.map_err(|error| error.to_string())?;
         replayed.left.into_iter().next().map_or(Ok(()), |(_, reason)| Err(reason))
     }

@@ -15,8 +15,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_ingest::Event;
 use millrace_ingest::dead_letter::{Letter, Limits, Page, Wanted};
-use millrace_storage::wal::PositionDelta;
-use millrace_storage::{DeadLetter as Replace, Error, Result, WriteOp, WriteOutcome};
+use millrace_storage::{DeadLetter as Replace, Error, Principal, Result, SourceWrite, WriteOp, WriteOutcome};
 use parking_lot::Mutex;
 
 pub use engine::of_engine;
@@ -46,15 +45,16 @@ pub trait Store: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Executes operations and moves positions in one frame once `ready` has ended: what can be done before, is. Returns
+    /// Executes operations and moves positions in one frame once `ready` has ended: what can be done before, is. What events
+    /// ask for is done with the rights of the writer. Returns
     /// when the next write may follow, which is before it is durable.
     ///
     /// # Errors
     /// [`Error::PositionMoved`] and what passes by itself; nothing was written then.
     async fn write(
         &self,
-        ops: Vec<WriteOp>,
-        moves: Vec<PositionDelta>,
+        writer: &Principal,
+        write: SourceWrite,
         replace: Replace,
         timeout: Duration,
         ready: BoxFuture<'_, ()>,
@@ -88,11 +88,11 @@ pub trait Store: fmt::Debug + Send + Sync {
         std::future::pending().await
     }
 
-    /// Stores the operation that a letter holds, in one frame with its removal.
+    /// Stores the operation that a letter holds with the rights of the writer, in one frame with its removal.
     ///
     /// # Errors
     /// Why it stays.
-    async fn replay(&self, letter: &Letter) -> std::result::Result<(), String> {
+    async fn replay(&self, _writer: &Principal, letter: &Letter) -> std::result::Result<(), String> {
         Err(format!("there are no letters here, so none has the id [{}]", letter.id))
     }
 
@@ -117,8 +117,8 @@ type Part = (String, String, String);
 impl Store for Volatile {
     async fn write(
         &self,
-        ops: Vec<WriteOp>,
-        moves: Vec<PositionDelta>,
+        _writer: &Principal,
+        SourceWrite { ops, own, moves }: SourceWrite,
         _replace: Replace,
         _timeout: Duration,
         ready: BoxFuture<'_, ()>,
@@ -138,7 +138,7 @@ impl Store for Volatile {
         }
         positions.extend(moved);
         let refused = |op: WriteOp| Err(Error::IndexNotFound { index: op.index.to_string() });
-        let results = ops.into_iter().map(refused).collect();
+        let results = ops.into_iter().chain(own).map(refused).collect();
         Ok(async { Ok(results) }.boxed())
     }
 

@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use super::action::{Action, ActionSet, Scope};
 use super::fields::FieldRules;
 use super::patterns::{NamePattern, Patterns};
-use super::system::{OF_RULES_GRANTED, READ_BY_NAME, Standing};
+use super::system::Standing;
 
 /// Indices whose access is remembered; beyond that, memory of it starts anew. There are privileges of many, and names are
 /// the callers' choice.
@@ -47,6 +47,8 @@ pub struct Privileges {
     somewhere: ActionSet,
     /// Nothing is refused, system indices included: the server's own work.
     unrestricted: bool,
+    /// Whether what is granted on the name of an alias holds for writes through it.
+    through_aliases: bool,
     /// Also what these allow, and no more: the owner's, of an API key.
     within: Option<Arc<Privileges>>,
     remembered: RwLock<HashMap<Arc<str>, Arc<IndexAccess>>>,
@@ -88,6 +90,7 @@ impl Privileges {
             patterns,
             somewhere,
             unrestricted: false,
+            through_aliases: false,
             within: None,
             remembered: RwLock::default(),
         }
@@ -96,6 +99,18 @@ impl Privileges {
     /// Makes those of the server's own work: everything, system indices included.
     pub fn unrestricted() -> Self {
         Self { unrestricted: true, somewhere: ActionSet::ALL, ..Self::new(ActionSet::ALL, Vec::new()) }
+    }
+
+    /// Has what is granted on the name of an alias hold for writes through it, whatever index it stands for that is not
+    /// kept from all.
+    #[must_use]
+    pub fn through_aliases(self) -> Self {
+        Self { through_aliases: true, ..self }
+    }
+
+    /// Whether writes are allowed by the names that they are to, those of aliases included.
+    pub(crate) fn are_through_aliases(&self) -> bool {
+        self.through_aliases
     }
 
     /// Allows no more than `owner` allows, too.
@@ -142,16 +157,22 @@ impl Privileges {
         access
     }
 
+    /// Returns what may be done with an index by writing to a name that stands for it.
+    pub(crate) fn written(&self, name: &str, index: &str) -> Arc<IndexAccess> {
+        let access = self.on(index);
+        if !self.through_aliases || name == index {
+            return access;
+        }
+        let through = self.on(name).actions.and(Standing::of(index).grantable());
+        Arc::new(IndexAccess { actions: access.actions.or(through), rules: access.rules.clone() })
+    }
+
     fn find(&self, index: &str) -> IndexAccess {
         if self.unrestricted {
             return IndexAccess { actions: ActionSet::ALL, rules: Vec::new() };
         }
         let standing = Standing::of(index);
-        let grantable = match standing {
-            Standing::Ordinary => ActionSet::ALL,
-            Standing::OfRules => OF_RULES_GRANTED,
-            Standing::System => READ_BY_NAME,
-        };
+        let grantable = standing.grantable();
         let mut actions = ActionSet::NONE;
         let mut granted: Vec<GrantedRules> = Vec::new();
         for place in self.patterns.matching(index, |grant, name| &self.grants[grant].names[name]) {

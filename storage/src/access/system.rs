@@ -21,7 +21,7 @@ const SYSTEM: [&str; 5] = [".alertrules", ".intelligence_rules", ".console", ".s
 const SYSTEM_PREFIXES: [&str; 3] = [".audit-", ".security-", ".dead-letters-"];
 
 /// What roles may grant on a system index: it is changed through its own API alone.
-pub(super) const READ_BY_NAME: ActionSet = ActionSet::of(&[
+const READ_BY_NAME: ActionSet = ActionSet::of(&[
     Action::Search,
     Action::MultiSearch,
     Action::Sql,
@@ -43,7 +43,7 @@ pub(super) const READ_BY_NAME: ActionSet = ActionSet::of(&[
 ]);
 
 /// What roles may grant on an index that rules write: all but changing documents or what they mean.
-pub(super) const OF_RULES_GRANTED: ActionSet =
+const OF_RULES_GRANTED: ActionSet =
     READ_BY_NAME.or(ActionSet::of(&[Action::Flush, Action::ForceMerge, Action::ClearCache, Action::Analyze]));
 
 impl Standing {
@@ -54,6 +54,15 @@ impl Standing {
             Some(b'.') if system(index) || prefixed(index) => Self::System,
             Some(b'a' | b'i') if OF_RULES.contains(&index) => Self::OfRules,
             _ => Self::Ordinary,
+        }
+    }
+
+    /// Returns what roles may grant on such an index.
+    pub(super) fn grantable(self) -> ActionSet {
+        match self {
+            Self::Ordinary => ActionSet::ALL,
+            Self::OfRules => OF_RULES_GRANTED,
+            Self::System => READ_BY_NAME,
         }
     }
 }

@@ -8,7 +8,8 @@ use serde_json::json;
 use super::{Action, ActionSet, Caller, Grant, NamePattern, Principal, Privileges, Session};
 use crate::metadata::{IndicesOptions, Uuid, parse_alias_actions};
 use crate::{
-    Action as Operation, Config, Engine, Error, ManualClock, RefreshPolicy, Result, SharedClock, WriteOp,
+    Action as Operation, Config, DeadLetter, Engine, Error, Instead, ManualClock, RefreshPolicy, Result,
+    SharedClock, SourceWrite, WriteOp,
 };
 
 const READ: ActionSet = ActionSet::of(&[Action::Search, Action::Get, Action::IndexStats, Action::GetAliases]);
@@ -258,4 +259,51 @@ fn a_grant_without_a_rule_lifts_those_of_others_for_its_actions() {
     assert_eq!(privileges.on("logs-1").documents(Action::Get).len(), 1);
     assert_eq!(privileges.on("logs-2").documents(Action::Search).len(), 1);
     assert!(!privileges.on("logs-2").sees_all(Action::Search));
+}
+
+#[tokio::test]
+async fn dead_letters_are_the_servers_and_no_event_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    let write = |names: &[&str], own: &[&str]| {
+        let of = |names: &[&str]| {
+            names.iter().map(|name| document(name, None, Operation::Index("{\"a\":1}".into()))).collect()
+        };
+        SourceWrite { ops: of(names), own: of(own), moves: Vec::new() }
+    };
+    let letters: DeadLetter = Arc::new(|_, _| {
+        Instead::Letter(document(".dead-letters", None, Operation::Index("{\"letter\":true}".into())))
+    });
+    let privileges =
+        Privileges::new(ActionSet::NONE, vec![grant(&["logs-*", "mixed"], ActionSet::ALL)]).through_aliases();
+    let pipeline = Principal::new(Caller::Pipeline("p".into()), Vec::new(), Arc::new(privileges));
+    let (wait, written) = (Duration::from_secs(5), write(&["logs-1", ".dead-letters"], &[".dead-letters"]));
+    // The same name by two rights.
+    let outcomes = engine.write_from_source(&pipeline, written, letters.clone(), wait).await.unwrap();
+    assert!(outcomes[0].is_ok() && outcomes[2].is_ok(), "{outcomes:?}");
+    assert!(matches!(outcomes[1], Err(Error::Unauthorized { .. })), "{outcomes:?}");
+    let written = write(&["secret", "alert", "absent", "logs-new", "mixed"], &[]);
+    let outcomes = engine.write_from_source(&pipeline, written, letters, wait).await.unwrap();
+    let refused = |outcome: &Result<_>| matches!(outcome, Err(Error::Unauthorized { .. }));
+    assert!(outcomes[..3].iter().all(refused) && outcomes[3].is_ok(), "{outcomes:?}");
+    assert!(outcomes[4].as_ref().is_err_and(|error| error.to_string().contains("no write index")));
+    // An alias whose name is granted stands for the index that it writes to, unless that is kept from all.
+    let body = json!({"actions": [
+        {"add": {"index": "secret", "alias": "mixed", "is_write_index": true}},
+        {"add": {"index": "alert", "alias": "logs-alert"}},
+    ]});
+    let actions = parse_alias_actions(&body).unwrap();
+    Session::system(&engine).change(|state| state.update_aliases(&actions, 0)).await.unwrap();
+    let abandons: DeadLetter = Arc::new(|_, _| Instead::Abandon);
+    let written = write(&["mixed", "logs-hidden"], &[]);
+    let outcomes = engine.write_from_source(&pipeline, written, abandons.clone(), wait).await.unwrap();
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    let written = write(&["logs-1", "logs-alert"], &[]);
+    let outcome = engine.write_from_source(&pipeline, written, abandons, wait).await;
+    assert!(matches!(outcome, Err(Error::DeadLetterRefused(_))), "{outcome:?}");
+    // Nobody else's rights go by the names of aliases.
+    let user = ann(vec![grant(&["logs-*", "mixed"], ActionSet::ALL)]);
+    let session = Session::new(&engine, user, Action::Bulk).unwrap();
+    let outcomes = session.write(write(&["mixed"], &[]).ops, RefreshPolicy::None, wait).await.unwrap();
+    assert!(outcomes.iter().all(refused), "{outcomes:?}");
 }

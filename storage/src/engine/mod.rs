@@ -44,7 +44,7 @@ use self::agenda::{Agenda, Item};
 use self::budget::Budget;
 pub use self::feed::{FeedItem, FeedReader};
 pub use self::index::Index;
-pub use self::source::{Appended, DeadLetter};
+pub use self::source::{Appended, DeadLetter, Instead, SourceWrite};
 pub use self::types::*;
 pub(crate) use self::update::missing;
 use crate::access::Visibility;

@@ -27,9 +27,36 @@ const RACES: usize = 16;
 /// Bytes that a move of a position needs in the log beyond its names and positions.
 const MOVE_BYTES: u64 = 64;
 
-/// What is stored in place of an operation that is refused for good, with the reason; `None` where it is
-/// only to be left out.
-pub type DeadLetter = Arc<dyn Fn(&WriteOp, &Error) -> Option<WriteOp> + Send + Sync>;
+/// What a source writes at once.
+#[derive(Debug, Default)]
+pub struct SourceWrite {
+    /// What its events ask for, with the rights of the principal that writes.
+    pub ops: Vec<WriteOp>,
+    /// The server's own, with its rights: dead letters and the removal of them. They follow the others.
+    pub own: Vec<WriteOp>,
+    /// Moves of positions.
+    pub moves: Vec<PositionDelta>,
+}
+
+/// Says what takes the place of an operation that is refused for good, with the reason.
+pub type DeadLetter = Arc<dyn Fn(&WriteOp, &Error) -> Instead + Send + Sync>;
+
+/// What takes the place of an operation that is refused for good.
+#[derive(Debug)]
+pub enum Instead {
+    /// A dead letter, written with the rights of the server: nothing in it but its contents may be the event's choice.
+    Letter(WriteOp),
+    /// Nothing: the rest is written without it.
+    Nothing,
+    /// Nothing, and the rest is not written either.
+    Abandon,
+}
+
+impl From<Option<WriteOp>> for Instead {
+    fn from(letter: Option<WriteOp>) -> Self {
+        letter.map_or(Self::Nothing, Self::Letter)
+    }
+}
 
 /// A write of a source that is applied, but not durable yet.
 #[must_use = "the source may be told only when it is durable"]
@@ -65,8 +92,10 @@ impl Appended {
 struct Load {
     /// The operations, dead letters in the place of theirs; `None` for those left out.
     ops: Vec<Option<WriteOp>>,
-    /// Why the operation that was there first was refused.
+    /// Why the operation that was there first was refused; what took its place is the server's own.
     refused: Vec<Option<Error>>,
+    /// How many are with the rights of the principal; those behind them are the server's own.
+    asked: usize,
     moves: Vec<PositionDelta>,
 }
 
@@ -95,19 +124,18 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::PositionMoved`] where a position is not what its move comes from; [`Error::DeadLetterRefused`]
-    /// where what stands for a refused operation is refused as well; what passes by itself: overload, a full
+    /// where what stands for a refused operation is refused as well, or nothing is to be written without it; what passes by itself: overload, a full
     /// disk, a block, shutdown. Then nothing was written.
     pub fn write_from_source<'a>(
         &'a self,
         principal: &'a Principal,
-        ops: Vec<WriteOp>,
-        moves: Vec<PositionDelta>,
+        write: SourceWrite,
         dead_letter: DeadLetter,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Vec<Result<WriteOutcome>>>> {
         Box::pin(async move {
             let ready = Box::pin(ready(()));
-            self.append_from_source(principal, ops, moves, dead_letter, timeout, ready).await?.durable().await
+            self.append_from_source(principal, write, dead_letter, timeout, ready).await?.durable().await
         })
     }
 
@@ -120,8 +148,7 @@ impl Engine {
     pub fn append_from_source<'a>(
         &'a self,
         principal: &'a Principal,
-        ops: Vec<WriteOp>,
-        moves: Vec<PositionDelta>,
+        write: SourceWrite,
         dead_letter: DeadLetter,
         timeout: Duration,
         ready: BoxFuture<'a, ()>,
@@ -129,18 +156,14 @@ impl Engine {
         Box::pin(async move {
             let inner = &self.inner;
             inner.check_accepting()?;
-            let mut load = Load {
-                refused: ops.iter().map(|_| None).collect(),
-                ops: ops.into_iter().map(Some).collect(),
-                moves,
-            };
-            let survey = Survey::of(load.ops.iter().flatten());
-            let bytes = survey.bytes + load.moves.iter().map(move_bytes).sum::<u64>();
+            let mut load = Load::new(write);
+            let (asked, own) = load.surveys();
+            let bytes = asked.bytes + own.bytes + load.moves.iter().map(move_bytes).sum::<u64>();
             inner.wal()?.admit(bytes)?;
             // Updates read what the writes before have left.
             let (mut parsed, mut known) = (None, None);
-            if !survey.has_updates {
-                let targets = self.targets(principal, survey.names).await;
+            if !asked.has_updates && !own.has_updates {
+                let targets = self.targets_of_source(principal, asked, own).await;
                 known = Some(self.metadata());
                 parsed = Some(self.parse(&mut load, targets).await?);
             }
@@ -173,9 +196,10 @@ impl Engine {
 
     /// Tries the operations as they are now: dead letters among them have an index of their own.
     async fn attempt(&self, principal: &Principal, load: &mut Load, lost: bool) -> Result<Tried> {
-        let survey = Survey::of(load.ops.iter().flatten());
-        let targets = self.targets(principal, survey.names).await;
-        if !survey.has_updates {
+        let (asked, own) = load.surveys();
+        let has_updates = asked.has_updates || own.has_updates;
+        let targets = self.targets_of_source(principal, asked, own).await;
+        if !has_updates {
             let parsed = self.parse(load, targets).await?;
             return self.commit(load, parsed).await;
         }
@@ -188,15 +212,27 @@ impl Engine {
         self.try_with_updates(load, targets).await
     }
 
+    /// Finds the indices of a load's operations, each by the rights that it is written with: who may choose a name does not
+    /// have those of the server on it because a dead letter is for the same index.
+    async fn targets_of_source(&self, principal: &Principal, asked: Survey, own: Survey) -> SourceTargets {
+        let asked = self.targets(principal, asked.names).await;
+        let own = match own.names.is_empty() {
+            true => Targets::new(),
+            false => self.targets(&Principal::system(), own.names).await,
+        };
+        SourceTargets { asked, own }
+    }
+
     /// Parses operations without partial updates, on a compute thread.
-    async fn parse(&self, load: &mut Load, targets: Targets) -> Result<Readied> {
+    async fn parse(&self, load: &mut Load, targets: SourceTargets) -> Result<Readied> {
         let inner = Arc::clone(&self.inner);
+        let own: Vec<bool> = (0..load.ops.len()).map(|item| load.is_own(item)).collect();
         let ops = std::mem::take(&mut load.ops);
         let job = move || {
             let (mut round, mut refusals) = (Vec::with_capacity(ops.len()), Vec::new());
-            for (item, op) in ops.iter().enumerate() {
+            for (item, (op, own)) in ops.iter().zip(own).enumerate() {
                 let Some(mut op) = op.clone() else { continue };
-                match admit(&targets, &mut op) {
+                match admit(targets.of(own), &mut op) {
                     Ok(index) => round.push(prepare(item, index, op)),
                     Err(error) => refusals.push(Refusal { item, error, race: false }),
                 }
@@ -241,7 +277,7 @@ impl Engine {
 
     /// Tries operations with partial updates among them. An update of a document that the same frame has
     /// changed already goes on from there, so that one frame does for all.
-    async fn try_with_updates(&self, load: &mut Load, targets: Targets) -> Result<Tried> {
+    async fn try_with_updates(&self, load: &mut Load, targets: SourceTargets) -> Result<Tried> {
         let (mut round, mut noops, mut refusals) =
             (Vec::with_capacity(load.ops.len()), Vec::new(), Vec::new());
         // What the operations so far leave of each document, by index, shard and id.
@@ -249,7 +285,7 @@ impl Engine {
         let mut updates = Vec::new();
         for (item, op) in load.ops.iter().enumerate() {
             let Some(mut op) = op.clone() else { continue };
-            let index = match admit(&targets, &mut op) {
+            let index = match admit(targets.of(load.is_own(item)), &mut op) {
                 Ok(index) => index,
                 Err(error) => {
                     refusals.push(Refusal { item, error, race: false });
@@ -311,11 +347,43 @@ fn tried(frame: Option<FrameNumber>, outcomes: Vec<Outcome>, updates: &[usize]) 
     Tried::Refused(refusals.collect())
 }
 
+/// Where the operations of a load go.
+struct SourceTargets {
+    asked: Targets,
+    own: Targets,
+}
+
+impl SourceTargets {
+    fn of(&self, own: bool) -> &Targets {
+        if own { &self.own } else { &self.asked }
+    }
+}
+
 impl Load {
+    fn new(SourceWrite { ops, own, moves }: SourceWrite) -> Self {
+        let asked = ops.len();
+        let ops: Vec<Option<WriteOp>> = ops.into_iter().chain(own).map(Some).collect();
+        Self { refused: ops.iter().map(|_| None).collect(), ops, asked, moves }
+    }
+
+    /// Whether an operation is the server's own.
+    fn is_own(&self, item: usize) -> bool {
+        item >= self.asked || self.refused.get(item).is_some_and(Option::is_some)
+    }
+
+    /// Surveys what is asked for, and what is the server's own.
+    fn surveys(&self) -> (Survey, Survey) {
+        let of = |own: bool| {
+            let ops = self.ops.iter().enumerate().filter(move |(item, _)| self.is_own(*item) == own);
+            Survey::of(ops.filter_map(|(_, op)| op.as_ref()))
+        };
+        (of(false), of(true))
+    }
+
     /// Puts dead letters in the place of what was refused for good.
     ///
     /// # Errors
-    /// A refusal that passes by itself, or that of a dead letter.
+    /// A refusal that passes by itself, that of a dead letter, or one that nothing is to be written without.
     fn replace(&mut self, refusals: Vec<Refusal>, again: bool, dead_letter: &DeadLetter) -> Result<()> {
         for Refusal { item, error, race } in refusals {
             if race && again {
@@ -327,10 +395,15 @@ impl Load {
             if !is_permanent(&error) {
                 return Err(error);
             }
-            if refused.is_some() {
-                return Err(Error::DeadLetterRefused(error.to_string()));
-            }
-            *op = op.take().and_then(|op| dead_letter(&op, &error));
+            let instead = match op.take() {
+                Some(op) if refused.is_none() => dead_letter(&op, &error),
+                _ => Instead::Abandon,
+            };
+            *op = match instead {
+                Instead::Letter(letter) => Some(letter),
+                Instead::Nothing => None,
+                Instead::Abandon => return Err(Error::DeadLetterRefused(error.to_string())),
+            };
             *refused = Some(error);
         }
         Ok(())
@@ -352,7 +425,8 @@ impl Load {
 
 /// Whether trying again can never help.
 fn is_permanent(error: &Error) -> bool {
-    matches!(error.kind(), Kind::InvalidInput | Kind::NotFound | Kind::Conflict | Kind::TooLarge)
+    use Kind::{Conflict, InvalidInput, NotFound, TooLarge, Unauthorized};
+    matches!(error.kind(), InvalidInput | NotFound | Conflict | TooLarge | Unauthorized)
 }
 
 fn move_bytes(delta: &PositionDelta) -> u64 {

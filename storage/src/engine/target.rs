@@ -77,11 +77,12 @@ pub(super) struct Target {
 }
 
 impl Target {
-    fn new(index: Arc<Index>, name: &Arc<str>, principal: &Principal) -> Self {
+    /// `resolved` is the name without date math.
+    fn new(index: Arc<Index>, name: &Arc<str>, resolved: &str, principal: &Principal) -> Self {
         let meta = index.meta();
+        let access = principal.privileges().written(resolved, &meta.name);
         let routing = meta.aliases.get(&**name).and_then(|alias| alias["index_routing"].as_str());
         let routing = routing.map(|routing| (Arc::clone(name), routing.to_owned()));
-        let access = principal.privileges().on(&meta.name);
         Self { index, routing, access, writer: principal.clone() }
     }
 
@@ -142,7 +143,12 @@ impl Engine {
         create: bool,
     ) -> Result<Target> {
         let now_ms = self.inner.clock.now_ms();
-        let guard = Guard::of_writes(principal);
+        // Where rights go through aliases, they are asked for when it is known what the name stands for.
+        let guard = match principal.privileges().are_through_aliases() {
+            true => None,
+            false => Guard::of_writes(principal),
+        };
+        let resolved = metadata::resolve_date_math(name, now_ms)?;
         let metadata = self.metadata().guarded(guard);
         metadata.check_flood(name, now_ms)?;
         if require_alias && metadata.index(name).is_some() {
@@ -153,7 +159,7 @@ impl Engine {
             });
         }
         if let Some(meta) = metadata.write_index(name, now_ms)? {
-            return Ok(Target::new(self.index(&meta.name)?, name, principal));
+            return Ok(Target::new(self.index(&meta.name)?, name, &resolved, principal));
         }
         if require_alias {
             return Err(Error::IndexNotFound {
@@ -166,7 +172,7 @@ impl Engine {
             return Err(Error::IndexNotFound { index: name.to_string() });
         }
         metadata.auto_create_allowed(name)?;
-        let access = principal.privileges().on(&metadata::resolve_date_math(name, now_ms)?);
+        let access = principal.privileges().on(&resolved);
         if !access.allows(access::Action::AutoCreate) {
             return Err(refusal(principal, access::Action::AutoCreate, name));
         }
@@ -183,7 +189,7 @@ impl Engine {
             .await;
         created?;
         match self.metadata().write_index(name, now_ms)? {
-            Some(meta) => Ok(Target::new(self.index(&meta.name)?, name, principal)),
+            Some(meta) => Ok(Target::new(self.index(&meta.name)?, name, &resolved, principal)),
             None => Err(Error::IndexNotFound { index: name.to_string() }),
         }
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
-    Action, DeadLetter, DocResult, Engine, Error, Principal, Result, Update, WriteOp, WriteOutcome,
+    Action, DeadLetter, DocResult, Engine, Error, Instead, Principal, Result, SourceWrite, Update, WriteOp,
+    WriteOutcome,
 };
 use serde_json::{Value, json};
 
@@ -29,6 +30,7 @@ fn letters() -> DeadLetter {
         let letter = json!({"index": *op.index, "reason": error.to_string()});
         (!matches!(error, Error::VersionConflict { .. }))
             .then(|| index_op("letters", None, &letter.to_string()))
+            .into()
     })
 }
 
@@ -37,7 +39,8 @@ async fn write(
     ops: Vec<WriteOp>,
     moves: Vec<PositionDelta>,
 ) -> Result<Vec<Result<WriteOutcome>>> {
-    engine.write_from_source(&Principal::system(), ops, moves, letters(), Duration::from_secs(5)).await
+    let write = SourceWrite { ops, moves, ..SourceWrite::default() };
+    engine.write_from_source(&Principal::system(), write, letters(), Duration::from_secs(5)).await
 }
 
 async fn docs(engine: &Engine, index: &str) -> u64 {
@@ -65,18 +68,22 @@ async fn writes_wait_for_their_turn_and_for_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(dir.path()).await;
     engine.claim_position("main", "topic", "0").await.unwrap();
-    let one = || vec![index_op("logs", Some("x"), r#"{"n":1}"#)];
-    let two = || vec![index_op("logs", Some("x"), r#"{"n":2}"#)];
+    let write = |source: &str, moves| {
+        let ops = vec![index_op("logs", Some("x"), source)];
+        SourceWrite { ops, moves, ..SourceWrite::default() }
+    };
     let (system, wait) = (Principal::system(), Duration::from_secs(5));
     let (go, ready) = tokio::sync::oneshot::channel::<()>();
     let ready = async { ready.await.unwrap_or_default() };
     let moved = vec![delta("0", Some("1"), "2", 1)];
-    let second = engine.append_from_source(&system, two(), moved, letters(), wait, Box::pin(ready));
+    let second = write(r#"{"n":2}"#, moved);
+    let second = engine.append_from_source(&system, second, letters(), wait, Box::pin(ready));
     let first = async {
         let moved = vec![delta("0", None, "1", 1)];
         let ready = std::future::ready(());
-        let first =
-            engine.append_from_source(&system, one(), moved, letters(), wait, Box::pin(ready)).await.unwrap();
+        let first = write(r#"{"n":1}"#, moved);
+        let first = engine.append_from_source(&system, first, letters(), wait, Box::pin(ready));
+        let first = first.await.unwrap();
         go.send(()).unwrap();
         first
     };
@@ -159,11 +166,12 @@ async fn what_is_refused_for_good_becomes_a_dead_letter_of_the_same_frame() {
         })
         .await
         .unwrap();
-    let strict: DeadLetter = Arc::new(|_, _| Some(index_op("strict", None, r#"{"a":1}"#)));
+    let strict: DeadLetter = Arc::new(|_, _| Instead::Letter(index_op("strict", None, r#"{"a":1}"#)));
     let ops = vec![index_op("logs", None, r#"{"n":1}"#), index_op("logs", None, r#"{"n":"x"}"#)];
     let moves = vec![delta("0", Some("2"), "3", 0)];
     let wait = Duration::from_secs(5);
-    let refused = engine.write_from_source(&Principal::system(), ops, moves, strict, wait).await.unwrap_err();
+    let write = SourceWrite { ops, moves, ..SourceWrite::default() };
+    let refused = engine.write_from_source(&Principal::system(), write, strict, wait).await.unwrap_err();
     assert!(matches!(refused, Error::DeadLetterRefused(_)), "{refused}");
     assert_eq!(docs(&engine, "logs").await, 2);
     assert_eq!(stored(&engine), pairs(&[("0", "2")]));
@@ -200,10 +208,9 @@ async fn a_block_that_comes_before_the_turn_holds() {
         change.await.unwrap();
     };
     let ops = vec![index_op("logs", None, r#"{"n":2}"#)];
-    let refused = engine
-        .append_from_source(&system, ops, Vec::new(), letters(), wait, Box::pin(ready))
-        .await
-        .unwrap_err();
+    let write = SourceWrite { ops, ..SourceWrite::default() };
+    let refused =
+        engine.append_from_source(&system, write, letters(), wait, Box::pin(ready)).await.unwrap_err();
     assert!(matches!(refused, Error::Blocked { .. }), "{refused}");
     assert_eq!(docs(&engine, "logs").await, 1);
 }

@@ -33,7 +33,35 @@ impl Indices {
     }
 }
 
+/// What names with date math stand for, as a pattern: `<logs-{now/d}>` is a `logs-*`.
+fn without_date_math(pattern: &str) -> String {
+    let Some(inner) = pattern.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) else {
+        return pattern.to_owned();
+    };
+    let (mut out, mut depth) = (String::with_capacity(inner.len()), 0_usize);
+    let mut characters = inner.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '{' => {
+                if depth == 0 {
+                    out.push('*');
+                }
+                depth += 1;
+            }
+            '}' => depth = depth.saturating_sub(1),
+            '\\' => out.extend(characters.next().filter(|_| depth == 0)),
+            character if depth == 0 => out.push(character),
+            _ => {}
+        }
+    }
+    out
+}
+
 impl Local for Indices {
+    fn names(&self) -> String {
+        without_date_math(&self.operations.index.pattern())
+    }
+
     fn operation(&self, event: &Event, stable_id: Option<String>) -> Result<WriteOp, String> {
         let Operation { action, index, id, routing, version, document, upsert, doc_as_upsert, .. } =
             self.operations.of(event, stable_id)?;

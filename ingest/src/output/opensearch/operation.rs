@@ -15,7 +15,7 @@ const MAX_ID_BYTES: usize = 512;
 #[derive(Debug)]
 pub(super) struct Operations {
     action: Template,
-    index: Template,
+    pub(super) index: Template,
     document_id: Option<Template>,
     routing: Option<Template>,
     pub(super) pipeline: Option<Template>,

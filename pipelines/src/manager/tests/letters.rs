@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::store::of_engine;
 
-async fn engine(directory: &Path) -> Arc<Engine> {
+pub(super) async fn engine(directory: &Path) -> Arc<Engine> {
     let config = StorageConfig { data_dir: directory.join("data"), ..StorageConfig::default() };
     Engine::open(config, Arc::new(SystemClock)).await.unwrap()
 }
 
-fn manager_of(directory: &Path, engine: &Arc<Engine>) -> Arc<Manager> {
+pub(super) fn manager_of(directory: &Path, engine: &Arc<Engine>) -> Arc<Manager> {
     let config = Config {
         directory: directory.join("pipelines"),
         reload_interval: Duration::ZERO,
@@ -26,12 +26,12 @@ fn manager_of(directory: &Path, engine: &Arc<Engine>) -> Arc<Manager> {
     Manager::new(config, of_engine(Arc::clone(engine)), engine.compute().clone())
 }
 
-fn wanted(pipeline: Option<&str>, most: usize) -> Wanted<'_> {
+pub(super) fn wanted(pipeline: Option<&str>, most: usize) -> Wanted<'_> {
     Wanted { pipeline, after: None, most }
 }
 
 /// Values of a field of the documents of an index, sorted.
-async fn values(engine: &Engine, index: &str, field: &str) -> Vec<Value> {
+pub(super) async fn values(engine: &Engine, index: &str, field: &str) -> Vec<Value> {
     let Ok(index) = engine.index(index) else { return Vec::new() };
     engine.refresh(&[Arc::clone(&index)]).await.unwrap();
     let snapshot = index.snapshot().await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_storage::wal::PositionDelta;
-use millrace_storage::{DeadLetter, Engine, Error, Principal, Result};
+use millrace_storage::{DeadLetter, Engine, Error, Instead, Principal, Result, SourceWrite};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -23,10 +23,10 @@ fn event(n: u64, padding: usize) -> String {
 
 fn letters() -> DeadLetter {
     Arc::new(|op, error| {
-        let millrace_storage::Action::Index(source) = &op.action else { return None };
-        let event: serde_json::Value = serde_json::from_slice(source).ok()?;
+        let millrace_storage::Action::Index(source) = &op.action else { return Instead::Nothing };
+        let Ok(event) = serde_json::from_slice::<serde_json::Value>(source) else { return Instead::Nothing };
         let letter = serde_json::json!({"event": event["event"], "reason": error.to_string()});
-        Some(index_op("letters", None, &letter.to_string()))
+        Instead::Letter(index_op("letters", None, &letter.to_string()))
     })
 }
 
@@ -57,7 +57,8 @@ impl Reader {
             owner_epoch: self.owner_epoch,
         };
         let wait = Duration::from_secs(30);
-        engine.write_from_source(&Principal::system(), ops, vec![delta], letters(), wait).await?;
+        let write = SourceWrite { ops, moves: vec![delta], ..SourceWrite::default() };
+        engine.write_from_source(&Principal::system(), write, letters(), wait).await?;
         (self.at, self.position) = (next, Some(new));
         Ok(())
     }
