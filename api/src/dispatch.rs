@@ -15,9 +15,11 @@ use millrace_accounts::{Authenticated, Credentials, Scheme};
 use millrace_listen::{
     Bodies, BodyError, Budget, ClientCertificate, Held, Peer, check_host, check_origin, head_bytes,
 };
+use millrace_storage::access::Action;
 use millrace_storage::{Principal, Priority};
 use tokio::task::JoinHandle;
 
+use crate::audit::{Audit, Event, Outcome, Subject, is_audited};
 use crate::error::Error;
 use crate::http::render::Style;
 use crate::http::{AnswerBody, Params, Request, Response, Room, content, json, path};
@@ -154,6 +156,11 @@ impl Service {
         Arc::clone(&self.ending)
     }
 
+    /// Returns what takes down refusals and changes of security.
+    pub(crate) fn audit(&self) -> Audit {
+        self.node.audit.clone()
+    }
+
     /// Serves the management of pipelines in place of the data API, to the same users.
     pub(crate) fn with_management(self, management: Arc<Management>) -> Self {
         Self { routes: Routes::Management(management), ..self }
@@ -219,7 +226,8 @@ impl Service {
         let Routed { api, route, answering, captured, path, mut params } =
             match self.prepare(&parts, &uri, style).await {
                 Ok(routed) => routed,
-                Err(answer) => {
+                Err((principal, answer)) => {
+                    self.note(&parts, principal.as_ref(), None, &answer);
                     // A client that is still sending would see a reset connection in place of the answer.
                     self.bodies.discard(body).await;
                     return answer;
@@ -238,13 +246,52 @@ impl Service {
         };
         let (room, filter) = (Room::new(&self.in_flight), style.filter());
         let bytes = body_or_source(&parts.headers, &held.bytes, &mut params, &room)?;
-        let request = Request { method: parts.method, path, params, body: bytes, room, filter };
+        let principal = api.session.principal().clone();
+        let method = parts.method.clone();
+        let request = Request { method, path, params, body: bytes, room, filter };
         let task = tokio::spawn(handle(Call { api, request, captured }, answering, held));
         let joined = if route.reads { AbortOnDrop(task).join().await } else { task.await };
-        joined.unwrap_or_else(|error| match error.try_into_panic() {
+        let answer = joined.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => Err(panicked(panic.as_ref())),
             Err(_) => Err(Error::new(503, "task_cancelled_exception", "the request was cancelled")),
-        })
+        });
+        self.note(&parts, Some(&principal), Some(route.action), &answer);
+        answer
+    }
+
+    /// Has the audit take note of an answer, if it is of its kind.
+    fn note(
+        &self,
+        parts: &http::request::Parts,
+        principal: Option<&Principal>,
+        action: Option<Action>,
+        answer: &Result<Response, Error>,
+    ) {
+        let path = parts.uri.path();
+        let (status, error) = match answer {
+            Ok(response) => (response.status, None),
+            Err(error) => (error.status(), Some(error)),
+        };
+        let changes = action.is_some_and(|action| is_audited(action, path)) && parts.method != Method::GET;
+        let outcome = match status {
+            401 => Outcome::LoginFailed,
+            403 if error.is_none_or(|error| error.error_type() == "security_exception") => Outcome::Refused,
+            status if changes && status < 400 => Outcome::Changed,
+            _ if changes => Outcome::Failed,
+            _ => return,
+        };
+        // Parameters are not for the audit; refusals may name the request with them.
+        let whole = parts.uri.path_and_query().map_or(path, |uri| uri.as_str());
+        self.node.audit.record(Event {
+            outcome,
+            subject: principal.map(Subject::of),
+            action,
+            method: parts.method.to_string(),
+            path: path.to_owned(),
+            address: address_of(parts),
+            status,
+            reason: error.map(|error| error.reason().replace(whole, path)),
+        });
     }
 }
 
@@ -276,17 +323,19 @@ impl Service {
         parts: &http::request::Parts,
         uri: &str,
         style: &mut Style,
-    ) -> Result<Routed, Result<Response, Error>> {
-        let (asker, path, params) = self.ask(parts, uri, style).await.map_err(Err)?;
+    ) -> Result<Routed, (Option<Principal>, Result<Response, Error>)> {
+        let (asker, path, params) = self.ask(parts, uri, style).await.map_err(|error| (None, Err(error)))?;
+        let principal = asker.principal.clone();
+        let refused = |error| (Some(principal.clone()), Err(error));
         match self.routes.find(&parts.method, &path, &params) {
             Ok((route, answering, captured)) => {
                 if matches!(self.routes, Routes::Console) {
-                    console::check_headers(route.guarded, &parts.headers).map_err(Err)?;
+                    console::check_headers(route.guarded, &parts.headers).map_err(refused)?;
                 }
-                let api = self.node.api(asker, route.action).map_err(Err)?;
+                let api = self.node.api(asker, route.action).map_err(refused)?;
                 Ok(Routed { api, route, answering, captured, path, params })
             }
-            Err(allowed) => Err(self.routes.missed(&parts.method, &path, uri, &allowed)),
+            Err(allowed) => Err((None, self.routes.missed(&parts.method, &path, uri, &allowed))),
         }
     }
 
@@ -309,8 +358,7 @@ impl Service {
                 .and_then(|()| check_origin(&parts.headers))
                 .map_err(|foreign| Error::foreign(&foreign))?;
         }
-        // In-process callers are one client.
-        let address = parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| peer.ip());
+        let address = address_of(parts);
         let asker = match injected(parts) {
             Some(principal) => Asker { principal, scheme: Some(Scheme::Basic), token: None, address },
             None if self.is_open(parts) => security::anybody(address),
@@ -355,6 +403,11 @@ impl Service {
         let token = shown.ok().flatten().filter(|_| scheme == Scheme::Token);
         Ok(Asker { principal, scheme: Some(scheme), token, address })
     }
+}
+
+/// Returns the client's address. In-process callers are one client.
+fn address_of(parts: &http::request::Parts) -> IpAddr {
+    parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| peer.ip())
 }
 
 /// Runs the handler; the body's share of the bytes in flight is held meanwhile.

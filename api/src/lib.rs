@@ -10,6 +10,7 @@
 //! take a [`Request`] and an [`Api`], which holds a [`Session`] in place of the engine, and return a [`Response`] or an [`Error`].
 
 pub mod admin;
+mod audit;
 mod bulk;
 mod console;
 mod dispatch;
@@ -57,6 +58,8 @@ pub struct Node {
     pub accounts: Accounts,
     /// How the server presents itself.
     pub identity: Arc<Identity>,
+    /// What is taken down of refusals and of changes of security.
+    pub(crate) audit: audit::Audit,
     /// Certificate and key, which can be read again.
     tls: Option<Tls>,
     /// Held by a change of users, roles or mappings from the reading of one to its writing.
@@ -65,13 +68,18 @@ pub struct Node {
 
 impl Node {
     /// Puts the parts together.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub fn new(
         engine: Arc<Engine>,
         search: Arc<SearchService>,
         accounts: Accounts,
         identity: Identity,
     ) -> Self {
-        Self { engine, search, accounts, identity: Arc::new(identity), tls: None, changing: Arc::default() }
+        let audit = audit::Audit::start(&engine);
+        let identity = Arc::new(identity);
+        Self { engine, search, accounts, identity, audit, tls: None, changing: Arc::default() }
     }
 
     /// Serves with TLS.

@@ -264,7 +264,9 @@ impl Server {
             shutdown.await;
             ending.store(true, Ordering::Release);
         };
+        let audit = self.data.audit();
         self.serving.run(ends).await;
+        audit.flush().await;
     }
 }
 
