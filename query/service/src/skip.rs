@@ -61,7 +61,7 @@ fn cannot_match(snapshot: &TableSnapshot, query: &Query, now_ms: i64, work: &Wor
             resolve(&predicate, context).ok().map(|resolved| resolved.node)
         })
         .collect();
-    for shard in 0..without.len() {
+    for (shard, none) in without.iter_mut().enumerate() {
         work.check()?;
         let index = snapshot.shards().nth(shard).map(|(index, _)| index);
         let place = index
@@ -70,11 +70,11 @@ fn cannot_match(snapshot: &TableSnapshot, query: &Query, now_ms: i64, work: &Wor
         let Some(Some(node)) = place else { continue };
         // Bounds of values are those of hidden documents, too.
         if index.is_some_and(|index| index.seen.documents.is_some()) {
-            without[shard] = matches!(node, Node::None);
+            *none = matches!(node, Node::None);
             continue;
         }
         let mut own = snapshot.segments.iter().filter(|segment| segment.shard as usize == shard).peekable();
-        without[shard] = match own.peek() {
+        *none = match own.peek() {
             None => !can_match(node, None, work),
             Some(_) => own.all(|segment| !can_match(node, Some(segment), work)),
         };

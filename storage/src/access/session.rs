@@ -16,6 +16,9 @@ use crate::{
     Compute, Engine, Error, Index, RefreshPolicy, Result, SharedClock, StoredDoc, WriteOp, WriteOutcome,
 };
 
+/// Mappings, and what is shown of each.
+type Views = Arc<Mutex<Vec<(Arc<Mapping>, Arc<Mapping>)>>>;
+
 /// A principal at work: what a request's handler gets of the store. Cheap to clone.
 ///
 /// Everything that it answers is what the principal may see by its action: metadata lists no other indices, wildcards and
@@ -26,7 +29,7 @@ pub struct Session {
     principal: Principal,
     action: Action,
     /// Mappings with what is shown of them, as far as they were asked for.
-    pub(super) views: Arc<Mutex<Vec<(Arc<Mapping>, Arc<Mapping>)>>>,
+    pub(super) views: Views,
 }
 
 impl fmt::Debug for Session {
