@@ -58,7 +58,7 @@ trait Users {
 /// Runs the command.
 pub(crate) fn run(command: &UserCommand) -> Result<(), Failure> {
     logging::install("warn", false);
-    // Before a store is opened: it may have to be typed, or may not be there.
+    // Before a store is opened: its file may not be there.
     let password = match command {
         UserCommand::Add { password, .. } | UserCommand::Passwd { password, .. } => {
             Password::read(password).map_err(Failure::other)?
