@@ -18,6 +18,7 @@ use millrace_listen::{
 use millrace_storage::{Principal, Priority};
 use tokio::task::JoinHandle;
 
+use crate::audit::Trail;
 use crate::error::Error;
 use crate::http::render::Style;
 use crate::http::{AnswerBody, Params, Request, Response, Room, content, json, path};
@@ -105,6 +106,15 @@ impl Routes {
                 (spec, Answering::Data(handler), captured)
             }
         })
+    }
+
+    /// Names the listener for the audit.
+    fn listener(&self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Management(_) => "management",
+            Self::Console => "console",
+        }
     }
 
     /// Answers a request that has no route. `uri` is the request's own spelling.
@@ -216,10 +226,12 @@ impl Service {
             }
         };
         let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str()).to_owned();
+        let mut trail = Trail::of(&parts, self.routes.listener());
         let Routed { api, route, answering, captured, path, mut params } =
-            match self.prepare(&parts, &uri, style).await {
+            match self.prepare(&parts, &uri, style, &mut trail).await {
                 Ok(routed) => routed,
                 Err(answer) => {
+                    self.node.audit.done(&trail, &answer);
                     // A client that is still sending would see a reset connection in place of the answer.
                     self.bodies.discard(body).await;
                     return answer;
@@ -239,7 +251,14 @@ impl Service {
         let (room, filter) = (Room::new(&self.in_flight), style.filter());
         let bytes = body_or_source(&parts.headers, &held.bytes, &mut params, &room)?;
         let request = Request { method: parts.method, path, params, body: bytes, room, filter };
-        let task = tokio::spawn(handle(Call { api, request, captured }, answering, held));
+        let (audit, handled) =
+            (self.node.audit.clone(), handle(Call { api, request, captured }, answering, held));
+        // Told in the task: a change runs to its end whether its client waits or not.
+        let task = tokio::spawn(async move {
+            let result = handled.await;
+            audit.done(&trail, &result);
+            result
+        });
         let joined = if route.reads { AbortOnDrop(task).join().await } else { task.await };
         joined.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => Err(panicked(panic.as_ref())),
@@ -276,14 +295,16 @@ impl Service {
         parts: &http::request::Parts,
         uri: &str,
         style: &mut Style,
+        trail: &mut Trail,
     ) -> Result<Routed, Result<Response, Error>> {
-        let (asker, path, params) = self.ask(parts, uri, style).await.map_err(Err)?;
+        let (asker, path, params) = self.ask(parts, uri, style, trail).await.map_err(Err)?;
         match self.routes.find(&parts.method, &path, &params) {
             Ok((route, answering, captured)) => {
+                trail.goes_to(route, &captured);
                 if matches!(self.routes, Routes::Console) {
                     console::check_headers(route.guarded, &parts.headers).map_err(Err)?;
                 }
-                let api = self.node.api(asker, route.action).map_err(Err)?;
+                let api = self.node.api(asker, route.action, trail.login()).map_err(Err)?;
                 Ok(Routed { api, route, answering, captured, path, params })
             }
             Err(allowed) => Err(self.routes.missed(&parts.method, &path, uri, &allowed)),
@@ -302,6 +323,7 @@ impl Service {
         parts: &http::request::Parts,
         uri: &str,
         style: &mut Style,
+        trail: &mut Trail,
     ) -> Result<(Asker, Vec<String>, Params), Error> {
         if self.node.accounts.is_insecure() {
             // Whoever is on this machine is trusted, the pages that its browsers show are not.
@@ -314,8 +336,15 @@ impl Service {
         let asker = match injected(parts) {
             Some(principal) => Asker { principal, scheme: Some(Scheme::Basic), token: None, address },
             None if self.is_open(parts) => security::anybody(address),
-            None => self.authenticate(parts, uri, address).await?,
+            None => match self.authenticate(parts, uri, address).await {
+                Ok(asker) => asker,
+                Err(error) => {
+                    trail.came_from_nobody(&parts.headers);
+                    return Err(error);
+                }
+            },
         };
+        trail.came_from(&asker.principal);
         let path = path::segments(parts.uri.path())?;
         let mut params = Params::parse(parts.uri.query().unwrap_or_default())?;
         let cat = path.first().is_some_and(|segment| segment == "_cat");

@@ -10,6 +10,7 @@
 //! take a [`Request`] and an [`Api`], which holds a [`Session`] in place of the engine, and return a [`Response`] or an [`Error`].
 
 pub mod admin;
+mod audit;
 mod bulk;
 mod console;
 mod dispatch;
@@ -27,7 +28,7 @@ mod server;
 mod sql;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use millrace_accounts::{Accounts, Credentials, Scheme};
 use millrace_listen::Tls;
@@ -38,6 +39,7 @@ use millrace_storage::{Engine, Principal, Session};
 pub use admin::{anonymous_bytes, memory_limit};
 use console::saved_objects::Store;
 
+pub use audit::{Audit, Config as AuditConfig};
 pub use dispatch::Service;
 pub use error::Error;
 pub use http::{AnswerBody, Body, Params, Parts, Request, Response};
@@ -57,6 +59,8 @@ pub struct Node {
     pub accounts: Accounts,
     /// How the server presents itself.
     pub identity: Arc<Identity>,
+    /// What is told of requests.
+    pub(crate) audit: Audit,
     /// Certificate and key, which can be read again.
     tls: Option<Tls>,
     /// Held by a change of users, roles or mappings from the reading of one to its writing.
@@ -71,7 +75,20 @@ impl Node {
         accounts: Accounts,
         identity: Identity,
     ) -> Self {
-        Self { engine, search, accounts, identity: Arc::new(identity), tls: None, changing: Arc::default() }
+        let (identity, audit, changing) = (Arc::new(identity), Audit::default(), Arc::default());
+        Self { engine, search, accounts, identity, audit, tls: None, changing }
+    }
+
+    /// Tells requests to an audit.
+    #[must_use]
+    pub fn with_audit(self, config: AuditConfig) -> Self {
+        let audit = Audit::new(Arc::clone(&self.engine), Arc::clone(&self.identity), config);
+        Self { audit, ..self }
+    }
+
+    /// Returns what is told of requests.
+    pub fn audit(&self) -> &Audit {
+        &self.audit
     }
 
     /// Serves with TLS.
@@ -80,11 +97,16 @@ impl Node {
         Self { tls, ..self }
     }
 
-    /// Makes what the handler of a principal's request gets.
+    /// Makes what the handler of a principal's request gets. That of a login says whose it is in `login`.
     ///
     /// # Errors
     /// 403 where the action is not allowed on anything.
-    pub(crate) fn api(&self, asker: Asker, action: Action) -> Result<Api, Error> {
+    pub(crate) fn api(
+        &self,
+        asker: Asker,
+        action: Action,
+        login: Arc<OnceLock<String>>,
+    ) -> Result<Api, Error> {
         let Asker { principal, scheme, token, address } = asker;
         let session = Session::new(&self.engine, principal, action)?;
         let objects = Store::new(&self.engine, &self.search);
@@ -97,6 +119,7 @@ impl Node {
             scheme,
             token,
             address,
+            login,
             tls: self.tls.clone(),
             changing: Arc::clone(&self.changing),
         })
@@ -133,6 +156,8 @@ pub(crate) struct Api {
     pub(crate) token: Option<Credentials>,
     /// Where the request comes from.
     pub(crate) address: IpAddr,
+    /// Where a login says whose it is, for the audit.
+    pub(crate) login: Arc<OnceLock<String>>,
     /// Certificate and key.
     pub(crate) tls: Option<Tls>,
     /// Held by a change of users, roles or mappings.
