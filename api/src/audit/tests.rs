@@ -56,18 +56,18 @@ fn a_flood_of_refusals_is_few_documents_and_is_counted() {
 #[test]
 fn what_waits_is_bounded_and_changes_are_not_told_together() {
     let mut queue = Queue::default();
-    let change = || trail("10.0.0.1", "ann", "/").event(event::Outcome::Changed, 200, START_MS);
+    let change = trail("10.0.0.1", "ann", "/").event(event::Outcome::Changed, 200, START_MS);
     for _ in 0..10_000 {
-        queue.add(change());
+        queue.add(change.clone());
     }
     let (events, lost) = queue.take();
     assert_eq!((events.len() as u64 + lost, events.len()), (10_000, 8_192));
     let mut queue = Queue::default();
     let long = format!("/{}", "x".repeat(60_000));
-    let event = || trail("10.0.0.1", &"é".repeat(1_000), &long).event(event::Outcome::Changed, 200, START_MS);
-    assert!(event().bytes() < 2_048);
+    let event = trail("10.0.0.1", &"é".repeat(1_000), &long).event(event::Outcome::Changed, 200, START_MS);
+    assert!(event.bytes() < 2_048);
     for _ in 0..8_192 {
-        queue.add(event());
+        queue.add(event.clone());
     }
     let (events, lost) = queue.take();
     assert!(lost > 0 && events.iter().map(Event::bytes).sum::<usize>() <= 8 << 20);
