@@ -31,6 +31,7 @@ pub use accounts::{Accounts, Authenticated, Config, Login, Scheme};
 pub use api_key::{ApiKey, ApiKeyChange, ApiKeyQuery, CreatedApiKey, Invalidated, NewApiKey};
 pub use credentials::Credentials;
 pub use error::{Error, Refusal, Result};
+pub use password::hash::generate as generate_password;
 pub use privileges::{AnyQuery, Over, QueryCheck, privilege, privilege_names};
 pub use role::{FieldSecurity, IndexGrant, Role};
 pub use state::Account;

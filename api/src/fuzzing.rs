@@ -6,3 +6,8 @@ use bytes::Bytes;
 pub fn bulk(data: &[u8]) {
     crate::bulk::parse_only(&Bytes::copy_from_slice(data));
 }
+
+/// A file of dashboards.
+pub fn dashboards(data: &[u8]) {
+    crate::console::dashboards::read_only(data);
+}

@@ -1,11 +1,15 @@
 //! The command line of `millrace`. Flags are stable: scripts and units rely on them.
 
+mod user;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::Flags;
+
+pub(crate) use user::{PasswordArgs, PlaceArgs, RolesArgs, UserCommand};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -125,6 +129,9 @@ statement that fails ends the shell with exit code 1.
 
 {EXIT_CODES}"))]
     Sql(SqlArgs),
+    /// Manage users, on a running server or on the data of a stopped one
+    #[command(subcommand)]
+    User(UserCommand),
 }
 
 /// What can be done with pipelines.

@@ -48,6 +48,14 @@ impl Failure {
         Self::new(code, error)
     }
 
+    /// The data directory is another process's, and there is another way to what was wanted.
+    pub(crate) fn or(self, way: &str) -> Self {
+        if self.code != Self::LOCKED {
+            return self;
+        }
+        Self { message: format!("{}; {way}", self.message), ..self }
+    }
+
     /// Anything else.
     pub(crate) fn other(error: impl Into<anyhow::Error>) -> Self {
         Self::new(Self::OTHER, error.into())

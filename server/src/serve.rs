@@ -126,7 +126,7 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
 }
 
 /// File in the data directory with the generated password.
-const PASSWORD_FILE: &str = "admin-password";
+pub(crate) const PASSWORD_FILE: &str = "admin-password";
 /// Time between messages to the supervisor while the store is opened.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// File in the data directory that keeps what the management API has set.

@@ -4,18 +4,19 @@
 //! [`Statements`] cuts input into statements, [`Server`] asks, [`table`] draws the answers.
 
 mod input;
-mod table;
+pub(crate) mod table;
 
 use std::io::{BufRead, ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
-use reqwest::Client;
+use anyhow::{Context, Result, anyhow};
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::cli::{SqlArgs, SqlFormat};
 use crate::exit::Failure;
+use crate::remote::{Remote, refusal};
 use crate::serve::runtime;
 
 use input::Statements;
@@ -42,7 +43,7 @@ pub(crate) fn run(args: SqlArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let done = match std::io::stdin().is_terminal() {
-        true => interactive(&ask, &server.url),
+        true => interactive(&ask, &server.0.url),
         false => piped(&ask),
     };
     done.map_err(Failure::other)
@@ -159,41 +160,12 @@ fn history_file() -> Option<PathBuf> {
 
 /// The server that is asked.
 #[derive(Debug)]
-struct Server {
-    client: Client,
-    url: String,
-    credentials: Option<(String, String)>,
-}
+struct Server(Remote);
 
 impl Server {
     fn new(args: &SqlArgs) -> Result<Self> {
-        let client = Client::builder()
-            .danger_accept_invalid_certs(args.insecure_tls)
-            .connect_timeout(Duration::from_secs(args.timeout))
-            .read_timeout(Duration::from_secs(args.timeout))
-            .build()
-            .context("cannot set up the HTTP client")?;
-        let url = args.url.trim_end_matches('/').to_owned();
-        if !(url.starts_with("http://") || url.starts_with("https://")) {
-            bail!("`{url}` is not an http:// or https:// URL");
-        }
-        let credentials = match &args.user {
-            None => None,
-            Some(user) => {
-                let (name, password) = match user.split_once(':') {
-                    Some((name, password)) => (name.to_owned(), password.to_owned()),
-                    None => {
-                        let password = std::env::var("MILLRACE_PASSWORD");
-                        let password = password.map_err(|_| {
-                            anyhow!("give the password as --user {user}:… or in MILLRACE_PASSWORD")
-                        })?;
-                        (user.clone(), password)
-                    }
-                };
-                Some((name, password))
-            }
-        };
-        Ok(Self { client, url, credentials })
+        let timeout = Duration::from_secs(args.timeout);
+        Remote::new(&args.url, args.user.as_deref(), args.insecure_tls, timeout).map(Self)
     }
 
     /// Asks a statement and shows the answer.
@@ -204,14 +176,9 @@ impl Server {
             SqlFormat::Raw => "raw",
         };
         let started = Instant::now();
-        let mut request = self
-            .client
-            .post(format!("{}/_plugins/_sql?format={asked}", self.url))
-            .json(&json!({ "query": statement }));
-        if let Some((user, password)) = &self.credentials {
-            request = request.basic_auth(user, Some(password));
-        }
-        let mut response = request.send().await.with_context(|| format!("cannot reach {}", self.url))?;
+        let url = format!("{}/_plugins/_sql?format={asked}", self.0.url);
+        let request = self.0.request(Method::POST, url).json(&json!({ "query": statement }));
+        let mut response = request.send().await.with_context(|| format!("cannot reach {}", self.0.url))?;
         let status = response.status();
         if status.is_success() && matches!(format, SqlFormat::Csv | SqlFormat::Raw) {
             // It may be of any length, of which a reader that has gone away wants no more.
@@ -249,18 +216,6 @@ impl Server {
         }
         Ok(())
     }
-}
-
-/// Reads why a statement was refused.
-fn refusal(text: &str) -> Option<String> {
-    let answer: Value = serde_json::from_str(text).ok()?;
-    let error = answer.get("error")?;
-    let member = |name: &str| error.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let reason = member("reason")?;
-    Some(match member("details") {
-        Some(details) => format!("{reason}: {details}"),
-        None => reason.to_owned(),
-    })
 }
 
 /// Writes a line to stdout; a reader that has gone away is not a failure.

@@ -25,7 +25,7 @@ pub(crate) fn verify(password: &str, hash: &str) -> Result<bool, phc::Error> {
     Ok(Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
 }
 
-/// Makes a random password.
-pub(crate) fn generate() -> String {
+/// Makes a random password of letters and digits.
+pub fn generate() -> String {
     rand::rng().sample_iter(Alphanumeric).take(GENERATED_CHARS).map(char::from).collect()
 }

@@ -10,14 +10,17 @@ use rand::{RngExt, SeedableRng};
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 8] = [
+const TARGETS: [(&str, Target); 11] = [
     ("analysis", millrace_storage::fuzzing::analysis),
     ("bulk", millrace_api::fuzzing::bulk),
+    ("credentials", millrace_accounts::fuzzing::credentials),
+    ("dashboards", millrace_api::fuzzing::dashboards),
     ("date_math", millrace_storage::fuzzing::date_math),
     ("dsl", millrace_query::fuzzing::dsl),
     ("mapping", millrace_storage::fuzzing::mapping),
     ("query_string", millrace_query::fuzzing::query_string),
     ("regexp", millrace_storage::fuzzing::regexp),
+    ("role", millrace_accounts::fuzzing::role),
     ("simple_query_string", millrace_query::fuzzing::simple_query_string),
 ];
 

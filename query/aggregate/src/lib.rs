@@ -4,7 +4,7 @@
 //! segment ([`segment`]) a tree of [`collector`]s asks what a [`source`] knows without reading them; the others go in batches
 //! ([`batch`]) through those that have to see them ([`pass`]). Buckets are numbered ([`ordinals`]) by the keys ([`keys`]) that
 //! the values of fields ([`field`]) give; [`bucket`] has a file an aggregation. States of partitions merge, and what is left
-//! is reduced to results.
+//! is reduced to results. [`value_counts`] hands what sources know of one field to SQL.
 //!
 //! [`metric`] holds the partial states of metrics, indexed by bucket; [`result`] the reduced tree and how
 //! answers show it; [`pipeline`] computes what is computed of results.
@@ -29,5 +29,7 @@ mod segment;
 mod source;
 mod term_filter;
 mod tree;
+mod value_counts;
 
 pub use run::{Aggregation, Request};
+pub use value_counts::{By, CountedRows, Value, ValueCounts};

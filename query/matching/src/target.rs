@@ -64,7 +64,7 @@ pub async fn pin_ruled(index: &Arc<Index>, rules: &DocumentRules, routing: &str)
         meta: Arc::clone(&snapshot.meta),
         mapping: Arc::clone(&snapshot.mapping),
         filter: None,
-        seen: Seen { access: None, documents },
+        seen: Seen { documents, ..Seen::default() },
         shards: vec![routing::shard_in(&snapshot.meta, routing)],
         boost: 1.0,
     };
@@ -109,8 +109,9 @@ fn seen(session: &Session, index: &str, mapping: Arc<Mapping>) -> Result<(Seen, 
     let documents = rules::documents(index, &documents)?;
     let documents = documents.map(|predicate| Documents { predicate, mapping: Arc::clone(&mapping) });
     let fields = access.fields(action);
+    let whole = (!fields.is_empty()).then(|| Arc::clone(&mapping));
     let mapping = if fields.is_empty() { mapping } else { Arc::new(mapping.seen_under(fields)) };
-    Ok((Seen { access: Some(access), documents }, mapping))
+    Ok((Seen { access: Some(access), documents, whole }, mapping))
 }
 
 /// Resolves an expression to indices.

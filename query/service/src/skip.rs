@@ -61,15 +61,20 @@ fn cannot_match(snapshot: &TableSnapshot, query: &Query, now_ms: i64, work: &Wor
             resolve(&predicate, context).ok().map(|resolved| resolved.node)
         })
         .collect();
-    for (shard, none) in without.iter_mut().enumerate() {
+    for shard in 0..without.len() {
         work.check()?;
         let index = snapshot.shards().nth(shard).map(|(index, _)| index);
         let place = index
             .and_then(|index| snapshot.indices.iter().position(|own| std::ptr::eq(own, index)))
             .and_then(|place| nodes.get(place));
         let Some(Some(node)) = place else { continue };
+        // Bounds of values are those of hidden documents, too.
+        if index.is_some_and(|index| index.seen.documents.is_some()) {
+            without[shard] = matches!(node, Node::None);
+            continue;
+        }
         let mut own = snapshot.segments.iter().filter(|segment| segment.shard as usize == shard).peekable();
-        *none = match own.peek() {
+        without[shard] = match own.peek() {
             None => !can_match(node, None, work),
             Some(_) => own.all(|segment| !can_match(node, Some(segment), work)),
         };

@@ -14,8 +14,8 @@ use datafusion::arrow::datatypes::{
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue};
 use millrace_matching::address::AddressText;
-use millrace_matching::table::TableSnapshot;
 use millrace_matching::table::keys::Lists;
+use millrace_matching::table::{TableSegment, TableSnapshot};
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{NumberBounds, PageBounds};
 use millrace_work::error::{Error, Result};
@@ -23,6 +23,9 @@ use serde_json::Value;
 
 use super::functions::address::{BITS, bits_of};
 use super::types::SqlType;
+
+/// What is behind the name of a column of the bits of addresses.
+const BITS_SUFFIX: &str = " (bits)";
 
 /// A column of a table.
 #[derive(Clone, Debug)]
@@ -37,6 +40,17 @@ pub(crate) struct SqlColumn {
     pub bits: bool,
     /// By index of the snapshot.
     pub sources: Vec<ColumnSource>,
+}
+
+/// What a segment knows of a column.
+#[derive(Clone, Debug)]
+pub(crate) struct Extremes {
+    /// The least value; null where there is none.
+    pub least: ScalarValue,
+    /// The greatest.
+    pub most: ScalarValue,
+    /// Whether every row has a value.
+    pub full: bool,
 }
 
 /// Where an index has the values of a column.
@@ -84,41 +98,25 @@ impl SqlColumn {
             _ => false,
         };
         let plain = self.ty == SqlType::Ip && !self.list && self.sources.iter().all(addresses);
-        plain.then(|| Self { name: format!("{} (bits)", self.name), bits: true, ..self.clone() })
+        plain.then(|| Self { name: format!("{}{BITS_SUFFIX}", self.name), bits: true, ..self.clone() })
+    }
+
+    /// Returns the path of the field.
+    pub(crate) fn path(&self) -> &str {
+        self.name.strip_suffix(BITS_SUFFIX).filter(|_| self.bits).unwrap_or(&self.name)
     }
 
     /// Tells what segments know of the column over all of their rows: the least and the greatest number or time.
     pub(crate) fn known(&self, snapshot: &TableSnapshot) -> Option<ColumnStatistics> {
-        if self.list || self.bits {
-            return None;
-        }
         let (mut min, mut max, mut full) = (ScalarValue::Null, ScalarValue::Null, true);
         for segment in &snapshot.segments {
-            let bounds = match self.sources.get(segment.index)? {
-                ColumnSource::Missing => PageBounds { rows: 0..0, values: NumberBounds::Empty, full: false },
-                ColumnSource::Column { id, ty, .. } if *ty == self.ty => segment.reader.bounds(*id),
-                _ => return None,
-            };
-            let counts = self.ty.is_integer() || matches!(self.ty, SqlType::Timestamp(_));
-            let (least, most): (ScalarValue, ScalarValue) = match bounds.values {
-                NumberBounds::I64(least, most) if counts => (least.into(), most.into()),
-                NumberBounds::U64(least, most) if counts => (least.into(), most.into()),
-                NumberBounds::F64(least, most) if !counts && self.ty.is_number() => {
-                    (least.into(), most.into())
-                }
-                NumberBounds::Empty => {
-                    full = false;
-                    continue;
-                }
-                _ => return None,
-            };
-            full &= bounds.full;
-            let (least, most) = (least.cast_to(&self.arrow()).ok()?, most.cast_to(&self.arrow()).ok()?);
-            if min.is_null() || least < min {
-                min = least;
+            let own = self.extremes(segment)?;
+            full &= own.full;
+            if !own.least.is_null() && (min.is_null() || own.least < min) {
+                min = own.least;
             }
-            if max.is_null() || most > max {
-                max = most;
+            if !own.most.is_null() && (max.is_null() || own.most > max) {
+                max = own.most;
             }
         }
         if min.is_null() {
@@ -130,6 +128,29 @@ impl SqlColumn {
             known.null_count = Precision::Exact(0);
         }
         Some(known)
+    }
+
+    /// Tells what a segment knows of the column over all of its rows; `None` where it does not know that.
+    pub(crate) fn extremes(&self, segment: &TableSegment) -> Option<Extremes> {
+        if self.list || self.bits {
+            return None;
+        }
+        let bounds = match self.sources.get(segment.index)? {
+            ColumnSource::Missing => PageBounds { rows: 0..0, values: NumberBounds::Empty, full: false },
+            ColumnSource::Column { id, ty, .. } if *ty == self.ty => segment.reader.bounds(*id),
+            _ => return None,
+        };
+        let counts = self.ty.is_integer() || matches!(self.ty, SqlType::Timestamp(_));
+        let (least, most): (ScalarValue, ScalarValue) = match bounds.values {
+            NumberBounds::I64(least, most) if counts => (least.into(), most.into()),
+            NumberBounds::U64(least, most) if counts => (least.into(), most.into()),
+            NumberBounds::F64(least, most) if !counts && self.ty.is_number() => (least.into(), most.into()),
+            NumberBounds::Empty => (ScalarValue::Null, ScalarValue::Null),
+            _ => return None,
+        };
+        let full = bounds.full && bounds.values != NumberBounds::Empty;
+        let (least, most) = (least.cast_to(&self.arrow()).ok()?, most.cast_to(&self.arrow()).ok()?);
+        Some(Extremes { least, most, full })
     }
 
     /// Makes the column's array of a segment's.

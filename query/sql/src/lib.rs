@@ -2,7 +2,7 @@
 //!
 //! [`statement`] parses with DataFusion's parser and an own dialect, [`bind`] makes a DataFusion plan of the tree
 //! with OpenSearch's names, types and functions, [`push`] gives the index what it can answer, [`table`] reads
-//! the columns that are left, and DataFusion aggregates and sorts. An [`answer`] is columns and a stream of batches ([`rows`]), which [`format`] writes: in one
+//! the columns that are left, and DataFusion aggregates, where the index does not know groups ([`index_groups`]), and sorts. An [`answer`] is columns and a stream of batches ([`rows`]), which [`format`] writes: in one
 //! piece or a page at a time ([`page`], [`cursor`]), or part by part as they come. [`run`] is handed requests by the service and works on them on
 //! [`threads`] of their own.
 
@@ -17,6 +17,7 @@ pub mod error;
 mod first_rows;
 pub mod format;
 mod functions;
+mod index_groups;
 mod late_materialization;
 mod metadata;
 pub mod native;

@@ -40,6 +40,7 @@ use super::delete::DELETED_AT_A_TIME;
 use super::error::{Result, SqlError};
 use super::format::{LineFormat, PageFormat};
 use super::functions::row::at_work;
+use super::index_groups::IndexGroups;
 use super::late_materialization::LateColumns;
 use super::metadata;
 use super::native::{self, NativeSearch};
@@ -138,6 +139,7 @@ impl Runner {
             ])
             .with_physical_optimizer_rules(vec![
                 Arc::new(AggregateStatistics::new()),
+                Arc::new(IndexGroups),
                 Arc::new(EnsureRequirements::new()),
                 Arc::new(LateColumns),
             ])

@@ -27,6 +27,7 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
 use millrace_dsl::source_filter::SourceFilter;
+use millrace_matching::table::parts::Part;
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::scan::IndexScanExec;
 use millrace_matching::table::{IndexTable, ROW, SCORE, SEGMENT, ScanHandle, ScanOptions, TableSnapshot};
@@ -196,6 +197,26 @@ impl SqlScanExec {
     /// Returns what finds its rows.
     pub(super) fn finder(&self) -> &IndexScanExec {
         &self.shared.finder
+    }
+
+    /// Whether it reads all rows that are found, and nothing but columns of them.
+    pub(super) fn is_plain(&self) -> bool {
+        let Shared { outputs, limit, first, .. } = &*self.shared;
+        limit.is_none() && first.is_none() && outputs.iter().all(|output| matches!(output, Output::Column(_)))
+    }
+
+    /// Returns a scan of the same columns of the rows in some parts, in one partition.
+    pub(super) fn of_parts(&self, parts: Vec<Part>) -> Self {
+        let Shared { finder, columns, outputs, schema, scored, limit, .. } = &*self.shared;
+        Self::of(Shared {
+            finder: finder.of_parts(parts),
+            columns: Arc::clone(columns),
+            outputs: outputs.clone(),
+            schema: Arc::clone(schema),
+            scored: *scored,
+            limit: *limit,
+            first: None,
+        })
     }
 
     /// Whether its rows come with scores.

@@ -6,7 +6,7 @@ use serde_json::Value;
 const MAX_WIDTH: usize = 80;
 
 /// Draws a table: numbers to the right, the rest to the left.
-pub(super) fn draw(answer: &Value) -> String {
+pub(crate) fn draw(answer: &Value) -> String {
     let empty = Vec::new();
     let array = |name: &str| answer.get(name).and_then(Value::as_array).unwrap_or(&empty);
     let text = |column: &Value, name: &str| column.get(name).and_then(Value::as_str).map(str::to_owned);

@@ -10,3 +10,4 @@ mod pipelines;
 mod process;
 mod repair;
 mod sources;
+mod users;

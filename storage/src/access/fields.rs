@@ -48,6 +48,16 @@ impl FieldRules {
     }
 }
 
+impl FieldRules {
+    /// Whether a field is shown with all that may be below it.
+    pub fn shows_whole(&self, path: &str) -> bool {
+        let below = format!("{path}.*");
+        let reaches = |name: &str| covers(name, path) || crate::metadata::overlap(name, &below);
+        let named = |shown: &Shown| shown.grant.iter().any(|name| covers(name, path));
+        self.any.iter().any(|shown| named(shown) && !shown.except.iter().any(|name| reaches(name)))
+    }
+}
+
 impl Shown {
     fn shows(&self, path: &str) -> bool {
         let named = |names: &[Box<str>]| names.iter().any(|name| covers(name, path));

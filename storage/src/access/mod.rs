@@ -29,4 +29,5 @@ pub use patterns::NamePattern;
 pub use principal::{Caller, Principal};
 pub use privileges::{DocumentRules, Grant, IndexAccess, Privileges};
 pub use session::Session;
+pub(crate) use system::Standing;
 pub use visibility::Visibility;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::guard::{Guard, refusal};
 use super::{Action, IndexAccess, Principal};
+use crate::mapping::Mapping;
 use crate::metadata::{IndicesOptions, Metadata, MetadataChange};
 use crate::{
     Compute, Engine, Error, Index, RefreshPolicy, Result, SharedClock, StoredDoc, WriteOp, WriteOutcome,
@@ -23,11 +25,13 @@ pub struct Session {
     pub(super) engine: Arc<Engine>,
     principal: Principal,
     action: Action,
+    /// Mappings with what is shown of them, as far as they were asked for.
+    pub(super) views: Arc<Mutex<Vec<(Arc<Mapping>, Arc<Mapping>)>>>,
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { engine: _, principal, action } = self;
+        let Self { engine: _, principal, action, views: _ } = self;
         f.debug_struct("Session").field("caller", principal.caller()).field("action", action).finish()
     }
 }
@@ -42,12 +46,13 @@ impl Session {
             let caller = principal.caller().to_string();
             return Err(Error::Unauthorized { action: action.name(), caller, index: None });
         }
-        Ok(Self { engine: Arc::clone(engine), principal, action })
+        Ok(Self { engine: Arc::clone(engine), principal, action, views: Arc::default() })
     }
 
     /// Makes the session of the server's own work: it sees everything.
     pub fn system(engine: &Arc<Engine>) -> Self {
-        Self { engine: Arc::clone(engine), principal: Principal::system(), action: Action::Search }
+        let (principal, action) = (Principal::system(), Action::Search);
+        Self { engine: Arc::clone(engine), principal, action, views: Arc::default() }
     }
 
     /// Returns the session of another action of the same principal.
@@ -181,10 +186,14 @@ impl Session {
         refresh: RefreshPolicy,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Vec<Result<WriteOutcome>>>> {
-        if !self.may_hide(&ops) {
+        if self.principal.privileges().is_unrestricted() {
             return self.engine.write(&self.principal, ops, refresh, timeout);
         }
         Box::pin(async move {
+            if !self.may_hide(&ops) {
+                let outcomes = self.engine.write(&self.principal, ops, refresh, timeout).await?;
+                return Ok(outcomes.into_iter().map(|outcome| self.without_unread(outcome)).collect());
+            }
             let kept = self.keep_hidden(ops).await?;
             let mut results: Vec<Option<Result<WriteOutcome>>> = Vec::with_capacity(kept.len());
             let mut ops = Vec::with_capacity(kept.len());
@@ -200,9 +209,19 @@ impl Session {
             let mut outcomes = self.engine.write(&self.principal, ops, refresh, timeout).await?.into_iter();
             let lost = || Err(Error::Internal("operation was lost".to_owned()));
             let answer = |result: Option<Result<WriteOutcome>>| {
-                result.unwrap_or_else(|| outcomes.next().unwrap_or_else(lost))
+                self.without_unread(result.unwrap_or_else(|| outcomes.next().unwrap_or_else(lost)))
             };
             Ok(results.into_iter().map(answer).collect())
+        })
+    }
+
+    /// Takes out the source of an updated document for who may not read it.
+    fn without_unread(&self, outcome: Result<WriteOutcome>) -> Result<WriteOutcome> {
+        outcome.map(|mut done| {
+            if done.source.is_some() && !self.access(&done.index).allows(Action::Get) {
+                done.source = None;
+            }
+            done
         })
     }
 

@@ -7,8 +7,11 @@ use futures::future::BoxFuture;
 
 use super::{Action, DocumentRules, Session, shown};
 use crate::engine::missing;
-use crate::metadata::IndicesOptions;
+use crate::metadata::{BlockLevel, IndicesOptions, check_block};
 use crate::{Action as Operation, Error, Index, Priority, Result, StoredDoc, WriteOp};
+
+/// Mappings that a session remembers its view of.
+const MAX_VIEWS: usize = 64;
 
 /// Finds documents that rules show. Searches are it; the engine is told of them once, at the start.
 pub trait Visibility: std::fmt::Debug + Send + Sync {
@@ -129,7 +132,18 @@ impl Session {
     pub fn mapping(&self, index: &Index) -> Arc<crate::mapping::Mapping> {
         let mapping = index.mapping();
         let rules = self.access(&index.meta().name).fields(self.action());
-        if rules.is_empty() { mapping } else { Arc::new(mapping.seen_under(rules)) }
+        if rules.is_empty() {
+            return mapping;
+        }
+        let mut views = self.views.lock();
+        if let Some((_, view)) = views.iter().find(|(whole, _)| Arc::ptr_eq(whole, &mapping)) {
+            return Arc::clone(view);
+        }
+        let view = Arc::new(mapping.seen_under(rules));
+        if views.len() < MAX_VIEWS {
+            views.push((mapping, Arc::clone(&view)));
+        }
+        view
     }
 
     /// Reads a document by id, one that rules show, with what they show of it.
@@ -148,7 +162,10 @@ impl Session {
         let rules = access.documents(self.action());
         let document = match rules.is_empty() {
             true => self.engine.get_of(&found, name, id, routing, realtime).await?,
-            false => self.visible(index, id, routing, &rules).await?,
+            false => {
+                check_block(&index.meta(), BlockLevel::Read)?;
+                self.visible(index, id, routing, &rules).await?
+            }
         };
         let fields = access.fields(self.action());
         let document = match document {

@@ -182,7 +182,9 @@ impl Engine {
                 if metadata.write_index(name, now_ms)?.is_some() {
                     return Ok(Vec::new());
                 }
-                metadata.create_index(name, &Value::Null, now_ms, uuid::Uuid::new_v4())
+                // Aliases of templates are names, too.
+                let guard = Guard::new(principal, access::Action::AutoCreate);
+                metadata.guarded(guard).create_index(name, &Value::Null, now_ms, uuid::Uuid::new_v4())
             })
             .await;
         created?;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::FieldType;
 use super::tree::{Child, Mapping};
 use crate::access::FieldRules;
 
@@ -15,7 +16,13 @@ impl Mapping {
     /// Returns the mapping without the fields that one of the rules does not show. It is for reading only.
     pub fn seen_under(&self, rules: Vec<Arc<FieldRules>>) -> Self {
         let mut view = self.clone();
-        let shows = |path: &str| rules.iter().all(|rules| rules.shows(path));
+        let plainly = |path: &str| rules.iter().all(|rules| rules.shows(path));
+        // What is below a flat_object is in one column: all of it is shown, or none.
+        let is_flat =
+            |path: &str| self.field(path).is_some_and(|field| field.field_type == FieldType::FlatObject);
+        let shows = |path: &str| {
+            plainly(path) && (!is_flat(path) || rules.iter().all(|rules| rules.shows_whole(path)))
+        };
         let hidden: Vec<(Arc<str>, Child)> = self
             .by_path
             .iter()
@@ -109,14 +116,28 @@ mod tests {
             "hidden": {"type": "alias", "path": "user.password"},
             "known": {"type": "alias", "path": "user.name"},
             "nest": {"type": "nested", "properties": {"a": {"type": "long"}}},
+            "labels": {"type": "flat_object"},
+            "tags": {"type": "flat_object"},
         }});
         let mapping = Mapping::parse(&body, &Map::new()).unwrap();
-        let rules = FieldRules::new(&["user", "title", "hidden", "known"], &["user.password", "title.low"]);
+        let rules = FieldRules::new(
+            &["user", "title", "hidden", "known", "labels", "tags"],
+            &["user.password", "title.low", "labels.*ret"],
+        );
         let view = mapping.seen_under(vec![Arc::new(rules)]);
         let paths: Vec<&str> = view.fields().map(|field| &*field.path).collect();
-        assert_eq!(paths, ["title", "title.raw", "user.name"]);
-        for path in ["user.password", "secret.key", "secret", "title.low", "hidden", "nest", "nest.a", "all"]
-        {
+        assert_eq!(paths, ["tags", "title", "title.raw", "user.name"]);
+        for path in [
+            "user.password",
+            "secret.key",
+            "secret",
+            "title.low",
+            "hidden",
+            "nest",
+            "nest.a",
+            "all",
+            "labels",
+        ] {
             assert!(view.field(path).is_none() && !view.is_object(path), "{path}");
             assert!(view.nested_path(path).is_none(), "{path}");
         }
@@ -127,6 +148,7 @@ mod tests {
             view.to_json(),
             json!({"properties": {
                 "known": {"type": "alias", "path": "user.name"},
+                "tags": {"type": "flat_object"},
                 "title": {"type": "text", "fields": {"raw": {"type": "keyword"}}},
                 "user": {"properties": {"name": {"type": "keyword"}}},
             }})

@@ -289,8 +289,12 @@ impl Metadata {
                     }
                     AliasAction::Remove { must_exist, .. } => {
                         for name in aliases {
+                            if name != "_all" && !pattern::is_wildcard(name) {
+                                self.check_name(name)?;
+                            }
                             let before = target.aliases.len();
-                            target.aliases.retain(|had, _| name != "_all" && !pattern::matches(name, had));
+                            let asked = |had: &str| name == "_all" || pattern::matches(name, had);
+                            target.aliases.retain(|had, _| !asked(had) || !self.sees(had));
                             if target.aliases.len() < before {
                                 effective = true;
                                 missing.remove(name.as_str());

@@ -51,6 +51,7 @@ pub use index_sort::SortField;
 pub(crate) use index_sort::{SEQ_NO, parse as parse_index_sort};
 pub use mapping_body::split_type;
 pub use names::{check_alias_name, check_index_name};
+pub(crate) use pattern::overlap;
 pub use pattern::{is_wildcard, matches};
 pub use settings::{
     did_you_mean, flatten, nest, parse_bytes, parse_time, render as render_settings, similar,

@@ -2,6 +2,7 @@
 //!
 //! The refusals are in OpenSearch's own words, because clients match on them.
 
+use crate::access::Standing;
 use crate::{Error, Result};
 
 /// Longest name in bytes, as file systems have it.
@@ -55,7 +56,9 @@ pub fn check_index_name(name: &str) -> Result<()> {
 /// # Errors
 /// [`Error::InvalidAliasName`].
 pub fn check_alias_name(name: &str) -> Result<()> {
-    match first_fault(name) {
+    let is_reserved = Standing::of(name) != Standing::Ordinary;
+    let reserved = || is_reserved.then(|| "is the name of an index of the server".to_owned());
+    match first_fault(name).or_else(reserved) {
         None => Ok(()),
         Some(reason) => Err(Error::InvalidAliasName { alias: shorten(name), reason }),
     }

@@ -32,7 +32,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 }
 
 /// Whether some text is matched by both patterns.
-pub(super) fn overlap(left: &str, right: &str) -> bool {
+pub(crate) fn overlap(left: &str, right: &str) -> bool {
     let (left, right) = (left.as_bytes(), right.as_bytes());
     let width = right.len() + 1;
     // reachable[i][j]: left[i..] and right[j..] have a text in common.

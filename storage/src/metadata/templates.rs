@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::aliases::parse_alias;
 use super::{Metadata, MetadataChange, index_settings, index_sort, mapping_body, names, pattern, settings};
+use crate::access::Standing;
 use crate::mapping::Mapping;
 use crate::{Error, Result};
 
@@ -431,6 +432,10 @@ impl Metadata {
     /// Gathers what templates contribute to a new index of that name. `hidden` is what its request
     /// says of `index.hidden`; templates for all indices leave hidden ones alone.
     pub fn layers(&self, index: &str, hidden: Option<bool>) -> Layers {
+        // What the server's own indices are is not the users' to say.
+        if Standing::of(index) != Standing::Ordinary {
+            return Layers::default();
+        }
         let applies = |template: &Value| {
             template["index_patterns"].as_array().into_iter().flatten().filter_map(Value::as_str).any(
                 |glob| {

@@ -14,7 +14,7 @@ use crate::console::error::at;
 use crate::console::saved_objects::bulk::{self, MAX_OBJECTS, Prepared};
 use crate::console::saved_objects::object::{Draft, Key, Kind, object};
 use crate::error::Error;
-use crate::http::{Request, Response, json as text, offload};
+use crate::http::{Request, Response, Room, json as text, offload};
 
 /// Most references of the objects of a file together.
 const MAX_REFERENCES: usize = 100_000;
@@ -40,6 +40,22 @@ pub(crate) async fn run(api: &Api, request: &mut Request) -> Result<Response, Er
     let answered = bulk::store(api, objects, force, "{\"objects\":").await?;
     let behind = (!missing.is_empty()).then(|| ("missing_references", Value::Array(missing)));
     Ok(answered.finish(behind))
+}
+
+/// Reads a file and does nothing with it.
+pub(crate) fn read_only(file: &[u8]) {
+    let exclude = HashSet::new();
+    for Part { text, .. } in file::parts(file).into_iter().flatten() {
+        let room = Room::unbounded();
+        let read = || -> Result<(), Error> {
+            let mut members = object("object", text::parse(text, &room)?)?;
+            let Some(key) = take_key(&mut members, &exclude)? else { return Ok(()) };
+            let draft = Draft::parse(key, members, &room)?;
+            references::targets(&draft, &room)?;
+            Prepared::of(&draft, 0, &room).map(drop)
+        };
+        let _ = read();
+    }
 }
 
 /// Checks all objects of the body.

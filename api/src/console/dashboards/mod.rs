@@ -9,4 +9,4 @@ mod import;
 mod references;
 
 pub(crate) use export::run as export;
-pub(crate) use import::run as import;
+pub(crate) use import::{read_only, run as import};

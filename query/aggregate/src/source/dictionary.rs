@@ -45,7 +45,7 @@ impl Source for Dictionary {
         if cost > most {
             return Ok(None);
         }
-        Ok(Bid::new(cost, move |sink| {
+        Ok(Bid::of_segment(cost, move |sink| {
             sink.rows(at.rows.len());
             if lead { tell(place, at, sink) } else { Ok(()) }
         }))
@@ -65,7 +65,7 @@ fn tell(place: &Place, at: At<'_>, sink: &mut dyn Sink) -> Result<()> {
 }
 
 /// Estimates how many rows a term of a field has on average.
-pub(super) fn rows_of_a_term(place: &Place, segment: &SegmentContext<'_>) -> Result<u64> {
+pub(crate) fn rows_of_a_term(place: &Place, segment: &SegmentContext<'_>) -> Result<u64> {
     let mut sample = Sample::default();
     segment.source.inverted.walk_values(place.field.id, &mut sample)?;
     Ok(sample.rows.div_ceil(sample.terms.max(1)))

@@ -21,7 +21,7 @@ impl Source for FilterCounts {
                 None => return Ok(None),
             }
         }
-        Ok(Bid::new(0, move |sink| {
+        Ok(Bid::of_segment(0, move |sink| {
             let mut counts = (0..).zip(counts).filter(|_| lead);
             counts.try_for_each(|(place, count)| sink.group(place, count))
         }))

@@ -44,7 +44,7 @@ impl Source for RowsByMinute {
             }
         }
         let within = |span: i64| bounds.is_none_or(|(least, most)| least <= span && span <= most);
-        Ok(Bid::new(cost, move |sink| {
+        Ok(Bid::of_segment(cost, move |sink| {
             let mut found = found.into_iter().filter(|(span, _)| lead && within(*span));
             found.try_for_each(|(span, count)| sink.group(span as u64, count))
         }))

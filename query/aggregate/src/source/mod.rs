@@ -36,6 +36,8 @@ mod term_order;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::dictionary::rows_of_a_term;
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -71,6 +73,11 @@ static ALL: [&dyn Source; 10] = [
     &decoded_pages::DecodedPages,
     &columns::Columns,
 ];
+
+/// Lists those that tell of any rows, not only of all rows of a segment.
+pub(crate) fn of_any_rows() -> &'static [&'static dyn Source] {
+    &[&pages::PageStatistics]
+}
 
 /// Lists the sources.
 pub(crate) fn all() -> &'static [&'static dyn Source] {
@@ -263,12 +270,27 @@ type Feed<'a> = Box<dyn FnOnce(&mut dyn Sink) -> Result<()> + 'a>;
 pub(crate) struct Bid<'a> {
     /// What it costs, in rows of a pass over all.
     pub cost: u64,
+    /// Whether it tells of the segment as a whole, at the part that has its first row, and nothing at others.
+    pub of_segment: bool,
     feed: Feed<'a>,
 }
 
 impl<'a> Bid<'a> {
     fn new(cost: u64, feed: impl FnOnce(&mut dyn Sink) -> Result<()> + 'a) -> Option<Self> {
-        Some(Self { cost, feed: Box::new(feed) })
+        Some(Self { cost, of_segment: false, feed: Box::new(feed) })
+    }
+
+    /// Makes the bid of who tells of the segment as a whole.
+    fn of_segment(cost: u64, feed: impl FnOnce(&mut dyn Sink) -> Result<()> + 'a) -> Option<Self> {
+        Self::new(cost, feed).map(|bid| Self { of_segment: true, ..bid })
+    }
+
+    /// Tells.
+    ///
+    /// # Errors
+    /// Files that cannot be read, what the aggregation refuses.
+    pub(crate) fn tell(self, sink: &mut dyn Sink) -> Result<()> {
+        (self.feed)(sink)
     }
 }
 
@@ -326,7 +348,7 @@ pub(crate) fn choose<'a>(question: &'a Question<'a>, at: At<'a>) -> Result<Optio
 /// Files that cannot be read, what the aggregation refuses.
 pub(crate) fn answer(question: &Question<'_>, sink: &mut dyn Sink, at: At<'_>) -> Result<bool> {
     match choose(question, at)? {
-        Some((_, bid)) => (bid.feed)(sink).map(|()| true),
+        Some((_, bid)) => bid.tell(sink).map(|()| true),
         None => Ok(false),
     }
 }

@@ -27,7 +27,7 @@ impl Source for TallyOfValues {
                 let Form::Interval { interval, offset, bounds } = rule.form else { return Ok(None) };
                 let Some((lead, place, tally)) = tally(&rule.values, at)? else { return Ok(None) };
                 let (values, _) = tally.iter().size_hint();
-                Ok(Bid::new(values as u64 * COUNTED_VALUE, move |sink| {
+                Ok(Bid::of_segment(values as u64 * COUNTED_VALUE, move |sink| {
                     for (value, count) in tally.iter().filter(|_| lead) {
                         if let Some(key) = interval_key(place.long(value) as f64, interval, offset, bounds) {
                             sink.group(key, u64::from(count))?;
@@ -38,7 +38,7 @@ impl Source for TallyOfValues {
             }
             Question::Ranges(values, ranges) => {
                 let Some((lead, place, tally)) = tally(values, at)? else { return Ok(None) };
-                Ok(Bid::new(2 * ranges.len() as u64 * COUNTED_VALUE, move |sink| {
+                Ok(Bid::of_segment(2 * ranges.len() as u64 * COUNTED_VALUE, move |sink| {
                     let below = |bound: f64| tally.count_first(|value| (place.long(value) as f64) < bound);
                     let mut ranges = (0..).zip(*ranges).filter(|_| lead);
                     ranges.try_for_each(|(slot, (from, to))| {

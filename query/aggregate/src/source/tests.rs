@@ -1,12 +1,13 @@
 //! Every source answers as reading the rows does; and which one is chosen.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool, UnboundedMemoryPool};
-use millrace_dsl::aggs::Aggregations;
+use millrace_dsl::aggs::{Aggregations, CalendarUnit};
 use millrace_matching::score::reader::SegmentReader;
+use millrace_matching::table::parts::Part;
 use millrace_matching::table::{
     IndexTable, ScanOptions, TableIndex, TableSegment, TableSnapshot, TableState,
 };
@@ -27,6 +28,7 @@ use crate::pass::PartRows;
 use crate::run::reduce;
 use crate::segment::SegmentSets;
 use crate::tree::Tree;
+use crate::value_counts::{By, CountedRows, Value as CountedValue, ValueCounts};
 
 const START: i64 = 1_700_000_000_000;
 /// Rows of a window: where parts of a segment may end.
@@ -45,7 +47,9 @@ fn mapping() -> Value {
         "size": {"type": "integer"}, "wide": {"type": "long"}, "number": {"type": "long"},
         "list": {"type": "integer"}, "f": {"type": "double"}, "ok": {"type": "boolean"},
         "word": {"type": "keyword"}, "client": {"type": "keyword"}, "id": {"type": "keyword"},
-        "ip": {"type": "ip"},
+        "ip": {"type": "ip"}, "plain": {"type": "text"},
+        "name": {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 6}}},
+        "cut": {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 5}}},
     }}})
 }
 
@@ -59,6 +63,7 @@ fn document(number: u32, count: u32, rng: &mut StdRng) -> Value {
         "size": rng.random_range(0..count.div_ceil(32).max(2)), "wide": rng.random_range(-1_000_000_000..1_000_000_000_i64),
         "ok": rng.random_bool(0.5), "id": format!("id-{:08}", number.wrapping_mul(0x9e37_79b9)),
         "client": format!("client-{:05}", rng.random_range(0..count.div_ceil(8))),
+        "name": format!("name-{}", number % 7), "cut": format!("name-{}", number % 7), "plain": "a word",
         "ip": format!("10.0.{}.{}", rng.random_range(0..4), rng.random_range(0..8)),
     });
     if rng.random_bool(0.8) {
@@ -110,6 +115,7 @@ impl Store {
             meta: snapshot.meta,
             mapping: snapshot.mapping,
             filter: None,
+            seen: Default::default(),
             shards: vec![0],
             boost: 1.0,
         };
@@ -462,5 +468,94 @@ async fn the_cheapest_source_is_chosen() {
     cardinality: dictionary, columns, columns
     cardinality of all: columns, columns, columns
     stats: decoded pages, decoded pages, decoded pages
+    ");
+}
+
+/// Counts rows by a field's values in parts; `None` where a part has to be read.
+fn counted(store: &Store, counts: &ValueCounts, parts: &[Rows]) -> Option<BTreeMap<String, u64>> {
+    let mut found = BTreeMap::new();
+    for rows in parts {
+        let part = Part { segment: 0, rows: rows.span() };
+        let mut find = || Ok(Some(rows.within(rows.span())));
+        let asked = match rows {
+            Rows::All(_) => CountedRows::All,
+            Rows::Some(_) => CountedRows::Found(&mut find),
+        };
+        let each = &mut |value: CountedValue<'_>, rows| {
+            *found.entry(format!("{value:?}")).or_default() += rows;
+            Ok(())
+        };
+        let without = counts.tell(&store.table, &part, asked, each).unwrap()?;
+        *found.entry("none".to_owned()).or_default() += without;
+    }
+    found.retain(|_, rows| *rows > 0);
+    Some(found)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_are_told_with_their_rows() {
+    let mut rng = StdRng::seed_from_u64(19);
+    let store = Store::open(20_000, true, &mut rng).await;
+    let end = store.rows();
+    let whole = [Rows::All(0..end)];
+    let parts = [Rows::All(0..WINDOW), Rows::All(WINDOW..end)];
+    let run = [Rows::Some(RoaringBitmap::from_iter(3_000..15_000))];
+    let few = [Rows::Some((0..end).step_by(50).collect())];
+    let fields = [
+        ("status", By::Value),
+        ("word", By::Value),
+        ("client", By::Value),
+        ("ip", By::Value),
+        ("ok", By::Value),
+        ("id", By::Value),
+        ("list", By::Value),
+        ("wide", By::Value),
+        ("f", By::Value),
+        ("nothing", By::Value),
+        ("name", By::Value),
+        ("cut", By::Value),
+        ("at", By::Span(CalendarUnit::Hour)),
+        ("at", By::Span(CalendarUnit::Day)),
+        ("ns", By::Span(CalendarUnit::Day)),
+        ("at", By::Span(CalendarUnit::Second)),
+    ];
+    let mut told = String::from("groups of all rows, in parts, of a run, of few\n");
+    for (field, by) in fields {
+        let Some(counts) = ValueCounts::new(&store.table.snapshot, field, by) else { panic!("{field}") };
+        let [whole, parts, run, few] =
+            [&whole[..], &parts, &run, &few].map(|parts| counted(&store, &counts, parts));
+        assert_eq!(whole, parts, "{field}");
+        for (found, rows) in [(&whole, u64::from(end)), (&run, 12_000), (&few, u64::from(end.div_ceil(50)))] {
+            assert!(
+                found.as_ref().is_none_or(|found| found.values().sum::<u64>() == rows),
+                "{field}: {found:?}"
+            );
+        }
+        let show = |found: &Option<BTreeMap<String, u64>>| match found {
+            Some(found) => found.len().to_string(),
+            None => "-".to_owned(),
+        };
+        told +=
+            &format!("{field} {by:?}: {}, {}, {}, {}\n", show(&whole), show(&parts), show(&run), show(&few));
+    }
+    assert!(ValueCounts::new(&store.table.snapshot, "plain", By::Value).is_none());
+    insta::assert_snapshot!(told, @r"
+    groups of all rows, in parts, of a run, of few
+    status Value: 4, 4, -, -
+    word Value: 4, 4, -, -
+    client Value: 2500, 2500, -, -
+    ip Value: 32, 32, -, -
+    ok Value: 2, 2, -, -
+    id Value: -, -, -, -
+    list Value: -, -, -, -
+    wide Value: -, -, -, -
+    f Value: -, -, -, -
+    nothing Value: -, -, -, -
+    name Value: 7, 7, -, -
+    cut Value: -, -, -, -
+    at Span(Hour): 6, 6, -, -
+    at Span(Day): 2, 2, 2, 2
+    ns Span(Day): 2, 2, 2, 2
+    at Span(Second): -, -, -, -
     ");
 }

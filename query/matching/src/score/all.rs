@@ -123,6 +123,11 @@ impl Condition for All {
         }
         Ok(base)
     }
+
+    fn is_everything(&self) -> bool {
+        self.parts.iter().all(|part| part.is_everything())
+    }
+
     fn best_first<'a>(
         &'a self,
         inverted: &'a dyn Inverted,

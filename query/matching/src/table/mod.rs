@@ -319,7 +319,8 @@ impl IndexTable {
             };
             let own = resolve::resolve(predicate, context).and_then(|mut own| {
                 if let Some(filter) = &index.filter {
-                    own = resolve::resolve_and(own, filter, context)?;
+                    let mapping = index.seen.whole.as_deref().unwrap_or(&index.mapping);
+                    own = resolve::resolve_and(own, filter, IndexContext { mapping, ..context })?;
                 }
                 if let Some(documents) = &index.seen.documents {
                     let context = IndexContext { mapping: &documents.mapping, ..context };

@@ -115,6 +115,11 @@ impl IndexScanExec {
         &self.shared.groups
     }
 
+    /// Returns what is found.
+    pub fn predicate(&self) -> &Predicate {
+        &self.shared.predicate
+    }
+
     /// Counts the rows where every one that is not deleted is found.
     pub fn all_rows(&self) -> Option<u64> {
         let TableState { snapshot, options, .. } = self.table();
@@ -142,6 +147,29 @@ impl IndexScanExec {
         scores: bool,
     ) -> millrace_work::error::Result<Option<(RoaringBitmap, Vec<f32>)>> {
         self.shared.visit(part, scores, |_, pass| collect::collect_all(&pass, scores))
+    }
+
+    /// Whether every row of a part is found, and none of its segment is deleted. Blocks; runs on a compute thread.
+    pub fn finds_all(&self, part: &Part) -> millrace_work::error::Result<bool> {
+        let undeleted = self.table().snapshot.segments.get(part.segment as usize);
+        if undeleted.is_none_or(|segment| !segment.deleted.is_empty()) {
+            return Ok(false);
+        }
+        let found = self.shared.visit(part, false, |_, pass| Ok(pass.prepared.is_everything()))?;
+        Ok(found.unwrap_or(false))
+    }
+
+    /// Returns a scan of the same rows as far as they are in some parts, in one partition.
+    pub fn of_parts(&self, parts: Vec<Part>) -> Self {
+        let own = &self.shared;
+        Self::of(Shared {
+            table: Arc::clone(&own.table),
+            predicate: own.predicate.clone(),
+            openings: Arc::clone(&own.openings),
+            columns: own.columns.clone(),
+            schema: Arc::clone(&own.schema),
+            groups: vec![parts],
+        })
     }
 
     /// Returns a scan of the same rows with a key and their addresses, without those that cannot be among the first `limit`

@@ -18,6 +18,8 @@ pub struct Seen {
     pub access: Option<Arc<IndexAccess>>,
     /// The documents.
     pub documents: Option<Documents>,
+    /// The whole mapping, where less of it is seen: filters of aliases may name fields that are not shown.
+    pub whole: Option<Arc<Mapping>>,
 }
 
 impl Seen {

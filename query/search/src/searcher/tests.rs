@@ -44,6 +44,7 @@ fn index() -> TableIndex {
         meta: Arc::new(meta),
         mapping: Arc::new(Mapping::empty(&Map::new())),
         filter: None,
+        seen: Default::default(),
         shards: vec![0],
         boost: 1.0,
     }

@@ -82,10 +82,15 @@ impl SearchService {
                 let parts = RowParts { source: source.is_some(), versions: true };
                 let rows = fetch::rows(&snapshot, &[address], parts, compute, &work).await?;
                 if let Some(row) = rows.into_iter().next() {
+                    let place =
+                        snapshot.segments.get(address.segment as usize).map_or(0, |segment| segment.index);
+                    let allowed = snapshot.indices.get(place);
+                    let allowed =
+                        allowed.map_or(SourceFilter::None, |index| SourceFilter::of_mapping(&index.mapping));
                     let work = work.clone();
                     let show = move || {
                         let _parsed = work.part_of(PARSED_SHARE * row.source.len())?;
-                        shown(&row, source.as_ref())
+                        shown(&row, source.as_ref(), &allowed)
                     };
                     answer.insert("get".into(), compute.run(show).await?);
                 }
@@ -122,8 +127,8 @@ fn wrong_type(snapshot: &TableSnapshot, doc_type: Option<&str>) -> bool {
     snapshot.indices.iter().all(|index| index.meta.mapping_type() != named && index.meta.doc_type.is_some())
 }
 
-/// Renders what is shown of the document itself.
-fn shown(row: &StoredRow, source: Option<&SourceFilter>) -> Result<Value> {
+/// Renders what is shown of the document itself; `allowed` is what the mapping lets be shown of sources.
+fn shown(row: &StoredRow, source: Option<&SourceFilter>, allowed: &SourceFilter) -> Result<Value> {
     let mut shown = Map::new();
     shown.insert("_seq_no".into(), json!(row.seq_no));
     shown.insert("_primary_term".into(), json!(row.primary_term));
@@ -133,10 +138,11 @@ fn shown(row: &StoredRow, source: Option<&SourceFilter>) -> Result<Value> {
     }
     if let Some(filter) = source.filter(|source| **source != SourceFilter::None)
         && !row.source.is_empty()
+        && *allowed != SourceFilter::None
     {
         let source = serde_json::from_slice(&row.source)
             .map_err(|error| Error::Execution(format!("the source of [{}] is not JSON: {error}", row.id)))?;
-        shown.insert("_source".into(), filter.apply(source));
+        shown.insert("_source".into(), filter.apply(allowed.apply(source)));
     }
     Ok(Value::Object(shown))
 }

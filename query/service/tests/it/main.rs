@@ -26,6 +26,7 @@ mod sort;
 mod sql;
 mod sql_bounds;
 mod sql_conditions;
+mod sql_groups;
 mod sql_lines;
 mod suggest;
 mod terms_and_phrases;

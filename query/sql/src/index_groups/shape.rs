@@ -1,0 +1,207 @@
+//! Which aggregations segments can tell the states of, and by what.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::Result as PlanResult;
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
+use millrace_aggregate::{By, CountedRows, ValueCounts};
+use millrace_dsl::aggs::CalendarUnit;
+use millrace_dsl::query::Query;
+use millrace_matching::table::parts::Part;
+use millrace_matching::table::predicate::Predicate;
+use millrace_matching::table::scan::IndexScanExec;
+use millrace_work::error::Result;
+
+use super::asked::{Aggregate, Asked};
+use super::spans::unit_of;
+use super::states::{CountOf, Counted, OfColumn, Whole, whole_states};
+use crate::column::{ColumnSource, SqlColumn};
+use crate::table::SqlScanExec;
+use crate::types::{Resolution, SqlType};
+
+/// An aggregation of which segments can tell the states.
+#[derive(Debug)]
+pub(super) enum Shape {
+    /// Counts by what is computed of one column.
+    Values(Box<OfValues>),
+    /// Counts and extremes of whole columns.
+    Whole(Vec<OfColumn>),
+}
+
+/// Counts by what is computed of one column.
+#[derive(Debug)]
+pub(super) struct OfValues {
+    pub(super) column: SqlColumn,
+    /// The column alone.
+    pub(super) input: SchemaRef,
+    by: By,
+    counts: ValueCounts,
+    /// What is computed of it; nothing where all rows are one group.
+    pub(super) groups: Vec<Arc<dyn PhysicalExpr>>,
+    pub(super) states: Vec<CountOf>,
+    /// Whether it is soon known of a segment that all rows are found.
+    by_ranges: bool,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Values(of) => match of.by {
+                By::Value => write!(f, "values of {}", of.column.name),
+                By::Span(unit) => write!(f, "{} of {}", unit_name(unit), of.column.name),
+            },
+            Self::Whole(_) => f.write_str("bounds"),
+        }
+    }
+}
+
+fn unit_name(unit: CalendarUnit) -> &'static str {
+    match unit {
+        CalendarUnit::Second => "seconds",
+        CalendarUnit::Minute => "minutes",
+        CalendarUnit::Hour => "hours",
+        CalendarUnit::Day => "days",
+        CalendarUnit::Week => "weeks",
+        CalendarUnit::Month => "months",
+        CalendarUnit::Quarter => "quarters",
+        CalendarUnit::Year => "years",
+    }
+}
+
+impl Shape {
+    /// Recognises what is asked of a scan.
+    pub(super) fn of(asked: &Asked, scan: &SqlScanExec) -> PlanResult<Option<Self>> {
+        let alone = asked.groups.is_empty();
+        let by_ranges = is_of_ranges(scan.finder().predicate());
+        if alone
+            && by_ranges
+            && let Some(whole) = whole_of(&asked.aggregates, scan)?
+        {
+            return Ok(Some(Self::Whole(whole)));
+        }
+        let input = scan.schema();
+        let column = scan.column(0).filter(|column| input.fields().len() == 1 && is_of_columns(column));
+        let Some(column) = column.filter(|_| alone || asked.groups_by_columns()) else { return Ok(None) };
+        let Some(by) = by_of(asked, column).filter(|by| by_ranges || *by != By::Value) else {
+            return Ok(None);
+        };
+        let mut states = Vec::with_capacity(asked.aggregates.len());
+        for aggregate in &asked.aggregates {
+            let Some(count) = count_of(aggregate, alone, column)? else { return Ok(None) };
+            states.push(count);
+        }
+        let snapshot = &scan.finder().table().snapshot;
+        let Some(counts) = ValueCounts::new(snapshot, column.path(), by) else { return Ok(None) };
+        let (column, groups) = (column.clone(), asked.groups.clone());
+        Ok(Some(Self::Values(Box::new(OfValues { column, input, by, counts, groups, states, by_ranges }))))
+    }
+
+    /// Has the segment of a part tell the states of its rows; `None` where the rows have to be read. Blocks; runs on a compute
+    /// thread.
+    pub(super) fn tell(
+        &self,
+        finder: &IndexScanExec,
+        part: &Part,
+        schema: &SchemaRef,
+        memory: &MemoryReservation,
+    ) -> Result<Option<Vec<RecordBatch>>> {
+        match self {
+            Self::Whole(states) => match finder.table().snapshot.segments.get(part.segment as usize) {
+                Some(segment) if finder.finds_all(part)? => whole_states(states, segment, part, schema),
+                _ => Ok(None),
+            },
+            Self::Values(of) => {
+                let mut found = || Ok(finder.rows_of(part, false)?.map(|(rows, _)| rows));
+                let rows = match of.by_ranges && finder.finds_all(part)? {
+                    true => CountedRows::All,
+                    false if of.by == By::Value => return Ok(None),
+                    false => CountedRows::Found(&mut found),
+                };
+                let mut counted = Counted::new(&of.column, memory);
+                let each = &mut |value: millrace_aggregate::Value<'_>, rows| counted.add(value, rows);
+                match of.counts.tell(finder.table(), part, rows, each)? {
+                    Some(without) => counted.states(without, of, schema).map(Some),
+                    None => Ok(None),
+                }
+            }
+        }
+    }
+}
+
+/// Whether a predicate is made of nothing but ranges, of which a segment's bounds tell whether all rows are found.
+fn is_of_ranges(predicate: &Predicate) -> bool {
+    match predicate {
+        Predicate::All => true,
+        Predicate::Leaf(leaf) => matches!(leaf.query, Query::Range(_)),
+        Predicate::And(parts) => parts.iter().all(is_of_ranges),
+        _ => false,
+    }
+}
+
+/// Whether rows have at most one value of a column, and every index that has it has it as a column of the same type.
+fn is_of_columns(column: &SqlColumn) -> bool {
+    let own = |source: &ColumnSource| match source {
+        ColumnSource::Missing => true,
+        ColumnSource::Column { ty, .. } => *ty == column.ty,
+        _ => false,
+    };
+    !column.list && column.sources.iter().all(own)
+}
+
+/// What rows of a column are counted by for groups.
+fn by_of(asked: &Asked, column: &SqlColumn) -> Option<By> {
+    match column.ty {
+        SqlType::Timestamp(Resolution::Millis) => {
+            let units: Option<Vec<CalendarUnit>> = asked.groups.iter().map(unit_of).collect();
+            units?.into_iter().min().map(By::Span)
+        }
+        SqlType::Keyword | SqlType::Text | SqlType::Ip | SqlType::Boolean => Some(By::Value),
+        ty => ty.is_integer().then_some(By::Value),
+    }
+}
+
+/// Recognises an aggregate that counts by values of the only column; `alone` says that all rows are one group.
+fn count_of(aggregate: &Aggregate, alone: bool, column: &SqlColumn) -> PlanResult<Option<CountOf>> {
+    if aggregate.name() != Some("count") {
+        return Ok(None);
+    }
+    Ok(match (aggregate.state()?, aggregate.column()) {
+        (Some(DataType::List(item)), Some(_)) if aggregate.is_distinct() => {
+            (alone && *item.data_type() == column.arrow()).then_some(CountOf::Distinct(item))
+        }
+        // What has a time has a span.
+        (Some(DataType::Int64), Some(_)) if !aggregate.is_distinct() => Some(CountOf::Values),
+        (Some(DataType::Int64), None) if aggregate.counts_rows() => Some(CountOf::Rows),
+        _ => None,
+    })
+}
+
+/// Recognises aggregates of whole columns: counts, and extremes of numbers and times.
+fn whole_of(aggregates: &[Aggregate], scan: &SqlScanExec) -> PlanResult<Option<Vec<OfColumn>>> {
+    let mut found = Vec::with_capacity(aggregates.len());
+    for aggregate in aggregates {
+        let state = aggregate.state()?;
+        if aggregate.counts_rows() && state == Some(DataType::Int64) {
+            found.push((Whole::Rows, None));
+            continue;
+        }
+        let column = aggregate.column().and_then(|place| scan.column(place));
+        let Some(column) = column.filter(|_| !aggregate.is_distinct()) else { return Ok(None) };
+        let (whole, ty) = match aggregate.name() {
+            Some("count") => (Whole::Values, DataType::Int64),
+            Some("min") => (Whole::Least, column.arrow()),
+            Some("max") => (Whole::Greatest, column.arrow()),
+            _ => return Ok(None),
+        };
+        let bounded = column.ty.is_number() || matches!(column.ty, SqlType::Timestamp(_));
+        if !bounded || column.list || state != Some(ty) {
+            return Ok(None);
+        }
+        found.push((whole, Some(column.clone())));
+    }
+    Ok(Some(found).filter(|found| found.iter().any(|(_, column)| column.is_some())))
+}

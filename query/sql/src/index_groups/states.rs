@@ -1,0 +1,239 @@
+//! States of groups, made of what segments tell.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    Array, ArrayRef, Decimal128Array, Int64Array, ListArray, RecordBatch, StringViewBuilder, UInt64Array,
+};
+use datafusion::arrow::buffer::OffsetBuffer;
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::scalar::ScalarValue;
+use millrace_aggregate::Value;
+use millrace_matching::address::AddressText;
+use millrace_matching::table::TableSegment;
+use millrace_matching::table::parts::Part;
+use millrace_work::error::{Error, Result};
+
+use super::shape::OfValues;
+use crate::column::SqlColumn;
+
+/// Groups of one batch.
+const BATCH_GROUPS: usize = 8_192;
+/// Bytes by which values grow without being accounted for.
+const UNACCOUNTED_BYTES: usize = 1 << 18;
+/// Bytes of a value with its count, and of what is computed of it, but for the text.
+const VALUE_BYTES: usize = 64;
+
+/// What is counted of rows by their values.
+#[derive(Clone, Debug)]
+pub(super) enum CountOf {
+    /// The rows.
+    Rows,
+    /// Those that have a value.
+    Values,
+    /// Different values, as a list of such items.
+    Distinct(FieldRef),
+}
+
+/// What is known of whole columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whole {
+    /// How many rows there are.
+    Rows,
+    /// How many have a value.
+    Values,
+    /// The least value.
+    Least,
+    /// The greatest value.
+    Greatest,
+}
+
+/// What is known, and of which column: none where it is the rows.
+pub(super) type OfColumn = (Whole, Option<SqlColumn>);
+
+/// Values as they come.
+enum Told {
+    Texts(StringViewBuilder),
+    Bits(Vec<i128>),
+    Longs(Vec<i64>),
+    Unsigned(Vec<u64>),
+}
+
+/// Values of a column, and how many rows have each.
+pub(super) struct Counted<'a> {
+    column: &'a SqlColumn,
+    told: Told,
+    counts: Vec<i64>,
+    /// Accounts for the values.
+    memory: &'a MemoryReservation,
+    bytes: usize,
+}
+
+impl<'a> Counted<'a> {
+    /// Makes what has none yet.
+    pub(super) fn new(column: &'a SqlColumn, memory: &'a MemoryReservation) -> Self {
+        let told = match column.arrow() {
+            DataType::Utf8View => Told::Texts(StringViewBuilder::new()),
+            DataType::Decimal128(..) => Told::Bits(Vec::new()),
+            DataType::UInt64 => Told::Unsigned(Vec::new()),
+            _ => Told::Longs(Vec::new()),
+        };
+        Self { column, told, counts: Vec::new(), memory, bytes: 0 }
+    }
+
+    /// Adds a value of some rows.
+    ///
+    /// # Errors
+    /// No memory, a value of another type.
+    pub(super) fn add(&mut self, value: Value<'_>, rows: u64) -> Result<()> {
+        let mut length = VALUE_BYTES;
+        match (&mut self.told, value) {
+            (Told::Texts(texts), Value::Text(text)) => {
+                length += text.len();
+                texts.append_value(text);
+            }
+            (Told::Texts(texts), Value::Ip(address)) => texts.append_value(&*AddressText::new(address)),
+            (Told::Bits(bits), Value::Ip(address)) => bits.push(i128::from_be_bytes(address)),
+            (Told::Longs(longs), Value::Long(value)) => longs.push(value),
+            (Told::Unsigned(numbers), Value::Unsigned(value)) => numbers.push(value),
+            (_, value) => {
+                let name = &self.column.name;
+                return Err(Error::Execution(format!("the column [{name}] has the value {value:?}")));
+            }
+        }
+        self.counts.push(i64::try_from(rows).unwrap_or(i64::MAX));
+        self.bytes += length;
+        if self.bytes >= UNACCOUNTED_BYTES {
+            self.memory.try_grow(std::mem::take(&mut self.bytes))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the states of the groups of all values and of so many rows without one.
+    ///
+    /// # Errors
+    /// What the expressions of groups refuse.
+    pub(super) fn states(
+        mut self,
+        without: u64,
+        of: &OfValues,
+        schema: &SchemaRef,
+    ) -> Result<Vec<RecordBatch>> {
+        let null = without > 0;
+        if null {
+            self.counts.push(i64::try_from(without).unwrap_or(i64::MAX));
+        }
+        let values: ArrayRef = match self.told {
+            Told::Texts(mut texts) => {
+                (0..usize::from(null)).for_each(|_| texts.append_null());
+                Arc::new(texts.finish())
+            }
+            Told::Bits(bits) => {
+                let bits: Decimal128Array = with_null(bits, null).collect();
+                Arc::new(bits.with_data_type(self.column.arrow()))
+            }
+            Told::Longs(longs) => Arc::new(with_null(longs, null).collect::<Int64Array>()),
+            Told::Unsigned(numbers) => Arc::new(with_null(numbers, null).collect::<UInt64Array>()),
+        };
+        let (values, counts) = (cast(&values, &self.column.arrow())?, Int64Array::from(self.counts));
+        let starts = (0..values.len()).step_by(BATCH_GROUPS);
+        let batches = starts.map(|start| {
+            let length = BATCH_GROUPS.min(values.len() - start);
+            states(&values.slice(start, length), &counts.slice(start, length), of, schema)
+        });
+        batches.collect()
+    }
+}
+
+fn with_null<T>(values: Vec<T>, null: bool) -> impl Iterator<Item = Option<T>> {
+    values.into_iter().map(Some).chain(null.then_some(None))
+}
+
+/// Makes the states of groups.
+fn states(values: &ArrayRef, counts: &Int64Array, of: &OfValues, schema: &SchemaRef) -> Result<RecordBatch> {
+    let input = RecordBatch::try_new(Arc::clone(&of.input), vec![Arc::clone(values)])?;
+    let mut columns = Vec::with_capacity(schema.fields().len());
+    for group in &of.groups {
+        columns.push(group.evaluate(&input)?.into_array(values.len())?);
+    }
+    // What has no value counts for none.
+    let of_value =
+        || counts.iter().enumerate().map(|(at, rows)| rows.filter(|_| values.is_valid(at)).unwrap_or(0));
+    for state in &of.states {
+        let (alone, each): (i64, Int64Array) = match state {
+            CountOf::Rows => (counts.iter().flatten().sum(), counts.clone()),
+            CountOf::Values => (of_value().sum(), of_value().collect()),
+            CountOf::Distinct(item) => {
+                let there = values.slice(0, values.len() - values.null_count());
+                let offsets = OffsetBuffer::from_lengths([there.len()]);
+                columns.push(Arc::new(ListArray::try_new(Arc::clone(item), offsets, there, None)?));
+                continue;
+            }
+        };
+        columns.push(match of.groups.is_empty() {
+            true => Arc::new(Int64Array::from(vec![alone])),
+            false => Arc::new(each),
+        });
+    }
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+}
+
+/// Makes the states of all rows of a part of what is known of whole columns of its segment, at the part that has its first
+/// row; `None` where something is not known.
+pub(super) fn whole_states(
+    states: &[OfColumn],
+    segment: &TableSegment,
+    part: &Part,
+    schema: &SchemaRef,
+) -> Result<Option<Vec<RecordBatch>>> {
+    let rows = i64::from(segment.reader.rows());
+    let mut columns = Vec::with_capacity(states.len());
+    for (whole, column) in states {
+        let known = match column {
+            None => None,
+            Some(column) => match column.extremes(segment) {
+                Some(known) => Some(known),
+                None => return Ok(None),
+            },
+        };
+        let state: ScalarValue = match (whole, known) {
+            (Whole::Rows, _) => rows.into(),
+            (Whole::Values, Some(known)) if known.full => rows.into(),
+            (Whole::Values, Some(known)) if known.least.is_null() => 0_i64.into(),
+            (Whole::Least, Some(known)) => known.least,
+            (Whole::Greatest, Some(known)) => known.most,
+            (Whole::Values | Whole::Least | Whole::Greatest, _) => return Ok(None),
+        };
+        columns.push(state.to_array()?);
+    }
+    if part.rows.start > 0 {
+        return Ok(Some(Vec::new()));
+    }
+    Ok(Some(vec![RecordBatch::try_new(Arc::clone(schema), columns)?]))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
+
+    use super::*;
+    use crate::types::SqlType;
+
+    #[test]
+    fn values_are_memory_of_the_statement() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 20));
+        let memory = MemoryConsumer::new("test").register(&pool);
+        let (name, sources) = ("k".to_owned(), Vec::new());
+        let column = SqlColumn { name, ty: SqlType::Keyword, list: false, bits: false, sources };
+        let mut counted = Counted::new(&column, &memory);
+        let added = (0..100_000).find_map(|number: u32| {
+            counted.add(Value::Text(&number.to_string()), 1).err().map(|error| (number, error))
+        });
+        let (number, error) = added.unwrap();
+        assert!((1_000..20_000).contains(&number), "{number}");
+        assert!(error.to_string().contains("test"), "{error}");
+        assert!(counted.add(Value::Long(1), 1).is_err());
+    }
+}
