@@ -15,11 +15,10 @@ use millrace_accounts::{Authenticated, Credentials, Scheme};
 use millrace_listen::{
     Bodies, BodyError, Budget, ClientCertificate, Held, Peer, check_host, check_origin, head_bytes,
 };
-use millrace_storage::access::Action;
 use millrace_storage::{Principal, Priority};
 use tokio::task::JoinHandle;
 
-use crate::audit::{Audit, Event, Outcome, Subject, is_audited};
+use crate::audit::Trail;
 use crate::error::Error;
 use crate::http::render::Style;
 use crate::http::{AnswerBody, Params, Request, Response, Room, content, json, path};
@@ -109,6 +108,15 @@ impl Routes {
         })
     }
 
+    /// Names the listener for the audit.
+    fn listener(&self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Management(_) => "management",
+            Self::Console => "console",
+        }
+    }
+
     /// Answers a request that has no route. `uri` is the request's own spelling.
     fn missed(
         &self,
@@ -154,11 +162,6 @@ impl Service {
     /// What says, once it is set, that the server ends after the requests under way.
     pub(crate) fn ending(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.ending)
-    }
-
-    /// Returns what takes down refusals and changes of security.
-    pub(crate) fn audit(&self) -> Audit {
-        self.node.audit.clone()
     }
 
     /// Serves the management of pipelines in place of the data API, to the same users.
@@ -223,11 +226,12 @@ impl Service {
             }
         };
         let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str()).to_owned();
+        let mut trail = Trail::of(&parts, self.routes.listener());
         let Routed { api, route, answering, captured, path, mut params } =
-            match self.prepare(&parts, &uri, style).await {
+            match self.prepare(&parts, &uri, style, &mut trail).await {
                 Ok(routed) => routed,
-                Err((principal, answer)) => {
-                    self.note(&parts, principal.as_ref(), None, &answer);
+                Err(answer) => {
+                    self.node.audit.done(&trail, &answer);
                     // A client that is still sending would see a reset connection in place of the answer.
                     self.bodies.discard(body).await;
                     return answer;
@@ -246,52 +250,20 @@ impl Service {
         };
         let (room, filter) = (Room::new(&self.in_flight), style.filter());
         let bytes = body_or_source(&parts.headers, &held.bytes, &mut params, &room)?;
-        let principal = api.session.principal().clone();
-        let method = parts.method.clone();
-        let request = Request { method, path, params, body: bytes, room, filter };
-        let task = tokio::spawn(handle(Call { api, request, captured }, answering, held));
+        let request = Request { method: parts.method, path, params, body: bytes, room, filter };
+        let (audit, handled) =
+            (self.node.audit.clone(), handle(Call { api, request, captured }, answering, held));
+        // Told in the task: a change runs to its end whether its client waits or not.
+        let task = tokio::spawn(async move {
+            let result = handled.await;
+            audit.done(&trail, &result);
+            result
+        });
         let joined = if route.reads { AbortOnDrop(task).join().await } else { task.await };
-        let answer = joined.unwrap_or_else(|error| match error.try_into_panic() {
+        joined.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => Err(panicked(panic.as_ref())),
             Err(_) => Err(Error::new(503, "task_cancelled_exception", "the request was cancelled")),
-        });
-        self.note(&parts, Some(&principal), Some(route.action), &answer);
-        answer
-    }
-
-    /// Has the audit take note of an answer, if it is of its kind.
-    fn note(
-        &self,
-        parts: &http::request::Parts,
-        principal: Option<&Principal>,
-        action: Option<Action>,
-        answer: &Result<Response, Error>,
-    ) {
-        let path = parts.uri.path();
-        let (status, error) = match answer {
-            Ok(response) => (response.status, None),
-            Err(error) => (error.status(), Some(error)),
-        };
-        let changes = action.is_some_and(|action| is_audited(action, path)) && parts.method != Method::GET;
-        let outcome = match status {
-            401 => Outcome::LoginFailed,
-            403 if error.is_none_or(|error| error.error_type() == "security_exception") => Outcome::Refused,
-            status if changes && status < 400 => Outcome::Changed,
-            _ if changes => Outcome::Failed,
-            _ => return,
-        };
-        // Parameters are not for the audit; refusals may name the request with them.
-        let whole = parts.uri.path_and_query().map_or(path, |uri| uri.as_str());
-        self.node.audit.record(Event {
-            outcome,
-            subject: principal.map(Subject::of),
-            action,
-            method: parts.method.to_string(),
-            path: path.to_owned(),
-            address: address_of(parts),
-            status,
-            reason: error.map(|error| error.reason().replace(whole, path)),
-        });
+        })
     }
 }
 
@@ -323,19 +295,19 @@ impl Service {
         parts: &http::request::Parts,
         uri: &str,
         style: &mut Style,
-    ) -> Result<Routed, (Option<Principal>, Result<Response, Error>)> {
-        let (asker, path, params) = self.ask(parts, uri, style).await.map_err(|error| (None, Err(error)))?;
-        let principal = asker.principal.clone();
-        let refused = |error| (Some(principal.clone()), Err(error));
+        trail: &mut Trail,
+    ) -> Result<Routed, Result<Response, Error>> {
+        let (asker, path, params) = self.ask(parts, uri, style, trail).await.map_err(Err)?;
         match self.routes.find(&parts.method, &path, &params) {
             Ok((route, answering, captured)) => {
+                trail.goes_to(route, &captured);
                 if matches!(self.routes, Routes::Console) {
-                    console::check_headers(route.guarded, &parts.headers).map_err(refused)?;
+                    console::check_headers(route.guarded, &parts.headers).map_err(Err)?;
                 }
-                let api = self.node.api(asker, route.action).map_err(refused)?;
+                let api = self.node.api(asker, route.action, trail.login()).map_err(Err)?;
                 Ok(Routed { api, route, answering, captured, path, params })
             }
-            Err(allowed) => Err((None, self.routes.missed(&parts.method, &path, uri, &allowed))),
+            Err(allowed) => Err(self.routes.missed(&parts.method, &path, uri, &allowed)),
         }
     }
 
@@ -351,6 +323,7 @@ impl Service {
         parts: &http::request::Parts,
         uri: &str,
         style: &mut Style,
+        trail: &mut Trail,
     ) -> Result<(Asker, Vec<String>, Params), Error> {
         if self.node.accounts.is_insecure() {
             // Whoever is on this machine is trusted, the pages that its browsers show are not.
@@ -358,12 +331,20 @@ impl Service {
                 .and_then(|()| check_origin(&parts.headers))
                 .map_err(|foreign| Error::foreign(&foreign))?;
         }
-        let address = address_of(parts);
+        // In-process callers are one client.
+        let address = parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| peer.ip());
         let asker = match injected(parts) {
             Some(principal) => Asker { principal, scheme: Some(Scheme::Basic), token: None, address },
             None if self.is_open(parts) => security::anybody(address),
-            None => self.authenticate(parts, uri, address).await?,
+            None => match self.authenticate(parts, uri, address).await {
+                Ok(asker) => asker,
+                Err(error) => {
+                    trail.came_from_nobody(&parts.headers);
+                    return Err(error);
+                }
+            },
         };
+        trail.came_from(&asker.principal);
         let path = path::segments(parts.uri.path())?;
         let mut params = Params::parse(parts.uri.query().unwrap_or_default())?;
         let cat = path.first().is_some_and(|segment| segment == "_cat");
@@ -403,11 +384,6 @@ impl Service {
         let token = shown.ok().flatten().filter(|_| scheme == Scheme::Token);
         Ok(Asker { principal, scheme: Some(scheme), token, address })
     }
-}
-
-/// Returns the client's address. In-process callers are one client.
-fn address_of(parts: &http::request::Parts) -> IpAddr {
-    parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| peer.ip())
 }
 
 /// Runs the handler; the body's share of the bytes in flight is held meanwhile.

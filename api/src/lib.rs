@@ -28,7 +28,7 @@ mod server;
 mod sql;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use millrace_accounts::{Accounts, Credentials, Scheme};
 use millrace_listen::Tls;
@@ -39,6 +39,7 @@ use millrace_storage::{Engine, Principal, Session};
 pub use admin::{anonymous_bytes, memory_limit};
 use console::saved_objects::Store;
 
+pub use audit::{Audit, Config as AuditConfig};
 pub use dispatch::Service;
 pub use error::Error;
 pub use http::{AnswerBody, Body, Params, Parts, Request, Response};
@@ -58,8 +59,8 @@ pub struct Node {
     pub accounts: Accounts,
     /// How the server presents itself.
     pub identity: Arc<Identity>,
-    /// What is taken down of refusals and of changes of security.
-    pub(crate) audit: audit::Audit,
+    /// What is told of requests.
+    pub(crate) audit: Audit,
     /// Certificate and key, which can be read again.
     tls: Option<Tls>,
     /// Held by a change of users, roles or mappings from the reading of one to its writing.
@@ -68,18 +69,26 @@ pub struct Node {
 
 impl Node {
     /// Puts the parts together.
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime.
     pub fn new(
         engine: Arc<Engine>,
         search: Arc<SearchService>,
         accounts: Accounts,
         identity: Identity,
     ) -> Self {
-        let audit = audit::Audit::start(&engine);
-        let identity = Arc::new(identity);
-        Self { engine, search, accounts, identity, audit, tls: None, changing: Arc::default() }
+        let (identity, audit, changing) = (Arc::new(identity), Audit::default(), Arc::default());
+        Self { engine, search, accounts, identity, audit, tls: None, changing }
+    }
+
+    /// Tells requests to an audit.
+    #[must_use]
+    pub fn with_audit(self, config: AuditConfig) -> Self {
+        let audit = Audit::new(Arc::clone(&self.engine), Arc::clone(&self.identity), config);
+        Self { audit, ..self }
+    }
+
+    /// Returns what is told of requests.
+    pub fn audit(&self) -> &Audit {
+        &self.audit
     }
 
     /// Serves with TLS.
@@ -88,11 +97,16 @@ impl Node {
         Self { tls, ..self }
     }
 
-    /// Makes what the handler of a principal's request gets.
+    /// Makes what the handler of a principal's request gets. That of a login says whose it is in `login`.
     ///
     /// # Errors
     /// 403 where the action is not allowed on anything.
-    pub(crate) fn api(&self, asker: Asker, action: Action) -> Result<Api, Error> {
+    pub(crate) fn api(
+        &self,
+        asker: Asker,
+        action: Action,
+        login: Arc<OnceLock<String>>,
+    ) -> Result<Api, Error> {
         let Asker { principal, scheme, token, address } = asker;
         let session = Session::new(&self.engine, principal, action)?;
         let objects = Store::new(&self.engine, &self.search);
@@ -105,6 +119,7 @@ impl Node {
             scheme,
             token,
             address,
+            login,
             tls: self.tls.clone(),
             changing: Arc::clone(&self.changing),
         })
@@ -141,6 +156,8 @@ pub(crate) struct Api {
     pub(crate) token: Option<Credentials>,
     /// Where the request comes from.
     pub(crate) address: IpAddr,
+    /// Where a login says whose it is, for the audit.
+    pub(crate) login: Arc<OnceLock<String>>,
     /// Certificate and key.
     pub(crate) tls: Option<Tls>,
     /// Held by a change of users, roles or mappings.

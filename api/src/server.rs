@@ -13,10 +13,11 @@ use millrace_listen::{Config, Listener, Tls, TlsFiles};
 use millrace_pipelines::Manager;
 use millrace_query::SearchService;
 use millrace_storage::Engine;
+use tokio::task::JoinHandle;
 
 use crate::pipelines::Management;
 use crate::security::Meaning;
-use crate::{Identity, Node, Service};
+use crate::{Audit, AuditConfig, Identity, Node, Service};
 
 /// Name of the node and of its cluster.
 const NAME: &str = "millrace";
@@ -63,6 +64,8 @@ pub struct ServerConfig {
     pub password_file: Option<PathBuf>,
     /// How long login tokens count.
     pub tokens: TokenLifetimes,
+    /// What the audit tells and keeps.
+    pub audit: AuditConfig,
     /// Greatest body accepted, in bytes.
     pub max_content_length: u64,
 }
@@ -145,8 +148,38 @@ pub struct Server {
     insecure: bool,
     generated_password: Option<String>,
     tls: Option<Tls>,
+    audit: Auditing,
 }
 
+/// The audit and the task that writes it, which ends with this.
+#[derive(Debug)]
+struct Auditing {
+    audit: Audit,
+    writing: JoinHandle<()>,
+}
+
+impl Auditing {
+    fn start(audit: Audit) -> Self {
+        Self { writing: tokio::spawn(audit.clone().run()), audit }
+    }
+
+    /// Writes the rest, for as long as the end may wait for it.
+    async fn finish(&self) {
+        let flushed = tokio::time::timeout(LAST_WRITE, self.audit.flush()).await;
+        if !matches!(flushed, Ok(Ok(()))) {
+            tracing::warn!("the last events of the audit were not written");
+        }
+    }
+}
+
+impl Drop for Auditing {
+    fn drop(&mut self) {
+        self.writing.abort();
+    }
+}
+
+/// Time that the end of the server waits for the audit.
+const LAST_WRITE: Duration = Duration::from_secs(5);
 /// Name of the data API's listeners.
 const DATA: &str = "data API";
 /// Name of those of the management of pipelines.
@@ -183,12 +216,21 @@ impl Server {
             .await
             .map_err(|error| StartError::Accounts(error.to_string()))?;
         identity.max_content_length = config.max_content_length;
-        let node = Arc::new(Node::new(engine, search, accounts, identity).with_tls(tls.clone()));
+        let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
+        let node = Arc::new(node.with_audit(config.audit));
+        let audit = Auditing::start(node.audit().clone());
         let http = HttpConfig { max_content_length: config.max_content_length, ..HttpConfig::default() };
         let data = Service::new(node, &http);
         let serving = millrace_listen::Server::new(Config::default().within(open_files()));
-        let mut server =
-            Self { serving, addresses: Vec::new(), data: data.clone(), insecure, generated_password, tls };
+        let mut server = Self {
+            serving,
+            addresses: Vec::new(),
+            data: data.clone(),
+            insecure,
+            generated_password,
+            tls,
+            audit,
+        };
         server.serve(bound, data);
         Ok(server)
     }
@@ -264,9 +306,8 @@ impl Server {
             shutdown.await;
             ending.store(true, Ordering::Release);
         };
-        let audit = self.data.audit();
         self.serving.run(ends).await;
-        audit.flush().await;
+        self.audit.finish().await;
     }
 }
 

@@ -1,129 +1,294 @@
-//! What is worth a document.
+//! What is told of a request: who, what, from where, and how it ended. Never a body, a query string or a credential.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, OnceLock};
 
+use chrono::{DateTime, SecondsFormat};
+use http::{HeaderMap, HeaderValue, Method, Uri};
+use millrace_accounts::Credentials;
+use millrace_listen::Peer;
 use millrace_storage::Principal;
 use millrace_storage::access::{Action, Caller};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-/// Longest text of a member, in bytes: names, paths and reasons are callers' to choose.
+use crate::error::Error;
+use crate::http::Response;
+use crate::root::Identity;
+use crate::route::{Captured, Spec};
+
+/// Longest text of a document, in bytes.
 const MAX_TEXT: usize = 512;
+/// Most roles that are told of a caller.
+const MAX_ROLES: usize = 32;
+/// Bytes that a document takes beside its texts.
+const DOCUMENT_BYTES: usize = 512;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Outcome {
-    /// It showed no credentials that count.
-    LoginFailed,
-    /// It was not allowed.
-    Refused,
-    /// It changed what is about security.
+pub(super) enum Outcome {
+    /// It is known who asks: a login, or something that was read.
+    Authenticated,
+    /// Nobody that is known, or too many attempts to be.
+    AuthenticationFailed,
+    /// The caller may not.
+    AccessDenied,
+    /// Users, roles, mappings, keys, tokens or passwords were changed.
     Changed,
-    /// It was to change that, and did not.
-    Failed,
 }
 
 impl Outcome {
     fn name(self) -> &'static str {
         match self {
-            Self::LoginFailed => "login_failed",
-            Self::Refused => "refused",
+            Self::Authenticated => "authenticated",
+            Self::AuthenticationFailed => "authentication_failed",
+            Self::AccessDenied => "access_denied",
             Self::Changed => "changed",
-            Self::Failed => "failed",
         }
     }
 }
 
-/// Who does it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Subject {
-    kind: &'static str,
-    name: String,
-    key: Option<String>,
-    roles: Vec<String>,
+/// What is known of a request on its way, to be told once it has ended.
+#[derive(Debug)]
+pub(crate) struct Trail {
+    method: Method,
+    uri: Uri,
+    address: IpAddr,
+    listener: &'static str,
+    opaque_id: Option<HeaderValue>,
+    principal: Option<Principal>,
+    /// Who somebody says to be that is not known: kind and name.
+    claimed: Option<(&'static str, String)>,
+    route: Option<&'static Spec>,
+    indices: Option<String>,
+    /// The user of a login, which its handler reads from the body.
+    login: Arc<OnceLock<String>>,
 }
 
-impl Subject {
-    /// Names a principal.
-    pub(crate) fn of(principal: &Principal) -> Self {
-        let (kind, key) = match principal.caller() {
-            Caller::User(_) => ("user", None),
-            Caller::ApiKey { id, .. } => ("api_key", Some(id.to_string())),
-            Caller::Pipeline(_) => ("pipeline", None),
-            Caller::Rule(_) => ("rule", None),
-            Caller::System => ("system", None),
+impl Trail {
+    /// Begins with a request.
+    pub(crate) fn of(parts: &http::request::Parts, listener: &'static str) -> Self {
+        Self {
+            method: parts.method.clone(),
+            uri: parts.uri.clone(),
+            address: parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| peer.ip()),
+            listener,
+            opaque_id: parts.headers.get("x-opaque-id").cloned(),
+            principal: None,
+            claimed: None,
+            route: None,
+            indices: None,
+            login: Arc::default(),
+        }
+    }
+
+    /// Takes note of who asks.
+    pub(crate) fn came_from(&mut self, principal: &Principal) {
+        self.principal = Some(principal.clone());
+    }
+
+    /// Takes note of who somebody says to be that could not be authenticated.
+    pub(crate) fn came_from_nobody(&mut self, headers: &HeaderMap) {
+        self.claimed = match Credentials::read(headers) {
+            Ok(Some(Credentials::Basic { name, .. })) => Some(("user", cut(&name))),
+            Ok(Some(Credentials::ApiKey { id, .. })) => Some(("api_key", cut(&id))),
+            Ok(Some(Credentials::Token(_))) => Some(("token", String::new())),
+            Ok(None) | Err(_) => None,
         };
-        let roles = principal.roles().iter().take(32).map(|role| cut(role)).collect();
-        Self { kind, name: cut(principal.name()), key, roles }
+    }
+
+    /// Takes note of what is asked for.
+    pub(crate) fn goes_to(&mut self, route: &'static Spec, captured: &Captured) {
+        self.route = Some(route);
+        self.indices = captured.find("index").or_else(|| captured.find("expression")).map(cut);
+    }
+
+    /// Where the handler of a login says whose it is.
+    pub(crate) fn login(&self) -> Arc<OnceLock<String>> {
+        Arc::clone(&self.login)
+    }
+
+    /// Decides whether an end is told, and as what.
+    pub(super) fn outcome(&self, result: &Result<Response, Error>, reads: bool) -> Option<(Outcome, u16)> {
+        let status = result.as_ref().map_or_else(Error::status, |response| response.status);
+        // A block of an index is no matter of rights.
+        let blocked = result.as_ref().is_err_and(|error| error.error_type() == "cluster_block_exception");
+        let is_login = self.login.get().is_some();
+        let outcome = match (status, self.route) {
+            (401, _) => Outcome::AuthenticationFailed,
+            // Too many attempts.
+            (429, _) if is_login || self.claimed.is_some() => Outcome::AuthenticationFailed,
+            (403, _) if !blocked => Outcome::AccessDenied,
+            (200..300, _) if is_login => Outcome::Authenticated,
+            (200..300, Some(route)) if changes_security(route) => Outcome::Changed,
+            (200..300, Some(route)) if reads && route.reads => Outcome::Authenticated,
+            _ => return None,
+        };
+        Some((outcome, status))
+    }
+
+    /// Makes what is told.
+    pub(super) fn event(&self, outcome: Outcome, status: u16, time_ms: i64) -> Event {
+        let mut who = Map::new();
+        let mut tell = |name: &str, value: &str| who.insert(name.to_owned(), Value::from(cut(value)));
+        let claimed = self.claimed.as_ref().map(|(kind, name)| (*kind, name.as_str()));
+        let login = self.login.get().map(|name| ("user", name.as_str()));
+        match (login.or(claimed), &self.principal) {
+            (Some((kind, name)), _) => {
+                tell("caller", kind);
+                match kind {
+                    "user" => drop(tell("user", name)),
+                    "api_key" => drop(tell("api_key_id", name)),
+                    _ => {}
+                }
+            }
+            (None, Some(principal)) => {
+                let kind = match principal.caller() {
+                    Caller::User(_) => "user",
+                    Caller::ApiKey { id, name, .. } => {
+                        tell("api_key_id", id);
+                        tell("api_key_name", name);
+                        "api_key"
+                    }
+                    Caller::Pipeline(_) => "pipeline",
+                    Caller::Rule(_) => "rule",
+                    Caller::System => "system",
+                };
+                tell("caller", kind);
+                tell("user", principal.name());
+                let roles = principal.roles().iter().take(MAX_ROLES).map(|role| Value::from(cut(role)));
+                who.insert("roles".to_owned(), roles.collect());
+            }
+            (None, None) => drop(tell("caller", "nobody")),
+        }
+        // The ids of scrolls are what one continues them with.
+        let scroll = self.route.map(|route| route.path).filter(|path| path.contains("{scroll_id}"));
+        let opaque_id = self.opaque_id.as_ref().and_then(|id| id.to_str().ok());
+        Event {
+            time_ms,
+            outcome,
+            status,
+            who,
+            method: cut(self.method.as_str()),
+            path: cut(scroll.unwrap_or_else(|| self.uri.path())),
+            route: self.route.map(|route| route.path),
+            action: self.route.map(|route| route.action),
+            indices: self.indices.clone(),
+            address: self.address,
+            listener: self.listener,
+            opaque_id: opaque_id.map(cut),
+            id: request_id(),
+            count: 1,
+            others: 0,
+        }
     }
 }
 
-/// Something that happened. Equal ones of one second are one document.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Event {
-    pub(crate) outcome: Outcome,
-    /// Who; nobody where that is not known.
-    pub(crate) subject: Option<Subject>,
-    pub(crate) action: Option<Action>,
-    pub(crate) method: String,
-    /// Without parameters.
-    pub(crate) path: String,
-    pub(crate) address: IpAddr,
-    pub(crate) status: u16,
-    pub(crate) reason: Option<String>,
+/// Whether a route changes users, roles, mappings, keys, tokens or passwords.
+fn changes_security(route: &Spec) -> bool {
+    use Action::{CreateApiKey, InvalidateOwnApiKeys, ManageApiKeys, Own, PutSecurity};
+    let concerns = match route.action {
+        PutSecurity | CreateApiKey | InvalidateOwnApiKeys | ManageApiKeys => true,
+        // Of what is one's own there are scrolls and cursors, too.
+        Own => ["/_security/", "/_service/", "/_plugins|_opendistro/_security/"]
+            .iter()
+            .any(|beginning| route.path.starts_with(beginning)),
+        _ => false,
+    };
+    concerns && !route.reads
+}
+
+/// Something to be written.
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    pub(super) time_ms: i64,
+    pub(super) outcome: Outcome,
+    status: u16,
+    who: Map<String, Value>,
+    method: String,
+    path: String,
+    route: Option<&'static str>,
+    action: Option<Action>,
+    indices: Option<String>,
+    pub(super) address: IpAddr,
+    listener: &'static str,
+    opaque_id: Option<String>,
+    /// Names the document, too, so that one that is written again is there once.
+    pub(super) id: String,
+    /// Requests that it stands for.
+    pub(super) count: u64,
+    /// Further refusals of its address in the same second, which are not told.
+    pub(super) others: u64,
 }
 
 impl Event {
-    /// Cuts its texts to what is kept of them.
-    pub(super) fn cut(self) -> Self {
-        let (method, path) = (cut(&self.method), cut(&self.path));
-        Self { method, path, reason: self.reason.as_deref().map(cut), ..self }
+    /// Whether it is one of those that anybody can cause as often as there is time for.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self.outcome, Outcome::AuthenticationFailed | Outcome::AccessDenied)
     }
 
-    /// Renders it, as often as it happened.
-    pub(super) fn document(&self, at_ms: i64, count: u64, lost: u64) -> Value {
-        let subject = self.subject.as_ref();
-        let mut document = json!({
-            "@timestamp": at_ms,
+    /// Whether it says the same of the same caller.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.outcome == other.outcome
+            && self.status == other.status
+            && self.who == other.who
+            && self.route == other.route
+            && self.indices == other.indices
+            && self.listener == other.listener
+    }
+
+    /// Bytes that it takes, nearly.
+    pub(super) fn bytes(&self) -> usize {
+        let text = |value: &Value| match value {
+            Value::Array(values) => values.iter().filter_map(Value::as_str).map(str::len).sum(),
+            value => value.as_str().map_or(0, str::len),
+        };
+        let who: usize = self.who.values().map(text).sum();
+        let more = [&self.indices, &self.opaque_id];
+        let more: usize = more.into_iter().flatten().map(String::len).sum();
+        DOCUMENT_BYTES + who + self.path.len() + more
+    }
+
+    /// Makes its document. `lost` are events that could not be told before it.
+    pub(super) fn document(&self, identity: &Identity, lost: u64) -> Value {
+        let time = DateTime::from_timestamp_millis(self.time_ms).unwrap_or_default();
+        let mut document = self.who.clone();
+        let told = json!({
+            "@timestamp": time.to_rfc3339_opts(SecondsFormat::Millis, true),
             "outcome": self.outcome.name(),
+            "status": self.status,
             "method": self.method,
             "path": self.path,
+            "route": self.route,
+            "action": self.action.map(Action::name),
+            "indices": self.indices,
             "address": self.address.to_string(),
-            "status": self.status,
-            "count": count,
+            "listener": self.listener,
+            "request_id": self.id,
+            "opaque_id": self.opaque_id,
+            "cluster": identity.cluster,
+            "node": identity.node,
+            "count": self.count,
+            "others": (self.others > 0).then_some(self.others),
+            "lost": (lost > 0).then_some(lost),
         });
-        let mut put = |name: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                document[name] = value;
-            }
-        };
-        put("caller", subject.map(|subject| json!({"kind": subject.kind, "name": subject.name})));
-        put("key_id", subject.and_then(|subject| subject.key.as_deref()).map(Value::from));
-        put("roles", subject.map(|subject| json!(subject.roles)));
-        put("action", self.action.map(|action| action.name().into()));
-        put("reason", self.reason.as_deref().map(Value::from));
-        put("lost", (lost > 0).then(|| lost.into()));
-        document
+        if let Value::Object(told) = told {
+            document.extend(told.into_iter().filter(|(_, value)| !value.is_null()));
+        }
+        Value::Object(document)
     }
 }
 
-/// Whether a request of an action is a change of what is about security.
-pub(crate) fn is_audited(action: Action, path: &str) -> bool {
-    match action {
-        Action::PutSecurity | Action::CreateApiKey | Action::InvalidateOwnApiKeys | Action::ManageApiKeys => {
-            true
-        }
-        // Logins, and changes of one's own password.
-        Action::Own => {
-            path.starts_with("/_service") || path.ends_with("/_password") || path.ends_with("/account")
-        }
-        _ => false,
-    }
+/// Makes an id that no other request has.
+fn request_id() -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(rand::random::<[u8; 16]>())
 }
 
+/// Cuts a text that somebody has chosen.
 fn cut(text: &str) -> String {
-    if text.len() <= MAX_TEXT {
-        return text.to_owned();
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
     }
-    let end = (0..=MAX_TEXT).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}…", &text[..end])
+    text[..end].to_owned()
 }

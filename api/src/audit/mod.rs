@@ -1,72 +1,244 @@
-//! The audit: who was refused, who changed what is about security, and what of it, as documents of `.audit-<day>`.
+//! The audit: who did what from where, as documents of an index a day.
 //!
-//! [`Audit::record`] is called by the dispatcher and never waits: an [`Event`] goes into a bounded queue, and what finds no place
-//! is counted. [`writer`] takes what has come within a second, joins what is the same, and writes it as the server itself. No
-//! header, no parameter and no body is part of an event.
+//! Always told are logins and failed ones, refusals, and changes of users, roles, mappings, keys, tokens and passwords; with
+//! [`Config::reads`] also what is read. The dispatcher follows a request with a [`Trail`] and hands it over at its end
+//! ([`Audit::done`]), which never waits: events go to a bounded queue ([`queue`]), a task ([`Audit::run`]) writes them
+//! within a second or two and tries again while the store refuses. What the queue has no place for is counted, and told in the next
+//! document and in the log. Indices are made, and removed after their time, by the day ([`index`]); they are system
+//! indices, which are read by who has an explicit privilege on them.
 
 mod event;
-mod writer;
+mod index;
+mod queue;
+#[cfg(test)]
+mod tests;
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millrace_storage::Engine;
-use tokio::sync::{mpsc, oneshot};
+use millrace_storage::metadata::{IndicesOptions, Uuid};
+use millrace_storage::{
+    Action as Operation, Engine, Error as StoreError, Kind, RefreshPolicy, Session, WriteOp,
+};
+use parking_lot::Mutex;
+use tokio::sync::{Mutex as AsyncMutex, Notify};
 
-pub(crate) use event::{Event, Outcome, Subject, is_audited};
+use crate::error::Error;
+use crate::http::Response;
+use crate::root::Identity;
+use event::Event;
+pub(crate) use event::Trail;
+use queue::Queue;
 
-/// Events that wait to be written; beyond it they are lost and counted.
-const QUEUED: usize = 1_024;
-/// Time that the shutdown gives to the last ones.
-const FLUSH_TIME: Duration = Duration::from_secs(5);
+/// Events that are written at once.
+const AT_ONCE: usize = 512;
+/// Time for which events are gathered.
+const GATHERING: Duration = Duration::from_secs(1);
+/// Longest pause between tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Time that one write may wait for room.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the writer is told.
-#[derive(Debug)]
-enum Message {
-    Event(Box<Event>),
-    /// Says when all before it is written.
-    Flush(oneshot::Sender<()>),
+/// What the audit tells and keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Whether it tells what is read, too.
+    pub reads: bool,
+    /// How long a day is kept.
+    pub retention: Duration,
 }
 
-/// The way into the audit. Cheap to clone; it ends with its last clone.
-#[derive(Clone, Debug)]
-pub(crate) struct Audit {
-    queue: mpsc::Sender<Message>,
-    lost: Arc<AtomicU64>,
+impl Default for Config {
+    fn default() -> Self {
+        Self { reads: false, retention: Duration::from_secs(90 * 24 * 60 * 60) }
+    }
+}
+
+/// The audit of a node. Cheap to clone; without a store ([`Audit::default`]) it tells nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Audit(Option<Arc<Shared>>);
+
+struct Shared {
+    engine: Arc<Engine>,
+    identity: Arc<Identity>,
+    config: Config,
+    queue: Mutex<Queue>,
+    /// Told of each event.
+    wake: Notify,
+    /// Events that are being written, the oldest first, each with how many were lost before it.
+    writing: AsyncMutex<Vec<(Event, u64)>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl Audit {
-    /// Starts the task that writes.
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime.
-    pub(crate) fn start(engine: &Arc<Engine>) -> Self {
-        let (queue, events) = mpsc::channel(QUEUED);
-        let lost = Arc::new(AtomicU64::new(0));
-        tokio::spawn(writer::run(Arc::downgrade(engine), events, Arc::clone(&lost)));
-        Self { queue, lost }
+    /// Makes the audit of a node. Nothing is written until [`Audit::run`] or [`Audit::flush`].
+    pub fn new(engine: Arc<Engine>, identity: Arc<Identity>, config: Config) -> Self {
+        Self(Some(Arc::new(Shared {
+            engine,
+            identity,
+            config,
+            queue: Mutex::default(),
+            wake: Notify::new(),
+            writing: AsyncMutex::default(),
+        })))
     }
 
-    /// Takes note of an event; does not wait.
-    pub(crate) fn record(&self, event: Event) {
-        // What waits is bounded in bytes, too.
-        if self.queue.try_send(Message::Event(Box::new(event.cut()))).is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+    /// Tells the end of a request, if that is to be told. Never waits.
+    pub(crate) fn done(&self, trail: &Trail, result: &Result<Response, Error>) {
+        let Some(shared) = &self.0 else { return };
+        let Some((outcome, status)) = trail.outcome(result, shared.config.reads) else { return };
+        shared.record(trail.event(outcome, status, shared.engine.clock().now_ms()));
+    }
+
+    /// Writes events until the store ends.
+    pub async fn run(self) {
+        let Some(shared) = &self.0 else { return };
+        if let Err(error) = shared.remove_expired().await {
+            tracing::warn!(%error, "days of the audit could not be removed");
         }
-    }
-
-    /// Waits until what was recorded is written, for a while.
-    pub(crate) async fn flush(&self) {
-        let (done, told) = oneshot::channel();
-        let flushed = async {
-            if self.queue.send(Message::Flush(done)).await.is_ok() {
-                // A writer that has ended has nothing left.
-                let _ = told.await;
+        loop {
+            shared.wake.notified().await;
+            let mut pause = GATHERING;
+            tokio::time::sleep(pause).await;
+            while let Err(error) = shared.flush().await {
+                if shared.engine.is_stopping() {
+                    return;
+                }
+                tracing::warn!(%error, pause_s = pause.as_secs(), "the audit is not written for now");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
             }
-        };
-        if tokio::time::timeout(FLUSH_TIME, flushed).await.is_err() {
-            tracing::warn!("the last events of the audit were not written in time");
         }
     }
+
+    /// Writes what was told so far. What the store refuses for now is kept for the next time.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        match &self.0 {
+            Some(shared) => shared.flush().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Shared {
+    fn record(&self, event: Event) {
+        self.queue.lock().add(event);
+        self.wake.notify_one();
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        let mut writing = self.writing.lock().await;
+        loop {
+            if writing.is_empty() {
+                let (events, lost) = self.queue.lock().take();
+                if lost > 0 {
+                    tracing::warn!(lost, "events of the audit were lost");
+                }
+                writing.extend(events.into_iter().map(|event| (event, 0)));
+                match writing.first_mut() {
+                    Some((_, told)) => *told = lost,
+                    None => return Ok(()),
+                }
+            }
+            let some = writing.len().min(AT_ONCE);
+            self.write(&mut writing, some).await?;
+        }
+    }
+
+    /// Writes the first events. Those that are written, or never can be, are gone then.
+    async fn write(&self, writing: &mut Vec<(Event, u64)>, some: usize) -> Result<(), StoreError> {
+        let session = Session::system(&self.engine);
+        let chosen = writing.get(..some).unwrap_or_default();
+        let days: BTreeSet<String> = chosen.iter().map(|(event, _)| index::name(event.time_ms)).collect();
+        for day in days {
+            self.make(&session, &day).await?;
+        }
+        let ops = chosen.iter().map(|(event, lost)| operation(event, *lost, &self.identity)).collect();
+        let results = session.write(ops, RefreshPolicy::None, TIMEOUT).await?;
+        let (mut stays, mut waits) = (Vec::new(), None);
+        for (place, result) in results.into_iter().enumerate() {
+            match result {
+                Ok(_) => stays.push(false),
+                // It was written before.
+                Err(error) if error.kind() == Kind::Conflict => stays.push(false),
+                Err(error) if passes(&error) => {
+                    stays.push(true);
+                    waits = Some(error);
+                }
+                Err(error) => {
+                    stays.push(false);
+                    let lost = writing.get(place).map_or(0, |(event, lost)| event.count + lost);
+                    tracing::error!(%error, lost, "the audit could not be written");
+                    self.queue.lock().lose(lost);
+                }
+            }
+        }
+        let mut stays = stays.into_iter();
+        writing.retain(|_| stays.next().unwrap_or(true));
+        waits.map_or(Ok(()), Err)
+    }
+
+    /// Makes the index of a day where it is missing, and removes those that have had their time.
+    async fn make(&self, session: &Session, day: &str) -> Result<(), StoreError> {
+        if session.metadata().index(day).is_some() {
+            return Ok(());
+        }
+        let (body, now_ms) = (index::body(), session.clock().now_ms());
+        session
+            .change(|metadata| match metadata.index(day) {
+                Some(_) => Ok(Vec::new()),
+                None => metadata.create_index(day, &body, now_ms, Uuid::new_v4()),
+            })
+            .await?;
+        if let Err(error) = self.remove_expired().await {
+            tracing::warn!(%error, "days of the audit could not be removed");
+        }
+        Ok(())
+    }
+
+    async fn remove_expired(&self) -> Result<(), StoreError> {
+        let session = Session::system(&self.engine);
+        let now_ms = session.clock().now_ms();
+        let is_expired = |name: &str| index::is_expired(name, now_ms, self.config.retention);
+        let metadata = session.metadata();
+        let expired: Vec<String> =
+            metadata.indices().map(|meta| meta.name.to_string()).filter(|name| is_expired(name)).collect();
+        for name in expired {
+            let options = IndicesOptions::open_and_closed();
+            session.change(|metadata| metadata.delete_indices(&name, &options, now_ms)).await?;
+            tracing::info!(index = name, "removed a day of the audit");
+        }
+        Ok(())
+    }
+}
+
+fn operation(event: &Event, lost: u64, identity: &Identity) -> WriteOp {
+    WriteOp {
+        index: index::name(event.time_ms).into(),
+        id: Some(event.id.clone()),
+        routing: None,
+        action: Operation::Create(event.document(identity, lost).to_string().into()),
+        version: None,
+        if_seq_no: None,
+        if_primary_term: None,
+        require_alias: false,
+        doc_type: "_doc".into(),
+    }
+}
+
+/// Whether another try may do: an index that is gone is made again, a closed one may be opened.
+fn passes(error: &StoreError) -> bool {
+    use Kind::{Forbidden, NotFound, Overloaded, Unavailable};
+    matches!(error.kind(), Overloaded | Unavailable | Forbidden | NotFound)
+        || matches!(error, StoreError::IndexClosed { .. })
 }

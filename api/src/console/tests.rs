@@ -58,7 +58,7 @@ async fn ask(node: &Node, budget: &Budget, actions: &[Action], line: &str, body:
     let request = Request { method, path, params, body, room: Room::new(budget), filter: Arc::default() };
     let address = std::net::Ipv4Addr::LOCALHOST.into();
     let asker = Asker { principal, scheme: None, token: None, address };
-    let api = match node.api(asker, spec.action) {
+    let api = match node.api(asker, spec.action, Arc::default()) {
         Ok(api) => api,
         Err(error) => return error.status(),
     };

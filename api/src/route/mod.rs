@@ -101,6 +101,11 @@ impl Captured {
         debug_assert!(found.is_some(), "the path has no parameter {name}");
         found.map_or("", |(_, segment)| segment)
     }
+
+    /// Returns what stands for a parameter, where the route's path has it.
+    pub(crate) fn find(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, segment)| segment.as_str())
+    }
 }
 
 impl fmt::Debug for When {

@@ -17,6 +17,7 @@ pub(crate) async fn login(api: &Api, request: &mut Request) -> Result<Response, 
     let mut form = Form::read("login", request)?;
     let (username, password) = (form.required("username")?, form.required("password")?);
     form.finish()?;
+    let _ = api.login.set(username.clone());
     match api.accounts.login(&username, &password, api.address).await {
         Ok(login) => {
             let roles = login.principal.roles();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use millrace_api::{Server, ServerConfig, StartError, TokenLifetimes};
+use millrace_api::{AuditConfig, Server, ServerConfig, StartError, TokenLifetimes};
 use millrace_listen::TlsFiles;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -24,6 +24,7 @@ async fn bind(node: &Node, listen: SocketAddr, tls: Option<TlsFiles>) -> Result<
         admin_password: None,
         tokens: TokenLifetimes::default(),
         password_file: None,
+        audit: AuditConfig::default(),
         max_content_length: 1 << 20,
     };
     Server::bind(config, node.api.engine.clone(), node.api.search.clone()).await
@@ -161,6 +162,7 @@ async fn attempts_are_bounded_an_address_and_who_was_right_is_served() {
         password_file: None,
         admin_password: Some("secret".to_owned()),
         tokens: TokenLifetimes::default(),
+        audit: AuditConfig::default(),
         max_content_length: 1 << 20,
     };
     let server = Server::bind(config, node.api.engine.clone(), node.api.search.clone()).await.unwrap();

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use millrace_accounts::{Accounts, Config as AccountsConfig, Store, TokenLifetimes};
-use millrace_api::{HttpConfig, Identity, Meaning, Node as Shared, Service};
+use millrace_api::{AuditConfig, HttpConfig, Identity, Meaning, Node as Shared, Service};
 use millrace_query::SearchService;
 use millrace_storage::catalog::{AccountChange, AccountRecord};
 use millrace_storage::{Config, Engine, Result, SharedClock, SystemClock};
@@ -142,7 +142,8 @@ impl Node {
         let address = "127.0.0.1:9200".to_owned();
         let identity =
             Identity::open(&Memory::default(), "node-1", "millrace", data_dir, address).await.unwrap();
-        let api = Arc::new(Shared::new(engine, search, accounts, identity));
+        let api = Shared::new(engine, search, accounts, identity).with_audit(AuditConfig::default());
+        let api = Arc::new(api);
         let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };
         Self { service: Service::new(api.clone(), &config), api, data }
     }

@@ -66,6 +66,13 @@ pub(crate) static KEYS: &[Key] = &[
         "30d",
         "how long a login token counts at most after the login",
     ),
+    key(
+        "audit.reads",
+        Kind::Bool,
+        "false",
+        "whether the audit tells what is read, beside logins, refusals and changes",
+    ),
+    key("audit.retention", Kind::Span(86_400_000), "90d", "how long the audit keeps a day"),
     unset("tls.certificate", Kind::Text, "PEM file with the certificate chain; HTTPS needs it and tls.key"),
     unset("tls.key", Kind::Text, "PEM file with the private key"),
     key(

@@ -326,6 +326,10 @@ impl Settings {
                 admin_password: self.text("admin_password"),
                 password_file: None,
                 tokens: self.tokens()?,
+                audit: millrace_api::AuditConfig {
+                    reads: self.flag("audit.reads"),
+                    retention: Duration::from_millis(self.number("audit.retention")),
+                },
                 max_content_length: self.number("http.max_content_length"),
             },
             threads: usize::try_from(self.number("threads"))?,

@@ -1,0 +1,180 @@
+//! Bounds of what waits, and days of indices over a real store.
+
+use std::net::SocketAddr;
+
+use millrace_listen::Peer;
+use millrace_storage::metadata::IndicesOptions;
+use millrace_storage::{Config as StorageConfig, ManualClock, SharedClock};
+use serde_json::json;
+
+use super::*;
+
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+const START_MS: i64 = 1_700_000_000_000;
+
+fn trail(address: &str, user: &str, path: &str) -> Trail {
+    let authorization = {
+        use base64::Engine as _;
+        base64::engine::general_purpose::STANDARD.encode(format!("{user}:hidden"))
+    };
+    let request =
+        http::Request::builder().uri(path).header("authorization", format!("Basic {authorization}"));
+    let (mut parts, ()) = request.body(()).unwrap().into_parts();
+    parts.extensions.insert(Peer(SocketAddr::new(address.parse().unwrap(), 1)));
+    let mut trail = Trail::of(&parts, "data");
+    trail.came_from_nobody(&parts.headers);
+    trail
+}
+
+fn refused(address: &str, user: &str, time_ms: i64) -> Event {
+    trail(address, user, "/").event(event::Outcome::AuthenticationFailed, 401, time_ms)
+}
+
+#[test]
+fn a_flood_of_refusals_is_few_documents_and_is_counted() {
+    let mut queue = Queue::default();
+    for _ in 0..1_000 {
+        queue.add(refused("10.0.0.1", "ann", START_MS));
+    }
+    for attempt in 0..1_000 {
+        queue.add(refused("10.0.0.2", &format!("user-{attempt}"), START_MS));
+        // Networks of 64 bits are one client each.
+        queue.add(refused(&format!("fd00:0:0:{attempt:x}::1"), "ann", START_MS));
+    }
+    queue.add(refused("10.0.0.1", "ann", START_MS + 1_000));
+    let (events, lost) = queue.take();
+    assert_eq!(events[0].count, 1_000);
+    let told: u64 = events.iter().map(|event| event.count + event.others).sum();
+    assert_eq!(told + lost, 3_001, "none is told twice or not at all");
+    assert_eq!(events.len(), 51, "fifty of the first second, and one of the next");
+    let of_second =
+        events.iter().filter(|event| event.address == "10.0.0.2".parse::<std::net::IpAddr>().unwrap());
+    assert_eq!(of_second.count(), 5);
+    assert_eq!(queue.take().1, 0);
+}
+
+#[test]
+fn what_waits_is_bounded_and_changes_are_not_told_together() {
+    let mut queue = Queue::default();
+    let change = trail("10.0.0.1", "ann", "/").event(event::Outcome::Changed, 200, START_MS);
+    for _ in 0..10_000 {
+        queue.add(change.clone());
+    }
+    let (events, lost) = queue.take();
+    assert_eq!((events.len() as u64 + lost, events.len()), (10_000, 8_192));
+    let mut queue = Queue::default();
+    let long = format!("/{}", "x".repeat(60_000));
+    let event = trail("10.0.0.1", &"é".repeat(1_000), &long).event(event::Outcome::Changed, 200, START_MS);
+    assert!(event.bytes() < 2_048);
+    for _ in 0..8_192 {
+        queue.add(event.clone());
+    }
+    let (events, lost) = queue.take();
+    assert!(lost > 0 && events.iter().map(Event::bytes).sum::<usize>() <= 8 << 20);
+}
+
+#[test]
+fn days_are_kept_for_their_time() {
+    let day = Duration::from_secs(DAY_MS as u64 / 1_000);
+    assert_eq!(index::name(START_MS), ".audit-2023.11.14");
+    for (index, retention, expected) in [
+        (".audit-2023.11.14", day, false),
+        (".audit-2023.11.13", day, false),
+        (".audit-2023.11.12", day, true),
+        (".audit-2023.11.12", 2 * day, false),
+        (".audit-2024.11.12", day, false),
+        (".audit-mine", day, false),
+        ("audit-2023.01.01", day, false),
+        (".audit-2023.01.01", Duration::MAX, false),
+    ] {
+        assert_eq!(index::is_expired(index, START_MS, retention), expected, "{index} {retention:?}");
+    }
+}
+
+struct Site {
+    audit: Arc<Shared>,
+    session: Session,
+    clock: Arc<ManualClock>,
+    _directory: tempfile::TempDir,
+}
+
+impl Site {
+    async fn start(retention: Duration) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::new(START_MS));
+        let config = StorageConfig { data_dir: directory.path().to_owned(), ..StorageConfig::default() };
+        let engine = Engine::open(config, Arc::clone(&clock) as SharedClock).await.unwrap();
+        let data_dir = directory.path().to_owned();
+        let identity = Identity::open(&*engine, "node-1", "millrace", data_dir, String::new()).await.unwrap();
+        let config = Config { reads: false, retention };
+        let audit = Audit::new(Arc::clone(&engine), Arc::new(identity), config).0.unwrap();
+        Self { audit, session: Session::system(&engine), clock, _directory: directory }
+    }
+
+    fn record(&self, user: &str) {
+        let now_ms = self.session.clock().now_ms();
+        self.audit.record(trail("10.0.0.1", user, "/").event(event::Outcome::Changed, 200, now_ms));
+    }
+
+    fn days(&self) -> Vec<String> {
+        self.session.metadata().indices().map(|meta| meta.name.to_string()).collect()
+    }
+
+    async fn documents(&self, day: &str) -> u64 {
+        let index = self.session.index(day).unwrap();
+        self.session.refresh(&[Arc::clone(&index)]).await.unwrap();
+        let snapshot = index.snapshot().await.unwrap();
+        let views = snapshot.shards.iter().flat_map(|shard| &shard.segments);
+        views.map(|view| u64::from(view.segment.rows())).sum()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_day_has_an_index_until_its_time_is_over() {
+    let site = Site::start(Duration::from_secs(2 * DAY_MS as u64 / 1_000)).await;
+    site.audit.flush().await.unwrap();
+    assert!(site.days().is_empty(), "nothing was told");
+    for day in 0..5 {
+        site.record("ann");
+        if day == 0 {
+            site.clock.advance_ms(DAY_MS);
+            site.record("ann");
+        }
+        site.audit.flush().await.unwrap();
+        site.clock.advance_ms(DAY_MS);
+    }
+    assert_eq!(site.days(), [".audit-2023.11.17", ".audit-2023.11.18", ".audit-2023.11.19"]);
+    let meta = Arc::clone(site.session.metadata().index(".audit-2023.11.19").unwrap());
+    assert!(site.session.index(&meta.name).unwrap().mapping().field("address").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_store_refuses_is_written_later_and_once() {
+    let site = Site::start(Duration::MAX).await;
+    site.record("ann");
+    site.audit.flush().await.unwrap();
+    let day = ".audit-2023.11.14";
+    let block = async |blocked: bool| {
+        let settings = json!({"index.blocks.write": blocked});
+        let options = IndicesOptions::open_only();
+        let change = site.session.change(|state| state.update_settings(day, &options, &settings, false, 0));
+        change.await.unwrap();
+    };
+    block(true).await;
+    site.record("bob");
+    site.audit.queue.lock().lose(3);
+    assert!(matches!(site.audit.flush().await, Err(StoreError::Blocked { .. })));
+    site.record("eve");
+    assert!(site.audit.flush().await.is_err());
+    assert_eq!(site.documents(day).await, 1);
+    block(false).await;
+    site.audit.flush().await.unwrap();
+    assert_eq!(site.documents(day).await, 3);
+    // Written before, and not known to be.
+    let event = trail("10.0.0.1", "ann", "/").event(event::Outcome::Changed, 200, START_MS);
+    for _ in 0..2 {
+        site.audit.record(event.clone());
+        site.audit.flush().await.unwrap();
+    }
+    assert_eq!(site.documents(day).await, 4);
+}
