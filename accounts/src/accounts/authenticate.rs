@@ -15,6 +15,9 @@ use crate::password::{Attempt, Denied};
 use crate::secret::Hash;
 use crate::state::Account;
 
+/// Longest path in the log, in bytes.
+const MAX_LOGGED: usize = 512;
+
 /// What a caller has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
@@ -119,7 +122,7 @@ impl Accounts {
             };
         match denied {
             Denied::Wrong => {
-                tracing::warn!(uri, address = %client, "authentication failed");
+                tracing::warn!(path = path_of(uri), address = %client, "authentication failed");
                 let name = shorten(name);
                 let reason = format!("unable to authenticate user [{name}] for REST request [{uri}]");
                 Err(Refusal::Unauthenticated(reason))
@@ -145,7 +148,7 @@ impl Accounts {
         let key = key.filter(|key| key.hash.is_of(secret) && key.is_active(self.0.clock.now_ms()));
         let owner = key.and_then(|key| state.users.get(&key.owner)).filter(|owner| owner.user.enabled);
         let (Some(key), Some(owner)) = (key, owner) else {
-            tracing::warn!(uri, address = %millrace_listen::client(address), "authentication by API key failed");
+            tracing::warn!(path = path_of(uri), address = %millrace_listen::client(address), "authentication by API key failed");
             let id = shorten(id);
             let reason =
                 format!("unable to authenticate with provided credentials: API key [{id}] is not valid");
@@ -166,7 +169,7 @@ impl Accounts {
         let account = token.and_then(|token| state.users.get(&token.user));
         let account = account.filter(|account| account.user.enabled);
         let (Some(token), Some(account)) = (token, account) else {
-            tracing::warn!(uri, address = %millrace_listen::client(address), "authentication by token failed");
+            tracing::warn!(path = path_of(uri), address = %millrace_listen::client(address), "authentication by token failed");
             return Err(Refusal::Unauthenticated(
                 "the token is not valid, or no longer: log in again".to_owned(),
             ));
@@ -179,4 +182,11 @@ impl Accounts {
 
 fn failed(error: Error) -> Refusal {
     Refusal::Failed(error.to_string())
+}
+
+/// Returns the path of a request for the log: parameters may hold secrets.
+fn path_of(uri: &str) -> &str {
+    let path = uri.split('?').next().unwrap_or_default();
+    let end = (0..=path.len().min(MAX_LOGGED)).rev().find(|end| path.is_char_boundary(*end));
+    &path[..end.unwrap_or(0)]
 }

@@ -13,6 +13,8 @@ use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
 
+/// Longest name of a privilege, an index, an application or a resource, in bytes.
+const MAX_TEXT: usize = 512;
 /// Most answers to one question of what is allowed.
 const MAX_ASKED: usize = 10_000;
 
@@ -92,7 +94,7 @@ pub(crate) async fn has(api: &Api, request: &mut Request, user: Option<&str>) ->
     };
     let mut asked = Asked { principal: &principal, left: MAX_ASKED, all: true };
     let mut of_cluster = Map::new();
-    for name in cluster.unwrap_or_default() {
+    for name in bounded("cluster", cluster.unwrap_or_default())? {
         let held = asked.cluster(&name)?;
         of_cluster.insert(name, json!(held));
     }
@@ -113,6 +115,7 @@ pub(crate) async fn has(api: &Api, request: &mut Request, user: Option<&str>) ->
     let mut of_applications = Map::new();
     for mut entry in applications {
         let application = entry.required("application")?;
+        let application = bounded("application", vec![application])?.remove(0);
         let (privileges, resources) =
             (required(&mut entry, "privileges")?, required(&mut entry, "resources")?);
         entry.finish()?;
@@ -149,9 +152,17 @@ fn entries(name: &'static str, value: Option<Value>) -> Result<Vec<Form>, Error>
     }
 }
 
+/// Refuses texts that are longer than what they name can be: each is answered with, and asked for, many times.
+fn bounded(name: &str, texts: Vec<String>) -> Result<Vec<String>, Error> {
+    match texts.iter().any(|text| text.len() > MAX_TEXT) {
+        true => Err(Error::illegal_argument(format!("[{name}] has a text of more than [{MAX_TEXT}] bytes"))),
+        false => Ok(texts),
+    }
+}
+
 fn required(entry: &mut Form, name: &str) -> Result<Vec<String>, Error> {
     match entry.take(name) {
-        Some(value) => texts(name, value),
+        Some(value) => bounded(name, texts(name, value)?),
         None => Err(Error::validation(&[format!("[{name}] is missing")])),
     }
 }
