@@ -45,6 +45,19 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
+    /// What it takes in memory, in bytes, with a record of so many: a value of its metadata is more than its text.
+    pub(crate) fn weight(&self, record: usize) -> usize {
+        const VALUE: usize = 128;
+        fn values(value: &Value) -> usize {
+            1 + match value {
+                Value::Array(items) => items.iter().map(values).sum(),
+                Value::Object(members) => members.values().map(values).sum(),
+                _ => 0,
+            }
+        }
+        record + VALUE * self.metadata.values().map(values).sum::<usize>()
+    }
+
     /// Whether it is over.
     pub fn is_expired(&self, now_ms: i64) -> bool {
         self.expires_ms.is_some_and(|end| end <= now_ms)

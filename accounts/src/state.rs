@@ -163,7 +163,8 @@ impl Change {
             MAPPING => Self::PutMapping(name, Arc::new(store::read(record)?)),
             KEY => {
                 let key: ApiKey = store::read(record)?;
-                Self::PutKey(Arc::new(ApiKey { id: name, bytes: record.body.len(), ..key }))
+                let bytes = key.weight(record.body.len());
+                Self::PutKey(Arc::new(ApiKey { id: name, bytes, ..key }))
             }
             TOKEN => {
                 let Some(hash) = Hash::from_hex(&record.name) else {
@@ -280,6 +281,11 @@ impl State {
     pub(crate) fn keys_of(&self, user: &str) -> impl Iterator<Item = &Arc<ApiKey>> {
         let ids = self.keys_of.get(user).into_iter().flat_map(HashTrieSetSync::iter);
         ids.filter_map(|id| self.keys.get(id))
+    }
+
+    /// How many keys a user has, those that are over included.
+    pub(crate) fn count_keys_of(&self, user: &str) -> usize {
+        self.keys_of.get(user).map_or(0, HashTrieSetSync::size)
     }
 
     /// Lists the tokens of a user.

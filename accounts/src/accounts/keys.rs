@@ -11,7 +11,7 @@ use crate::api_key::{
 };
 use crate::credentials::encode_key;
 use crate::error::{Error, Result};
-use crate::limits::{MAX_KEY_BYTES, MAX_KEYS, check_metadata, check_name, shorten};
+use crate::limits::{MAX_KEY_BYTES, MAX_KEYS, MAX_KEYS_OF_USER, check_metadata, check_name, shorten};
 use crate::secret::{self, Hash};
 use crate::state::{Change, State};
 
@@ -52,6 +52,7 @@ impl Accounts {
                     return Err(Error::NotFound { what: "user", name: key.owner.to_string() });
                 }
                 bound("API keys", state.keys.size() + 1, MAX_KEYS)?;
+                bound("API keys of one user", state.count_keys_of(&key.owner) + 1, MAX_KEYS_OF_USER)?;
                 key.created_ms = now_ms;
                 key.expires_ms = expires_in.map(|lives| end_ms(now_ms, lives)).transpose()?;
                 let key = weigh(state, key)?;
@@ -147,7 +148,7 @@ fn find(state: &State, query: &ApiKeyQuery, now_ms: i64) -> Vec<Arc<ApiKey>> {
 
 /// Finds room for a key.
 fn weigh(state: &State, mut key: ApiKey) -> Result<Arc<ApiKey>> {
-    key.bytes = serde_json::to_string(&key).map_err(Error::internal)?.len();
+    key.bytes = key.weight(serde_json::to_string(&key).map_err(Error::internal)?.len());
     let before = state.keys.get(&key.id).map_or(0, |before| before.bytes);
     bound("bytes of API keys", state.key_bytes - before + key.bytes, MAX_KEY_BYTES)?;
     Ok(Arc::new(key))
