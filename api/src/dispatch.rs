@@ -258,8 +258,15 @@ impl Service {
         let api = match route.reads || route.open || injected(&parts).is_some() {
             true => api,
             false => {
-                let asker = self.authenticate(&parts, &uri, api.address).await?;
-                self.node.api(asker, route.action, trail.login())?
+                let again = self.authenticate(&parts, &uri, api.address).await;
+                match again.and_then(|asker| self.node.api(asker, route.action, trail.login())) {
+                    Ok(api) => api,
+                    Err(error) => {
+                        let answer = Err(error);
+                        self.node.audit.done(&trail, &answer);
+                        return answer;
+                    }
+                }
             }
         };
         let request = Request { method: parts.method, path, params, body: bytes, room, filter };

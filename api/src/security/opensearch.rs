@@ -278,7 +278,7 @@ pub(crate) async fn delete(
 }
 
 /// Changes parts of one, or some of all: what is said is read and checked as a whole before anything is changed, and then
-/// changed one by one.
+/// changed one by one: where the store or a bound refuses one of several then, those before it stay changed.
 pub(crate) async fn patch(
     api: &Api,
     request: &mut Request,

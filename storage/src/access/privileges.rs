@@ -45,6 +45,8 @@ pub struct Privileges {
     patterns: Patterns,
     /// Actions that some grant allows on some index.
     somewhere: ActionSet,
+    /// Whether some grant has rules for documents or fields: most have none, and need not be asked for each index.
+    ruled: bool,
     /// Nothing is refused, system indices included: the server's own work.
     unrestricted: bool,
     /// Whether what is granted on the name of an alias holds for writes through it.
@@ -82,6 +84,7 @@ impl Privileges {
     pub fn new(cluster: ActionSet, grants: Vec<Grant>) -> Self {
         static VERSIONS: AtomicU64 = AtomicU64::new(1);
         let somewhere = grants.iter().fold(ActionSet::NONE, |set, grant| set.or(grant.actions));
+        let ruled = grants.iter().any(|grant| grant.documents.is_some() || grant.fields.is_some());
         let patterns = Patterns::new(grants.iter().map(|grant| grant.names.as_slice()));
         Self {
             version: VERSIONS.fetch_add(1, Ordering::Relaxed),
@@ -89,6 +92,7 @@ impl Privileges {
             grants,
             patterns,
             somewhere,
+            ruled,
             unrestricted: false,
             through_aliases: false,
             within: None,
@@ -117,6 +121,11 @@ impl Privileges {
     #[must_use]
     pub fn within(self, owner: Arc<Self>) -> Self {
         Self { within: Some(owner), ..self }
+    }
+
+    /// Whether some grant has rules for documents or fields.
+    pub(super) fn has_rules(&self) -> bool {
+        self.ruled || self.within.as_ref().is_some_and(|owner| owner.has_rules())
     }
 
     /// Returns a number that no other privileges of this process have.

@@ -197,7 +197,7 @@ impl Session {
                 let outcomes = self.engine.write(&self.principal, ops, refresh, timeout).await?;
                 return Ok(outcomes.into_iter().map(|outcome| self.without_unread(outcome)).collect());
             }
-            let kept = self.keep_hidden(ops).await?;
+            let kept = self.keep_hidden(ops).await;
             let mut results: Vec<Option<Result<WriteOutcome>>> = Vec::with_capacity(kept.len());
             let mut ops = Vec::with_capacity(kept.len());
             for op in kept {

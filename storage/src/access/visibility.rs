@@ -44,12 +44,12 @@ impl Session {
 
     /// Makes operations change no document that rules hide from the writer; `Err` in place of one that would. What was looked
     /// at is what they expect, so that nothing comes between.
-    pub(super) async fn keep_hidden(&self, ops: Vec<WriteOp>) -> Result<Vec<Result<WriteOp>>> {
+    pub(super) async fn keep_hidden(&self, ops: Vec<WriteOp>) -> Vec<Result<WriteOp>> {
         let mut kept = Vec::with_capacity(ops.len());
         for op in ops {
             kept.push(self.keep_hidden_of(op).await);
         }
-        Ok(kept)
+        kept
     }
 
     async fn keep_hidden_of(&self, mut op: WriteOp) -> Result<WriteOp> {
@@ -110,7 +110,7 @@ impl Session {
 
     /// Whether rules may hide documents from the writer of an operation, or fields of one that it updates.
     pub(super) fn may_hide(&self, ops: &[WriteOp]) -> bool {
-        if self.principal().privileges().is_unrestricted() {
+        if !self.principal().privileges().has_rules() {
             return false;
         }
         let metadata = self.metadata();
