@@ -33,7 +33,7 @@ mod shard;
 mod sync;
 pub mod wal;
 
-pub use access::{Principal, Session};
+pub use access::{Origin, Principal, Session};
 pub use clock::{Clock, ManualClock, SharedClock, SystemClock};
 pub use compute::{Compute, Priority, run_behind_reads, run_promptly};
 pub use config::{Config, ObjectStoreConfig};

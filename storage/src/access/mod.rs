@@ -26,7 +26,7 @@ pub use action::{Action, ActionSet, Scope};
 pub use fields::{FieldRules, shown};
 pub(crate) use guard::{Guard, refusal};
 pub use patterns::NamePattern;
-pub use principal::{Caller, Principal};
+pub use principal::{Caller, Origin, Principal};
 pub use privileges::{DocumentRules, Grant, IndexAccess, Privileges};
 pub use session::Session;
 pub(crate) use system::Standing;

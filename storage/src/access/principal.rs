@@ -27,10 +27,61 @@ pub enum Caller {
     System,
 }
 
+/// Where writes come from, as the log notes it with each frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// The frame is of a version that noted none.
+    #[default]
+    Unknown,
+    /// A user or an API key.
+    User,
+    /// A pipeline.
+    Pipeline,
+    /// A copy of what was stored before: a restored snapshot, reindexing within the server.
+    Restore,
+    /// A rule.
+    Rule,
+    /// The server's own work.
+    System,
+}
+
+impl Origin {
+    /// Returns the number that stands for it in files.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Unknown => 0,
+            Self::User => 1,
+            Self::Pipeline => 2,
+            Self::Restore => 3,
+            Self::Rule => 4,
+            Self::System => 5,
+        }
+    }
+
+    /// Returns what a number stands for; `None` where a newer version gave it.
+    pub(crate) fn of_code(code: u8) -> Option<Self> {
+        use Origin::{Pipeline, Restore, Rule, System, Unknown, User};
+        [Unknown, User, Pipeline, Restore, Rule, System].into_iter().find(|origin| origin.code() == code)
+    }
+}
+
+impl Caller {
+    /// Where its writes come from, unless they say otherwise.
+    fn origin(&self) -> Origin {
+        match self {
+            Self::User(_) | Self::ApiKey { .. } => Origin::User,
+            Self::Pipeline(_) => Origin::Pipeline,
+            Self::Rule(_) => Origin::Rule,
+            Self::System => Origin::System,
+        }
+    }
+}
+
 /// An authenticated caller with what it may do.
 #[derive(Clone, Debug)]
 pub struct Principal {
     caller: Caller,
+    origin: Origin,
     roles: Arc<[String]>,
     privileges: Arc<Privileges>,
 }
@@ -38,7 +89,7 @@ pub struct Principal {
 impl Principal {
     /// Makes a principal from a caller, the names of its roles and what they grant.
     pub fn new(caller: Caller, roles: impl Into<Arc<[String]>>, privileges: Arc<Privileges>) -> Self {
-        Self { caller, roles: roles.into(), privileges }
+        Self { origin: caller.origin(), caller, roles: roles.into(), privileges }
     }
 
     /// Makes the principal of the server's own background work.
@@ -49,6 +100,16 @@ impl Principal {
     /// Returns what kind of caller it is.
     pub fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// Makes the same principal at work on copies of what was stored before: its writes have [`Origin::Restore`].
+    pub fn restoring(self) -> Self {
+        Self { origin: Origin::Restore, ..self }
+    }
+
+    /// Returns where its writes come from.
+    pub fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// Returns the name of the user whose rights it has; of work of the server's own, what that is.

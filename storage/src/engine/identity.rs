@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::Inner;
+use crate::access;
 use crate::catalog::{Catalog, StoreRecord};
 use crate::disk::Disk;
 use crate::objects::{Objects, is_missing};
@@ -376,7 +377,8 @@ impl Inner {
         // Read first: a stamp never says more than the catalog has.
         let generation = self.services.catalog.generation();
         let stamp = StoreStamp { store: self.identity.id, generation };
-        let frame = wal.append(&Frame { entries: vec![Entry::Store(stamp)] })?.applied();
+        let frame =
+            wal.append(&self.frame(access::Origin::System, vec![Entry::Store(stamp)]))?.hand_over(Vec::new());
         let mut stamped = self.identity.stamped.lock();
         if stamped.generation <= generation {
             let durable = stamped.confirm(wal);

@@ -47,7 +47,7 @@ pub use self::index::Index;
 pub use self::source::{Appended, DeadLetter, Instead, SourceWrite};
 pub use self::types::*;
 pub(crate) use self::update::missing;
-use crate::access::Visibility;
+use crate::access::{Origin, Visibility};
 use crate::catalog::{AccountChange, AccountRecord, Catalog};
 use crate::disk::{Disk, SystemDisk};
 use crate::mapping::Mapping;
@@ -57,7 +57,7 @@ use crate::segment::Env;
 use crate::shard::Services;
 pub use crate::shard::{ContextFigures, ContextKind, OpenContext};
 use crate::sync::{self, AsyncMutex};
-use crate::wal::{FrameNumber, ReplayProgress, Wal};
+use crate::wal::{Entry, Frame, FrameNumber, ReplayProgress, Wal};
 use crate::{Config, Error, Principal, Priority, Result, SharedClock};
 
 /// Decides on a change of the metadata.
@@ -121,6 +121,11 @@ impl Inner {
 
     fn env(&self) -> &Env {
         &self.services.env
+    }
+
+    /// Makes a frame of now.
+    fn frame(&self, origin: Origin, entries: Vec<Entry>) -> Frame {
+        Frame { time_ms: self.clock.now_ms(), origin, entries }
     }
 
     fn check_accepting(&self) -> Result<()> {

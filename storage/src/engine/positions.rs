@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Engine, Inner};
+use crate::access::Origin;
 use crate::catalog::{Commit, Position};
 use crate::sync::{Mutex, Rank};
 use crate::wal::{Entry, Frame, FrameNumber, PositionDelta, Unapplied, Wal};
@@ -138,7 +139,7 @@ impl Positions {
     }
 
     /// Takes a part over: appends the delta that bumps the epoch of its owner.
-    fn claim(&self, wal: &Wal, key: Key) -> Result<(FrameNumber, Option<Bytes>, u64)> {
+    fn claim(&self, wal: &Wal, key: Key, now_ms: i64) -> Result<(FrameNumber, Option<Bytes>, u64)> {
         check_key(&key)?;
         let mut state = self.0.lock();
         let before = state.known.get(&key).cloned();
@@ -156,9 +157,10 @@ impl Positions {
             owner_epoch,
         };
         let after = Reached::after(&delta);
-        let frame = wal.append(&Frame { entries: vec![Entry::Position(delta)] })?;
+        let entries = vec![Entry::Position(delta)];
+        let frame = wal.append(&Frame { time_ms: now_ms, origin: Origin::System, entries })?;
         state.apply(Arc::new(key), after, frame.number());
-        Ok((frame.applied(), position, owner_epoch))
+        Ok((frame.hand_over(Vec::new()), position, owner_epoch))
     }
 
     fn list(&self, pipeline: &str, source: &str) -> Vec<(String, Bytes)> {
@@ -294,7 +296,7 @@ impl Engine {
         wal.admit(CLAIM_BYTES)?;
         let key =
             Key { pipeline: pipeline.to_owned(), source: source.to_owned(), partition: partition.to_owned() };
-        let (frame, position, owner_epoch) = inner.positions.claim(wal, key)?;
+        let (frame, position, owner_epoch) = inner.positions.claim(wal, key, inner.clock.now_ms())?;
         wal.synced(frame).await?;
         Ok((position, owner_epoch))
     }

@@ -26,6 +26,7 @@ use super::index::{Index, LoadedSegment, gc_deletes_ms};
 use super::positions::Positions;
 use super::round::{Earlier, RowMeta};
 use super::{Inner, feed, upkeep};
+use crate::access::Origin;
 use crate::catalog::{
     Catalog, Commit, SegmentRecord, ShardCheckpoint, StoreRecord, TombstoneChunk, open_sqlite,
 };
@@ -314,6 +315,7 @@ fn apply_frame(
     frame: Frame,
 ) -> Result<u64> {
     let mut applied = 0;
+    let (time_ms, origin) = (frame.time_ms, frame.origin);
     for entry in frame.entries {
         match entry {
             Entry::Mapping { index, mapping } => {
@@ -328,7 +330,7 @@ fn apply_frame(
             Entry::Ops(ops) => {
                 // Operations of an index that was deleted since are of no interest.
                 if let Some(index) = indices.get(&ops.index) {
-                    applied += apply_ops(inner, index, number, ops)?;
+                    applied += apply_ops(inner, index, number, (time_ms, origin), ops)?;
                 }
             }
             Entry::Position(delta) => inner.positions.replay(number, &delta),
@@ -339,7 +341,13 @@ fn apply_frame(
     Ok(applied)
 }
 
-fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -> Result<u64> {
+fn apply_ops(
+    inner: &Inner,
+    index: &Index,
+    number: FrameNumber,
+    (time_ms, origin): (i64, Origin),
+    ops: ShardOps,
+) -> Result<u64> {
     let shard = index.shard(ops.shard)?;
     let write = shard.write_lock_blocking();
     write.raise_term(ops.primary_term);
@@ -389,7 +397,11 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
                 ends.push(sources.len() as u32);
                 rows.push(id, seq_no, op.version);
                 routings.push(op.routing.clone());
-                Some(ends.len() as u32 - 1)
+                let row = ends.len() as u32 - 1;
+                if !op.created {
+                    rows.replacing.push(row);
+                }
+                Some(row)
             }
         };
         let deletes = match earlier.find(id, &guard) {
@@ -423,7 +435,10 @@ fn apply_ops(inner: &Inner, index: &Index, number: FrameNumber, ops: ShardOps) -
             routings: rows.routings,
             primary_term: ops.primary_term,
             frame: number,
+            time_ms,
+            origin,
             generated,
+            replacing: rows.replacing,
         }
     });
     let applied = earlier.into_applied();

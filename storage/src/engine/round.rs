@@ -16,12 +16,13 @@ use super::Inner;
 use super::agenda::Item;
 use super::index::Index;
 use super::types::WriteOutcome;
+use crate::access::Origin;
 use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::segment::{MemChunk, Packed};
 use crate::shard::{Applied, Change, Current, Location, Probed, Reading, Shard, Wanted, WriteLock, decide};
 use crate::wal::{Entry, Frame, FrameNumber, Op, PositionDelta, ShardOps};
-use crate::{Compute, Error, Result};
+use crate::{Compute, DocResult, Error, Result};
 
 /// Documents that are parsed before a read that waits for a core is let go first.
 const SLICE: usize = 64;
@@ -88,27 +89,33 @@ impl Terms<'_> {
 
 impl Inner {
     /// Executes a round on a compute thread: everything but the wait for the fsync.
-    pub(super) fn execute(&self, ops: Vec<Prepared>) -> Result<(Option<FrameNumber>, Vec<Outcome>)> {
-        self.execute_with(ops, Terms::Each)
+    pub(super) fn execute(
+        &self,
+        ops: Vec<Prepared>,
+        origin: Origin,
+    ) -> Result<(Option<FrameNumber>, Vec<Outcome>)> {
+        self.execute_with(ops, origin, Terms::Each)
     }
 
     /// Executes a round on its terms; see [`Inner::execute`].
     pub(super) fn execute_with(
         &self,
         ops: Vec<Prepared>,
+        origin: Origin,
         terms: Terms<'_>,
     ) -> Result<(Option<FrameNumber>, Vec<Outcome>)> {
-        self.commit_parsed(self.parse_round(ops)?, terms)
+        self.commit_parsed(self.parse_round(ops)?, origin, terms)
     }
 
     /// Commits what was parsed.
     pub(super) fn commit_parsed(
         &self,
         parsed: Parsed,
+        origin: Origin,
         terms: Terms<'_>,
     ) -> Result<(Option<FrameNumber>, Vec<Outcome>)> {
         let Parsed { batches, mut outcomes } = parsed;
-        let frame = self.commit_round(batches, terms, &mut outcomes)?;
+        let frame = self.commit_round(batches, origin, terms, &mut outcomes)?;
         Ok((frame, outcomes))
     }
 
@@ -170,15 +177,16 @@ impl Inner {
     /// caller holds the index's `mapping_change`.
     pub(super) fn log_mapping(&self, index: &Index, mapping: &Arc<Mapping>) -> Result<FrameNumber> {
         let entry = Entry::Mapping { index: index.meta().uuid, mapping: Bytes::from(mapping.encode()) };
-        let frame = self.wal()?.append(&Frame { entries: vec![entry] })?;
+        let frame = self.wal()?.append(&self.frame(Origin::System, vec![entry]))?;
         index.set_mapping(Arc::clone(mapping));
-        Ok(frame.applied())
+        Ok(frame.hand_over(Vec::new()))
     }
 
     /// Decides versions, appends the frame and applies it, under the write locks of all shards concerned.
     fn commit_round(
         &self,
         mut batches: Vec<Batch>,
+        origin: Origin,
         terms: Terms<'_>,
         outcomes: &mut Vec<Outcome>,
     ) -> Result<Option<FrameNumber>> {
@@ -196,7 +204,7 @@ impl Inner {
                 write.make_room((chunk.heap_bytes() + sources.bytes.len()) as u64);
             }
         }
-        let mut frame = Frame::default();
+        let mut frame = self.frame(origin, Vec::new());
         let mut decided = Vec::with_capacity(batches.len());
         for ((batch, write), probed) in batches.iter_mut().zip(&locks).zip(&probed) {
             let mut one = self.decide_batch(batch, &write.read(), probed, now_ms, outcomes);
@@ -209,11 +217,24 @@ impl Inner {
         // Up to here nothing has changed; from here on nothing fails.
         let appended = self.positions.append(self.wal()?, &mut frame, terms.moves())?;
         let number = appended.number();
+        // Who follows gets the operations as they are, with the documents where the memtable has them.
+        let followed = appended.is_followed();
+        let mut parts: Vec<ShardOps> = Vec::new();
+        if followed {
+            let ops = |entry| if let Entry::Ops(ops) = entry { Some(ops) } else { None };
+            parts.extend(std::mem::take(&mut frame.entries).into_iter().filter_map(ops));
+        }
+        let mut followed_parts = parts.iter_mut();
         let mut spent = Vec::with_capacity(batches.len());
         for ((decided, batch), write) in decided.into_iter().zip(batches).zip(&locks) {
             spent.push((batch.ops, batch.rows));
             if decided.applied.is_empty() {
                 continue;
+            }
+            if let (Some(part), Some((_, sources))) = (followed_parts.next(), &batch.builder) {
+                for (op, applied) in part.ops.iter_mut().zip(&decided.applied) {
+                    op.source = applied.row.map(|row| sources.slice(row as usize));
+                }
             }
             let (chunk, unused) = match (batch.builder, decided.rows) {
                 (Some((chunk, sources)), Some(rows)) => {
@@ -226,7 +247,10 @@ impl Inner {
                         routings: rows.routings,
                         primary_term: decided.primary_term,
                         frame: number,
+                        time_ms: appended.time_ms(),
+                        origin,
                         generated: rows.generated,
+                        replacing: rows.replacing,
                     };
                     (Some(mem), rows.unused)
                 }
@@ -235,9 +259,12 @@ impl Inner {
             let change = Change { applied: decided.applied, generated: decided.generated, chunk, unused };
             self.budget.add(write.apply(change, number, now_ms));
         }
-        appended.applied();
-        // The next writer waits for these locks: what is only to be freed is freed without them.
+        // The next writer waits for these locks: what is only to be handed over or freed, is so without them.
         drop(locks);
+        match followed {
+            true => appended.hand_over(parts),
+            false => appended.applied(),
+        };
         items.iter().for_each(|item| self.agenda.report(&item.index, &item.shard));
         drop((frame, spent));
         Ok(Some(number))
@@ -301,11 +328,15 @@ impl Inner {
                 }
             };
             let is_generated = given.is_none();
+            let created = result == DocResult::Created;
             let id = given.unwrap_or_else(|| {
                 self.ids.lock().next(now_ms, |id| batch.index.shard_of(id) == batch.shard.number)
             });
-            if row.is_some() {
+            if let Some(row) = row {
                 rows.push(&id, seq_no, version);
+                if !created {
+                    rows.replacing.push(*row);
+                }
                 any_routing |= op.routing.is_some();
                 routings.push(op.routing.clone());
             } else {
@@ -321,6 +352,7 @@ impl Inner {
             ops.push(Op {
                 id: Bytes::copy_from_slice(id.as_bytes()),
                 generated: is_generated,
+                created,
                 version,
                 routing: op.routing.take(),
                 source: op.source.clone(),
@@ -424,6 +456,8 @@ pub(super) struct RowMeta {
     pub(super) versions: Vec<u64>,
     pub(super) routings: Option<Vec<Option<String>>>,
     pub(super) generated: bool,
+    /// Rows that did not create their document.
+    pub(super) replacing: Vec<u32>,
     pub(super) unused: Vec<u32>,
 }
 
@@ -437,6 +471,7 @@ impl RowMeta {
             versions: Vec::with_capacity(rows),
             routings: None,
             generated,
+            replacing: Vec::new(),
             unused: Vec::new(),
         }
     }

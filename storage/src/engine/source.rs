@@ -19,6 +19,7 @@ use super::target::{Survey, Targets, admit};
 use super::types::{Action, WriteOp, WriteOutcome};
 use super::write::prepare;
 use super::{Engine, Inner};
+use crate::access::Origin;
 use crate::wal::{FrameNumber, PositionDelta};
 use crate::{Error, Kind, Principal, Priority, Result};
 
@@ -97,6 +98,7 @@ struct Load {
     /// How many are with the rights of the principal; those behind them are the server's own.
     asked: usize,
     moves: Vec<PositionDelta>,
+    origin: Origin,
 }
 
 /// How a try ended.
@@ -156,7 +158,7 @@ impl Engine {
         Box::pin(async move {
             let inner = &self.inner;
             inner.check_accepting()?;
-            let mut load = Load::new(write);
+            let mut load = Load::new(write, principal.origin());
             let (asked, own) = load.surveys();
             let bytes = asked.bytes + own.bytes + load.moves.iter().map(move_bytes).sum::<u64>();
             inner.wal()?.admit(bytes)?;
@@ -254,20 +256,21 @@ impl Engine {
             Ok(parsed) => parsed,
             Err(refusals) => return Ok(Tried::Refused(refusals)),
         };
-        let (frame, outcomes) =
-            self.as_a_whole(load, move |inner, terms| inner.commit_parsed(parsed, terms)).await?;
+        let (frame, outcomes) = self
+            .as_a_whole(load, move |inner, origin, terms| inner.commit_parsed(parsed, origin, terms))
+            .await?;
         Ok(tried(frame, outcomes, &[]))
     }
 
     /// Runs what commits a load with its moves, on a compute thread.
     async fn as_a_whole<F>(&self, load: &mut Load, commit: F) -> Result<(Option<FrameNumber>, Vec<Outcome>)>
     where
-        F: FnOnce(&Inner, Terms<'_>) -> Result<(Option<FrameNumber>, Vec<Outcome>)> + Send + 'static,
+        F: FnOnce(&Inner, Origin, Terms<'_>) -> Result<(Option<FrameNumber>, Vec<Outcome>)> + Send + 'static,
     {
         let inner = Arc::clone(&self.inner);
-        let moves = std::mem::take(&mut load.moves);
+        let (moves, origin) = (std::mem::take(&mut load.moves), load.origin);
         let job = move || {
-            let done = commit(&inner, Terms::Whole(&moves));
+            let done = commit(&inner, origin, Terms::Whole(&moves));
             Ok((moves, done))
         };
         let (moves, done) = self.inner.env().compute.run(Priority::Ingest, job).await?;
@@ -322,8 +325,9 @@ impl Engine {
         if !refusals.is_empty() {
             return Ok(Tried::Refused(refusals));
         }
-        let (frame, mut outcomes) =
-            self.as_a_whole(load, move |inner, terms| inner.execute_with(round, terms)).await?;
+        let (frame, mut outcomes) = self
+            .as_a_whole(load, move |inner, origin, terms| inner.execute_with(round, origin, terms))
+            .await?;
         outcomes.extend(noops);
         Ok(tried(frame, outcomes, &updates))
     }
@@ -360,10 +364,10 @@ impl SourceTargets {
 }
 
 impl Load {
-    fn new(SourceWrite { ops, own, moves }: SourceWrite) -> Self {
+    fn new(SourceWrite { ops, own, moves }: SourceWrite, origin: Origin) -> Self {
         let asked = ops.len();
         let ops: Vec<Option<WriteOp>> = ops.into_iter().chain(own).map(Some).collect();
-        Self { refused: ops.iter().map(|_| None).collect(), ops, asked, moves }
+        Self { refused: ops.iter().map(|_| None).collect(), ops, asked, moves, origin }
     }
 
     /// Whether an operation is the server's own.

@@ -17,6 +17,7 @@ use super::index::{Index, durable_acknowledgement};
 use super::round::Prepared;
 use super::target::{Survey, Targets, admit};
 use super::types::{Action, RefreshPolicy, WriteOp, WriteOutcome};
+use crate::access::Origin;
 use crate::shard::Wanted;
 use crate::wal::FrameNumber;
 use crate::{Error, Principal, Priority, Result};
@@ -55,10 +56,10 @@ impl Engine {
             let reserved = inner.budget.reserve(survey.bytes, timeout).await?;
             let targets = self.targets(principal, survey.names).await;
             let (results, written) = if survey.has_updates {
-                let (results, written) = self.write_rounds(ops, &targets).await?;
+                let (results, written) = self.write_rounds(ops, &targets, principal.origin()).await?;
                 (answered(results), written)
             } else {
-                self.write_at_once(ops, targets).await?
+                self.write_at_once(ops, targets, principal.origin()).await?
             };
             drop(reserved);
             self.after_write(&written, refresh).await?;
@@ -71,12 +72,13 @@ impl Engine {
         &self,
         ops: Vec<WriteOp>,
         targets: Targets,
+        origin: Origin,
     ) -> Result<(Vec<Result<WriteOutcome>>, Written)> {
         let inner = Arc::clone(&self.inner);
         let job = move || {
             let mut results: Results = ops.iter().map(|_| None).collect();
             let mut round = Vec::with_capacity(ops.len());
-            let mut written = Written::default();
+            let mut written = Written::by(origin);
             for (item, mut op) in ops.into_iter().enumerate() {
                 match admit(&targets, &mut op) {
                     Ok(index) => round.push(prepare(item, index, op)),
@@ -86,7 +88,7 @@ impl Engine {
             let wait = written.note(&round)?;
             let mut frame = None;
             if !round.is_empty() {
-                let (number, outcomes) = inner.execute(round)?;
+                let (number, outcomes) = inner.execute(round, origin)?;
                 frame = number.filter(|_| wait);
                 for (item, outcome) in outcomes {
                     results[item] = Some(outcome);
@@ -100,11 +102,16 @@ impl Engine {
     }
 
     /// Executes operations with partial updates among them, in as many rounds as it takes.
-    async fn write_rounds(&self, ops: Vec<WriteOp>, targets: &Targets) -> Result<(Results, Written)> {
+    async fn write_rounds(
+        &self,
+        ops: Vec<WriteOp>,
+        targets: &Targets,
+        origin: Origin,
+    ) -> Result<(Results, Written)> {
         let mut results: Results = ops.iter().map(|_| None).collect();
         let mut round = Vec::with_capacity(ops.len());
         let mut touched: HashSet<(Arc<str>, String)> = HashSet::new();
-        let mut written = Written::default();
+        let mut written = Written::by(origin);
         for (item, mut op) in ops.into_iter().enumerate() {
             let index = match admit(targets, &mut op) {
                 Ok(index) => index,
@@ -155,9 +162,9 @@ impl Engine {
             return Ok(());
         }
         let wait = written.note(&ops)?;
-        let inner = Arc::clone(&self.inner);
+        let (inner, origin) = (Arc::clone(&self.inner), written.origin);
         let (frame, outcomes) =
-            self.inner.env().compute.run(Priority::Ingest, move || inner.execute(ops)).await?;
+            self.inner.env().compute.run(Priority::Ingest, move || inner.execute(ops, origin)).await?;
         self.executed(frame.filter(|_| wait)).await?;
         for (item, outcome) in outcomes {
             results[item] = Some(outcome);
@@ -175,7 +182,7 @@ impl Engine {
 
     /// Makes the shards that were written to searchable, as the request asks.
     async fn after_write(&self, written: &Written, refresh: RefreshPolicy) -> Result<()> {
-        for Item { index, shard } in written.0.values() {
+        for Item { index, shard } in written.shards.values() {
             match refresh {
                 RefreshPolicy::None => {}
                 RefreshPolicy::Immediate => {
@@ -197,11 +204,17 @@ impl Engine {
     }
 }
 
-/// The shards that a request has written to.
-#[derive(Default)]
-pub(super) struct Written(BTreeMap<(uuid::Uuid, u32), Item>);
+/// The shards that a request has written to, and whose writes these are.
+pub(super) struct Written {
+    shards: BTreeMap<(uuid::Uuid, u32), Item>,
+    origin: Origin,
+}
 
 impl Written {
+    fn by(origin: Origin) -> Self {
+        Self { shards: BTreeMap::new(), origin }
+    }
+
     /// Takes note of a round; returns whether its acknowledgement waits for the fsync.
     fn note(&mut self, round: &[Prepared]) -> Result<bool> {
         let mut wait = false;
@@ -215,7 +228,7 @@ impl Written {
             }
             let shard = index.shard(*number)?;
             if let std::collections::btree_map::Entry::Vacant(place) =
-                self.0.entry((shard.index, shard.number))
+                self.shards.entry((shard.index, shard.number))
             {
                 place.insert(Item { index: Arc::clone(index), shard: Arc::clone(shard) });
             }

@@ -125,7 +125,14 @@ mod tests {
     use crate::wal::Op;
 
     fn ops(first_seq_no: u64, count: usize) -> ShardOps {
-        let op = Op { id: Bytes::new(), generated: false, version: 1, routing: None, source: None };
+        let op = Op {
+            id: Bytes::new(),
+            generated: false,
+            created: false,
+            version: 1,
+            routing: None,
+            source: None,
+        };
         ShardOps { index: Uuid::nil(), shard: 0, primary_term: 1, first_seq_no, ops: vec![op; count] }
     }
 

@@ -18,6 +18,9 @@ pub(crate) const SEQ_NO: &str = "_seq_no";
 pub(crate) const VERSION: &str = "_version";
 pub(crate) const PRIMARY_TERM: &str = "_primary_term";
 pub(crate) const FRAME: &str = "_frame";
+pub(crate) const FRAME_TIME: &str = "_frame_time";
+pub(crate) const FRAME_ORIGIN: &str = "_frame_origin";
+pub(crate) const CREATED: &str = "_created";
 pub(crate) const ROUTING: &str = "_routing";
 pub(crate) const IGNORED: &str = "_ignored";
 pub(crate) const SOURCE: &str = "_source";
@@ -110,6 +113,9 @@ pub(crate) struct Shape {
 pub(crate) struct Optional {
     pub(crate) routing: bool,
     pub(crate) ignored: bool,
+    /// How rows came: time and origin of their frame, and whether they created their document. Segments of the version
+    /// before have none of the three.
+    pub(crate) arrival: bool,
 }
 
 /// Makes the Arrow schema of a segment's rows: metadata, columns, nested paths, `_source`.
@@ -131,6 +137,13 @@ pub(crate) fn metadata(optional: Optional) -> Vec<FieldRef> {
         Arc::new(Field::new(PRIMARY_TERM, DataType::UInt64, false)),
         Arc::new(Field::new(FRAME, DataType::UInt64, false)),
     ];
+    if optional.arrival {
+        let time = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
+        // Null in rows of the version before, so that a merge has one schema whatever its inputs know.
+        fields.push(Arc::new(Field::new(FRAME_TIME, time, true)));
+        fields.push(Arc::new(Field::new(FRAME_ORIGIN, DataType::UInt8, true)));
+        fields.push(Arc::new(Field::new(CREATED, DataType::Boolean, true)));
+    }
     if optional.routing {
         fields.push(Arc::new(Field::new(ROUTING, DataType::Utf8View, true)));
     }

@@ -28,6 +28,7 @@ pub(super) fn union(inputs: &[Input]) -> Result<Shape> {
         shape.columns.into_iter().for_each(|column| add(&mut columns, column));
         optional.routing |= shape.optional.routing;
         optional.ignored |= shape.optional.ignored;
+        optional.arrival |= shape.optional.arrival;
         for of_path in shape.nested {
             let (_, lists) = nested.entry(of_path.path).or_insert((of_path.outer, Lists::new()));
             of_path.columns.into_iter().for_each(|column| add(lists, column));
@@ -91,6 +92,7 @@ fn stored_shape(stored: &Stored) -> Result<Shape> {
         optional: Optional {
             routing: stored.has_column(layout::ROUTING)?,
             ignored: stored.has_column(layout::IGNORED)?,
+            arrival: stored.has_column(layout::CREATED)?,
         },
     })
 }

@@ -1,6 +1,6 @@
 //! Frames to bytes and back, without framing and checksum (those are [`super::record`]'s).
 //!
-//! A payload is a sequence of entries, each `kind u8, length u32, body`. The decoder is handed
+//! A payload is a sequence of entries, each `kind u8, length u32, body`; the last one is the frame's context. The decoder is handed
 //! bytes whose checksum is right, and trusts nothing all the same: every length is checked against
 //! what is left, every count against the least size of what it counts.
 
@@ -8,22 +8,30 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::frame::{Entry, Frame, Op, PositionDelta, ShardOps, StoreStamp};
+use crate::access::Origin;
 
 const MAPPING: u8 = 1;
 const OPS: u8 = 2;
 const POSITION: u8 = 3;
 const STORE: u8 = 4;
+const CONTEXT: u8 = 5;
 const ENTRY_HEADER: usize = 5;
+/// Bytes of a context's body: origin and time.
+const CONTEXT_BODY: usize = 1 + TIME_BYTES;
+/// Bytes of the time, with which a payload ends: it is known no sooner than the frame's number.
+pub(super) const TIME_BYTES: usize = 8;
 
 const GENERATED: u8 = 1;
 const ROUTING: u8 = 2;
 const SOURCE: u8 = 4;
+const CREATED: u8 = 8;
 /// Flags, version and id length, a byte each.
 const LEAST_OP_BYTES: usize = 3;
 
 /// Counts the bytes that [`encode`] appends for a frame.
 pub(super) fn encoded_len(frame: &Frame) -> usize {
-    frame.entries.iter().map(|entry| ENTRY_HEADER + body_len(entry)).sum()
+    let entries = frame.entries.iter().map(|entry| ENTRY_HEADER + body_len(entry));
+    entries.sum::<usize>() + ENTRY_HEADER + CONTEXT_BODY
 }
 
 fn body_len(entry: &Entry) -> usize {
@@ -91,6 +99,10 @@ pub(super) fn encode(frame: &Frame, out: &mut Vec<u8>) {
         let length = (out.len() - start - ENTRY_HEADER) as u32;
         out[start + 1..start + ENTRY_HEADER].copy_from_slice(&length.to_le_bytes());
     }
+    out.push(CONTEXT);
+    out.extend_from_slice(&(CONTEXT_BODY as u32).to_le_bytes());
+    out.push(frame.origin.code());
+    out.extend_from_slice(&frame.time_ms.to_le_bytes());
 }
 
 fn encode_ops(shard: &ShardOps, out: &mut Vec<u8>) {
@@ -103,7 +115,8 @@ fn encode_ops(shard: &ShardOps, out: &mut Vec<u8>) {
         let generated = if op.generated { GENERATED } else { 0 };
         let routing = if op.routing.is_some() { ROUTING } else { 0 };
         let source = if op.source.is_some() { SOURCE } else { 0 };
-        out.push(generated | routing | source);
+        let created = if op.created { CREATED } else { 0 };
+        out.push(generated | routing | source | created);
         put_varint(out, op.version);
         put_slice(out, &op.id);
         if let Some(routing) = &op.routing {
@@ -147,8 +160,12 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 pub(super) fn decode(payload: &Bytes) -> Result<Frame, String> {
     let mut cursor = Cursor { bytes: payload, at: 0 };
     let mut entries = Vec::new();
+    let mut context = None;
     while cursor.left() > 0 {
         let kind = cursor.byte()?;
+        if context.is_some() {
+            return Err(format!("an entry of kind {kind} behind the frame's context"));
+        }
         let length = cursor.take(4)?;
         let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]) as usize;
         let start = cursor.at;
@@ -160,6 +177,10 @@ pub(super) fn decode(payload: &Bytes) -> Result<Frame, String> {
             OPS => Entry::Ops(decode_ops(&mut body)?),
             POSITION => Entry::Position(decode_position(&mut body)?),
             STORE => Entry::Store(StoreStamp { store: body.uuid()?, generation: body.varint()? }),
+            CONTEXT => {
+                context = Some(decode_context(&mut body)?);
+                continue;
+            }
             other => {
                 return Err(format!("unknown entry kind {other}; a newer version wrote this frame"));
             }
@@ -168,7 +189,32 @@ pub(super) fn decode(payload: &Bytes) -> Result<Frame, String> {
             return Err(format!("{} bytes too many in an entry of kind {kind}", body.left()));
         }
     }
-    Ok(Frame { entries })
+    let (origin, time_ms) = context.unwrap_or_else(|| {
+        created_by_version(&mut entries);
+        Default::default()
+    });
+    Ok(Frame { time_ms, origin, entries })
+}
+
+fn decode_context(body: &mut Cursor<'_>) -> Result<(Origin, i64), String> {
+    let code = body.byte()?;
+    let origin = Origin::of_code(code)
+        .ok_or_else(|| format!("unknown origin {code}; a newer version wrote this frame"))?;
+    let mut time = [0; TIME_BYTES];
+    time.copy_from_slice(body.take(TIME_BYTES)?);
+    if body.left() > 0 {
+        return Err(format!("{} bytes too many in the frame's context", body.left()));
+    }
+    Ok((origin, i64::from_le_bytes(time)))
+}
+
+/// Says of the operations of a frame without context, which an older version wrote, which made their documents.
+fn created_by_version(entries: &mut [Entry]) {
+    for entry in entries {
+        if let Entry::Ops(shard) = entry {
+            shard.ops.iter_mut().for_each(|op| op.created = op.source.is_some() && op.version == 1);
+        }
+    }
 }
 
 fn decode_ops(body: &mut Cursor<'_>) -> Result<ShardOps, String> {
@@ -184,14 +230,15 @@ fn decode_ops(body: &mut Cursor<'_>) -> Result<ShardOps, String> {
     let mut ops = Vec::with_capacity(count as usize);
     for _ in 0..count {
         let flags = body.byte()?;
-        if flags & !(GENERATED | ROUTING | SOURCE) != 0 {
+        if flags & !(GENERATED | ROUTING | SOURCE | CREATED) != 0 {
             return Err(format!("unknown operation flags {flags:#04x}"));
         }
         let version = body.varint()?;
         let id = body.slice()?;
         let routing = if flags & ROUTING != 0 { Some(body.text()?) } else { None };
         let source = if flags & SOURCE != 0 { Some(body.slice()?) } else { None };
-        ops.push(Op { id, generated: flags & GENERATED != 0, version, routing, source });
+        let (generated, created) = (flags & GENERATED != 0, flags & CREATED != 0);
+        ops.push(Op { id, generated, created, version, routing, source });
     }
     Ok(ShardOps { index, shard, primary_term, first_seq_no, ops })
 }

@@ -3,12 +3,19 @@
 use bytes::Bytes;
 use uuid::Uuid;
 
+use crate::access::Origin;
+
 /// Number of a frame: dense, ascending from 1, never reused.
 pub type FrameNumber = u64;
 
 /// Everything that one request or source batch changes, atomically.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frame {
+    /// When it was appended, in milliseconds since the epoch: no less than the frame before it has. 0 in a frame of a version
+    /// that noted none.
+    pub time_ms: i64,
+    /// Whose writes they are.
+    pub origin: Origin,
     /// Its parts in order.
     pub entries: Vec<Entry>,
 }
@@ -62,6 +69,8 @@ pub struct Op {
     pub id: Bytes,
     /// Whether the server generated the id (then no older version can exist).
     pub generated: bool,
+    /// Whether no document with the id was alive before. In a frame of a version that noted none: whether the version is 1.
+    pub created: bool,
     /// Version after the operation.
     pub version: u64,
     /// Routing value.
@@ -85,4 +94,38 @@ pub struct PositionDelta {
     pub new: Bytes,
     /// Epoch of the partition's owner; a late batch of an earlier owner is refused.
     pub owner_epoch: u64,
+}
+
+/// A frame that is durable and whose effect is in memory, as the change feed hands it on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AppliedFrame {
+    /// Its number.
+    pub number: FrameNumber,
+    /// When it was appended; see [`Frame::time_ms`].
+    pub time_ms: i64,
+    /// Whose writes they are.
+    pub origin: Origin,
+    /// Its operations, by index and shard. A frame may have none.
+    pub parts: Vec<ShardOps>,
+}
+
+impl AppliedFrame {
+    /// Makes it of a frame of the log.
+    pub(crate) fn new(number: FrameNumber, frame: Frame) -> Self {
+        let Frame { time_ms, origin, entries } = frame;
+        let parts = entries.into_iter().filter_map(|entry| match entry {
+            Entry::Ops(ops) => Some(ops),
+            Entry::Mapping { .. } | Entry::Position(_) | Entry::Store(_) => None,
+        });
+        Self { number, time_ms, origin, parts: parts.collect() }
+    }
+
+    /// Estimates the bytes held.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let of_op = |op: &Op| {
+            let routing = op.routing.as_ref().map_or(0, String::len);
+            size_of::<Op>() + op.id.len() + routing + op.source.as_ref().map_or(0, Bytes::len)
+        };
+        size_of::<Self>() + self.parts.iter().flat_map(|part| &part.ops).map(of_op).sum::<usize>()
+    }
 }

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::encoding;
+use super::encoding::{self, TIME_BYTES};
 use super::files::{Files, LogFile, corrupt};
-use super::frame::{Frame, FrameNumber};
+use super::frame::{AppliedFrame, Frame, FrameNumber, ShardOps};
 use super::progress::ReplayProgress;
 use super::queue::Queue;
 use super::record::{self, Fault, Kind, RECORD_HEADER};
 use super::recovery;
 use super::writer::{ROOM, Writer};
+use crate::access::Origin;
 use crate::disk::{self, Disk, Space};
 use crate::sync::{self, Thread};
 use crate::{Config, Error, Result};
@@ -43,10 +44,13 @@ impl Options {
     }
 }
 
-/// A frame as the log keeps it, but for its number.
+/// A frame as the log keeps it, but for its number and time.
 #[derive(Debug)]
 pub struct EncodedFrame {
+    time_ms: i64,
+    origin: Origin,
     bytes: Vec<u8>,
+    /// Of the payload before the time.
     payload_checksum: u32,
 }
 
@@ -55,6 +59,8 @@ pub struct EncodedFrame {
 #[must_use = "the log is not cut until the frame is applied"]
 pub struct Unapplied {
     number: FrameNumber,
+    time_ms: i64,
+    origin: Origin,
     queue: Arc<Queue>,
 }
 
@@ -70,10 +76,28 @@ impl Unapplied {
         self.number
     }
 
+    /// Time of the frame.
+    pub fn time_ms(&self) -> i64 {
+        self.time_ms
+    }
+
+    /// Whether somebody reads the change feed, so that [`Unapplied::hand_over`] is worth its while.
+    pub fn is_followed(&self) -> bool {
+        self.queue.is_followed()
+    }
+
     /// Takes note that the frame's effect is in memory, and returns its number.
     pub fn applied(self) -> FrameNumber {
-        self.queue.applied(self.number);
+        self.queue.applied(self.number, None);
         self.number
+    }
+
+    /// Does what [`Unapplied::applied`] does, and hands the frame's operations, all of them, to the readers of the change
+    /// feed, which get them once the frame is durable.
+    pub fn hand_over(self, parts: Vec<ShardOps>) -> FrameNumber {
+        let Self { number, time_ms, origin, queue } = self;
+        queue.applied(number, Some(AppliedFrame { number, time_ms, origin, parts }));
+        number
     }
 }
 
@@ -149,7 +173,7 @@ impl Wal {
             return Err(corrupt(file, offset, reason));
         }
         let files = Arc::new(Files::new(dir, recovered.files));
-        let queue = Arc::new(Queue::new(recovered.next));
+        let queue = Arc::new(Queue::new(recovered.next, recovered.last_ms));
         let writer = Writer::new(
             Arc::clone(&disk),
             Arc::clone(&files),
@@ -184,7 +208,7 @@ impl Wal {
         Ok(())
     }
 
-    /// Appends a frame. Cheap and synchronous, meant to be called under shard locks: the order of
+    /// Appends a frame; its time becomes that of the frame before where that is later. Cheap and synchronous, meant to be called under shard locks: the order of
     /// calls is the order of the log. It is durable once [`Wal::synced`] returns. Frames are held
     /// in memory until then: the bound on unflushed documents, which callers keep, bounds them too.
     ///
@@ -209,8 +233,8 @@ impl Wal {
         let mut bytes = Vec::with_capacity(RECORD_HEADER + length);
         bytes.extend_from_slice(&ROOM);
         encoding::encode(frame, &mut bytes);
-        let payload_checksum = crc32c::crc32c(&bytes[RECORD_HEADER..]);
-        Ok(EncodedFrame { bytes, payload_checksum })
+        let payload_checksum = crc32c::crc32c(&bytes[RECORD_HEADER..bytes.len() - TIME_BYTES]);
+        Ok(EncodedFrame { time_ms: frame.time_ms, origin: frame.origin, bytes, payload_checksum })
     }
 
     /// Appends a frame that was encoded before; see [`Wal::append`].
@@ -218,8 +242,9 @@ impl Wal {
     /// # Errors
     /// [`Error::Stopped`] when the log has stopped.
     pub fn append_encoded(&self, frame: EncodedFrame) -> Result<Unapplied> {
-        let number = self.queue.push(frame.bytes, frame.payload_checksum)?;
-        Ok(Unapplied { number, queue: Arc::clone(&self.queue) })
+        let EncodedFrame { time_ms, origin, bytes, payload_checksum } = frame;
+        let (number, time_ms) = self.queue.push(bytes, payload_checksum, time_ms)?;
+        Ok(Unapplied { number, time_ms, origin, queue: Arc::clone(&self.queue) })
     }
 
     /// Waits until the frame and all before it are fsynced; also for a frame that is yet to be
@@ -253,6 +278,41 @@ impl Wal {
             return Ok(false);
         }
         self.synced(frame).await.map(|()| true)
+    }
+
+    /// Waits until the frame and all before it are fsynced and their effect is in memory. Cancellation safe.
+    ///
+    /// # Errors
+    /// As [`Wal::synced`].
+    pub async fn applied(&self, frame: FrameNumber) -> Result<()> {
+        self.synced(frame).await?;
+        let mut applications = self.queue.applications();
+        while self.applied_below() <= frame {
+            // The sender is the queue's, so it cannot be gone.
+            let _ = applications.changed().await;
+        }
+        Ok(())
+    }
+
+    /// Takes note of a reader of the change feed: from now on writers hand over what they apply.
+    pub(crate) fn follow(&self) {
+        self.queue.follow();
+    }
+
+    /// Takes note that a reader has gone.
+    pub(crate) fn unfollow(&self) {
+        self.queue.unfollow();
+    }
+
+    /// Returns frames from `from` on that are durable and applied, at most `most`, without decoding any; empty where the
+    /// first is not among those that are kept.
+    pub(crate) fn recent(&self, from: FrameNumber, most: usize) -> Vec<Arc<AppliedFrame>> {
+        self.queue.recent(from, most)
+    }
+
+    /// Counts the frames that are kept for readers of the change feed, and their bytes.
+    pub(crate) fn recent_held(&self) -> (usize, usize) {
+        self.queue.recent_held()
     }
 
     /// Removes the oldest file if all its frames are below `frame` and it is not the newest one. The removal is

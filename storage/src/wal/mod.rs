@@ -5,7 +5,7 @@
 //! and queues it, under the caller's shard locks, and the caller says when its effect is in memory ([`Unapplied`]); one writer thread writes all that is queued,
 //! syncs once, and wakes everybody who waits in [`Wal::synced`]. At start, [`Wal::open`] hands the
 //! intact frames to the engine's recovery; [`Wal::read`] serves readers of the change feed that
-//! fell behind; [`Wal::remove_oldest`] drops a file that the catalog has made superfluous.
+//! fell behind, [`Wal::recent`] those that keep up; [`Wal::remove_oldest`] drops a file that the catalog has made superfluous.
 //!
 //! Files, framing, group marks and the rule that tells a torn tail from damage are described in
 //! `docs/internals/log-format.md`.
@@ -16,13 +16,14 @@ mod frame;
 mod log;
 mod progress;
 mod queue;
+mod recent;
 mod record;
 mod recovery;
 #[cfg(test)]
 mod tests;
 mod writer;
 
-pub use frame::{Entry, Frame, FrameNumber, Op, PositionDelta, ShardOps, StoreStamp};
+pub use frame::{AppliedFrame, Entry, Frame, FrameNumber, Op, PositionDelta, ShardOps, StoreStamp};
 pub use log::{EncodedFrame, Options, Unapplied, Wal};
 pub use progress::ReplayProgress;
 pub use recovery::{Origin, begin_at, origin, survey};

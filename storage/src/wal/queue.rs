@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::frame::FrameNumber;
+use super::encoding::TIME_BYTES;
+use super::frame::{AppliedFrame, FrameNumber};
+use super::recent::Recent;
 use super::record::RECORD_HEADER;
 use crate::sync::{Condvar, Mutex, Rank};
 use crate::{Error, Result};
@@ -27,6 +30,10 @@ pub(super) struct Queue {
     state: Mutex<State>,
     wake: Condvar,
     progress: watch::Sender<Progress>,
+    /// Sent to whoever waits for frames to be applied.
+    applications: watch::Sender<()>,
+    /// Readers of the change feed.
+    followers: AtomicUsize,
 }
 
 struct State {
@@ -36,6 +43,10 @@ struct State {
     next: FrameNumber,
     /// Frames that were pushed and whose effect is not in memory yet: one a writer.
     unapplied: BTreeSet<FrameNumber>,
+    /// Time of the last frame.
+    last_ms: i64,
+    /// Frames that were applied last, while somebody follows.
+    recent: Recent,
     closing: bool,
     stopped: Option<Arc<str>>,
 }
@@ -52,12 +63,15 @@ pub(super) struct Progress {
 }
 
 impl Queue {
-    pub(super) fn new(next: FrameNumber) -> Self {
+    /// Begins with the frame `next`, whose time is not before `last_ms`.
+    pub(super) fn new(next: FrameNumber, last_ms: i64) -> Self {
         let state = State {
             frames: VecDeque::new(),
             bytes: 0,
             next,
             unapplied: BTreeSet::new(),
+            last_ms,
+            recent: Recent::default(),
             closing: false,
             stopped: None,
         };
@@ -65,27 +79,94 @@ impl Queue {
             state: Mutex::new(Rank::LogQueue, state),
             wake: Condvar::default(),
             progress: watch::Sender::new(Progress { next, full: false, stopped: None }),
+            applications: watch::Sender::new(()),
+            followers: AtomicUsize::new(0),
         }
     }
 
-    /// Numbers a frame and queues it. It counts as unapplied until [`Queue::applied`].
-    pub(super) fn push(&self, bytes: Vec<u8>, payload_checksum: u32) -> Result<FrameNumber> {
-        debug_assert!(bytes.len() >= RECORD_HEADER, "room for the header");
+    /// Numbers a frame, gives it its time and queues it. `payload_checksum` is that of the payload before the time, with
+    /// which it ends; the time is `now_ms`, or that of the frame before where that is later. It counts as unapplied
+    /// until [`Queue::applied`]. Returns number and time.
+    pub(super) fn push(
+        &self,
+        mut bytes: Vec<u8>,
+        payload_checksum: u32,
+        now_ms: i64,
+    ) -> Result<(FrameNumber, i64)> {
+        debug_assert!(bytes.len() >= RECORD_HEADER + TIME_BYTES, "room for header and time");
         let mut state = self.state.lock();
         state.check()?;
         let number = state.next;
         state.next += 1;
         state.bytes += bytes.len() as u64;
         state.unapplied.insert(number);
+        state.last_ms = state.last_ms.max(now_ms);
+        let time_ms = state.last_ms;
+        let time = time_ms.to_le_bytes();
+        let at = bytes.len() - TIME_BYTES;
+        bytes[at..].copy_from_slice(&time);
+        let payload_checksum = crc32c::crc32c_append(payload_checksum, &time);
         state.frames.push_back(Encoded { number, bytes, payload_checksum });
         drop(state);
         self.wake.notify_one();
-        Ok(number)
+        Ok((number, time_ms))
     }
 
-    /// Takes note that the effect of a frame is in memory.
-    pub(super) fn applied(&self, number: FrameNumber) {
-        self.state.lock().unapplied.remove(&number);
+    /// Takes note that the effect of a frame is in memory, and what it was, for those who follow.
+    pub(super) fn applied(&self, number: FrameNumber, frame: Option<AppliedFrame>) {
+        let frame = frame.map(|frame| (frame.heap_bytes(), Arc::new(frame)));
+        let gone = {
+            let mut state = self.state.lock();
+            state.unapplied.remove(&number);
+            match frame {
+                // Asked under the lock: who was the last to follow has emptied it under the same.
+                Some((bytes, frame)) if self.is_followed() => state.recent.push(frame, bytes),
+                _ => Vec::new(),
+            }
+        };
+        drop(gone);
+        // Who subscribes looks at the state afterwards.
+        if self.applications.receiver_count() > 0 {
+            self.applications.send_replace(());
+        }
+    }
+
+    /// Subscribes to the news that frames were applied.
+    pub(super) fn applications(&self) -> watch::Receiver<()> {
+        self.applications.subscribe()
+    }
+
+    /// Whether somebody reads the change feed.
+    pub(super) fn is_followed(&self) -> bool {
+        self.followers.load(Ordering::Acquire) > 0
+    }
+
+    /// Takes note of a reader.
+    pub(super) fn follow(&self) {
+        self.followers.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Takes note that a reader has gone.
+    pub(super) fn unfollow(&self) {
+        let mut state = self.state.lock();
+        if self.followers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let gone = std::mem::take(&mut state.recent);
+            drop(state);
+            drop(gone);
+        }
+    }
+
+    /// Returns frames from `next` on as their writers applied them, as far as they are durable.
+    pub(super) fn recent(&self, next: FrameNumber, most: usize) -> Vec<Arc<AppliedFrame>> {
+        let durable = self.next_durable();
+        let state = self.state.lock();
+        let end = state.unapplied.first().map_or(durable, |first| durable.min(*first));
+        state.recent.from(next, end, most)
+    }
+
+    /// Counts the frames that are kept for readers, and their bytes.
+    pub(super) fn recent_held(&self) -> (usize, usize) {
+        self.state.lock().recent.held()
     }
 
     /// Number below which every frame is durable and its effect in memory.

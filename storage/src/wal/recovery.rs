@@ -21,6 +21,8 @@ pub(super) struct Recovered {
     pub(super) files: Vec<LogFile>,
     /// Number that the next frame gets.
     pub(super) next: FrameNumber,
+    /// Greatest time of a frame.
+    pub(super) last_ms: i64,
 }
 
 /// Where a log comes from, as far as it says so itself.
@@ -111,7 +113,7 @@ fn read(
     let paths = files::list(disk, dir)?;
     let lengths: Result<Vec<u64>> = paths.iter().map(|path| disk.len(path)).collect();
     progress.found(lengths?.iter().sum());
-    let mut recovered = Recovered { files: Vec::with_capacity(paths.len()), next: 1 };
+    let mut recovered = Recovered { files: Vec::with_capacity(paths.len()), next: 1, last_ms: i64::MIN };
     for (position, path) in paths.iter().enumerate() {
         let last = position + 1 == paths.len();
         let bytes = disk.read(path)?;
@@ -132,7 +134,11 @@ fn read(
             // committed before all of it is.
             disk.sync_file(path)?;
         }
-        let file = scan(path, &bytes, header, last, progress, replay)?;
+        let mut timed = |number, frame: Frame| {
+            recovered.last_ms = recovered.last_ms.max(frame.time_ms);
+            replay(number, frame)
+        };
+        let file = scan(path, &bytes, header, last, progress, &mut timed)?;
         if last && mend && file.len < bytes.len() as u64 {
             disk.truncate(path, file.len)?;
         }

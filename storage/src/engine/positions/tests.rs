@@ -97,7 +97,7 @@ proptest! {
                 }
                 Step::Claim(part) => {
                     let part = part.to_string();
-                    let (_, at, epoch) = positions.claim(&wal, key(&part)).unwrap();
+                    let (_, at, epoch) = positions.claim(&wal, key(&part), 0).unwrap();
                     let known = model.entry(part).or_default();
                     known.1 += 1;
                     prop_assert_eq!(at.unwrap_or_default(), known.0.as_bytes());

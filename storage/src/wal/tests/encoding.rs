@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::super::encoding::{decode, encode, encoded_len};
 use super::super::record;
 use super::super::{Entry, Frame, Op, PositionDelta, ShardOps, StoreStamp};
+use crate::access::Origin;
 
 fn bytes(max: usize) -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..max).prop_map(Bytes::from)
@@ -17,8 +18,16 @@ fn number() -> impl Strategy<Value = u64> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    (bytes(40), any::<bool>(), number(), option::of(".{0,9}"), option::of(bytes(300)))
-        .prop_map(|(id, generated, version, routing, source)| Op { id, generated, version, routing, source })
+    (bytes(40), any::<[bool; 2]>(), number(), option::of(".{0,9}"), option::of(bytes(300))).prop_map(
+        |(id, [generated, created], version, routing, source)| Op {
+            id,
+            generated,
+            created,
+            version,
+            routing,
+            source,
+        },
+    )
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
@@ -48,6 +57,18 @@ fn entry() -> impl Strategy<Value = Entry> {
     ]
 }
 
+fn frame(entries: usize) -> impl Strategy<Value = Frame> {
+    let origin = (0..6_u8).prop_map(|code| Origin::of_code(code).unwrap());
+    (any::<i64>(), origin, vec(entry(), 0..entries)).prop_map(|(time_ms, origin, entries)| Frame {
+        time_ms,
+        origin,
+        entries,
+    })
+}
+
+/// Bytes of the entry that a frame of the version before lacks.
+const CONTEXT: usize = 14;
+
 fn encoded(frame: &Frame) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode(frame, &mut bytes);
@@ -57,20 +78,37 @@ fn encoded(frame: &Frame) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn frames_come_back_as_they_were(entries in vec(entry(), 0..5)) {
-        let frame = Frame { entries };
+    fn frames_come_back_as_they_were(frame in frame(5)) {
         prop_assert_eq!(decode(&Bytes::from(encoded(&frame))).unwrap(), frame);
     }
 
     #[test]
+    fn frames_of_the_version_before_have_no_time_and_version_1_created(mut frame in frame(5)) {
+        // What that version wrote: no flag that a document was made, and no context behind the entries.
+        let ops = |frame: &mut Frame, created: &dyn Fn(&Op) -> bool| {
+            for entry in &mut frame.entries {
+                if let Entry::Ops(ops) = entry {
+                    ops.ops.iter_mut().for_each(|op| op.created = created(op));
+                }
+            }
+        };
+        ops(&mut frame, &|_| false);
+        let mut before = encoded(&frame);
+        before.truncate(before.len() - CONTEXT);
+        ops(&mut frame, &|op| op.source.is_some() && op.version == 1);
+        let expected = Frame { time_ms: 0, origin: Origin::Unknown, entries: frame.entries };
+        prop_assert_eq!(decode(&Bytes::from(before)).unwrap(), expected);
+    }
+
+    #[test]
     fn the_decoder_survives_any_bytes(
-        entries in vec(entry(), 0..4),
+        frame in frame(4),
         edits in vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         cut in any::<prop::sample::Index>(),
         noise in vec(any::<u8>(), 0..200),
     ) {
         let _ = decode(&Bytes::from(noise.clone()));
-        let mut damaged = encoded(&Frame { entries });
+        let mut damaged = encoded(&frame);
         for (at, byte) in edits {
             if !damaged.is_empty() {
                 let at = at.index(damaged.len());
@@ -79,7 +117,7 @@ proptest! {
         }
         damaged.truncate(cut.index(damaged.len() + 1));
         if let Ok(frame) = decode(&Bytes::from(damaged.clone())) {
-            prop_assert!(encoded_len(&frame) <= damaged.len());
+            prop_assert!(encoded_len(&frame) <= damaged.len() + CONTEXT);
         }
         let _ = record::read_record(&[&noise[..], &damaged].concat(), 1);
         let _ = record::FileHeader::decode(&noise);
@@ -103,4 +141,14 @@ fn counts_are_checked_before_memory_is_taken() {
 fn an_entry_of_a_later_version_is_named() {
     let refused = decode(&Bytes::from_static(&[9, 0, 0, 0, 0])).unwrap_err();
     assert!(refused.contains("unknown entry kind 9"), "{refused}");
+}
+
+#[test]
+fn an_origin_of_a_later_version_is_named_and_nothing_follows_the_context() {
+    let context = [&[5, 9, 0, 0, 0, 77][..], &[0; 8]].concat();
+    let refused = decode(&Bytes::from(context)).unwrap_err();
+    assert!(refused.contains("unknown origin 77"), "{refused}");
+    let twice = encoded(&Frame::default()).repeat(2);
+    let refused = decode(&Bytes::from(twice)).unwrap_err();
+    assert!(refused.contains("behind the frame's context"), "{refused}");
 }

@@ -24,13 +24,14 @@ fn frame(number: FrameNumber, size: usize) -> Frame {
     let op = Op {
         id: Bytes::from(format!("id-{number}")),
         generated: false,
+        created: true,
         version: number,
         routing: None,
         source: Some(Bytes::from(vec![number as u8; size])),
     };
     let index = Uuid::from_u128(7);
     let shard = ShardOps { index, shard: 0, primary_term: 1, first_seq_no: number, ops: vec![op] };
-    Frame { entries: vec![Entry::Ops(shard)] }
+    Frame { entries: vec![Entry::Ops(shard)], ..Frame::default() }
 }
 
 fn size(number: FrameNumber) -> usize {
