@@ -9,7 +9,9 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::rows::Reader;
 use super::sqlite::SqliteCatalog;
-use super::{AccountRecord, Position, SegmentRecord, ShardCheckpoint, State, StoreRecord, TombstoneChunk};
+use super::{
+    AccountRecord, LeaseRecord, Position, SegmentRecord, ShardCheckpoint, State, StoreRecord, TombstoneChunk,
+};
 use crate::metadata::{IndexMeta, MetadataChange};
 use crate::{Error, Result};
 
@@ -49,6 +51,14 @@ impl SqliteCatalog {
                 encoded: row.try_get::<Vec<u8>, _>(3)?.into(),
             })
         };
+        let read_lease = |reader: Reader<'_>, row: &SqliteRow| {
+            Ok(LeaseRecord {
+                name: row.try_get(0)?,
+                frame: reader.u64(row.try_get(1)?)?,
+                moved_ms: row.try_get(2)?,
+            })
+        };
+        let leases = "SELECT name, frame, moved_ms FROM leases ORDER BY name";
         let mappings = "SELECT index_uuid, encoded FROM mappings ORDER BY index_uuid";
         let checkpoints = "SELECT index_uuid, shard, primary_term, next_seq_no, next_frame
              FROM checkpoints ORDER BY index_uuid, shard";
@@ -63,6 +73,7 @@ impl SqliteCatalog {
             segments: self.load_segments(&mut *connection).await?,
             checkpoints: self.rows(&mut *connection, "checkpoints", checkpoints, read_checkpoint).await?,
             positions: self.rows(&mut *connection, "source_positions", positions, read_position).await?,
+            leases: self.rows(&mut *connection, "leases", leases, read_lease).await?,
             tombstones: self.rows(&mut *connection, "tombstone_chunks", tombstones, read_tombstones).await?,
         };
         transaction.commit().await.map_err(fails)?;

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{
-    AccountChange, AccountRecord, Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State,
-    StoreRecord, TombstoneChange, TombstoneChunk,
+    AccountChange, AccountRecord, Catalog, Commit, LeaseRecord, Position, SegmentRecord, ShardCheckpoint,
+    State, StoreRecord, TombstoneChange, TombstoneChunk,
 };
 use crate::disk::SimulatedDisk;
 use crate::metadata::{IndexMeta, MetadataChange};
@@ -35,6 +35,7 @@ struct Tables {
     segments: BTreeMap<Uuid, SegmentRecord>,
     checkpoints: BTreeMap<(Uuid, u32), ShardCheckpoint>,
     positions: BTreeMap<(String, String, String), Position>,
+    leases: BTreeMap<String, LeaseRecord>,
     /// By index, shard, group and part.
     tombstones: BTreeMap<(Uuid, u32, u64, usize), Bytes>,
     values: BTreeMap<String, Vec<u8>>,
@@ -136,6 +137,12 @@ impl Tables {
         for forgotten in &commit.forgotten {
             self.positions.remove(forgotten);
         }
+        for lease in &commit.leases {
+            self.leases.insert(lease.name.clone(), lease.clone());
+        }
+        for name in &commit.released {
+            self.leases.remove(name);
+        }
         self.put_mappings(&commit.mappings)
     }
 
@@ -162,6 +169,7 @@ impl Tables {
             segments,
             checkpoints: self.checkpoints.values().cloned().collect(),
             positions: self.positions.values().cloned().collect(),
+            leases: self.leases.values().cloned().collect(),
             tombstones: self
                 .tombstones
                 .iter()

@@ -113,6 +113,10 @@ pub struct Commit {
     pub mappings: Vec<(Uuid, Vec<u8>)>,
     /// Changes of shards' tombstones.
     pub tombstones: Vec<TombstoneChange>,
+    /// Leases on the log that were taken or moved.
+    pub leases: Vec<LeaseRecord>,
+    /// Names of leases that are removed.
+    pub released: Vec<String>,
 }
 
 /// What a commit does to the tombstones of a shard. They lie in groups, each known by a sequence number: those of its
@@ -172,6 +176,19 @@ pub struct State {
     pub positions: Vec<Position>,
     /// The tombstones of all shards that have any; those of a shard in the order of its groups.
     pub tombstones: Vec<TombstoneChunk>,
+    /// All leases on the log.
+    pub leases: Vec<LeaseRecord>,
+}
+
+/// From where on a reader of the change feed needs the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRecord {
+    /// Its name.
+    pub name: String,
+    /// First frame that it holds.
+    pub frame: FrameNumber,
+    /// When it was moved last, in milliseconds since the epoch.
+    pub moved_ms: i64,
 }
 
 /// How far a part of a source has been read.

@@ -452,6 +452,25 @@ impl Catalog for SqliteCatalog {
                 .await
                 .map_err(|error| self.failed(error))?;
         }
+        for lease in &commit.leases {
+            sqlx::query(
+                "INSERT INTO leases (name, frame, moved_ms) VALUES ($1, $2, $3)
+                 ON CONFLICT (name) DO UPDATE SET frame = excluded.frame, moved_ms = excluded.moved_ms",
+            )
+            .bind(&lease.name)
+            .bind(int("frame", lease.frame)?)
+            .bind(lease.moved_ms)
+            .execute(&mut *transaction)
+            .await
+            .map_err(|error| self.failed(error))?;
+        }
+        for name in &commit.released {
+            sqlx::query("DELETE FROM leases WHERE name = $1")
+                .bind(name)
+                .execute(&mut *transaction)
+                .await
+                .map_err(|error| self.failed(error))?;
+        }
         self.put_mappings(&mut transaction, &commit.mappings).await?;
         self.end(transaction).await
     }

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::{
-    AccountChange, AccountRecord, Catalog, ColumnRecord, Commit, MemoryCatalog, Position, SegmentRecord,
-    ShardCheckpoint, StoreRecord, TombstoneChange, TombstoneChunk, open_sqlite,
+    AccountChange, AccountRecord, Catalog, ColumnRecord, Commit, LeaseRecord, MemoryCatalog, Position,
+    SegmentRecord, ShardCheckpoint, StoreRecord, TombstoneChange, TombstoneChunk, open_sqlite,
 };
 use crate::Error;
 use crate::disk::SimulatedDisk;
@@ -136,11 +136,13 @@ where
         owner_epoch: 7,
         frame,
     };
+    let lease = |name: &str, frame| LeaseRecord { name: name.to_owned(), frame, moved_ms: -7 };
     let flush = Commit {
         put: vec![segment(1, 1), segment(2, 1), segment(3, 2)],
         checkpoints: vec![checkpoint(1, 10), checkpoint(2, 11)],
         positions: vec![position("0", 3), position("1", 4)],
         mappings: vec![(a.uuid, vec![9; 100_000])],
+        leases: vec![lease("kept", 3), lease("released", 4)],
         tombstones: vec![
             tombstones(&a, 1, 0..5, &[b"1", b"2"]),
             tombstones(&a, 2, 0..0, &[b"2"]),
@@ -158,6 +160,8 @@ where
         checkpoints: vec![checkpoint(1, 20)],
         positions: vec![position("0", 5)],
         forgotten: vec![("p".to_owned(), "topic/group".to_owned(), "1".to_owned())],
+        leases: vec![lease("kept", 5)],
+        released: vec!["released".to_owned()],
         tombstones: vec![tombstones(&a, 1, 2..9, &[&[0, 4]]), tombstones(&a, 2, 1..9, &[])],
         ..Commit::default()
     };
@@ -171,6 +175,7 @@ where
     assert_eq!(state.segments, [segment(4, 1), deleted.clone()]);
     assert_eq!(state.checkpoints, [checkpoint(1, 20), checkpoint(2, 11)]);
     assert_eq!(state.positions, [position("0", 5)]);
+    assert_eq!(state.leases, [lease("kept", 5)]);
     let of_b = chunk(&b, 7, b"3");
     let expected = [chunk(&a, 5, b"1"), chunk(&a, 5, b"2"), chunk(&a, 9, &[0, 4]), of_b.clone()];
     assert_eq!(state.tombstones, expected);

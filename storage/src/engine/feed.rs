@@ -1,56 +1,54 @@
 //! The change feed: every committed frame, in the log's order, to whoever reads.
 //!
-//! A reader names the frame at which it starts and reads durable frames from the log. It holds a
-//! *lease*: log files from its position on are kept, so that a slow reader falls behind without
-//! holding up writers and catches up without loss. Leases are bounded: a reader more than
-//! [`MAX_LEASE_LOGS`] times `storage.wal_max_bytes` behind loses its lease and is told of the gap.
+//! A reader names the frame at which it starts, and gets frames once they are durable and applied. Writers hand over what
+//! they have applied while somebody reads ([`crate::wal::Unapplied::hand_over`]); a bounded number of these frames is kept, so
+//! a reader that keeps up decodes nothing. One that is further behind reads the log: a stretch at a time, which is decoded
+//! once for all readers that come by ([`Decoded`]). Beside that it holds a lease ([`super::leases`]), so that it falls behind
+//! without holding up writers, and catches up without loss, within bounds: beyond them it is told of the gap.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::{Engine, Inner};
-use crate::wal::{Frame, FrameNumber, Wal};
-use crate::{Config, Error, Priority, Result};
+use crate::wal::{AppliedFrame, FrameNumber, Wal};
+use crate::{Error, Priority, Result};
 
-/// Size of the log, in multiples of its ordinary bound, beyond which leases end.
-const MAX_LEASE_LOGS: u64 = 8;
-/// Bytes of frames read at a time.
+/// Bytes of frames that are decoded at a time.
 const READ_BYTES: usize = 4 << 20;
+/// Decoded stretches of the log that are kept for other readers.
+const MAX_STRETCHES: usize = 4;
+/// Frames that a reader takes at a time from those that writers have handed over.
+const TAKEN: usize = 64;
 
-/// Positions that readers need the log from.
+/// Frames in order, without a gap.
+type Stretch = Arc<Vec<Arc<AppliedFrame>>>;
+
+/// Stretches of the log that were decoded last, for all readers.
 #[derive(Debug, Default)]
-pub(super) struct Leases {
-    next: u64,
-    positions: HashMap<u64, FrameNumber>,
-    /// Frames below this number are gone, or about to be.
-    removed_below: FrameNumber,
+pub(super) struct Decoded {
+    /// Held while one is decoded: who waits for it mostly finds what it needs.
+    decoding: tokio::sync::Mutex<()>,
+    stretches: Mutex<VecDeque<Stretch>>,
 }
 
-impl Leases {
-    /// Least position that still holds the log; ends the leases of readers that are too far behind.
-    pub(super) fn least(&mut self, wal: &Wal, config: &Config) -> Option<FrameNumber> {
-        let most = config.wal_max_bytes.saturating_mul(MAX_LEASE_LOGS);
-        let before = self.positions.len();
-        while let Some(least) = self.positions.values().copied().min()
-            && wal.bytes_from(least) > most
-        {
-            self.positions.retain(|_, position| *position > least);
-        }
-        let ended = before - self.positions.len();
-        if ended > 0 {
-            tracing::warn!(readers = ended, "change feed readers fell too far behind, their leases end");
-        }
-        self.positions.values().copied().min()
+impl Decoded {
+    /// Finds the frames from `next` on.
+    fn find(&self, next: FrameNumber) -> Option<Vec<Arc<AppliedFrame>>> {
+        self.stretches.lock().iter().find_map(|stretch| {
+            let at = stretch.partition_point(|frame| frame.number < next);
+            let frames = stretch.get(at..)?;
+            frames.first().is_some_and(|frame| frame.number == next).then(|| frames.to_vec())
+        })
     }
 
-    /// Gives up the frames below `next`, which are about to be removed, unless a reader needs one of them. A
-    /// lease that is granted later begins behind them.
-    pub(super) fn give_up_below(&mut self, next: FrameNumber, wal: &Wal, config: &Config) -> bool {
-        if self.least(wal, config).is_some_and(|least| least < next) {
-            return false;
+    fn keep(&self, stretch: Stretch) {
+        let mut stretches = self.stretches.lock();
+        stretches.push_back(stretch);
+        if stretches.len() > MAX_STRETCHES {
+            stretches.pop_front();
         }
-        self.removed_below = self.removed_below.max(next);
-        true
     }
 }
 
@@ -58,7 +56,7 @@ impl Leases {
 #[derive(Clone, Debug, PartialEq)]
 pub enum FeedItem {
     /// A committed frame.
-    Frame(FrameNumber, Frame),
+    Frame(Arc<AppliedFrame>),
     /// Frames that are gone: the reader fell behind beyond its lease.
     Gap {
         /// First lost frame.
@@ -72,9 +70,10 @@ pub enum FeedItem {
 #[derive(Debug)]
 pub struct FeedReader {
     inner: Arc<Inner>,
+    wal: Arc<Wal>,
     lease: u64,
     next: FrameNumber,
-    buffered: VecDeque<(FrameNumber, Frame)>,
+    buffered: VecDeque<Arc<AppliedFrame>>,
 }
 
 impl Engine {
@@ -82,54 +81,57 @@ impl Engine {
     ///
     /// # Errors
     /// The log is not open.
-    pub fn read_changes(&self, from: Option<FrameNumber>) -> Result<FeedReader> {
-        let next = match from {
-            Some(from) => from,
-            None => self.inner.wal()?.next_frame(),
-        };
-        let mut leases = self.inner.leases.lock();
-        leases.next += 1;
-        let lease = leases.next;
-        let held = next.max(leases.removed_below);
-        leases.positions.insert(lease, held);
-        Ok(FeedReader { inner: Arc::clone(&self.inner), lease, next, buffered: VecDeque::new() })
+    pub fn follow(&self, from: Option<FrameNumber>) -> Result<FeedReader> {
+        let wal = Arc::clone(self.inner.wal()?);
+        // First: the next frame is handed over already.
+        wal.follow();
+        let next = from.unwrap_or_else(|| wal.next_frame());
+        let lease = self.inner.leases.lock().grant(next);
+        let (inner, buffered) = (Arc::clone(&self.inner), VecDeque::new());
+        Ok(FeedReader { inner, wal, lease, next, buffered })
+    }
+
+    /// Counts the frames that are kept in memory for readers of the change feed, and their bytes.
+    pub fn feed_held(&self) -> (usize, usize) {
+        self.inner.wal().map_or((0, 0), |wal| wal.recent_held())
     }
 }
 
 impl FeedReader {
-    /// Returns the next frame once it is durable. Cancellation safe: a dropped call loses nothing.
+    /// Returns the next frame once it is durable and its effect is in memory. Cancellation safe: a dropped call loses nothing.
     ///
     /// # Errors
     /// The log has stopped or cannot be read.
     pub async fn next(&mut self) -> Result<FeedItem> {
-        while self.buffered.is_empty() {
-            let wal = Arc::clone(self.inner.wal()?);
-            let first = self.first(&wal);
+        loop {
+            if let Some(frame) = self.buffered.pop_front() {
+                if frame.number != self.next {
+                    let (number, next) = (frame.number, self.next);
+                    return Err(Error::Internal(format!("frame {number} was read for {next}")));
+                }
+                self.advance(self.next + 1);
+                return Ok(FeedItem::Frame(frame));
+            }
+            self.buffered.extend(self.wal.recent(self.next, TAKEN));
+            if !self.buffered.is_empty() {
+                continue;
+            }
+            let first = self.first();
             if self.next < first {
                 let gap = FeedItem::Gap { from: self.next, to: first };
                 self.advance(first);
                 return Ok(gap);
             }
-            wal.synced(self.next).await?;
-            let from = self.next;
-            let log = Arc::clone(&wal);
-            let read =
-                self.inner.env().compute.run(Priority::Foreground, move || log.read(from, READ_BYTES)).await;
-            match read {
-                Ok(frames) if !frames.is_empty() => self.buffered.extend(frames),
-                Ok(_) => return Err(Error::Internal(format!("frame {from} is durable but was not read"))),
-                // The log was cut after the lease had ended: the next look tells the gap.
-                Err(Error::IllegalArgument(_)) if from < self.first(&wal) => {}
+            if self.wal.applied_below() <= self.next {
+                self.wal.applied(self.next).await?;
+                continue;
+            }
+            match self.decode().await {
+                Ok(frames) => self.buffered.extend(frames),
+                // The log was cut after the lease had lapsed: the next look tells the gap.
+                Err(Error::IllegalArgument(_)) if self.next < self.first() => {}
                 Err(error) => return Err(error),
             }
-        }
-        match self.buffered.pop_front() {
-            Some((number, frame)) if number == self.next => {
-                self.advance(number + 1);
-                Ok(FeedItem::Frame(number, frame))
-            }
-            Some((number, _)) => Err(Error::Internal(format!("frame {number} was read for {}", self.next))),
-            None => Err(Error::Internal(format!("frame {} is durable but was not read", self.next))),
         }
     }
 
@@ -138,20 +140,43 @@ impl FeedReader {
         self.next
     }
 
+    /// Takes frames from the log, which has them.
+    async fn decode(&self) -> Result<Vec<Arc<AppliedFrame>>> {
+        let (decoded, next) = (&self.inner.decoded, self.next);
+        let _one = decoded.decoding.lock().await;
+        if let Some(frames) = decoded.find(next) {
+            return Ok(frames);
+        }
+        let wal = Arc::clone(&self.wal);
+        let end = wal.applied_below();
+        let read = move || {
+            let frames = wal.read(next, READ_BYTES)?.into_iter().take_while(|(number, _)| *number < end);
+            Ok(frames.map(|(number, frame)| Arc::new(AppliedFrame::new(number, frame))).collect::<Vec<_>>())
+        };
+        let frames = self.inner.env().compute.run(Priority::Foreground, read).await?;
+        if frames.is_empty() {
+            return Err(Error::Internal(format!("frame {next} is durable but was not read")));
+        }
+        decoded.keep(Arc::new(frames.clone()));
+        Ok(frames)
+    }
+
     /// Number of the first frame that is there to stay.
-    fn first(&self, wal: &Wal) -> FrameNumber {
-        wal.first_frame().max(self.inner.leases.lock().removed_below)
+    fn first(&self) -> FrameNumber {
+        self.wal.first_frame().max(self.inner.leases.lock().removed_below())
     }
 
     fn advance(&mut self, next: FrameNumber) {
         self.next = next;
-        // Also where the lease has ended: a reader that goes on has a new one from here.
-        self.inner.leases.lock().positions.insert(self.lease, next);
+        self.inner.leases.lock().advance(self.lease, next);
     }
 }
 
 impl Drop for FeedReader {
     fn drop(&mut self) {
-        self.inner.leases.lock().positions.remove(&self.lease);
+        self.inner.leases.lock().end(self.lease);
+        if self.wal.unfollow() {
+            self.inner.decoded.stretches.lock().clear();
+        }
     }
 }

@@ -24,7 +24,7 @@ use crate::catalog::{Catalog, StoreRecord};
 use crate::disk::Disk;
 use crate::objects::{Objects, is_missing};
 use crate::segment::deletes_generation;
-use crate::wal::{self, Entry, Frame, FrameNumber, Origin, StoreStamp, Wal};
+use crate::wal::{self, Entry, FrameNumber, Origin, StoreStamp, Wal};
 use crate::{Error, Result, sync};
 
 /// Name of the object that says which store the others belong to.

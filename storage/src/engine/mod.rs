@@ -10,6 +10,7 @@ mod describe;
 mod feed;
 pub(crate) mod identity;
 mod index;
+mod leases;
 mod positions;
 #[cfg(test)]
 mod protocol;
@@ -44,6 +45,7 @@ use self::agenda::{Agenda, Item};
 use self::budget::Budget;
 pub use self::feed::{FeedItem, FeedReader};
 pub use self::index::Index;
+pub use self::leases::Lease;
 pub use self::source::{Appended, DeadLetter, Instead, SourceWrite};
 pub use self::types::*;
 pub(crate) use self::update::missing;
@@ -100,7 +102,9 @@ struct Inner {
     busy: Mutex<upkeep::Busy>,
     /// Whether the log may have a file that is needed no more.
     wants_cut: AtomicBool,
-    leases: sync::Mutex<feed::Leases>,
+    leases: sync::Mutex<leases::Leases>,
+    /// What readers of the log have decoded last.
+    decoded: feed::Decoded,
     positions: positions::Positions,
     identity: identity::Identity,
     /// Files that no commit knows, left to their time.
@@ -219,6 +223,9 @@ impl Engine {
                 let _ = upkeep.await;
             }
             let flushed = self.flush(&self.inner.all_indices()).await;
+            if let Err(error) = self.inner.keep_leases().await {
+                tracing::warn!(%error, "cannot store where leases on the log are; they begin where they were before");
+            }
             // An object store that does not answer is no reason to wait: the next start notes it.
             let _ = tokio::time::timeout(NOTE_TIME, self.inner.note_generation()).await;
             let wal = Arc::clone(self.inner.wal()?);

@@ -278,7 +278,7 @@ fn updates_beside_commits(dir: &Path) {
     let reader = {
         let engine = Arc::clone(&engine);
         shuttle::thread::spawn(move || {
-            let mut reader = engine.read_changes(Some(1)).unwrap();
+            let mut reader = engine.follow(Some(1)).unwrap();
             // A gap may come first; from then on nothing is missing.
             for step in 0..2 {
                 match block_on(reader.next()).unwrap() {

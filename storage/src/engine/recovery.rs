@@ -23,9 +23,10 @@ use super::budget::Budget;
 use super::describe::{Described, is_description, is_index_description};
 use super::identity::{Identity, RESTORE_NEWEST, Surroundings, segment_of};
 use super::index::{Index, LoadedSegment, gc_deletes_ms};
+use super::leases::Leases;
 use super::positions::Positions;
 use super::round::{Earlier, RowMeta};
-use super::{Inner, feed, upkeep};
+use super::{Inner, upkeep};
 use crate::access::Origin;
 use crate::catalog::{
     Catalog, Commit, SegmentRecord, ShardCheckpoint, StoreRecord, TombstoneChunk, open_sqlite,
@@ -118,7 +119,9 @@ pub(super) async fn open(
         objects.delete_durably(&orphan.path).await?;
     }
     let checkpoints = state.checkpoints.iter().map(|c| c.next_frame);
-    let known_frames = checkpoints.chain(state.positions.iter().map(|p| p.frame + 1)).max().unwrap_or(0);
+    let positions = state.positions.iter().map(|p| p.frame + 1);
+    let leases = state.leases.iter().map(|lease| lease.frame);
+    let known_frames = checkpoints.chain(positions).chain(leases).max().unwrap_or(0);
     let mut ids = IdGenerator::new(rand::random());
     for (_, greatest) in state.segments.iter().filter_map(|s| s.generated_ids.as_ref()) {
         ids.observe(greatest);
@@ -147,7 +150,8 @@ pub(super) async fn open(
         wants_cut: AtomicBool::new(false),
         source_updates: tokio::sync::RwLock::default(),
         describing: tokio::sync::Mutex::default(),
-        leases: sync::Mutex::new(Rank::Leases, feed::Leases::default()),
+        leases: sync::Mutex::new(Rank::Leases, Leases::load(state.leases)),
+        decoded: Default::default(),
         positions: Positions::load(state.positions),
         identity,
         orphans: Mutex::new(orphans),

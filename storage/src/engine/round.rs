@@ -21,7 +21,7 @@ use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::segment::{MemChunk, Packed};
 use crate::shard::{Applied, Change, Current, Location, Probed, Reading, Shard, Wanted, WriteLock, decide};
-use crate::wal::{Entry, Frame, FrameNumber, Op, PositionDelta, ShardOps};
+use crate::wal::{Entry, FrameNumber, Op, PositionDelta, ShardOps};
 use crate::{Compute, DocResult, Error, Result};
 
 /// Documents that are parsed before a read that waits for a core is let go first.

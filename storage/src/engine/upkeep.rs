@@ -109,7 +109,8 @@ fn attend(inner: &Arc<Inner>, entries: &mut Entries, tidy: bool) {
     }
     let most_log = inner.config.wal_max_bytes.max(MIN_LOG_BYTES);
     // No flush may be due where positions move, nor where the last reader has let go of the log.
-    if tidy && (inner.positions.has_unsaved() || inner.wal().is_ok_and(|wal| wal.bytes() > most_log)) {
+    let unsaved = || inner.positions.has_unsaved() || inner.leases.lock().has_unsaved();
+    if tidy && (unsaved() || inner.wal().is_ok_and(|wal| wal.bytes() > most_log)) {
         inner.wants_cut.store(true, Ordering::Relaxed);
     }
     if inner.wants_cut.load(Ordering::Relaxed) {
@@ -388,12 +389,14 @@ impl Inner {
                 }
             }
         }
-        below = below.min(self.leases.lock().least(wal, &self.config).unwrap_or(below));
+        below = below.min(self.leases.lock().least(wal, &self.config, self.clock.now_ms()).unwrap_or(below));
         let Some(kept) = wal.first_kept(below) else { return Ok(()) };
         self.save_mappings(&indices).await?;
         if !self.save_positions().await? {
             return Ok(());
         }
+        // What they hold now is at or behind what `below` heeds.
+        self.save_leases().await?;
         below = below.min(self.stamp_before_cut(wal, kept).await?);
         let (inner, wal) = (Arc::clone(self), Arc::clone(wal));
         match sync::blocking(move || inner.remove_log_below(&wal, below)).await {
@@ -410,7 +413,7 @@ impl Inner {
     fn remove_log_below(&self, wal: &Wal, below: FrameNumber) -> Result<()> {
         while let Some(next) = wal.oldest_removable(below) {
             // Asked for each file anew: leases may have been granted since the cut was decided.
-            if !self.leases.lock().give_up_below(next, wal, &self.config) {
+            if !self.leases.lock().give_up_below(next, wal, &self.config, self.clock.now_ms()) {
                 break;
             }
             wal.remove_oldest(below)?;

@@ -157,7 +157,9 @@ pub(crate) fn metadata(optional: Optional) -> Vec<FieldRef> {
 /// Makes the field of a mapped column, named below `above`.
 fn mapped(mapping: &Mapping, column: ColumnShape, above: &str) -> FieldRef {
     let (name, element) = match mapping.field_by_id(column.id) {
-        Some(field) => (below(&field.path, above), element_type(field.column_kind())),
+        Some(field) => {
+            (named(column.id, below(&field.path, above), above), element_type(field.column_kind()))
+        }
         None => (format!("path{}", column.id.0), DataType::Null),
     };
     let data_type = if column.list { list_of(element) } else { element };
@@ -178,6 +180,13 @@ fn list_of_elements(mapping: &Mapping, shape: &Shape, nested: &NestedShape, abov
     let item = Field::new_list_field(DataType::Struct(fields.into()), false);
     let field = Field::new(below(path, above), DataType::List(Arc::new(item)), true);
     Arc::new(field.with_metadata(numbered(nested.path)))
+}
+
+/// Name of a mapped column: its path, unless that is the name of a column that all segments may have. Readers here go by
+/// numbers; for others two columns of one name would be one too many.
+fn named(id: PathId, path: String, above: &str) -> String {
+    let taken = [FRAME, FRAME_TIME, FRAME_ORIGIN, CREATED].contains(&path.as_str());
+    if taken && above.is_empty() { format!("{path}#{}", id.0) } else { path }
 }
 
 /// Name of a path as seen from an object above it.

@@ -114,13 +114,25 @@ impl Commits {
 fn united(group: &[Waiting]) -> Commit {
     let mut united = Commit::default();
     for Waiting { commit, .. } in group {
-        let Commit { put, removed, checkpoints, positions, forgotten, mappings, tombstones } = commit.clone();
+        let Commit {
+            put,
+            removed,
+            checkpoints,
+            positions,
+            forgotten,
+            mappings,
+            tombstones,
+            leases,
+            released,
+        } = commit.clone();
         united.put.extend(put);
         united.removed.extend(removed);
         united.checkpoints.extend(checkpoints);
         united.positions.extend(positions);
         united.forgotten.extend(forgotten);
         united.tombstones.extend(tombstones);
+        united.leases.extend(leases);
+        united.released.extend(released);
         // In the order in which they were loaded: of several shards of an index, the last is the newest.
         united.mappings.extend(mappings);
     }

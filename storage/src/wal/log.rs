@@ -299,9 +299,9 @@ impl Wal {
         self.queue.follow();
     }
 
-    /// Takes note that a reader has gone.
-    pub(crate) fn unfollow(&self) {
-        self.queue.unfollow();
+    /// Takes note that a reader has gone; whether it was the last.
+    pub(crate) fn unfollow(&self) -> bool {
+        self.queue.unfollow()
     }
 
     /// Returns frames from `from` on that are durable and applied, at most `most`, without decoding any; empty where the
@@ -344,6 +344,11 @@ impl Wal {
     /// smaller one.
     pub fn applied_below(&self) -> FrameNumber {
         self.queue.applied_below()
+    }
+
+    /// Number below which every frame is durable.
+    pub fn durable_below(&self) -> FrameNumber {
+        self.queue.next_durable()
     }
 
     /// Greatest frame number that is durable, if any.

@@ -146,14 +146,14 @@ impl Queue {
         self.followers.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Takes note that a reader has gone.
-    pub(super) fn unfollow(&self) {
+    /// Takes note that a reader has gone; whether it was the last.
+    pub(super) fn unfollow(&self) -> bool {
         let mut state = self.state.lock();
-        if self.followers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let gone = std::mem::take(&mut state.recent);
-            drop(state);
-            drop(gone);
-        }
+        let last = self.followers.fetch_sub(1, Ordering::AcqRel) == 1;
+        let gone = last.then(|| std::mem::take(&mut state.recent));
+        drop(state);
+        drop(gone);
+        last
     }
 
     /// Returns frames from `next` on as their writers applied them, as far as they are durable.

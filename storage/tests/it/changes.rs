@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_storage::wal::{Entry, Frame};
+use millrace_storage::wal::AppliedFrame;
 use millrace_storage::{Config, Engine, FeedItem, FeedReader, Principal, SystemClock};
 use serde_json::json;
 
@@ -36,15 +36,13 @@ async fn fill(engine: &Arc<Engine>, from: u32, to: u32) {
 }
 
 /// Ids of a frame's operations, after a check of the order of each shard.
-fn take(frame: Frame, next: &mut BTreeMap<u32, u64>) -> Vec<String> {
+fn take(frame: &AppliedFrame, next: &mut BTreeMap<u32, u64>) -> Vec<String> {
     let mut ids = Vec::new();
-    for entry in frame.entries {
-        if let Entry::Ops(ops) = entry {
-            let expected = next.entry(ops.shard).or_insert(ops.first_seq_no);
-            assert_eq!(*expected, ops.first_seq_no, "shard {}", ops.shard);
-            *expected += ops.ops.len() as u64;
-            ids.extend(ops.ops.iter().map(|op| String::from_utf8(op.id.to_vec()).unwrap()));
-        }
+    for ops in &frame.parts {
+        let expected = next.entry(ops.shard).or_insert(ops.first_seq_no);
+        assert_eq!(*expected, ops.first_seq_no, "shard {}", ops.shard);
+        *expected += ops.ops.len() as u64;
+        ids.extend(ops.ops.iter().map(|op| String::from_utf8(op.id.to_vec()).unwrap()));
     }
     ids
 }
@@ -54,9 +52,9 @@ async fn read(reader: &mut FeedReader, count: usize) -> Vec<String> {
     while ids.len() < count {
         let position = reader.position();
         match reader.next().await.unwrap() {
-            FeedItem::Frame(number, frame) => {
-                assert_eq!(number, position);
-                ids.extend(take(frame, &mut shards));
+            FeedItem::Frame(frame) => {
+                assert_eq!(frame.number, position);
+                ids.extend(take(&frame, &mut shards));
             }
             FeedItem::Gap { from, to } => panic!("frames {from} to {to} are lost"),
         }
@@ -74,8 +72,8 @@ fn sorted(mut ids: Vec<String>) -> Vec<u32> {
 async fn a_slow_reader_loses_nothing_while_the_log_is_cut_and_every_reader_sees_one_order() {
     let dir = tempfile::tempdir().unwrap();
     let engine = engine(dir.path(), 4).await;
-    let mut slow = engine.read_changes(None).unwrap();
-    let mut quick = engine.read_changes(None).unwrap();
+    let mut slow = engine.follow(None).unwrap();
+    let mut quick = engine.follow(None).unwrap();
     let index = engine.index("a").unwrap();
     let mut seen = Vec::new();
     for round in 0..4 {
@@ -91,7 +89,7 @@ async fn a_slow_reader_loses_nothing_while_the_log_is_cut_and_every_reader_sees_
     read(&mut quick, 50).await;
     read(&mut slow, 50).await;
     engine.flush(&[index]).await.unwrap();
-    let mut from_the_start = engine.read_changes(Some(1)).unwrap();
+    let mut from_the_start = engine.follow(Some(1)).unwrap();
     assert!(matches!(from_the_start.next().await.unwrap(), FeedItem::Gap { from: 1, .. }));
     engine.shutdown().await.unwrap();
 }
@@ -100,7 +98,7 @@ async fn a_slow_reader_loses_nothing_while_the_log_is_cut_and_every_reader_sees_
 async fn a_reader_does_not_keep_shards_from_being_flushed_for_the_size_of_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let engine = engine(dir.path(), 1).await;
-    let mut reader = engine.read_changes(None).unwrap();
+    let mut reader = engine.follow(None).unwrap();
     let flushed = || engine.index("a").unwrap().figures().shards.iter().any(|shard| shard.flush_total > 0);
     // The log is too large from 1 MB on: 500 documents of 2 KB. Only that is a reason to flush.
     for round in 0..40 {
@@ -118,14 +116,14 @@ async fn a_reader_does_not_keep_shards_from_being_flushed_for_the_size_of_the_lo
 async fn a_reader_beyond_the_bound_is_told_of_the_gap_and_goes_on_with_a_lease() {
     let dir = tempfile::tempdir().unwrap();
     let engine = engine(dir.path(), 1).await;
-    let mut reader = engine.read_changes(None).unwrap();
+    let mut reader = engine.follow(None).unwrap();
     let start = reader.position();
     let index = engine.index("a").unwrap();
     // The bound is eight logs of 64 KB. A reader that is not so far behind loses nothing by one that is.
     let mut near = None;
     for round in 0..4 {
         if round == 3 {
-            near = Some(engine.read_changes(None).unwrap());
+            near = Some(engine.follow(None).unwrap());
         }
         fill(&engine, round * 100, round * 100 + 100).await;
         engine.flush(&[Arc::clone(&index)]).await.unwrap();
@@ -139,7 +137,7 @@ async fn a_reader_beyond_the_bound_is_told_of_the_gap_and_goes_on_with_a_lease()
     let (mut ids, mut shards) = (Vec::new(), BTreeMap::new());
     while !(400..500u32).all(|n| ids.contains(&n.to_string())) {
         match reader.next().await.unwrap() {
-            FeedItem::Frame(_, frame) => ids.extend(take(frame, &mut shards)),
+            FeedItem::Frame(frame) => ids.extend(take(&frame, &mut shards)),
             FeedItem::Gap { from, to } => panic!("frames {from} to {to} are lost"),
         }
     }

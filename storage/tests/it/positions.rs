@@ -141,7 +141,7 @@ async fn what_is_refused_for_good_becomes_a_dead_letter_of_the_same_frame() {
     let engine = open(dir.path()).await;
     let first = vec![index_op("logs", Some("1"), r#"{"n":1}"#)];
     write(&engine, first, vec![delta("0", None, "1", 0)]).await.unwrap();
-    let frames = engine.read_changes(None).unwrap().position();
+    let frames = engine.follow(None).unwrap().position();
     let ops = vec![
         index_op("logs", Some("2"), r#"{"n":2}"#),
         index_op("logs", Some("3"), r#"{"n":"no number"}"#),
@@ -157,7 +157,7 @@ async fn what_is_refused_for_good_becomes_a_dead_letter_of_the_same_frame() {
     assert!(matches!(results[4], Err(Error::DocumentMissing { .. })), "{:?}", results[4]);
     assert_eq!((docs(&engine, "logs").await, docs(&engine, "letters").await), (2, 3));
     // The mapping of the letters' index is a frame of its own.
-    assert!(engine.read_changes(None).unwrap().position() <= frames + 3);
+    assert!(engine.follow(None).unwrap().position() <= frames + 3);
     // A letter that cannot be written stops the source, and nothing of it is there.
     let body = json!({"mappings": {"dynamic": "strict"}});
     engine
