@@ -14,6 +14,7 @@ mod leases;
 mod positions;
 #[cfg(test)]
 mod protocol;
+mod read_back;
 mod recovery;
 mod round;
 mod source;
@@ -46,6 +47,7 @@ use self::budget::Budget;
 pub use self::feed::{FeedItem, FeedReader};
 pub use self::index::Index;
 pub use self::leases::Lease;
+pub use self::read_back::{Missing, ReadBack};
 pub use self::source::{Appended, DeadLetter, Instead, SourceWrite};
 pub use self::types::*;
 pub(crate) use self::update::missing;

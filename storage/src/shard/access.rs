@@ -19,7 +19,7 @@ use super::versions::VersionEntry;
 use super::{MAX_MEMORY_SEGMENTS, MAX_TOMBSTONES, MAX_VERSIONS, Shard, next_key};
 use crate::Result;
 use crate::catalog::ShardCheckpoint;
-use crate::segment::MemChunk;
+use crate::segment::{MemChunk, SegmentView};
 use crate::sync::{AsyncMutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 /// Operations applied under one hold of the state's lock: well under a millisecond.
@@ -243,6 +243,11 @@ impl Reading<'_> {
     /// Term of this shard's writes.
     pub(crate) fn primary_term(&self) -> u64 {
         self.state.primary_term
+    }
+
+    /// The segments that searches see, and sequence number and frame below which all operations are in them.
+    pub(crate) fn history(&self) -> (Vec<SegmentView>, (u64, u64)) {
+        (self.state.views(), self.state.frozen_below)
     }
 
     /// Operations below this sequence number are in committed segments.

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::{Entry, Frame, FrameNumber, Op, Options, ShardOps, Wal};
 use crate::Result;
+use crate::access::Origin;
 use crate::disk::{Disk, SimulatedDisk};
 
 const DIR: &str = "/data/wal";
@@ -31,7 +32,9 @@ fn frame(number: FrameNumber, size: usize) -> Frame {
     };
     let index = Uuid::from_u128(7);
     let shard = ShardOps { index, shard: 0, primary_term: 1, first_seq_no: number, ops: vec![op] };
-    Frame { entries: vec![Entry::Ops(shard)], ..Frame::default() }
+    // Does not end in zeros, which is how a torn frame may end.
+    let time_ms = i64::MAX - (1 << 20) + i64::try_from(number).unwrap();
+    Frame { time_ms, origin: Origin::User, entries: vec![Entry::Ops(shard)] }
 }
 
 fn size(number: FrameNumber) -> usize {

@@ -1,0 +1,337 @@
+//! Rows of a segment in the order in which they came: the change feed, read back where the log is gone.
+//!
+//! In a shard, later sequence numbers come with later frames, so that the order of a shard's rows is that of their sequence
+//! numbers. Rows of a sorted segment lie otherwise; they are chosen a bounded number at a time, by their numbers alone
+//! ([`Segment::next_rows`]), and only those are read ([`Segment::came`]).
+
+use std::ops::Range;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{TimestampMillisecondType, UInt8Type, UInt64Type};
+use bytes::Bytes;
+use parquet::file::statistics::Statistics;
+use roaring::RoaringBitmap;
+
+use super::order::SORTED;
+use super::stored::Stored;
+use super::{Kind, Segment, layout};
+use crate::access::Origin;
+use crate::wal::{FrameNumber, Op};
+use crate::{Error, Result};
+
+/// Rows of frames before and behind a range of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Around {
+    /// Sequence number behind the last row before the range.
+    pub(crate) before: u64,
+    /// Whether there is a row behind the range.
+    pub(crate) behind: bool,
+}
+
+impl Around {
+    fn see(&mut self, frames: &Range<FrameNumber>, frame: FrameNumber, seq_no: u64) {
+        if frame < frames.start {
+            self.before = self.before.max(seq_no + 1);
+        } else if frame >= frames.end {
+            self.behind = true;
+        }
+    }
+}
+
+/// Rows of which some are wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// Rows of other frames are left out.
+    pub(crate) frames: &'a Range<FrameNumber>,
+    /// Rows that are left out.
+    pub(crate) deleted: &'a RoaringBitmap,
+    /// Rows with smaller sequence numbers are left out.
+    pub(crate) from: u64,
+    /// How many, at most.
+    pub(crate) most: usize,
+}
+
+/// How a row came.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Came {
+    pub(crate) seq_no: u64,
+    pub(crate) frame: FrameNumber,
+    pub(crate) time_ms: i64,
+    pub(crate) origin: Origin,
+    pub(crate) primary_term: u64,
+    pub(crate) op: Op,
+}
+
+/// A row and its sequence number.
+type Numbered = (u64, u32);
+
+impl Segment {
+    /// Looks at what lies around a range of frames, on the calling thread.
+    pub(crate) fn around(&self, frames: &Range<FrameNumber>) -> Result<Around> {
+        let mut around = Around::default();
+        match &*self.kind {
+            Kind::Memory(memory) => {
+                let numbers = Numbers::of(&memory.rows.batch)?;
+                (0..numbers.len()).for_each(|at| around.see(frames, numbers.frame(at), numbers.seq_no(at)));
+            }
+            Kind::Stored(stored) => {
+                for group in stored.numbered_groups()? {
+                    match &group.bounds {
+                        Some(bounds) if bounds.last_frame < frames.start => {
+                            around.before = around.before.max(bounds.last_seq_no + 1);
+                        }
+                        Some(bounds) if bounds.first_frame >= frames.end => around.behind = true,
+                        Some(bounds)
+                            if bounds.first_frame >= frames.start && bounds.last_frame < frames.end => {}
+                        _ => stored.numbers(&group, |at, numbers| {
+                            around.see(frames, numbers.frame(at), numbers.seq_no(at));
+                            true
+                        })?,
+                    }
+                }
+            }
+        }
+        Ok(around)
+    }
+
+    /// Finds the wanted rows with the least sequence numbers, in the order of these, on the calling thread.
+    pub(crate) fn next_rows(&self, wanted: &Wanted<'_>) -> Result<Vec<Numbered>> {
+        match &*self.kind {
+            Kind::Memory(memory) => {
+                let numbers = Numbers::of(&memory.rows.batch)?;
+                // In their order, but for rows that never were documents, which are deleted.
+                let start = numbers.seq_nos().partition_point(|seq_no| *seq_no < wanted.from);
+                let mut rows: Vec<Numbered> = Vec::new();
+                for at in start..numbers.len() {
+                    if rows.len() == wanted.most || numbers.frame(at) >= wanted.frames.end {
+                        break;
+                    }
+                    rows.extend(numbers.wanted(at, at as u32, wanted));
+                }
+                Ok(rows)
+            }
+            Kind::Stored(stored) => stored.next_rows(wanted),
+        }
+    }
+
+    /// Reads how rows came, in the order given, on the calling thread.
+    pub(crate) fn came(&self, rows: &[Numbered]) -> Result<Vec<Came>> {
+        let mut found = Vec::with_capacity(rows.len());
+        match &*self.kind {
+            Kind::Memory(memory) => {
+                for (_, row) in rows {
+                    found.push(came(&memory.rows.batch, *row as usize)?);
+                }
+            }
+            Kind::Stored(stored) => {
+                let names = [
+                    layout::ID,
+                    layout::SEQ_NO,
+                    layout::VERSION,
+                    layout::PRIMARY_TERM,
+                    layout::FRAME,
+                    layout::FRAME_TIME,
+                    layout::FRAME_ORIGIN,
+                    layout::CREATED,
+                    layout::ROUTING,
+                    layout::SOURCE,
+                ];
+                let selected: RoaringBitmap = rows.iter().map(|(_, row)| *row).collect();
+                let mut failed = None;
+                stored.read_named(&names, Some(&selected), |batch| {
+                    for at in 0..batch.num_rows() {
+                        match came(batch, at) {
+                            Ok(row) => found.push(row),
+                            Err(error) => failed = Some(error),
+                        }
+                    }
+                    failed.is_none()
+                })?;
+                if let Some(error) = failed {
+                    return Err(error);
+                }
+                found.sort_unstable_by_key(|row| row.seq_no);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A row group, and what its statistics say of the numbers in it.
+struct Group {
+    number: usize,
+    first_row: u32,
+    bounds: Option<Bounds>,
+}
+
+struct Bounds {
+    first_frame: FrameNumber,
+    last_frame: FrameNumber,
+    first_seq_no: u64,
+    last_seq_no: u64,
+}
+
+impl Stored {
+    fn numbered_groups(&self) -> Result<Vec<Group>> {
+        let data = self.data()?;
+        let (_, metadata) = data.parts();
+        // The columns in front of both have a single leaf each.
+        let leaf = |name: &str| metadata.schema().index_of(name).ok();
+        let (seq_nos, frames) = (leaf(layout::SEQ_NO), leaf(layout::FRAME));
+        let mut first_row = 0u32;
+        let groups = metadata.metadata().row_groups().iter().enumerate().map(|(number, group)| {
+            let bounds = |leaf: Option<usize>| match group.columns().get(leaf?)?.statistics()? {
+                Statistics::Int64(bounds) => {
+                    Some((bounds.min_opt()?.cast_unsigned(), bounds.max_opt()?.cast_unsigned()))
+                }
+                _ => None,
+            };
+            let bounds = bounds(frames).zip(bounds(seq_nos)).map(|(frames, seq_nos)| Bounds {
+                first_frame: frames.0,
+                last_frame: frames.1,
+                first_seq_no: seq_nos.0,
+                last_seq_no: seq_nos.1,
+            });
+            let group = Group { number, first_row, bounds };
+            first_row += u32::try_from(metadata.metadata().row_group(number).num_rows()).unwrap_or(0);
+            group
+        });
+        Ok(groups.collect())
+    }
+
+    /// Feeds the numbers of a group's rows, which are counted from its start, until `see` returns false.
+    fn numbers(&self, group: &Group, mut see: impl FnMut(usize, &Numbers<'_>) -> bool) -> Result<()> {
+        self.numbered_rows(group, |_, at, numbers| see(at, numbers))
+    }
+
+    fn numbered_rows(
+        &self,
+        group: &Group,
+        mut see: impl FnMut(u32, usize, &Numbers<'_>) -> bool,
+    ) -> Result<()> {
+        let mut roots = Vec::with_capacity(2);
+        for name in [layout::SEQ_NO, layout::FRAME] {
+            roots.extend(self.named_root(name)?);
+        }
+        let mut row = group.first_row;
+        for batch in self.group_reader(&roots, group.number)? {
+            let batch = batch.map_err(|error| self.read_error(error))?;
+            let numbers = Numbers::of(&batch)?;
+            for at in 0..numbers.len() {
+                if !see(row, at, &numbers) {
+                    return Ok(());
+                }
+                row += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn next_rows(&self, wanted: &Wanted<'_>) -> Result<Vec<Numbered>> {
+        let sorted = self.record.extra.get(SORTED) == Some(&serde_json::Value::Bool(true));
+        let mut rows: Vec<Numbered> = Vec::new();
+        for group in self.numbered_groups()? {
+            if let Some(bounds) = &group.bounds {
+                let full = rows.len() >= wanted.most;
+                let none = bounds.last_seq_no < wanted.from
+                    || bounds.last_frame < wanted.frames.start
+                    || bounds.first_frame >= wanted.frames.end
+                    || (full && rows.last().is_some_and(|(last, _)| *last < bounds.first_seq_no));
+                if none {
+                    continue;
+                }
+            }
+            self.numbered_rows(&group, |row, at, numbers| {
+                rows.extend(numbers.wanted(at, row, wanted));
+                sorted || rows.len() < wanted.most
+            })?;
+            if sorted {
+                rows.sort_unstable();
+                rows.truncate(wanted.most);
+            } else if rows.len() >= wanted.most {
+                break;
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// Sequence numbers and frames of rows.
+struct Numbers<'a> {
+    seq_nos: &'a [u64],
+    frames: &'a [u64],
+}
+
+impl<'a> Numbers<'a> {
+    fn of(batch: &'a RecordBatch) -> Result<Self> {
+        let column = |name: &str| {
+            let found = batch.column_by_name(name).and_then(|column| column.as_primitive_opt::<UInt64Type>());
+            found.map(|column| &column.values()[..]).ok_or_else(|| lacks(name))
+        };
+        Ok(Self { seq_nos: column(layout::SEQ_NO)?, frames: column(layout::FRAME)? })
+    }
+
+    fn len(&self) -> usize {
+        self.seq_nos.len().min(self.frames.len())
+    }
+
+    fn seq_nos(&self) -> &[u64] {
+        self.seq_nos
+    }
+
+    fn seq_no(&self, at: usize) -> u64 {
+        self.seq_nos[at]
+    }
+
+    fn frame(&self, at: usize) -> FrameNumber {
+        self.frames[at]
+    }
+
+    /// Row `row`, whose numbers are at `at`, if it is wanted.
+    fn wanted(&self, at: usize, row: u32, wanted: &Wanted<'_>) -> Option<Numbered> {
+        let seq_no = self.seq_no(at);
+        let fits = seq_no >= wanted.from && wanted.frames.contains(&self.frame(at));
+        (fits && !wanted.deleted.contains(row)).then_some((seq_no, row))
+    }
+}
+
+fn lacks(column: &str) -> Error {
+    Error::Columnar(format!("a segment lacks the column [{column}]"))
+}
+
+/// Reads how one row of a batch came. What the version before did not note has the same defaults as in its log: no time, no
+/// origin, and version 1 created the document.
+fn came(batch: &RecordBatch, at: usize) -> Result<Came> {
+    let column = |name: &str| batch.column_by_name(name).filter(|column| column.is_valid(at));
+    let number = |name: &str| {
+        let value = column(name).and_then(|column| column.as_primitive_opt::<UInt64Type>());
+        value.map(|column| column.value(at)).ok_or_else(|| lacks(name))
+    };
+    let text = |column: &ArrayRef| column.as_string_view_opt().map(|column| column.value(at).to_owned());
+    let version = number(layout::VERSION)?;
+    let time_ms = column(layout::FRAME_TIME)
+        .and_then(|column| column.as_primitive_opt::<TimestampMillisecondType>())
+        .map_or(0, |column| column.value(at));
+    let origin = column(layout::FRAME_ORIGIN)
+        .and_then(|column| column.as_primitive_opt::<UInt8Type>())
+        .and_then(|column| Origin::of_code(column.value(at)))
+        .unwrap_or_default();
+    let created = column(layout::CREATED).and_then(|column| column.as_boolean_opt());
+    let source = column(layout::SOURCE).and_then(|column| column.as_string_view_opt());
+    let source = source.map(|column| Bytes::copy_from_slice(column.value(at).as_bytes()));
+    Ok(Came {
+        seq_no: number(layout::SEQ_NO)?,
+        frame: number(layout::FRAME)?,
+        time_ms,
+        origin,
+        primary_term: number(layout::PRIMARY_TERM)?,
+        op: Op {
+            id: column(layout::ID).and_then(text).ok_or_else(|| lacks(layout::ID))?.into(),
+            generated: false,
+            created: created.map_or(version == 1, |created| created.value(at)),
+            version,
+            routing: column(layout::ROUTING).and_then(text),
+            source: Some(source.ok_or_else(|| lacks(layout::SOURCE))?),
+        },
+    })
+}
