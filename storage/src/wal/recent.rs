@@ -53,3 +53,31 @@ impl Recent {
         (self.frames.len(), self.bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_and_bytes_are_bounded_and_what_is_missing_ends_a_run() {
+        let frame = |number| Arc::new(AppliedFrame { number, ..AppliedFrame::default() });
+        let mut recent = Recent::default();
+        // Applied in another order than that of their numbers.
+        for number in [2, 1, 4, 3, 6] {
+            assert!(recent.push(frame(number), 10).is_empty());
+        }
+        let numbers = |frames: Vec<Arc<AppliedFrame>>| frames.iter().map(|f| f.number).collect::<Vec<_>>();
+        assert_eq!(numbers(recent.from(1, 100, 100)), [1, 2, 3, 4]);
+        assert_eq!(numbers(recent.from(2, 4, 100)), [2, 3]);
+        assert_eq!(numbers(recent.from(3, 100, 1)), [3]);
+        assert!(recent.from(5, 100, 100).is_empty() && recent.from(0, 100, 100).is_empty());
+        // The first go; one that is too large for all is not kept.
+        assert_eq!(numbers(recent.push(frame(7), MAX_BYTES - 15)), [1, 2, 3, 4]);
+        assert_eq!(recent.held(), (2, MAX_BYTES - 5));
+        assert_eq!(numbers(recent.push(frame(8), MAX_BYTES + 1)), [8]);
+        for number in 9..9 + 2 * MAX_FRAMES as u64 {
+            recent.push(frame(number), 1);
+        }
+        assert_eq!(recent.held().0, MAX_FRAMES);
+    }
+}

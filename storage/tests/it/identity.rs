@@ -366,8 +366,11 @@ async fn orphans_are_left_for_a_day() {
 
 /// A data directory of the version before, made by its tests; `storage/tests/fixtures`.
 pub(crate) fn unpack_version_before(into: &Path) -> PathBuf {
-    let fixture =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/version-0.1-without-store-id.tar.gz");
+    unpack("version-0.1-without-store-id.tar.gz", into)
+}
+
+pub(crate) fn unpack(fixture: &str, into: &Path) -> PathBuf {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(fixture);
     let unpacked = Command::new("tar").arg("-xzf").arg(fixture).arg("-C").arg(into).status().unwrap();
     assert!(unpacked.success());
     into.join("data")

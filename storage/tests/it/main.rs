@@ -6,6 +6,7 @@ mod commits;
 mod crash;
 mod documents;
 mod faults;
+mod feed;
 mod identity;
 mod idle;
 mod nested;

@@ -1,6 +1,7 @@
 //! Power loss and kill at every operation of the disk during a mixed workload: after the restart,
 //! every acknowledged operation is there exactly once, and searches agree with gets.
 
+mod lease;
 mod oracle;
 mod source;
 
