@@ -122,14 +122,14 @@ pub fn resolve(session: &Session, expression: &str, options: &IndicesOptions) ->
 
 /// What the aliases through which an index was named bring along.
 #[derive(Debug, Default)]
-struct Aliases {
-    filter: Option<Predicate>,
+pub(crate) struct Aliases {
+    pub(crate) filter: Option<Predicate>,
     routing: Option<Vec<String>>,
 }
 
 impl Aliases {
     /// An index that is named itself, or by an alias without a filter, is searched whole.
-    fn of(meta: &IndexMeta, parts: &[String]) -> Result<Self> {
+    pub(crate) fn of(meta: &IndexMeta, parts: &[String]) -> Result<Self> {
         let mut filters = Vec::new();
         let mut routings: Vec<String> = Vec::new();
         let (mut unfiltered, mut unrouted) = (false, false);

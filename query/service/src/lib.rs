@@ -5,6 +5,8 @@
 //! answers. On the way: `millrace-dsl` parses, `millrace-matching` finds and scores rows, `millrace-search` makes hits of
 //! them, `millrace-aggregate` aggregates, and `millrace-sql` answers statements; what all of them know of a request at
 //! work, and of errors, is in `millrace-work`.
+//!
+//! Rules ask many queries of documents as they arrive: [`filters`] is the way in for these.
 
 mod contexts;
 mod delete_by_query;
@@ -16,5 +18,7 @@ mod skip;
 mod visibility;
 
 pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService, TextParts};
+pub use millrace_matching::filters;
 pub use millrace_matching::rules::check as check_rule;
+pub use millrace_work::Work;
 pub use millrace_work::error::Error;

@@ -1,6 +1,7 @@
 //! From a chunk to a bundle.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io;
 
 use super::contents::{Contents, NORMS, POSITIONS};
@@ -22,7 +23,23 @@ use crate::{Error, Result};
 /// # Errors
 /// An analyzer that the mapping names is missing.
 pub fn build(mapping: &Mapping, chunk: &Chunk) -> Result<Vec<u8>> {
-    build_fields(&fields::of_mapping(mapping)?, chunk)
+    build_some(mapping, chunk, None)
+}
+
+/// As [`build`], of some of the mapping's fields alone; of all where none are given.
+///
+/// # Errors
+/// As [`build`].
+pub(crate) fn build_some(
+    mapping: &Mapping,
+    chunk: &Chunk,
+    some: Option<&BTreeSet<PathId>>,
+) -> Result<Vec<u8>> {
+    let mut specs = fields::of_mapping(mapping)?;
+    if let Some(some) = some {
+        specs.retain(|spec| some.contains(&spec.id));
+    }
+    build_fields(&specs, chunk)
 }
 
 /// As [`build`], over given fields instead of a mapping's. Fields without a column in the chunk cost

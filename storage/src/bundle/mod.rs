@@ -54,6 +54,7 @@ mod text_postings;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use build::build_some;
 pub use build::{build, build_fields};
 pub use fields::{FieldSpec, Indexing};
 pub(crate) use frequent::{FrequentCache, FrequentTerms};

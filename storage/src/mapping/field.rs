@@ -185,7 +185,7 @@ pub enum ColumnKind {
 }
 
 /// A mapped leaf, multi-fields included.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Field {
     /// Its number.
     pub id: PathId,

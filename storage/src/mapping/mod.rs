@@ -16,6 +16,7 @@
 //! Messages of refusals are OpenSearch's, word for word where clients or tests compare them.
 
 mod as_you_type;
+mod changes;
 mod checks;
 mod coerce;
 mod completion;

@@ -1,6 +1,6 @@
 //! In-memory segments: what a refresh makes of the memtable's tail.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -36,10 +36,27 @@ pub(crate) struct Memory {
 impl Memory {
     /// Builds the segment of the given chunks.
     pub(crate) fn build(mapping: &Mapping, chunks: &[Arc<MemChunk>]) -> Result<Self> {
+        Self::build_fields(mapping, chunks, None)
+    }
+
+    /// As [`Memory::build`], of some of the fields, and their columns, alone.
+    pub(crate) fn build_fields(
+        mapping: &Mapping,
+        chunks: &[Arc<MemChunk>],
+        fields: Option<&BTreeSet<PathId>>,
+    ) -> Result<Self> {
         let parts: Vec<&Chunk> = chunks.iter().map(|c| &c.chunk).collect();
-        let merged = Chunk::concat(&parts, &|_, _| true)?;
+        let mut merged = Chunk::concat(&parts, &|_, _| true)?;
+        if let Some(fields) = fields {
+            let columns = fields.iter().filter_map(|id| mapping.field_by_id(*id)).map(|field| field.column);
+            let columns: BTreeSet<PathId> = columns.chain(fields.iter().copied()).collect();
+            merged.columns.retain(|column| columns.contains(&column.id));
+            for nested in &mut merged.nested {
+                nested.chunk.columns.retain(|column| columns.contains(&column.id));
+            }
+        }
         let rows = Rows::build(chunks, &merged)?;
-        let bundle_bytes = Bytes::from(bundle::build(mapping, &merged)?);
+        let bundle_bytes = Bytes::from(bundle::build_some(mapping, &merged, fields)?);
         drop(merged);
         let bundle = Arc::new(Bundle::open(owned(&bundle_bytes), "in-memory segment", false)?);
         let heap_bytes = rows.heap_bytes() as u64 + bundle_bytes.len() as u64;

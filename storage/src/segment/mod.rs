@@ -13,6 +13,7 @@ mod columns;
 mod copied;
 mod counted;
 mod deletes;
+mod documents;
 mod elements;
 mod file;
 mod history;
@@ -52,6 +53,7 @@ use uuid::Uuid;
 
 pub(crate) use self::cache::FileCache;
 pub(crate) use self::deletes::{decode as decode_deletes, encode as encode_deletes};
+pub use self::documents::Document;
 pub(crate) use self::file::BlockCache;
 pub(crate) use self::history::{Came, Wanted as WantedRows};
 pub(crate) use self::ids::Fingerprint;

@@ -7,6 +7,7 @@
 //! Wildcards and expressions are deterministic automata over characters ([`millrace_storage::automaton`]);
 //! nearness is a row of the distance table ([`near`]).
 
+mod literal;
 mod near;
 
 use std::cmp::Ordering;
@@ -31,6 +32,8 @@ pub struct Pattern {
     start: String,
     /// What comes behind.
     rest: Rest,
+    /// What is in all terms, whatever the case of its ASCII letters; empty where nothing is known.
+    inside: Box<str>,
 }
 
 #[derive(Clone, Debug)]
@@ -63,7 +66,7 @@ impl Pattern {
     /// Makes the pattern of the terms that start with a text. `folded` takes ASCII letters in either case.
     pub fn prefix(text: &str, folded: bool) -> Result<Self> {
         if !folded || !text.bytes().any(|byte| byte.is_ascii_alphabetic()) {
-            return Ok(Self { start: text.to_owned(), rest: Rest::Anything });
+            return Ok(Self::of(text.to_owned(), Rest::Anything));
         }
         let mut pieces: Vec<Piece> = text.chars().map(Piece::Character).collect();
         pieces.push(Piece::Any);
@@ -96,7 +99,7 @@ impl Pattern {
                 _ => None,
             };
             if let Some(start) = text.iter().map(plain).collect::<Option<String>>() {
-                return Ok(Self { start, rest: Rest::Anything });
+                return Ok(Self::of(start, Rest::Anything));
             }
         }
         let dfa = Dfa::wildcard(pieces, folded, DEFAULT_EFFORT).map_err(|error| match error {
@@ -110,7 +113,7 @@ impl Pattern {
             }
             TooLarge::States(most) => too_many_states(most),
         })?;
-        Ok(Self::of_dfa(dfa))
+        Ok(Self { inside: literal::of_pieces(pieces).into(), ..Self::of_dfa(dfa) })
     }
 
     /// Makes the pattern of a regular expression.
@@ -123,26 +126,26 @@ impl Pattern {
             }
             Fault::TooLarge(TooLarge::States(most)) => too_many_states(most),
         })?;
-        Ok(Self::of_dfa(dfa))
+        Ok(Self { inside: literal::of_regexp(text).into(), ..Self::of_dfa(dfa) })
     }
 
     /// Makes the pattern of the terms at most so many edits away from one; their first `prefix`
     /// characters are the same.
     pub fn near(term: &str, edits: u8, prefix: usize, transpositions: bool) -> Self {
         let near = Near::new(term, edits, prefix, transpositions);
-        Self { start: near.start().to_owned(), rest: Rest::Near(near) }
+        Self::of(near.start().to_owned(), Rest::Near(near))
     }
 
     /// Makes the pattern of some terms.
     pub(crate) fn one_of(mut terms: Vec<String>) -> Self {
         terms.sort_unstable();
         terms.dedup();
-        Self { start: String::new(), rest: Rest::OneOf(terms.into()) }
+        Self::of(String::new(), Rest::OneOf(terms.into()))
     }
 
     /// Makes the pattern of the terms between two.
     pub(crate) fn between(from: TextBound, to: TextBound) -> Self {
-        Self { start: String::new(), rest: Rest::Between(from, to) }
+        Self::of(String::new(), Rest::Between(from, to))
     }
 
     /// Lets anything follow where terms near another are looked for.
@@ -151,7 +154,11 @@ impl Pattern {
             Rest::Near(near) => Rest::NearStart(near),
             rest => rest,
         };
-        Self { start: self.start, rest }
+        Self { rest, ..self }
+    }
+
+    fn of(start: String, rest: Rest) -> Self {
+        Self { start, rest, inside: Box::default() }
     }
 
     fn of_dfa(dfa: Dfa) -> Self {
@@ -160,7 +167,7 @@ impl Pattern {
         for character in start.chars() {
             first = first.and_then(|state| dfa.step(state, character.into()));
         }
-        Self { start, rest: Rest::Automaton { dfa, first } }
+        Self::of(start, Rest::Automaton { dfa, first })
     }
 
     /// Puts a fixed text before all terms.
@@ -172,6 +179,11 @@ impl Pattern {
     /// Returns what all terms start with.
     pub fn start(&self) -> &str {
         &self.start
+    }
+
+    /// Returns texts that are in all terms, whatever the case of their ASCII letters.
+    pub(crate) fn literals(&self) -> impl Iterator<Item = &str> {
+        [self.start.as_str(), &self.inside].into_iter().filter(|text| !text.is_empty())
     }
 
     /// Whether a term belongs to it.

@@ -1,78 +1,91 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
-use millrace_dsl::query;
-use millrace_storage::{
-    Action, Engine, ManualClock, Principal, RefreshPolicy, SharedClock, Snapshot, WriteOp,
-};
-use serde_json::{Value, json};
+use millrace_storage::Compute;
+use millrace_storage::access::FieldRules;
+use millrace_storage::mapping::Mapping;
+use millrace_storage::metadata::IndexMeta;
+use millrace_storage::segment::Document;
+use millrace_work::Work;
+use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::lower::lower_filter;
-use crate::score::fixture::{Access, Observed};
-use crate::table::TableSegment;
 
-/// A batch of documents, as an index has it in memory before it is flushed.
-async fn batch(directory: &std::path::Path) -> Snapshot {
-    let config =
-        millrace_storage::Config { data_dir: directory.to_owned(), ..millrace_storage::Config::default() };
-    let clock = Arc::new(ManualClock::new(1_700_000_000_000));
-    let engine = Engine::open(config, clock as SharedClock).await.unwrap();
-    let principal = Principal::system();
-    let body = json!({"mappings": {"properties": {
+static COMPUTE: LazyLock<Compute> = LazyLock::new(|| Compute::start(1).unwrap());
+
+fn meta() -> Arc<IndexMeta> {
+    Arc::new(IndexMeta {
+        name: "logs".into(),
+        uuid: uuid::Uuid::nil(),
+        settings: Map::new(),
+        aliases: [("errors".to_owned(), json!({"filter": {"term": {"level": "error"}}}))].into(),
+        open: true,
+        created_ms: 0,
+        shards: 1,
+        replicas: 0,
+        doc_type: None,
+    })
+}
+
+fn mapping() -> Mapping {
+    let body = json!({"properties": {
         "message": {"type": "text"}, "level": {"type": "keyword"}, "size": {"type": "long"},
-        "items": {"type": "nested", "properties": {"name": {"type": "keyword"}}}
-    }}});
-    let now_ms = engine.clock().now_ms();
-    let create = |metadata: &millrace_storage::metadata::Metadata| {
-        metadata.create_index("t", &body, now_ms, uuid::Uuid::new_v4())
-    };
-    engine.change(&principal, create).await.unwrap();
+        "ratio": {"type": "double"}, "at": {"type": "date"}, "ip": {"type": "ip"},
+        "severity": {"type": "alias", "path": "level"}, "labels": {"type": "flat_object"},
+        "items": {"type": "nested", "properties": {"name": {"type": "keyword"}, "count": {"type": "integer"}}}
+    }});
+    Mapping::parse(&body, &Map::new()).unwrap()
+}
+
+fn whole() -> Arc<IndexView> {
+    Arc::new(IndexView::whole(meta(), Arc::new(mapping())))
+}
+
+fn arrival(row: usize, source: &Value, now_ms: i64) -> Arrival {
+    let (id, source) = (row.to_string().into(), Bytes::from(source.to_string()));
+    Arrival { document: Document { id, source, seq_no: row as u64, routing: None }, now_ms }
+}
+
+fn arrivals(count: usize) -> Vec<Arrival> {
     let messages = ["disk full", "disk ok", "node joined", "node left the cluster", "disk failed on node"];
     let (levels, names) = (["info", "warn", "error"], ["x", "y"]);
     let document = |row: usize| {
-        let (message, level) = (messages[row % messages.len()], levels[row % levels.len()]);
-        json!({"message": message, "level": level, "size": row * 7 % 100, "items": [{"name": names[row % 2]}]})
+        json!({
+            "message": messages[row % messages.len()], "level": levels[row % levels.len()], "size": row * 7 % 100,
+            "ratio": row as f64 / 8.0 - 3.0, "at": 1_700_000_000_000_i64 + row as i64 * 60_000,
+            "ip": format!("10.0.{}.{}", row % 3, row % 50), "labels": {"team": names[row % 2]},
+            "items": [{"name": names[row % 2], "count": row}]
+        })
     };
-    let op = |row: usize| WriteOp {
-        index: "t".into(),
-        id: Some(row.to_string()),
-        routing: None,
-        action: Action::Index(Bytes::from(document(row).to_string())),
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: "_doc".into(),
-    };
-    let ops = (0..300).map(op).collect();
-    engine.write(&principal, ops, RefreshPolicy::Immediate, Duration::from_secs(10)).await.unwrap();
-    engine.index("t").unwrap().snapshot().await.unwrap()
+    (0..count).map(|row| arrival(row, &document(row), 1_700_000_000_000)).collect()
 }
 
-fn predicate(value: &Value) -> Predicate {
-    lower_filter(&query::parse(value).unwrap())
+fn compiled(queries: &[Value], view: &Arc<IndexView>) -> Vec<Arc<Filter>> {
+    let filter = |query: &Value| Arc::new(Filter::compile(&json!({"query": query}), view).unwrap());
+    queries.iter().map(filter).collect()
 }
 
-#[tokio::test]
-async fn filters_of_a_batch_find_what_each_finds_alone() {
-    let directory = tempfile::tempdir().unwrap();
-    let snapshot = batch(directory.path()).await;
-    let context = IndexContext { meta: &snapshot.meta, mapping: &snapshot.mapping, now_ms: 0 };
-    let reads = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&reads);
-    let segment =
-        Observed::new(Arc::clone(&snapshot.shards[0].segments[0].segment) as Arc<_>, move |access| {
-            counted.fetch_add(usize::from(access == Access::Range), Ordering::Relaxed);
-        });
-    let segment: Arc<dyn SegmentReader> = segment;
+/// The rows of each filter.
+fn rows(matcher: &Matcher, filters: usize, batch: &Batch) -> Vec<Vec<u32>> {
+    let mut all = vec![Vec::new(); filters];
+    for found in matcher.run(batch, &Work::default()).unwrap() {
+        all[found.filter] = found.rows.unwrap().into_iter().collect();
+    }
+    all
+}
 
+fn matched(query: Value, view: &Arc<IndexView>, arrivals: &[Arrival]) -> Vec<u32> {
+    let matcher = Matcher::new(&compiled(&[query], view));
+    let batch = Batch::build(view.mapping(), arrivals, matcher.fields(), COMPUTE.clone()).unwrap();
+    rows(&matcher, 1, &batch).remove(0)
+}
+
+#[test]
+fn many_filters_find_what_each_finds_alone() {
     let (disk, error) = (json!({"match": {"message": "disk"}}), json!({"term": {"level": "error"}}));
     let small = json!({"range": {"size": {"lt": 20}}});
-    let large = json!({"range": {"size": {"gte": 80}}});
     let gone = json!({"term": {"level": "gone"}});
-    let filters = [
+    let queries = [
         json!({"match_all": {}}),
         json!({"match_none": {}}),
         disk.clone(),
@@ -83,59 +96,194 @@ async fn filters_of_a_batch_find_what_each_finds_alone() {
         json!({"bool": {"should": [disk, {"bool": {"must": [small, error]}}]}}),
         json!({"bool": {"must_not": [disk]}}),
         json!({"bool": {"should": [disk], "filter": [{"ids": {"values": ["1", "5", "7"]}}]}}),
-        json!({"constant_score": {"filter": small}}),
         json!({"boosting": {"positive": disk, "negative": error, "negative_boost": 0.5}}),
         json!({"dis_max": {"queries": [error, small]}}),
         json!({"function_score": {"query": error, "weight": 2}}),
         json!({"match_phrase": {"message": "disk failed"}}),
         json!({"match_phrase_prefix": {"message": "node le"}}),
         json!({"query_string": {"query": "message:(dis* AND full) OR size:[90 TO *]"}}),
+        json!({"query_string": {"query": "cluster"}}),
         json!({"fuzzy": {"message": "disc"}}),
-        json!({"wildcard": {"level": "*r*"}}),
+        json!({"wildcard": {"level": "*rro*"}}),
+        json!({"wildcard": {"severity": {"value": "*RRO*", "case_insensitive": true}}}),
+        json!({"regexp": {"message": "clus?ter"}}),
+        json!({"prefix": {"message": "clu"}}),
+        json!({"term": {"ratio": -0.5}}),
+        json!({"range": {"ratio": {"gte": -0.0, "lt": 1.0}}}),
+        json!({"term": {"ip": "10.0.1.0/24"}}),
+        json!({"range": {"level": {"gt": "info"}}}),
+        json!({"term": {"labels.team": "x"}}),
+        json!({"exists": {"field": "nothing"}}),
+        json!({"exists": {"field": "labels"}}),
         json!({"nested": {"path": "items", "query": {"term": {"items.name": "y"}}}}),
-        json!({"bool": {"filter": [gone, large]}}),
+        json!({"nested": {"path": "items", "query": {"range": {"items.count": {"gte": 50, "lt": 55}}}}}),
+        json!({"bool": {"must_not": {"nested": {"path": "items", "query": {"term": {"items.name": "y"}}}}}}),
+        json!({"range": {"at": {"gte": "2023-11-14T22:20:00Z", "lt": "2023-11-14T22:30:00Z"}}}),
+        json!({"bool": {"filter": [gone, {"range": {"size": {"gte": 80}}}]}}),
+        json!({"terms": {"size": [7, 14, 15, 1000]}}),
+        json!({"range": {"_seq_no": {"gte": 295}}}),
     ];
-    let mut all = Filters::default();
-    filters.iter().for_each(|filter| all.add(&predicate(filter), context).unwrap());
-    let work = Work::default();
-    let found = all.rows(&segment, &work).unwrap();
-    // Once for the small ones, and not at all for the large ones: there is nothing that they could be left of.
-    let of_query_string = 1;
-    assert_eq!(reads.load(Ordering::Relaxed), 1 + of_query_string);
-
-    assert_eq!(found.len(), filters.len());
-    for (filter, found) in filters.iter().zip(found) {
-        let resolved = resolve(&predicate(filter), context).unwrap();
-        let (reader, deleted) = (Arc::clone(&segment), Arc::default());
-        let whole = TableSegment { index: 0, shard: 0, reader, deleted };
-        let source = Source {
-            number: 0,
-            shard: 0,
-            reader: Arc::clone(&segment),
-            inverted: segment.inverted().unwrap(),
-            functions: expanded(&resolved.expansions, &[whole], &work).unwrap(),
-            work: work.part(),
-        };
-        let alone = prepare(&resolved.node, &source, None).unwrap();
-        let alone = row_set(alone.as_ref(), source.inverted.as_ref(), segment.rows(), &work).unwrap();
-        assert_eq!(found, alone, "{filter}");
-        // Some of them are not taken for all.
-        let ended = Work::default();
-        ended.stop().time_out();
-        if !alone.is_empty() {
-            let all = prepare(&resolved.node, &source, None).unwrap();
-            let rows = row_set(all.as_ref(), source.inverted.as_ref(), segment.rows(), &ended);
-            assert!(matches!(rows, Err(Error::TimedOut)), "{filter}");
-        }
+    let view = whole();
+    let (arrivals, filters) = (arrivals(300), compiled(&queries, &view));
+    let all = Matcher::new(&filters);
+    let batch = Batch::build(view.mapping(), &arrivals, all.fields(), COMPUTE.clone()).unwrap();
+    let found = rows(&all, queries.len(), &batch);
+    let everything = Batch::build(view.mapping(), &arrivals, &Fields::all(), COMPUTE.clone()).unwrap();
+    let unpruned = rows(&Matcher::new(&filters).without_pruning(), queries.len(), &everything);
+    for ((query, found), unpruned) in queries.iter().zip(&found).zip(unpruned) {
+        assert_eq!(*found, unpruned, "{query}");
+        assert_eq!(*found, matched(query.clone(), &view, &arrivals), "{query}");
     }
+    let counts: Vec<usize> = found.iter().map(Vec::len).collect();
+    let empty: Vec<usize> = (0..).zip(&counts).filter(|(_, count)| **count == 0).map(|(at, _)| at).collect();
+    assert_eq!(empty, [1, 4, 27, 33], "{counts:?}");
+    assert_eq!((counts[0], counts[2], counts[22]), (300, 180, 1));
 }
 
-#[tokio::test]
-async fn a_score_that_decides_is_no_filter() {
-    let directory = tempfile::tempdir().unwrap();
-    let snapshot = batch(directory.path()).await;
-    let context = IndexContext { meta: &snapshot.meta, mapping: &snapshot.mapping, now_ms: 0 };
-    let scored = json!({"function_score": {"query": {"match": {"message": "disk"}}, "min_score": 1}});
-    let error = Filters::default().add(&predicate(&scored), context).unwrap_err();
-    assert!(error.to_string().contains("is no filter"), "{error}");
+#[test]
+fn only_filters_of_what_a_batch_has_are_asked() {
+    let level = |at: usize| json!({"term": {"level": format!("level-{at}")}});
+    let queries: Vec<Value> = (0..4_000)
+        .map(|at| match at % 8 {
+            0 => level(at),
+            1 => json!({"bool": {"filter": [level(at), {"range": {"size": {"gte": at}}}]}}),
+            2 => json!({"match_phrase": {"message": format!("disk sd{at} failed")}}),
+            3 => json!({"wildcard": {"level": format!("*{at}-oops*")}}),
+            4 => json!({"range": {"size": {"gte": 1_000 + at, "lt": 1_010 + at}}}),
+            5 => json!({"term": {"ip": format!("192.168.{}.0/24", at % 250)}}),
+            6 => json!({"query_string": {"query": format!("level:level-{at} AND message:disk")}}),
+            _ => {
+                json!({"nested": {"path": "items", "query": {"term": {"items.name": format!("name-{at}")}}}})
+            }
+        })
+        .chain([json!({"term": {"level": "error"}}), json!({"bool": {"must_not": level(0)}})])
+        .collect();
+    let view = whole();
+    let matcher = Matcher::new(&compiled(&queries, &view));
+    let batch = Batch::build(view.mapping(), &arrivals(100), matcher.fields(), COMPUTE.clone()).unwrap();
+    let found = matcher.run(&batch, &Work::default()).unwrap();
+    assert_eq!(found.iter().map(|own| own.filter).collect::<Vec<_>>(), [4_000, 4_001]);
+    assert_eq!(matcher.asked(&batch, &Work::default()).unwrap(), 2);
+}
+
+#[test]
+fn now_is_the_time_of_each_document() {
+    let hour = 3_600_000;
+    let at = |row: usize, age_ms: i64| {
+        let now_ms = 1_700_000_000_000 + row as i64 * 24 * hour;
+        arrival(row, &json!({"at": now_ms - age_ms, "level": "error"}), now_ms)
+    };
+    let arrivals = [at(0, 0), at(1, 2 * hour), at(2, hour / 2), at(3, 3 * hour)];
+    let view = whole();
+    let recent = json!({"range": {"at": {"gte": "now-1h"}}});
+    assert_eq!(matched(recent.clone(), &view, &arrivals), [0, 2]);
+    assert_eq!(matched(json!({"bool": {"must_not": recent}}), &view, &arrivals), [1, 3]);
+    let both = json!({"query_string": {"query": "level:error AND at:[now-150m TO now-10m]"}});
+    assert_eq!(matched(both, &view, &arrivals), [1, 2]);
+    // Their batches do not matter.
+    assert_eq!(matched(recent, &view, &arrivals[1..3]), [1]);
+}
+
+#[test]
+fn a_filter_matches_what_its_owner_may_see() {
+    let (meta, mapping) = (meta(), Arc::new(mapping()));
+    let team_x = vec![vec![json!({"term": {"labels.team": "x"}}).to_string().into()]];
+    let rules = FieldRules::new(&["*"], &["level", "labels"]);
+    let fields = vec![Arc::new(rules)];
+    let owner = IndexView::under(Arc::clone(&meta), Arc::clone(&mapping), team_x, fields).unwrap();
+    let (owner, all, arrivals) = (Arc::new(owner), whole(), arrivals(12));
+    let disk = json!({"match": {"message": "disk"}});
+    assert_eq!(matched(disk.clone(), &all, &arrivals), [0, 1, 4, 5, 6, 9, 10, 11]);
+    assert_eq!(matched(disk, &owner, &arrivals), [0, 4, 6, 10]);
+    // A field that is hidden does not match, also where another's filter asks the same.
+    let error = json!({"term": {"level": "error"}});
+    let filters = [compiled(&[error.clone()], &owner), compiled(&[error], &all)].concat();
+    let matcher = Matcher::new(&filters);
+    let batch = Batch::build(&mapping, &arrivals, matcher.fields(), COMPUTE.clone()).unwrap();
+    assert_eq!(rows(&matcher, 2, &batch), [vec![], vec![2, 5, 8, 11]]);
+
+    let through_alias = IndexView::whole(meta, mapping).named_by(&["errors".to_owned()]).unwrap();
+    assert_eq!(matched(json!({"match_all": {}}), &Arc::new(through_alias), &arrivals), [2, 5, 8, 11]);
+}
+
+#[test]
+fn a_filter_that_fails_does_so_alone() {
+    let wide = json!({"intervals": {"message": {"wildcard": {"pattern": "*", "max_expansions": 2}}}});
+    let view = whole();
+    let matcher = Matcher::new(&compiled(&[wide, json!({"term": {"level": "error"}})], &view));
+    let batch = Batch::build(view.mapping(), &arrivals(10), matcher.fields(), COMPUTE.clone()).unwrap();
+    let found = matcher.run(&batch, &Work::default()).unwrap();
+    assert!(found[0].rows.as_ref().unwrap_err().to_string().contains("too many terms"), "{found:?}");
+    assert_eq!(found[1].rows.as_ref().unwrap().len(), 3);
+    let ended = Work::default();
+    ended.stop().time_out();
+    assert!(matches!(matcher.run(&batch, &ended), Err(millrace_work::error::Error::TimedOut)));
+}
+
+#[test]
+fn a_filter_is_compiled_anew_where_a_field_that_it_names_changed() {
+    let before = whole();
+    let later = before
+        .mapping()
+        .merge(&json!({"properties": {
+            "level": {"type": "keyword", "ignore_above": 100}, "labels_of_host": {"type": "keyword"},
+            "host": {"properties": {"name": {"type": "keyword"}}}
+        }}))
+        .unwrap();
+    let later = Arc::new(IndexView::whole(meta(), Arc::new(later)));
+    let changes = Changes::between(&before, &later);
+    let needs = |query: Value, view: &Arc<IndexView>, changes: &Changes| {
+        compiled(&[query], view).remove(0).needs_recompile(changes)
+    };
+    let changed = [
+        json!({"term": {"level": "error"}}),
+        json!({"term": {"severity": "error"}}),
+        json!({"exists": {"field": "host"}}),
+        json!({"term": {"host.name": "a"}}),
+        json!({"exists": {"field": "lev*"}}),
+        json!({"multi_match": {"query": "a", "fields": ["message", "level"]}}),
+        json!({"multi_match": {"query": "a"}}),
+        json!({"query_string": {"query": "a"}}),
+        json!({"query_string": {"query": "size:1 AND (message:b OR _exists_:host)"}}),
+        json!({"simple_query_string": {"query": "a"}}),
+        json!({"bool": {"must_not": [{"nested": {"path": "items", "query": {"term": {"level": "a"}}}}]}}),
+        json!({"function_score": {"query": {"match_all": {}}, "functions": [
+            {"filter": {"term": {"level": "a"}}, "weight": 2}
+        ]}}),
+    ];
+    for query in changed {
+        let own = needs(query.clone(), &before, &changes);
+        // What lowering leaves out is not named.
+        assert_eq!(own, query.get("function_score").is_none(), "{query}");
+    }
+    let unchanged = [
+        json!({"match_all": {}}),
+        json!({"term": {"size": 1}}),
+        json!({"term": {"labels.team": "x"}}),
+        json!({"match": {"message": "level"}}),
+        json!({"wildcard": {"message": "*a*"}}),
+        json!({"query_string": {"query": "size:1 AND message:(b OR c)"}}),
+        json!({"query_string": {"query": "a b", "fields": ["message"]}}),
+        json!({"nested": {"path": "items", "query": {"term": {"items.name": "a"}}}}),
+    ];
+    let other = Arc::new(
+        IndexView::under(meta(), Arc::clone(before.mapping()), vec![Vec::new()], Vec::new()).unwrap(),
+    );
+    for query in unchanged {
+        assert!(!needs(query.clone(), &before, &changes), "{query}");
+        assert!(needs(query, &before, &Changes::between(&before, &other)));
+    }
+    assert!(Changes::between(&before, &before).is_empty());
+}
+
+#[test]
+fn a_batch_is_bounded() {
+    let view = whole();
+    let large = json!({"message": "x".repeat(Batch::MAX_BYTES / 2)});
+    let arrivals: Vec<Arrival> = (0..3).map(|row| arrival(row, &large, 0)).collect();
+    assert_eq!(Batch::fitting(&arrivals), 1);
+    assert_eq!(Batch::fitting(&[]), 0);
+    assert!(Batch::build(view.mapping(), &arrivals, &Fields::all(), COMPUTE.clone()).is_err());
+    let small = vec![arrival(0, &json!({}), 0); Batch::MAX_ROWS + 1];
+    assert_eq!(Batch::fitting(&small), Batch::MAX_ROWS);
 }

@@ -178,7 +178,7 @@ fn prepare_all(nodes: &[Node], source: &Source, among: Option<&RoaringBitmap>) -
 }
 
 /// Calls `each` with the batches of one column.
-pub(super) fn visit(
+pub(crate) fn visit(
     source: &Source,
     column: PathId,
     rows: Option<RoaringBitmap>,

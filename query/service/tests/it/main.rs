@@ -11,6 +11,7 @@ mod cursors;
 mod delete_by_query;
 mod endpoints;
 mod fields;
+mod filters_as_searches;
 mod fixture;
 mod highlight;
 mod idle;

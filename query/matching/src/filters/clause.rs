@@ -1,0 +1,156 @@
+//! Filters as trees over clauses: a clause that several filters have is one, whose rows are found once a batch.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use millrace_storage::mapping::Mapping;
+use millrace_work::error::{Error, Result};
+
+use super::view::IndexView;
+use crate::table::node::{Keep, Resolved};
+use crate::table::predicate::Predicate;
+use crate::table::resolve::resolve;
+
+/// Two times that have nothing in common, whatever they are rounded to: what is the same at both does not depend on time.
+const TIMES_MS: [i64; 2] = [0, 1_234_567_890_123];
+
+/// A filter over clauses, which it has by their numbers.
+#[derive(Clone, Debug)]
+pub(super) enum Tree {
+    Everything,
+    Clause(usize),
+    /// Those that need no columns come first.
+    All(Vec<Tree>),
+    AtLeast(usize, Vec<Tree>),
+    Not(Box<Tree>),
+}
+
+/// A condition that the search language has a clause for.
+#[derive(Debug)]
+pub(super) struct Clause {
+    /// How it is written, and who asks: two of the same text are the same under one mapping.
+    pub(super) written: Arc<str>,
+    /// What it means for the index; where it depends on time, at some time.
+    pub(super) resolved: Resolved,
+    /// What it is made of at each time, where it depends on that.
+    pub(super) timed: Option<Timed>,
+}
+
+/// A clause in which times are relative to now.
+#[derive(Debug)]
+pub(super) struct Timed {
+    predicate: Predicate,
+    view: Arc<IndexView>,
+    mapping: Arc<Mapping>,
+}
+
+impl Timed {
+    /// Makes what it is at a time.
+    ///
+    /// # Errors
+    /// Those of the mapping.
+    pub(super) fn at(&self, now_ms: i64) -> Result<Resolved> {
+        resolved(&self.predicate, &self.view, &self.mapping, now_ms)
+    }
+}
+
+/// Makes a tree of a predicate; its clauses are put behind those that there are.
+///
+/// # Errors
+/// Clauses that the mapping refuses, and those in which a score decides what matches: it would be another in each batch.
+pub(super) fn tree(
+    predicate: &Predicate,
+    view: &Arc<IndexView>,
+    mapping: &Arc<Mapping>,
+    clauses: &mut Vec<Arc<Clause>>,
+) -> Result<Tree> {
+    let mut of = |part: &Predicate| tree(part, view, mapping, clauses);
+    Ok(match predicate {
+        Predicate::All => Tree::Everything,
+        Predicate::And(parts) => {
+            let mut parts: Vec<Tree> = parts.iter().map(of).collect::<Result<_>>()?;
+            parts.sort_by_key(|part| part.reads_columns(clauses));
+            Tree::All(parts)
+        }
+        Predicate::AtLeast(required, parts) => {
+            Tree::AtLeast(*required, parts.iter().map(of).collect::<Result<_>>()?)
+        }
+        Predicate::DisMax(_, parts) => Tree::AtLeast(1, parts.iter().map(of).collect::<Result<_>>()?),
+        Predicate::Not(part) => Tree::Not(Box::new(of(part)?)),
+        Predicate::Constant(_, part) | Predicate::Boosting { positive: part, .. } => of(part)?,
+        Predicate::Leaf(_) | Predicate::FunctionScore(..) | Predicate::Nested(..) => {
+            clauses.push(Arc::new(Clause::new(predicate, view, mapping)?));
+            Tree::Clause(clauses.len() - 1)
+        }
+    })
+}
+
+impl Tree {
+    fn reads_columns(&self, clauses: &[Arc<Clause>]) -> bool {
+        match self {
+            Self::Everything => false,
+            Self::Clause(number) => clauses.get(*number).is_some_and(|own| own.resolved.node.reads_columns()),
+            Self::All(parts) | Self::AtLeast(_, parts) => {
+                parts.iter().any(|part| part.reads_columns(clauses))
+            }
+            Self::Not(part) => part.reads_columns(clauses),
+        }
+    }
+
+    /// Gives clauses other numbers.
+    pub(super) fn renumbered(&self, number: &mut dyn FnMut(usize) -> usize) -> Self {
+        match self {
+            Self::Everything => Self::Everything,
+            Self::Clause(own) => Self::Clause(number(*own)),
+            Self::All(parts) => Self::All(parts.iter().map(|part| part.renumbered(number)).collect()),
+            Self::AtLeast(required, parts) => {
+                Self::AtLeast(*required, parts.iter().map(|part| part.renumbered(number)).collect())
+            }
+            Self::Not(part) => Self::Not(Box::new(part.renumbered(number))),
+        }
+    }
+}
+
+impl Clause {
+    fn new(predicate: &Predicate, view: &Arc<IndexView>, mapping: &Arc<Mapping>) -> Result<Self> {
+        let mut written = format!("{predicate:?}");
+        // An escaped letter may be one of `now`.
+        let may_be_timed = written.contains("now") || written.contains('\\');
+        let [at, other] = TIMES_MS;
+        let own = resolved(predicate, view, mapping, at)?;
+        let is_timed = may_be_timed && shown(&own) != shown(&resolved(predicate, view, mapping, other)?);
+        let timed = is_timed.then(|| Timed {
+            predicate: predicate.clone(),
+            view: Arc::clone(view),
+            mapping: Arc::clone(mapping),
+        });
+        if !mapping.field_rules().is_empty() {
+            // To a string, this cannot fail.
+            let _ = write!(written, " {:?}", mapping.field_rules());
+        }
+        Ok(Self { written: written.into(), resolved: own, timed })
+    }
+}
+
+fn shown(resolved: &Resolved) -> String {
+    format!("{:?} {:?}", resolved.node, resolved.expansions)
+}
+
+fn resolved(predicate: &Predicate, view: &IndexView, mapping: &Mapping, now_ms: i64) -> Result<Resolved> {
+    let mut resolved = resolve(predicate, view.context(mapping, now_ms))?;
+    if resolved.node.scores_decide() {
+        return Err(Error::IllegalArgument(format!(
+            "[{predicate}] is no filter: its scores decide what matches"
+        )));
+    }
+    for expansion in &mut resolved.expansions {
+        if matches!(expansion.keep, Keep::Telling(_)) {
+            return Err(Error::IllegalArgument(format!(
+                "[{predicate}] is no filter: an index's statistics decide what matches"
+            )));
+        }
+        // Which terms are the best, or the first, of an index is not known of a batch; it has few.
+        expansion.keep = Keep::AtMost(usize::MAX);
+    }
+    Ok(resolved)
+}

@@ -1,0 +1,229 @@
+//! Which of many filters may match something of a batch, by the atoms that it has.
+//!
+//! Each filter is known by the atoms of one of its needs, the strictest, as far as that can be told: what few filters ask for few
+//! documents have. A batch's dictionaries are read once, and each value of them is looked up, so that a filter whose atoms
+//! are not there costs nothing.
+
+use std::collections::HashMap;
+
+use std::ops::ControlFlow;
+
+use millrace_storage::mapping::PathId;
+use millrace_work::error::Result;
+
+use super::atoms::{Atom, Needs, Numbers, Place, looseness};
+use super::between::Between;
+use super::pieces::Pieces;
+use crate::automaton::Pattern;
+use crate::score::nested::Elements;
+use crate::score::prepare::{Source, visit};
+use crate::table::keys::for_each_number;
+
+/// Filters by their atoms.
+#[derive(Debug, Default)]
+pub(super) struct Finder {
+    filters: usize,
+    /// Those of which nothing is known that they need.
+    always: Vec<u32>,
+    values: HashMap<Place, Values>,
+    tokens: HashMap<Place, Tokens>,
+    numbers: HashMap<Place, (Option<Numbers>, Between<u64>)>,
+    present: HashMap<Place, Vec<u32>>,
+}
+
+/// Filters by the exact values of a field.
+#[derive(Debug, Default)]
+struct Values {
+    equal: HashMap<Vec<u8>, Vec<u32>>,
+    between: Between<Vec<u8>>,
+    pieces: Pieces,
+}
+
+/// Filters by the tokens of a field.
+#[derive(Debug, Default)]
+struct Tokens {
+    equal: HashMap<String, Vec<u32>>,
+    pieces: Pieces,
+}
+
+/// Filters that may match.
+#[derive(Debug)]
+pub(super) struct Candidates(Vec<bool>);
+
+impl Candidates {
+    /// Takes all of so many filters.
+    pub(super) fn all(filters: usize) -> Self {
+        Self(vec![true; filters])
+    }
+
+    /// Iterates over their numbers, ascending.
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().enumerate().filter_map(|(number, is)| is.then_some(number))
+    }
+
+    fn add(&mut self, filter: u32) {
+        if let Some(is) = self.0.get_mut(filter as usize) {
+            *is = true;
+        }
+    }
+
+    fn add_all(&mut self, filters: Option<&Vec<u32>>) {
+        filters.into_iter().flatten().for_each(|filter| self.add(*filter));
+    }
+
+    fn has(&self, filter: u32) -> bool {
+        self.0.get(filter as usize).copied().unwrap_or(false)
+    }
+}
+
+impl Finder {
+    /// Makes the finder of filters by what they need: any of the atoms of each of the needs.
+    pub(super) fn new(needs: Vec<Vec<Needs>>) -> Self {
+        let mut asked: HashMap<Key<'_>, u32> = HashMap::new();
+        let atoms = needs.iter().flatten().flatten().filter_map(Key::of);
+        atoms.for_each(|key| *asked.entry(key).or_default() += 1);
+        let askers = |atom: &Atom| Key::of(atom).and_then(|key| asked.get(&key)).map_or(1, |askers| *askers);
+        let strictness = |own: &Needs| {
+            let askers = own.iter().map(askers).fold(0_u32, u32::saturating_add);
+            u64::from(looseness(own)) * u64::from(askers)
+        };
+        let mut finder = Self { filters: needs.len(), ..Self::default() };
+        for (filter, needs) in (0..).zip(&needs) {
+            match needs.iter().min_by_key(|own| strictness(own)) {
+                None => finder.always.push(filter),
+                Some(own) => own.iter().for_each(|atom| finder.add(atom, filter)),
+            }
+        }
+        for values in finder.values.values_mut() {
+            values.pieces.seal();
+            if !values.between.is_empty() {
+                values.between.seal();
+            }
+        }
+        finder.tokens.values_mut().for_each(|tokens| tokens.pieces.seal());
+        finder.numbers.values_mut().for_each(|(_, between)| between.seal());
+        finder
+    }
+
+    fn add(&mut self, atom: &Atom, filter: u32) {
+        match atom {
+            Atom::Value(place, value) => {
+                let values = self.values.entry(*place).or_default();
+                values.equal.entry(value.clone()).or_default().push(filter);
+            }
+            Atom::Values(place, from, to) => {
+                let values = self.values.entry(*place).or_default();
+                values.between.add(from.clone(), to.clone(), filter);
+            }
+            Atom::Token(place, term) => {
+                let tokens = self.tokens.entry(*place).or_default();
+                tokens.equal.entry(term.clone()).or_default().push(filter);
+            }
+            Atom::Number(place, kind, from, to) => {
+                let (own, between) = self.numbers.entry(*place).or_default();
+                *own = Some(*kind);
+                between.add(*from, Some(*to), filter);
+            }
+            Atom::Piece { place, text, pattern, literals } => {
+                let pieces = match text {
+                    true => &mut self.tokens.entry(*place).or_default().pieces,
+                    false => &mut self.values.entry(*place).or_default().pieces,
+                };
+                pieces.add(pattern, literals, filter);
+            }
+            Atom::Present(place) => self.present.entry(*place).or_default().push(filter),
+        }
+    }
+
+    /// Finds the filters that may match something of a batch.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`](millrace_work::error::Error::TimedOut) once the work should end.
+    pub(super) fn candidates(&self, batch: &Source) -> Result<Candidates> {
+        let mut candidates = Candidates(vec![false; self.filters]);
+        candidates.add_all(Some(&self.always));
+        let mut scopes: HashMap<PathId, Option<Source>> = HashMap::new();
+        let mut scope = |place: &Place| -> Result<Option<Source>> {
+            let Some(path) = place.nested else { return Ok(Some(batch.clone())) };
+            if let Some(known) = scopes.get(&path) {
+                return Ok(known.clone());
+            }
+            let own = Elements::source(batch, path)?.map(|(source, _)| source);
+            scopes.insert(path, own.clone());
+            Ok(own)
+        };
+        let everything = Pattern::prefix("", false)?;
+        for (place, own) in &self.values {
+            let Some(source) = scope(place)? else { continue };
+            source.work.check()?;
+            let mut values = Vec::new();
+            source.inverted.for_each_value(place.path, &mut |value, _| {
+                candidates.add_all(own.equal.get(value));
+                if !own.between.is_empty() {
+                    values.push(value.to_vec());
+                }
+                if !own.pieces.is_empty()
+                    && let Ok(value) = std::str::from_utf8(value)
+                {
+                    looked_through(&own.pieces, value, &mut candidates);
+                }
+                ControlFlow::Continue(())
+            })?;
+            own.between.containing(&values, &mut |filter| candidates.add(filter));
+        }
+        for (place, own) in &self.tokens {
+            let Some(source) = scope(place)? else { continue };
+            source.work.check()?;
+            let Some(text) = source.inverted.text(place.path) else { continue };
+            text.for_each_match(everything.until(source.work.stop()), &mut |term, _| {
+                candidates.add_all(own.equal.get(term));
+                looked_through(&own.pieces, term, &mut candidates);
+                ControlFlow::Continue(())
+            })?;
+        }
+        for (place, (kind, between)) in &self.numbers {
+            let (Some(source), Some(kind)) = (scope(place)?, kind) else { continue };
+            let mut values = Vec::new();
+            visit(&source, place.path, None, &mut |_, array| {
+                for_each_number(array, &mut |_, bits| values.push(kind.ordered(bits)))
+            })?;
+            values.sort_unstable();
+            values.dedup();
+            between.containing(&values, &mut |filter| candidates.add(filter));
+        }
+        for (place, filters) in &self.present {
+            let Some(source) = scope(place)? else { continue };
+            if source.inverted.exists_count(place.path)? > 0 {
+                candidates.add_all(Some(filters));
+            }
+        }
+        batch.work.check()?;
+        Ok(candidates)
+    }
+}
+
+fn looked_through(pieces: &Pieces, value: &str, candidates: &mut Candidates) {
+    let found = std::cell::RefCell::new(candidates);
+    pieces.of(value, &|filter| !found.borrow().has(filter), &mut |filter| found.borrow_mut().add(filter));
+}
+
+/// An atom that several filters may ask for.
+#[derive(PartialEq, Eq, Hash)]
+enum Key<'a> {
+    Value(Place, &'a [u8]),
+    Token(Place, &'a str),
+    Number(Place, u64, u64),
+    Present(Place),
+}
+
+impl<'a> Key<'a> {
+    fn of(atom: &'a Atom) -> Option<Self> {
+        match atom {
+            Atom::Value(place, value) => Some(Self::Value(*place, value)),
+            Atom::Token(place, term) => Some(Self::Token(*place, term)),
+            Atom::Number(place, _, from, to) => Some(Self::Number(*place, *from, *to)),
+            Atom::Present(place) => Some(Self::Present(*place)),
+            Atom::Values(..) | Atom::Piece { .. } => None,
+        }
+    }
+}

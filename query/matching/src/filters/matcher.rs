@@ -1,0 +1,228 @@
+//! [`Matcher`]: many filters of an index, asked of one batch after the other.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millrace_work::Work;
+use millrace_work::error::{Error, Result};
+use roaring::RoaringBitmap;
+
+use super::batch::Batch;
+use super::clause::{Clause, Tree};
+use super::fields::Fields;
+use super::finder::{Candidates, Finder};
+use super::{Filter, atoms};
+use crate::score::all::All;
+use crate::score::any::AtLeast;
+use crate::score::collect::row_set;
+use crate::score::condition::Prepared;
+use crate::score::everything::{Everything, Nothing};
+use crate::score::not::Not;
+use crate::score::prepare::{Source, prepare};
+use crate::score::row_set::RowSet;
+use crate::table::TableSegment;
+use crate::table::node::Resolved;
+use crate::table::statistics::expanded;
+
+/// Filters of one index, compiled for one mapping of it or for such as mean the same to each.
+#[derive(Debug)]
+pub struct Matcher {
+    filters: Vec<Placed>,
+    /// The clauses that filters are made of, each once.
+    clauses: Vec<Arc<Clause>>,
+    fields: Fields,
+    finder: Finder,
+    prunes: bool,
+}
+
+/// A filter over the clauses of a matcher.
+#[derive(Debug)]
+struct Placed {
+    tree: Tree,
+    is_timed: bool,
+}
+
+/// What a filter matches of a batch.
+#[derive(Debug)]
+pub struct Found {
+    /// The filter's place among those of the matcher.
+    pub filter: usize,
+    /// The rows, of which there are some, or why this filter could not be asked.
+    pub rows: Result<RoaringBitmap>,
+}
+
+impl Matcher {
+    /// Makes the matcher of some filters. Takes the time of looking at each of them: filters that come and go are put into a new one.
+    pub fn new(filters: &[Arc<Filter>]) -> Self {
+        let mut known: HashMap<Arc<str>, usize> = HashMap::new();
+        let (mut clauses, mut fields) = (Vec::new(), Fields::default());
+        let mut placed = Vec::with_capacity(filters.len());
+        for filter in filters {
+            fields.join(&filter.fields);
+            let mut number = |own: usize| match filter.clauses.get(own) {
+                None => usize::MAX,
+                Some(clause) => *known.entry(Arc::clone(&clause.written)).or_insert_with(|| {
+                    clauses.push(Arc::clone(clause));
+                    clauses.len() - 1
+                }),
+            };
+            let tree = filter.tree.renumbered(&mut number);
+            let is_timed = filter.clauses.iter().any(|clause| clause.timed.is_some());
+            placed.push(Placed { tree, is_timed });
+        }
+        let needs = placed.iter().map(|filter| atoms::of_tree(&filter.tree, &clauses)).collect();
+        let finder = Finder::new(needs);
+        Self { filters: placed, clauses, fields, finder, prunes: true }
+    }
+
+    /// Asks every filter, whatever a batch has: the rows are the same, found in more time.
+    pub fn without_pruning(self) -> Self {
+        Self { prunes: false, ..self }
+    }
+
+    /// Returns the fields that batches are made with.
+    pub fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    /// Finds the rows of each filter that matches any of a batch, in the order of the filters. What is held meanwhile is
+    /// given back. Blocks: it is called on a compute thread.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] once the work should end. What one filter fails of is said of that filter alone.
+    pub fn run(&self, batch: &Batch, work: &Work) -> Result<Vec<Found>> {
+        let segment = &batch.segment;
+        let source = Source {
+            number: 0,
+            shard: 0,
+            reader: Arc::clone(segment),
+            inverted: segment.inverted()?,
+            functions: Arc::default(),
+            work: work.part(),
+        };
+        let candidates = match self.prunes {
+            true => self.finder.candidates(&source)?,
+            false => Candidates::all(self.filters.len()),
+        };
+        let mut asked = Asked { clauses: &self.clauses, found: HashMap::new(), source };
+        let mut all = Vec::new();
+        for number in candidates.iter() {
+            let Some(filter) = self.filters.get(number) else { continue };
+            match asked.of_filter(filter, batch) {
+                Err(Error::TimedOut) => return Err(Error::TimedOut),
+                Ok(rows) if rows.is_empty() => {}
+                rows => all.push(Found { filter: number, rows }),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Counts the filters that are asked of a batch once it is known what it has.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] once the work should end.
+    #[cfg(test)]
+    pub(super) fn asked(&self, batch: &Batch, work: &Work) -> Result<usize> {
+        let source = Source {
+            number: 0,
+            shard: 0,
+            reader: Arc::clone(&batch.segment),
+            inverted: batch.segment.inverted()?,
+            functions: Arc::default(),
+            work: work.part(),
+        };
+        Ok(self.finder.candidates(&source)?.iter().count())
+    }
+}
+
+/// A batch that filters are asked of.
+struct Asked<'a> {
+    clauses: &'a [Arc<Clause>],
+    /// The rows of clauses, by number and, where it matters, by what `now` means, as far as they were asked for.
+    found: HashMap<(usize, Option<i64>), Prepared>,
+    source: Source,
+}
+
+impl Asked<'_> {
+    fn of_filter(&mut self, filter: &Placed, batch: &Batch) -> Result<RoaringBitmap> {
+        self.source.work.check()?;
+        if !filter.is_timed {
+            return self.rows(&filter.tree, 0);
+        }
+        let mut all = RoaringBitmap::new();
+        for (now_ms, rows) in &batch.times {
+            all |= self.rows(&filter.tree, *now_ms)? & rows;
+        }
+        Ok(all)
+    }
+
+    fn rows(&mut self, tree: &Tree, now_ms: i64) -> Result<RoaringBitmap> {
+        let prepared = self.prepared(tree, now_ms)?;
+        match prepared.row_set() {
+            Some(rows) => Ok(rows.clone()),
+            None => found(&prepared, &self.source),
+        }
+    }
+
+    fn prepared(&mut self, tree: &Tree, now_ms: i64) -> Result<Prepared> {
+        Ok(match tree {
+            Tree::Everything => Arc::new(Everything(0.0)),
+            Tree::Clause(number) => self.clause(*number, now_ms)?,
+            Tree::All(parts) => {
+                let mut all = Vec::with_capacity(parts.len());
+                for part in parts {
+                    let part = self.prepared(part, now_ms)?;
+                    // Where nothing is left, the other clauses need not be looked for.
+                    if part.row_set().is_some_and(RoaringBitmap::is_empty) {
+                        return Ok(Arc::new(Nothing));
+                    }
+                    all.push(part);
+                }
+                All::of(all)
+            }
+            Tree::AtLeast(required, parts) => {
+                let parts = parts.iter().map(|part| self.prepared(part, now_ms)).collect::<Result<_>>()?;
+                AtLeast::of(*required, parts)
+            }
+            Tree::Not(part) => Arc::new(Not(self.prepared(part, now_ms)?)),
+        })
+    }
+
+    /// Finds the rows of a clause, once.
+    fn clause(&mut self, number: usize, now_ms: i64) -> Result<Prepared> {
+        let Some(clause) = self.clauses.get(number) else { return Ok(Arc::new(Nothing)) };
+        let key = (number, clause.timed.is_some().then_some(now_ms));
+        if let Some(found) = self.found.get(&key) {
+            return Ok(Arc::clone(found));
+        }
+        let rows = match &clause.timed {
+            None => clause_rows(&clause.resolved, &self.source)?,
+            Some(timed) => clause_rows(&timed.at(now_ms)?, &self.source)?,
+        };
+        self.found.insert(key, Arc::clone(&rows));
+        Ok(rows)
+    }
+}
+
+fn clause_rows(clause: &Resolved, source: &Source) -> Result<Prepared> {
+    let mut source = source.clone();
+    if !clause.expansions.is_empty() {
+        let (reader, deleted) = (Arc::clone(&source.reader), Arc::default());
+        let segment = TableSegment { index: 0, shard: 0, reader, deleted };
+        source.functions = expanded(&clause.expansions, &[segment], &source.work)?;
+    }
+    let prepared = prepare(&clause.node, &source, None)?;
+    if prepared.row_set().is_some() {
+        return Ok(prepared);
+    }
+    let rows = found(&prepared, &source)?;
+    match prepared.failure() {
+        Some(error) => Err(error),
+        None => RowSet::found(&source, rows, 0.0),
+    }
+}
+
+/// Finds all rows of a condition in a segment.
+fn found(prepared: &Prepared, source: &Source) -> Result<RoaringBitmap> {
+    row_set(prepared.as_ref(), source.inverted.as_ref(), source.reader.rows(), &source.work)
+}

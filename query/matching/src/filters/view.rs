@@ -1,0 +1,82 @@
+//! An index as the owner of a filter sees it.
+
+use std::sync::Arc;
+
+use millrace_storage::access::{Action, DocumentRules, FieldRules, IndexAccess};
+use millrace_storage::mapping::Mapping;
+use millrace_storage::metadata::IndexMeta;
+use millrace_work::error::Result;
+
+use crate::rules;
+use crate::table::predicate::Predicate;
+use crate::table::resolve::IndexContext;
+use crate::target::Aliases;
+
+/// An index as its filters are compiled: what it is, and what their owner may see of it. Owners of the same rights share one.
+#[derive(Clone, Debug)]
+pub struct IndexView {
+    pub(super) meta: Arc<IndexMeta>,
+    /// The mapping as the owner sees it.
+    pub(super) seen: Arc<Mapping>,
+    /// All of it: rules and filters of aliases may name fields that are hidden.
+    pub(super) whole: Arc<Mapping>,
+    /// What documents must match beside the filter, by the whole mapping.
+    pub(super) narrowed: Vec<Predicate>,
+    /// What rules say of the owner, to tell whether it has changed.
+    pub(super) rules: DocumentRules,
+}
+
+impl IndexView {
+    /// Shows all of an index.
+    pub fn whole(meta: Arc<IndexMeta>, mapping: Arc<Mapping>) -> Self {
+        Self { meta, seen: Arc::clone(&mapping), whole: mapping, narrowed: Vec::new(), rules: Vec::new() }
+    }
+
+    /// Shows what rules of roles show: documents that match `documents`, and the fields that `fields` show.
+    ///
+    /// # Errors
+    /// A rule that cannot be understood: nothing may be shown then.
+    pub fn under(
+        meta: Arc<IndexMeta>,
+        mapping: Arc<Mapping>,
+        documents: DocumentRules,
+        fields: Vec<Arc<FieldRules>>,
+    ) -> Result<Self> {
+        let narrowed = rules::documents(&meta.name, &documents)?.into_iter().collect();
+        let seen = match fields.is_empty() {
+            true => Arc::clone(&mapping),
+            false => Arc::new(mapping.seen_under(fields)),
+        };
+        Ok(Self { meta, seen, whole: mapping, narrowed, rules: documents })
+    }
+
+    /// Shows what an owner sees of an index who searches it.
+    ///
+    /// # Errors
+    /// As [`IndexView::under`].
+    pub fn of(meta: Arc<IndexMeta>, mapping: Arc<Mapping>, access: &IndexAccess) -> Result<Self> {
+        if access.sees_all(Action::Search) {
+            return Ok(Self::whole(meta, mapping));
+        }
+        Self::under(meta, mapping, access.documents(Action::Search), access.fields(Action::Search))
+    }
+
+    /// Leaves what the aliases show by which the parts of an expression name the index; all where one names it itself.
+    ///
+    /// # Errors
+    /// The filter of an alias that cannot be understood.
+    pub fn named_by(mut self, parts: &[String]) -> Result<Self> {
+        self.narrowed.extend(Aliases::of(&self.meta, parts)?.filter);
+        Ok(self)
+    }
+
+    /// Returns the index's mapping, whatever of it is seen: that of batches.
+    pub fn mapping(&self) -> &Arc<Mapping> {
+        &self.whole
+    }
+
+    /// Sees the index by one of its mappings, at a time.
+    pub(super) fn context<'a>(&'a self, mapping: &'a Mapping, now_ms: i64) -> IndexContext<'a> {
+        IndexContext { meta: &self.meta, mapping, now_ms }
+    }
+}
