@@ -1,0 +1,257 @@
+//! Documents of the index `alert`, and their identity.
+//!
+//! The `_id` of an alert is a hash of rule, revision, key, and the event that triggered it (index uuid, `_id`, `seq_no`):
+//! whoever evaluates the same events in the same order makes the same alerts under the same ids. A document has nothing
+//! that depends on when it was made: its `alert_time` is the recorded time of the frame.
+
+use std::sync::Arc;
+
+use ring::digest;
+use serde_json::{Map, Value, json};
+
+use crate::definition::{Definition, RuleType};
+use crate::event::Event;
+use crate::fields;
+use crate::mutation::{Mutation, mutated};
+use crate::operator::Finding;
+use crate::operator::key::Key;
+use crate::operator::realert::Silence;
+use crate::time::Time;
+
+/// Bytes that an alert shows of an event.
+const MAX_BODY: usize = 32 << 10;
+/// Bytes of related events.
+const MAX_RELATED: usize = 256 << 10;
+
+/// Whose alert it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Author<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) revision: u64,
+    pub(crate) owner: &'a str,
+    pub(crate) definition: &'a Definition,
+}
+
+/// Returns what an alert shows of an event, as JSON: the fields of `include` and those that the rule looks at, else all. What
+/// exceeds 32 KiB is left out, member by member, and `_truncated` tells so.
+pub(crate) fn body(source: &Value, rule: &Definition) -> Arc<str> {
+    let Value::Object(members) = source else { return "{}".into() };
+    let mut shown = Map::new();
+    let mut left = MAX_BODY;
+    let mut truncated = false;
+    let looked_at = looked_at(rule);
+    for (name, value) in members {
+        let value = if rule.include.is_empty() {
+            Some(value.clone())
+        } else {
+            reduced(name, value, &|path| {
+                let patterns = rule.include.iter().map(String::as_str).chain(looked_at.iter().copied());
+                patterns.into_iter().any(|pattern| fields::included(pattern, path))
+            })
+        };
+        let Some(value) = value else { continue };
+        let bytes = name.len() + value.to_string().len() + 4;
+        match left.checked_sub(bytes) {
+            Some(rest) => {
+                left = rest;
+                shown.insert(name.clone(), value);
+            }
+            None => truncated = true,
+        }
+    }
+    if truncated {
+        shown.insert("_truncated".to_owned(), Value::Bool(true));
+    }
+    Value::Object(shown).to_string().into()
+}
+
+/// Fields that are shown whatever `include` says.
+fn looked_at(rule: &Definition) -> Vec<&str> {
+    let of_type: Vec<&String> = match &rule.rule_type {
+        RuleType::Any | RuleType::Frequency { .. } => Vec::new(),
+        RuleType::Cardinality { field, .. } => vec![field],
+        RuleType::Blacklist { compare_key, .. }
+        | RuleType::Whitelist { compare_key, .. }
+        | RuleType::Change { compare_key, .. } => compare_key.iter().collect(),
+        RuleType::NewTerm { fields, .. } => fields.iter().flatten().collect(),
+    };
+    let all = of_type.into_iter().chain(&rule.query_key).chain([&rule.timestamp_field]);
+    all.map(|field| field.strip_suffix(".keyword").unwrap_or(field)).collect()
+}
+
+/// The part of a value whose fields are wanted.
+fn reduced(path: &str, value: &Value, wanted: &dyn Fn(&str) -> bool) -> Option<Value> {
+    if wanted(path) {
+        return Some(value.clone());
+    }
+    match value {
+        Value::Object(members) => {
+            let part = members.iter().filter_map(|(name, value)| {
+                Some((name.clone(), reduced(&format!("{path}.{name}"), value, wanted)?))
+            });
+            let part: Map<_, _> = part.collect();
+            (!part.is_empty()).then_some(Value::Object(part))
+        }
+        Value::Array(elements) => {
+            let part: Vec<_> = elements.iter().filter_map(|element| reduced(path, element, wanted)).collect();
+            (!part.is_empty()).then_some(Value::Array(part))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the `_id` of an alert.
+pub(crate) fn identity(author: Author<'_>, identity: &Key, trigger: &Event) -> String {
+    let mut hash = Hash::new(author);
+    if !mutated(Mutation::IdentityWithoutKey) {
+        hash.key(identity);
+    }
+    hash.text(&trigger.uuid);
+    hash.text(&trigger.id);
+    if !mutated(Mutation::IdentityWithoutSequence) {
+        hash.number(trigger.seq_no);
+    }
+    hash.finish()
+}
+
+/// Returns the `_id` of what is told of a silent key.
+pub(crate) fn silence_identity(author: Author<'_>, key: &Key) -> String {
+    let mut hash = Hash::new(author);
+    hash.key(key);
+    hash.finish()
+}
+
+/// A hash of things behind their lengths.
+struct Hash(digest::Context);
+
+impl Hash {
+    fn new(author: Author<'_>) -> Self {
+        let mut hash = Self(digest::Context::new(&digest::SHA256));
+        hash.text(author.id);
+        hash.number(author.revision);
+        hash
+    }
+
+    fn number(&mut self, number: u64) {
+        self.0.update(&number.to_be_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(text.len() as u64);
+        self.0.update(text.as_bytes());
+    }
+
+    fn key(&mut self, key: &Key) {
+        self.number(key.parts().len() as u64);
+        for part in key.parts() {
+            self.number(u64::from(part.is_some()));
+            self.text(part.as_deref().unwrap_or_default());
+        }
+    }
+
+    fn finish(self) -> String {
+        fields::hex(&self.0.finish().as_ref()[..20])
+    }
+}
+
+/// Writes the document of an alert.
+pub(crate) fn document(author: Author<'_>, id: &str, finding: &Finding, trigger: &Event, now: Time) -> Value {
+    let rule = author.definition;
+    let mut body: Value = serde_json::from_str(&finding.body).unwrap_or_default();
+    if let Value::Object(members) = &mut body {
+        for (name, value) in &finding.added {
+            let mut value = value.clone();
+            if let Value::Array(related) = &mut value
+                && *name == "related_events"
+            {
+                let mut left = MAX_RELATED;
+                related.retain(|event| match left.checked_sub(event.to_string().len()) {
+                    Some(rest) => {
+                        left = rest;
+                        true
+                    }
+                    None => false,
+                });
+            }
+            members.insert((*name).to_owned(), value);
+        }
+    }
+    let option = |name: &str| option(rule, name);
+    json!({
+        "@timestamp": finding.time.iso(),
+        "alert_id": id,
+        "rule_id": author.id,
+        "rule_revision": author.revision,
+        "rule_name": rule.name,
+        "rule_type": rule.rule_type.name(),
+        "alert_info": {
+            "type": rule.method,
+            "command": rule.method_data.get("command").and_then(Value::as_str).unwrap_or_default(),
+            "recipients": rule.email,
+            "risk_value": rule.importance,
+            "playbooks": rule.playbooks,
+            "username": author.owner,
+        },
+        "alert_sent": false,
+        "alert_time": now.iso(),
+        "alert_subject": rule.text.subject(&rule.name, &body, &option),
+        "alert_text": rule.text.text(&rule.name, &said(rule, finding), &body, &option),
+        "status": "New",
+        "depth": finding.depth.saturating_add(1),
+        "key": finding.key.to_string(),
+        "trigger": trigger.reference().document(),
+        "events": finding.evidence.iter().map(|event| event.document()).collect::<Vec<_>>(),
+        "event_count": finding.count,
+        "match_body": body,
+    })
+}
+
+/// Writes the document that tells until when a key is silent.
+pub(crate) fn silence(author: Author<'_>, key: &Key, silence: Silence, now: Time) -> Value {
+    json!({
+        "@timestamp": now.iso(),
+        "rule_id": author.id,
+        "rule_name": author.definition.name,
+        "key": key.to_string(),
+        "until": silence.until.iso(),
+        "exponent": silence.exponent,
+    })
+}
+
+/// What the type says of an alert.
+fn said(rule: &Definition, finding: &Finding) -> String {
+    match &rule.rule_type {
+        RuleType::Frequency { num_events, timeframe, .. } => format!(
+            "At least {num_events} events occurred between {} and {}",
+            finding.time.minus(*timeframe).iso(),
+            finding.time.iso()
+        ),
+        RuleType::Cardinality { field, max, timeframe } => format!(
+            "More than {max} values of {field} occurred between {} and {}",
+            finding.time.minus(*timeframe).iso(),
+            finding.time.iso()
+        ),
+        _ => String::new(),
+    }
+}
+
+/// An option of a rule as an argument of texts.
+fn option(rule: &Definition, name: &str) -> Option<String> {
+    match name {
+        "name" => return Some(rule.name.clone()),
+        "description" => return Some(rule.description.clone()),
+        "index" => return Some(rule.index.join(",")),
+        "type" => return Some(rule.rule_type.name().to_owned()),
+        "importance" => return Some(rule.importance.to_string()),
+        "alert_method" => return Some(rule.method.clone()),
+        _ => {}
+    }
+    match (&rule.rule_type, name) {
+        (RuleType::Frequency { num_events, .. }, "num_events") => Some(num_events.to_string()),
+        (RuleType::Cardinality { max, .. }, "max_cardinality") => Some(max.to_string()),
+        (RuleType::Frequency { timeframe, .. } | RuleType::Cardinality { timeframe, .. }, "timeframe") => {
+            Some(timeframe.text())
+        }
+        _ => rule.kept.get(name).filter(|value| !value.is_object()).map(|value| fields::text(value).into_owned()),
+    }
+}

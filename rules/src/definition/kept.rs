@@ -1,0 +1,245 @@
+//! Options that are known and not used: kept as they were written, and shown with the reason.
+
+use serde_json::{Map, Value};
+
+use super::Notice;
+use super::options::short;
+use super::rule_type::RuleType;
+use crate::error::{Error, Result};
+
+/// Options that may be kept.
+const MAX_KEPT: usize = 200;
+/// Bytes of one that is kept.
+const MAX_BYTES: usize = 64 << 10;
+/// What stands for a value that would be a secret.
+const NOT_STORED: &str = "(not stored)";
+
+const POLLED: &str = "events are evaluated as they arrive: nothing is polled, and none is left out";
+const SERVER: &str = "the events are in this server";
+const LINKS: &str = "alerts have no links";
+const GROUPED: &str = "each alert is raised by itself";
+const CHANNELS: &str = "nothing is sent: there are no channels yet; alerts are documents of the index [alert]";
+const SHOWN: &str = "it is shown with the rule only";
+const LAYOUT: &str = "the text of an alert has no such part";
+const TIMES: &str = "times are shown in UTC";
+
+/// Names, or beginnings of names that end in `*`, with the reason.
+const KNOWN: [(&str, &str); 119] = [
+    ("aggregate_by_match_time", GROUPED),
+    ("aggregation*", GROUPED),
+    ("alert", CHANNELS),
+    ("alert_time_limit", CHANNELS),
+    ("alerta_*", CHANNELS),
+    ("alertmanager_*", CHANNELS),
+    ("allow_buffer_time_overlap", POLLED),
+    ("aws_*", SERVER),
+    ("bcc", CHANNELS),
+    ("boto_profile", SERVER),
+    ("buffer_time", POLLED),
+    ("ca_certs", SERVER),
+    ("category", SHOWN),
+    ("cc", CHANNELS),
+    ("chatwork_*", CHANNELS),
+    ("client_cert", SERVER),
+    ("client_key", SERVER),
+    ("command", CHANNELS),
+    ("custom_pretty_ts_format", TIMES),
+    ("datadog_*", CHANNELS),
+    ("debug", SHOWN),
+    ("dingtalk_*", CHANNELS),
+    ("discord_*", CHANNELS),
+    ("doc_type", SERVER),
+    ("email_*", CHANNELS),
+    ("es_*", SERVER),
+    ("exotel_*", CHANNELS),
+    ("fail_on_non_zero_exit", CHANNELS),
+    ("filter_by_list", POLLED),
+    ("from_addr", CHANNELS),
+    ("gelf_*", CHANNELS),
+    ("generate_*", LINKS),
+    ("gitter_*", CHANNELS),
+    ("googlechat_*", CHANNELS),
+    ("hive_*", CHANNELS),
+    ("http_post*", CHANNELS),
+    ("include_fields", LAYOUT),
+    ("include_match_in_root", LAYOUT),
+    ("include_rule_params_*", LAYOUT),
+    ("indexer_*", CHANNELS),
+    ("iris_*", CHANNELS),
+    ("jinja_*", LAYOUT),
+    ("jira_*", CHANNELS),
+    ("kibana_*", LINKS),
+    ("lark_*", CHANNELS),
+    ("limit_execution*", POLLED),
+    ("linenotify_*", CHANNELS),
+    ("mattermost_*", CHANNELS),
+    ("max_query_size", POLLED),
+    ("max_scrolling*", POLLED),
+    ("max_threads", POLLED),
+    ("misfire_grace_time", POLLED),
+    ("ms_power_automate_*", CHANNELS),
+    ("ms_teams_*", CHANNELS),
+    ("notify_email", CHANNELS),
+    ("opensearch_*", LINKS),
+    ("opsgenie_*", CHANNELS),
+    ("owner", SHOWN),
+    ("pagerduty_*", CHANNELS),
+    ("pagertree_*", CHANNELS),
+    ("pipe_match_json", CHANNELS),
+    ("pipe_alert_text", CHANNELS),
+    ("post_*", CHANNELS),
+    ("priority", SHOWN),
+    ("profile", SERVER),
+    ("query_delay", POLLED),
+    ("query_timezone", TIMES),
+    ("raw_count_keys", LAYOUT),
+    ("realert_key", "the key of [realert] is that of [query_key]"),
+    ("replace_dots_in_field_names", LAYOUT),
+    ("rocket_chat_*", CHANNELS),
+    ("rule_file", SHOWN),
+    ("run_enhancements_first", LAYOUT),
+    ("run_every", POLLED),
+    ("scan_entire_timeframe", POLLED),
+    ("scan_subdirectories", SERVER),
+    ("search_extra_index", POLLED),
+    ("servicenow_*", CHANNELS),
+    ("ses_*", CHANNELS),
+    ("shorten_*", LINKS),
+    ("slack_*", CHANNELS),
+    ("smtp_*", CHANNELS),
+    ("sns_*", CHANNELS),
+    ("ssl_show_warn", SERVER),
+    ("start_date", POLLED),
+    ("statsd_*", SERVER),
+    ("stomp_*", CHANNELS),
+    ("summary_*", LAYOUT),
+    ("telegram_*", CHANNELS),
+    ("tencent_sms_*", CHANNELS),
+    ("terms_size", POLLED),
+    ("thehive_*", CHANNELS),
+    ("timestamp_format*", "formats are those of the mapping"),
+    ("timestamp_type", "formats are those of the mapping"),
+    ("top_count_*", LAYOUT),
+    ("twilio_*", CHANNELS),
+    ("use_count_query", POLLED),
+    ("use_keyword_postfix", "values are those of the source"),
+    ("use_local_time", TIMES),
+    ("use_run_every_query_size", POLLED),
+    ("use_ssl", SERVER),
+    ("use_strftime_index", "the pattern is taken as it is written"),
+    ("use_terms_query", POLLED),
+    ("verify_certs", SERVER),
+    ("victorops_*", CHANNELS),
+    ("webhook_*", CHANNELS),
+    ("window_step_size", POLLED),
+    ("workwechat_*", CHANNELS),
+    ("yzj_*", CHANNELS),
+    ("zbx_*", CHANNELS),
+    ("_source_enabled", SERVER),
+    ("matrixhookshot_*", CHANNELS),
+    ("flashduty_*", CHANNELS),
+    ("alert_on_new_data", OTHER_TYPE),
+    ("forget_keys", OTHER_TYPE),
+    ("sync_bucket_interval", OTHER_TYPE),
+    ("bucket_interval", OTHER_TYPE),
+    ("min_doc_count", OTHER_TYPE),
+    ("threshold*", OTHER_TYPE),
+];
+
+/// In place of the reason of an option of a type.
+const OTHER_TYPE: &str = "";
+
+/// Options of the types that are there, which other types do not use.
+const OF_TYPES: [&str; 12] = [
+    "num_events",
+    "timeframe",
+    "attach_related",
+    "cardinality_field",
+    "max_cardinality",
+    "min_cardinality",
+    "compare_key",
+    "blacklist",
+    "whitelist",
+    "fields",
+    "terms_window_size",
+    "alert_on_missing_field",
+];
+
+/// Options that would change which alerts there are, and are refused.
+const REFUSED: [(&str, &str); 9] = [
+    ("import", "files are not read: write what it imports into the rule"),
+    ("match_enhancements", "code that changes or drops alerts is not run"),
+    ("calendar", "is not there yet"),
+    ("escalate_users", "is not there yet"),
+    ("escalate_after", "is not there yet"),
+    ("recovery", "is not there yet"),
+    ("recovery_command", "is not there yet"),
+    ("timestamp_to_datetime_format_expr", "code is not run"),
+    ("timestamp_format_expr", "code is not run"),
+];
+
+/// What a listed record has beside the rule.
+const READ_ONLY: [&str; 7] = ["last_run", "last_alert", "lag", "error", "revision", "state", "notices"];
+
+fn reason(name: &str) -> Option<&'static str> {
+    let found = KNOWN.iter().find(|(known, _)| match known.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => *known == name,
+    });
+    found.map(|(_, reason)| *reason).or_else(|| OF_TYPES.contains(&name).then_some(OTHER_TYPE))
+}
+
+fn is_secret(name: &str) -> bool {
+    // Addresses of webhooks have their token in them.
+    const PARTS: [&str; 9] =
+        ["password", "secret", "token", "api_key", "apikey", "webhook", "bearer", "auth", "_key_id"];
+    let url_of_channel = name.ends_with("_url") && reason(name) == Some(CHANNELS);
+    url_of_channel || PARTS.iter().any(|part| name.contains(part))
+}
+
+/// Sorts what nobody took: known options are kept, others refused.
+pub(super) fn keep(rest: Map<String, Value>) -> Result<Map<String, Value>> {
+    let mut kept = Map::new();
+    for (name, value) in rest {
+        if value.is_null() || READ_ONLY.contains(&name.as_str()) {
+            continue;
+        }
+        if let Some((name, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+            return Err(Error::invalid(*name, *why));
+        }
+        if name == "timestamp_type" && !matches!(value.as_str(), Some("iso" | "unix_ms")) {
+            let reason = format!("{value} is not there; iso and unix_ms are: any format that the mapping has as text");
+            return Err(Error::invalid(name, reason));
+        }
+        if reason(&name).is_none() {
+            let reason = "unknown option; docs/rules.md lists those that there are";
+            return Err(Error::invalid(short(&name), reason));
+        }
+        let size = value.to_string().len();
+        if size > MAX_BYTES {
+            return Err(Error::TooLarge { field: name, size, unit: "bytes", bound: MAX_BYTES });
+        }
+        let value = if is_secret(&name) { Value::from(NOT_STORED) } else { value };
+        kept.insert(name, value);
+    }
+    if kept.len() > MAX_KEPT {
+        let field = "alertrule_any".to_owned();
+        return Err(Error::TooLarge { field, size: kept.len(), unit: "entries", bound: MAX_KEPT });
+    }
+    Ok(kept)
+}
+
+/// Tells why each option that is kept is not used.
+pub(super) fn notices(kept: &Map<String, Value>, rule_type: &RuleType) -> Vec<Notice> {
+    let of = |(name, value): (&String, &Value)| {
+        let mut reason = match reason(name) {
+            None | Some(OTHER_TYPE) => format!("type [{}] does not use it", rule_type.name()),
+            Some(reason) => reason.to_owned(),
+        };
+        if value == NOT_STORED {
+            reason.push_str("; rules keep no secrets");
+        }
+        Notice { option: name.clone(), reason }
+    };
+    kept.iter().map(of).collect()
+}

@@ -1,0 +1,146 @@
+//! A rule as users write it: the body of `POST /api/alert/change`, and the document of `.alertrules`.
+//!
+//! [`Definition::parse`] reads both, and [`Definition::document`] writes the stored form, which reads back as the same
+//! definition. Options stand at the top or in `alertrule_any`, an object or the text of one in YAML. What is unknown is
+//! refused by its name: a misspelt option would silently make another rule. Options of ElastAlert that change nothing about
+//! which alerts there are (channels, links, queries) are kept as they are written, and shown with the reason why they are
+//! not used ([`Definition::notices`]), so that whole files can be pasted.
+//!
+//! [`edit()`] tells what a change means to a rule's state, [`import`] makes a definition of a file of ElastAlert's.
+
+mod document;
+mod edit;
+mod elastalert;
+mod kept;
+mod options;
+mod parse;
+mod rule_type;
+mod search;
+mod span;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value};
+
+pub use self::edit::{Edit, edit};
+pub use self::elastalert::{Imported, import};
+pub use self::rule_type::RuleType;
+pub use self::text::Text;
+use crate::time::Span;
+
+/// A rule, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Definition {
+    /// Its id; without one the store gives it one.
+    pub id: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Index patterns that it watches.
+    pub index: Vec<String>,
+    /// `search.request.search_type`, as it was written.
+    pub search_type: Option<String>,
+    /// `search.request.index`, as it was written.
+    pub search_index: Vec<String>,
+    /// The search body; `query` in it is the filter.
+    pub body: Value,
+    /// What the rule looks for.
+    pub rule_type: RuleType,
+    /// Fields whose values are the key.
+    pub query_key: Vec<String>,
+    /// Whether events without a value of the key are skipped; of `whitelist` and `change`, without one of `compare_key`.
+    pub ignore_null: bool,
+    /// The field of event time.
+    pub timestamp_field: String,
+    /// Whether updates are events, too.
+    pub include_updates: bool,
+    /// Whether alerts are events.
+    pub allow_alerts: bool,
+    /// For how long a key is silent behind an alert.
+    pub realert: Realert,
+    /// What an alert says.
+    pub text: Text,
+    /// Fields that an alert shows, with what is below them; all without one.
+    pub include: Vec<String>,
+    /// How important an alert is, 1 to 100.
+    pub importance: u8,
+    /// The field whose category makes the risk.
+    pub risk_key: Option<String>,
+    /// Playbooks that an alert names.
+    pub playbooks: Vec<String>,
+    /// Roles that may see the rule.
+    pub roles: Vec<String>,
+    /// `alert_method`: where alerts are sent, beside the index `alert`.
+    pub method: String,
+    /// What the method needs.
+    pub method_data: Map<String, Value>,
+    /// Recipients of the method `email`.
+    pub email: Vec<String>,
+    /// Whether it runs.
+    pub enabled: bool,
+    /// Options that are kept as they were written, and not used.
+    pub kept: Map<String, Value>,
+}
+
+/// For how long a key is silent behind an alert.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Realert {
+    /// The while; none: each alert is raised.
+    pub wait: Span,
+    /// `exponential_realert`: up to this it grows while alerts go on.
+    pub at_most: Option<Span>,
+}
+
+/// Something about a rule that its user has to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The option.
+    pub option: String,
+    /// Why it is not used, or what is done in its place.
+    pub reason: String,
+}
+
+impl Definition {
+    /// Returns the reading of `ignore_null` for `query_key`.
+    pub(crate) fn skips_missing_key(&self) -> bool {
+        // ElastAlert asks for it with a `compare_key`, and means that one: a missing user must not hide an event.
+        let compares = matches!(self.rule_type, RuleType::Whitelist { .. } | RuleType::Change { .. });
+        self.ignore_null && !compares
+    }
+
+    /// Tells what of the rule is not used or not sent, and why.
+    pub fn notices(&self) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        if !matches!(self.method.as_str(), "none" | "index") {
+            notices.push(Notice {
+                option: "alert_method".to_owned(),
+                reason: format!(
+                    "nothing is sent by [{}]: there are no channels yet; alerts are documents of the index [alert]",
+                    self.method
+                ),
+            });
+        }
+        if self.method != "email" && !self.email.is_empty() {
+            let reason = format!("recipients of [email], and alert_method is [{}]", self.method);
+            notices.push(Notice { option: "email".to_owned(), reason });
+        }
+        if self.risk_key.is_some() {
+            let reason = "there are no risk categories yet: risk_value is the importance".to_owned();
+            notices.push(Notice { option: "alertruleriskkey".to_owned(), reason });
+        }
+        if !self.search_index.is_empty() && self.search_index != self.index {
+            let reason = format!("the rule watches [index]: {}", self.index.join(","));
+            notices.push(Notice { option: "search.request.index".to_owned(), reason });
+        }
+        notices.extend(kept::notices(&self.kept, &self.rule_type));
+        notices
+    }
+
+    /// Returns the query of the search body: what an event has to match.
+    pub fn query(&self) -> Option<&Value> {
+        self.body.get("query")
+    }
+}

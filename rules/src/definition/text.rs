@@ -1,0 +1,237 @@
+//! What an alert says: `alert_subject` and `alert_text`, with `{0}` for the values of their arguments.
+//!
+//! Of Python's formats `{}`, `{0}`, `{name}` and doubled braces are there; conversions and widths are refused when the rule is
+//! saved. Without arguments a text is taken as it is, as ElastAlert does it. An argument is a field of the event, else an
+//! option of the rule.
+
+use serde_json::Value;
+
+use super::options::{MAX_NAME, MAX_PATH, MAX_TEXT, Options, short};
+use crate::error::{Error, Result};
+use crate::fields;
+
+/// Arguments of a text.
+const MAX_ARGUMENTS: usize = 100;
+/// Bytes of a subject unless `alert_subject_max_len` says otherwise.
+const SUBJECT_BYTES: u64 = 2048;
+
+/// Texts of a rule's alerts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Text {
+    /// `alert_subject`; the rule's name without it.
+    pub subject: Option<String>,
+    /// Fields whose values the subject's formats mean.
+    pub subject_args: Vec<String>,
+    /// Bytes of the subject.
+    pub subject_max_len: Option<usize>,
+    /// `alert_text`.
+    pub text: Option<String>,
+    /// Fields whose values its formats mean.
+    pub text_args: Vec<String>,
+    /// Fields with the names by which its formats mean their values.
+    pub text_kw: Vec<(String, String)>,
+    /// `alert_text_type`: what follows the text.
+    pub text_type: Option<TextType>,
+    /// `alert_missing_value`: what stands for a value that is missing.
+    pub missing: Option<String>,
+}
+
+/// What an alert's text consists of; without it: the text, what the type says, and the fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextType {
+    /// `alert_text` only.
+    TextOnly,
+    /// Without the fields.
+    ExcludeFields,
+}
+
+impl TextType {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::TextOnly => "alert_text_only",
+            Self::ExcludeFields => "exclude_fields",
+        }
+    }
+}
+
+/// A piece of a format.
+enum Piece<'a> {
+    Literal(&'a str),
+    Argument(usize),
+    Named(&'a str),
+}
+
+impl Text {
+    pub(super) fn take(options: &mut Options) -> Result<Self> {
+        let text_type = match options.text("alert_text_type", MAX_NAME)?.as_deref() {
+            None => None,
+            Some("alert_text_only") => Some(TextType::TextOnly),
+            Some("exclude_fields") => Some(TextType::ExcludeFields),
+            Some(other) => {
+                let reason =
+                    format!("[{}] is not there; there are alert_text_only and exclude_fields", short(other));
+                return Err(Error::invalid("alert_text_type", reason));
+            }
+        };
+        let text_kw = match options.take("alert_text_kw") {
+            None => Vec::new(),
+            Some(Value::Object(members)) if members.len() <= MAX_ARGUMENTS => {
+                let name = |value: Value| super::options::text("alert_text_kw", value, MAX_NAME);
+                members.into_iter().map(|(field, value)| Ok((field, name(value)?))).collect::<Result<_>>()?
+            }
+            Some(_) => {
+                let reason = format!("an object of fields and names is expected, at most {MAX_ARGUMENTS}");
+                return Err(Error::invalid("alert_text_kw", reason));
+            }
+        };
+        let text = Self {
+            subject: options.text("alert_subject", MAX_TEXT)?,
+            subject_args: options.texts("alert_subject_args", MAX_ARGUMENTS, MAX_PATH)?.unwrap_or_default(),
+            subject_max_len: options
+                .integer("alert_subject_max_len", 1, MAX_TEXT as u64)?
+                .map(|bytes| bytes as usize),
+            text: options.text("alert_text", MAX_TEXT)?,
+            text_args: options.texts("alert_text_args", MAX_ARGUMENTS, MAX_PATH)?.unwrap_or_default(),
+            text_kw,
+            text_type,
+            missing: options.text("alert_missing_value", MAX_NAME)?,
+        };
+        text.check()?;
+        Ok(text)
+    }
+
+    fn check(&self) -> Result<()> {
+        let names: Vec<&str> = self.text_kw.iter().map(|(_, name)| name.as_str()).collect();
+        let kw: &[&str] = if self.text_args.is_empty() { &names } else { &[] };
+        for (name, text, args, kw) in [
+            ("alert_subject", &self.subject, &self.subject_args, &[][..]),
+            ("alert_text", &self.text, &self.text_args, kw),
+        ] {
+            let Some(text) = text else { continue };
+            if args.is_empty() && kw.is_empty() {
+                continue;
+            }
+            for piece in pieces(text).map_err(|reason| Error::invalid(name, reason))? {
+                match piece {
+                    Piece::Argument(at) if at >= args.len() => {
+                        let reason = format!("{{{at}}} has no argument: [{name}_args] has {}", args.len());
+                        return Err(Error::invalid(name, reason));
+                    }
+                    Piece::Named(named) if !kw.contains(&named) => {
+                        let reason = format!("{{{}}} is no name of [alert_text_kw]", short(named));
+                        return Err(Error::invalid(name, reason));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the subject of an alert that shows `body`; `option` tells options of the rule.
+    pub(crate) fn subject(&self, name: &str, body: &Value, option: &dyn Fn(&str) -> Option<String>) -> String {
+        let subject = match &self.subject {
+            None => name.to_owned(),
+            Some(subject) => self.fill(subject, &self.subject_args, &[], body, option),
+        };
+        fields::cut(&subject, self.subject_max_len.unwrap_or(SUBJECT_BYTES as usize)).to_owned()
+    }
+
+    /// Writes the text; `said` is what the type says.
+    pub(crate) fn text(&self, name: &str, said: &str, body: &Value, option: &dyn Fn(&str) -> Option<String>) -> String {
+        let mut text = match &self.text {
+            None => name.to_owned(),
+            Some(text) => self.fill(text, &self.text_args, &self.text_kw, body, option),
+        };
+        if self.text_type == Some(TextType::TextOnly) {
+            return fields::cut(&text, MAX_TEXT).to_owned();
+        }
+        if !said.is_empty() {
+            text.push_str("\n\n");
+            text.push_str(said);
+        }
+        if self.text_type.is_none()
+            && let Value::Object(members) = body
+        {
+            text.push_str("\n\n");
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(name, _)| name.as_str());
+            for (name, value) in members {
+                if text.len() > MAX_TEXT {
+                    break;
+                }
+                text.push_str(&format!("{name}: {}\n", fields::text(value)));
+            }
+        }
+        fields::cut(&text, MAX_TEXT).to_owned()
+    }
+
+    fn fill(
+        &self,
+        format: &str,
+        args: &[String],
+        kw: &[(String, String)],
+        body: &Value,
+        option: &dyn Fn(&str) -> Option<String>,
+    ) -> String {
+        if args.is_empty() && kw.is_empty() {
+            return format.to_owned();
+        }
+        let value = |field: &str| {
+            let values = fields::values(body, field);
+            let shown = match values.as_slice() {
+                [] => option(field).unwrap_or_else(|| self.missing.clone().unwrap_or_else(|| "<MISSING VALUE>".to_owned())),
+                [one] => fields::text(one).into_owned(),
+                several => several.iter().map(|value| fields::text(value)).collect::<Vec<_>>().join(", "),
+            };
+            fields::cut(&shown, MAX_TEXT).to_owned()
+        };
+        let mut filled = String::new();
+        // It was checked when the rule was saved.
+        for piece in pieces(format).unwrap_or_default() {
+            if filled.len() > MAX_TEXT {
+                break;
+            }
+            match piece {
+                Piece::Literal(text) => filled.push_str(text),
+                Piece::Argument(at) => filled.push_str(&args.get(at).map(|field| value(field)).unwrap_or_default()),
+                Piece::Named(named) => {
+                    let field = kw.iter().find(|(_, name)| name == named);
+                    filled.push_str(&field.map(|(field, _)| value(field)).unwrap_or_default());
+                }
+            }
+        }
+        filled
+    }
+}
+
+fn pieces(format: &str) -> Result<Vec<Piece<'_>>, String> {
+    let mut pieces = Vec::new();
+    let (mut rest, mut next) = (format, 0);
+    while let Some(at) = rest.find(['{', '}']) {
+        pieces.push(Piece::Literal(&rest[..at]));
+        let (brace, behind) = rest[at..].split_at(1);
+        if behind.starts_with(brace) {
+            pieces.push(Piece::Literal(brace));
+            rest = &behind[1..];
+            continue;
+        }
+        let Some(end) = behind.find('}').filter(|_| brace == "{") else {
+            return Err("has a single brace; write {{ or }} for a brace".to_owned());
+        };
+        let inner = &behind[..end];
+        if inner.is_empty() {
+            pieces.push(Piece::Argument(next));
+            next += 1;
+        } else if inner.bytes().all(|byte| byte.is_ascii_digit()) {
+            pieces.push(Piece::Argument(inner.parse().unwrap_or(usize::MAX)));
+        } else if inner.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            pieces.push(Piece::Named(inner));
+        } else {
+            return Err(format!("has the format {{{}}}; there are {{}}, {{0}} and {{name}}", short(inner)));
+        }
+        rest = &behind[end + 1..];
+    }
+    pieces.push(Piece::Literal(rest));
+    Ok(pieces)
+}

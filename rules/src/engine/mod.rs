@@ -1,0 +1,249 @@
+//! Many rules over the change feed: the synchronous core.
+//!
+//! Whoever reads the feed hands over its frames in order, whole or in pieces of any size ([`Frame`]), with a [`Matcher`] that
+//! knows which rules' filters match which events. Back come [`Operation`]s, to be committed in one frame together with the
+//! position. There is no clock and no randomness here: the same frames give the same operations, byte for byte, however
+//! they are cut. `docs/internals/rules.md` has the reasons.
+//!
+//! After a crash [`Engine::restore`] takes the state of a snapshot; the frames behind it are given again, and up to the
+//! committed position they change state and answer nothing.
+
+mod running;
+mod snapshot;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use self::running::Running;
+pub use self::running::{Condition, Status};
+use crate::definition::Definition;
+use crate::event::{Event, Origin};
+use crate::mutation::{Mutation, mutated};
+use crate::operator::{Bounds, Timing};
+use crate::time::Time;
+
+/// Depth at which an alert is no event any more: of rules that watch alerts of rules that watch alerts.
+pub const MAX_DEPTH: u8 = 4;
+
+/// A rule that runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Its id.
+    pub id: String,
+    /// Its revision: another one begins with empty state.
+    pub revision: u64,
+    /// The last frame that it does not see.
+    pub since: u64,
+    /// Who owns it.
+    pub owner: String,
+    /// What it is.
+    pub definition: Definition,
+}
+
+/// A frame of the feed, or a piece of one.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Its number, in the order of the log.
+    pub number: u64,
+    /// The time that was recorded with it.
+    pub time: Time,
+    /// Who wrote it.
+    pub origin: Origin,
+    /// Events, in any order.
+    pub events: Vec<Event>,
+    /// Whether no piece of the frame follows.
+    pub complete: bool,
+}
+
+/// Which events a rule's filter matches.
+#[derive(Clone, Debug)]
+pub struct Matched {
+    /// Id of the rule.
+    pub rule: String,
+    /// Places in [`Frame::events`], each once; or why the filter cannot be asked.
+    pub outcome: Result<Vec<usize>, String>,
+}
+
+/// Who knows which rules' filters match which events, index patterns and rights included.
+pub trait Matcher {
+    /// Tells which events of a piece the rules match; rules without a match may be left out.
+    fn matches(&mut self, frame: &Frame) -> Vec<Matched>;
+}
+
+/// A user's order to raise no alerts of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quiet {
+    /// The key as alerts show it; all keys without one.
+    pub key: Option<String>,
+    /// The last frame that it does not concern.
+    pub since: u64,
+    /// Frames of this time and later ones are not concerned either.
+    pub until: Time,
+}
+
+/// Something to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operation {
+    /// A document of `alert`, created.
+    Alert {
+        /// Id of the rule.
+        rule: String,
+        /// `_id` of the document.
+        id: String,
+        /// The document.
+        document: Value,
+    },
+    /// A document of `alert_silence`, replaced.
+    Silence {
+        /// Id of the rule.
+        rule: String,
+        /// `_id` of the document.
+        id: String,
+        /// The document.
+        document: Value,
+    },
+    /// Something for `alert_error`.
+    Problem {
+        /// Id of the rule.
+        rule: String,
+        /// The frame at which it happened.
+        frame: u64,
+        /// What happened.
+        reason: String,
+    },
+}
+
+/// The rules at work.
+#[derive(Debug)]
+pub struct Engine {
+    rules: BTreeMap<String, Running>,
+    timing: Timing,
+    bounds: Bounds,
+    position: Option<u64>,
+    now: Time,
+    /// The frame of which not all pieces have come.
+    open: Option<u64>,
+    /// What is to be told with that frame.
+    problems: Vec<Operation>,
+    muted: Option<u64>,
+}
+
+impl Engine {
+    /// Makes an engine without rules.
+    pub fn new(timing: Timing, bounds: Bounds) -> Self {
+        Self {
+            rules: BTreeMap::new(),
+            timing,
+            bounds,
+            position: None,
+            now: Time::from_ms(i64::MIN),
+            open: None,
+            problems: Vec::new(),
+            muted: None,
+        }
+    }
+
+    /// Adds a rule or puts it in the place of the one of its id, whose state stays where the revision is the same. Returns the
+    /// last frame that the rule does not see: where pieces of a frame are there already, that frame.
+    pub fn put(&mut self, mut rule: Rule) -> u64 {
+        match self.rules.get_mut(&rule.id) {
+            Some(running) if running.rule.revision == rule.revision => {
+                rule.since = running.rule.since;
+                let enabled = rule.definition.enabled;
+                let since = rule.since;
+                running.rule = rule;
+                running.enable(enabled, self.now, self.bounds);
+                since
+            }
+            _ => {
+                rule.since = rule.since.max(self.open.unwrap_or(0));
+                let since = rule.since;
+                self.rules.insert(rule.id.clone(), Running::new(rule, self.now, self.bounds));
+                since
+            }
+        }
+    }
+
+    /// Removes a rule with its state.
+    pub fn remove(&mut self, id: &str) -> bool {
+        self.rules.remove(id).is_some()
+    }
+
+    /// Lets a rule that was paused run again, from the next frame on, with the state that it had.
+    pub fn resume(&mut self, id: &str) {
+        if let Some(running) = self.rules.get_mut(id) {
+            running.resume();
+        }
+    }
+
+    /// Makes a rule quiet; returns whether there is such a rule with room for it: at most 1,000 orders are in force at once.
+    pub fn quiet(&mut self, id: &str, quiet: Quiet) -> bool {
+        self.rules.get_mut(id).is_some_and(|running| running.quiet(quiet, self.now))
+    }
+
+    /// Runs muted up to a frame: its operations and those before are committed, or not wanted.
+    pub fn mute(&mut self, until: u64) {
+        self.muted = Some(until);
+    }
+
+    /// Returns the last frame that state has seen whole.
+    pub fn position(&self) -> Option<u64> {
+        self.position
+    }
+
+    /// Takes a frame or a piece of one, and returns what is to be written when the frame is complete. A frame that state has
+    /// seen is passed over.
+    pub fn frame(&mut self, frame: &Frame, matcher: &mut dyn Matcher) -> Vec<Operation> {
+        let seen = self.position.is_some_and(|position| frame.number <= position);
+        if seen && !mutated(Mutation::TakeFramesTwice) {
+            return Vec::new();
+        }
+        if self.open.is_none_or(|open| open != frame.number) {
+            // What is left of another frame was never whole: it comes again.
+            self.rules.values_mut().for_each(Running::forget_pieces);
+            self.open = Some(frame.number);
+        }
+        if !matches!(frame.origin, Origin::Restore | Origin::System) && !frame.events.is_empty() {
+            for matched in matcher.matches(frame) {
+                let Some(running) = self.rules.get_mut(&matched.rule) else { continue };
+                running.take(frame, matched.outcome, &mut self.problems);
+            }
+        }
+        if !frame.complete && !mutated(Mutation::EvaluatePieces) {
+            return Vec::new();
+        }
+        let mut operations = std::mem::take(&mut self.problems);
+        // A clock that was set back makes no time pass twice.
+        self.now = self.now.max(frame.time);
+        for running in self.rules.values_mut() {
+            running.evaluate(frame.number, self.now, &self.timing, &mut operations);
+        }
+        if frame.complete {
+            self.open = None;
+            self.position = Some(frame.number);
+        }
+        let muted = self.muted.is_some_and(|until| frame.number <= until) && !mutated(Mutation::NotMuted);
+        if muted { Vec::new() } else { operations }
+    }
+
+    /// Frees what is forgotten at the time of the last frame; it changes no operation to come.
+    pub fn tick(&mut self) {
+        for running in self.rules.values_mut() {
+            running.tick(self.now, &self.timing);
+        }
+    }
+
+    /// Tells how a rule is.
+    pub fn status(&self, id: &str) -> Option<Status> {
+        self.rules.get(id).map(Running::status)
+    }
+
+    /// Returns the rules, by id.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.values().map(|running| &running.rule)
+    }
+}

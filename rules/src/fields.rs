@@ -1,0 +1,173 @@
+//! Values of a field in a source: by dotted path, through objects and arrays, as an index sees them.
+//!
+//! An array stands for all its elements, `{"a": {"b": 1}}` and `{"a.b": 1}` are the same field, and `null`, an empty array
+//! and an object are no value. A path that ends in `.keyword` or `.raw` and finds nothing means the field it is a sub-field
+//! of: sources have no sub-fields. Values are compared by their text, so that `1`, `1.0` and `"1"` are one.
+
+use std::borrow::Cow;
+
+use ring::digest;
+use serde_json::Value;
+
+/// Values of one field of one event that are looked at; the rest is not.
+pub(crate) const MAX_VALUES: usize = 256;
+/// Bytes of a value that are kept as they are; of a longer one a prefix and a hash stand for it.
+pub(crate) const MAX_TEXT: usize = 512;
+
+/// Returns the values of a field, in their order in the source.
+pub(crate) fn values<'a>(source: &'a Value, path: &str) -> Vec<&'a Value> {
+    let mut found = Vec::new();
+    descend(source, path, &mut found);
+    if found.is_empty()
+        && let Some(parent) = path.strip_suffix(".keyword").or_else(|| path.strip_suffix(".raw"))
+    {
+        descend(source, parent, &mut found);
+    }
+    found
+}
+
+fn descend<'a>(value: &'a Value, path: &str, found: &mut Vec<&'a Value>) {
+    match value {
+        Value::Array(elements) => elements.iter().for_each(|element| descend(element, path, found)),
+        Value::Object(members) => {
+            // Each prefix of the path may be a member's name: names have dots, too.
+            for (at, _) in path.match_indices('.') {
+                if let Some(member) = members.get(&path[..at]) {
+                    descend(member, &path[at + 1..], found);
+                }
+            }
+            if let Some(member) = members.get(path) {
+                collect(member, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn collect<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
+    match value {
+        Value::Array(elements) => elements.iter().for_each(|element| collect(element, found)),
+        Value::Null | Value::Object(_) => {}
+        _ if found.len() < MAX_VALUES => found.push(value),
+        _ => {}
+    }
+}
+
+/// Returns the texts of a field's values, each once, in their order in the source.
+pub(crate) fn texts(source: &Value, path: &str) -> Vec<Box<str>> {
+    let mut texts: Vec<Box<str>> = Vec::new();
+    for value in values(source, path) {
+        let text = bounded(&text(value)).into_owned();
+        if !texts.iter().any(|seen| **seen == *text) {
+            texts.push(text.into());
+        }
+    }
+    texts
+}
+
+/// Returns the text by which a value is compared.
+pub(crate) fn text(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        Value::Number(number) => match number.as_f64() {
+            // Of numbers that are whole, the integer: beyond 2^53 a float tells no integer.
+            Some(float) if !number.is_i64() && !number.is_u64() && float.fract() == 0.0 && float.abs() < 9e15 => {
+                Cow::Owned((float as i64).to_string())
+            }
+            _ => Cow::Owned(number.to_string()),
+        },
+        other => Cow::Owned(other.to_string()),
+    }
+}
+
+/// Returns the text itself, or what stands for one that is longer than [`MAX_TEXT`].
+pub(crate) fn bounded(text: &str) -> Cow<'_, str> {
+    if text.len() <= MAX_TEXT {
+        return Cow::Borrowed(text);
+    }
+    let hash = digest::digest(&digest::SHA256, text.as_bytes());
+    let mut short = cut(text, MAX_TEXT - 33).to_owned();
+    short.push('#');
+    short.push_str(&hex(&hash.as_ref()[..16]));
+    Cow::Owned(short)
+}
+
+/// Returns at most `bytes` of a text, whole characters.
+pub(crate) fn cut(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+/// Writes bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| DIGITS[usize::from(digit)] as char).collect()
+}
+
+/// Tells whether a field is one of those a pattern means: the field itself, what is below it, or by `*`.
+pub(crate) fn included(pattern: &str, path: &str) -> bool {
+    if let Some(below) = path.strip_prefix(pattern)
+        && (below.is_empty() || below.starts_with('.'))
+    {
+        return true;
+    }
+    pattern.contains('*') && wildcard(pattern.as_bytes(), path.as_bytes())
+}
+
+/// Matches `*`, in time of the product of the lengths at most.
+pub(crate) fn wildcard(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut at, mut from, mut retry) = (0, 0, None);
+    while from < text.len() {
+        if pattern.get(at) == Some(&b'*') {
+            retry = Some((at, from));
+            at += 1;
+        } else if pattern.get(at) == Some(&text[from]) {
+            (at, from) = (at + 1, from + 1);
+        } else if let Some((star, start)) = retry {
+            retry = Some((star, start + 1));
+            (at, from) = (star + 1, start + 1);
+        } else {
+            return false;
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn paths_go_through_objects_arrays_and_names_with_dots() {
+        let source = json!({
+            "a": {"b": [1, [2, null], {"c": "x"}], "b.c": "y"},
+            "a.b.c": "z",
+            "list": [{"ip": "1.1.1.1"}, {"ip": ["2.2.2.2", "1.1.1.1"]}, {}],
+            "whole": 3.0, "empty": [], "object": {"x": 1}, "user": {"name": "root"},
+        });
+        let texts = |path| texts(&source, path).iter().map(|text| text.to_string()).collect::<Vec<_>>();
+        assert_eq!(texts("a.b"), ["1", "2"]);
+        assert_eq!(texts("a.b.c"), ["x", "y", "z"]);
+        assert_eq!(texts("list.ip"), ["1.1.1.1", "2.2.2.2"]);
+        assert_eq!(texts("whole"), ["3"]);
+        assert_eq!(texts("user.name.keyword"), ["root"]);
+        for nothing in ["empty", "object", "a", "b", "list", "missing.keyword", "user.name.text"] {
+            assert!(texts(nothing).is_empty(), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn a_long_value_is_told_from_others_by_its_hash() {
+        let (one, other) = ("é".repeat(400) + "1", "é".repeat(400) + "2");
+        let (one, other) = (bounded(&one).into_owned(), bounded(&other).into_owned());
+        assert!(one.len() <= MAX_TEXT && other.len() <= MAX_TEXT);
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn patterns_include_what_is_below() {
+        assert!(included("user", "user.name") && included("user", "user") && included("us*.n*", "user.name"));
+        assert!(!included("user", "username") && !included("us*x", "user.name") && included("*", "a"));
+    }
+}

@@ -1,0 +1,86 @@
+//! Faults that tests switch on, to see that the simulation notices them. Outside of tests all of this is `false`.
+
+/// A fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(test), allow(dead_code))]
+pub(crate) enum Mutation {
+    /// Firing does not clear the key.
+    KeepAfterFiring,
+    /// An event leaves a window only when it is older than the timeframe.
+    LeaveLate,
+    /// An alert carries the event that arrived last.
+    CarryTrigger,
+    /// Late events are dropped.
+    DropLate,
+    /// `realert` is not looked at.
+    ForgetRealert,
+    /// `realert` is one for all keys.
+    RealertWithoutKey,
+    /// `exponential_realert` is not looked at.
+    ConstantRealert,
+    /// After a crash the state begins empty.
+    SkipSnapshot,
+    /// Between snapshot and position operators are not muted.
+    NotMuted,
+    /// Events of a frame are taken as they come.
+    ArrivalOrder,
+    /// A piece of a frame is evaluated when it comes.
+    EvaluatePieces,
+    /// Updates are events.
+    CountUpdates,
+    /// Of several values of the key only the first one counts.
+    FirstValueOnly,
+    /// Events without a key are always skipped.
+    SkipMissingKey,
+    /// Keys are never forgotten.
+    NeverForget,
+    /// Keys are forgotten without an allowance for late events.
+    ForgetEarly,
+    /// The identity of an alert leaves the key out.
+    IdentityWithoutKey,
+    /// The identity of an alert leaves the sequence number out.
+    IdentityWithoutSequence,
+    /// The most values of a cardinality is reached, not exceeded.
+    CardinalityReached,
+    /// A value of a cardinality keeps the time when it was first seen.
+    CardinalityFirstTime,
+    /// A change is noticed however long ago the value was seen.
+    ChangeWithoutTimeframe,
+    /// The value of `change` is not replaced by a change.
+    ChangeKeepsFirst,
+    /// A new term is not remembered.
+    TermNotRemembered,
+    /// Terms stay known though they are not seen any more.
+    TermNeverForgotten,
+    /// A whitelist takes a missing value as listed.
+    WhitelistMissing,
+    /// A snapshot leaves `realert` out.
+    SnapshotWithoutRealert,
+    /// A snapshot leaves the watermark out.
+    SnapshotWithoutWatermark,
+    /// A frame is evaluated again though the state has seen it.
+    TakeFramesTwice,
+}
+
+#[cfg(test)]
+thread_local! {
+    static ACTIVE: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) };
+}
+
+/// Switches a fault on for this thread, or off.
+#[cfg(test)]
+pub(crate) fn mutate(mutation: Option<Mutation>) {
+    ACTIVE.set(mutation);
+}
+
+/// Tells whether a fault is switched on.
+#[cfg(test)]
+pub(crate) fn mutated(mutation: Mutation) -> bool {
+    ACTIVE.get() == Some(mutation)
+}
+
+/// Tells whether a fault is switched on: never.
+#[cfg(not(test))]
+pub(crate) const fn mutated(_: Mutation) -> bool {
+    false
+}

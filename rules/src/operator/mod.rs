@@ -1,0 +1,147 @@
+//! Operators: what a rule type does with the events that match, one file a type.
+//!
+//! An operator is synchronous and pure: (event) → (findings, state). It knows neither clock nor randomness nor where
+//! events come from; `engine` hands it events in their order and makes alerts of what it finds. The order in which events
+//! arrive is the order of the feed; what an operator finds depends on that order and on the times in events and frames.
+
+mod any;
+mod blacklist;
+mod cardinality;
+mod change;
+pub(crate) mod codec;
+mod frequency;
+pub(crate) mod key;
+mod keyed;
+mod new_term;
+pub(crate) mod realert;
+mod watermark;
+mod whitelist;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use self::codec::{Reader, Writer};
+use self::key::Key;
+pub use self::keyed::Bounds;
+pub use self::watermark::Timing;
+pub(crate) use self::watermark::{Moment, Watermark};
+use crate::definition::RuleType;
+use crate::error::Result;
+use crate::event::{Event, Reference};
+use crate::time::{Span, Time};
+
+/// Contributing events that an alert lists; of more the latest.
+pub(crate) const MAX_EVIDENCE: usize = 100;
+
+/// An event as an operator sees it.
+#[derive(Debug)]
+pub(crate) struct Arrival<'a> {
+    pub(crate) event: &'a Event,
+    pub(crate) time: Time,
+    /// What an alert shows of it, as JSON.
+    pub(crate) body: Arc<str>,
+    pub(crate) depth: u8,
+}
+
+/// What an operator has found: an alert, unless it is silent.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    /// The key of `query_key`.
+    pub(crate) key: Key,
+    /// What tells it from other findings of the same event: the key, and for new terms the field and its value.
+    pub(crate) identity: Key,
+    /// Time and body of the event that the alert carries.
+    pub(crate) time: Time,
+    pub(crate) body: Arc<str>,
+    /// Members of the body that the type adds.
+    pub(crate) added: Vec<(&'static str, Value)>,
+    /// The latest of the contributing events, in order of time.
+    pub(crate) evidence: Vec<Reference>,
+    /// How many events contributed.
+    pub(crate) count: usize,
+    /// The greatest depth of a contributing event.
+    pub(crate) depth: u8,
+}
+
+impl Finding {
+    /// A finding that one event makes by itself.
+    pub(crate) fn of(arrival: &Arrival<'_>, key: &Key) -> Self {
+        Self {
+            key: key.clone(),
+            identity: key.clone(),
+            time: arrival.time,
+            body: arrival.body.clone(),
+            added: Vec::new(),
+            evidence: vec![arrival.event.reference()],
+            count: 1,
+            depth: arrival.depth,
+        }
+    }
+}
+
+/// What an operator remembers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Keys with state.
+    pub keys: usize,
+    /// Bytes that they take, as an estimate.
+    pub bytes: usize,
+    /// Keys that were forgotten before their time, for want of room.
+    pub evicted: u64,
+}
+
+/// A rule type at work.
+pub(crate) trait Operator: fmt::Debug + Send {
+    /// Takes an event under each of its keys.
+    fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], moment: Moment) -> Vec<Finding>;
+
+    /// Frees what is forgotten; changes nothing that anybody could see.
+    fn tick(&mut self, watermark: Time);
+
+    fn encode(&self, watermark: Time, writer: &mut Writer);
+
+    /// Reads what [`Self::encode`] wrote into an operator that is new.
+    fn decode(&mut self, reader: &mut Reader<'_>) -> Result<()>;
+
+    fn figures(&self) -> Figures;
+}
+
+/// Makes the operator of a type.
+pub(crate) fn operator(rule_type: &RuleType, bounds: Bounds) -> Box<dyn Operator> {
+    match rule_type {
+        RuleType::Any => Box::new(any::Any),
+        RuleType::Frequency { num_events, timeframe, attach_related } => {
+            Box::new(frequency::Frequency::new(*num_events, *timeframe, *attach_related, bounds))
+        }
+        RuleType::Cardinality { field, max, timeframe } => {
+            Box::new(cardinality::Cardinality::new(field.clone(), *max, *timeframe, bounds))
+        }
+        RuleType::Blacklist { compare_key, entries } => {
+            Box::new(blacklist::Blacklist::new(compare_key.clone(), entries.clone()))
+        }
+        RuleType::Whitelist { compare_key, entries, ignore_null } => {
+            Box::new(whitelist::Whitelist::new(compare_key.clone(), entries.clone(), *ignore_null))
+        }
+        RuleType::Change { compare_key, timeframe, ignore_null } => {
+            Box::new(change::Change::new(compare_key.clone(), *timeframe, *ignore_null, bounds))
+        }
+        RuleType::NewTerm { fields, window, alert_on_missing_field } => {
+            Box::new(new_term::NewTerm::new(fields.clone(), *window, *alert_on_missing_field, bounds))
+        }
+    }
+}
+
+/// Returns for how long a type looks back.
+pub(crate) fn window(rule_type: &RuleType) -> Span {
+    match rule_type {
+        RuleType::Any | RuleType::Blacklist { .. } | RuleType::Whitelist { .. } => Span::ZERO,
+        RuleType::Frequency { timeframe, .. } | RuleType::Cardinality { timeframe, .. } => *timeframe,
+        RuleType::Change { timeframe, .. } => timeframe.unwrap_or(change::REMEMBERED),
+        RuleType::NewTerm { window, .. } => *window,
+    }
+}

@@ -1,0 +1,122 @@
+//! `new_term`: a value that a field has not had before.
+//!
+//! Each of `fields` is watched by itself; several fields in a list of their own are one composite term. A value is known
+//! from the event that has it until it was not seen for `terms_window_size`. The alert names the field as `new_field`; with
+//! `alert_on_missing_field` an event without a value is an alert, with `missing_field`.
+//!
+//! State: each value with when it was seen last. What was written before the rule began is known only where the rule was
+//! given it, muted.
+
+use serde_json::Value;
+
+use super::codec::{Reader, Writer};
+use super::key::{Key, combinations};
+use super::keyed::{Bounds, Keyed, State};
+use super::{Arrival, Figures, Finding, Moment, Operator};
+use crate::error::Result;
+use crate::mutation::{Mutation, mutated};
+use crate::time::{Span, Time};
+
+#[derive(Debug)]
+pub(super) struct NewTerm {
+    fields: Vec<Vec<String>>,
+    window: Span,
+    alert_on_missing_field: bool,
+    terms: Keyed<Known>,
+}
+
+/// When a term was seen last.
+#[derive(Debug)]
+struct Known(Time);
+
+impl State for Known {
+    fn bytes(&self) -> usize {
+        8
+    }
+
+    fn encode(&self, writer: &mut Writer) {
+        writer.time(self.0);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+        reader.time().map(Self)
+    }
+}
+
+impl NewTerm {
+    pub(super) fn new(
+        fields: Vec<Vec<String>>,
+        window: Span,
+        alert_on_missing_field: bool,
+        bounds: Bounds,
+    ) -> Self {
+        Self { fields, window, alert_on_missing_field, terms: Keyed::new(bounds) }
+    }
+
+    /// Takes a term in; tells whether it is new.
+    fn meet(&mut self, term: Key, time: Time, moment: Moment) -> bool {
+        let known = self.terms.take(&term, moment.watermark);
+        let lasting = known.as_ref().is_some_and(|known| {
+            time.since(known.0) < self.window || mutated(Mutation::TermNeverForgotten)
+        });
+        let latest = known.map_or(time, |known| known.0.max(time));
+        if !mutated(Mutation::TermNotRemembered) {
+            self.terms.put(term, Known(latest), moment.deadline(latest, self.window), moment.watermark);
+        }
+        !lasting
+    }
+}
+
+/// The name of a field, of a composite one the list of names.
+fn name(fields: &[String]) -> Value {
+    match fields {
+        [one] => Value::from(one.as_str()),
+        several => Value::from(several),
+    }
+}
+
+impl Operator for NewTerm {
+    fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], moment: Moment) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for at in 0..self.fields.len() {
+            let number: Box<str> = at.to_string().into();
+            for value in combinations(&arrival.event.source, &self.fields[at]) {
+                let missing = value.iter().any(Option::is_none);
+                let identity: Vec<_> = [Some(number.clone())].into_iter().chain(value).collect();
+                let member = if missing { "missing_field" } else { "new_field" };
+                let found = if missing {
+                    self.alert_on_missing_field
+                } else {
+                    self.meet(Key::new(identity.clone()), arrival.time, moment)
+                };
+                if !found {
+                    continue;
+                }
+                for key in keys {
+                    let mut finding = Finding::of(arrival, key);
+                    finding.identity = key.with(&identity);
+                    finding.added = vec![(member, name(&self.fields[at]))];
+                    findings.push(finding);
+                }
+            }
+        }
+        findings
+    }
+
+    fn tick(&mut self, watermark: Time) {
+        self.terms.purge(watermark);
+    }
+
+    fn encode(&self, watermark: Time, writer: &mut Writer) {
+        self.terms.encode(watermark, writer);
+    }
+
+    fn decode(&mut self, reader: &mut Reader<'_>) -> Result<()> {
+        self.terms.decode(reader)
+    }
+
+    fn figures(&self) -> Figures {
+        let (keys, bytes, evicted) = self.terms.figures();
+        Figures { keys, bytes, evicted }
+    }
+}

@@ -1,0 +1,49 @@
+//! `whitelist`: an event is an alert where a value of `compare_key` is not in the list, or where there is none, unless
+//! `ignore_null`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::codec::{Reader, Writer};
+use super::key::Key;
+use super::{Arrival, Figures, Finding, Moment, Operator};
+use crate::error::Result;
+use crate::fields;
+use crate::mutation::{Mutation, mutated};
+use crate::time::Time;
+
+#[derive(Debug)]
+pub(super) struct Whitelist {
+    compare_key: Vec<String>,
+    entries: Arc<BTreeSet<String>>,
+    ignore_null: bool,
+}
+
+impl Whitelist {
+    pub(super) fn new(compare_key: Vec<String>, entries: Arc<BTreeSet<String>>, ignore_null: bool) -> Self {
+        Self { compare_key, entries, ignore_null }
+    }
+}
+
+impl Operator for Whitelist {
+    fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], _: Moment) -> Vec<Finding> {
+        let found = self.compare_key.iter().any(|field| {
+            let values = fields::values(&arrival.event.source, field);
+            let missing = values.is_empty() && !self.ignore_null && !mutated(Mutation::WhitelistMissing);
+            missing || values.iter().any(|value| !self.entries.contains(&*fields::text(value)))
+        });
+        if found { keys.iter().map(|key| Finding::of(arrival, key)).collect() } else { Vec::new() }
+    }
+
+    fn tick(&mut self, _: Time) {}
+
+    fn encode(&self, _: Time, _: &mut Writer) {}
+
+    fn decode(&mut self, _: &mut Reader<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::default()
+    }
+}
