@@ -162,15 +162,7 @@ pub struct Page {
 /// # Errors
 /// The store's.
 pub async fn create_index(engine: &Engine) -> Result<()> {
-    let now_ms = engine.clock().now_ms();
-    engine
-        .change(&Principal::system(), |metadata| {
-            if metadata.index(INDEX).is_some() {
-                return Ok(Vec::new());
-            }
-            metadata.create_index(INDEX, &index_body(), now_ms, Uuid::new_v4())
-        })
-        .await?;
+    engine.make_own_index(INDEX, &index_body()).await?;
     if engine.index(INDEX)?.mapping().field("bytes").is_none() {
         // Of an earlier version, whose letters do not say how long they are.
         let body = json!({"properties": {"bytes": {"type": "long"}}});

@@ -75,6 +75,10 @@ pub(crate) async fn run(
             ));
         }
         results
+            .iter()
+            .filter_map(|result| result.as_ref().err())
+            .for_each(|error| api.session.refusals().note(error));
+        results
     };
     let took_ms = u64::try_from(api.session.clock().now_ms() - started_ms).unwrap_or(0);
     let forced_refresh = refresh == RefreshPolicy::Immediate;
