@@ -242,6 +242,11 @@ impl Error {
         &self.0.kind
     }
 
+    /// Whether the caller may not do what it asks.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.0.status == 403 && self.0.kind == "security_exception"
+    }
+
     /// Returns the reason.
     pub fn reason(&self) -> &str {
         &self.0.reason

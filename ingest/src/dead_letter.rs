@@ -19,7 +19,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
-use millrace_storage::metadata::Uuid;
 use millrace_storage::segment::RowParts;
 use millrace_storage::{
     Action, ActionKind, DeadLetter, Engine, Error, Instead, Kind, Principal, Result, SourceWrite, Update,

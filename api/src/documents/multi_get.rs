@@ -66,7 +66,7 @@ async fn answer(api: &Api, mut item: Item) -> Result<Vec<u8>, Error> {
         Ok(()) => {}
         Err(error) if error.status() == 503 || error.status() == 429 => return Err(error),
         Err(error) => {
-            if error.status() == 403 && error.error_type() == "security_exception" {
+            if error.is_refusal() {
                 api.session.refusals().note_of(Action::Get.name(), Some(&item.index));
             }
             out.clear();

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http_body_util::{BodyExt, Full};
 use millrace_accounts::TokenLifetimes;
+use millrace_api::{HttpConfig, Service};
 use millrace_listen::ClientCertificate;
 use millrace_storage::ManualClock;
 use serde_json::{Value, json};
@@ -1034,4 +1035,36 @@ async fn a_password_that_is_not_hashed_yet_is_not_set_for_a_client_that_has_gone
     site.user("last", &[]).await;
     site.ask(&basic("ann", "annann"), "GET /_security/_authenticate", Value::Null, 200).await;
     site.ask(&basic("ann", "another"), "GET /_security/_authenticate", Value::Null, 401).await;
+}
+
+#[tokio::test]
+async fn requests_of_clients_that_have_gone_are_bounded_however_small_they_are() {
+    let site = Site::start().await;
+    let ann = site.user("ann", &["reader"]).await;
+    site.ask(&ann, "GET /_security/_authenticate", Value::Null, 200).await;
+    // Room for a mebibyte and a little more.
+    let config = HttpConfig { max_content_length: 1 << 10, max_in_flight_bytes: 0, ..HttpConfig::default() };
+    let service = Service::new(site.node.api.clone(), &config);
+    let ask = || {
+        let body = json!({ "password": "another" }).to_string();
+        let request = http::Request::post("/_security/user/_password").header("authorization", &ann);
+        let request = request.header("content-type", "application/json");
+        service.call(request.body(Full::new(Bytes::from(body))).unwrap())
+    };
+    // Nothing that was begun gets on while this does not wait.
+    let mut begun = 0;
+    let refused = loop {
+        match Box::pin(ask()).as_mut().now_or_never() {
+            None => begun += 1,
+            Some(answer) => break answer.status().as_u16(),
+        }
+        assert!(begun < 1_000, "without a bound");
+    };
+    assert_eq!(refused, 429);
+    assert!(begun > 50, "{begun}");
+    // They end without having changed anything, and leave their room.
+    while Box::pin(ask()).as_mut().now_or_never().is_some() {
+        tokio::task::yield_now().await;
+    }
+    site.ask(&ann, "GET /_security/_authenticate", Value::Null, 200).await;
 }
