@@ -46,6 +46,14 @@ pub enum Error {
         /// How many there may be.
         limit: usize,
     },
+    /// There is no place for it now: try again later.
+    #[error("{reason}")]
+    Later {
+        /// What there is too much of.
+        reason: &'static str,
+        /// When to try again.
+        after: Duration,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] millrace_storage::Error),
@@ -63,6 +71,7 @@ impl Error {
             Self::Conflict(_) => Kind::Conflict,
             Self::Reserved { .. } | Self::Forbidden(_) => Kind::Forbidden,
             Self::TooMany { .. } => Kind::TooLarge,
+            Self::Later { .. } => Kind::Overloaded,
             Self::Store(error) => error.kind(),
             Self::Internal(_) => Kind::Internal,
         }

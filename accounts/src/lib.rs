@@ -27,14 +27,15 @@ mod store;
 mod token;
 mod user;
 
-pub use accounts::{Accounts, Authenticated, Config, Login, Scheme};
+pub use accounts::{Accounts, Authenticated, Checked, Config, Edit, Login, NewPassword, Scheme};
 pub use api_key::{ApiKey, ApiKeyChange, ApiKeyQuery, CreatedApiKey, Invalidated, NewApiKey};
 pub use credentials::Credentials;
 pub use error::{Error, Refusal, Result};
+pub use password::Setter;
 pub use password::hash::generate as generate_password;
 pub use privileges::{AnyQuery, Over, QueryCheck, privilege, privilege_names};
 pub use role::{FieldSecurity, IndexGrant, Role};
 pub use state::Account;
 pub use store::Store;
 pub use token::TokenLifetimes;
-pub use user::{CERTIFICATE_SUBJECT, Mapping, User};
+pub use user::{CERTIFICATE_SUBJECT, Mapping, User, check_password};

@@ -17,6 +17,8 @@ use crate::state::{Account, State};
 
 /// Users that are remembered; beyond that, memory of them starts anew.
 const USERS: usize = 16_384;
+/// Addresses that are remembered with the roles that role mappings give them; the same holds.
+const HOSTS: usize = 16_384;
 /// API keys that are remembered; the same holds.
 const KEYS: usize = 4_096;
 /// Sets of roles that are remembered, and patterns in them. Beyond that, memory starts anew, that of users and keys included, who
@@ -25,9 +27,24 @@ const SETS: (usize, usize) = (1_024, 4 * MAX_PATTERNS);
 
 #[derive(Debug, Default)]
 pub(crate) struct Resolver {
-    users: RwLock<HashMap<Arc<str>, OfUser>>,
+    users: RwLock<HashMap<Whence, OfUser>>,
+    hosts: RwLock<HashMap<IpAddr, OfHost>>,
     sets: RwLock<Sets>,
     keys: RwLock<HashMap<Arc<str>, OfKey>>,
+    #[cfg(test)]
+    pub(crate) made: std::sync::atomic::AtomicUsize,
+}
+
+/// A user, and the roles of where it comes from.
+type Whence = (Arc<str>, HostRoles);
+
+/// Roles that everybody has who comes from an address.
+pub(crate) type HostRoles = Arc<[String]>;
+
+#[derive(Debug)]
+struct OfHost {
+    version: u64,
+    roles: HostRoles,
 }
 
 #[derive(Debug)]
@@ -58,37 +75,57 @@ impl Resolver {
     /// Forgets everything.
     pub(crate) fn forget(&self) {
         self.users.write().clear();
+        self.hosts.write().clear();
         *self.sets.write() = Sets::default();
         self.keys.write().clear();
     }
 
-    /// Returns the principal of a user that comes from an address.
-    pub(crate) fn user(&self, state: &State, account: &Arc<Account>, address: Option<IpAddr>) -> Principal {
-        let of_host = address.map(|address| state.roles_of_host(address)).unwrap_or_default();
-        if !of_host.is_empty() {
-            return self.make(state, account, of_host);
+    /// Returns the roles of an address.
+    pub(crate) fn roles_of_host(&self, state: &State, address: IpAddr) -> HostRoles {
+        if !state.has_hosts() {
+            return HostRoles::default();
         }
-        if let Some(known) = self.known(state, account) {
+        let address = address.to_canonical();
+        if let Some(known) = self.hosts.read().get(&address).filter(|known| known.version == state.version) {
+            return Arc::clone(&known.roles);
+        }
+        let roles: HostRoles = state.roles_of_host(address).into();
+        let known = OfHost { version: state.version, roles: Arc::clone(&roles) };
+        remember(&mut self.hosts.write(), address, known, HOSTS);
+        roles
+    }
+
+    /// Returns the principal of a user that comes from an address with these roles.
+    pub(crate) fn user(&self, state: &State, account: &Arc<Account>, of_host: &HostRoles) -> Principal {
+        if let Some(known) = self.known(state, account, of_host) {
             return known;
         }
-        let principal = self.make(state, account, Vec::new());
+        let principal = self.make(state, account, of_host);
         let known =
             OfUser { account: Arc::clone(account), version: state.version, principal: principal.clone() };
-        remember(&mut self.users.write(), Arc::clone(&account.name), known, USERS);
+        let whence = (Arc::clone(&account.name), Arc::clone(of_host));
+        remember(&mut self.users.write(), whence, known, USERS);
         principal
     }
 
-    /// Returns the same if it is remembered, but for roles of addresses.
-    pub(crate) fn known(&self, state: &State, account: &Arc<Account>) -> Option<Principal> {
+    /// Returns the same if it is remembered.
+    pub(crate) fn known(
+        &self,
+        state: &State,
+        account: &Arc<Account>,
+        of_host: &HostRoles,
+    ) -> Option<Principal> {
         let users = self.users.read();
-        let known = users.get(&account.name)?;
+        let known = users.get(&(Arc::clone(&account.name), Arc::clone(of_host)))?;
         let holds = Arc::ptr_eq(&known.account, account) && known.version == state.version;
         holds.then(|| known.principal.clone())
     }
 
-    fn make(&self, state: &State, account: &Account, more: Vec<String>) -> Principal {
+    fn make(&self, state: &State, account: &Account, of_host: &HostRoles) -> Principal {
+        #[cfg(test)]
+        self.made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let mut roles = state.roles_of(account);
-        roles.extend(more);
+        roles.extend_from_slice(of_host);
         roles.sort_unstable();
         roles.dedup();
         let roles: Arc<[String]> = roles.into();

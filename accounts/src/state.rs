@@ -14,7 +14,7 @@ use crate::role::{Role, builtin, is_expression};
 use crate::secret::Hash;
 use crate::store;
 use crate::token::{Token, TokenBody};
-use crate::user::{Mapping, User, matches};
+use crate::user::{Mapping, User, canonical_host, matches, texts_of};
 
 const USER: &str = "user";
 const ROLE: &str = "role";
@@ -209,7 +209,8 @@ impl State {
         }
     }
 
-    fn apply_one(&mut self, change: &Change) {
+    /// Applies one of several that are decided one behind another. What is made of all of them is not.
+    pub(crate) fn apply_one(&mut self, change: &Change) {
         match change {
             Change::PutUser(account) => {
                 self.drop_subject(&account.name);
@@ -272,7 +273,7 @@ impl State {
 
     fn find_hosts(&self) -> Arc<[(String, Arc<str>)]> {
         let of = |(role, mapping): (&Arc<str>, &Arc<Mapping>)| {
-            mapping.hosts.iter().map(|host| (host.clone(), Arc::clone(role))).collect::<Vec<_>>()
+            mapping.hosts.iter().map(|host| (canonical_host(host), Arc::clone(role))).collect::<Vec<_>>()
         };
         self.mappings.iter().flat_map(of).collect()
     }
@@ -305,21 +306,24 @@ impl State {
         self.users.get(name)
     }
 
+    /// Whether role mappings name hosts at all.
+    pub(crate) fn has_hosts(&self) -> bool {
+        !self.hosts.is_empty()
+    }
+
     /// Lists the roles that whoever comes from an address has.
     pub(crate) fn roles_of_host(&self, address: IpAddr) -> Vec<String> {
-        if self.hosts.is_empty() {
-            return Vec::new();
-        }
-        let address = address.to_canonical().to_string();
-        let of = self.hosts.iter().filter(|(host, _)| matches(host, &address));
+        let texts = texts_of(address);
+        let of = self.hosts.iter().filter(|(host, _)| texts.iter().any(|text| matches(host, text)));
         of.map(|(_, role)| role.to_string()).collect()
     }
 
-    /// How many patterns the roles of a user have.
-    pub(crate) fn patterns_of(&self, account: &Account) -> usize {
+    /// How many patterns the roles of a user have, and those of where it comes from.
+    pub(crate) fn patterns_of(&self, account: &Account, of_host: &[String]) -> usize {
         let roles = self.roles_of(account);
         roles
             .iter()
+            .chain(of_host)
             .filter_map(|role| self.roles.get(role.as_str()))
             .map(|known| known.compiled.patterns)
             .sum()

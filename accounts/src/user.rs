@@ -96,7 +96,10 @@ impl User {
 }
 
 /// Checks a password that somebody chose.
-pub(crate) fn check_password(password: &str) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Invalid`] that says what it must be.
+pub fn check_password(password: &str) -> Result<()> {
     if password.len() > MAX_PASSWORD_BYTES {
         return Err(too_long("password", password.len(), MAX_PASSWORD_BYTES));
     }
@@ -149,6 +152,12 @@ impl Mapping {
         })
     }
 
+    /// Writes hosts as they are compared.
+    pub(crate) fn canonical(mut self) -> Self {
+        self.hosts = self.hosts.iter().map(|host| canonical_host(host)).collect();
+        self
+    }
+
     /// Whether a user has the role by this, wherever it comes from.
     pub(crate) fn takes(&self, name: &str, user: &User) -> bool {
         let has = |pattern: &String| user.backend_roles.iter().any(|role| matches(pattern, role));
@@ -161,6 +170,39 @@ impl Mapping {
     pub(crate) fn entries(&self) -> usize {
         self.users.len() + self.backend_roles.len() + self.and_backend_roles.len() + self.hosts.len()
     }
+}
+
+/// Writes a host of a role mapping as addresses are: an IPv4 address within IPv6 as the former, in lower case, and without zeros
+/// that lead a group.
+pub(crate) fn canonical_host(host: &str) -> String {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return address.to_canonical().to_string();
+    }
+    let host = host.to_ascii_lowercase();
+    match host.strip_prefix("::ffff:") {
+        // Without a dot it is no pattern of IPv4 addresses alone.
+        Some(rest) if rest.contains('.') => rest.to_owned(),
+        _ if host.contains(':') => {
+            let group = |group: &str| match group.trim_start_matches('0') {
+                "" if !group.is_empty() => "0".to_owned(),
+                short if short.starts_with('*') => group.to_owned(),
+                short => short.to_owned(),
+            };
+            host.split(':').map(group).collect::<Vec<_>>().join(":")
+        }
+        _ => host,
+    }
+}
+
+/// Writes an address in each form that hosts of role mappings are compared with: an IPv6 address with its zeros, too, which
+/// patterns may name.
+pub(crate) fn texts_of(address: IpAddr) -> Vec<String> {
+    let address = address.to_canonical();
+    let mut texts = vec![address.to_string()];
+    if let IpAddr::V6(address) = address {
+        texts.push(address.segments().map(|group| format!("{group:x}")).join(":"));
+    }
+    texts
 }
 
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
@@ -184,6 +226,29 @@ mod tests {
         assert!(takes(Mapping { and_backend_roles: list(&["ops", "eu-*"]), ..Mapping::default() }));
         assert!(!takes(Mapping { and_backend_roles: list(&["ops", "us-*"]), ..Mapping::default() }));
         assert!(!takes(Mapping { users: list(&["an"]), hosts: list(&["*"]), ..Mapping::default() }));
+    }
+
+    #[test]
+    fn hosts_are_compared_whatever_their_spelling() {
+        for (host, canonical) in [
+            ("::FFFF:10.0.0.1", "10.0.0.1"),
+            ("::ffff:10.0.*", "10.0.*"),
+            ("::ffff:*", "::ffff:*"),
+            ("2001:DB8:0:0::0001", "2001:db8::1"),
+            ("2001:0DB8:0000:*", "2001:db8:0:*"),
+            ("FE80::*", "fe80::*"),
+            ("*", "*"),
+        ] {
+            assert_eq!(canonical_host(host), canonical, "{host}");
+            assert_eq!(canonical_host(canonical), canonical);
+        }
+        let takes = |host: &str, address: &str| {
+            let texts = texts_of(address.parse().unwrap());
+            texts.iter().any(|text| matches(&canonical_host(host), text))
+        };
+        assert!(takes("10.0.*", "::ffff:10.0.0.1") && takes("::FFFF:10.0.0.1", "10.0.0.1"));
+        assert!(takes("2001:0db8:0:0:*", "2001:db8::1") && takes("2001:DB8::*", "2001:db8::1"));
+        assert!(!takes("::ffff:*", "2001:db8::1") && !takes("10.0.*", "10.1.0.1"));
     }
 
     #[test]

@@ -13,12 +13,15 @@ use http::{HeaderMap, Method, StatusCode};
 use hyper::body::Incoming;
 use millrace_accounts::{Authenticated, Credentials, Scheme};
 use millrace_listen::{
-    Bodies, BodyError, Budget, ClientCertificate, Held, Peer, check_host, check_origin, head_bytes,
+    Bodies, BodyError, Budget, ClientCertificate, Held, Peer, Reservation, check_host, check_origin,
+    head_bytes,
 };
 use millrace_storage::{Principal, Priority};
 use tokio::task::JoinHandle;
 
 use crate::audit::Trail;
+use crate::client::Client;
+use crate::console::saved_objects::Store;
 use crate::error::Error;
 use crate::http::render::Style;
 use crate::http::{AnswerBody, Params, Request, Response, Room, content, json, path};
@@ -35,6 +38,9 @@ const READINESS: &str = "/_health/ready";
 
 /// Bytes that inflating takes beyond those of the two forms of a body.
 const INFLATE_BYTES: u64 = 1 << 20;
+
+/// Bytes that a request counts at least: its task, what it captured, the answer's head. Many small ones are much, too.
+const LEAST_BYTES: u64 = 8 << 10;
 
 /// Longest body of a request that needs no credentials, in bytes.
 const OPEN_BYTES: u64 = 16 << 10;
@@ -61,7 +67,7 @@ enum Routes {
     /// The management of pipelines.
     Management(Arc<Management>),
     /// The console.
-    Console,
+    Console(Store),
 }
 
 /// What answers a request, with what it serves.
@@ -69,6 +75,7 @@ enum Routes {
 enum Answering {
     Data(Handler<()>),
     Management(Handler<Management>, Arc<Management>),
+    Console(Handler<Store>, Store),
 }
 
 /// A request before its body is read: it has a route, and its principal may take it.
@@ -101,9 +108,9 @@ impl Routes {
                 let Found { spec, handler, captured } = route::management().find(method, path, params)?;
                 (spec, Answering::Management(handler, Arc::clone(management)), captured)
             }
-            Self::Console => {
+            Self::Console(objects) => {
                 let Found { spec, handler, captured } = route::console().find(method, path, params)?;
-                (spec, Answering::Data(handler), captured)
+                (spec, Answering::Console(handler, objects.clone()), captured)
             }
         })
     }
@@ -113,7 +120,7 @@ impl Routes {
         match self {
             Self::Data => "data",
             Self::Management(_) => "management",
-            Self::Console => "console",
+            Self::Console(_) => "console",
         }
     }
 
@@ -140,7 +147,7 @@ impl Routes {
                 Err(Error::invalid_index_name(name, reason))
             }
             (Self::Data, _) => Err(Error::no_handler(uri, method)),
-            (Self::Console, _) => {
+            (Self::Console(_), _) => {
                 Err(Error::resource_not_found(format!("there is no [{method}] of [{uri}] here")))
             }
         }
@@ -172,7 +179,8 @@ impl Service {
     /// Serves the console in place of the data API, to the same users.
     #[must_use]
     pub fn with_console(self) -> Self {
-        Self { routes: Routes::Console, ..self }
+        let routes = Routes::Console(self.node.objects());
+        Self { routes, ..self }
     }
 
     /// Answers one request. Writes run to their end even where this future is dropped; everything else
@@ -190,7 +198,7 @@ impl Service {
         let answer = AssertUnwindSafe(self.answer(parts, body, &mut style)).catch_unwind().await;
         let response = answer.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
         let response = response.unwrap_or_else(|error| match self.routes {
-            Routes::Console => console::into_response(error),
+            Routes::Console(_) => console::into_response(error),
             Routes::Data | Routes::Management(_) => error.into_response(),
         });
         self.render(style, response).await
@@ -218,7 +226,7 @@ impl Service {
         B::Error: std::fmt::Display,
     {
         // What the head takes counts, too: there may be many.
-        let _head = match self.in_flight.reserve(head_bytes(&parts.uri, &parts.headers)) {
+        let head = match self.in_flight.reserve(head_bytes(&parts.uri, &parts.headers).max(LEAST_BYTES)) {
             Ok(reserved) => reserved,
             Err(exceeded) => {
                 self.bodies.discard(body).await;
@@ -269,9 +277,13 @@ impl Service {
                 }
             }
         };
+        // While this is there, the client waits.
+        let (_waiting, client) = Client::new();
+        let api = Api { client, ..api };
+        trail.may_be_refused_in_parts(api.session.refusals());
         let request = Request { method: parts.method, path, params, body: bytes, room, filter };
         let (audit, handled) =
-            (self.node.audit.clone(), handle(Call { api, request, captured }, answering, held));
+            (self.node.audit.clone(), handle(Call { api, request, captured }, answering, (head, held)));
         // Told in the task: a change runs to its end whether its client waits or not.
         let task = tokio::spawn(async move {
             let result = handled.await;
@@ -320,7 +332,7 @@ impl Service {
         match self.routes.find(&parts.method, &path, &params) {
             Ok((route, answering, captured)) => {
                 trail.goes_to(route, &captured);
-                if matches!(self.routes, Routes::Console) {
+                if matches!(self.routes, Routes::Console(_)) {
                     console::check_headers(route.guarded, &parts.headers).map_err(Err)?;
                 }
                 let api = self.node.api(asker, route.action, trail.login()).map_err(Err)?;
@@ -354,7 +366,10 @@ impl Service {
         let address = parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| peer.ip());
         let asker = match injected(parts) {
             Some(principal) => Asker { principal, scheme: Some(Scheme::Basic), token: None, address },
-            None if self.is_open(parts) => security::anybody(address),
+            None if self.is_open(parts) => {
+                self.check_certificate(parts)?;
+                security::anybody(address)
+            }
             None => match self.authenticate(parts, uri, address).await {
                 Ok(asker) => asker,
                 Err(error) => {
@@ -384,6 +399,21 @@ impl Service {
         Ok((asker, path, params))
     }
 
+    /// Refuses what comes over a connection whose certificate is no longer valid, as a new one would be: however long connections
+    /// live, a certificate ends when it says.
+    fn check_certificate(&self, parts: &http::request::Parts) -> Result<(), Error> {
+        let now_ms = self.node.engine.clock().now_ms();
+        match parts.extensions.get::<ClientCertificate>() {
+            Some(certificate) if certificate.not_after_ms < now_ms => {
+                let subject: String = certificate.subject.chars().take(100).collect();
+                Err(Error::unauthorized(format!(
+                    "the certificate [{subject}] of this connection is no longer valid: connect again with another one"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Finds out who asks: by credentials, or where there are none by the certificate of the connection.
     async fn authenticate(
         &self,
@@ -391,11 +421,14 @@ impl Service {
         uri: &str,
         address: IpAddr,
     ) -> Result<Asker, Error> {
+        self.check_certificate(parts)?;
         let accounts = &self.node.accounts;
         let shown = Credentials::read(&parts.headers);
         let certificate = parts.extensions.get::<ClientCertificate>().filter(|_| shown == Ok(None));
-        let by_certificate =
-            certificate.and_then(|certificate| accounts.by_certificate(&certificate.subject, address));
+        let by_certificate = match certificate {
+            Some(certificate) => accounts.by_certificate(&certificate.subject, address).await?,
+            None => None,
+        };
         let Authenticated { principal, scheme } = match by_certificate {
             Some(authenticated) if !accounts.is_insecure() => authenticated,
             _ => accounts.authenticate(&parts.headers, uri, address).await?,
@@ -405,13 +438,18 @@ impl Service {
     }
 }
 
-/// Runs the handler; the body's share of the bytes in flight is held meanwhile.
+/// Runs the handler; the request's share of the bytes in flight is held meanwhile, whether its client waits or not.
 /// Boxed, so that handlers are compiled with this crate and not with each that serves a body of its own kind.
-fn handle(mut call: Call, answering: Answering, held: Held) -> BoxFuture<'static, Result<Response, Error>> {
+fn handle(
+    mut call: Call,
+    answering: Answering,
+    held: (Reservation, Held),
+) -> BoxFuture<'static, Result<Response, Error>> {
     Box::pin(async move {
         let result = match answering {
             Answering::Data(handler) => handler(&(), &mut call).await,
             Answering::Management(handler, management) => handler(&management, &mut call).await,
+            Answering::Console(handler, objects) => handler(&objects, &mut call).await,
         };
         drop(held);
         let response = result?;

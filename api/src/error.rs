@@ -242,6 +242,11 @@ impl Error {
         &self.0.kind
     }
 
+    /// Whether the caller may not do what it asks.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.0.status == 403 && self.0.kind == "security_exception"
+    }
+
     /// Returns the reason.
     pub fn reason(&self) -> &str {
         &self.0.reason
@@ -401,6 +406,7 @@ impl From<accounts::Error> for Error {
             A::NotFound { .. } => Self::resource_not_found(reason),
             A::Conflict(_) => Self::new(409, "resource_already_exists_exception", reason),
             A::Reserved { .. } | A::Forbidden(_) => Self::new(403, "security_exception", reason),
+            A::Later { reason, after } => Self::too_many_attempts(reason, *after),
             A::Store(error) => Self::from_storage(error),
             A::Internal(_) => Self::concealed(500, "illegal_state_exception", &error),
         }

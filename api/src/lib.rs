@@ -12,6 +12,7 @@
 pub mod admin;
 mod audit;
 mod bulk;
+mod client;
 mod console;
 mod dispatch;
 mod documents;
@@ -37,6 +38,7 @@ use millrace_storage::access::Action;
 use millrace_storage::{Engine, Principal, Session};
 
 pub use admin::{anonymous_bytes, memory_limit};
+use client::Client;
 use console::saved_objects::Store;
 
 pub use audit::{Audit, Config as AuditConfig};
@@ -97,6 +99,11 @@ impl Node {
         Self { tls, ..self }
     }
 
+    /// Returns the saved objects of the console.
+    pub(crate) fn objects(&self) -> Store {
+        Store::new(&self.engine, &self.search)
+    }
+
     /// Makes what the handler of a principal's request gets. That of a login says whose it is in `login`.
     ///
     /// # Errors
@@ -109,17 +116,17 @@ impl Node {
     ) -> Result<Api, Error> {
         let Asker { principal, scheme, token, address } = asker;
         let session = Session::new(&self.engine, principal, action)?;
-        let objects = Store::new(&self.engine, &self.search);
         Ok(Api {
             session,
             search: Arc::clone(&self.search),
             identity: Arc::clone(&self.identity),
-            objects,
             accounts: self.accounts.clone(),
             scheme,
             token,
             address,
             login,
+            client: Client::default(),
+            audit: self.audit.clone(),
             tls: self.tls.clone(),
             changing: Arc::clone(&self.changing),
         })
@@ -137,7 +144,8 @@ pub(crate) struct Asker {
     pub(crate) address: IpAddr,
 }
 
-/// What a handler gets: the store as the principal sees it, never the store itself.
+/// What a handler gets: the store as the principal sees it, never the store itself. Those of the console get its saved objects
+/// beside it.
 #[derive(Debug)]
 pub(crate) struct Api {
     /// The store, for this principal and action.
@@ -146,8 +154,6 @@ pub(crate) struct Api {
     pub(crate) search: Arc<SearchService>,
     /// How the server presents itself.
     pub(crate) identity: Arc<Identity>,
-    /// Saved objects of the console.
-    pub(crate) objects: Store,
     /// Who may ask.
     pub(crate) accounts: Accounts,
     /// How it is known who asks.
@@ -158,6 +164,10 @@ pub(crate) struct Api {
     pub(crate) address: IpAddr,
     /// Where a login says whose it is, for the audit.
     pub(crate) login: Arc<OnceLock<String>>,
+    /// Whether the client waits for the answer.
+    pub(crate) client: Client,
+    /// What is told of requests.
+    pub(crate) audit: Audit,
     /// Certificate and key.
     pub(crate) tls: Option<Tls>,
     /// Held by a change of users, roles or mappings.

@@ -19,7 +19,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
-use millrace_storage::metadata::Uuid;
 use millrace_storage::segment::RowParts;
 use millrace_storage::{
     Action, ActionKind, DeadLetter, Engine, Error, Instead, Kind, Principal, Result, SourceWrite, Update,
@@ -162,15 +161,7 @@ pub struct Page {
 /// # Errors
 /// The store's.
 pub async fn create_index(engine: &Engine) -> Result<()> {
-    let now_ms = engine.clock().now_ms();
-    engine
-        .change(&Principal::system(), |metadata| {
-            if metadata.index(INDEX).is_some() {
-                return Ok(Vec::new());
-            }
-            metadata.create_index(INDEX, &index_body(), now_ms, Uuid::new_v4())
-        })
-        .await?;
+    engine.make_own_index(INDEX, &index_body()).await?;
     if engine.index(INDEX)?.mapping().field("bytes").is_none() {
         // Of an earlier version, whose letters do not say how long they are.
         let body = json!({"properties": {"bytes": {"type": "long"}}});

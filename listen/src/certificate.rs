@@ -16,21 +16,26 @@ pub struct ClientCertificate {
     pub subject: Arc<str>,
     /// The common name in it, of several the most specific one.
     pub common_name: Option<Arc<str>>,
+    /// Last moment at which it is valid, in milliseconds since the epoch: a connection may outlive it.
+    pub not_after_ms: i64,
 }
 
 impl ClientCertificate {
-    /// Reads the subject of a certificate; `None` where it is malformed or longer than 4 KiB.
+    /// Reads the subject of a certificate and its end; `None` where it is malformed or longer than 4 KiB.
     pub(crate) fn read(certificate: &[u8]) -> Option<Self> {
-        let subject = subject(certificate)?;
+        let (subject, validity) = subject(certificate)?;
         if subject.len() > MAX_SUBJECT_BYTES {
             return None;
         }
-        name(subject)
+        let (subject, common_name) = name(subject)?;
+        Some(Self { subject, common_name, not_after_ms: not_after_ms(validity)? })
     }
 }
 
 const INTEGER: u8 = 0x02;
 const OBJECT_IDENTIFIER: u8 = 0x06;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 /// The version of a certificate, which those of version 1 do not have.
@@ -79,21 +84,56 @@ fn expect<'a>(input: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     next(input).filter(|element| element.tag == tag).map(|element| element.content)
 }
 
-/// Finds the content of the subject.
-fn subject(mut certificate: &[u8]) -> Option<&[u8]> {
+/// Finds the contents of the subject and of the validity.
+fn subject(mut certificate: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut signed = expect(&mut certificate, SEQUENCE)?;
     let mut fields = expect(&mut signed, SEQUENCE)?;
     if fields.first() == Some(&VERSION) {
         next(&mut fields)?;
     }
     expect(&mut fields, INTEGER)?;
-    let [_signature, _issuer, _validity] =
+    let [_signature, _issuer, validity] =
         [expect(&mut fields, SEQUENCE)?, expect(&mut fields, SEQUENCE)?, expect(&mut fields, SEQUENCE)?];
-    expect(&mut fields, SEQUENCE)
+    Some((expect(&mut fields, SEQUENCE)?, validity))
+}
+
+/// Reads the end of a validity: times in UTC and in whole seconds, with two digits of the year or with four.
+fn not_after_ms(mut validity: &[u8]) -> Option<i64> {
+    next(&mut validity)?;
+    let Element { tag, content, .. } = next(&mut validity)?;
+    let digits = content.strip_suffix(b"Z").filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
+    let (year, rest) = match (tag, digits.len()) {
+        (UTC_TIME, 12) => digits.split_at_checked(2)?,
+        (GENERALIZED_TIME, 14) => digits.split_at_checked(4)?,
+        _ => return None,
+    };
+    let number = |digits: &[u8]| digits.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'));
+    let year = match (number(year), tag) {
+        (year @ 50.., UTC_TIME) => 1900 + year,
+        (year, UTC_TIME) => 2000 + year,
+        (year, _) => year,
+    };
+    let mut parts = rest.chunks(2).map(number);
+    let mut next = || parts.next();
+    let (month, day, hour, minute, second) = (next()?, next()?, next()?, next()?, next()?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let days = days_before(year, month) + day - 1;
+    Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000)
+}
+
+/// Counts the days from the epoch to the first of a month.
+fn days_before(year: i64, month: i64) -> i64 {
+    // A year that begins in March has the day that is sometimes there at its end.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let of_years = year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    // 306 days are from March to December, and 719,468 from the first of March of year 0 to the epoch.
+    of_years + (month * 306 + 5) / 10 - 719_468
 }
 
 /// Reads the content of a name: sets of attributes, the most general first, which RFC 4514 turns round.
-fn name(mut sets: &[u8]) -> Option<ClientCertificate> {
+fn name(mut sets: &[u8]) -> Option<(Arc<str>, Option<Arc<str>>)> {
     let mut parts = Vec::new();
     let mut common_name = None;
     while !sets.is_empty() {
@@ -117,7 +157,7 @@ fn name(mut sets: &[u8]) -> Option<ClientCertificate> {
         common_name = common.or(common_name);
     }
     parts.reverse();
-    Some(ClientCertificate { subject: parts.join(",").into(), common_name: common_name.map(Arc::from) })
+    Some((parts.join(",").into(), common_name.map(Arc::from)))
 }
 
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
@@ -262,7 +302,7 @@ mod tests {
     /// Reads a name of sets of attributes.
     fn read(sets: &[&[Vec<u8>]]) -> Option<(String, Option<String>)> {
         let sets: Vec<_> = sets.iter().flat_map(|attributes| element(SET, &attributes.concat())).collect();
-        let ClientCertificate { subject, common_name } = name(&sets)?;
+        let (subject, common_name) = name(&sets)?;
         Some((subject.to_string(), common_name.map(|name| name.to_string())))
     }
 
@@ -282,7 +322,46 @@ mod tests {
         assert_eq!(&*read.subject, r"CN=shipper,OU=Küche,O=Acme\, Inc.,C=DE");
         assert_eq!(read.common_name.as_deref(), Some("shipper"));
         let nobody = ClientCertificate::read(&certificate(&[])).unwrap();
-        assert_eq!(nobody, ClientCertificate { subject: "".into(), common_name: None });
+        assert_eq!((&*nobody.subject, nobody.common_name), ("", None));
+    }
+
+    #[test]
+    fn the_end_is_read_in_both_forms_of_time() {
+        for (year, month, day, expected) in [
+            (1970, 1, 1, 0),
+            (2000, 2, 29, 951_782_400_000),
+            (2024, 12, 31, 1_735_603_200_000),
+            (2049, 12, 31, 2_524_521_600_000),
+            // From here on years have four digits.
+            (2050, 1, 1, 2_524_608_000_000),
+            (2100, 3, 1, 4_107_542_400_000),
+            (9999, 12, 31, 253_402_214_400_000),
+        ] {
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            params.not_before = rcgen::date_time_ymd(1960, 1, 1);
+            params.not_after = rcgen::date_time_ymd(year, month, day);
+            let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+            let read = ClientCertificate::read(certificate.der()).unwrap();
+            assert_eq!(read.not_after_ms, expected, "{year}");
+        }
+        let end = |tag: u8, text: &str| {
+            let times = [element(UTC_TIME, b"700101000000Z"), element(tag, text.as_bytes())].concat();
+            not_after_ms(&times)
+        };
+        assert_eq!(end(UTC_TIME, "240229235959Z"), Some(1_709_251_199_000));
+        assert_eq!(end(GENERALIZED_TIME, "20240229235959Z"), end(UTC_TIME, "240229235959Z"));
+        for (tag, text) in [
+            (UTC_TIME, "2402292359Z"),
+            (UTC_TIME, "240229235959+0100"),
+            (UTC_TIME, "20240229235959Z"),
+            (UTC_TIME, "241329235959Z"),
+            (UTC_TIME, "240200235959Z"),
+            (GENERALIZED_TIME, "20240229235959.5Z"),
+            (GENERALIZED_TIME, "240229235959Z"),
+            (INTEGER, "240229235959Z"),
+        ] {
+            assert_eq!(end(tag, text), None, "{text}");
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Service for Answering {
                 Bytes::from_static(b"done")
             }
             "/who" => match request.extensions().get::<ClientCertificate>() {
-                Some(ClientCertificate { subject, common_name }) => {
+                Some(ClientCertificate { subject, common_name, .. }) => {
                     format!("{subject} {common_name:?}").into()
                 }
                 None => Bytes::from_static(b"nobody"),

@@ -130,7 +130,17 @@ statement that fails ends the shell with exit code 1.
 {EXIT_CODES}"))]
     Sql(SqlArgs),
     /// Manage users, on a running server or on the data of a stopped one
-    #[command(subcommand)]
+    #[command(subcommand, after_help = format!("\
+Examples:
+  millrace user list --user admin:…
+  millrace user add ann --role reader --user admin:…
+  millrace user roles ann --add ingest --url https://10.0.0.7:9200 --user admin
+  millrace user passwd admin --generate --data /var/lib/millrace
+  millrace user delete ann --user admin:…
+
+Built-in roles are admin, reader, ingest, monitor, alert and intelligence. `millrace user COMMAND --help` has more.
+
+{EXIT_CODES}"))]
     User(UserCommand),
 }
 

@@ -53,6 +53,8 @@ trait Users {
     async fn set_roles(&self, name: &str, roles: Vec<String>) -> Result<()>;
     /// Deletes one.
     async fn delete(&self, name: &str) -> Result<()>;
+    /// Whether there is a role.
+    async fn has_role(&self, role: &str) -> Result<bool>;
 }
 
 /// Runs the command.
@@ -86,6 +88,7 @@ async fn carry_out(users: &impl Users, command: &UserCommand, password: &Passwor
             }
             let (email, full_name) = (email.as_deref(), full_name.as_deref());
             let user = NewUser { roles: distinct(roles), email, full_name };
+            check_roles(users, &user.roles, &[]).await?;
             users.add(name, user, &password.text).await?;
             done(format_args!("user [{name}] is made"));
             password.show();
@@ -99,6 +102,7 @@ async fn carry_out(users: &impl Users, command: &UserCommand, password: &Passwor
             let user = users.find(name).await?.ok_or_else(|| missing(name))?;
             let roles = match changed(&user, change)? {
                 Some(roles) => {
+                    check_roles(users, &roles, &user.roles).await?;
                     users.set_roles(name, roles.clone()).await?;
                     roles
                 }
@@ -110,6 +114,16 @@ async fn carry_out(users: &impl Users, command: &UserCommand, password: &Passwor
         UserCommand::Delete { name, .. } => {
             users.delete(name).await?;
             done(format_args!("user [{name}] is deleted"));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses roles that nobody has made, which would grant nothing, but for those that a user has already.
+async fn check_roles(users: &impl Users, roles: &[String], has: &[String]) -> Result<()> {
+    for role in roles.iter().filter(|role| !has.contains(role)) {
+        if !users.has_role(role).await? {
+            bail!("there is no role [{role}]: make it first (PUT /_security/role), or name another one");
         }
     }
     Ok(())

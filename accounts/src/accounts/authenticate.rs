@@ -71,15 +71,23 @@ impl Accounts {
 
     /// Finds the user of a verified certificate by its subject (RFC 4514): the one that has it as the attribute
     /// [`crate::CERTIFICATE_SUBJECT`], else the one of that name. `None` where there is none that may come in. It is for who
-    /// shows no other credentials.
-    pub fn by_certificate(&self, subject: &str, address: IpAddr) -> Option<Authenticated> {
-        if subject.is_empty() {
-            return None;
-        }
-        let state = self.0.state.load();
-        let account = state.user_of_subject(subject).filter(|account| account.user.enabled)?;
-        let principal = self.0.resolver.user(&state, account, Some(address));
-        Some(Authenticated { principal, scheme: Scheme::Certificate })
+    /// shows no other credentials. What it may do is remembered until accounts change.
+    ///
+    /// # Errors
+    /// [`Refusal::Failed`].
+    pub async fn by_certificate(
+        &self,
+        subject: &str,
+        address: IpAddr,
+    ) -> Result<Option<Authenticated>, Refusal> {
+        let state = self.0.state.load_full();
+        let account = match subject {
+            "" => None,
+            subject => state.user_of_subject(subject).filter(|account| account.user.enabled),
+        };
+        let Some(account) = account else { return Ok(None) };
+        let principal = self.resolve(&state, account, address).await.map_err(failed)?;
+        Ok(Some(Authenticated { principal, scheme: Scheme::Certificate }))
     }
 
     /// Checks a user's password, within the bounds for attempts.
@@ -99,7 +107,9 @@ impl Accounts {
     ) -> Result<(Arc<Account>, Principal), Refusal> {
         let account = self.0.state.load().users.get(name).cloned();
         let hash = account.as_ref().and_then(|account| account.hash.as_ref());
-        let (hash, known) = (hash.unwrap_or(&self.0.decoy), hash.is_some());
+        // Who may not come in costs the same and is told the same, whatever the password is.
+        let enabled = account.as_ref().is_some_and(|account| account.user.enabled);
+        let (hash, known) = (hash.unwrap_or(&self.0.decoy), enabled && hash.is_some());
         let client = millrace_listen::client(address);
         let denied =
             match self.0.verifier.verify(Attempt { address: client, name, password, hash, known }).await {

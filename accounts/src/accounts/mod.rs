@@ -5,10 +5,11 @@
 //!
 //! - [`open`]: at the start
 //! - [`authenticate`]: who sent a request
-//! - [`users`], [`roles`], [`keys`], [`tokens`]: changes
+//! - [`users`], [`roles`], [`keys`], [`tokens`]: changes; [`edit`]: several at once
 //! - [`sweep`]: what is over is forgotten
 
 mod authenticate;
+mod edit;
 mod keys;
 mod open;
 mod roles;
@@ -18,30 +19,30 @@ mod tests;
 mod tokens;
 mod users;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use millrace_storage::{Principal, SharedClock};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 
 pub use authenticate::{Authenticated, Scheme};
+pub use edit::Edit;
 pub use open::Config;
-pub use tokens::Login;
+pub use tokens::{Checked, Login};
 
 use crate::error::{Error, Result};
-use crate::password::{Verifier, hash};
+use crate::password::{Denied, Setter, Verifier, hash};
 use crate::privileges::QueryCheck;
-use crate::resolve::Resolver;
+use crate::resolve::{HostRoles, Resolver};
 use crate::role::builtin;
 use crate::state::{Account, Change, State};
 use crate::store::Store;
 use crate::token::TokenLifetimes;
+use crate::user::check_password;
 
 /// Patterns of index names that a request's own thread goes through to find out what a user may do.
 const FEW_PATTERNS: usize = 10_000;
-/// Hashes of new passwords made at a time.
-const HASHED_AT_A_TIME: usize = 2;
 
 /// All accounts. Cheap to clone: clones are the same.
 #[derive(Clone)]
@@ -62,7 +63,16 @@ struct Inner {
     insecure: bool,
     lifetimes: TokenLifetimes,
     meaning: Arc<dyn QueryCheck>,
-    hashing: Semaphore,
+}
+
+/// A password that is to be set, hashed.
+#[derive(Clone)]
+pub struct NewPassword(Arc<str>);
+
+impl std::fmt::Debug for NewPassword {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewPassword").finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for Accounts {
@@ -85,13 +95,9 @@ impl Accounts {
 
     /// Returns what a user may do now, wherever it comes from; `None` where there is none that may come in.
     pub fn principal(&self, user: &str) -> Option<Principal> {
-        self.principal_from(user, None)
-    }
-
-    fn principal_from(&self, user: &str, address: Option<IpAddr>) -> Option<Principal> {
         let state = self.0.state.load();
         let account = state.users.get(user).filter(|account| account.user.enabled)?;
-        Some(self.0.resolver.user(&state, account, address))
+        Some(self.0.resolver.user(&state, account, &HostRoles::default()))
     }
 
     /// Returns what a user may do. A great many patterns are gone through on a thread for that, for one request at a time: the
@@ -103,14 +109,17 @@ impl Accounts {
         address: IpAddr,
     ) -> Result<Principal> {
         let inner = &self.0;
-        let is_quick =
-            || inner.resolver.known(state, account).is_some() || state.patterns_of(account) <= FEW_PATTERNS;
+        let of_host = inner.resolver.roles_of_host(state, address);
+        let is_quick = || {
+            inner.resolver.known(state, account, &of_host).is_some()
+                || state.patterns_of(account, &of_host) <= FEW_PATTERNS
+        };
         if is_quick() {
-            return Ok(inner.resolver.user(state, account, Some(address)));
+            return Ok(inner.resolver.user(state, account, &of_host));
         }
         let _one = inner.compiling.lock().await;
         let (inner, state, account) = (Arc::clone(inner), Arc::clone(state), Arc::clone(account));
-        let made = tokio::task::spawn_blocking(move || inner.resolver.user(&state, &account, Some(address)));
+        let made = tokio::task::spawn_blocking(move || inner.resolver.user(&state, &account, &of_host));
         made.await.map_err(Error::internal)
     }
 
@@ -151,11 +160,30 @@ impl Accounts {
         changed.await.map_err(Error::internal)?
     }
 
-    async fn hash(&self, password: String) -> Result<Arc<str>> {
-        let _place = self.0.hashing.acquire().await.map_err(Error::internal)?;
-        hash_password(password).await
+    /// Hashes a password that a user is to get. It waits for its turn, and for nobody who goes away meanwhile: dropping the future
+    /// gives it up.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]; [`Error::Later`] where the setter waits for too many already.
+    pub async fn hash_password(&self, password: String, setter: Setter<'_>) -> Result<NewPassword> {
+        check_password(&password)?;
+        match self.0.verifier.make(password, setter).await {
+            Ok(hash) => Ok(NewPassword(hash)),
+            Err(Denied::Later { reason, after }) => Err(Error::Later { reason, after }),
+            Err(Denied::Failed(reason)) => Err(Error::Internal(reason)),
+            Err(Denied::Wrong) => Err(Error::Internal("a password that is set was refused".to_owned())),
+        }
+    }
+
+    /// Hashes a password for the server's own commands.
+    async fn hash_own(&self, password: String) -> Result<NewPassword> {
+        let address = Ipv4Addr::UNSPECIFIED.into();
+        self.hash_password(password, Setter { name: OWN, address }).await
     }
 }
+
+/// Who sets passwords by commands.
+const OWN: &str = "_system";
 
 async fn hash_password(password: String) -> Result<Arc<str>> {
     let hash = tokio::task::spawn_blocking(move || hash::hash(&password));

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use millrace_storage::SharedClock;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 
-use super::{Accounts, HASHED_AT_A_TIME, Inner, hash_password, sweep};
+use super::{Accounts, Inner, hash_password, sweep};
 use crate::error::{Error, Result};
 use crate::password::{Verifier, file, hash};
 use crate::privileges::QueryCheck;
@@ -16,6 +16,7 @@ use crate::role::builtin::ADMIN;
 use crate::state::{Account, Change, State};
 use crate::store::Store;
 use crate::token::TokenLifetimes;
+use crate::user::check_password;
 
 /// Where versions before kept the hash of the administrator's password.
 const ADMIN_KEY: &str = "auth/admin";
@@ -60,7 +61,6 @@ impl Accounts {
             insecure,
             lifetimes,
             meaning,
-            hashing: Semaphore::new(HASHED_AT_A_TIME),
         };
         let accounts = Self(Arc::new(inner));
         let generated = accounts.admit_administrator(admin_password, password_file).await?;
@@ -74,8 +74,11 @@ impl Accounts {
         given: Option<String>,
         password_file: Option<PathBuf>,
     ) -> Result<Option<String>> {
-        if given.as_deref() == Some("") {
-            return Err(Error::Invalid("the administrator's password must not be empty".to_owned()));
+        if let Some(Err(error)) = given.as_deref().map(check_password) {
+            return Err(Error::Invalid(format!(
+                "the configured password of user [{ADMIN}] cannot be used: {error}; configure another one, or none to keep the one \
+                 that is stored or have one made"
+            )));
         }
         let known = self.0.state.load().users.get(ADMIN).cloned();
         let kept = match known.as_ref().and_then(|account| account.hash.clone()) {

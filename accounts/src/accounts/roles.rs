@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Accounts, bound};
+use super::{Accounts, Edit, bound};
+
 use crate::error::{Error, Result};
 use crate::limits::{
     MAX_EXPRESSIONS, MAX_HOSTS, MAX_MAPPED, MAX_MAPPINGS, MAX_PATTERNS, MAX_ROLES, check_name, shorten,
 };
+use crate::privileges::QueryCheck;
 use crate::role::{Role, builtin};
 use crate::state::{Change, Known, State};
 use crate::user::Mapping;
@@ -34,22 +36,7 @@ impl Accounts {
     /// # Errors
     /// [`Error::Invalid`], [`Error::TooMany`], [`Error::Reserved`].
     pub async fn put_role(&self, name: &str, role: Role) -> Result<bool> {
-        check_name(ROLE, name)?;
-        let role = Role { reserved: false, ..role };
-        role.check(&*self.0.meaning)?;
-        let (name, known): (Arc<str>, _) = (name.into(), Arc::new(Known::new(role)?));
-        self.change(move |state, _| {
-            check_reserved(&name, "changed")?;
-            let others = || state.roles.iter().filter(|(other, _)| **other != name).map(|(_, known)| known);
-            let patterns: usize = others().map(|other| other.compiled.patterns).sum();
-            bound("patterns of index names", patterns + known.compiled.patterns, MAX_PATTERNS)?;
-            let expressions: usize = others().map(|other| other.expressions).sum();
-            bound("regular expressions of index names", expressions + known.expressions, MAX_EXPRESSIONS)?;
-            let made = !state.roles.contains_key(&name);
-            bound("roles", others().filter(|other| !other.role.reserved).count() + 1, MAX_ROLES)?;
-            Ok((vec![Change::PutRole(name, known)], made))
-        })
-        .await
+        self.edit_one(Edit::PutRole(name.to_owned(), role)).await
     }
 
     /// Deletes a role. Whoever has it keeps its name, which grants nothing any more.
@@ -57,15 +44,7 @@ impl Accounts {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Reserved`].
     pub async fn delete_role(&self, name: &str) -> Result<()> {
-        let name: Arc<str> = name.into();
-        self.change(move |state, _| {
-            check_reserved(&name, "deleted")?;
-            if !state.roles.contains_key(&name) {
-                return Err(Error::NotFound { what: ROLE, name: shorten(&name) });
-            }
-            Ok((vec![Change::DeleteRole(name)], ()))
-        })
-        .await
+        self.edit_one(Edit::DeleteRole(name.to_owned())).await.map(drop)
     }
 
     /// Lists the role mappings by the name of the role.
@@ -87,21 +66,7 @@ impl Accounts {
     /// # Errors
     /// [`Error::Invalid`], [`Error::TooMany`]; [`Error::NotFound`] where there is no such role.
     pub async fn put_mapping(&self, role: &str, mapping: Mapping) -> Result<bool> {
-        mapping.check()?;
-        let role: Arc<str> = role.into();
-        self.change(move |state, _| {
-            if !state.roles.contains_key(&role) {
-                return Err(Error::NotFound { what: ROLE, name: shorten(&role) });
-            }
-            let made = !state.mappings.contains_key(&role);
-            bound("role mappings", state.mappings.size() + usize::from(made), MAX_MAPPINGS)?;
-            let of_others = |count: fn(&Mapping) -> usize| -> usize { others(state, &role).map(count).sum() };
-            bound("entries of role mappings", of_others(Mapping::entries) + mapping.entries(), MAX_MAPPED)?;
-            let hosts = of_others(|other| other.hosts.len());
-            bound("hosts of role mappings", hosts + mapping.hosts.len(), MAX_HOSTS)?;
-            Ok((vec![Change::PutMapping(role, Arc::new(mapping))], made))
-        })
-        .await
+        self.edit_one(Edit::PutMapping(role.to_owned(), mapping)).await
     }
 
     /// Deletes the mapping of a role.
@@ -109,15 +74,56 @@ impl Accounts {
     /// # Errors
     /// [`Error::NotFound`].
     pub async fn delete_mapping(&self, role: &str) -> Result<()> {
-        let role: Arc<str> = role.into();
-        self.change(move |state, _| {
-            if !state.mappings.contains_key(&role) {
-                return Err(Error::NotFound { what: MAPPING, name: shorten(&role) });
-            }
-            Ok((vec![Change::DeleteMapping(role)], ()))
-        })
-        .await
+        self.edit_one(Edit::DeleteMapping(role.to_owned())).await.map(drop)
     }
+}
+
+/// Checks a role as far as it says by itself, and understands it.
+pub(super) fn understand(name: &str, role: Role, meaning: &dyn QueryCheck) -> Result<Arc<Known>> {
+    check_name(ROLE, name)?;
+    let role = Role { reserved: false, ..role };
+    role.check(meaning)?;
+    Ok(Arc::new(Known::new(role)?))
+}
+
+pub(super) fn put_role(state: &State, name: Arc<str>, known: Arc<Known>) -> Result<(Vec<Change>, bool)> {
+    check_reserved(&name, "changed")?;
+    let others = || state.roles.iter().filter(|(other, _)| **other != name).map(|(_, known)| known);
+    let patterns: usize = others().map(|other| other.compiled.patterns).sum();
+    bound("patterns of index names", patterns + known.compiled.patterns, MAX_PATTERNS)?;
+    let expressions: usize = others().map(|other| other.expressions).sum();
+    bound("regular expressions of index names", expressions + known.expressions, MAX_EXPRESSIONS)?;
+    let made = !state.roles.contains_key(&name);
+    bound("roles", others().filter(|other| !other.role.reserved).count() + 1, MAX_ROLES)?;
+    Ok((vec![Change::PutRole(name, known)], made))
+}
+
+pub(super) fn delete_role(state: &State, name: Arc<str>) -> Result<(Vec<Change>, bool)> {
+    check_reserved(&name, "deleted")?;
+    if !state.roles.contains_key(&name) {
+        return Err(Error::NotFound { what: ROLE, name: shorten(&name) });
+    }
+    Ok((vec![Change::DeleteRole(name)], false))
+}
+
+pub(super) fn put_mapping(state: &State, role: Arc<str>, mapping: Mapping) -> Result<(Vec<Change>, bool)> {
+    if !state.roles.contains_key(&role) {
+        return Err(Error::NotFound { what: ROLE, name: shorten(&role) });
+    }
+    let made = !state.mappings.contains_key(&role);
+    bound("role mappings", state.mappings.size() + usize::from(made), MAX_MAPPINGS)?;
+    let of_others = |count: fn(&Mapping) -> usize| -> usize { others(state, &role).map(count).sum() };
+    bound("entries of role mappings", of_others(Mapping::entries) + mapping.entries(), MAX_MAPPED)?;
+    let hosts = of_others(|other| other.hosts.len());
+    bound("hosts of role mappings", hosts + mapping.hosts.len(), MAX_HOSTS)?;
+    Ok((vec![Change::PutMapping(role, Arc::new(mapping))], made))
+}
+
+pub(super) fn delete_mapping(state: &State, role: Arc<str>) -> Result<(Vec<Change>, bool)> {
+    if !state.mappings.contains_key(&role) {
+        return Err(Error::NotFound { what: MAPPING, name: shorten(&role) });
+    }
+    Ok((vec![Change::DeleteMapping(role)], false))
 }
 
 fn others<'a>(state: &'a State, role: &str) -> impl Iterator<Item = &'a Mapping> {

@@ -23,6 +23,13 @@ pub struct Login {
     pub principal: Principal,
 }
 
+/// A user whose password is right, and who gets a token for it.
+#[derive(Debug)]
+pub struct Checked {
+    account: Arc<Account>,
+    principal: Principal,
+}
+
 impl std::fmt::Debug for Login {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Login").field("user", &self.account.name).finish_non_exhaustive()
@@ -36,7 +43,26 @@ impl Accounts {
     /// As [`Accounts::authenticate`]; where the token cannot be stored, [`Refusal::Failed`], and [`Refusal::Later`] where there
     /// are too many.
     pub async fn login(&self, name: &str, password: &str, address: IpAddr) -> Result<Login, Refusal> {
+        let checked = self.check_login(name, password, address).await?;
+        self.give_token(checked).await
+    }
+
+    /// Checks a user's password for a login. Nothing is changed: dropping the future gives it up.
+    ///
+    /// # Errors
+    /// As [`Accounts::authenticate`].
+    pub async fn check_login(&self, name: &str, password: &str, address: IpAddr) -> Result<Checked, Refusal> {
         let (account, principal) = self.check_password(name, password, "/_service/login", address).await?;
+        Ok(Checked { account, principal })
+    }
+
+    /// Gives a token to whose password was checked.
+    ///
+    /// # Errors
+    /// Where the token cannot be stored, [`Refusal::Failed`], and [`Refusal::Later`] where there are too many;
+    /// [`Refusal::Unauthenticated`] where the password was changed meanwhile.
+    pub async fn give_token(&self, checked: Checked) -> Result<Login, Refusal> {
+        let Checked { account, principal } = checked;
         let token = secret::token();
         let (hash, checked) = (Hash::of(&token), Arc::clone(&account));
         let stored = self.change(move |state, now_ms| {

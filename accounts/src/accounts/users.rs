@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Accounts, bound};
+use super::{Accounts, Edit, NewPassword, bound};
 use crate::api_key::ApiKey;
 use crate::error::{Error, Result};
-use crate::limits::{MAX_USERS, check_name};
+use crate::limits::{MAX_USERS, check_name, shorten};
 use crate::role::builtin::ADMIN;
 use crate::state::{Account, Change, State};
-use crate::user::{User, check_password};
+use crate::user::User;
 
 const USER: &str = "user";
 
@@ -41,44 +41,12 @@ impl Accounts {
     /// [`Error::Invalid`], [`Error::TooMany`]; [`Error::Reserved`] where the administrator would no longer be one;
     /// [`Error::Conflict`] for a certificate that is another's.
     pub async fn put_user(&self, name: &str, user: User, password: Option<String>) -> Result<bool> {
-        check_name(USER, name)?;
-        if name.contains(':') {
-            return Err(Error::Invalid(format!("name of user [{name}] must not have a colon")));
-        }
-        user.check()?;
-        let hash = match password {
-            Some(password) => {
-                check_password(&password)?;
-                Some(self.hash(password).await?)
-            }
+        check_user(name, &user)?;
+        let password = match password {
+            Some(password) => Some(self.hash_own(password).await?),
             None => None,
         };
-        let name: Arc<str> = name.into();
-        self.change(move |state, _| {
-            let before = state.users.get(&name);
-            check_reserved(&name, &user)?;
-            if let Some(subject) = user.subject()
-                && let Some(other) = state.user_of_subject(subject).filter(|other| other.name != name)
-            {
-                return Err(Error::Conflict(format!(
-                    "certificate [{subject}] is that of user [{}]",
-                    other.name
-                )));
-            }
-            if before.is_none() {
-                bound("users", state.users.size() + 1, MAX_USERS)?;
-                if hash.is_none() && user.subject().is_none() {
-                    return Err(Error::Invalid(format!("user [{name}] is new and needs a password")));
-                }
-            }
-            let ends = hash.is_some() || !user.enabled;
-            let mut changes = if ends { end_tokens(state, &name) } else { Vec::new() };
-            let hash = hash.or_else(|| before.and_then(|account| account.hash.clone()));
-            let made = before.is_none();
-            changes.push(Change::PutUser(Arc::new(Account { name, user, hash })));
-            Ok((changes, made))
-        })
-        .await
+        self.edit_one(Edit::PutUser { name: name.to_owned(), user, password }).await
     }
 
     /// Sets a user's password, which ends its login tokens.
@@ -86,18 +54,9 @@ impl Accounts {
     /// # Errors
     /// [`Error::Invalid`], [`Error::NotFound`].
     pub async fn change_password(&self, name: &str, password: String) -> Result<()> {
-        check_password(&password)?;
         found(&self.0.state.load(), name)?;
-        let hash = self.hash(password).await?;
-        let name = name.to_owned();
-        self.change(move |state, _| {
-            let account = found(state, &name)?;
-            let mut changes = end_tokens(state, &name);
-            let (name, user) = (Arc::clone(&account.name), account.user.clone());
-            changes.push(Change::PutUser(Arc::new(Account { name, user, hash: Some(hash) })));
-            Ok((changes, ()))
-        })
-        .await
+        let password = self.hash_own(password).await?;
+        self.edit_one(Edit::SetPassword { name: name.to_owned(), password }).await.map(drop)
     }
 
     /// Lets a user in or keeps it out, which ends its login tokens.
@@ -123,27 +82,78 @@ impl Accounts {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Reserved`].
     pub async fn delete_user(&self, name: &str) -> Result<()> {
-        let name = name.to_owned();
-        self.change(move |state, now_ms| {
-            let account = found(state, &name)?;
-            if account.is_reserved() {
-                return Err(Error::Reserved { what: USER, name, change: "deleted" });
-            }
-            let mut changes = end_tokens(state, &name);
-            let keys = state.keys_of(&name).filter(|key| key.invalidated_ms.is_none());
-            changes.extend(keys.map(|key| {
-                let key = ApiKey { invalidated_ms: Some(now_ms), ..ApiKey::clone(key) };
-                Change::PutKey(Arc::new(key))
-            }));
-            changes.push(Change::DeleteUser(Arc::clone(&account.name)));
-            Ok((changes, ()))
-        })
-        .await
+        self.edit_one(Edit::DeleteUser(name.to_owned())).await.map(drop)
     }
 }
 
+/// Checks what a user is put with, as far as it says by itself.
+pub(super) fn check_user(name: &str, user: &User) -> Result<()> {
+    check_name(USER, name)?;
+    if name.contains(':') {
+        return Err(Error::Invalid(format!("name of user [{name}] must not have a colon")));
+    }
+    user.check()
+}
+
+pub(super) fn put_user(
+    state: &State,
+    name: Arc<str>,
+    user: User,
+    password: Option<NewPassword>,
+) -> Result<(Vec<Change>, bool)> {
+    let before = state.users.get(&name);
+    check_reserved(&name, &user)?;
+    if let Some(subject) = user.subject()
+        && let Some(other) = state.user_of_subject(subject).filter(|other| other.name != name)
+    {
+        return Err(Error::Conflict(format!("certificate [{subject}] is that of user [{}]", other.name)));
+    }
+    let hash = password.map(|password| password.0);
+    if before.is_none() {
+        if name.starts_with('_') {
+            let name = shorten(&name);
+            return Err(Error::Invalid(format!(
+                "name of user [{name}] must not begin with _: those are the server's own"
+            )));
+        }
+        bound("users", state.users.size() + 1, MAX_USERS)?;
+        if hash.is_none() && user.subject().is_none() {
+            return Err(Error::Invalid(format!("user [{name}] is new and needs a password")));
+        }
+    }
+    let ends = hash.is_some() || !user.enabled;
+    let mut changes = if ends { end_tokens(state, &name) } else { Vec::new() };
+    let hash = hash.or_else(|| before.and_then(|account| account.hash.clone()));
+    let made = before.is_none();
+    changes.push(Change::PutUser(Arc::new(Account { name, user, hash })));
+    Ok((changes, made))
+}
+
+pub(super) fn set_password(state: &State, name: &str, password: NewPassword) -> Result<(Vec<Change>, bool)> {
+    let account = found(state, name)?;
+    let mut changes = end_tokens(state, name);
+    let (name, user) = (Arc::clone(&account.name), account.user.clone());
+    changes.push(Change::PutUser(Arc::new(Account { name, user, hash: Some(password.0) })));
+    Ok((changes, false))
+}
+
+pub(super) fn delete_user(state: &State, name: &str, now_ms: i64) -> Result<(Vec<Change>, bool)> {
+    let account = found(state, name)?;
+    if account.is_reserved() {
+        return Err(Error::Reserved { what: USER, name: name.to_owned(), change: "deleted" });
+    }
+    let mut changes = end_tokens(state, name);
+    let keys = state.keys_of(name).filter(|key| key.invalidated_ms.is_none());
+    changes.extend(keys.map(|key| {
+        let key = ApiKey { invalidated_ms: Some(now_ms), ..ApiKey::clone(key) };
+        Change::PutKey(Arc::new(key))
+    }));
+    changes.push(Change::DeleteUser(Arc::clone(&account.name)));
+    Ok((changes, false))
+}
+
 fn found<'a>(state: &'a State, name: &str) -> Result<&'a Arc<Account>> {
-    state.users.get(name).ok_or_else(|| Error::NotFound { what: USER, name: crate::limits::shorten(name) })
+    state.users.get(name).ok_or_else(|| Error::NotFound { what: USER, name: shorten(name) })
 }
 
 /// Keeps the administrator one.

@@ -20,6 +20,13 @@ const MAX_REFUSED: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Digest([u8; 32]);
 
+impl Digest {
+    /// Makes one that no credentials have.
+    pub(super) fn random() -> Self {
+        Self(rand::random())
+    }
+}
+
 /// Makes digests.
 #[derive(Debug)]
 pub(super) struct Digests(hmac::Key);

@@ -1,4 +1,4 @@
-//! Passwords: Argon2id hashes ([`hash`]), checked on threads of their own ([`verifier`]), which remember what was right
+//! Passwords: Argon2id hashes ([`hash`]), checked and made on threads of their own ([`verifier`]), which remember what was right
 //! and wrong lately ([`memory`]) and bound attempts ([`buckets`]); the file of a generated one ([`file`]).
 
 mod buckets;
@@ -7,4 +7,5 @@ pub(crate) mod hash;
 mod memory;
 mod verifier;
 
+pub use verifier::Setter;
 pub(crate) use verifier::{Attempt, Denied, Verifier};

@@ -1,4 +1,5 @@
-//! Checking passwords on two threads of their own, within bounds that do not depend on requests staying.
+//! Hashing passwords on two threads of their own, to check them and to set them, within bounds that do not depend on requests
+//! staying.
 //!
 //! A job is one hash. Its place, its part of the bounds and its outcome are the job's, not the request's: requests
 //! that go away leave at most the jobs that run, for those that nobody waits for any more are dropped unhashed. Requests with the
@@ -32,6 +33,9 @@ const ACCOUNT_TOKENS: (u32, Duration) = (128, Duration::from_millis(50));
 /// Attempts of one address for an account on which others have used up what it has. Who has the right password there is not
 /// kept out by those who guess elsewhere.
 const RESERVE_TOKENS: (u32, Duration) = (4, Duration::from_secs(10));
+/// Jobs that make hashes for one user or for one address, waiting and under way: those who set passwords are few, and leave
+/// places to those who come in.
+const MAX_MADE_FOR_ONE: usize = 32;
 /// When to come back if there is no place.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -47,8 +51,17 @@ pub(crate) struct Attempt<'a> {
     pub(crate) password: &'a str,
     /// Hash to check against. An unknown name has one, too, so that it costs the same.
     pub(crate) hash: &'a Arc<str>,
-    /// Whether there is such an account.
+    /// Whether there is such an account, and it may come in.
     pub(crate) known: bool,
+}
+
+/// Who sets a password.
+#[derive(Clone, Copy, Debug)]
+pub struct Setter<'a> {
+    /// The user.
+    pub name: &'a str,
+    /// Where the request comes from.
+    pub address: IpAddr,
 }
 
 /// Why an attempt fails.
@@ -67,7 +80,8 @@ pub(crate) enum Denied {
     Failed(String),
 }
 
-type Outcome = Result<(), Denied>;
+/// The hash that was checked or made.
+type Outcome = Result<Arc<str>, Denied>;
 type Told = watch::Receiver<Option<Outcome>>;
 
 struct Shared {
@@ -84,6 +98,8 @@ struct State {
     /// Where to tell the outcome of each job, waiting and under way.
     jobs: HashMap<Digest, watch::Sender<Option<Outcome>>>,
     of_address: HashMap<IpAddr, usize>,
+    /// Those that make hashes, by who wants them.
+    made_for: HashMap<For, usize>,
     refused: Refused,
     addresses: Buckets<IpAddr>,
     accounts: Buckets<Digest>,
@@ -94,15 +110,29 @@ struct State {
     hashed: usize,
 }
 
+/// Whom a hash is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum For {
+    User(Digest),
+    Address(IpAddr),
+}
+
 struct Job {
     digest: Digest,
-    address: IpAddr,
-    account: Digest,
-    /// Whether it is charged to the address's reserve in place of the account.
-    is_reserve: bool,
     password: String,
-    hash: Arc<str>,
-    known: bool,
+    work: Work,
+}
+
+enum Work {
+    Check {
+        address: IpAddr,
+        account: Digest,
+        /// Whether it is charged to the address's reserve in place of the account.
+        is_reserve: bool,
+        hash: Arc<str>,
+        known: bool,
+    },
+    Make([For; 2]),
 }
 
 impl Verifier {
@@ -115,6 +145,7 @@ impl Verifier {
             queue: VecDeque::new(),
             jobs: HashMap::new(),
             of_address: HashMap::new(),
+            made_for: HashMap::new(),
             refused: Refused::default(),
             addresses: Buckets::new(ADDRESS_TOKENS.0, ADDRESS_TOKENS.1),
             accounts: Buckets::new(ACCOUNT_TOKENS.0, ACCOUNT_TOKENS.1),
@@ -138,22 +169,37 @@ impl Verifier {
     ///
     /// # Errors
     /// See [`Denied`]. Dropping the future gives up the job if nobody else waits for it and it has not begun.
-    pub(crate) async fn verify(&self, attempt: Attempt<'_>) -> Outcome {
+    pub(crate) async fn verify(&self, attempt: Attempt<'_>) -> Result<(), Denied> {
         let shared = &*self.0;
-        let digest = shared.digests.of(&[attempt.hash, attempt.name, attempt.password]);
+        // An account that is let in again is not the one that was refused.
+        let known = if attempt.known { "known" } else { "" };
+        let digest = shared.digests.of(&[attempt.hash, attempt.name, attempt.password, known]);
         if shared.verified.contains(&digest, shared.clock.now_ms()) {
             return Ok(());
         }
-        let mut told = shared.enlist(digest, &attempt)?;
-        let ended = || Denied::Failed("the threads that check passwords have ended".to_owned());
-        let outcome = told.wait_for(Option::is_some).await.map_err(|_| ended())?.clone();
-        outcome.unwrap_or_else(|| Err(ended()))
+        let told = shared.enlist(digest, &attempt)?;
+        outcome(told).await.map(drop)
+    }
+
+    /// Hashes a password that is to be set.
+    ///
+    /// # Errors
+    /// [`Denied::Later`], [`Denied::Failed`]. Dropping the future gives up the job if it has not begun.
+    pub(crate) async fn make(&self, password: String, setter: Setter<'_>) -> Outcome {
+        let told = self.0.enlist_making(password, setter)?;
+        outcome(told).await
     }
 
     #[cfg(test)]
     pub(crate) fn hashed(&self) -> usize {
         self.0.state.lock().hashed
     }
+}
+
+async fn outcome(mut told: Told) -> Outcome {
+    let ended = || Denied::Failed("the threads that hash passwords have ended".to_owned());
+    let outcome = told.wait_for(Option::is_some).await.map_err(|_| ended())?.clone();
+    outcome.unwrap_or_else(|| Err(ended()))
 }
 
 impl Shared {
@@ -164,7 +210,7 @@ impl Shared {
         let now_ms = self.clock.now_ms();
         // A job may have ended since the caller looked.
         if self.verified.contains(&digest, now_ms) {
-            return Ok(watch::channel(Some(Ok(()))).1);
+            return Ok(watch::channel(Some(Ok(Arc::clone(attempt.hash)))).1);
         }
         if state.refused.contains(&digest, now_ms) {
             return Err(Denied::Wrong);
@@ -202,15 +248,40 @@ impl Shared {
         let (told, outcome) = watch::channel(None);
         state.jobs.insert(digest, told);
         *state.of_address.entry(attempt.address).or_default() += 1;
-        state.queue.push_back(Job {
-            digest,
-            address: attempt.address,
-            account,
-            is_reserve,
-            password: attempt.password.to_owned(),
-            hash: Arc::clone(attempt.hash),
-            known: attempt.known,
-        });
+        let (address, hash, known) = (attempt.address, Arc::clone(attempt.hash), attempt.known);
+        let work = Work::Check { address, account, is_reserve, hash, known };
+        state.queue.push_back(Job { digest, password: attempt.password.to_owned(), work });
+        drop(state);
+        self.changed.notify_one();
+        Ok(outcome)
+    }
+
+    /// Finds a place for a hash that is to be made.
+    fn enlist_making(&self, password: String, setter: Setter<'_>) -> Result<Told, Denied> {
+        let later = |reason| Err(Denied::Later { reason, after: RETRY });
+        let client = millrace_listen::client(setter.address);
+        let whom = [For::User(self.digests.of(&[setter.name])), For::Address(client)];
+        let mut state = self.state.lock();
+        let is_full = |state: &State| {
+            let of = |whom| state.made_for.get(whom).copied().unwrap_or_default() >= MAX_MADE_FOR_ONE;
+            (state.queue.len() >= MAX_QUEUED, whom.iter().any(of))
+        };
+        if is_full(&state) != (false, false) {
+            state.drop_abandoned();
+        }
+        match is_full(&state) {
+            (_, true) => return later("too many passwords are being set by this user or from this address"),
+            (true, false) => return later("too many credentials are being verified"),
+            (false, false) => {}
+        }
+        // Each has a job of its own: equal passwords have different hashes.
+        let digest = Digest::random();
+        let (told, outcome) = watch::channel(None);
+        state.jobs.insert(digest, told);
+        for whom in whom {
+            *state.made_for.entry(whom).or_default() += 1;
+        }
+        state.queue.push_back(Job { digest, password, work: Work::Make(whom) });
         drop(state);
         self.changed.notify_one();
         Ok(outcome)
@@ -219,20 +290,17 @@ impl Shared {
     /// Works on jobs until the end.
     fn work(&self) {
         while let Some(job) = self.next() {
-            let outcome = match hash::verify(&job.password, &job.hash) {
-                Ok(true) if job.known => Ok(()),
-                Ok(_) => Err(Denied::Wrong),
-                Err(error) => Err(Denied::Failed(error.to_string())),
-            };
+            let outcome = job.run();
             let mut state = self.state.lock();
             let now_ms = self.clock.now_ms();
-            match &outcome {
-                Ok(()) => {
+            match (&outcome, &job.work) {
+                (_, Work::Make(_)) => {}
+                (Ok(_), Work::Check { .. }) => {
                     self.verified.remember(job.digest, now_ms);
                     state.give_back(&job);
                 }
-                Err(Denied::Wrong) => state.refused.remember(job.digest, now_ms),
-                Err(_) => {}
+                (Err(Denied::Wrong), _) => state.refused.remember(job.digest, now_ms),
+                (Err(_), _) => {}
             }
             #[cfg(test)]
             {
@@ -262,6 +330,20 @@ impl Shared {
     }
 }
 
+impl Job {
+    fn run(&self) -> Outcome {
+        let failed = |error: &dyn std::fmt::Display| Denied::Failed(error.to_string());
+        match &self.work {
+            Work::Make(_) => hash::hash(&self.password).map(Arc::from).map_err(|error| failed(&error)),
+            Work::Check { hash, known, .. } => match hash::verify(&self.password, hash) {
+                Ok(true) if *known => Ok(Arc::clone(hash)),
+                Ok(_) => Err(Denied::Wrong),
+                Err(error) => Err(failed(&error)),
+            },
+        }
+    }
+}
+
 impl State {
     /// Whether nobody waits for a job.
     fn is_abandoned(&self, job: &Job) -> bool {
@@ -285,22 +367,30 @@ impl State {
 
     /// Gives back what an attempt cost that told nobody that it was wrong.
     fn give_back(&mut self, job: &Job) {
-        self.addresses.give_back(&job.address);
-        match job.is_reserve {
-            true => self.reserves.give_back(&(job.address, job.account)),
-            false => self.accounts.give_back(&job.account),
+        let Work::Check { address, account, is_reserve, .. } = &job.work else { return };
+        self.addresses.give_back(address);
+        match is_reserve {
+            true => self.reserves.give_back(&(*address, *account)),
+            false => self.accounts.give_back(account),
         }
     }
 
     /// Lets go of what a job had.
     fn end(&mut self, job: &Job) -> Option<watch::Sender<Option<Outcome>>> {
-        if let Entry::Occupied(mut count) = self.of_address.entry(job.address) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
+        match &job.work {
+            Work::Check { address, .. } => count_down(&mut self.of_address, *address),
+            Work::Make(whom) => whom.iter().for_each(|whom| count_down(&mut self.made_for, *whom)),
         }
         self.jobs.remove(&job.digest)
+    }
+}
+
+fn count_down<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
     }
 }
 

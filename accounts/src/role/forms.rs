@@ -90,6 +90,25 @@ impl Role {
         Ok(role)
     }
 
+    /// Takes over of the role before what OpenSearch's form has no words for: applications, metadata, and that an entry reaches
+    /// system indices. That is kept only by an entry that is said again exactly as it was, privileges, documents and fields
+    /// included; one that says anything else never comes to it unsaid.
+    #[must_use]
+    pub fn said_again(mut self, before: &Self) -> Self {
+        // As the form says it.
+        let known: Vec<_> = match Self::from_opensearch(&before.to_opensearch()) {
+            Ok(written) => written.indices.into_iter().zip(&before.indices).collect(),
+            Err(_) => Vec::new(),
+        };
+        for grant in &mut self.indices {
+            let mut same = known.iter().filter(|(written, _)| written == grant).peekable();
+            let is_known = same.peek().is_some();
+            let reaches = is_known && same.all(|(_, known)| known.allow_restricted_indices);
+            grant.allow_restricted_indices = reaches;
+        }
+        Self { applications: before.applications.clone(), metadata: before.metadata.clone(), ..self }
+    }
+
     /// Writes it as OpenSearch answers with it.
     pub fn to_opensearch(&self) -> Value {
         let grant = |grant: &IndexGrant| {
@@ -277,6 +296,36 @@ mod tests {
         assert_eq!(opensearch["index_permissions"][0]["fls"], json!(["~secret"]));
         let again = Role::from_opensearch(&opensearch).unwrap();
         assert_eq!((again.indices, again.cluster), (role.indices, role.cluster));
+    }
+
+    #[test]
+    fn system_indices_are_reached_on_by_entries_that_stay_as_they_are() {
+        let entry = |names: &[&str], privileges: &[&str], reaches: bool| json!({"names": names, "privileges": privileges, "allow_restricted_indices": reaches});
+        let before = |indices: Value| Role::from_elasticsearch(&json!({ "indices": indices })).unwrap();
+        let say = |before: &Role, change: &dyn Fn(&mut Value)| {
+            let mut body = before.to_opensearch();
+            change(&mut body);
+            let said = Role::from_opensearch(&body).unwrap().said_again(before);
+            said.indices.iter().map(|grant| grant.allow_restricted_indices).collect::<Vec<_>>()
+        };
+        let audit = before(json!([entry(&[".audit-*"], &["read"], true), entry(&["logs"], &["all"], false)]));
+        assert_eq!(say(&audit, &|_| {}), [true, false]);
+        let description = |body: &mut Value| body["description"] = json!("another");
+        assert_eq!(say(&audit, &description), [true, false]);
+        for (path, value) in [
+            ("/index_permissions/0/index_patterns", json!([".audit-*", "*"])),
+            ("/index_permissions/0/allowed_actions", json!(["all"])),
+            ("/index_permissions/0/dls", json!("{\"match_all\":{}}")),
+            ("/index_permissions/0/fls", json!(["~user"])),
+        ] {
+            let change = |body: &mut Value| *body.pointer_mut(path).unwrap() = value.clone();
+            assert_eq!(say(&audit, &change), [false, false], "{path}");
+        }
+        // Of equal patterns the one does not lend to the other.
+        let two = before(json!([entry(&["*"], &["read"], true), entry(&["*"], &["all"], false)]));
+        assert_eq!(say(&two, &|_| {}), [true, false]);
+        let twice = before(json!([entry(&["*"], &["read"], true), entry(&["*"], &["read"], false)]));
+        assert_eq!(say(&twice, &|_| {}), [false, false], "it cannot be told which is which");
     }
 
     #[test]

@@ -380,7 +380,11 @@ fn stats_section(
             "rx_count": 0, "rx_size_in_bytes": 0, "tx_count": 0, "tx_size_in_bytes": 0,
         }),
         "breaker" => {
-            json!({ "open_contexts": open_contexts(api), "replaced_segments": replaced_segments(api) })
+            json!({
+                "open_contexts": open_contexts(api),
+                "replaced_segments": replaced_segments(api),
+                "audit": audit(api),
+            })
         }
         "thread_pool" | "adaptive_selection" => json!({}),
         _ => return None,
@@ -411,6 +415,20 @@ fn replaced_segments(api: &Api) -> Value {
         "estimated_size": bytes_text(i64::try_from(pinned.replaced).unwrap_or(i64::MAX)),
         "overhead": 1.0,
         "tripped": 0,
+    })
+}
+
+/// The breaker of events of the audit that wait to be written; those that were lost are told as trips.
+fn audit(api: &Api) -> Value {
+    let figures = api.audit.figures();
+    let text = |bytes: u64| bytes_text(i64::try_from(bytes).unwrap_or(i64::MAX));
+    json!({
+        "limit_size_in_bytes": figures.limit,
+        "limit_size": text(figures.limit),
+        "estimated_size_in_bytes": figures.bytes,
+        "estimated_size": text(figures.bytes),
+        "overhead": 1.0,
+        "tripped": figures.lost,
     })
 }
 

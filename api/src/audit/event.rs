@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use millrace_accounts::Credentials;
 use millrace_listen::Peer;
 use millrace_storage::Principal;
-use millrace_storage::access::{Action, Caller};
+use millrace_storage::access::{Action, Caller, Refusals, Refused};
 use serde_json::{Map, Value, json};
 
 use crate::error::Error;
@@ -22,6 +22,8 @@ const MAX_TEXT: usize = 512;
 const MAX_ROLES: usize = 32;
 /// Bytes that a document takes beside its texts.
 const DOCUMENT_BYTES: usize = 512;
+/// Bytes that a part which was refused takes beside its index.
+const REFUSED_BYTES: usize = 128;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,6 +64,8 @@ pub(crate) struct Trail {
     indices: Option<String>,
     /// The user of a login, which its handler reads from the body.
     login: Arc<OnceLock<String>>,
+    /// What is refused while the rest is done.
+    refusals: Refusals,
 }
 
 impl Trail {
@@ -78,6 +82,7 @@ impl Trail {
             route: None,
             indices: None,
             login: Arc::default(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -102,6 +107,11 @@ impl Trail {
         self.indices = captured.find("index").or_else(|| captured.find("expression")).map(cut);
     }
 
+    /// Where it is noted what of a request is refused while the rest is done.
+    pub(crate) fn may_be_refused_in_parts(&mut self, refusals: &Refusals) {
+        self.refusals = refusals.clone();
+    }
+
     /// Where the handler of a login says whose it is.
     pub(crate) fn login(&self) -> Arc<OnceLock<String>> {
         Arc::clone(&self.login)
@@ -118,6 +128,7 @@ impl Trail {
             // Too many attempts.
             (429, _) if is_login || self.claimed.is_some() => Outcome::AuthenticationFailed,
             (403, _) if !blocked => Outcome::AccessDenied,
+            (200..300, _) if !self.refusals.noted().0.is_empty() => Outcome::AccessDenied,
             (200..300, _) if is_login => Outcome::Authenticated,
             (200..300, Some(route)) if changes_security(route) => Outcome::Changed,
             (200..300, Some(route)) if reads && route.reads => Outcome::Authenticated,
@@ -160,6 +171,7 @@ impl Trail {
             }
             (None, None) => drop(tell("caller", "nobody")),
         }
+        let (refused, more_refused) = self.refusals.noted();
         // The ids of scrolls are what one continues them with.
         let scroll = self.route.map(|route| route.path).filter(|path| path.contains("{scroll_id}"));
         let opaque_id = self.opaque_id.as_ref().and_then(|id| id.to_str().ok());
@@ -177,6 +189,8 @@ impl Trail {
             listener: self.listener,
             opaque_id: opaque_id.map(cut),
             id: request_id(),
+            refused,
+            more_refused,
             count: 1,
             others: 0,
         }
@@ -214,6 +228,10 @@ pub(super) struct Event {
     opaque_id: Option<String>,
     /// Names the document, too, so that one that is written again is there once.
     pub(super) id: String,
+    /// Parts of the request that were refused, by action and index.
+    refused: Vec<Refused>,
+    /// How many there are of further kinds.
+    more_refused: u64,
     /// Requests that it stands for.
     pub(super) count: u64,
     /// Further refusals of its address in the same second, which are not told.
@@ -234,6 +252,8 @@ impl Event {
             && self.route == other.route
             && self.indices == other.indices
             && self.listener == other.listener
+            && self.refused == other.refused
+            && self.more_refused == other.more_refused
     }
 
     /// Bytes that it takes, nearly.
@@ -245,7 +265,9 @@ impl Event {
         let who: usize = self.who.values().map(text).sum();
         let more = [&self.indices, &self.opaque_id];
         let more: usize = more.into_iter().flatten().map(String::len).sum();
-        DOCUMENT_BYTES + who + self.path.len() + more
+        let parts: usize =
+            self.refused.iter().map(|part| REFUSED_BYTES + part.index.as_ref().map_or(0, String::len)).sum();
+        DOCUMENT_BYTES + who + self.path.len() + more + parts
     }
 
     /// Makes its document. `lost` are events that could not be told before it.
@@ -267,6 +289,8 @@ impl Event {
             "opaque_id": self.opaque_id,
             "cluster": identity.cluster,
             "node": identity.node,
+            "refused": (!self.refused.is_empty()).then(|| self.refused.iter().map(refused).collect::<Vec<_>>()),
+            "more_refused": (self.more_refused > 0).then_some(self.more_refused),
             "count": self.count,
             "others": (self.others > 0).then_some(self.others),
             "lost": (lost > 0).then_some(lost),
@@ -275,6 +299,14 @@ impl Event {
             document.extend(told.into_iter().filter(|(_, value)| !value.is_null()));
         }
         Value::Object(document)
+    }
+}
+
+fn refused(part: &Refused) -> Value {
+    let Refused { action, index, count } = part;
+    match index {
+        Some(index) => json!({ "action": action, "index": index, "count": count }),
+        None => json!({ "action": action, "count": count }),
     }
 }
 

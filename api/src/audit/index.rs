@@ -56,6 +56,8 @@ pub(super) fn body() -> Value {
                 "opaque_id": keyword,
                 "cluster": keyword,
                 "node": keyword,
+                "refused": {"properties": {"action": keyword, "index": keyword, "count": number}},
+                "more_refused": number,
                 "count": number,
                 "others": number,
                 "lost": number,

@@ -4,7 +4,7 @@
 //! [`Config::reads`] also what is read. The dispatcher follows a request with a [`Trail`] and hands it over at its end
 //! ([`Audit::done`]), which never waits: events go to a bounded queue ([`queue`]), a task ([`Audit::run`]) writes them
 //! within a second or two and tries again while the store refuses. What the queue has no place for is counted, and told in the next
-//! document and in the log. Indices are made, and removed after their time, by the day ([`index`]); they are system
+//! document, in the log and in the figures of the node. Indices are made, and removed after their time, by the day ([`index`]); they are system
 //! indices, which are read by who has an explicit privilege on them.
 
 mod event;
@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::metadata::{IndicesOptions, Uuid};
+use millrace_storage::metadata::IndicesOptions;
 use millrace_storage::{
     Action as Operation, Engine, Error as StoreError, Kind, RefreshPolicy, Session, WriteOp,
 };
@@ -30,6 +30,7 @@ use crate::http::Response;
 use crate::root::Identity;
 use event::Event;
 pub(crate) use event::Trail;
+pub(crate) use queue::Figures;
 use queue::Queue;
 
 /// Events that are written at once.
@@ -97,6 +98,11 @@ impl Audit {
         shared.record(trail.event(outcome, status, shared.engine.clock().now_ms()));
     }
 
+    /// Returns what waits to be written, and what was lost.
+    pub(crate) fn figures(&self) -> Figures {
+        self.0.as_ref().map(|shared| shared.queue.lock().figures()).unwrap_or_default()
+    }
+
     /// Writes events until the store ends.
     pub async fn run(self) {
         let Some(shared) = &self.0 else { return };
@@ -161,7 +167,7 @@ impl Shared {
         let chosen = writing.get(..some).unwrap_or_default();
         let days: BTreeSet<String> = chosen.iter().map(|(event, _)| index::name(event.time_ms)).collect();
         for day in days {
-            self.make(&session, &day).await?;
+            self.make(&day).await?;
         }
         let ops = chosen.iter().map(|(event, lost)| operation(event, *lost, &self.identity)).collect();
         let results = session.write(ops, RefreshPolicy::None, TIMEOUT).await?;
@@ -189,17 +195,10 @@ impl Shared {
     }
 
     /// Makes the index of a day where it is missing, and removes those that have had their time.
-    async fn make(&self, session: &Session, day: &str) -> Result<(), StoreError> {
-        if session.metadata().index(day).is_some() {
+    async fn make(&self, day: &str) -> Result<(), StoreError> {
+        if !self.engine.make_own_index(day, &index::body()).await? {
             return Ok(());
         }
-        let (body, now_ms) = (index::body(), session.clock().now_ms());
-        session
-            .change(|metadata| match metadata.index(day) {
-                Some(_) => Ok(Vec::new()),
-                None => metadata.create_index(day, &body, now_ms, Uuid::new_v4()),
-            })
-            .await?;
         if let Err(error) = self.remove_expired().await {
             tracing::warn!(%error, "days of the audit could not be removed");
         }

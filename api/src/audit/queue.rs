@@ -14,12 +14,25 @@ const REFUSALS: usize = 50;
 /// Refusals that are told of one client in one second.
 const OF_CLIENT: usize = 5;
 
+/// What waits to be written, and what was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Figures {
+    /// Bytes of the events that wait.
+    pub(crate) bytes: u64,
+    /// Bytes that they may take.
+    pub(crate) limit: u64,
+    /// Events that were lost since the start.
+    pub(crate) lost: u64,
+}
+
 /// Events that wait. What there is no place for is counted.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     events: Vec<Event>,
     bytes: usize,
     lost: u64,
+    /// Since the start.
+    lost_in_all: u64,
     /// The second that is counted.
     second: i64,
     /// Refusals that are told of it.
@@ -37,7 +50,7 @@ impl Queue {
         }
         let (bytes, is_full) = (self.bytes + event.bytes(), self.events.len() >= MAX_EVENTS);
         if is_full || bytes > MAX_BYTES || event.is_refusal() && self.told >= REFUSALS {
-            self.lost = self.lost.saturating_add(1);
+            self.lose(1);
             return;
         }
         if event.is_refusal() {
@@ -76,6 +89,11 @@ impl Queue {
     /// Counts events that could not be written.
     pub(super) fn lose(&mut self, count: u64) {
         self.lost = self.lost.saturating_add(count);
+        self.lost_in_all = self.lost_in_all.saturating_add(count);
+    }
+
+    pub(super) fn figures(&self) -> Figures {
+        Figures { bytes: self.bytes as u64, limit: MAX_BYTES as u64, lost: self.lost_in_all }
     }
 
     /// Takes what waits, and how many were lost since the last time that something was taken.

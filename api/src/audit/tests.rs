@@ -60,8 +60,12 @@ fn what_waits_is_bounded_and_changes_are_not_told_together() {
     for _ in 0..10_000 {
         queue.add(change.clone());
     }
+    let waiting = queue.figures();
+    assert!(waiting.bytes > 0 && waiting.bytes <= waiting.limit);
     let (events, lost) = queue.take();
     assert_eq!((events.len() as u64 + lost, events.len()), (10_000, 8_192));
+    // Taken, they still were lost.
+    assert_eq!((queue.figures().lost, queue.figures().bytes), (lost, 0));
     let mut queue = Queue::default();
     let long = format!("/{}", "x".repeat(60_000));
     let event = trail("10.0.0.1", &"é".repeat(1_000), &long).event(event::Outcome::Changed, 200, START_MS);

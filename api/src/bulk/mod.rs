@@ -75,6 +75,10 @@ pub(crate) async fn run(
             ));
         }
         results
+            .iter()
+            .filter_map(|result| result.as_ref().err())
+            .for_each(|error| api.session.refusals().note(error));
+        results
     };
     let took_ms = u64::try_from(api.session.clock().now_ms() - started_ms).unwrap_or(0);
     let forced_refresh = refresh == RefreshPolicy::Immediate;
@@ -119,6 +123,9 @@ fn refuse_by_metadata(session: &Session, bulk: &mut parse::Bulk, room: &Room) ->
         };
         if let Err(error) = check(session, op, &mut facts.alias, &mut facts.routing_required) {
             room.take(parse::REFUSAL_BYTES)?;
+            if error.is_refusal() {
+                session.refusals().note_of(op.needs().name(), Some(&op.index));
+            }
             refused.push((number, error));
         }
         if last.as_ref().is_none_or(|(name, _)| !Arc::ptr_eq(name, &op.index)) {

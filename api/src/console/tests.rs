@@ -62,7 +62,7 @@ async fn ask(node: &Node, budget: &Budget, actions: &[Action], line: &str, body:
         Ok(api) => api,
         Err(error) => return error.status(),
     };
-    match handler(&(), &mut Call { api, request, captured }).await {
+    match handler(&node.objects(), &mut Call { api, request, captured }).await {
         Ok(response) => response.status,
         Err(error) => error.status(),
     }

@@ -66,6 +66,9 @@ async fn answer(api: &Api, mut item: Item) -> Result<Vec<u8>, Error> {
         Ok(()) => {}
         Err(error) if error.status() == 503 || error.status() == 429 => return Err(error),
         Err(error) => {
+            if error.is_refusal() {
+                api.session.refusals().note_of(Action::Get.name(), Some(&item.index));
+            }
             out.clear();
             out.push(b'{');
             push_untyped(&mut out, &item.index, item.doc_type.as_deref(), &item.id);

@@ -32,6 +32,7 @@ use millrace_storage::access::Action;
 pub(crate) use table::{Found, Table};
 
 use crate::Api;
+use crate::console::saved_objects::Store;
 use crate::error::Error;
 use crate::http::{Params, Request, Response};
 use crate::pipelines::Management;
@@ -188,7 +189,7 @@ pub(crate) fn management() -> &'static Table<Management> {
 }
 
 /// Returns the routes of the console.
-pub(crate) fn console() -> &'static Table<()> {
-    static CONSOLE: LazyLock<Table<()>> = LazyLock::new(|| Table::new([console::routes()]));
+pub(crate) fn console() -> &'static Table<Store> {
+    static CONSOLE: LazyLock<Table<Store>> = LazyLock::new(|| Table::new([console::routes()]));
     &CONSOLE
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use millrace_accounts::Credentials;
+use millrace_accounts::{Credentials, Edit};
 use millrace_storage::access::Action;
 use serde_json::{Value, json};
 
@@ -18,7 +18,12 @@ pub(crate) async fn login(api: &Api, request: &mut Request) -> Result<Response, 
     let (username, password) = (form.required("username")?, form.required("password")?);
     form.finish()?;
     let _ = api.login.set(username.clone());
-    match api.accounts.login(&username, &password, api.address).await {
+    let checking = api.accounts.check_login(&username, &password, api.address);
+    let login = match api.client.waits_for(checking).await? {
+        Ok(checked) => api.accounts.give_token(checked).await,
+        Err(refusal) => Err(refusal),
+    };
+    match login {
         Ok(login) => {
             let roles = login.principal.roles();
             Ok(Response::json(
@@ -65,6 +70,7 @@ pub(crate) async fn put_account(api: &Api, request: &mut Request) -> Result<Resp
     let (roles, default_role) = (form.texts("roles")?, form.text("defaultrole")?);
     let email = form.text("email")?;
     form.finish()?;
+    let password = api.hash_some(password).await?;
     let _one = api.changing.lock().await;
     let mut user = api.accounts.user(&username).map(|account| account.user.clone()).unwrap_or_default();
     if let Some(roles) = roles {
@@ -79,7 +85,7 @@ pub(crate) async fn put_account(api: &Api, request: &mut Request) -> Result<Resp
         "defaultrole": user.default_role,
         "email": user.email,
     });
-    let created = api.accounts.put_user(&username, user, password).await?;
+    let created = api.accounts.edit_one(Edit::PutUser { name: username.clone(), user, password }).await?;
     let mut answer = json!({ "status": 200, "username": username, "created": created });
     if let (Value::Object(answer), Value::Object(answered)) = (&mut answer, answered) {
         answer.extend(answered);
@@ -109,7 +115,7 @@ pub(crate) async fn put_password(api: &Api, request: &mut Request) -> Result<Res
             username.unwrap_or_else(|| api.session.principal().name().to_owned())
         }
     };
-    api.accounts.change_password(&username, new).await?;
+    api.set_password(&username, new).await?;
     Ok(Response::json(200, json!({ "status": 200, "username": username })))
 }
 
@@ -118,7 +124,8 @@ pub(crate) async fn put_password(api: &Api, request: &mut Request) -> Result<Res
 /// # Errors
 /// 403 for a wrong one: 401 would have clients drop credentials that are good.
 pub(crate) async fn verify(api: &Api, user: &str, password: &str) -> Result<(), Error> {
-    let verified = api.accounts.verify_password(user, password, api.address).await.map_err(Error::from);
+    let verifying = api.accounts.verify_password(user, password, api.address);
+    let verified = api.client.waits_for(verifying).await?.map_err(Error::from);
     verified.map_err(|error| match error.status() {
         401 => Error::new(403, "security_exception", format!("the old password of user [{user}] is wrong")),
         _ => error,

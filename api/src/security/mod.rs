@@ -28,6 +28,7 @@ pub(crate) mod users;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use millrace_accounts::{Edit, NewPassword, Setter};
 use millrace_storage::Principal;
 use millrace_storage::access::{Action, ActionSet, Caller, Privileges};
 
@@ -50,6 +51,29 @@ impl Api {
             Caller::User(name) => Some(name),
             _ => None,
         }
+    }
+
+    /// Hashes a password that is to be set, as long as the client waits.
+    async fn hash(&self, password: String) -> Result<NewPassword, Error> {
+        let setter = Setter { name: self.session.principal().name(), address: self.address };
+        Ok(self.client.waits_for(self.accounts.hash_password(password, setter)).await??)
+    }
+
+    async fn hash_some(&self, password: Option<String>) -> Result<Option<NewPassword>, Error> {
+        match password {
+            Some(password) => Ok(Some(self.hash(password).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Sets a user's password.
+    async fn set_password(&self, name: &str, password: String) -> Result<(), Error> {
+        if self.accounts.user(name).is_none() {
+            let what = "user";
+            return Err(millrace_accounts::Error::NotFound { what, name: name.to_owned() }.into());
+        }
+        let (name, password) = (name.to_owned(), self.hash(password).await?);
+        Ok(self.accounts.edit_one(Edit::SetPassword { name, password }).await.map(drop)?)
     }
 
     /// Whether the caller is allowed an action of the cluster's.

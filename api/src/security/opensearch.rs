@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use millrace_accounts::{Account, Mapping, Over, Role, User, privilege, privilege_names};
+use millrace_accounts::{Account, Edit, Mapping, Over, Role, User, privilege, privilege_names};
 use serde_json::{Map, Value, json};
 
 use super::form::{Form, text};
@@ -75,14 +75,9 @@ impl Kind {
                 Ok(Said::User(Box::new(user), password))
             }
             Self::Roles => {
-                let mut said = Role::from_opensearch(&body)?;
                 let before = api.accounts.role(name);
                 let before = before.as_deref().cloned().unwrap_or_default();
-                for grant in &mut said.indices {
-                    let mut same = before.indices.iter().filter(|known| known.names == grant.names);
-                    grant.allow_restricted_indices = same.any(|known| known.allow_restricted_indices);
-                }
-                Ok(Said::Role(Role { applications: before.applications, metadata: before.metadata, ..said }))
+                Ok(Said::Role(Role::from_opensearch(&body)?.said_again(&before)))
             }
             Self::Mappings => read_mapping(body).map(Said::Mapping),
         }
@@ -101,13 +96,12 @@ impl Kind {
         }
     }
 
-    async fn delete(self, api: &Api, name: &str) -> Result<(), Error> {
-        let deleted = match self {
-            Self::Users => api.accounts.delete_user(name).await,
-            Self::Roles => api.accounts.delete_role(name).await,
-            Self::Mappings => api.accounts.delete_mapping(name).await,
-        };
-        Ok(deleted?)
+    fn delete(self, name: String) -> Edit {
+        match self {
+            Self::Users => Edit::DeleteUser(name),
+            Self::Roles => Edit::DeleteRole(name),
+            Self::Mappings => Edit::DeleteMapping(name),
+        }
     }
 }
 
@@ -122,12 +116,14 @@ impl Said {
         Ok(checked?)
     }
 
-    /// Puts it. Returns whether it was made.
-    async fn put(self, api: &Api, name: &str) -> Result<bool, Error> {
+    /// Makes the change that puts it.
+    async fn put(self, api: &Api, name: String) -> Result<Edit, Error> {
         Ok(match self {
-            Self::User(user, password) => api.accounts.put_user(name, *user, password).await?,
-            Self::Role(role) => api.accounts.put_role(name, role).await?,
-            Self::Mapping(mapping) => api.accounts.put_mapping(name, mapping).await?,
+            Self::User(user, password) => {
+                Edit::PutUser { name, user: *user, password: api.hash_some(password).await? }
+            }
+            Self::Role(role) => Edit::PutRole(name, role),
+            Self::Mapping(mapping) => Edit::PutMapping(name, mapping),
         })
     }
 }
@@ -248,20 +244,49 @@ pub(crate) async fn get(
     })
 }
 
+/// What becomes of what there is of a kind.
+#[derive(Default)]
+struct Plan {
+    said: Vec<(String, Said)>,
+    gone: Vec<String>,
+}
+
+/// Changes what there is of a kind by a body: `plan` says how, on what there is, which stays so until it is changed. All of that is
+/// checked first, and changed as one, or not at all. Returns of each whether it was made.
+async fn change(
+    api: &Api,
+    request: &mut Request,
+    kind: Kind,
+    plan: impl FnOnce(Value) -> Result<Plan, Error>,
+) -> Result<Vec<bool>, Error> {
+    let body = request.json()?.ok_or_else(|| Error::parsing("request body is required"))?;
+    let _one = api.changing.lock().await;
+    let Plan { said, gone } = plan(body)?;
+    for (name, one) in &said {
+        one.check()?;
+        kind.check_reserved(api, name, false)?;
+    }
+    gone.iter().try_for_each(|name| kind.check_reserved(api, name, true))?;
+    let mut edits = Vec::with_capacity(said.len() + gone.len());
+    for (name, one) in said {
+        edits.push(one.put(api, name).await?);
+    }
+    edits.extend(gone.into_iter().map(|name| kind.delete(name)));
+    Ok(api.accounts.edit(edits).await?)
+}
+
 /// Makes or replaces one.
 pub(crate) async fn put(api: &Api, request: &mut Request, kind: &str, name: &str) -> Result<Response, Error> {
     request.finish()?;
     let kind = Kind::routed(kind)?;
-    let put = async {
-        let body = request.json()?.ok_or_else(|| Error::parsing("request body is required"))?;
-        let _one = api.changing.lock().await;
-        let made = kind.read(api, name, body)?.put(api, name).await?;
-        Ok(match made {
-            true => done(201, format!("'{name}' created.")),
-            false => done(200, format!("'{name}' updated.")),
-        })
-    };
-    shaped(put.await)
+    let put = change(api, request, kind, |body| {
+        let one = kind.read(api, name, body)?;
+        Ok(Plan { said: vec![(name.to_owned(), one)], gone: Vec::new() })
+    });
+    shaped(put.await.map(|made| match made.contains(&true) {
+        true => done(201, format!("'{name}' created.")),
+        false => done(200, format!("'{name}' updated.")),
+    }))
 }
 
 /// Deletes one.
@@ -274,11 +299,11 @@ pub(crate) async fn delete(
     request.finish()?;
     let kind = Kind::routed(kind)?;
     let _one = api.changing.lock().await;
-    shaped(kind.delete(api, name).await.map(|()| done(200, format!("'{name}' deleted."))))
+    let deleted = api.accounts.edit_one(kind.delete(name.to_owned())).await.map_err(Error::from);
+    shaped(deleted.map(|_| done(200, format!("'{name}' deleted."))))
 }
 
-/// Changes parts of one, or some of all: what is said is read and checked as a whole before anything is changed, and then
-/// changed one by one: where the store or a bound refuses one of several then, those before it stay changed.
+/// Changes parts of one, or some of all.
 pub(crate) async fn patch(
     api: &Api,
     request: &mut Request,
@@ -287,47 +312,41 @@ pub(crate) async fn patch(
 ) -> Result<Response, Error> {
     request.finish()?;
     let kind = Kind::routed(kind)?;
-    let patch = async {
-        let body = request.json()?.ok_or_else(|| Error::parsing("request body is required"))?;
-        let operations = patch::read(body)?;
-        let _one = api.changing.lock().await;
-        // Those that are named, as they are.
-        let mut patched = Map::new();
-        let mut gone = Vec::new();
-        match name {
-            Some(name) => {
-                let Some(Value::Object(mut one)) = kind.one(api, name) else { return Err(missing(name)) };
-                operations.into_iter().try_for_each(|operation| patch::apply(operation, &mut one))?;
-                patched.insert(name.to_owned(), Value::Object(one));
-            }
-            None => {
-                let names = operations.iter().filter_map(|operation| operation.path.first());
-                patched.extend(names.filter_map(|name| Some((name.clone(), kind.one(api, name)?))));
-                let before: Vec<String> = patched.keys().cloned().collect();
-                operations.into_iter().try_for_each(|operation| patch::apply(operation, &mut patched))?;
-                gone.extend(before.into_iter().filter(|name| !patched.contains_key(name)));
-            }
+    let patch = change(api, request, kind, |body| patched(api, kind, name, patch::read(body)?));
+    shaped(patch.await.map(|_| match name {
+        Some(name) => done(200, format!("'{name}' updated.")),
+        None => done(200, "Resource updated.".to_owned()),
+    }))
+}
+
+/// Says what becomes of one, or of those that a patch names.
+fn patched(
+    api: &Api,
+    kind: Kind,
+    name: Option<&str>,
+    operations: Vec<patch::Operation>,
+) -> Result<Plan, Error> {
+    // Those that are named, as they are.
+    let (mut patched, mut gone) = (Map::new(), Vec::new());
+    match name {
+        Some(name) => {
+            let Some(Value::Object(mut one)) = kind.one(api, name) else { return Err(missing(name)) };
+            operations.into_iter().try_for_each(|operation| patch::apply(operation, &mut one))?;
+            patched.insert(name.to_owned(), Value::Object(one));
         }
-        let mut said = Vec::new();
-        for (name, body) in patched {
-            let one = kind.read(api, &name, body)?;
-            one.check()?;
-            kind.check_reserved(api, &name, false)?;
-            said.push((name, one));
+        None => {
+            let names = operations.iter().filter_map(|operation| operation.path.first());
+            patched.extend(names.filter_map(|name| Some((name.clone(), kind.one(api, name)?))));
+            let before: Vec<String> = patched.keys().cloned().collect();
+            operations.into_iter().try_for_each(|operation| patch::apply(operation, &mut patched))?;
+            gone.extend(before.into_iter().filter(|name| !patched.contains_key(name)));
         }
-        gone.iter().try_for_each(|name| kind.check_reserved(api, name, true))?;
-        for (name, one) in said {
-            one.put(api, &name).await?;
-        }
-        for name in gone {
-            kind.delete(api, &name).await?;
-        }
-        Ok(match name {
-            Some(name) => done(200, format!("'{name}' updated.")),
-            None => done(200, "Resource updated.".to_owned()),
-        })
-    };
-    shaped(patch.await)
+    }
+    let said = patched.into_iter().map(|(name, body)| {
+        let one = kind.read(api, &name, body)?;
+        Ok((name, one))
+    });
+    Ok(Plan { said: said.collect::<Result<_, Error>>()?, gone })
 }
 
 /// Says that there is an answer.
@@ -406,7 +425,7 @@ pub(crate) async fn put_account(api: &Api, request: &mut Request) -> Result<Resp
             return Err(Error::new(403, "security_exception", "an API key has no password"));
         };
         login::verify(api, user, &old).await?;
-        api.accounts.change_password(user, new).await?;
+        api.set_password(user, new).await?;
         Ok(done(200, format!("'{user}' updated.")))
     };
     shaped(put.await)

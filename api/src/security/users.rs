@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_accounts::{Account, Scheme, User};
+use millrace_accounts::{Account, Edit, Scheme, User};
 use millrace_storage::access::{Action, Caller};
 use serde_json::{Map, Value, json};
 
@@ -75,6 +75,7 @@ pub(crate) async fn put(api: &Api, request: &mut Request, name: &str) -> Result<
         ..User::default()
     };
     form.finish()?;
+    let password = api.hash_some(password).await?;
     let _one = api.changing.lock().await;
     let before = api.accounts.user(name).map(|account| account.user.clone()).unwrap_or_default();
     let user = User {
@@ -84,7 +85,7 @@ pub(crate) async fn put(api: &Api, request: &mut Request, name: &str) -> Result<
         attributes: before.attributes,
         ..said
     };
-    let created = api.accounts.put_user(name, user, password).await?;
+    let created = api.accounts.edit_one(Edit::PutUser { name: name.to_owned(), user, password }).await?;
     Ok(Response::json(200, json!({ "created": created })))
 }
 
@@ -152,7 +153,7 @@ pub(crate) async fn put_password(
     if !is_own || api.scheme != Some(Scheme::Basic) {
         api.need(Action::PutSecurity)?;
     }
-    api.accounts.change_password(name.unwrap_or(principal.name()), password).await?;
+    api.set_password(name.unwrap_or(principal.name()), password).await?;
     Ok(Response::json(200, json!({})))
 }
 

@@ -113,3 +113,61 @@ async fn logins_refusals_and_changes_are_told_without_secrets() {
     let day = Utc::now().format("%Y.%m.%d");
     ask(&node, &admin, &format!("DELETE /.audit-{day}"), Value::Null, 403).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_refused_of_a_request_of_many_is_told_in_one_document() {
+    let node = Node::secured().await;
+    let admin = basic("admin", "secret");
+    let auditor = json!({"indices": [{
+        "names": [".audit-*"], "privileges": ["read", "maintenance"], "allow_restricted_indices": true,
+    }]});
+    ask(&node, &admin, "PUT /_security/role/auditor", auditor, 200).await;
+    let writer = json!({"indices": [{"names": ["mine-*"], "privileges": ["read", "write", "create_index"]}]});
+    ask(&node, &admin, "PUT /_security/role/writer", writer, 200).await;
+    for (name, role) in [("auditor", "auditor"), ("ann", "writer")] {
+        let user = json!({"password": format!("{name}{name}"), "roles": [role]});
+        ask(&node, &admin, &format!("PUT /_security/user/{name}"), user, 200).await;
+    }
+    let ann = basic("ann", "annann");
+    let send = async |line: &str, lines: &[Value]| {
+        let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let headers = [("authorization", ann.as_str()), ("content-type", "application/x-ndjson")];
+        let answer = node.send(line, &headers, body).await;
+        assert_eq!(answer.status, 200, "{line}: {}", answer.text());
+        answer.json()
+    };
+    let mut items = vec![json!({"index": {"_index": "mine-1", "_id": "1"}}), json!({"n": 1})];
+    for number in 0..60 {
+        items.push(json!({"index": {"_index": format!("foreign-{}", number % 30)}}));
+        items.push(json!({"n": 1}));
+    }
+    let done = send("POST /_bulk", &items).await;
+    assert_eq!(done["items"][0]["index"]["status"], 201, "{done}");
+    assert_eq!(done["items"][1]["index"]["status"], 403);
+    let docs = json!({"docs": [{"_index": "mine-1", "_id": "1"}, {"_index": "foreign-1", "_id": "1"}]});
+    let got = ask(&node, &ann, "POST /_mget", docs, 200).await;
+    assert_eq!(got["docs"][0]["found"], true, "{got}");
+    let searches = [json!({"index": "mine-1"}), json!({}), json!({"index": "foreign-2"}), json!({})];
+    let found = send("POST /_msearch", &searches).await;
+    assert_eq!(found["responses"][1]["status"], 403, "{found}");
+    // Nothing is refused of this one.
+    send("POST /_bulk", &items[..2]).await;
+
+    let denied = told(&node, "access_denied").await;
+    assert_eq!(denied.len(), 3, "{denied:#?}");
+    let told = |path: &str| one(&denied, &[("path", json!(path)), ("user", json!("ann"))]);
+    let bulk = told("/_bulk");
+    let refused = bulk["refused"].as_array().unwrap();
+    assert_eq!((refused.len(), &bulk["more_refused"], &bulk["status"]), (20, &json!(20), &json!(200)));
+    assert_eq!((&refused[0]["index"], &refused[0]["count"]), (&json!("foreign-0"), &json!(2)));
+    assert!(refused[0]["action"].as_str().unwrap().starts_with("indices:data/write/"), "{bulk}");
+    let get = json!([{"action": "indices:data/read/get", "index": "foreign-1", "count": 1}]);
+    assert_eq!(told("/_mget")["refused"], get);
+    let search = json!([{"action": "indices:data/read/search", "index": "foreign-2", "count": 1}]);
+    assert_eq!(told("/_msearch")["refused"], search);
+
+    let stats = ask(&node, &admin, "GET /_nodes/stats/breaker", Value::Null, 200).await;
+    let node = stats["nodes"].as_object().unwrap().values().next().unwrap();
+    let audit = &node["breakers"]["audit"];
+    assert_eq!((&audit["limit_size_in_bytes"], &audit["tripped"]), (&json!(8 << 20), &json!(0)));
+}

@@ -1,3 +1,4 @@
+use millrace_storage::metadata::Uuid;
 use millrace_storage::{Config, SystemClock};
 
 use super::*;

@@ -11,7 +11,8 @@ const PLACE: &str = "\
 Asks the server at --url. With --data it works on the data directory of a server that is stopped, without credentials,
 with what MILLRACE_CONFIG and other variables configure for it.";
 const PASSWORD: &str = "\
-A password to be set is not taken from the command line, where others could read it.";
+A password to be set is not taken from the command line, where others could read it: without --password-file and --generate it
+is asked for on a terminal, which does not show it, and otherwise read from standard input.";
 
 /// What can be done with users.
 #[derive(Debug, Subcommand)]
@@ -19,11 +20,12 @@ pub(crate) enum UserCommand {
     /// Make a user
     #[command(after_help = format!("\
 Examples:
+  millrace user add ann --role reader --user admin:…
   millrace user add ann --role reader --generate --user admin:…
   millrace user add ann --role reader,monitor --email ann@example.org --password-file ann.txt --user admin
-  pass show ann | millrace user add ann --role admin --password-file - --data /var/lib/millrace
+  pass show ann | millrace user add ann --role admin --data /var/lib/millrace
 
-A user that is there already is left as it is. {PASSWORD}
+A user that is there already is left as it is, and a role that nobody has made is refused. {PASSWORD}
 {PLACE}
 
 {EXIT_CODES}"))]
@@ -50,6 +52,7 @@ A user that is there already is left as it is. {PASSWORD}
     /// Set a user's password, which ends its login tokens
     #[command(after_help = format!("\
 Examples:
+  millrace user passwd ann --user admin:…
   millrace user passwd ann --generate --user admin:…
   millrace user passwd ann --password-file ann.txt --url https://10.0.0.7:9200 --user admin
   millrace user passwd admin --generate --data /var/lib/millrace
@@ -158,7 +161,7 @@ pub(crate) struct PlaceArgs {
 
 /// Where a password comes from.
 #[derive(Clone, Debug, Args)]
-#[group(required = true, multiple = false)]
+#[group(multiple = false)]
 pub(crate) struct PasswordArgs {
     /// File that holds the password, and nothing else; - is standard input
     #[arg(long, value_name = "FILE")]

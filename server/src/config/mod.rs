@@ -323,7 +323,7 @@ impl Settings {
                 listen,
                 insecure,
                 tls,
-                admin_password: self.text("admin_password"),
+                admin_password: self.admin_password()?,
                 password_file: None,
                 tokens: self.tokens()?,
                 audit: millrace_api::AuditConfig {
@@ -338,6 +338,17 @@ impl Settings {
             log_json: self.text("log.format").as_deref() == Some("json"),
             strangers: self.strangers.clone(),
         })
+    }
+
+    fn admin_password(&self) -> Result<Option<String>> {
+        let password = self.text("admin_password");
+        if let Some(Err(error)) = password.as_deref().map(millrace_accounts::check_password) {
+            bail!(
+                "admin_password (MILLRACE_ADMIN_PASSWORD): {error}; set another one, or none to keep the one that is stored or \
+                 have one made"
+            );
+        }
+        Ok(password)
     }
 
     fn tokens(&self) -> Result<TokenLifetimes> {

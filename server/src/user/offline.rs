@@ -59,15 +59,6 @@ impl Offline {
     fn account(&self, name: &str) -> Result<Arc<Account>> {
         self.accounts.user(name).ok_or_else(|| missing(name))
     }
-
-    /// Warns of roles that nobody has made.
-    fn look_at(&self, roles: &[String]) {
-        for role in roles.iter().filter(|role| self.accounts.role(role).is_none()) {
-            super::done(format_args!(
-                "warning: there is no role [{role}]: it grants nothing until it is made"
-            ));
-        }
-    }
 }
 
 impl Users for Offline {
@@ -80,7 +71,6 @@ impl Users for Offline {
     }
 
     async fn add(&self, name: &str, user: NewUser<'_>, password: &str) -> Result<()> {
-        self.look_at(&user.roles);
         let user = User {
             roles: user.roles,
             email: user.email.map(str::to_owned),
@@ -107,7 +97,6 @@ impl Users for Offline {
     }
 
     async fn set_roles(&self, name: &str, roles: Vec<String>) -> Result<()> {
-        self.look_at(&roles);
         let mut user = self.account(name)?.user.clone();
         user.default_role = user.default_role.filter(|role| roles.contains(role));
         user.roles = roles;
@@ -117,6 +106,10 @@ impl Users for Offline {
 
     async fn delete(&self, name: &str) -> Result<()> {
         Ok(self.accounts.delete_user(name).await?)
+    }
+
+    async fn has_role(&self, role: &str) -> Result<bool> {
+        Ok(self.accounts.role(role).is_some())
     }
 }
 

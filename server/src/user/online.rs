@@ -1,4 +1,4 @@
-//! Users of a running server, over `_security/user`.
+//! Users of a running server, over `_security`.
 
 use std::time::Duration;
 
@@ -31,12 +31,22 @@ impl Online {
         below: &[&str],
         body: Option<Value>,
     ) -> Result<Option<Map<String, Value>>> {
+        self.ask_about("user", method, below, body).await
+    }
+
+    async fn ask_about(
+        &self,
+        kind: &str,
+        method: Method,
+        below: &[&str],
+        body: Option<Value>,
+    ) -> Result<Option<Map<String, Value>>> {
         let Remote { url: server, .. } = &self.0;
         let not_a_url = || format!("`{server}` is not a URL of a server");
         let mut url = Url::parse(server).with_context(not_a_url)?;
         // Whatever a name has in it is encoded here.
         let mut path = url.path_segments_mut().map_err(|()| anyhow!(not_a_url()))?;
-        path.pop_if_empty().extend(["_security", "user"]).extend(below);
+        path.pop_if_empty().extend(["_security", kind]).extend(below);
         drop(path);
         let mut request = self.0.request(method, url);
         if let Some(body) = &body {
@@ -103,6 +113,10 @@ impl Users for Online {
 
     async fn delete(&self, name: &str) -> Result<()> {
         self.ask(Method::DELETE, &[name], None).await?.map(drop).ok_or_else(|| missing(name))
+    }
+
+    async fn has_role(&self, role: &str) -> Result<bool> {
+        Ok(self.ask_about("role", Method::GET, &[role], None).await?.is_some())
     }
 }
 

@@ -1,10 +1,11 @@
-//! Where a password comes from: a file, standard input, or chance.
+//! Where a password comes from: a file, the terminal, standard input, or chance.
 
 use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use console::Term;
 use millrace_accounts::generate_password;
 use millrace_accounts::limits::MAX_PASSWORD_BYTES;
 
@@ -26,20 +27,18 @@ impl std::fmt::Debug for Password {
 impl Password {
     /// Reads or makes it.
     pub(super) fn read(args: &PasswordArgs) -> Result<Self> {
-        let Some(file) = &args.password_file else {
+        if args.generate {
             return Ok(Self { text: generate_password(), generated: true });
-        };
-        let text = if file == Path::new("-") {
-            let stdin = std::io::stdin();
-            if stdin.is_terminal() {
-                bail!(
-                    "a terminal would show the password: pipe it in, name a file with --password-file, or use --generate"
-                );
+        }
+        let text = match args.password_file.as_deref().filter(|file| *file != Path::new("-")) {
+            Some(file) => {
+                let take = || first_line(File::open(file)?);
+                take().with_context(|| format!("cannot take the password from {}", file.display()))?
             }
-            first_line(stdin.lock()).context("cannot take the password from standard input")?
-        } else {
-            let take = || first_line(File::open(file)?);
-            take().with_context(|| format!("cannot take the password from {}", file.display()))?
+            None if std::io::stdin().is_terminal() => twice(ask)?,
+            None => {
+                first_line(std::io::stdin().lock()).context("cannot take the password from standard input")?
+            }
         };
         Ok(Self { text, generated: false })
     }
@@ -50,6 +49,28 @@ impl Password {
             super::say(&self.text);
         }
     }
+}
+
+/// Asks for a line on the terminal, which does not show it.
+fn ask(what: &str) -> Result<String> {
+    let terminal = Term::stderr();
+    if !terminal.is_term() {
+        bail!(
+            "there is no terminal to ask on: pipe the password in, name a file with --password-file, or use --generate"
+        );
+    }
+    terminal.write_str(what)?;
+    let line = terminal.read_secure_line().context("cannot take the password from the terminal")?;
+    first_line(line.as_bytes()).context("cannot take the password from the terminal")
+}
+
+/// Asks twice, as nobody sees what is typed.
+fn twice(mut ask: impl FnMut(&str) -> Result<String>) -> Result<String> {
+    let (first, second) = (ask("New password: ")?, ask("The same again: ")?);
+    if first != second {
+        bail!("the two passwords are not the same: nothing is changed");
+    }
+    Ok(first)
 }
 
 /// Reads the first line, which is to be all there is.
@@ -73,6 +94,17 @@ fn first_line(from: impl Read) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_typed_is_typed_twice() {
+        let type_in = |lines: &[&str]| {
+            let mut lines = lines.iter();
+            twice(|_| Ok((*lines.next().unwrap()).to_owned()))
+        };
+        assert_eq!(type_in(&["correct horse", "correct horse"]).unwrap(), "correct horse");
+        type_in(&["correct horse", "correct horses"]).unwrap_err();
+        twice(|_| bail!("interrupted")).unwrap_err();
+    }
 
     #[test]
     fn a_password_is_one_line() {

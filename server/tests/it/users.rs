@@ -1,13 +1,15 @@
 //! `millrace user`, on the data of a stopped server and against one that answers.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
 use millrace_accounts::{Accounts, AnyQuery, Config};
 use millrace_storage::{Engine, SystemClock};
+use reqwest::Method;
+use serde_json::json;
 
 use crate::process::{Server, millrace, run};
 
@@ -47,7 +49,10 @@ async fn users_are_made_and_let_in_again_on_the_data_of_a_stopped_server() {
     std::fs::write(&file, "correct horse\n").unwrap();
     let file = file.to_str().unwrap();
 
-    user(&data, &["add", "ann", "--role", "a,b", "--email", "ann@example.org", "--password-file", file]);
+    user(
+        &data,
+        &["add", "ann", "--role", "reader,monitor", "--email", "ann@example.org", "--password-file", file],
+    );
     let generated = user(&data, &["add", "ben", "--generate"]);
     let admin = user(&data, &["passwd", "admin", "--generate"]);
     assert!(!data.join("admin-password").exists(), "it no longer holds the password");
@@ -65,21 +70,23 @@ async fn users_are_made_and_let_in_again_on_the_data_of_a_stopped_server() {
     user(&data, &["passwd", "ann", "--password-file", file]);
     assert_eq!(taken(&data, &[("ann", "correct horse"), ("ann", "battery staple")]).await, [false, true]);
 
-    assert_eq!(user(&data, &["roles", "ann"]), "a\nb\n");
-    assert_eq!(user(&data, &["roles", "ann", "--add", "c"]), "a\nb\nc\n");
-    assert_eq!(user(&data, &["roles", "ann", "--remove", "a"]), "b\nc\n");
-    assert_eq!(user(&data, &["roles", "ann", "--set", "d,e"]), "d\ne\n");
+    assert_eq!(user(&data, &["roles", "ann"]), "reader\nmonitor\n");
+    assert_eq!(user(&data, &["roles", "ann", "--add", "ingest"]), "reader\nmonitor\ningest\n");
+    assert_eq!(user(&data, &["roles", "ann", "--remove", "reader"]), "monitor\ningest\n");
+    assert_eq!(user(&data, &["roles", "ann", "--set", "alert,reader"]), "alert\nreader\n");
     assert_eq!(taken(&data, &[("ann", "battery staple")]).await, [true], "roles leave the password");
     user(&data, &["delete", "ben"]);
     let listed = user(&data, &["list"]);
-    assert!(listed.contains("| ann   | d, e  | true    | ann@example.org |"), "{listed}");
+    assert!(listed.contains("| ann   | alert, reader | true    | ann@example.org |"), "{listed}");
     assert!(listed.contains("| admin |") && !listed.contains("ben"), "{listed}");
 
     for (args, reason) in [
         (["add", "ann", "--generate"].as_slice(), "[ann] is there already"),
         (&["passwd", "zoe", "--generate"], "[zoe] not found"),
         (&["roles", "ann", "--remove", "z"], "[z]"),
-        (&["roles", "admin", "--set", "d"], "reserved"),
+        (&["roles", "ann", "--add", "z"], "there is no role [z]"),
+        (&["add", "zoe", "--role", "reader,z", "--generate"], "there is no role [z]"),
+        (&["roles", "admin", "--set", "reader"], "reserved"),
         (&["delete", "admin"], "reserved"),
     ] {
         let (code, _, errors) = run(millrace(&["user"]).args(args).arg("--data").arg(&data));
@@ -109,12 +116,10 @@ fn the_data_of_a_running_server_is_left_alone() {
 #[test]
 fn a_wrong_command_line_ends_with_2() {
     for args in [
-        ["add", "ann"].as_slice(),
-        &["add", "--generate"],
+        ["add", "--generate"].as_slice(),
         &["add", "", "--generate"],
         &["add", "ann", "--generate", "--password-file", "p"],
         &["add", "ann", "--password", "correct horse"],
-        &["passwd", "ann"],
         &["roles", "ann", "--set", "a", "--add", "b"],
         &["list", "--data", "d", "--url", "http://127.0.0.1:1"],
         &["list", "--data", "d", "--user", "admin:x"],
@@ -125,99 +130,115 @@ fn a_wrong_command_line_ends_with_2() {
     }
 }
 
-/// A server that gives these answers in order, a connection each, and returns what it was asked.
-fn answering(answers: &'static [(u16, &'static str)]) -> (String, JoinHandle<Vec<String>>) {
-    let listener = TcpListener::bind((HERE, 0)).unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let asked = thread::spawn(move || {
-        let answer = |(status, answer): &(u16, &str)| {
-            let (stream, _) = listener.accept().unwrap();
-            let mut stream = BufReader::new(stream);
-            let mut head = Vec::new();
-            loop {
-                let mut line = String::new();
-                stream.read_line(&mut line).unwrap();
-                if line.trim_end().is_empty() {
-                    break;
-                }
-                head.push(line.trim_end().to_owned());
-            }
-            let length = head.iter().find_map(|line| {
-                let (name, value) = line.split_once(": ")?;
-                name.eq_ignore_ascii_case("content-length").then(|| value.parse::<usize>().unwrap())
-            });
-            let mut body = vec![0; length.unwrap_or(0)];
-            stream.read_exact(&mut body).unwrap();
-            // admin:secret
-            assert!(head.iter().any(|line| line.ends_with("Basic YWRtaW46c2VjcmV0")), "{head:?}");
-            let out = format!(
-                "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{answer}",
-                answer.len()
-            );
-            stream.get_mut().write_all(out.as_bytes()).unwrap();
-            let request = head[0].trim_end_matches(" HTTP/1.1");
-            format!("{request} {}", String::from_utf8(body).unwrap()).trim_end().to_owned()
-        };
-        answers.iter().map(answer).collect()
-    });
-    (url, asked)
+/// Asks a running server whose administrator's password is `correct horse`; returns code, stdout and stderr.
+fn ask(server: &Server, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = millrace(&["user"]);
+    command.args(args).args(["--user", "admin", "--url", &server.url]).env("MILLRACE_PASSWORD", ADMIN);
+    run(&mut command)
 }
 
-/// Runs `millrace user` against a server with these answers; returns code, stdout, stderr and what was asked.
-fn ask(args: &[&str], answers: &'static [(u16, &'static str)]) -> (Option<i32>, String, String, Vec<String>) {
-    let (url, asked) = answering(answers);
-    let mut command = millrace(&["user"]);
-    command.args(args).args(["--user", "admin", "--url", &url]).env("MILLRACE_PASSWORD", "secret");
-    let (code, out, errors) = run(&mut command);
-    // An answer that nobody asked for is a failure, not a wait without end.
-    drop(TcpStream::connect(url.trim_start_matches("http://")));
-    (code, out, errors, asked.join().unwrap())
+const ADMIN: &str = "correct horse";
+
+#[tokio::test]
+async fn a_running_server_is_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::of(
+        millrace(&["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(dir.path().join("data"))
+            .env("MILLRACE_ADMIN_PASSWORD", ADMIN),
+    );
+    server.log_in("admin", ADMIN);
+    let done = |args: &[&str]| {
+        let (code, out, errors) = ask(&server, args);
+        assert_eq!(code, Some(0), "{args:?}: {errors}");
+        out
+    };
+    let refused = |args: &[&str], reason: &str| {
+        let (code, out, errors) = ask(&server, args);
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{args:?}: {errors}");
+        assert!(errors.contains(reason), "{args:?}: {errors}");
+    };
+    let file = dir.path().join("password");
+    std::fs::write(&file, "battery staple\n").unwrap();
+    let file = file.to_str().unwrap();
+
+    // Whatever a name has in it is the name.
+    let add = ["add", "a/b", "--role", "reader", "--full-name", "Ann", "--password-file", file];
+    assert_eq!(done(&add), "");
+    let (_, known) = server.call(Method::GET, "/_security/user/a%2Fb", "").await;
+    assert_eq!(known["a/b"]["roles"], json!(["reader"]), "{known}");
+    assert_eq!(known["a/b"]["full_name"], "Ann");
+    refused(&add, "user [a/b] is there already");
+    refused(&["add", "ben", "--role", "reader,nothing", "--generate"], "there is no role [nothing]");
+    let (status, _) = server.call(Method::GET, "/_security/user/ben", "").await;
+    assert_eq!(status, 404, "nothing was made");
+
+    // What is not said stays.
+    let ann = json!({
+        "password": "ann-secret", "roles": ["reader"], "email": "ann@example.org", "metadata": {"n": 1}, "enabled": false,
+    });
+    server.call(Method::PUT, "/_security/user/ann", ann.to_string()).await;
+    assert_eq!(done(&["roles", "ann", "--add", "monitor"]), "reader\nmonitor\n");
+    refused(&["roles", "ann", "--set", "nothing"], "there is no role [nothing]");
+    let (_, known) = server.call(Method::GET, "/_security/user/ann", "").await;
+    let known = &known["ann"];
+    assert_eq!(known["roles"], json!(["reader", "monitor"]), "{known}");
+    assert_eq!((&known["email"], &known["metadata"]["n"]), (&json!("ann@example.org"), &json!(1)));
+    assert_eq!(known["enabled"], false);
+    let listed = done(&["list"]);
+    assert!(listed.contains("| ann   | reader, monitor | false   | ann@example.org |"), "{listed}");
+
+    let password = done(&["passwd", "a/b", "--generate"]);
+    server.log_in("a/b", password.trim_end());
+    let (status, _) = server.call(Method::GET, "/_security/_authenticate", "").await;
+    assert_eq!(status, 200);
+    // Who may not is told so.
+    let mut command = millrace(&["user", "delete", "ann", "--user", "a/b", "--url", &server.url]);
+    let (code, _, errors) = run(command.env("MILLRACE_PASSWORD", password.trim_end()));
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("unauthorized"), "{errors}");
+
+    let (code, _, errors) = ask(&server, &["delete", "ann"]);
+    assert_eq!(code, Some(0), "{errors}");
+    let (code, _, errors) = ask(&server, &["delete", "ann"]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("user [ann] not found"), "{errors}");
+    server.stop();
+}
+
+#[tokio::test]
+async fn a_password_is_read_from_standard_input_where_nothing_else_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    Server::start(&data, &[]).stop();
+    let pipe = |args: &[&str], input: &str| {
+        let mut command = millrace(&["user"]);
+        command.args(args).arg("--data").arg(&data);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let done = child.wait_with_output().unwrap();
+        (done.status.code(), String::from_utf8(done.stderr).unwrap())
+    };
+    let (code, errors) = pipe(&["add", "ann", "--role", "reader"], "correct horse\n");
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(taken(&data, &[("ann", "correct horse")]).await, [true]);
+    let (code, errors) = pipe(&["passwd", "ann", "--password-file", "-"], "battery staple\n");
+    assert_eq!(code, Some(0), "{errors}");
+    for input in ["", "\n", "a\nb\n"] {
+        let (code, errors) = pipe(&["passwd", "ann"], input);
+        assert_eq!(code, Some(1), "{errors}");
+        assert!(errors.contains("standard input"), "{errors}");
+    }
+    assert_eq!(taken(&data, &[("ann", "battery staple")]).await, [true]);
 }
 
 #[test]
-fn a_running_server_is_asked() {
+fn an_administrators_password_that_is_too_short_is_refused_at_the_start() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("password");
-    std::fs::write(&file, "correct horse\n").unwrap();
-    let file = file.to_str().unwrap();
-    const ANN: &str = r#"{"ann":{"username":"ann","roles":["a"],"full_name":null,"email":"ann@example.org","metadata":{"n":1},"enabled":false}}"#;
-
-    let args = ["add", "a/b", "--role", "a", "--full-name", "Ann", "--password-file", file];
-    let (code, out, errors, asked) = ask(&args, &[(404, "{}"), (200, r#"{"created":true}"#)]);
-    assert_eq!((code, out.as_str()), (Some(0), ""), "{errors}");
-    assert_eq!(
-        asked,
-        [
-            "GET /_security/user/a%2Fb",
-            r#"PUT /_security/user/a%2Fb {"password":"correct horse","roles":["a"],"full_name":"Ann"}"#,
-        ]
-    );
-    let (code, _, errors, _) = ask(&["add", "ann", "--generate"], &[(200, ANN)]);
-    assert_eq!(code, Some(1), "{errors}");
-
-    let (code, out, errors, asked) = ask(&["passwd", "ann", "--generate"], &[(200, "{}")]);
-    assert_eq!(code, Some(0), "{errors}");
-    let password = out.trim_end();
-    assert_eq!(asked, [format!(r#"POST /_security/user/ann/_password {{"password":"{password}"}}"#)]);
-
-    let (code, out, errors, asked) =
-        ask(&["roles", "ann", "--add", "b"], &[(200, ANN), (200, ANN), (200, "{}")]);
-    assert_eq!((code, out.as_str()), (Some(0), "a\nb\n"), "{errors}");
-    let put = r#"{"roles":["a","b"],"email":"ann@example.org","metadata":{"n":1},"enabled":false}"#;
-    assert_eq!(asked[2], format!("PUT /_security/user/ann {put}"));
-
-    let (code, out, errors, asked) = ask(&["list"], &[(200, ANN)]);
-    assert_eq!(code, Some(0), "{errors}");
-    assert!(out.contains("| ann  | a     | false   | ann@example.org |"), "{out}");
-    assert_eq!(asked, ["GET /_security/user"]);
-
-    let (code, _, errors, asked) = ask(&["delete", "ann"], &[(404, r#"{"found":false}"#)]);
-    assert_eq!(code, Some(1));
-    assert!(errors.contains("user [ann] not found"), "{errors}");
-    assert_eq!(asked, ["DELETE /_security/user/ann"]);
-    let refused =
-        &[(403, r#"{"error":{"type":"security_exception","reason":"no permissions"},"status":403}"#)];
-    let (code, _, errors, _) = ask(&["delete", "ann"], refused);
-    assert_eq!(code, Some(1));
-    assert!(errors.contains("no permissions"), "{errors}");
+    let data = dir.path().join("data");
+    let mut command = millrace(&["serve", "--listen", "127.0.0.1:0", "--data"]);
+    let (code, _, errors) = run(command.arg(&data).env("MILLRACE_ADMIN_PASSWORD", "short"));
+    assert_eq!(code, Some(3), "{errors}");
+    assert!(errors.contains("admin_password") && errors.contains("at least [6] characters"), "{errors}");
+    assert!(!data.exists());
 }

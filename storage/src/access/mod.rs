@@ -8,6 +8,7 @@
 //! - [`privileges`], [`patterns`], [`fields`]: what is granted, on which indices, documents and fields
 //! - [`system`]: indices that are not for everybody, whatever is granted
 //! - [`guard`]: what metadata shows
+//! - [`refusals`]: what a request was refused in parts
 //! - [`session`]: the store as one principal sees it; [`visibility`]: documents by id where rules hide some
 
 mod action;
@@ -16,6 +17,7 @@ mod guard;
 mod patterns;
 mod principal;
 mod privileges;
+mod refusals;
 mod session;
 mod system;
 #[cfg(test)]
@@ -28,6 +30,7 @@ pub(crate) use guard::{Guard, refusal};
 pub use patterns::NamePattern;
 pub use principal::{Caller, Origin, Principal};
 pub use privileges::{DocumentRules, Grant, IndexAccess, Privileges};
+pub use refusals::{Refusals, Refused};
 pub use session::Session;
 pub(crate) use system::Standing;
 pub use visibility::Visibility;

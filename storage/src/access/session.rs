@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::guard::{Guard, refusal};
-use super::{Action, IndexAccess, Principal};
+use super::{Action, IndexAccess, Principal, Refusals};
 use crate::mapping::Mapping;
 use crate::metadata::{IndicesOptions, Metadata, MetadataChange};
 use crate::{
@@ -30,11 +30,12 @@ pub struct Session {
     action: Action,
     /// Mappings with what is shown of them, as far as they were asked for.
     pub(super) views: Views,
+    refusals: Refusals,
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { engine: _, principal, action, views: _ } = self;
+        let Self { engine: _, principal, action, views: _, refusals: _ } = self;
         f.debug_struct("Session").field("caller", principal.caller()).field("action", action).finish()
     }
 }
@@ -49,13 +50,25 @@ impl Session {
             let caller = principal.caller().to_string();
             return Err(Error::Unauthorized { action: action.name(), caller, index: None });
         }
-        Ok(Self { engine: Arc::clone(engine), principal, action, views: Arc::default() })
+        Ok(Self {
+            engine: Arc::clone(engine),
+            principal,
+            action,
+            views: Arc::default(),
+            refusals: Refusals::default(),
+        })
     }
 
     /// Makes the session of the server's own work: it sees everything.
     pub fn system(engine: &Arc<Engine>) -> Self {
         let (principal, action) = (Principal::system(), Action::Search);
-        Self { engine: Arc::clone(engine), principal, action, views: Arc::default() }
+        Self {
+            engine: Arc::clone(engine),
+            principal,
+            action,
+            views: Arc::default(),
+            refusals: Refusals::default(),
+        }
     }
 
     /// Returns the session of another action of the same principal.
@@ -66,7 +79,13 @@ impl Session {
         if action == self.action {
             return Ok(self.clone());
         }
-        Self::new(&self.engine, self.principal.clone(), action)
+        let other = Self::new(&self.engine, self.principal.clone(), action)?;
+        Ok(Self { refusals: self.refusals.clone(), ..other })
+    }
+
+    /// Returns where is noted what of the request is refused while the rest is done.
+    pub fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     /// Returns who it is.

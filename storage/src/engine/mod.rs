@@ -1,7 +1,7 @@
 //! The store as its users see it: indices, documents, snapshots, figures.
 //!
 //! [`Engine`] owns the running indices, the log, the catalog and the object store. `write.rs` and `round.rs` are
-//! the write path, `source.rs` and `positions.rs` what sources of pipelines need of it, `recovery.rs` the start, `upkeep.rs` the background work: refresh, flush,
+//! the write path, `source.rs` and `positions.rs` what sources of pipelines need of it, `system.rs` indices of the server's own, `recovery.rs` the start, `upkeep.rs` the background work: refresh, flush,
 //! compaction, cutting the log; `watermarks.rs` what a disk that fills up means.
 
 mod agenda;
@@ -18,6 +18,7 @@ mod read_back;
 mod recovery;
 mod round;
 mod source;
+mod system;
 mod target;
 #[cfg(test)]
 mod tests;

@@ -13,10 +13,12 @@ import co.elastic.clients.elasticsearch.core.BulkRequest;
 import co.elastic.clients.elasticsearch.core.search.Hit;
 import co.elastic.clients.json.jackson.JacksonJsonpMapper;
 import co.elastic.clients.transport.rest_client.RestClientTransport;
+import org.apache.http.Header;
 import org.apache.http.HttpHost;
 import org.apache.http.auth.AuthScope;
 import org.apache.http.auth.UsernamePasswordCredentials;
 import org.apache.http.impl.client.BasicCredentialsProvider;
+import org.apache.http.message.BasicHeader;
 import org.elasticsearch.client.RestClient;
 
 /** elasticsearch-java: what it reads into types must have every member that the types require. */
@@ -36,8 +38,42 @@ public final class ElasticsearchJava {
             .setHttpClientConfigCallback(http -> http.setDefaultCredentialsProvider(credentials))
             .build();
         try (var transport = new RestClientTransport(rest, new JacksonJsonpMapper())) {
-            check(new ElasticsearchClient(transport));
+            var client = new ElasticsearchClient(transport);
+            check(client);
+            if (user != null && !user.isEmpty()) {
+                checkKey(client, url);
+            }
         }
+    }
+
+    /** An API key that may only read, as a client shows it. */
+    static void checkKey(ElasticsearchClient client, URI url) throws Exception {
+        client.index(i -> i.index(INDEX).id("one").document(document(1)).refresh(Refresh.True));
+        var made = client.security().createApiKey(k -> k.name("key-elasticsearch-java")
+            .roleDescriptors("reads", r -> r.indices(g -> g.names(INDEX).privileges("read"))));
+        var header = new BasicHeader("Authorization", "ApiKey " + made.encoded());
+        var rest = RestClient.builder(new HttpHost(url.getHost(), url.getPort(), url.getScheme()))
+            .setDefaultHeaders(new Header[] {header})
+            .build();
+        try (var transport = new RestClientTransport(rest, new JacksonJsonpMapper())) {
+            var own = new ElasticsearchClient(transport);
+            expect(1L, own.search(s -> s.index(INDEX), Map.class).hits().total().value(), "search with a key");
+            expect("api_key", own.security().authenticate().authenticationType(), "authenticate with a key");
+            try {
+                own.indices().delete(d -> d.index(INDEX));
+                throw new AssertionError("a key that reads must not delete");
+            } catch (ElasticsearchException error) {
+                expect(403, error.status(), "status of what a key may not");
+            }
+            client.security().invalidateApiKey(k -> k.ids(made.id()));
+            try {
+                own.search(s -> s.index(INDEX), Map.class);
+                throw new AssertionError("a key that is revoked must not read");
+            } catch (ElasticsearchException error) {
+                expect(401, error.status(), "status with a revoked key");
+            }
+        }
+        client.indices().delete(d -> d.index(INDEX));
     }
 
     static void check(ElasticsearchClient client) throws Exception {

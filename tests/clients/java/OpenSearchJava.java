@@ -4,10 +4,13 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.hc.client5.http.auth.AuthScope;
 import org.apache.hc.client5.http.auth.UsernamePasswordCredentials;
 import org.apache.hc.client5.http.impl.auth.BasicCredentialsProvider;
+import org.apache.hc.core5.http.Header;
 import org.apache.hc.core5.http.HttpHost;
+import org.apache.hc.core5.http.message.BasicHeader;
 import org.opensearch.client.opensearch._types.aggregations.AggregationRange;
 import org.opensearch.client.opensearch.core.search.Pit;
 import org.opensearch.client.json.jackson.JacksonJsonpMapper;
@@ -19,6 +22,7 @@ import org.opensearch.client.opensearch._types.SortOrder;
 import org.opensearch.client.opensearch._types.Time;
 import org.opensearch.client.opensearch._types.mapping.TypeMapping;
 import org.opensearch.client.opensearch.core.BulkRequest;
+import org.opensearch.client.opensearch.generic.Requests;
 import org.opensearch.client.opensearch.core.search.Hit;
 import org.opensearch.client.transport.httpclient5.ApacheHttpClient5TransportBuilder;
 
@@ -41,8 +45,40 @@ public final class OpenSearchJava {
             .setHttpClientConfigCallback(http -> http.setDefaultCredentialsProvider(credentials))
             .build();
         try (transport) {
-            check(new OpenSearchClient(transport));
+            var client = new OpenSearchClient(transport);
+            check(client);
+            if (user != null && !user.isEmpty()) {
+                checkKey(client, host);
+            }
         }
+    }
+
+    /** An API key that may only read, as a client shows it. This client has no words for making one. */
+    static void checkKey(OpenSearchClient client, HttpHost host) throws Exception {
+        client.index(i -> i.index(INDEX).id("one").document(document(1)).refresh(Refresh.True));
+        String body = "{\"name\": \"key-opensearch-java\", \"role_descriptors\": {\"reads\": {\"index\": [{\"names\": [\""
+            + INDEX + "\"], \"privileges\": [\"read\"]}]}}}";
+        String encoded;
+        try (var made = client.generic().execute(Requests.builder()
+                .method("PUT").endpoint("/_security/api_key").json(body).build())) {
+            expect(200, made.getStatus(), "API key");
+            encoded = new ObjectMapper().readTree(made.getBody().orElseThrow().bodyAsBytes()).get("encoded").asText();
+        }
+        var transport = ApacheHttpClient5TransportBuilder.builder(host)
+            .setMapper(new JacksonJsonpMapper())
+            .setDefaultHeaders(new Header[] {new BasicHeader("Authorization", "ApiKey " + encoded)})
+            .build();
+        try (transport) {
+            var own = new OpenSearchClient(transport);
+            expect(1L, own.search(s -> s.index(INDEX), Map.class).hits().total().value(), "search with a key");
+            try {
+                own.indices().delete(d -> d.index(INDEX));
+                throw new AssertionError("a key that reads must not delete");
+            } catch (OpenSearchException error) {
+                expect(403, error.status(), "status of what a key may not");
+            }
+        }
+        client.indices().delete(d -> d.index(INDEX));
     }
 
     static void check(OpenSearchClient client) throws Exception {

@@ -49,8 +49,14 @@ async fn generated_once_then_kept_until_configured() {
     let login = accounts.login("admin", "chosen", HERE).await.unwrap();
     let (accounts, _) = open_as(&store, &clock(), chosen()).await.unwrap();
     assert_eq!(status(&accounts.authenticate(&token(&login.token), "/", HERE).await), 200);
-    let empty = Config { admin_password: Some(String::new()), ..Config::default() };
-    assert!(open_as(&store, &clock(), empty).await.is_err());
+    for short in ["", "12345"] {
+        let short = Config { admin_password: Some(short.to_owned()), ..Config::default() };
+        let error = open_as(&store, &clock(), short).await.unwrap_err().to_string();
+        assert!(error.contains("at least [6] characters") && error.contains("configure another"), "{error}");
+    }
+    // It leaves the one that there is.
+    let (accounts, _) = open_as(&store, &clock(), Config::default()).await.unwrap();
+    assert_eq!(asked(&accounts, "admin:chosen").await, 200);
 }
 
 #[tokio::test]
@@ -127,12 +133,80 @@ async fn insecure_is_the_administrator_and_leaves_no_password() {
 }
 
 #[tokio::test]
-async fn unknown_users_cost_a_hash_too() {
+async fn whoever_may_not_come_in_costs_a_hash_whatever_the_password_is() {
+    let clock = clock();
+    let accounts = server(&clock).await;
+    let user = |certificate: Option<&str>| crate::User {
+        attributes: certificate
+            .map(|subject| (crate::CERTIFICATE_SUBJECT.to_owned(), subject.to_owned()))
+            .into_iter()
+            .collect(),
+        ..crate::User::default()
+    };
+    accounts.put_user("ann", user(None), Some("ann-secret".to_owned())).await.unwrap();
+    accounts.put_user("agent", user(Some("CN=agent")), None).await.unwrap();
+    // What was right before is remembered.
+    assert_eq!(asked(&accounts, "ann:ann-secret").await, 200);
+    accounts.enable_user("ann", false).await.unwrap();
+    for _ in 0..2 {
+        for pair in ["nobody:secret", "admin:wrong", "ann:ann-secret", "ann:wrong", "agent:", "agent:secret"]
+        {
+            let before = hashed(&accounts);
+            assert_eq!(asked(&accounts, pair).await, 401, "{pair}");
+            assert_eq!(hashed(&accounts), before + 1, "{pair}");
+            // Refusals are remembered alike.
+            assert_eq!((asked(&accounts, pair).await, hashed(&accounts)), (401, before + 1), "{pair}");
+        }
+        clock.advance_ms(31_000);
+    }
+    accounts.enable_user("ann", true).await.unwrap();
+    // The refusal was one of the user that may not come in.
+    assert_eq!(asked(&accounts, "ann:ann-secret").await, 200);
+}
+
+#[tokio::test]
+async fn passwords_that_nobody_waits_for_are_not_hashed() {
     let accounts = server(&clock()).await;
-    for pair in ["nobody:secret", "admin:wrong"] {
-        let before = hashed(&accounts);
-        assert_eq!(asked(&accounts, pair).await, 401);
-        assert_eq!(hashed(&accounts), before + 1, "{pair}");
+    let before = hashed(&accounts);
+    for number in 0..500 {
+        let name = format!("user-{number}");
+        let setter = crate::Setter { name: &name, address: client(number) };
+        let mut request = Box::pin(accounts.hash_password("a-password".to_owned(), setter));
+        assert!(request.as_mut().now_or_never().is_none_or(|answer| answer.is_err()));
+        drop(request);
+    }
+    // Whoever comes next waits for the jobs under way, and for no other ones.
+    let setter = crate::Setter { name: "admin", address: HERE };
+    accounts.hash_password("a-password".to_owned(), setter).await.unwrap();
+    assert!(hashed(&accounts) <= before + 2 + 2 + 1, "{}", hashed(&accounts) - before);
+}
+
+#[tokio::test]
+async fn passwords_that_are_set_are_bounded_by_user_and_by_address() {
+    let accounts = server(&clock()).await;
+    let names: Vec<_> = (0..100).map(|number| format!("user-{number}")).collect();
+    for of_user in [true, false] {
+        let (mut requests, mut refused) = (Vec::new(), 0);
+        for number in 0..100 {
+            let name = if of_user { "ann" } else { names[number].as_str() };
+            let address = if of_user { client(number as u32) } else { HERE };
+            let setter = crate::Setter { name, address };
+            let mut request = Box::pin(accounts.hash_password("a-password".to_owned(), setter));
+            match request.as_mut().now_or_never() {
+                None => requests.push(request),
+                Some(Err(crate::Error::Later { after, .. })) => {
+                    assert!(after.as_secs() >= 1);
+                    refused += 1;
+                }
+                Some(other) => panic!("{other:?}"),
+            }
+        }
+        assert!(refused > 0 && requests.len() <= 32 + hashed(&accounts), "{refused}");
+        // There is a place for those who come in.
+        assert_eq!(asked(&accounts, "admin:secret").await, 200);
+        for request in requests {
+            request.await.unwrap();
+        }
     }
 }
 

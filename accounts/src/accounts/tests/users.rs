@@ -51,6 +51,8 @@ async fn what_cannot_be_is_refused_and_nothing_changes() {
     let user = User::default;
     for (name, password) in [
         ("", Some("secret")),
+        ("_anonymous", Some("secret")),
+        ("_system", Some("secret")),
         ("a:b", Some("secret")),
         (" a", Some("secret")),
         ("a", None),
@@ -84,13 +86,15 @@ async fn certificates_are_of_the_user_that_names_them() {
         attributes: [(CERTIFICATE_SUBJECT.to_owned(), subject.to_owned())].into(),
         ..User::default()
     };
-    let find =
-        |subject| accounts.by_certificate(subject, HERE).map(|shown| shown.principal.name().to_owned());
+    let find = async |subject| {
+        let shown = accounts.by_certificate(subject, HERE).await.unwrap();
+        shown.map(|shown| shown.principal.name().to_owned())
+    };
     accounts.put_user("shipper", of("CN=shipper,O=Acme"), None).await.unwrap();
     server.user("CN=other", &["reader"]).await;
-    assert_eq!(find("CN=shipper,O=Acme").as_deref(), Some("shipper"));
-    assert_eq!(find("CN=other").as_deref(), Some("CN=other"));
-    assert_eq!((find("CN=shipper"), find("")), (None, None));
+    assert_eq!(find("CN=shipper,O=Acme").await.as_deref(), Some("shipper"));
+    assert_eq!(find("CN=other").await.as_deref(), Some("CN=other"));
+    assert_eq!((find("CN=shipper").await, find("").await), (None, None));
     // Nobody else can have it.
     let taken = accounts.put_user("thief", of("CN=shipper,O=Acme"), None).await.unwrap_err();
     assert_eq!(taken.to_string(), "certificate [CN=shipper,O=Acme] is that of user [shipper]");
@@ -98,9 +102,9 @@ async fn certificates_are_of_the_user_that_names_them() {
     // Without a password there is no other way in.
     assert_eq!(status(&server.ask(&basic("shipper:")).await), 401);
     accounts.put_user("shipper", of("CN=new"), None).await.unwrap();
-    assert_eq!((find("CN=shipper,O=Acme"), find("CN=new").as_deref()), (None, Some("shipper")));
+    assert_eq!((find("CN=shipper,O=Acme").await, find("CN=new").await.as_deref()), (None, Some("shipper")));
     accounts.enable_user("shipper", false).await.unwrap();
-    assert_eq!(find("CN=new"), None);
+    assert_eq!(find("CN=new").await, None);
 }
 
 #[tokio::test]
@@ -127,6 +131,65 @@ async fn mappings_give_roles() {
     accounts.delete_mapping("reader").await.unwrap();
     assert_eq!(roles([10, 1, 0, 1]).await, list(&[]));
     accounts.delete_mapping("reader").await.unwrap_err();
+}
+
+#[tokio::test]
+async fn what_a_host_or_a_certificate_gives_is_made_once_and_with_the_next_change_anew() {
+    let server = Server::start().await;
+    let accounts = &server.accounts;
+    let hosts = |hosts: &[&str]| Mapping { hosts: list(hosts), ..Mapping::default() };
+    accounts.put_mapping("monitor", hosts(&["::FFFF:10.0.0.*", "2001:DB8:0:0:*"])).await.unwrap();
+    assert_eq!(accounts.mapping("monitor").unwrap().hosts, list(&["10.0.0.*", "2001:db8:0:0:*"]));
+    let agent = User {
+        attributes: [(CERTIFICATE_SUBJECT.to_owned(), "CN=agent".to_owned())].into(),
+        ..User::default()
+    };
+    accounts.put_user("agent", agent, None).await.unwrap();
+    let made = || accounts.0.resolver.made.load(Ordering::Relaxed);
+    let roles = async |address: &str| {
+        let shown = accounts.by_certificate("CN=agent", address.parse().unwrap()).await.unwrap();
+        shown.unwrap().principal.roles().to_vec()
+    };
+    for address in ["10.0.0.1", "::ffff:10.0.0.1", "2001:db8::1"] {
+        assert_eq!(roles(address).await, list(&["monitor"]), "{address}");
+    }
+    assert_eq!(roles("10.0.1.1").await, list(&[]));
+    let before = made();
+    for _ in 0..10 {
+        assert_eq!(roles("10.0.0.2").await, list(&["monitor"]));
+        assert_eq!(roles("10.0.1.1").await, list(&[]));
+    }
+    assert_eq!(made(), before, "the same roles of other addresses are the same");
+    accounts.put_mapping("reader", hosts(&["10.0.0.2"])).await.unwrap();
+    assert_eq!(roles("10.0.0.2").await, list(&["monitor", "reader"]));
+    accounts.delete_mapping("monitor").await.unwrap();
+    assert_eq!(roles("10.0.0.2").await, list(&["reader"]));
+}
+
+#[tokio::test]
+async fn several_changes_are_made_all_or_none() {
+    use crate::Edit;
+    let server = Server::start().await;
+    let accounts = &server.accounts;
+    let role = |name: &str| Edit::PutRole(name.to_owned(), Role::default());
+    let mapping = |role: &str| Edit::PutMapping(role.to_owned(), Mapping::default());
+    let before = server.store.records.lock().clone();
+    for refused in [
+        Edit::DeleteRole("missing".to_owned()),
+        Edit::DeleteUser("admin".to_owned()),
+        mapping("missing"),
+        Edit::PutUser { name: "new".to_owned(), user: User::default(), password: None },
+    ] {
+        accounts.edit(vec![role("a"), mapping("a"), refused]).await.unwrap_err();
+        assert!(accounts.role("a").is_none() && accounts.mapping("a").is_none());
+        assert_eq!(*server.store.records.lock(), before);
+    }
+    // Each is decided on what those before it leave.
+    let edits = vec![role("a"), mapping("a"), role("a"), Edit::DeleteMapping("a".to_owned()), role("b")];
+    assert_eq!(accounts.edit(edits).await.unwrap(), [true, true, false, false, true]);
+    assert!(accounts.role("a").is_some() && accounts.mapping("a").is_none());
+    let roles = accounts.roles();
+    assert_eq!(server.restart().await.accounts.roles(), roles);
 }
 
 #[tokio::test]

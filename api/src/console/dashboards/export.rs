@@ -3,8 +3,8 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::references::{self, Target};
-use crate::Api;
 use crate::console::error::invalid;
+use crate::console::saved_objects::Store;
 use crate::console::saved_objects::bulk::{Elements, MAX_OBJECTS};
 use crate::console::saved_objects::object::{Draft, Key, Kind};
 use crate::error::Error;
@@ -15,7 +15,7 @@ use crate::root::API_VERSION;
 const OBJECT_BYTES: usize = 512;
 
 /// Exports dashboards: those that are asked for in their order, then what they refer to, the nearest first.
-pub(crate) async fn run(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response, Error> {
     let ids = request.params.take_lists("dashboard");
     request.finish()?;
     if ids.is_empty() {
@@ -43,7 +43,7 @@ pub(crate) async fn run(api: &Api, request: &mut Request) -> Result<Response, Er
                 continue;
             }
         };
-        let Some(stored) = api.objects.get(&key).await? else {
+        let Some(stored) = saved.get(&key).await? else {
             elements.push_error(&target.kind, &target.id, &key.missing());
             continue;
         };

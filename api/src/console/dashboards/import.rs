@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::file::{self, Part};
 use super::references::{self, Target};
-use crate::Api;
 use crate::console::error::at;
+use crate::console::saved_objects::Store;
 use crate::console::saved_objects::bulk::{self, MAX_OBJECTS, Prepared};
 use crate::console::saved_objects::object::{Draft, Key, Kind, object};
 use crate::error::Error;
@@ -30,14 +30,14 @@ struct Checked {
 }
 
 /// Imports a file.
-pub(crate) async fn run(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response, Error> {
     let force = request.params.take_bool("force")?.unwrap_or(false);
     let exclude: HashSet<String> = request.params.take_lists("exclude").into_iter().collect();
     request.finish()?;
-    let now_ms = api.objects.now_ms();
+    let now_ms = saved.now_ms();
     let Checked { objects, targets } = offload(request.body.len(), || check(request, &exclude, now_ms))?;
-    let missing = missing(api, &objects, &targets).await?;
-    let answered = bulk::store(api, objects, force, "{\"objects\":").await?;
+    let missing = missing(saved, &objects, &targets).await?;
+    let answered = bulk::store(saved, objects, force, "{\"objects\":").await?;
     let behind = (!missing.is_empty()).then(|| ("missing_references", Value::Array(missing)));
     Ok(answered.finish(behind))
 }
@@ -107,7 +107,7 @@ fn take_key(members: &mut Map<String, Value>, exclude: &HashSet<String>) -> Resu
 }
 
 /// Lists objects that refer to what is nowhere, with that.
-async fn missing(api: &Api, objects: &[Prepared], targets: &[Vec<Target>]) -> Result<Vec<Value>, Error> {
+async fn missing(saved: &Store, objects: &[Prepared], targets: &[Vec<Target>]) -> Result<Vec<Value>, Error> {
     let mut known: HashMap<Target, bool> = HashMap::new();
     for object in objects {
         let Key { kind, id } = &object.key;
@@ -120,7 +120,7 @@ async fn missing(api: &Api, objects: &[Prepared], targets: &[Vec<Target>]) -> Re
             let there = match known.get(target) {
                 Some(there) => *there,
                 None => {
-                    let there = exists(api, target).await?;
+                    let there = exists(saved, target).await?;
                     known.insert(target.clone(), there);
                     there
                 }
@@ -137,12 +137,12 @@ async fn missing(api: &Api, objects: &[Prepared], targets: &[Vec<Target>]) -> Re
     Ok(lost)
 }
 
-async fn exists(api: &Api, target: &Target) -> Result<bool, Error> {
+async fn exists(saved: &Store, target: &Target) -> Result<bool, Error> {
     if Kind::known(&target.kind).is_none() {
         return Ok(false);
     }
     match Key::parse(&target.kind, &target.id) {
-        Ok(key) => Ok(api.objects.get(&key).await?.is_some()),
+        Ok(key) => Ok(saved.get(&key).await?.is_some()),
         Err(_) => Ok(false),
     }
 }

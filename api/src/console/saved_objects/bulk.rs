@@ -5,8 +5,7 @@ use millrace_storage::metadata::Uuid;
 use serde_json::{Map, Value, json};
 
 use super::object::{Document, Draft, Key, Kind, Stored};
-use super::{Change, Write};
-use crate::Api;
+use super::{Change, Store, Write};
 use crate::console::error::{at, invalid, of_object};
 use crate::error::Error;
 use crate::http::json as text;
@@ -94,7 +93,7 @@ fn push(out: &mut Vec<u8>, value: &Value) {
 
 /// Stores objects in one request and answers what became of each, behind `head`.
 pub(crate) async fn store(
-    api: &Api,
+    saved: &Store,
     objects: Vec<Prepared>,
     overwrite: bool,
     head: &str,
@@ -108,7 +107,7 @@ pub(crate) async fn store(
     let writes = objects
         .iter()
         .map(|object| Write { key: object.key.clone(), change: change(object.document.clone()) });
-    let results = api.objects.write(writes.collect()).await?;
+    let results = saved.write(writes.collect()).await?;
     // Each text goes once it is in the answer, which takes its place in memory.
     for (Prepared { key, document }, result) in objects.into_iter().zip(results) {
         match result {
@@ -120,10 +119,10 @@ pub(crate) async fn store(
 }
 
 /// Stores objects.
-pub(crate) async fn create(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) async fn create(saved: &Store, request: &mut Request) -> Result<Response, Error> {
     let overwrite = request.params.take_bool("overwrite")?.unwrap_or(false);
     request.finish()?;
-    let now_ms = api.objects.now_ms();
+    let now_ms = saved.now_ms();
     let prepare = |mut members: Map<String, Value>| {
         if !members.contains_key("id") {
             members.insert("id".to_owned(), Uuid::new_v4().to_string().into());
@@ -133,11 +132,11 @@ pub(crate) async fn create(api: &Api, request: &mut Request) -> Result<Response,
     };
     let prepare = |(number, members)| prepare(members).map_err(|error| at(&format!("[{number}]"), error));
     let objects = elements(request)?.into_iter().enumerate().map(prepare).collect::<Result<Vec<_>, _>>()?;
-    Ok(store(api, objects, overwrite, HEAD).await?.finish(None))
+    Ok(store(saved, objects, overwrite, HEAD).await?.finish(None))
 }
 
 /// Answers objects by their keys.
-pub(crate) async fn get(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) async fn get(saved: &Store, request: &mut Request) -> Result<Response, Error> {
     request.finish()?;
     let mut answered = Elements::after(HEAD, 0);
     for (number, mut wanted) in elements(request)?.into_iter().enumerate() {
@@ -158,7 +157,7 @@ pub(crate) async fn get(api: &Api, request: &mut Request) -> Result<Response, Er
                 continue;
             }
         };
-        match api.objects.get(&key).await? {
+        match saved.get(&key).await? {
             None => answered.push_error(&kind, &id, &key.missing()),
             Some(stored) => {
                 request.room.take(stored.object.len() * 2 + OBJECT_BYTES)?;

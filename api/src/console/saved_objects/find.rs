@@ -4,8 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::object::{self, Kind, Version};
-use super::store::Source;
-use crate::Api;
+use super::store::{Source, Store};
 use crate::console::error::invalid;
 use crate::error::Error;
 use crate::http::json as text;
@@ -73,10 +72,10 @@ struct Wanted {
 }
 
 /// Answers `_find`.
-pub(crate) async fn run(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response, Error> {
     let wanted = Wanted::take(&mut request.params)?;
     request.finish()?;
-    let bytes = api.objects.search(wanted.body()).await?;
+    let bytes = saved.search(wanted.body()).await?;
     request.room.take(bytes.len().saturating_mul(2))?;
     let found = offload(bytes.len(), || serde_json::from_slice::<Found<'_>>(&bytes));
     let found = found.map_err(|error| Error::concealed(500, "illegal_state_exception", &error))?;

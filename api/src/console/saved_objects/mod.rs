@@ -12,7 +12,6 @@ use millrace_storage::metadata::Uuid;
 use serde_json::{Map, Value};
 
 use super::error::invalid;
-use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
 pub(crate) use bulk::{create as bulk_create, get as bulk_get};
@@ -24,16 +23,21 @@ pub(crate) use store::{Change, Store, Write};
 const UPDATE_ATTEMPTS: usize = 4;
 
 /// Answers an object.
-pub(crate) async fn get(api: &Api, request: &mut Request, kind: &str, id: &str) -> Result<Response, Error> {
+pub(crate) async fn get(
+    saved: &Store,
+    request: &mut Request,
+    kind: &str,
+    id: &str,
+) -> Result<Response, Error> {
     request.finish()?;
     let key = Key::parse(kind, id)?;
-    let stored = api.objects.get(&key).await?.ok_or_else(|| key.missing())?;
+    let stored = saved.get(&key).await?.ok_or_else(|| key.missing())?;
     Ok(answer(&stored))
 }
 
 /// Stores an object, with an id of its own where none is named.
 pub(crate) async fn create(
-    api: &Api,
+    saved: &Store,
     request: &mut Request,
     kind: &str,
     id: Option<&str>,
@@ -47,20 +51,20 @@ pub(crate) async fn create(
     let mut members = members(request)?;
     let version = take_version(&mut members)?;
     let draft = Draft::parse(key.clone(), members, &request.room)?;
-    let document = draft.document(api.objects.now_ms())?;
+    let document = draft.document(saved.now_ms())?;
     let object = document.object();
     let change = match (overwrite, version) {
         (true, Some(version)) => Change::Replace(document, version),
         (true, None) => Change::Overwrite(document),
         (false, _) => Change::Create(document),
     };
-    let version = api.objects.write_one(key, change).await?;
+    let version = saved.write_one(key, change).await?;
     Ok(answer(&Stored { object, version }))
 }
 
 /// Changes some attributes of an object.
 pub(crate) async fn update(
-    api: &Api,
+    saved: &Store,
     request: &mut Request,
     kind: &str,
     id: &str,
@@ -78,17 +82,17 @@ pub(crate) async fn update(
         return Err(invalid(name, "is not a member of an update"));
     }
     for attempt in 1.. {
-        let current = api.objects.get(&key).await?.ok_or_else(|| key.missing())?;
+        let current = saved.get(&key).await?.ok_or_else(|| key.missing())?;
         let mut draft = Draft::of_stored(&current, &request.room)?;
         merge(&mut draft.attributes, partial.clone());
         if let Some(references) = &references {
             draft.references.clone_from(references);
         }
         draft.check(&request.room)?;
-        let document = draft.document(api.objects.now_ms())?;
+        let document = draft.document(saved.now_ms())?;
         let object = document.object();
         let change = Change::Replace(document, version.unwrap_or(current.version));
-        match api.objects.write_one(key.clone(), change).await {
+        match saved.write_one(key.clone(), change).await {
             Err(error) if error.status() == 409 && version.is_none() && attempt < UPDATE_ATTEMPTS => {}
             written => return Ok(answer(&Stored { object, version: written? })),
         }
@@ -98,15 +102,15 @@ pub(crate) async fn update(
 
 /// Removes an object.
 pub(crate) async fn delete(
-    api: &Api,
+    saved: &Store,
     request: &mut Request,
     kind: &str,
     id: &str,
 ) -> Result<Response, Error> {
     request.finish()?;
     let key = Key::parse(kind, id)?;
-    api.objects.get(&key).await?.ok_or_else(|| key.missing())?;
-    api.objects.write_one(key, Change::Delete).await?;
+    saved.get(&key).await?.ok_or_else(|| key.missing())?;
+    saved.write_one(key, Change::Delete).await?;
     Ok(Response::json(200, Value::Object(Map::new())))
 }
 

@@ -1,14 +1,13 @@
 //! Saved objects in the system index `.console`, a document each.
 //!
 //! The session here is the server's own and is handed to nobody: what users may do is decided before they get to the
-//! [`Store`].
+//! [`Store`], which handlers of the console alone are given.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_query::{OutcomeBody, SearchService};
-use millrace_storage::metadata::Uuid;
 use millrace_storage::{
     Action, DocResult, Engine, Error as StorageError, RefreshPolicy, Session, StoredDoc, WriteOp,
 };
@@ -27,6 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Keeps saved objects; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
+    engine: Arc<Engine>,
     session: Session,
     search: Arc<SearchService>,
 }
@@ -90,7 +90,7 @@ fn index_body() -> Value {
 impl Store {
     /// Makes the store of an engine.
     pub(crate) fn new(engine: &Arc<Engine>, search: &Arc<SearchService>) -> Self {
-        Self { session: Session::system(engine), search: Arc::clone(search) }
+        Self { engine: Arc::clone(engine), session: Session::system(engine), search: Arc::clone(search) }
     }
 
     /// Returns the time.
@@ -120,7 +120,7 @@ impl Store {
     /// # Errors
     /// The store's; nothing was changed then.
     pub(crate) async fn write(&self, writes: Vec<Write>) -> Result<Vec<Result<Version, Error>>, Error> {
-        self.create_index().await?;
+        self.engine.make_own_index(INDEX, &index_body()).await?;
         let keys: Vec<Key> = writes.iter().map(|write| write.key.clone()).collect();
         let ops = writes.into_iter().map(operation).collect();
         let results = self.session.write(ops, RefreshPolicy::Immediate, TIMEOUT).await?;
@@ -158,18 +158,6 @@ impl Store {
             OutcomeBody::Raw(bytes) => Ok(bytes),
             _ => Err(Error::concealed(500, "illegal_state_exception", &"the search answered no text")),
         }
-    }
-
-    async fn create_index(&self) -> Result<(), Error> {
-        if self.session.metadata().index(INDEX).is_some() {
-            return Ok(());
-        }
-        let now_ms = self.now_ms();
-        let create = self.session.change(|metadata| match metadata.index(INDEX) {
-            Some(_) => Ok(Vec::new()),
-            None => metadata.create_index(INDEX, &index_body(), now_ms, Uuid::new_v4()),
-        });
-        Ok(create.await?)
     }
 }
 

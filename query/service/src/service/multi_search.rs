@@ -110,7 +110,12 @@ impl SearchService {
                         let full = format!("the answers exceed [{MAX_ANSWER_BYTES}] bytes");
                         out.extend_from_slice(Error::CircuitBreaking(full).to_item().to_string().as_bytes());
                     }
-                    Err(error) => out.extend_from_slice(error.to_item().to_string().as_bytes()),
+                    Err(error) => {
+                        if let Error::Storage(refused) = &error {
+                            session.refusals().note(refused);
+                        }
+                        out.extend_from_slice(error.to_item().to_string().as_bytes());
+                    }
                 }
                 joining.hold(out.capacity().saturating_sub(held))?;
                 held = held.max(out.capacity());

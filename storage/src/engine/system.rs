@@ -1,0 +1,35 @@
+//! Indices of the server's own, which are made when they are first needed.
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::Engine;
+use crate::access::Principal;
+use crate::error::Result;
+
+impl Engine {
+    /// Makes an index of the server's own with the mapping and settings of a body, where it is missing. Returns whether it was.
+    ///
+    /// # Errors
+    /// As [`Engine::change`].
+    pub fn make_own_index<'a>(&'a self, name: &'a str, body: &'a Value) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            // Mostly it is there, and nobody is to wait for its turn to hear that.
+            if self.metadata().index(name).is_some() {
+                return Ok(false);
+            }
+            let (principal, now_ms) = (Principal::system(), self.clock().now_ms());
+            let mut made = false;
+            let decided = self.change(&principal, |metadata| {
+                if metadata.index(name).is_some() {
+                    return Ok(Vec::new());
+                }
+                made = true;
+                metadata.create_index(name, body, now_ms, Uuid::new_v4())
+            });
+            decided.await?;
+            Ok(made)
+        })
+    }
+}
