@@ -133,7 +133,7 @@ struct Collected {
     pieces: Vec<RecordBatch>,
     rows: usize,
     bytes: usize,
-    /// Whether the next row has no room.
+    /// Whether the next rows have no room.
     full: bool,
     held: Held,
 }
@@ -163,23 +163,21 @@ impl Parts for Collected {
 
     fn write(&mut self, batch: &RecordBatch, from: usize) -> Result<usize> {
         self.held.check()?;
-        let room = BATCH_BYTES.saturating_sub(self.bytes);
-        let most = (batch.num_rows() - from).min(BATCH_ROWS - self.rows);
+        let most = (batch.num_rows() - from).min(BATCH_ROWS);
         let (mut count, mut bytes) = (most, bytes_of(batch, from, most));
-        while bytes > room && count > 1 {
-            count /= 2;
-            bytes = bytes_of(batch, from, count);
-        }
-        if bytes > room && !self.pieces.is_empty() {
+        if !self.pieces.is_empty() && (self.rows + count > BATCH_ROWS || self.bytes + bytes > BATCH_BYTES) {
+            // Filling it up would have every later batch copied.
             self.full = true;
             return Ok(from);
         }
-        if count > 0 {
-            self.held.grow_to(self.bytes + bytes)?;
-            self.pieces.push(self.exporter.rows(batch, from, count)?);
-            self.rows += count;
-            self.bytes += bytes;
+        while bytes > BATCH_BYTES && count > 1 {
+            count /= 2;
+            bytes = bytes_of(batch, from, count);
         }
+        self.held.grow_to(self.bytes + bytes)?;
+        self.pieces.push(self.exporter.rows(batch, from, count)?);
+        self.rows += count;
+        self.bytes += bytes;
         self.full = self.rows >= BATCH_ROWS || self.bytes >= BATCH_BYTES || count < most;
         Ok(from + count)
     }
@@ -216,5 +214,90 @@ fn bytes_of_array(array: &ArrayRef, from: usize, count: usize) -> usize {
         }
         DataType::Boolean | DataType::Null => count.div_ceil(8),
         other => other.primitive_width().unwrap_or(size_of::<u128>()) * count,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::{Int64Array, StringViewArray};
+    use datafusion::execution::runtime_env::RuntimeEnv;
+
+    use super::*;
+    use crate::bind::OutColumn;
+    use crate::types::SqlType;
+
+    fn out(ty: SqlType) -> OutColumn {
+        OutColumn { name: "c".to_owned(), alias: None, ty, list: false, shown: ty.name() }
+    }
+
+    fn batch(from: i64, rows: usize, text: &str) -> RecordBatch {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(from..from + rows as i64));
+        let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values(vec![text; rows]));
+        RecordBatch::try_from_iter([("c0", numbers), ("c1", texts)]).unwrap()
+    }
+
+    /// Writes batches; returns what was made of them.
+    fn collected(work: &Work, batches: &[RecordBatch]) -> Vec<HeldBatch> {
+        let columns = [out(SqlType::Long), out(SqlType::Keyword)];
+        let mut writer = Collected::new(Exporter::new(&columns, &columns).unwrap(), work);
+        let mut made = Vec::new();
+        for batch in batches {
+            let mut row = 0;
+            while row < batch.num_rows() {
+                row = writer.write(batch, row).unwrap();
+                if writer.is_full() {
+                    made.push(writer.take().unwrap());
+                }
+            }
+        }
+        made.push(writer.finish().unwrap());
+        made
+    }
+
+    fn numbers(made: &[HeldBatch]) -> Vec<i64> {
+        let of = |held: &HeldBatch| {
+            held.batch.column(0).as_primitive::<datafusion::arrow::datatypes::Int64Type>().values().to_vec()
+        };
+        made.iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn small_batches_are_put_together() {
+        let pieces: Vec<_> = (0..20).map(|at| batch(at * 1_000, 1_000, "x")).collect();
+        let made = collected(&Work::default(), &pieces);
+        let rows: Vec<usize> = made.iter().map(|held| held.batch.num_rows()).collect();
+        assert_eq!(rows, [8_000, 8_000, 4_000]);
+        assert_eq!(numbers(&made), (0..20_000).collect::<Vec<_>>());
+        // One as large as a batch may be goes as it is.
+        assert_eq!(collected(&Work::default(), &[batch(0, 8_192, "x")]).len(), 2);
+    }
+
+    #[test]
+    fn wide_rows_make_batches_of_few() {
+        let text = "x".repeat(300 << 10);
+        let made = collected(&Work::default(), &[batch(0, 100, &text), batch(100, 1, &text.repeat(40))]);
+        assert_eq!(numbers(&made), (0..101).collect::<Vec<_>>());
+        let (last, others) = made.split_last().unwrap();
+        assert!(others.len() > 7);
+        assert!(others.iter().all(|held| held.batch.get_array_memory_size() <= BATCH_BYTES + 4_096));
+        // A row that is larger comes alone.
+        assert!(last.batch.num_rows() <= 1, "{}", last.batch.num_rows());
+    }
+
+    #[test]
+    fn a_part_does_not_hold_the_whole() {
+        let made = collected(&Work::default(), &[batch(0, 1_000_000, "x")]);
+        assert_eq!(made.len(), 124);
+        assert!(made.iter().all(|held| held.batch.get_array_memory_size() < 300 << 10));
+    }
+
+    #[test]
+    fn batches_are_memory_of_queries_until_they_are_taken() {
+        let env = RuntimeEnv::default();
+        let work = Work::new(&env.memory_pool);
+        let made = collected(&work, &[batch(0, 8_192, &"x".repeat(100))]);
+        assert!(env.memory_pool.reserved() >= 800 << 10);
+        drop(made);
+        assert_eq!(env.memory_pool.reserved(), 0);
     }
 }

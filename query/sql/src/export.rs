@@ -181,7 +181,9 @@ fn column(array: &ArrayRef, ty: SqlType, to: &DataType) -> Result<ArrayRef> {
 /// Converts an array; a value that does not fit is refused.
 fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
-    Ok(cast_with_options(array, to, &options).map_err(Error::from)?)
+    cast_with_options(array, to, &options).map_err(|error| {
+        SqlError::Evaluation(format!("a value is none of [{to}], as it was described: {error}"))
+    })
 }
 
 /// Copies an array out of the buffers that it is a part of.
@@ -190,4 +192,89 @@ fn copied(array: &ArrayRef) -> Result<ArrayRef> {
     let mut own = MutableArrayData::new(vec![&data], false, data.len());
     own.try_extend(0, 0, data.len()).map_err(Error::from)?;
     Ok(make_array(own.freeze()))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::{
+        Int32Array, Int64Array, IntervalMonthDayNanoArray, ListBuilder, NullArray, StringViewArray,
+        StringViewBuilder, TimestampMillisecondArray,
+    };
+    use datafusion::arrow::datatypes::{IntervalMonthDayNano, TimestampMillisecondType};
+
+    use super::*;
+
+    fn out(ty: SqlType, list: bool) -> OutColumn {
+        OutColumn { name: "c".to_owned(), alias: None, ty, list, shown: ty.name() }
+    }
+
+    /// Exports rows of one column, as another was described.
+    fn export(
+        array: ArrayRef,
+        own: &OutColumn,
+        described: &OutColumn,
+        from: usize,
+        count: usize,
+    ) -> Result<ArrayRef> {
+        let batch = RecordBatch::try_from_iter_with_nullable([("c0", array, true)]).unwrap();
+        let exporter = Exporter::new(std::slice::from_ref(own), std::slice::from_ref(described))?;
+        Ok(Arc::clone(exporter.rows(&batch, from, count)?.column(0)))
+    }
+
+    fn same(array: ArrayRef, ty: SqlType) -> ArrayRef {
+        let (column, rows) = (out(ty, false), array.len());
+        export(array, &column, &column, 0, rows).unwrap()
+    }
+
+    #[test]
+    fn types_are_those_of_clients() {
+        let texts = same(
+            Arc::new(StringViewArray::from(vec![Some("a"), None, Some("longer than a view holds")])),
+            SqlType::Text,
+        );
+        let expected = [Some("a"), None, Some("longer than a view holds")];
+        assert_eq!(texts.as_string::<i32>().iter().collect::<Vec<_>>(), expected);
+        let nulls = same(Arc::new(NullArray::new(2)), SqlType::Undefined);
+        assert_eq!((nulls.data_type(), nulls.null_count()), (&DataType::Utf8, 2));
+        let spans = vec![Some(IntervalMonthDayNano::new(1, 2, 3_500_000_000)), None];
+        let spans = same(Arc::new(IntervalMonthDayNanoArray::from(spans)), SqlType::Interval);
+        assert_eq!(spans.as_string::<i32>().iter().collect::<Vec<_>>(), [Some("P1M2DT3.5S"), None]);
+        let times = TimestampMillisecondArray::from(vec![Some(5), None]);
+        let times = same(Arc::new(times), SqlType::Timestamp(crate::types::Resolution::Millis));
+        assert_eq!(times.data_type(), &DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())));
+        assert_eq!(
+            times.as_primitive::<TimestampMillisecondType>().iter().collect::<Vec<_>>(),
+            [Some(5), None]
+        );
+    }
+
+    #[test]
+    fn lists_leave_with_their_own_values_only() {
+        let mut lists = ListBuilder::new(StringViewBuilder::new());
+        for row in [vec!["a"; 1_000], vec!["b", "c"], vec![], vec!["d"]] {
+            row.iter().for_each(|text| lists.values().append_value(text));
+            lists.append(true);
+        }
+        lists.append(false);
+        let column = out(SqlType::Keyword, true);
+        let made = export(Arc::new(lists.finish()), &column, &column, 1, 4).unwrap();
+        let made = made.as_list::<i32>();
+        assert_eq!(made.values().as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["b", "c", "d"]);
+        assert_eq!((made.value_offsets(), made.null_count()), ([0, 2, 2, 3, 3].as_slice(), 1));
+    }
+
+    #[test]
+    fn columns_leave_as_they_were_described() {
+        let numbers: ArrayRef = Arc::new(Int32Array::from(vec![Some(7), None]));
+        let (integer, long) = (out(SqlType::Integer, false), out(SqlType::Long, false));
+        let made = export(Arc::clone(&numbers), &integer, &long, 0, 2).unwrap();
+        assert_eq!(made.as_ref(), &Int64Array::from(vec![Some(7), None]) as &dyn Array);
+        let text = export(Arc::clone(&numbers), &integer, &out(SqlType::Undefined, false), 0, 2).unwrap();
+        assert_eq!(text.as_string::<i32>().iter().collect::<Vec<_>>(), [Some("7"), None]);
+        // What does not fit is refused, by its type before it is run, by its value else.
+        let refused = export(numbers, &out(SqlType::Double, false), &integer, 0, 2).unwrap_err();
+        assert!(refused.to_string().contains("described as INTEGER"), "{refused}");
+        let large: ArrayRef = Arc::new(Int64Array::from(vec![i64::MAX]));
+        assert_eq!(export(large, &long, &integer, 0, 1).unwrap_err().status(), 400);
+    }
 }
