@@ -1,0 +1,1 @@
+//! Rules at work: they are kept as documents, follow the change feed, and their alerts are committed once each.
