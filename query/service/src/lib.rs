@@ -20,11 +20,8 @@ mod visibility;
 pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService, TextParts};
 pub use millrace_matching::filters;
 pub use millrace_matching::rules::check as check_rule;
-<<<<<<< HEAD
 pub use millrace_work::Work;
-=======
 pub use millrace_sql::batches::Batches;
 pub use millrace_sql::describe::Described;
 pub use millrace_sql::error::SqlError;
->>>>>>> d691422411f30c06d44e0d85a321952935e2416c
 pub use millrace_work::error::Error;
