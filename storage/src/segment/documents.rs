@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use super::Segment;
 use super::memory::Memory;
 use super::rows::{MemChunk, Packed};
+use crate::access::Origin;
 use crate::document::ChunkBuilder;
 use crate::mapping::{Mapping, PathId};
 use crate::shard::next_key;
@@ -57,7 +58,10 @@ impl Segment {
             routings: routed.then(|| routings().collect()),
             primary_term: 1,
             frame: 0,
+            time_ms: 0,
+            origin: Origin::Unknown,
             generated: false,
+            replacing: Vec::new(),
         };
         let memory = Memory::build_fields(mapping, &[Arc::new(chunk)], fields)?;
         Ok(Self::memory(next_key(), compute, memory))
