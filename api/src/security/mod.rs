@@ -68,9 +68,10 @@ impl Api {
 
     /// Sets a user's password.
     async fn set_password(&self, name: &str, password: String) -> Result<(), Error> {
+        // Not after a hash was made for nothing.
         if self.accounts.user(name).is_none() {
-            let what = "user";
-            return Err(millrace_accounts::Error::NotFound { what, name: name.to_owned() }.into());
+            let name = name.chars().take(100).collect();
+            return Err(millrace_accounts::Error::NotFound { what: "user", name }.into());
         }
         let (name, password) = (name.to_owned(), self.hash(password).await?);
         Ok(self.accounts.edit_one(Edit::SetPassword { name, password }).await.map(drop)?)

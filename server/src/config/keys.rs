@@ -51,7 +51,10 @@ pub(crate) static KEYS: &[Key] = &[
     key("data", Kind::Text, "data", "directory of log, catalog, cache and local segments"),
     key("listen", Kind::Addresses, "127.0.0.1:9200", "addresses of the data API"),
     key("insecure", Kind::Bool, "false", "serve without credentials; every listener must be on loopback"),
-    secret("admin_password", "password of the user admin; generated at first start when unset"),
+    secret(
+        "admin_password",
+        "password of the user admin, six characters or more; generated at first start when unset",
+    ),
     key(
         "drain_timeout",
         Kind::Span(0),

@@ -187,9 +187,9 @@ async fn passwords_that_are_set_are_bounded_by_user_and_by_address() {
     let names: Vec<_> = (0..100).map(|number| format!("user-{number}")).collect();
     for of_user in [true, false] {
         let (mut requests, mut refused) = (Vec::new(), 0);
-        for number in 0..100 {
-            let name = if of_user { "ann" } else { names[number].as_str() };
-            let address = if of_user { client(number as u32) } else { HERE };
+        for (number, other) in (0..).zip(&names) {
+            let name = if of_user { "ann" } else { other.as_str() };
+            let address = if of_user { client(number) } else { HERE };
             let setter = crate::Setter { name, address };
             let mut request = Box::pin(accounts.hash_password("a-password".to_owned(), setter));
             match request.as_mut().now_or_never() {

@@ -1,0 +1,172 @@
+//! What must not happen: a certificate that has ended, half a change, rights that nobody said, work for clients that have gone.
+
+use futures::FutureExt;
+use millrace_api::{HttpConfig, Service};
+
+use super::*;
+
+#[tokio::test]
+async fn a_certificate_that_has_ended_opens_nothing_over_a_connection_that_has_not() {
+    let site = Site::start().await;
+    site.user("shipper", &["reader"]).await;
+    let ask = async |line: &str, not_after_ms: i64, authorization: Option<String>| {
+        let certificate = ClientCertificate { not_after_ms, ..certificate("shipper") };
+        let (method, uri) = line.split_once(' ').unwrap();
+        let mut request = http::Request::builder().method(method).uri(uri).extension(certificate);
+        if let Some(authorization) = authorization {
+            request = request.header("authorization", authorization);
+        }
+        let body = json!({ "username": "shipper", "password": "shippershipper" }).to_string();
+        let body = if method == "PUT" { Bytes::from(body) } else { Bytes::new() };
+        let request = request.header("content-type", "application/json").body(Full::new(body)).unwrap();
+        site.node.service.call(request).await.status().as_u16()
+    };
+    let now_ms = site.node.api.engine.clock().now_ms();
+    let (ended, ends) = (now_ms - 1, now_ms + HOUR_MS);
+    assert_eq!(ask("GET /_security/_authenticate", ends, None).await, 200);
+    assert_eq!(ask("GET /_security/_authenticate", ended, None).await, 401);
+    // A new connection would not even come that far, whatever else is shown.
+    assert_eq!(ask("GET /_security/_authenticate", ended, Some(basic("admin", "secret"))).await, 401);
+    assert_eq!(ask("PUT /_service/login", ends, None).await, 200);
+    assert_eq!(ask("PUT /_service/login", ended, None).await, 401);
+}
+
+#[tokio::test]
+async fn a_patch_of_several_is_made_whole_or_not_at_all() {
+    let site = Site::start().await;
+    site.user("ann", &["reader"]).await;
+    for name in ["a", "b"] {
+        site.admin(&format!("PUT /_security/role/{name}"), reads("logs-*"), 200).await;
+    }
+    let of = async |line: &str| site.admin(line, Value::Null, 200).await;
+    let (users, roles) = ("GET /_plugins/_security/api/internalusers", "GET /_plugins/_security/api/roles");
+    let mappings = "GET /_plugins/_security/api/rolesmapping";
+    let before = [of(users).await, of(roles).await, of(mappings).await];
+    for (kind, operations, status) in [
+        // New, and without a password.
+        (
+            "internalusers",
+            json!([
+                { "op": "replace", "path": "/ann/backend_roles", "value": ["ops"] },
+                { "op": "add", "path": "/zoe", "value": {} },
+            ]),
+            400,
+        ),
+        (
+            "rolesmapping",
+            json!([
+                { "op": "add", "path": "/a", "value": { "users": ["ann"] } },
+                { "op": "add", "path": "/none", "value": { "users": ["ann"] } },
+            ]),
+            404,
+        ),
+        (
+            "roles",
+            json!([
+                { "op": "remove", "path": "/a" },
+                { "op": "add", "path": "/admin", "value": {} },
+            ]),
+            403,
+        ),
+    ] {
+        site.admin(&format!("PATCH /_plugins/_security/api/{kind}"), operations, status).await;
+        assert_eq!([of(users).await, of(roles).await, of(mappings).await], before, "{kind}");
+    }
+    let operations = json!([
+        { "op": "remove", "path": "/a" },
+        { "op": "add", "path": "/c", "value": { "cluster_permissions": ["cluster_monitor"] } },
+    ]);
+    site.admin("PATCH /_plugins/_security/api/roles", operations, 200).await;
+    let after = of(roles).await;
+    assert!(after.get("a").is_none() && after.get("b").is_some() && after.get("c").is_some(), "{after}");
+}
+
+#[tokio::test]
+async fn opensearchs_form_never_brings_a_role_to_system_indices() {
+    let site = Site::start().await;
+    let ours = json!({ "indices": [
+        { "names": [".audit-*"], "privileges": ["read"], "allow_restricted_indices": true },
+        { "names": ["logs"], "privileges": ["read"] },
+    ] });
+    let reaches = async || {
+        let role = site.admin("GET /_security/role/auditor", Value::Null, 200).await;
+        let grants = role["auditor"]["indices"].as_array().unwrap().clone();
+        grants.iter().map(|grant| grant["allow_restricted_indices"] == true).collect::<Vec<_>>()
+    };
+    let line = "/_plugins/_security/api/roles/auditor";
+    for (privileges, expected) in [(json!(["read"]), true), (json!(["read", "write"]), false)] {
+        site.admin("PUT /_security/role/auditor", ours.clone(), 200).await;
+        let patch = json!([{ "op": "replace", "path": "/description", "value": "another" }]);
+        site.admin(&format!("PATCH {line}"), patch, 200).await;
+        assert_eq!(reaches().await, [true, false]);
+        let theirs = json!({ "index_permissions": [
+            { "index_patterns": [".audit-*"], "allowed_actions": privileges },
+            { "index_patterns": ["logs"], "allowed_actions": ["read"] },
+        ] });
+        site.admin(&format!("PUT {line}"), theirs, 200).await;
+        assert_eq!(reaches().await, [expected, false], "{privileges}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_is_not_hashed_yet_is_not_set_for_a_client_that_has_gone() {
+    let site = Site::start().await;
+    site.user("ann", &["reader"]).await;
+    let line = |name: &str| format!("POST /_security/user/{name}/_password");
+    let mut others = Vec::new();
+    for number in 0..20 {
+        let name = format!("user-{number}");
+        site.user(&name, &[]).await;
+        others.push(name);
+    }
+    let admin = [("authorization", basic("admin", "secret"))];
+    let admin: Vec<_> = admin.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let body = json!({ "password": "another" }).to_string();
+    let others: Vec<_> = others.iter().map(|name| line(name)).collect();
+    let hashed = others.iter().map(|line| site.node.send(line, &admin, body.clone()));
+    let mut hashed = Box::pin(futures::future::join_all(hashed));
+    assert!(hashed.as_mut().now_or_never().is_none(), "they wait for their hashes");
+    let ann = line("ann");
+    let mut gone = Box::pin(site.node.send(&ann, &admin, body.clone()));
+    assert!(gone.as_mut().now_or_never().is_none());
+    drop(gone);
+    for answer in hashed.await {
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    // Whatever was before it has been hashed by then.
+    site.user("last", &[]).await;
+    site.ask(&basic("ann", "annann"), "GET /_security/_authenticate", Value::Null, 200).await;
+    site.ask(&basic("ann", "another"), "GET /_security/_authenticate", Value::Null, 401).await;
+}
+
+#[tokio::test]
+async fn requests_of_clients_that_have_gone_are_bounded_however_small_they_are() {
+    let site = Site::start().await;
+    let ann = site.user("ann", &["reader"]).await;
+    site.ask(&ann, "GET /_security/_authenticate", Value::Null, 200).await;
+    // Room for a mebibyte and a little more.
+    let config = HttpConfig { max_content_length: 1 << 10, max_in_flight_bytes: 0, ..HttpConfig::default() };
+    let service = Service::new(site.node.api.clone(), &config);
+    let ask = || {
+        let body = json!({ "password": "another" }).to_string();
+        let request = http::Request::post("/_security/user/_password").header("authorization", &ann);
+        let request = request.header("content-type", "application/json");
+        service.call(request.body(Full::new(Bytes::from(body))).unwrap())
+    };
+    // Nothing that was begun gets on while this does not wait.
+    let mut begun = 0;
+    let refused = loop {
+        match Box::pin(ask()).as_mut().now_or_never() {
+            None => begun += 1,
+            Some(answer) => break answer.status().as_u16(),
+        }
+        assert!(begun < 1_000, "without a bound");
+    };
+    assert_eq!(refused, 429);
+    assert!(begun > 50, "{begun}");
+    // They end without having changed anything, and leave their room.
+    while Box::pin(ask()).as_mut().now_or_never().is_some() {
+        tokio::task::yield_now().await;
+    }
+    site.ask(&ann, "GET /_security/_authenticate", Value::Null, 200).await;
+}
