@@ -30,4 +30,4 @@ pub use principal::{Caller, Principal};
 pub use privileges::{DocumentRules, Grant, IndexAccess, Privileges};
 pub use session::Session;
 pub(crate) use system::Standing;
-pub use visibility::Visibility;
+pub use visibility::{Sought, Visibility};

@@ -124,7 +124,7 @@ impl Privileges {
     }
 
     /// Whether some grant has rules for documents or fields.
-    pub(super) fn has_rules(&self) -> bool {
+    pub(crate) fn has_rules(&self) -> bool {
         self.ruled || self.within.as_ref().is_some_and(|owner| owner.has_rules())
     }
 

@@ -193,28 +193,8 @@ impl Session {
             return self.engine.write(&self.principal, ops, refresh, timeout);
         }
         Box::pin(async move {
-            if !self.may_hide(&ops) {
-                let outcomes = self.engine.write(&self.principal, ops, refresh, timeout).await?;
-                return Ok(outcomes.into_iter().map(|outcome| self.without_unread(outcome)).collect());
-            }
-            let kept = self.keep_hidden(ops).await;
-            let mut results: Vec<Option<Result<WriteOutcome>>> = Vec::with_capacity(kept.len());
-            let mut ops = Vec::with_capacity(kept.len());
-            for op in kept {
-                results.push(op.map_or_else(
-                    |error| Some(Err(error)),
-                    |op| {
-                        ops.push(op);
-                        None
-                    },
-                ));
-            }
-            let mut outcomes = self.engine.write(&self.principal, ops, refresh, timeout).await?.into_iter();
-            let lost = || Err(Error::Internal("operation was lost".to_owned()));
-            let answer = |result: Option<Result<WriteOutcome>>| {
-                self.without_unread(result.unwrap_or_else(|| outcomes.next().unwrap_or_else(lost)))
-            };
-            Ok(results.into_iter().map(answer).collect())
+            let outcomes = self.engine.write(&self.principal, ops, refresh, timeout).await?;
+            Ok(outcomes.into_iter().map(|outcome| self.without_unread(outcome)).collect())
         })
     }
 

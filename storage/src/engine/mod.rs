@@ -10,6 +10,7 @@ mod describe;
 mod feed;
 pub(crate) mod identity;
 mod index;
+mod look;
 mod positions;
 #[cfg(test)]
 mod protocol;
@@ -46,7 +47,6 @@ pub use self::feed::{FeedItem, FeedReader};
 pub use self::index::Index;
 pub use self::source::{Appended, DeadLetter, Instead, SourceWrite};
 pub use self::types::*;
-pub(crate) use self::update::missing;
 use crate::access::Visibility;
 use crate::catalog::{AccountChange, AccountRecord, Catalog};
 use crate::disk::{Disk, SystemDisk};
