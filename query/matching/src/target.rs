@@ -110,7 +110,7 @@ fn seen(session: &Session, index: &str, mapping: Arc<Mapping>) -> Result<(Seen, 
     let documents = documents.map(|predicate| Documents { predicate, mapping: Arc::clone(&mapping) });
     let fields = access.fields(action);
     let whole = (!fields.is_empty()).then(|| Arc::clone(&mapping));
-    let mapping = if fields.is_empty() { mapping } else { Arc::new(mapping.seen_under(fields)) };
+    let mapping = session.view(&mapping, fields);
     Ok((Seen { access: Some(access), documents, whole }, mapping))
 }
 

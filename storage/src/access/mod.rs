@@ -30,4 +30,5 @@ pub use principal::{Caller, Principal};
 pub use privileges::{DocumentRules, Grant, IndexAccess, Privileges};
 pub use session::Session;
 pub(crate) use system::Standing;
+pub(crate) use visibility::Views;
 pub use visibility::{Sought, Visibility};

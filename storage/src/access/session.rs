@@ -5,19 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::guard::{Guard, refusal};
 use super::{Action, IndexAccess, Principal};
-use crate::mapping::Mapping;
 use crate::metadata::{IndicesOptions, Metadata, MetadataChange};
 use crate::{
     Compute, Engine, Error, Index, RefreshPolicy, Result, SharedClock, StoredDoc, WriteOp, WriteOutcome,
 };
-
-/// Mappings, and what is shown of each.
-type Views = Arc<Mutex<Vec<(Arc<Mapping>, Arc<Mapping>)>>>;
 
 /// A principal at work: what a request's handler gets of the store. Cheap to clone.
 ///
@@ -28,13 +23,11 @@ pub struct Session {
     pub(super) engine: Arc<Engine>,
     principal: Principal,
     action: Action,
-    /// Mappings with what is shown of them, as far as they were asked for.
-    pub(super) views: Views,
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { engine: _, principal, action, views: _ } = self;
+        let Self { engine: _, principal, action } = self;
         f.debug_struct("Session").field("caller", principal.caller()).field("action", action).finish()
     }
 }
@@ -49,13 +42,13 @@ impl Session {
             let caller = principal.caller().to_string();
             return Err(Error::Unauthorized { action: action.name(), caller, index: None });
         }
-        Ok(Self { engine: Arc::clone(engine), principal, action, views: Arc::default() })
+        Ok(Self { engine: Arc::clone(engine), principal, action })
     }
 
     /// Makes the session of the server's own work: it sees everything.
     pub fn system(engine: &Arc<Engine>) -> Self {
         let (principal, action) = (Principal::system(), Action::Search);
-        Self { engine: Arc::clone(engine), principal, action, views: Arc::default() }
+        Self { engine: Arc::clone(engine), principal, action }
     }
 
     /// Returns the session of another action of the same principal.

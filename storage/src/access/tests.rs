@@ -178,6 +178,14 @@ async fn each_operation_of_a_request_is_asked_for() {
             Err(error) => error.to_string(),
         })
         .collect();
+    // Not the name of the index that it stands for.
+    let hidden = document("logs-hidden", None, source());
+    let hidden = session.write(vec![hidden], RefreshPolicy::None, Duration::from_secs(1)).await.unwrap();
+    let said_of_hidden = hidden.into_iter().next().unwrap().unwrap_err().to_string();
+    assert!(
+        said_of_hidden.contains("[logs-hidden]") && !said_of_hidden.contains("secret"),
+        "{said_of_hidden}"
+    );
     let no_write_index = said[7].starts_with("no write index");
     assert!(no_write_index, "{}", said[7]);
     assert_eq!(
@@ -274,6 +282,17 @@ async fn changes_are_checked_whatever_decides_them() {
         let changed = aliases.change(|state| state.update_aliases(&parsed, 0)).await;
         assert_eq!(changed.is_ok(), allowed, "{actions}: {changed:?}");
     }
+    // What else an alias stands for is not told.
+    let made_hidden = json!({"actions": [{"add": {"index": "secret", "alias": "logs-hidden", "is_write_index": true, "is_hidden": true}}]});
+    let actions = parse_alias_actions(&made_hidden).unwrap();
+    Session::system(&engine).change(|state| state.update_aliases(&actions, 0)).await.unwrap();
+    for more in [json!({"is_write_index": true, "is_hidden": true}), json!({"is_hidden": false})] {
+        let mut add = json!({"index": "logs-1", "alias": "logs-hidden"});
+        add.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let parsed = parse_alias_actions(&json!({"actions": [{"add": add}]})).unwrap();
+        let error = aliases.change(|state| state.update_aliases(&parsed, 0)).await.unwrap_err().to_string();
+        assert!(error.contains("others") && !error.contains("secret"), "{error}");
+    }
     let mapping = json!({"properties": {"a": {"type": "keyword"}}});
     let puts = session.doing(Action::PutMapping).unwrap();
     puts.put_mapping("logs-1", &mapping).await.unwrap();
@@ -319,6 +338,37 @@ fn a_grant_without_a_rule_lifts_those_of_others_for_its_actions() {
     assert_eq!(privileges.on("logs-1").documents(Action::Get).len(), 1);
     assert_eq!(privileges.on("logs-2").documents(Action::Search).len(), 1);
     assert!(!privileges.on("logs-2").sees_all(Action::Search));
+}
+
+#[tokio::test]
+async fn a_view_of_a_mapping_is_made_once_for_all_who_see_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    let mapping = json!({"properties": {"a": {"type": "keyword"}, "b": {"type": "keyword"}}});
+    let system = Session::system(&engine);
+    system.put_mapping("logs-1", &mapping).await.unwrap();
+    let view = |fields: &[&str]| {
+        let fields = Some(Arc::new(super::FieldRules::new(fields, &[])));
+        let session =
+            Session::new(&engine, ann(vec![Grant { fields, ..grant(&["*"], READ) }]), Action::Search)
+                .unwrap();
+        session.mapping(&session.index("logs-1").unwrap())
+    };
+    assert!(Arc::ptr_eq(&view(&["a"]), &view(&["a"])));
+    assert!(view(&["b"]).field("a").is_none() && view(&["a"]).field("a").is_some());
+    let before = view(&["a", "c"]);
+    system.put_mapping("logs-1", &json!({"properties": {"c": {"type": "keyword"}}})).await.unwrap();
+    assert!(before.field("c").is_none() && view(&["a", "c"]).field("c").is_some());
+}
+
+#[test]
+fn names_that_are_asked_for_all_the_time_are_remembered() {
+    let privileges = Privileges::new(ActionSet::NONE, vec![grant(&["logs-*"], READ)]);
+    let first = privileges.on("logs-1");
+    for name in 0..20_000 {
+        privileges.on(&format!("logs-{name}"));
+        assert!(name % 100 > 0 || Arc::ptr_eq(&privileges.on("logs-1"), &first), "{name}");
+    }
 }
 
 #[tokio::test]

@@ -1,16 +1,47 @@
 //! Documents by id, where rules hide some: whether a rule shows a document is a question to searches, which the store
 //! cannot answer by itself.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 
-use super::{DocumentRules, Session, shown};
+use super::{DocumentRules, FieldRules, Session, shown};
+use crate::mapping::Mapping;
 use crate::metadata::{BlockLevel, IndicesOptions, check_block};
-use crate::{Error, Index, Priority, Result, StoredDoc};
+use crate::{Error, Index, Priority, Recent, Result, StoredDoc};
 
-/// Mappings that a session remembers its view of.
-const MAX_VIEWS: usize = 64;
+/// Fields of the mappings that are kept as they are seen, all together.
+const MAX_FIELDS: usize = 500_000;
+
+/// Mappings as they are seen under rules, those of late. Who holds one keeps it beyond.
+#[derive(Debug)]
+pub(crate) struct Views(Mutex<Recent<ViewKey, View>>);
+
+/// The place of the whole mapping, and the rules.
+type ViewKey = (usize, Vec<Arc<FieldRules>>);
+/// The view, with what keeps the place from becoming another mapping's.
+type View = (Arc<Mapping>, Weak<Mapping>);
+
+impl Default for Views {
+    fn default() -> Self {
+        Self(Mutex::new(Recent::new(MAX_FIELDS)))
+    }
+}
+
+impl Views {
+    fn of(&self, mapping: &Arc<Mapping>, rules: Vec<Arc<FieldRules>>) -> Arc<Mapping> {
+        let key = (Arc::as_ptr(mapping) as usize, rules);
+        if let Some((view, _)) = self.0.lock().get(&key) {
+            return view;
+        }
+        let view = Arc::new(mapping.seen_under(key.1.clone()));
+        // A mapping of no fields takes memory, too.
+        let weight = 64 + mapping.fields().count();
+        self.0.lock().insert(key, (Arc::clone(&view), Arc::downgrade(mapping)), weight);
+        view
+    }
+}
 
 /// Documents that are looked for in an index.
 #[derive(Clone, Copy, Debug)]
@@ -54,21 +85,17 @@ impl Session {
     }
 
     /// Returns the mapping of an index, without the fields that may not be seen.
-    pub fn mapping(&self, index: &Index) -> Arc<crate::mapping::Mapping> {
-        let mapping = index.mapping();
+    pub fn mapping(&self, index: &Index) -> Arc<Mapping> {
         let rules = self.access(&index.meta().name).fields(self.action());
-        if rules.is_empty() {
-            return mapping;
+        self.view(&index.mapping(), rules)
+    }
+
+    /// Returns a mapping without the fields that one of the rules does not show.
+    pub fn view(&self, mapping: &Arc<Mapping>, rules: Vec<Arc<FieldRules>>) -> Arc<Mapping> {
+        match rules.is_empty() {
+            true => Arc::clone(mapping),
+            false => self.engine.views().of(mapping, rules),
         }
-        let mut views = self.views.lock();
-        if let Some((_, view)) = views.iter().find(|(whole, _)| Arc::ptr_eq(whole, &mapping)) {
-            return Arc::clone(view);
-        }
-        let view = Arc::new(mapping.seen_under(rules));
-        if views.len() < MAX_VIEWS {
-            views.push((mapping, Arc::clone(&view)));
-        }
-        view
     }
 
     /// Reads a document by id, one that rules show, with what they show of it.

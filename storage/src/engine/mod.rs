@@ -47,7 +47,7 @@ pub use self::feed::{FeedItem, FeedReader};
 pub use self::index::Index;
 pub use self::source::{Appended, DeadLetter, Instead, SourceWrite};
 pub use self::types::*;
-use crate::access::Visibility;
+use crate::access::{Views, Visibility};
 use crate::catalog::{AccountChange, AccountRecord, Catalog};
 use crate::disk::{Disk, SystemDisk};
 use crate::mapping::Mapping;
@@ -75,6 +75,7 @@ pub struct Engine {
     inner: Arc<Inner>,
     upkeep: Mutex<Option<JoinHandle<()>>>,
     visibility: OnceLock<Weak<dyn Visibility>>,
+    views: Views,
 }
 
 /// What the engine's parts share.
@@ -184,7 +185,12 @@ impl Engine {
         let upkeep = tokio::spawn(async move {
             both.await;
         });
-        Ok(Arc::new(Self { inner, upkeep: Mutex::new(Some(upkeep)), visibility: OnceLock::new() }))
+        Ok(Arc::new(Self {
+            inner,
+            upkeep: Mutex::new(Some(upkeep)),
+            visibility: OnceLock::new(),
+            views: Views::default(),
+        }))
     }
 
     /// Tells who finds documents by id where rules hide some; the first word counts.
@@ -194,6 +200,10 @@ impl Engine {
 
     pub(crate) fn visibility(&self) -> Option<Arc<dyn Visibility>> {
         self.visibility.get()?.upgrade()
+    }
+
+    pub(crate) fn views(&self) -> &Views {
+        &self.views
     }
 
     /// Whether the engine is being shut down, or has been.

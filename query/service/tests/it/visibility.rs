@@ -504,6 +504,43 @@ async fn contexts_end_with_the_roles_that_opened_them() {
     store.engine.shutdown().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn hidden_fields_are_not_named_as_ignored_nor_shown_by_their_multi_fields() {
+    let store = Store::open().await;
+    let fields = json!({"n": {"type": "long", "ignore_malformed": true}, "secret": {"type": "long", "ignore_malformed": true},
+        "msg": {"type": "text", "fields": {"raw": {"type": "keyword"}}}});
+    store.create("logs", &json!({"mappings": {"properties": fields}})).await;
+    let documents = [
+        json!({"n": "no number", "secret": "none either", "msg": "alpha beta"}),
+        json!({"n": 1, "secret": "none", "msg": "gamma"}),
+    ];
+    store.index("logs", &documents).await;
+    let role = Role { documents: None, grant: vec!["n", "*.raw"], except: vec![] };
+    let session = role.session(&store, Action::Search);
+    let search = async |query: Value| {
+        let body = json!({"query": query, "sort": ["_id"], "fields": ["*"]});
+        let found = value(store.service.search(&session, "logs", Vec::new(), Some(body)).await.unwrap());
+        found["hits"]["hits"].as_array().unwrap().clone()
+    };
+    let all = search(json!({"match_all": {}})).await;
+    assert_eq!(all.len(), 2);
+    assert_eq!(all.iter().filter(|hit| hit["_ignored"] == json!(["n"])).count(), 1, "{all:?}");
+    assert_eq!(all.iter().filter(|hit| hit.get("_ignored").is_none()).count(), 1, "{all:?}");
+    assert!(all.iter().all(|hit| hit["_source"].get("msg").is_none() && hit["fields"].get("msg").is_none()));
+    for (query, expected) in [
+        (json!({"exists": {"field": "_ignored"}}), 1),
+        (json!({"term": {"_ignored": "secret"}}), 0),
+        (json!({"term": {"_ignored": "n"}}), 1),
+        (json!({"match": {"msg": "alpha"}}), 0),
+        // A field of its own, with the values that the parent has.
+        (json!({"term": {"msg.raw": "gamma"}}), 1),
+    ] {
+        assert_eq!(search(query.clone()).await.len(), expected, "{query}");
+    }
+    assert!(all.iter().any(|hit| hit["fields"]["msg.raw"] == json!(["gamma"])), "{all:?}");
+    store.engine.shutdown().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_rule_that_is_not_understood_shows_nothing() {
     let store = Store::open().await;
