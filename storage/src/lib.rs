@@ -31,6 +31,7 @@ pub mod repair;
 pub mod routing;
 pub mod segment;
 mod shard;
+pub mod source;
 mod sync;
 pub mod wal;
 

@@ -594,6 +594,20 @@ async fn hidden_fields_are_not_named_as_ignored_nor_shown_by_their_multi_fields(
 }
 
 #[tokio::test]
+async fn rules_by_score_have_no_suggestions_and_are_not_told() {
+    let store = Store::open().await;
+    store.create("logs", &json!({"mappings": mapping()})).await;
+    store.index("logs", &[json!({"n": 1, "msg": "alpha"})]).await;
+    let rule = json!({"function_score": {"query": {"match": {"msg": "alpha"}}, "min_score": 0.01}});
+    let role = Role { documents: Some(rule), grant: vec!["*"], except: vec![] };
+    let session = role.session(&store, Action::Search);
+    let body = json!({"suggest": {"text": "alpa", "s": {"term": {"field": "msg"}}}});
+    let refused = store.service.search(&session, "logs", Vec::new(), Some(body)).await.unwrap_err();
+    assert!(refused.status() == 400 && refused.reason().contains("by their score"), "{}", refused.reason());
+    store.engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_rule_that_is_not_understood_shows_nothing() {
     let store = Store::open().await;
     store.create("logs", &json!({"mappings": mapping()})).await;
