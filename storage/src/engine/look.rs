@@ -14,7 +14,7 @@ use super::target::{Targets, again, under_rules};
 use super::types::{DocResult, WriteOp};
 use crate::access::{DocumentRules, Sought};
 use crate::shard::Seen;
-use crate::{Error, Result};
+use crate::{Error, Priority, Result};
 
 /// Ids that are looked up by one search.
 const MAX_IDS: usize = 10_000;
@@ -71,30 +71,51 @@ impl Looks {
     }
 }
 
+/// Documents of an index that are named, by shard and id.
+struct Named {
+    index: Arc<Index>,
+    rules: Arc<DocumentRules>,
+    ids: BTreeSet<(u32, String)>,
+}
+
+/// Lists the documents that operations name in indices where rules hide some.
+fn named(ops: &[WriteOp], targets: &Targets) -> HashMap<Uuid, Named> {
+    let mut named: HashMap<Uuid, Named> = HashMap::new();
+    for op in ops {
+        let (Some(id), Some((index, rules, routing))) = (op.id.as_deref(), under_rules(targets, op)) else {
+            continue;
+        };
+        let shard = index.shard_for(Some(id), routing);
+        let of_index = named.entry(index.meta().uuid).or_insert_with(|| Named {
+            index: Arc::clone(index),
+            rules: Arc::clone(rules),
+            ids: BTreeSet::new(),
+        });
+        of_index.ids.insert((shard, id.to_owned()));
+    }
+    named
+}
+
 impl Engine {
     /// Looks the documents up that operations name in indices where rules hide some from the writer.
-    pub(super) async fn look(&self, ops: &[WriteOp], targets: &Targets) -> Looks {
-        let mut named: HashMap<Uuid, (Arc<Index>, Arc<DocumentRules>, BTreeSet<(u32, &str)>)> =
-            HashMap::new();
-        for op in ops {
-            let (Some(id), Some((index, rules, routing))) = (op.id.as_deref(), under_rules(targets, op))
-            else {
-                continue;
-            };
-            let shard = index.shard_for(Some(id), routing);
-            let of_index = named.entry(index.meta().uuid);
-            let of_index =
-                of_index.or_insert_with(|| (Arc::clone(index), Arc::clone(rules), BTreeSet::new()));
-            of_index.2.insert((shard, id));
-        }
+    pub(super) async fn look(
+        &self,
+        ops: Vec<WriteOp>,
+        targets: Targets,
+    ) -> Result<(Vec<WriteOp>, Targets, Looks)> {
+        let name = move || {
+            let named = named(&ops, &targets);
+            Ok((ops, targets, named))
+        };
+        let (ops, targets, named) = self.inner.env().compute.run(Priority::Ingest, name).await?;
         let mut looks = Looks::default();
-        for (uuid, (index, rules, ids)) in named {
-            let ids: Vec<(u32, &str)> = ids.into_iter().collect();
+        for (uuid, Named { index, rules, ids }) in named {
             let mut look = Look { rules, below: Vec::new(), seen: HashMap::new(), failed: None };
+            let ids: Vec<(u32, &str)> = ids.iter().map(|(shard, id)| (*shard, id.as_str())).collect();
             look.failed = self.look_at(&index, &ids, &mut look).await.err();
             looks.0.insert(uuid, look);
         }
-        looks
+        Ok((ops, targets, looks))
     }
 
     /// Looks again at a document that has changed meanwhile.

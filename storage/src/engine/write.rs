@@ -55,9 +55,9 @@ impl Engine {
             inner.wal()?.admit(survey.bytes)?;
             let reserved = inner.budget.reserve(survey.bytes, timeout).await?;
             let targets = self.targets(principal, survey.names).await;
-            let looks = match principal.privileges().has_rules() {
-                true => self.look(&ops, &targets).await,
-                false => Looks::default(),
+            let (ops, targets, looks) = match principal.privileges().has_rules() {
+                true => self.look(ops, targets).await?,
+                false => (ops, targets, Looks::default()),
             };
             let (results, written) = if survey.has_updates {
                 let (results, written) = self.write_rounds(ops, &targets, looks).await?;
