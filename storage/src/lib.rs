@@ -26,10 +26,12 @@ pub mod mapping;
 pub mod metadata;
 pub mod murmur;
 pub mod objects;
+mod recent;
 pub mod repair;
 pub mod routing;
 pub mod segment;
 mod shard;
+pub mod source;
 mod sync;
 pub mod wal;
 
@@ -39,4 +41,5 @@ pub use compute::{Compute, Priority, run_behind_reads, run_promptly};
 pub use config::{Config, ObjectStoreConfig};
 pub use engine::*;
 pub use error::{Error, Kind, Result};
+pub use recent::Recent;
 pub use wal::ReplayProgress;

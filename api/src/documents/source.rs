@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millrace_storage::access::{self, FieldRules};
 use millrace_storage::mapping::Mapping;
-use serde_json::{Map, Value};
+use millrace_storage::source::{Stays, leave_out};
+use serde_json::Value;
 
 use crate::error::Error;
 use crate::http::filter_path::matches;
@@ -116,8 +117,16 @@ impl SourceFilter {
         };
         offload(source.len(), || {
             let Value::Object(members) = parsed(source)? else { return Ok(Some(source.clone())) };
-            let mut path = String::new();
-            let kept = filter_object(members, includes, excludes, includes.is_empty(), &mut path);
+            let named =
+                |patterns: &[String], path: &str| patterns.iter().any(|pattern| matches(pattern, path));
+            let kept = leave_out(members, false, |path, above| {
+                let itself = above || includes.is_empty() || named(includes, path);
+                match itself && excludes.is_empty() {
+                    true => Stays::Whole,
+                    false if named(excludes, path) => Stays::Nothing,
+                    false => Stays::Inside { itself },
+                }
+            });
             let bytes = serde_json::to_vec(&kept).expect("a JSON value serializes into memory");
             Ok(Some(Bytes::from(bytes)))
         })
@@ -137,55 +146,6 @@ fn patterns(value: &Value) -> Result<Vec<String>, Error> {
     match value {
         Value::Array(items) => items.iter().map(one).collect(),
         single => Ok(vec![one(single)?]),
-    }
-}
-
-fn filter_object(
-    members: Map<String, Value>,
-    includes: &[String],
-    excludes: &[String],
-    included: bool,
-    path: &mut String,
-) -> Map<String, Value> {
-    let mut kept = Map::new();
-    for (name, value) in members {
-        let length = path.len();
-        if length > 0 {
-            path.push('.');
-        }
-        path.push_str(&name);
-        if !excludes.iter().any(|pattern| matches(pattern, path)) {
-            let included = included || includes.iter().any(|pattern| matches(pattern, path));
-            if let Some(value) = filter_value(value, includes, excludes, included, path) {
-                kept.insert(name, value);
-            }
-        }
-        path.truncate(length);
-    }
-    kept
-}
-
-fn filter_value(
-    value: Value,
-    includes: &[String],
-    excludes: &[String],
-    included: bool,
-    path: &mut String,
-) -> Option<Value> {
-    match value {
-        value if included && excludes.is_empty() => Some(value),
-        Value::Object(members) => {
-            let kept = filter_object(members, includes, excludes, included, path);
-            (included || !kept.is_empty()).then_some(Value::Object(kept))
-        }
-        Value::Array(items) => {
-            let kept = items
-                .into_iter()
-                .filter_map(|item| filter_value(item, includes, excludes, included, path))
-                .collect::<Vec<_>>();
-            (included || !kept.is_empty()).then_some(Value::Array(kept))
-        }
-        scalar => included.then_some(scalar),
     }
 }
 
@@ -214,6 +174,8 @@ mod tests {
         );
         assert_eq!(filter("_source_includes=list.a,count"), r#"{"count":1,"list":[{"a":1}]}"#);
         assert_eq!(filter("_source_excludes=include,list"), r#"{"count":1}"#);
+        // As searches show it: of an object in an array nothing is shown where nothing is left of it.
+        assert_eq!(filter("_source=list&_source_excludes=list.a,list.b"), r#"{"list":[3]}"#);
         assert_eq!(filter("_source=nothing"), "{}");
     }
 

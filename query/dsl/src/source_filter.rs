@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use millrace_storage::access::{self, FieldRules};
 use millrace_storage::mapping::Mapping;
+use millrace_storage::source::{Stays, leave_out};
 use millrace_work::error::{Error, Result};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::json;
 
@@ -97,8 +98,15 @@ impl SourceFilter {
                 Value::Object(fields) => {
                     let includes = Patterns::new(includes);
                     let excludes = Patterns::new(excludes);
-                    let everything = includes.0.is_empty();
-                    Value::Object(filter(fields, "", everything, &includes, &excludes))
+                    Value::Object(leave_out(fields, false, |path, above| {
+                        let itself = above || includes.0.is_empty() || includes.accepts(path);
+                        let inside = itself || includes.reaches_below(path);
+                        match excludes.accepts(path) || !inside {
+                            true => Stays::Nothing,
+                            false if itself && !excludes.reaches_below(path) => Stays::Whole,
+                            false => Stays::Inside { itself },
+                        }
+                    }))
                 }
                 other => other,
             },
@@ -163,75 +171,6 @@ fn run(pattern: &[char], text: &str) -> (bool, bool) {
         states = next;
     }
     (states.iter().any(|alive| *alive), states[pattern.len()])
-}
-
-fn filter(
-    fields: Map<String, Value>,
-    prefix: &str,
-    everything: bool,
-    includes: &Patterns,
-    excludes: &Patterns,
-) -> Map<String, Value> {
-    let mut kept = Map::new();
-    for (key, value) in fields {
-        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
-        let included = everything || includes.accepts(&path);
-        if excludes.accepts(&path) || !(included || includes.reaches_below(&path)) {
-            continue;
-        }
-        if included && !excludes.reaches_below(&path) {
-            kept.insert(key, value);
-            continue;
-        }
-        match value {
-            Value::Object(inner) => {
-                let inner = filter(inner, &path, included, includes, excludes);
-                if included || !inner.is_empty() {
-                    kept.insert(key, Value::Object(inner));
-                }
-            }
-            Value::Array(items) => {
-                let items = filter_items(items, &path, included, includes, excludes);
-                if included || !items.is_empty() {
-                    kept.insert(key, Value::Array(items));
-                }
-            }
-            leaf if included => {
-                kept.insert(key, leaf);
-            }
-            _ => {}
-        }
-    }
-    kept
-}
-
-fn filter_items(
-    items: Vec<Value>,
-    path: &str,
-    included: bool,
-    includes: &Patterns,
-    excludes: &Patterns,
-) -> Vec<Value> {
-    let mut kept = Vec::with_capacity(items.len());
-    for item in items {
-        match item {
-            Value::Object(inner) => {
-                let inner = filter(inner, path, included, includes, excludes);
-                if !inner.is_empty() {
-                    kept.push(Value::Object(inner));
-                }
-            }
-            Value::Array(inner) => {
-                let inner = filter_items(inner, path, included, includes, excludes);
-                if !inner.is_empty() {
-                    kept.push(Value::Array(inner));
-                }
-            }
-            leaf if included => kept.push(leaf),
-            _ => {}
-        }
-    }
-    kept
 }
 
 #[cfg(test)]

@@ -3,13 +3,25 @@
 //! A rule is a query of the search language. [`check`] is asked where a role is made, [`documents`] whenever an index is
 //! searched; what cannot be understood shows nothing.
 
+use std::sync::LazyLock;
+
 use millrace_dsl::query::{self, Query};
+use millrace_storage::Recent;
 use millrace_storage::access::DocumentRules;
 use millrace_work::error::{Error, Result};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::lower;
 use crate::table::predicate::Predicate;
+
+/// Bytes of the text of rules that are known as predicates, with what each takes beside it.
+const KNOWN_BYTES: usize = 4 << 20;
+const RULE_BYTES: usize = 1_024;
+
+/// Predicates of rules, which are made again and again: what they mean is said by their text alone.
+static KNOWN: LazyLock<Mutex<Recent<DocumentRules, Predicate>>> =
+    LazyLock::new(|| Mutex::new(Recent::new(KNOWN_BYTES)));
 
 /// Checks that a query may be a rule.
 ///
@@ -39,6 +51,9 @@ pub fn documents(index: &str, rules: &DocumentRules) -> Result<Option<Predicate>
     if rules.is_empty() {
         return Ok(None);
     }
+    if let Some(known) = KNOWN.lock().get(rules) {
+        return Ok(Some(known));
+    }
     let refused = |error: &dyn std::fmt::Display| {
         Error::Storage(millrace_storage::Error::Internal(format!(
             "the query of a role for [{index}] cannot be understood, so nothing of it is shown: {error}"
@@ -53,7 +68,10 @@ pub fn documents(index: &str, rules: &DocumentRules) -> Result<Option<Predicate>
         }
         all.push(if shown.is_empty() { nothing() } else { Predicate::any(shown) });
     }
-    Ok(Some(Predicate::all(all)))
+    let predicate = Predicate::all(all);
+    let bytes = rules.iter().flatten().map(|rule| RULE_BYTES + rule.len()).sum();
+    KNOWN.lock().insert(rules.clone(), predicate.clone(), bytes);
+    Ok(Some(predicate))
 }
 
 /// Matches no document.

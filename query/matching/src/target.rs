@@ -51,11 +51,11 @@ pub async fn pin(session: &Session, expression: &str, scope: &Scope) -> Result<T
     Ok(table)
 }
 
-/// Pins an index whose documents rules say, and of it the shards that may have a document; it has all that was refreshed.
+/// Pins an index whose documents rules say, and of it the shards that may have what is looked for; it has all that was refreshed.
 ///
 /// # Errors
 /// Rules that cannot be understood; a corrupt segment.
-pub async fn pin_ruled(index: &Arc<Index>, rules: &DocumentRules, routing: &str) -> Result<TableSnapshot> {
+pub async fn pin_ruled(index: &Arc<Index>, rules: &DocumentRules, shards: &[u32]) -> Result<TableSnapshot> {
     let snapshot = index.snapshot().await?;
     let documents = rules::documents(&snapshot.meta.name, rules)?;
     let documents =
@@ -65,7 +65,7 @@ pub async fn pin_ruled(index: &Arc<Index>, rules: &DocumentRules, routing: &str)
         mapping: Arc::clone(&snapshot.mapping),
         filter: None,
         seen: Seen { documents, ..Seen::default() },
-        shards: vec![routing::shard_in(&snapshot.meta, routing)],
+        shards: shards.to_vec(),
         boost: 1.0,
     };
     let mut table = TableSnapshot::default();
@@ -110,7 +110,7 @@ fn seen(session: &Session, index: &str, mapping: Arc<Mapping>) -> Result<(Seen, 
     let documents = documents.map(|predicate| Documents { predicate, mapping: Arc::clone(&mapping) });
     let fields = access.fields(action);
     let whole = (!fields.is_empty()).then(|| Arc::clone(&mapping));
-    let mapping = if fields.is_empty() { mapping } else { Arc::new(mapping.seen_under(fields)) };
+    let mapping = session.view(&mapping, fields);
     Ok((Seen { access: Some(access), documents, whole }, mapping))
 }
 

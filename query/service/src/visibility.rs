@@ -11,8 +11,8 @@ use millrace_matching::table::TableSnapshot;
 use millrace_matching::target;
 use millrace_search::fetch;
 use millrace_search::searcher::{Search, Searcher};
-use millrace_storage::access::{DocumentRules, Visibility};
-use millrace_storage::segment::RowParts;
+use millrace_storage::access::{DocumentRules, Sought, Visibility};
+use millrace_storage::segment::{RowParts, StoredRow};
 use millrace_storage::{Engine, Error as StorageError, Index, StoredDoc};
 use millrace_work::Work;
 use millrace_work::error::{Error, Result};
@@ -30,33 +30,32 @@ impl ByRules {
         Self { engine: Arc::downgrade(engine), searcher: searcher.clone() }
     }
 
-    async fn row(
+    async fn rows(
         &self,
         index: &Arc<Index>,
-        id: &str,
-        routing: Option<&str>,
+        Sought { ids, shards, sources }: Sought<'_>,
         rules: &DocumentRules,
-    ) -> Result<Option<StoredDoc>> {
+    ) -> Result<Vec<StoredDoc>> {
         let engine =
             self.engine.upgrade().ok_or_else(|| StorageError::Stopped("the node is shut down".to_owned()))?;
         engine.refresh(std::slice::from_ref(index)).await?;
-        let snapshot = Arc::new(target::pin_ruled(index, rules, routing.unwrap_or(id)).await?);
+        let snapshot = Arc::new(target::pin_ruled(index, rules, shards).await?);
         let (work, _ends) = self.searcher.begin();
         let now_ms = engine.clock().now_ms();
-        let Some(address) = find(&self.searcher, &snapshot, id, now_ms, &work).await? else {
-            return Ok(None);
-        };
-        let parts = RowParts { source: true, versions: true };
-        let rows = fetch::rows(&snapshot, &[address], parts, &self.searcher.compute, &work).await?;
-        Ok(rows.into_iter().next().map(|row| StoredDoc {
-            index: Arc::clone(&index.meta().name),
+        let addresses = all(&self.searcher, &snapshot, ids, now_ms, &work).await?;
+        let parts = RowParts { source: sources, versions: true };
+        let rows = fetch::rows(&snapshot, &addresses, parts, &self.searcher.compute, &work).await?;
+        let name = Arc::clone(&index.meta().name);
+        let document = |row: StoredRow| StoredDoc {
+            index: Arc::clone(&name),
             id: row.id,
             version: row.version,
             seq_no: row.seq_no,
             primary_term: row.primary_term,
             routing: row.routing,
             source: row.source,
-        }))
+        };
+        Ok(rows.into_iter().map(document).collect())
     }
 }
 
@@ -64,12 +63,11 @@ impl Visibility for ByRules {
     fn find<'a>(
         &'a self,
         index: &'a Arc<Index>,
-        id: &'a str,
-        routing: Option<&'a str>,
+        sought: Sought<'a>,
         rules: &'a DocumentRules,
-    ) -> BoxFuture<'a, millrace_storage::Result<Option<StoredDoc>>> {
+    ) -> BoxFuture<'a, millrace_storage::Result<Vec<StoredDoc>>> {
         Box::pin(async move {
-            self.row(index, id, routing, rules).await.map_err(|error| match error {
+            self.rows(index, sought, rules).await.map_err(|error| match error {
                 Error::Storage(error) => error,
                 error if error.status() == 429 => StorageError::Rejected(error.reason()),
                 error => StorageError::Internal(error.reason()),
@@ -86,14 +84,29 @@ pub(crate) async fn find(
     now_ms: i64,
     work: &Work,
 ) -> Result<Option<Address>> {
+    Ok(all(searcher, snapshot, &[id], now_ms, work).await?.first().copied())
+}
+
+/// Finds the rows of documents, the newest first.
+async fn all(
+    searcher: &Searcher,
+    snapshot: &TableSnapshot,
+    ids: &[&str],
+    now_ms: i64,
+    work: &Work,
+) -> Result<Vec<Address>> {
     let mut unfiltered = snapshot.clone();
     unfiltered.indices.iter_mut().for_each(|index| index.filter = None);
-    let query: Query = query::parse(&json!({"ids": {"values": [id]}}))?;
+    let query: Query = query::parse(&json!({"ids": {"values": ids}}))?;
     let sort = [SortKey { by: SortBy::Doc, descending: true }];
-    let search = Search { sort: &sort, size: 1, ..Search::new(Arc::new(unfiltered), &query, now_ms, work) };
+    let search = Search {
+        sort: &sort,
+        size: ids.len().max(1),
+        ..Search::new(Arc::new(unfiltered), &query, now_ms, work)
+    };
     let found = searcher.find(search).await?;
     if !found.failures.is_empty() {
         return Err(Error::SearchPhase { failures: found.failures });
     }
-    Ok(found.rows.addresses.first().copied())
+    Ok(found.rows.addresses)
 }

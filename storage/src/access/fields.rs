@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use crate::source::{Stays, leave_out};
 
 /// Rules for fields: what is granted, but for exceptions. Several may stand beside each other, each granting its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -73,47 +75,10 @@ fn covers(pattern: &str, path: &str) -> bool {
 
 /// Leaves of a source what all rules show. An object stays where something in it does.
 pub fn shown(source: Value, rules: &[Arc<FieldRules>]) -> Value {
+    let stays = |path: &str, _| Stays::Inside { itself: rules.iter().all(|rules| rules.shows(path)) };
     match source {
-        Value::Object(members) if !rules.is_empty() => {
-            Value::Object(shown_members(members, rules, &mut String::new()))
-        }
+        Value::Object(members) if !rules.is_empty() => Value::Object(leave_out(members, true, stays)),
         source => source,
-    }
-}
-
-fn shown_members(
-    members: Map<String, Value>,
-    rules: &[Arc<FieldRules>],
-    path: &mut String,
-) -> Map<String, Value> {
-    let mut kept = Map::new();
-    for (name, value) in members {
-        let length = path.len();
-        if length > 0 {
-            path.push('.');
-        }
-        path.push_str(&name);
-        if let Some(value) = shown_value(value, rules, path) {
-            kept.insert(name, value);
-        }
-        path.truncate(length);
-    }
-    kept
-}
-
-fn shown_value(value: Value, rules: &[Arc<FieldRules>], path: &mut String) -> Option<Value> {
-    let is_shown = |path: &str| rules.iter().all(|rules| rules.shows(path));
-    match value {
-        Value::Object(members) => {
-            let kept = shown_members(members, rules, path);
-            (!kept.is_empty() || is_shown(path)).then_some(Value::Object(kept))
-        }
-        Value::Array(items) => {
-            let kept: Vec<Value> =
-                items.into_iter().filter_map(|item| shown_value(item, rules, path)).collect();
-            (!kept.is_empty() || is_shown(path)).then_some(Value::Array(kept))
-        }
-        scalar => is_shown(path).then_some(scalar),
     }
 }
 

@@ -33,4 +33,5 @@ pub use privileges::{DocumentRules, Grant, IndexAccess, Privileges};
 pub use refusals::{Refusals, Refused};
 pub use session::Session;
 pub(crate) use system::Standing;
-pub use visibility::Visibility;
+pub(crate) use visibility::Views;
+pub use visibility::{Sought, Visibility};

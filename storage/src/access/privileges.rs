@@ -4,7 +4,6 @@
 //! ([`IndexAccess`]) is found by an index over the patterns (`patterns`) and remembered, so that a request costs the same
 //! however many roles there are.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,9 +13,9 @@ use super::action::{Action, ActionSet, Scope};
 use super::fields::FieldRules;
 use super::patterns::{NamePattern, Patterns};
 use super::system::Standing;
+use crate::Recent;
 
-/// Indices whose access is remembered; beyond that, memory of it starts anew. There are privileges of many, and names are
-/// the callers' choice.
+/// Indices whose access is remembered, those of late. There are privileges of many, and names are the callers' choice.
 const REMEMBERED: usize = 4_096;
 /// Longest name that is remembered, in bytes: that of an index at most.
 const REMEMBERED_BYTES: usize = 255;
@@ -53,7 +52,7 @@ pub struct Privileges {
     through_aliases: bool,
     /// Also what these allow, and no more: the owner's, of an API key.
     within: Option<Arc<Privileges>>,
-    remembered: RwLock<HashMap<Arc<str>, Arc<IndexAccess>>>,
+    remembered: RwLock<Recent<Arc<str>, Arc<IndexAccess>>>,
 }
 
 /// What may be done with one index.
@@ -96,7 +95,7 @@ impl Privileges {
             unrestricted: false,
             through_aliases: false,
             within: None,
-            remembered: RwLock::default(),
+            remembered: RwLock::new(Recent::new(REMEMBERED)),
         }
     }
 
@@ -124,7 +123,7 @@ impl Privileges {
     }
 
     /// Whether some grant has rules for documents or fields.
-    pub(super) fn has_rules(&self) -> bool {
+    pub(crate) fn has_rules(&self) -> bool {
         self.ruled || self.within.as_ref().is_some_and(|owner| owner.has_rules())
     }
 
@@ -151,19 +150,18 @@ impl Privileges {
 
     /// Returns what may be done with an index of this name, whether there is one or not.
     pub fn on(&self, index: &str) -> Arc<IndexAccess> {
-        if let Some(known) = self.remembered.read().get(index) {
+        if let Some(known) = self.remembered.read().peek(index) {
             return Arc::clone(known);
         }
-        let access = Arc::new(self.find(index));
         if index.len() > REMEMBERED_BYTES {
-            return access;
+            return Arc::new(self.find(index));
         }
-        let mut remembered = self.remembered.write();
-        if remembered.len() >= REMEMBERED {
-            remembered.clear();
-        }
-        remembered.insert(index.into(), Arc::clone(&access));
-        access
+        let known = self.remembered.write().get(index);
+        known.unwrap_or_else(|| {
+            let access = Arc::new(self.find(index));
+            self.remembered.write().insert(index.into(), Arc::clone(&access), 1);
+            access
+        })
     }
 
     /// Returns what may be done with an index by writing to a name that stands for it.

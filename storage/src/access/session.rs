@@ -5,19 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::guard::{Guard, refusal};
 use super::{Action, IndexAccess, Principal, Refusals};
-use crate::mapping::Mapping;
 use crate::metadata::{IndicesOptions, Metadata, MetadataChange};
 use crate::{
     Compute, Engine, Error, Index, RefreshPolicy, Result, SharedClock, StoredDoc, WriteOp, WriteOutcome,
 };
-
-/// Mappings, and what is shown of each.
-type Views = Arc<Mutex<Vec<(Arc<Mapping>, Arc<Mapping>)>>>;
 
 /// A principal at work: what a request's handler gets of the store. Cheap to clone.
 ///
@@ -28,14 +23,12 @@ pub struct Session {
     pub(super) engine: Arc<Engine>,
     principal: Principal,
     action: Action,
-    /// Mappings with what is shown of them, as far as they were asked for.
-    pub(super) views: Views,
     refusals: Refusals,
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { engine: _, principal, action, views: _, refusals: _ } = self;
+        let Self { engine: _, principal, action, refusals: _ } = self;
         f.debug_struct("Session").field("caller", principal.caller()).field("action", action).finish()
     }
 }
@@ -50,25 +43,13 @@ impl Session {
             let caller = principal.caller().to_string();
             return Err(Error::Unauthorized { action: action.name(), caller, index: None });
         }
-        Ok(Self {
-            engine: Arc::clone(engine),
-            principal,
-            action,
-            views: Arc::default(),
-            refusals: Refusals::default(),
-        })
+        Ok(Self { engine: Arc::clone(engine), principal, action, refusals: Refusals::default() })
     }
 
     /// Makes the session of the server's own work: it sees everything.
     pub fn system(engine: &Arc<Engine>) -> Self {
         let (principal, action) = (Principal::system(), Action::Search);
-        Self {
-            engine: Arc::clone(engine),
-            principal,
-            action,
-            views: Arc::default(),
-            refusals: Refusals::default(),
-        }
+        Self { engine: Arc::clone(engine), principal, action, refusals: Refusals::default() }
     }
 
     /// Returns the session of another action of the same principal.
@@ -212,28 +193,8 @@ impl Session {
             return self.engine.write(&self.principal, ops, refresh, timeout);
         }
         Box::pin(async move {
-            if !self.may_hide(&ops) {
-                let outcomes = self.engine.write(&self.principal, ops, refresh, timeout).await?;
-                return Ok(outcomes.into_iter().map(|outcome| self.without_unread(outcome)).collect());
-            }
-            let kept = self.keep_hidden(ops).await;
-            let mut results: Vec<Option<Result<WriteOutcome>>> = Vec::with_capacity(kept.len());
-            let mut ops = Vec::with_capacity(kept.len());
-            for op in kept {
-                results.push(op.map_or_else(
-                    |error| Some(Err(error)),
-                    |op| {
-                        ops.push(op);
-                        None
-                    },
-                ));
-            }
-            let mut outcomes = self.engine.write(&self.principal, ops, refresh, timeout).await?.into_iter();
-            let lost = || Err(Error::Internal("operation was lost".to_owned()));
-            let answer = |result: Option<Result<WriteOutcome>>| {
-                self.without_unread(result.unwrap_or_else(|| outcomes.next().unwrap_or_else(lost)))
-            };
-            Ok(results.into_iter().map(answer).collect())
+            let outcomes = self.engine.write(&self.principal, ops, refresh, timeout).await?;
+            Ok(outcomes.into_iter().map(|outcome| self.without_unread(outcome)).collect())
         })
     }
 

@@ -9,7 +9,7 @@ use super::{Action, ActionSet, Caller, Grant, NamePattern, Principal, Privileges
 use crate::metadata::{IndicesOptions, Uuid, parse_alias_actions};
 use crate::{
     Action as Operation, Config, DeadLetter, Engine, Error, Instead, ManualClock, RefreshPolicy, Result,
-    SharedClock, SourceWrite, WriteOp,
+    SharedClock, SourceWrite, Update, WriteOp,
 };
 
 const READ: ActionSet = ActionSet::of(&[Action::Search, Action::Get, Action::IndexStats, Action::GetAliases]);
@@ -145,7 +145,7 @@ async fn system_indices_are_reached_by_name_and_explicit_privilege_only() {
 async fn each_operation_of_a_request_is_asked_for() {
     let directory = tempfile::tempdir().unwrap();
     let engine = engine(directory.path()).await;
-    let appends = ActionSet::of(&[Action::CreateDocument, Action::AutoCreate]);
+    let appends = ActionSet::of(&[Action::CreateDocument, Action::AutoCreate, Action::AutoPutMapping]);
     let grants = vec![grant(&["logs-*"], appends), grant(&["app"], ActionSet::WRITES)];
     let session = Session::new(&engine, ann(grants), Action::Bulk);
     // Bulk is no more than its operations.
@@ -178,6 +178,14 @@ async fn each_operation_of_a_request_is_asked_for() {
             Err(error) => error.to_string(),
         })
         .collect();
+    // Not the name of the index that it stands for.
+    let hidden = document("logs-hidden", None, source());
+    let hidden = session.write(vec![hidden], RefreshPolicy::None, Duration::from_secs(1)).await.unwrap();
+    let said_of_hidden = hidden.into_iter().next().unwrap().unwrap_err().to_string();
+    assert!(
+        said_of_hidden.contains("[logs-hidden]") && !said_of_hidden.contains("secret"),
+        "{said_of_hidden}"
+    );
     let no_write_index = said[7].starts_with("no write index");
     assert!(no_write_index, "{}", said[7]);
     assert_eq!(
@@ -185,6 +193,66 @@ async fn each_operation_of_a_request_is_asked_for() {
         ["Created", "Created", "index", "delete", "Created", "bulk", "bulk", "bulk", "auto_create",]
     );
     assert!(engine.index("app").is_err() && engine.index("absent").is_err());
+}
+
+#[tokio::test]
+async fn new_fields_are_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    let mapping = json!({"properties": {"a": {"type": "long"}, "n": {"type": "nested", "properties": {"k": {"type": "long"}}}}});
+    Session::system(&engine).put_mapping("logs-1", &mapping).await.unwrap();
+    let mapped = || {
+        let mapping = engine.index("logs-1").unwrap().mapping();
+        mapping.fields().map(|field| field.path.to_string()).collect::<Vec<_>>()
+    };
+    let ops = || {
+        let merges = |doc| Operation::Update(Box::new(Update { doc: Some(doc), ..Update::default() }));
+        let indexes = |doc: serde_json::Value| Operation::Index(doc.to_string().into());
+        vec![
+            document("logs-1", Some("1"), indexes(json!({"a": 1, "n": [{"k": 1}]}))),
+            document("logs-1", Some("2"), indexes(json!({"a": 1, "n": [{"k": 1}, {"b": "x"}], "c": "long"}))),
+            document("logs-1", None, indexes(json!({"a": 2, "o": {"x": 1.5}}))),
+            document("logs-1", Some("1"), merges(json!({"d": true}))),
+            document("logs-1", Some("1"), merges(json!({"a": 3}))),
+            document("logs-1", Some("3"), indexes(json!({"a": 4, "n": {"k": 2}}))),
+        ]
+    };
+    let written = |more: &'static [Action], ops: Vec<WriteOp>| {
+        let allowed = ActionSet::WRITES.or(ActionSet::of(more));
+        let session = Session::new(&engine, ann(vec![grant(&["logs-*"], allowed)]), Action::Bulk).unwrap();
+        async move {
+            let outcomes = session.write(ops, RefreshPolicy::None, Duration::from_secs(1)).await.unwrap();
+            outcomes.into_iter().map(|outcome| outcome.map(|done| done.result)).collect::<Vec<_>>()
+        }
+    };
+    let creates = |ops: Vec<WriteOp>| ops.into_iter().filter(|op| matches!(op.action, Operation::Index(_)));
+    let known = mapped();
+    // With partial updates among them, and without.
+    for ops in [ops(), creates(ops()).collect()] {
+        let has_updates = ops.len() > 4;
+        let outcomes = written(&[], ops).await;
+        let refused: Vec<usize> = (0..outcomes.len()).filter(|at| outcomes[*at].is_err()).collect();
+        assert_eq!(refused, if has_updates { vec![1, 2, 3] } else { vec![1, 2] }, "{outcomes:?}");
+        for error in outcomes.into_iter().filter_map(Result::err) {
+            assert_eq!(
+                error.to_string(),
+                "action [indices:admin/mapping/auto_put] is unauthorized for user [ann] on indices [logs-1]"
+            );
+        }
+        assert_eq!(mapped(), known);
+    }
+    let stored = Session::system(&engine).get("logs-1", "1", None, true).await.unwrap().unwrap();
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&stored.source).unwrap()["a"], 1);
+    assert!(Session::system(&engine).get("logs-1", "2", None, true).await.unwrap().is_none());
+    // Who may change mappings may do so by documents, too.
+    let last = json!({"by_right": 1}).to_string();
+    let op = document("logs-1", None, Operation::Index(last.into()));
+    assert!(written(&[Action::PutMapping], vec![op]).await[0].is_ok());
+    let outcomes = written(&[Action::AutoPutMapping], ops()).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    for field in ["c", "o.x", "d", "n.b", "by_right"] {
+        assert!(mapped().iter().any(|known| known == field), "{field}");
+    }
 }
 
 #[tokio::test]
@@ -213,6 +281,17 @@ async fn changes_are_checked_whatever_decides_them() {
         let parsed = parse_alias_actions(&json!({"actions": actions})).unwrap();
         let changed = aliases.change(|state| state.update_aliases(&parsed, 0)).await;
         assert_eq!(changed.is_ok(), allowed, "{actions}: {changed:?}");
+    }
+    // What else an alias stands for is not told.
+    let made_hidden = json!({"actions": [{"add": {"index": "secret", "alias": "logs-hidden", "is_write_index": true, "is_hidden": true}}]});
+    let actions = parse_alias_actions(&made_hidden).unwrap();
+    Session::system(&engine).change(|state| state.update_aliases(&actions, 0)).await.unwrap();
+    for more in [json!({"is_write_index": true, "is_hidden": true}), json!({"is_hidden": false})] {
+        let mut add = json!({"index": "logs-1", "alias": "logs-hidden"});
+        add.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let parsed = parse_alias_actions(&json!({"actions": [{"add": add}]})).unwrap();
+        let error = aliases.change(|state| state.update_aliases(&parsed, 0)).await.unwrap_err().to_string();
+        assert!(error.contains("others") && !error.contains("secret"), "{error}");
     }
     let mapping = json!({"properties": {"a": {"type": "keyword"}}});
     let puts = session.doing(Action::PutMapping).unwrap();
@@ -259,6 +338,37 @@ fn a_grant_without_a_rule_lifts_those_of_others_for_its_actions() {
     assert_eq!(privileges.on("logs-1").documents(Action::Get).len(), 1);
     assert_eq!(privileges.on("logs-2").documents(Action::Search).len(), 1);
     assert!(!privileges.on("logs-2").sees_all(Action::Search));
+}
+
+#[tokio::test]
+async fn a_view_of_a_mapping_is_made_once_for_all_who_see_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    let mapping = json!({"properties": {"a": {"type": "keyword"}, "b": {"type": "keyword"}}});
+    let system = Session::system(&engine);
+    system.put_mapping("logs-1", &mapping).await.unwrap();
+    let view = |fields: &[&str]| {
+        let fields = Some(Arc::new(super::FieldRules::new(fields, &[])));
+        let session =
+            Session::new(&engine, ann(vec![Grant { fields, ..grant(&["*"], READ) }]), Action::Search)
+                .unwrap();
+        session.mapping(&session.index("logs-1").unwrap())
+    };
+    assert!(Arc::ptr_eq(&view(&["a"]), &view(&["a"])));
+    assert!(view(&["b"]).field("a").is_none() && view(&["a"]).field("a").is_some());
+    let before = view(&["a", "c"]);
+    system.put_mapping("logs-1", &json!({"properties": {"c": {"type": "keyword"}}})).await.unwrap();
+    assert!(before.field("c").is_none() && view(&["a", "c"]).field("c").is_some());
+}
+
+#[test]
+fn names_that_are_asked_for_all_the_time_are_remembered() {
+    let privileges = Privileges::new(ActionSet::NONE, vec![grant(&["logs-*"], READ)]);
+    let first = privileges.on("logs-1");
+    for name in 0..20_000 {
+        privileges.on(&format!("logs-{name}"));
+        assert!(name % 100 > 0 || Arc::ptr_eq(&privileges.on("logs-1"), &first), "{name}");
+    }
 }
 
 #[tokio::test]

@@ -77,6 +77,19 @@ impl ChunkBuilder {
     /// [`Error::StrictDynamicMapping`] for a new field where none may be, [`Error::IllegalArgument`]
     /// beyond a limit of the mapping.
     pub fn push(&mut self, id: &str, source: &[u8]) -> Result<()> {
+        self.append(id, source, true).map(drop)
+    }
+
+    /// Appends one document as [`Self::push`] does, unless it has fields that the mapping lacks; returns whether it did.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub fn push_mapped(&mut self, id: &str, source: &[u8]) -> Result<bool> {
+        self.append(id, source, false)
+    }
+
+    /// Appends one document, `adds`: with its new fields, if any; else not at all where it has some.
+    fn append(&mut self, id: &str, source: &[u8], adds: bool) -> Result<bool> {
         if self.rows == u32::MAX - 1 {
             return Err(Error::TooLarge(format!("more than {} documents in one request", self.rows)));
         }
@@ -91,19 +104,15 @@ impl ChunkBuilder {
         let mut json = Jiter::with_tape(source, std::mem::take(&mut self.tape));
         let parsed = self.document(&mut json, source);
         self.tape = json.into_tape();
-        match parsed {
-            Ok(()) => {
-                self.finish_ignored(ignored);
-                self.rows += 1;
-                Ok(())
-            }
-            Err(failure) => {
-                self.columns.rollback();
-                self.ignored.truncate(ignored);
-                self.forget_fields(mark);
-                Err(failure.into_error(id, source))
-            }
+        if parsed.is_ok() && (adds || !self.mapping.grown_since(mark)) {
+            self.finish_ignored(ignored);
+            self.rows += 1;
+            return Ok(true);
         }
+        self.columns.rollback();
+        self.ignored.truncate(ignored);
+        self.forget_fields(mark);
+        parsed.map(|()| false).map_err(|failure| failure.into_error(id, source))
     }
 
     /// Appends a document that was accepted once, as recovery does. Limits, settings and mapping may have

@@ -11,6 +11,7 @@ mod feed;
 pub(crate) mod identity;
 mod index;
 mod leases;
+mod look;
 mod positions;
 #[cfg(test)]
 mod protocol;
@@ -51,8 +52,7 @@ pub use self::leases::Lease;
 pub use self::read_back::{Missing, ReadBack};
 pub use self::source::{Appended, DeadLetter, Instead, SourceWrite};
 pub use self::types::*;
-pub(crate) use self::update::missing;
-use crate::access::{Origin, Visibility};
+use crate::access::{Origin, Views, Visibility};
 use crate::catalog::{AccountChange, AccountRecord, Catalog};
 use crate::disk::{Disk, SystemDisk};
 use crate::mapping::Mapping;
@@ -80,6 +80,7 @@ pub struct Engine {
     inner: Arc<Inner>,
     upkeep: Mutex<Option<JoinHandle<()>>>,
     visibility: OnceLock<Weak<dyn Visibility>>,
+    views: Views,
 }
 
 /// What the engine's parts share.
@@ -196,7 +197,12 @@ impl Engine {
         let upkeep = tokio::spawn(async move {
             both.await;
         });
-        Ok(Arc::new(Self { inner, upkeep: Mutex::new(Some(upkeep)), visibility: OnceLock::new() }))
+        Ok(Arc::new(Self {
+            inner,
+            upkeep: Mutex::new(Some(upkeep)),
+            visibility: OnceLock::new(),
+            views: Views::default(),
+        }))
     }
 
     /// Tells who finds documents by id where rules hide some; the first word counts.
@@ -206,6 +212,10 @@ impl Engine {
 
     pub(crate) fn visibility(&self) -> Option<Arc<dyn Visibility>> {
         self.visibility.get()?.upgrade()
+    }
+
+    pub(crate) fn views(&self) -> &Views {
+        &self.views
     }
 
     /// Whether the engine is being shut down, or has been.

@@ -115,7 +115,12 @@ impl Machine {
                 .await
                 .unwrap();
         // Without upkeep: the checks do what it does.
-        Arc::new(Engine { inner, upkeep: Mutex::default(), visibility: Default::default() })
+        Arc::new(Engine {
+            inner,
+            upkeep: Mutex::default(),
+            visibility: Default::default(),
+            views: Default::default(),
+        })
     }
 
     fn power_loss(self) -> Self {

@@ -15,12 +15,15 @@ use hashbrown::{HashTable, hash_table};
 use super::Inner;
 use super::agenda::Item;
 use super::index::Index;
+use super::target::Limits;
 use super::types::WriteOutcome;
 use crate::access::Origin;
 use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::segment::{MemChunk, Packed};
-use crate::shard::{Applied, Change, Current, Location, Probed, Reading, Shard, Wanted, WriteLock, decide};
+use crate::shard::{
+    Applied, Change, Current, Denied, Location, Probed, Reading, Shard, Wanted, WriteLock, decide,
+};
 use crate::wal::{Entry, FrameNumber, Op, PositionDelta, ShardOps};
 use crate::{Compute, DocResult, Error, Result};
 
@@ -38,6 +41,8 @@ pub(super) struct Prepared {
     /// `None` for a delete.
     pub(super) source: Option<Bytes>,
     pub(super) wanted: Wanted,
+    /// What its writer may not do, if anything.
+    pub(super) limits: Option<Limits>,
 }
 
 /// The operations of one shard in a round.
@@ -296,18 +301,24 @@ impl Inner {
             }
             let seq_no = first_seq_no + earlier.applied.len() as u64;
             let given = op.id.take();
+            let mut wanted = op.wanted;
             let found = match &given {
                 _ if shard.closed() => Err(Error::IndexNotFound { index: meta.name.to_string() }),
                 _ if refused.is_some() => shard.check().map(|()| None),
                 Some(id) => match earlier.find(id, shard) {
-                    Some(found) => Ok(Some(found)),
+                    Some(found) => {
+                        // The same request has left it.
+                        wanted.seen = None;
+                        Ok(Some(found))
+                    }
                     None => shard.find(id, probed),
                 },
                 None => Ok(None),
             };
-            let decision = found.and_then(|found| match decide(found.map(|f| f.0), &op.wanted) {
+            let decision = found.and_then(|found| match decide(found.map(|f| f.0), &wanted) {
                 Ok(decision) => Ok((decision, found.and_then(|f| f.1))),
-                Err(reason) => Err(Error::VersionConflict {
+                Err(Denied::Hidden) => Err(Limits::hidden(op.limits.as_ref())),
+                Err(Denied::Conflict(reason)) => Err(Error::VersionConflict {
                     index: meta.name.to_string(),
                     index_uuid: meta.uuid_text(),
                     shard: batch.shard.number,
@@ -516,7 +527,12 @@ fn parse_with(
             if i % SLICE == SLICE - 1 {
                 compute.give_way();
             }
-            match builder.push(op.id.as_deref().unwrap_or_default(), source) {
+            let id = op.id.as_deref().unwrap_or_default();
+            let pushed = match op.limits.as_ref().filter(|limits| !limits.maps) {
+                None => builder.push(id, source),
+                Some(limits) => builder.push_mapped(id, source).and_then(|mapped| limits.mapped(mapped)),
+            };
+            match pushed {
                 Ok(()) => {
                     batch.rows.push(Some(ends.len() as u32));
                     sources.extend_from_slice(source);

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, Either};
 use uuid::Uuid;
 
+use super::look::Looks;
 use super::round::{Outcome, Parsed, Terms};
 use super::target::{Survey, Targets, admit};
 use super::types::{Action, WriteOp, WriteOutcome};
@@ -230,12 +231,14 @@ impl Engine {
         let inner = Arc::clone(&self.inner);
         let own: Vec<bool> = (0..load.ops.len()).map(|item| load.is_own(item)).collect();
         let ops = std::mem::take(&mut load.ops);
+        // Those who write from sources have no rules.
+        let looks = Looks::default();
         let job = move || {
             let (mut round, mut refusals) = (Vec::with_capacity(ops.len()), Vec::new());
             for (item, (op, own)) in ops.iter().zip(own).enumerate() {
                 let Some(mut op) = op.clone() else { continue };
                 match admit(targets.of(own), &mut op) {
-                    Ok(index) => round.push(prepare(item, index, op)),
+                    Ok(admitted) => round.push(prepare(item, admitted, op, &looks)?),
                     Err(error) => refusals.push(Refusal { item, error, race: false }),
                 }
             }
@@ -281,6 +284,7 @@ impl Engine {
     /// Tries operations with partial updates among them. An update of a document that the same frame has
     /// changed already goes on from there, so that one frame does for all.
     async fn try_with_updates(&self, load: &mut Load, targets: SourceTargets) -> Result<Tried> {
+        let looks = Looks::default();
         let (mut round, mut noops, mut refusals) =
             (Vec::with_capacity(load.ops.len()), Vec::new(), Vec::new());
         // What the operations so far leave of each document, by index, shard and id.
@@ -288,13 +292,14 @@ impl Engine {
         let mut updates = Vec::new();
         for (item, op) in load.ops.iter().enumerate() {
             let Some(mut op) = op.clone() else { continue };
-            let index = match admit(targets.of(load.is_own(item)), &mut op) {
-                Ok(index) => index,
+            let admitted = match admit(targets.of(load.is_own(item)), &mut op) {
+                Ok(admitted) => admitted,
                 Err(error) => {
                     refusals.push(Refusal { item, error, race: false });
                     continue;
                 }
             };
+            let index = &admitted.index;
             let id = op.id.clone().unwrap_or_default();
             let key = (index.meta().uuid, index.shard_for(op.id.as_deref(), op.routing.as_deref()), id);
             let prepared = match &op.action {
@@ -304,12 +309,12 @@ impl Engine {
                     }
                     match left.get(&key) {
                         Some(earlier) => {
-                            Self::prepare_update_of(item, &index, &op, update, earlier.as_ref()).map(Ok)
+                            Self::prepare_update_of(item, &admitted, &op, update, earlier.as_ref()).map(Ok)
                         }
-                        None => self.prepare_update(item, &index, &op, update).await,
+                        None => self.prepare_update(item, &admitted, &op, update, &looks).await,
                     }
                 }
-                _ => Ok(Ok(prepare(item, index, op))),
+                _ => prepare(item, admitted, op, &looks).map(Ok),
             };
             match prepared {
                 Ok(Ok(prepared)) => {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Engine;
 use super::index::Index;
 use super::types::{Action, WriteOp};
-use crate::access::{self, Guard, IndexAccess, Principal, refusal};
+use crate::access::{self, DocumentRules, Guard, IndexAccess, Principal, refusal};
 use crate::metadata::{self, BlockLevel};
 use crate::{Error, Result};
 
@@ -73,7 +73,52 @@ pub(super) struct Target {
     routing: Option<(Arc<str>, String)>,
     /// What the writer may do with the index.
     access: Arc<IndexAccess>,
-    writer: Principal,
+    writer: Arc<Writer>,
+    /// Rules that hide documents from the writer, if any do.
+    documents: Option<Arc<DocumentRules>>,
+    /// Whether the writer sees all fields.
+    sees_fields: bool,
+}
+
+/// Who writes to a name.
+#[derive(Debug)]
+struct Writer {
+    principal: Principal,
+    name: Arc<str>,
+}
+
+/// What the writer of an operation may not do; most may do all of it.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    writer: Arc<Writer>,
+    action: access::Action,
+    /// Whether the document may bring fields that the mapping lacks.
+    pub(super) maps: bool,
+}
+
+impl Limits {
+    fn refusal(&self, action: access::Action) -> Error {
+        refusal(&self.writer.principal, action, &self.writer.name)
+    }
+
+    /// Refuses a document that the mapping lacks fields of.
+    pub(super) fn mapped(&self, mapped: bool) -> Result<()> {
+        if mapped { Ok(()) } else { Err(self.refusal(access::Action::AutoPutMapping)) }
+    }
+
+    /// Makes the refusal of a document that is hidden from the writer.
+    pub(super) fn hidden(limits: Option<&Self>) -> Error {
+        match limits {
+            Some(limits) => limits.refusal(limits.action),
+            None => Error::Internal("a document is hidden from nobody".to_owned()),
+        }
+    }
+}
+
+/// An operation that may go on to an index.
+pub(super) struct Admitted {
+    pub(super) index: Arc<Index>,
+    pub(super) limits: Option<Limits>,
 }
 
 impl Target {
@@ -83,13 +128,40 @@ impl Target {
         let access = principal.privileges().written(resolved, &meta.name);
         let routing = meta.aliases.get(&**name).and_then(|alias| alias["index_routing"].as_str());
         let routing = routing.map(|routing| (Arc::clone(name), routing.to_owned()));
-        Self { index, routing, access, writer: principal.clone() }
+        let documents = access.documents(access::Action::Get);
+        Self {
+            documents: (!documents.is_empty()).then(|| Arc::new(documents)),
+            sees_fields: access.fields(access::Action::Get).is_empty(),
+            index,
+            routing,
+            access,
+            writer: Arc::new(Writer { principal: principal.clone(), name: Arc::clone(name) }),
+        }
     }
 
     /// Checks that the writer may do this.
     fn check(&self, op: &WriteOp) -> Result<()> {
         let action = op.needs();
-        if self.access.allows(action) { Ok(()) } else { Err(refusal(&self.writer, action, &op.index)) }
+        if !self.access.allows(action) {
+            return Err(refusal(&self.writer.principal, action, &op.index));
+        }
+        if matches!(op.action, Action::Update(_)) && !self.sees_fields {
+            return Err(Error::IllegalArgument(format!(
+                "[{}] cannot be updated in part by {}, who may not see all fields of it: index the whole document",
+                self.index.meta().name,
+                self.writer.principal.caller()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Says what the writer may not do.
+    fn limits(&self, op: &WriteOp) -> Option<Limits> {
+        // Who may change the mapping may do it by documents, too.
+        let maps = self.access.allows(access::Action::AutoPutMapping)
+            || self.access.allows(access::Action::PutMapping);
+        let limited = !maps || self.documents.is_some();
+        limited.then(|| Limits { writer: Arc::clone(&self.writer), action: op.needs(), maps })
     }
 
     /// Gives an operation the routing of the alias.
@@ -196,7 +268,7 @@ impl Engine {
 }
 
 /// Finds the index of an operation, which may refuse it.
-pub(super) fn admit(targets: &Targets, op: &mut WriteOp) -> Result<Arc<Index>> {
+pub(super) fn admit(targets: &Targets, op: &mut WriteOp) -> Result<Admitted> {
     let target = match targets.get(&(Arc::clone(&op.index), op.require_alias)) {
         Some(Ok(target)) => target,
         Some(Err(error)) => return Err(again(error)),
@@ -205,7 +277,17 @@ pub(super) fn admit(targets: &Targets, op: &mut WriteOp) -> Result<Arc<Index>> {
     target.check(op)?;
     target.route(op)?;
     check_op(&target.index, op)?;
-    Ok(Arc::clone(&target.index))
+    Ok(Admitted { index: Arc::clone(&target.index), limits: target.limits(op) })
+}
+
+/// Finds the index of an operation that rules hide documents of, with the rules and the routing of the operation.
+pub(super) fn under_rules<'a>(
+    targets: &'a Targets,
+    op: &'a WriteOp,
+) -> Option<(&'a Arc<Index>, &'a Arc<DocumentRules>, Option<&'a str>)> {
+    let target = targets.get(&(Arc::clone(&op.index), op.require_alias))?.as_ref().ok()?;
+    let of_alias = target.routing.as_ref().map(|(_, routing)| routing.as_str());
+    Some((&target.index, target.documents.as_ref()?, op.routing.as_deref().or(of_alias)))
 }
 
 fn check_op(index: &Index, op: &WriteOp) -> Result<()> {
@@ -224,7 +306,7 @@ fn check_op(index: &Index, op: &WriteOp) -> Result<()> {
 }
 
 /// Makes an error anew for each operation that it concerns.
-fn again(error: &Error) -> Error {
+pub(super) fn again(error: &Error) -> Error {
     match error {
         Error::IndexNotFound { index } => Error::IndexNotFound { index: index.clone() },
         Error::IndexClosed { index } => Error::IndexClosed { index: index.clone() },

@@ -8,10 +8,12 @@ use serde_json::Value;
 
 use super::Engine;
 use super::index::Index;
+use super::look::Looks;
 use super::round::Prepared;
+use super::target::{Admitted, Limits};
 use super::types::{DocResult, Update, WriteOp, WriteOutcome};
 use super::write::{Results, Written};
-use crate::shard::Wanted;
+use crate::shard::{Current, Denied, Wanted};
 use crate::{Error, Priority, Result};
 
 impl Engine {
@@ -19,10 +21,12 @@ impl Engine {
     pub(super) async fn prepare_update(
         &self,
         item: usize,
-        index: &Arc<Index>,
+        admitted: &Admitted,
         op: &WriteOp,
         update: &Update,
+        looks: &Looks,
     ) -> Result<Result<Prepared, WriteOutcome>> {
+        let Admitted { index, limits } = admitted;
         let id = op.id.clone().unwrap_or_default();
         let number = index.shard_for(Some(&id), op.routing.as_deref());
         let shard = Arc::clone(index.shard(number)?);
@@ -35,8 +39,24 @@ impl Engine {
             version: None,
             if_seq_no: op.if_seq_no,
             if_primary_term: op.if_primary_term,
+            seen: looks.of(index, number, Some(&id))?,
         };
         let meta = index.meta();
+        let conflict = |reason: String| Error::VersionConflict {
+            index: meta.name.to_string(),
+            index_uuid: meta.uuid_text(),
+            shard: number,
+            id: id.clone(),
+            reason,
+        };
+        if let (Some(seen), Some(found)) = (wanted.seen, &found) {
+            let (version, seq_no, primary_term) = (found.version, found.seq_no, found.primary_term);
+            let found = Current { live: true, version, seq_no, primary_term };
+            seen.check(Some(found)).map_err(|denied| match denied {
+                Denied::Hidden => Limits::hidden(limits.as_ref()),
+                Denied::Conflict(reason) => conflict(reason),
+            })?;
+        }
         let (source, routing) = match found {
             None => {
                 let Some(upsert) = update.stored_where_missing() else {
@@ -49,18 +69,12 @@ impl Engine {
                 if let Some(seq_no) = op.if_seq_no
                     && (seq_no != found.seq_no || op.if_primary_term != Some(found.primary_term))
                 {
-                    return Err(Error::VersionConflict {
-                        index: meta.name.to_string(),
-                        index_uuid: meta.uuid_text(),
-                        shard: number,
-                        id,
-                        reason: format!(
-                            "required seqNo [{seq_no}], primary term [{}]. current document has seqNo [{}] and primary term [{}]",
-                            op.if_primary_term.unwrap_or(0),
-                            found.seq_no,
-                            found.primary_term
-                        ),
-                    });
+                    return Err(conflict(format!(
+                        "required seqNo [{seq_no}], primary term [{}]. current document has seqNo [{}] and primary term [{}]",
+                        op.if_primary_term.unwrap_or(0),
+                        found.seq_no,
+                        found.primary_term
+                    )));
                 }
                 let current: Value = serde_json::from_slice(&found.source)
                     .map_err(|e| Error::Internal(format!("stored source of [{id}] does not parse: {e}")))?;
@@ -95,6 +109,7 @@ impl Engine {
             routing,
             source: Some(Bytes::from(source)),
             wanted,
+            limits: limits.clone(),
         }))
     }
 
@@ -105,11 +120,12 @@ impl Engine {
     /// [`Error::DocumentMissing`] for a deleted one without anything to insert.
     pub(super) fn prepare_update_of(
         item: usize,
-        index: &Arc<Index>,
+        admitted: &Admitted,
         op: &WriteOp,
         update: &Update,
         earlier: Option<&Bytes>,
     ) -> Result<Prepared> {
+        let Admitted { index, limits } = admitted;
         let id = op.id.clone().unwrap_or_default();
         let shard = index.shard_for(Some(&id), op.routing.as_deref());
         let source = match earlier {
@@ -138,7 +154,15 @@ impl Engine {
             id: Some(id),
             routing: op.routing.clone(),
             source: Some(Bytes::from(source)),
-            wanted: Wanted { delete: false, create: false, version: None, if_seq_no, if_primary_term },
+            wanted: Wanted {
+                delete: false,
+                create: false,
+                version: None,
+                if_seq_no,
+                if_primary_term,
+                seen: None,
+            },
+            limits: limits.clone(),
         })
     }
 
@@ -146,18 +170,21 @@ impl Engine {
     pub(super) async fn retry_update(
         &self,
         item: usize,
-        index: &Arc<Index>,
+        admitted: &Admitted,
         op: &WriteOp,
         update: &Update,
-        results: &mut Results,
-        written: &mut Written,
+        (results, written, looks): (&mut Results, &mut Written, &mut Looks),
     ) -> Result<()> {
+        let index = &admitted.index;
         for _ in 0..update.retry_on_conflict {
             if !matches!(results[item], Some(Err(Error::VersionConflict { .. }))) {
                 break;
             }
-            match self.prepare_update(item, index, op, update).await {
-                Ok(Ok(prepared)) => self.round(vec![prepared], results, written).await?,
+            let id = op.id.as_deref().unwrap_or_default();
+            let shard = index.shard_for(Some(id), op.routing.as_deref());
+            self.look_again(index, shard, id, looks).await;
+            match self.prepare_update(item, admitted, op, update, looks).await {
+                Ok(Ok(prepared)) => self.round(vec![prepared], results, written, looks).await?,
                 Ok(Err(noop)) => results[item] = Some(Ok(noop)),
                 Err(error) => results[item] = Some(Err(error)),
             }
@@ -167,7 +194,7 @@ impl Engine {
 }
 
 /// Says that there is no document for an operation.
-pub(crate) fn missing(index: &Index, shard: u32, op: &WriteOp, id: String) -> Error {
+pub(super) fn missing(index: &Index, shard: u32, op: &WriteOp, id: String) -> Error {
     let meta = index.meta();
     Error::DocumentMissing {
         index: meta.name.to_string(),

@@ -14,8 +14,9 @@ use futures::future::BoxFuture;
 use super::Engine;
 use super::agenda::Item;
 use super::index::{Index, durable_acknowledgement};
+use super::look::Looks;
 use super::round::Prepared;
-use super::target::{Survey, Targets, admit};
+use super::target::{Admitted, Survey, Targets, admit};
 use super::types::{Action, RefreshPolicy, WriteOp, WriteOutcome};
 use crate::access::Origin;
 use crate::shard::Wanted;
@@ -55,11 +56,15 @@ impl Engine {
             inner.wal()?.admit(survey.bytes)?;
             let reserved = inner.budget.reserve(survey.bytes, timeout).await?;
             let targets = self.targets(principal, survey.names).await;
+            let (ops, targets, looks) = match principal.privileges().has_rules() {
+                true => self.look(ops, targets).await?,
+                false => (ops, targets, Looks::default()),
+            };
             let (results, written) = if survey.has_updates {
-                let (results, written) = self.write_rounds(ops, &targets, principal.origin()).await?;
+                let (results, written) = self.write_rounds(ops, &targets, looks, principal.origin()).await?;
                 (answered(results), written)
             } else {
-                self.write_at_once(ops, targets, principal.origin()).await?
+                self.write_at_once(ops, targets, looks, principal.origin()).await?
             };
             drop(reserved);
             self.after_write(&written, refresh).await?;
@@ -72,6 +77,7 @@ impl Engine {
         &self,
         ops: Vec<WriteOp>,
         targets: Targets,
+        looks: Looks,
         origin: Origin,
     ) -> Result<(Vec<Result<WriteOutcome>>, Written)> {
         let inner = Arc::clone(&self.inner);
@@ -80,8 +86,8 @@ impl Engine {
             let mut round = Vec::with_capacity(ops.len());
             let mut written = Written::by(origin);
             for (item, mut op) in ops.into_iter().enumerate() {
-                match admit(&targets, &mut op) {
-                    Ok(index) => round.push(prepare(item, index, op)),
+                match admit(&targets, &mut op).and_then(|admitted| prepare(item, admitted, op, &looks)) {
+                    Ok(prepared) => round.push(prepared),
                     Err(error) => results[item] = Some(Err(error)),
                 }
             }
@@ -106,6 +112,7 @@ impl Engine {
         &self,
         ops: Vec<WriteOp>,
         targets: &Targets,
+        mut looks: Looks,
         origin: Origin,
     ) -> Result<(Results, Written)> {
         let mut results: Results = ops.iter().map(|_| None).collect();
@@ -113,20 +120,21 @@ impl Engine {
         let mut touched: HashSet<(Arc<str>, String)> = HashSet::new();
         let mut written = Written::by(origin);
         for (item, mut op) in ops.into_iter().enumerate() {
-            let index = match admit(targets, &mut op) {
-                Ok(index) => index,
+            let admitted = match admit(targets, &mut op) {
+                Ok(admitted) => admitted,
                 Err(error) => {
                     results[item] = Some(Err(error));
                     continue;
                 }
             };
+            let index = &admitted.index;
             if let Action::Update(update) = &op.action {
                 let id = op.id.clone().unwrap_or_default();
                 if touched.contains(&(index.meta().name.clone(), id.clone())) {
-                    self.round(std::mem::take(&mut round), &mut results, &mut written).await?;
+                    self.round(std::mem::take(&mut round), &mut results, &mut written, &mut looks).await?;
                     touched.clear();
                 }
-                match self.prepare_update(item, &index, &op, update).await {
+                match self.prepare_update(item, &admitted, &op, update, &looks).await {
                     Ok(Ok(prepared)) => {
                         touched.insert((index.meta().name.clone(), id));
                         round.push(prepared);
@@ -136,18 +144,22 @@ impl Engine {
                 }
                 // Retries of a lost race need the update again, so it is executed by itself.
                 if update.retry_on_conflict > 0 {
-                    self.round(std::mem::take(&mut round), &mut results, &mut written).await?;
+                    self.round(std::mem::take(&mut round), &mut results, &mut written, &mut looks).await?;
                     touched.clear();
-                    self.retry_update(item, &index, &op, update, &mut results, &mut written).await?;
+                    self.retry_update(item, &admitted, &op, update, (&mut results, &mut written, &mut looks))
+                        .await?;
                 }
                 continue;
             }
             if let Some(id) = &op.id {
                 touched.insert((index.meta().name.clone(), id.clone()));
             }
-            round.push(prepare(item, index, op));
+            match prepare(item, admitted, op, &looks) {
+                Ok(prepared) => round.push(prepared),
+                Err(error) => results[item] = Some(Err(error)),
+            }
         }
-        self.round(round, &mut results, &mut written).await?;
+        self.round(round, &mut results, &mut written, &mut looks).await?;
         Ok((results, written))
     }
 
@@ -157,15 +169,18 @@ impl Engine {
         ops: Vec<Prepared>,
         results: &mut Results,
         written: &mut Written,
+        looks: &mut Looks,
     ) -> Result<()> {
         if ops.is_empty() {
             return Ok(());
         }
         let wait = written.note(&ops)?;
+        let places = looks.places(&ops);
         let (inner, origin) = (Arc::clone(&self.inner), written.origin);
         let (frame, outcomes) =
             self.inner.env().compute.run(Priority::Ingest, move || inner.execute(ops, origin)).await?;
         self.executed(frame.filter(|_| wait)).await?;
+        looks.learn(&places, &outcomes);
         for (item, outcome) in outcomes {
             results[item] = Some(outcome);
         }
@@ -247,15 +262,21 @@ fn answered(results: Results) -> Vec<Result<WriteOutcome>> {
 /// One result an operation, `None` until it is known.
 pub(super) type Results = Vec<Option<Result<WriteOutcome>>>;
 
-pub(super) fn prepare(item: usize, index: Arc<Index>, op: WriteOp) -> Prepared {
+/// Makes an operation ready that is no partial update.
+///
+/// # Errors
+/// It could not be looked up which document the writer sees.
+pub(super) fn prepare(item: usize, admitted: Admitted, op: WriteOp, looks: &Looks) -> Result<Prepared> {
+    let Admitted { index, limits } = admitted;
     let (source, create) = match op.action {
         Action::Index(source) => (Some(source), false),
         Action::Create(source) => (Some(source), true),
         Action::Delete | Action::Update(_) => (None, false),
     };
-    Prepared {
+    let shard = index.shard_for(op.id.as_deref(), op.routing.as_deref());
+    Ok(Prepared {
         item,
-        shard: index.shard_for(op.id.as_deref(), op.routing.as_deref()),
+        shard,
         wanted: Wanted {
             delete: source.is_none(),
             // A generated id cannot exist.
@@ -263,10 +284,12 @@ pub(super) fn prepare(item: usize, index: Arc<Index>, op: WriteOp) -> Prepared {
             version: op.version,
             if_seq_no: op.if_seq_no,
             if_primary_term: op.if_primary_term,
+            seen: looks.of(&index, shard, op.id.as_deref())?,
         },
         index,
         id: op.id,
         routing: op.routing,
         source,
-    }
+        limits,
+    })
 }

@@ -6,16 +6,18 @@ use super::tree::{Child, Leaf, Mapping};
 use super::{AsYouType, FieldType};
 
 impl Mapping {
-    /// Renders the body that `GET _mapping` shows under `mappings`.
+    /// Renders the body that `GET _mapping` shows under `mappings`; where only some fields are seen, without the patterns that
+    /// may name others.
     pub fn to_json(&self) -> Value {
         let mut body = Map::new();
         let root = &self.root;
+        let sees_all = self.field_rules().is_empty();
         self.render_options(0, &mut body);
         if let Some(formats) = &root.date_formats {
             let formats: Vec<&str> = formats.iter().map(|format| format.as_str()).collect();
             body.insert("dynamic_date_formats".to_owned(), json!(formats));
         }
-        if !root.templates.is_empty() {
+        if sees_all && !root.templates.is_empty() {
             let templates = root.templates.iter().map(|template| template.to_json()).collect();
             body.insert("dynamic_templates".to_owned(), Value::Array(templates));
         }
@@ -34,8 +36,10 @@ impl Mapping {
         if root.routing_required {
             body.insert("_routing".to_owned(), json!({ "required": true }));
         }
-        if !root.source.is_empty() {
-            body.insert("_source".to_owned(), Value::Object(root.source.clone()));
+        let mut source = root.source.clone();
+        source.retain(|name, _| sees_all || !matches!(name.as_str(), "includes" | "excludes"));
+        if !source.is_empty() {
+            body.insert("_source".to_owned(), Value::Object(source));
         }
         self.render_properties(0, &mut body);
         Value::Object(body)

@@ -1,7 +1,8 @@
 //! A mapping as somebody sees it who may see some fields only.
 //!
 //! A hidden field is as if it were not mapped: queries, sorts, aggregations and statements find nothing by it, and it is not
-//! shown. Documents keep what they have in it, so whoever shows a source leaves it out ([`Mapping::field_rules`]).
+//! shown. Documents keep what they have in it, so whoever shows a source leaves it out ([`Mapping::field_rules`]). A
+//! multi-field is a field of its own, seen or not whatever its parent is.
 
 use std::sync::Arc;
 
@@ -17,11 +18,20 @@ impl Mapping {
     pub fn seen_under(&self, rules: Vec<Arc<FieldRules>>) -> Self {
         let mut view = self.clone();
         let plainly = |path: &str| rules.iter().all(|rules| rules.shows(path));
-        // What is below a flat_object is in one column: all of it is shown, or none.
-        let is_flat =
-            |path: &str| self.field(path).is_some_and(|field| field.field_type == FieldType::FlatObject);
+        // What is below such a field is in its columns: all of it is shown, or none.
+        let has_members = |path: &str| {
+            self.field(path).is_some_and(|field| {
+                matches!(
+                    field.field_type,
+                    FieldType::FlatObject
+                        | FieldType::GeoPoint
+                        | FieldType::RankFeatures
+                        | FieldType::Completion
+                )
+            })
+        };
         let shows = |path: &str| {
-            plainly(path) && (!is_flat(path) || rules.iter().all(|rules| rules.shows_whole(path)))
+            plainly(path) && (!has_members(path) || rules.iter().all(|rules| rules.shows_whole(path)))
         };
         let hidden: Vec<(Arc<str>, Child)> = self
             .by_path
@@ -118,15 +128,25 @@ mod tests {
             "nest": {"type": "nested", "properties": {"a": {"type": "long"}}},
             "labels": {"type": "flat_object"},
             "tags": {"type": "flat_object"},
-        }});
+            "place": {"type": "geo_point"},
+            "near": {"type": "geo_point"},
+            "weights": {"type": "rank_features"},
+            "names": {"type": "completion"},
+            "code": {"type": "text", "fields": {"raw": {"type": "keyword"}}},
+        },
+            "dynamic_templates": [{"t": {"match": "secret_*", "mapping": {"type": "keyword"}}}],
+            "_source": {"excludes": ["user.password"]}});
         let mapping = Mapping::parse(&body, &Map::new()).unwrap();
         let rules = FieldRules::new(
-            &["user", "title", "hidden", "known", "labels", "tags"],
-            &["user.password", "title.low", "labels.*ret"],
+            &[
+                "user", "title", "hidden", "known", "labels", "tags", "place", "near", "weights", "names",
+                "*.raw",
+            ],
+            &["user.password", "title.low", "labels.*ret", "place.lat", "weights.w", "names.input"],
         );
         let view = mapping.seen_under(vec![Arc::new(rules)]);
         let paths: Vec<&str> = view.fields().map(|field| &*field.path).collect();
-        assert_eq!(paths, ["tags", "title", "title.raw", "user.name"]);
+        assert_eq!(paths, ["code.raw", "near", "tags", "title", "title.raw", "user.name"]);
         for path in [
             "user.password",
             "secret.key",
@@ -137,6 +157,10 @@ mod tests {
             "nest.a",
             "all",
             "labels",
+            "place",
+            "weights",
+            "names",
+            "code",
         ] {
             assert!(view.field(path).is_none() && !view.is_object(path), "{path}");
             assert!(view.nested_path(path).is_none(), "{path}");
@@ -148,11 +172,14 @@ mod tests {
             view.to_json(),
             json!({"properties": {
                 "known": {"type": "alias", "path": "user.name"},
+                "near": {"type": "geo_point"},
                 "tags": {"type": "flat_object"},
                 "title": {"type": "text", "fields": {"raw": {"type": "keyword"}}},
                 "user": {"properties": {"name": {"type": "keyword"}}},
             }})
         );
+        assert!(mapping.to_json()["dynamic_templates"].is_array());
+        assert_eq!(view.source_patterns(), mapping.source_patterns(), "what sources do not show");
         assert!(mapping.field("user.password").is_some() && mapping.field_rules().is_empty());
         assert_eq!(view.field_rules().len(), 1);
     }

@@ -321,7 +321,7 @@ impl Metadata {
                 .values()
                 .filter(|meta| !removed.contains_key(&meta.name))
                 .map(|meta| changed.get(&meta.name).unwrap_or(meta.as_ref()));
-            check_alias_consistent(alias, metas)?;
+            check_alias_consistent(alias, metas, |name| self.sees(name))?;
         }
         let mut changes: Vec<MetadataChange> = removed
             .into_values()
@@ -399,11 +399,20 @@ fn missing_names(asked: &[&str], seen: &HashSet<&str>) -> Vec<String> {
     missing.into_iter().collect()
 }
 
-/// Checks that an alias has one write index at most, and is hidden everywhere or nowhere.
+/// Checks that an alias has one write index at most, and is hidden everywhere or nowhere. Refusals name indices of which
+/// `sees` says so.
 pub(super) fn check_alias_consistent<'a>(
     alias: &str,
     metas: impl Iterator<Item = &'a IndexMeta>,
+    sees: impl Fn(&str) -> bool,
 ) -> Result<()> {
+    let listed = |names: Vec<&'a str>| {
+        let (mut seen, others): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| sees(name));
+        if !others.is_empty() {
+            seen.push("others");
+        }
+        seen.join(",")
+    };
     let (mut writers, mut hidden, mut shown) = (Vec::new(), Vec::new(), Vec::new());
     for meta in metas {
         let Some(body) = meta.aliases.get(alias) else { continue };
@@ -415,15 +424,15 @@ pub(super) fn check_alias_consistent<'a>(
     if writers.len() > 1 {
         return Err(Error::IllegalArgument(format!(
             "alias [{alias}] has more than one write index [{}]",
-            writers.join(",")
+            listed(writers)
         )));
     }
     if !hidden.is_empty() && !shown.is_empty() {
         return Err(Error::IllegalArgument(format!(
             "alias [{alias}] has is_hidden set to true on indices [{}] but does not have is_hidden set to true on \
              indices [{}]; alias must have the same is_hidden setting on all indices",
-            hidden.join(","),
-            shown.join(",")
+            listed(hidden),
+            listed(shown)
         )));
     }
     Ok(())

@@ -177,7 +177,9 @@ impl Metadata {
             let carriers =
                 self.by_alias.get(alias.as_str()).map(|names| names.as_slice()).unwrap_or_default();
             let carriers = carriers.iter().filter_map(|name| self.indices.get(name)).map(AsRef::as_ref);
-            check_alias_consistent(alias, carriers.chain([&meta]))?;
+            check_alias_consistent(alias, carriers.chain([&meta]), |other| {
+                other == name || self.sees(other)
+            })?;
         }
         Ok((meta, mapping))
     }

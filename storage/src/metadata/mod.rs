@@ -343,8 +343,16 @@ impl Metadata {
     /// # Errors
     /// `Unauthorized`.
     pub(crate) fn check_name(&self, name: &str) -> Result<()> {
+        self.check_named(name, name)
+    }
+
+    /// Checks that an index is shown that a request calls by a name, and says no other in the refusal.
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    fn check_named(&self, index: &str, name: &str) -> Result<()> {
         match &self.guard {
-            Some(guard) if !guard.sees(name) => Err(guard.refusal(name)),
+            Some(guard) if !guard.sees(index) => Err(guard.refusal(name)),
             _ => Ok(()),
         }
     }

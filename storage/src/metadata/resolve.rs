@@ -228,12 +228,12 @@ pub(super) fn write_index(state: &Metadata, name: &str, now_ms: i64) -> Result<O
         && let Some(meta) = state.indices.get(only)
         && is_write(meta) != Some(false)
     {
-        state.check_name(&meta.name)?;
+        state.check_named(&meta.name, &name)?;
         return Ok(Some(meta.clone()));
     }
     match metas.find(|meta| is_write(meta) == Some(true)) {
         Some(meta) => {
-            state.check_name(&meta.name)?;
+            state.check_named(&meta.name, &name)?;
             Ok(Some(meta.clone()))
         }
         None => Err(Error::IllegalArgument(format!(

@@ -19,10 +19,55 @@ pub(crate) struct Wanted {
     pub(crate) version: Option<(u64, VersionType)>,
     pub(crate) if_seq_no: Option<u64>,
     pub(crate) if_primary_term: Option<u64>,
+    /// What its writer has seen of the document, where rules hide documents from it.
+    pub(crate) seen: Option<Seen>,
 }
 
-/// The outcome: version and result, or the reason of a version conflict.
-pub(crate) fn decide(current: Option<Current>, wanted: &Wanted) -> Result<(u64, DocResult), String> {
+/// What a writer has seen of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// This state of it.
+    State { seq_no: u64, primary_term: u64 },
+    /// Nothing, of all operations below a sequence number: what they have left is hidden.
+    Nothing { below: u64 },
+}
+
+/// Why an operation may not happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// The document is not as the operation expects it.
+    Conflict(String),
+    /// Rules hide the document from the writer.
+    Hidden,
+}
+
+impl Seen {
+    /// Checks that a live document is what was seen. Of one that is not there is nothing to hide.
+    pub(crate) fn check(self, live: Option<Current>) -> Result<(), Denied> {
+        match (live, self) {
+            (None, _) => Ok(()),
+            (Some(found), Self::State { seq_no, primary_term })
+                if found.seq_no == seq_no && found.primary_term == primary_term =>
+            {
+                Ok(())
+            }
+            (Some(found), Self::Nothing { below }) if found.seq_no < below => Err(Denied::Hidden),
+            // Versions of what may be hidden are not told.
+            _ => Err(Denied::Conflict("another writer has changed the document at the same time".to_owned())),
+        }
+    }
+}
+
+/// The outcome: version and result, or why there is none.
+pub(crate) fn decide(current: Option<Current>, wanted: &Wanted) -> Result<(u64, DocResult), Denied> {
+    if let Some(seen) = wanted.seen {
+        seen.check(current.filter(|current| current.live))?;
+    }
+    decide_seen(current, wanted).map_err(Denied::Conflict)
+}
+
+/// Decides about a document that the writer may see.
+fn decide_seen(current: Option<Current>, wanted: &Wanted) -> Result<(u64, DocResult), String> {
     let live = current.filter(|c| c.live);
     if wanted.create
         && let Some(found) = live
@@ -84,10 +129,44 @@ pub(crate) fn decide(current: Option<Current>, wanted: &Wanted) -> Result<(u64, 
 mod tests {
     use super::*;
 
-    const NOTHING: Wanted =
-        Wanted { delete: false, create: false, version: None, if_seq_no: None, if_primary_term: None };
+    const NOTHING: Wanted = Wanted {
+        delete: false,
+        create: false,
+        version: None,
+        if_seq_no: None,
+        if_primary_term: None,
+        seen: None,
+    };
     const LIVE: Current = Current { live: true, version: 3, seq_no: 7, primary_term: 2 };
     const GONE: Current = Current { live: false, ..LIVE };
+
+    fn conflict(current: Current, wanted: &Wanted) -> String {
+        match decide(Some(current), wanted) {
+            Err(Denied::Conflict(reason)) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_was_not_seen_is_not_changed_whatever_else_is_expected() {
+        let seen = |seq_no| Some(Seen::State { seq_no, primary_term: 2 });
+        let external = Some((10, VersionType::External));
+        for version in [None, external] {
+            let as_seen = Wanted { seen: seen(7), version, ..NOTHING };
+            assert!(decide(Some(LIVE), &as_seen).is_ok());
+            assert!(decide(Some(GONE), &as_seen).is_ok());
+            assert!(conflict(LIVE, &Wanted { seen: seen(6), ..as_seen }).contains("another writer"));
+            let unseen = |below| Wanted { seen: Some(Seen::Nothing { below }), ..as_seen };
+            assert_eq!(decide(Some(LIVE), &unseen(8)), Err(Denied::Hidden));
+            assert!(conflict(LIVE, &unseen(7)).contains("another writer"));
+            assert!(decide(Some(GONE), &unseen(8)).is_ok() && decide(None, &unseen(8)).is_ok());
+        }
+        // An expectation of the client's stands beside it.
+        let expecting = Wanted { if_seq_no: Some(6), if_primary_term: Some(2), seen: seen(7), ..NOTHING };
+        assert!(conflict(LIVE, &expecting).contains("current document has seqNo [7]"));
+        let unseen = Wanted { seen: Some(Seen::Nothing { below: 9 }), ..expecting };
+        assert_eq!(decide(Some(LIVE), &unseen), Err(Denied::Hidden));
+    }
 
     #[test]
     fn versions_follow_one_another_also_over_a_tombstone() {
@@ -103,16 +182,16 @@ mod tests {
     fn create_refuses_a_live_document_only() {
         let create = Wanted { create: true, ..NOTHING };
         assert_eq!(decide(Some(GONE), &create), Ok((4, DocResult::Created)));
-        assert!(decide(Some(LIVE), &create).unwrap_err().contains("already exists (current version [3])"));
+        assert!(conflict(LIVE, &create).contains("already exists (current version [3])"));
     }
 
     #[test]
     fn compare_and_set_names_both_sides() {
         let cas = |seq_no, term| Wanted { if_seq_no: Some(seq_no), if_primary_term: Some(term), ..NOTHING };
         assert_eq!(decide(Some(LIVE), &cas(7, 2)), Ok((4, DocResult::Updated)));
-        assert!(decide(Some(LIVE), &cas(6, 2)).unwrap_err().contains("current document has seqNo [7]"));
+        assert!(conflict(LIVE, &cas(6, 2)).contains("current document has seqNo [7]"));
         assert!(decide(Some(LIVE), &cas(7, 1)).is_err());
-        assert!(decide(Some(GONE), &cas(7, 2)).unwrap_err().contains("but no document was found"));
+        assert!(conflict(GONE, &cas(7, 2)).contains("but no document was found"));
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) use self::access::{Applied, Change, Reading, WriteLock};
 pub(crate) use self::commit::{ForceMerge, Services};
 pub(crate) use self::contexts::ContextCounters;
 pub use self::contexts::{ContextFigures, ContextKind, OpenContext};
-pub(crate) use self::decide::{Current, Wanted, decide};
+pub(crate) use self::decide::{Current, Denied, Seen, Wanted, decide};
 pub(crate) use self::describe::About;
 pub(crate) use self::group::Commits;
 pub(crate) use self::policy::{FlushFacts, RefreshFacts, flush_in_ms, refresh_in_ms};

@@ -1,6 +1,9 @@
 //! Rows by what is stored with them and nowhere indexed: `_routing`, `_ignored`, `_seq_no`, members of the
 //! source that no index and no column holds.
 
+use std::sync::Arc;
+
+use millrace_storage::access::FieldRules;
 use millrace_storage::segment::RowParts;
 use millrace_work::PARSED_SHARE;
 use millrace_work::error::{Error, Result};
@@ -15,8 +18,13 @@ use crate::lookup::has_value_at;
 pub enum Metadata {
     /// A routing value: one of these, or any.
     Routing(Option<Vec<String>>),
-    /// Ignored fields: one of these, or any.
-    Ignored(Option<Vec<String>>),
+    /// Ignored fields.
+    Ignored {
+        /// One of these, or any.
+        any_of: Option<Vec<String>>,
+        /// What they are seen under.
+        rules: Arc<[Arc<FieldRules>]>,
+    },
     /// A sequence number from one to another.
     SeqNo(u64, u64),
     /// A value at a path of the source.
@@ -45,8 +53,10 @@ pub(super) fn rows(
                 Metadata::Routing(wanted) => stored
                     .routing
                     .is_some_and(|own| wanted.as_ref().is_none_or(|wanted| wanted.contains(&own))),
-                Metadata::Ignored(None) => !stored.ignored.is_empty(),
-                Metadata::Ignored(Some(wanted)) => stored.ignored.iter().any(|own| wanted.contains(own)),
+                Metadata::Ignored { any_of, rules } => stored.ignored.iter().any(|own| {
+                    any_of.as_ref().is_none_or(|wanted| wanted.contains(own))
+                        && rules.iter().all(|rules| rules.shows(own))
+                }),
                 Metadata::SeqNo(from, to) => (*from..=*to).contains(&stored.seq_no),
                 Metadata::InSource(path) => {
                     source.work.check()?;

@@ -215,9 +215,16 @@ impl<'a> Resolver<'a> {
             }
             "_type" => constant(texts().any(|name| name == "_doc")),
             "_routing" => Ok(metadata(Metadata::Routing(Some(texts().collect())), weight)),
-            "_ignored" => Ok(metadata(Metadata::Ignored(Some(texts().collect())), weight)),
+            "_ignored" => Ok(metadata(self.ignored(Some(texts().collect())), weight)),
             _ => return None,
         })
+    }
+}
+
+impl Resolver<'_> {
+    /// Asks for rows of which one of these fields was ignored, or any that is shown.
+    fn ignored(&self, any_of: Option<Vec<String>>) -> Metadata {
+        Metadata::Ignored { any_of, rules: Arc::clone(self.index.mapping.field_rules()) }
     }
 }
 

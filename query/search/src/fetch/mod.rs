@@ -49,7 +49,13 @@ pub async fn rows(
         })?;
         Ok(found)
     };
-    by_segment(snapshot, addresses, compute, work, read).await
+    let mut rows = by_segment(snapshot, addresses, compute, work, read).await?;
+    for (row, address) in rows.iter_mut().zip(addresses).filter(|(row, _)| !row.ignored.is_empty()) {
+        let place = segment(snapshot, address.segment)?.index;
+        let rules = snapshot.indices.get(place).map(|index| index.mapping.field_rules());
+        row.ignored.retain(|path| rules.is_none_or(|rules| rules.iter().all(|rules| rules.shows(path))));
+    }
+    Ok(rows)
 }
 
 /// Reads something of each of the rows at the given addresses, several segments at a time, and returns it in their order.

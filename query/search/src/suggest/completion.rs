@@ -13,6 +13,7 @@ use millrace_storage::document::Completion;
 use millrace_storage::mapping::{Contexts, Field, FieldType, PathId, Scalar};
 use millrace_work::compute::Stop;
 use millrace_work::error::{Error, Result};
+use roaring::RoaringBitmap;
 use tantivy::DocSet;
 use tantivy::TERMINATED;
 
@@ -103,7 +104,12 @@ impl Wanted {
     }
 
     /// Finds the best documents of a segment.
-    pub(super) fn find(&self, number: u32, segment: &TableSegment, best: &mut Best) -> Result<()> {
+    pub(super) fn find(
+        &self,
+        (number, segment): (u32, &TableSegment),
+        seen: Option<&RoaringBitmap>,
+        best: &mut Best,
+    ) -> Result<()> {
         let inverted = segment.reader.inverted()?;
         let in_contexts = !self.contexts.list().is_empty();
         for way in &self.ways {
@@ -123,7 +129,9 @@ impl Wanted {
                         return ControlFlow::Break(());
                     }
                 };
-                self.take(rows, (number, segment), &completion, score, best);
+                let is_seen =
+                    |row| !segment.deleted.contains(row) && seen.is_none_or(|seen| seen.contains(row));
+                self.take(rows, (number, &is_seen), &completion, score, best);
                 ControlFlow::Continue(())
             })?;
             if let Some(error) = failed {
@@ -137,14 +145,14 @@ impl Wanted {
     fn take(
         &self,
         mut rows: Box<dyn tantivy::postings::Postings>,
-        (number, segment): (u32, &TableSegment),
+        (number, is_seen): (u32, &dyn Fn(u32) -> bool),
         completion: &Completion<'_>,
         score: f32,
         best: &mut Best,
     ) {
         let mut row = rows.doc();
         while row != TERMINATED {
-            if !segment.deleted.contains(row) {
+            if is_seen(row) {
                 let mut completed = Completed {
                     address: Address { segment: number, row },
                     score,

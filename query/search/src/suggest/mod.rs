@@ -1,10 +1,12 @@
 //! Suggesters: what a text may have meant, or may go on with, by the terms of each shard.
 //!
 //! [`run`] is handed the suggestions of a request with a pinned snapshot, asks every shard on a compute
-//! thread, joins what the shards say, and makes the member `suggest` of the answer.
+//! thread, joins what the shards say, and makes the member `suggest` of the answer. Where rules of roles show some documents
+//! only, dictionaries are read as if they had the words of those alone (`part`).
 
 mod completion;
 mod distance;
+mod part;
 mod phrase;
 mod spelling;
 
@@ -17,16 +19,18 @@ use millrace_dsl::suggest::{
     CompletionSuggester, Generator, PhraseSuggester, Suggester, Suggestion, TermSuggester,
 };
 use millrace_matching::order::number;
-use millrace_matching::table::{TableIndex, TableSnapshot};
+use millrace_matching::table::{TableIndex, TableSegment, TableSnapshot};
 use millrace_storage::analysis::{Analyzer, Token};
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_storage::segment::RowParts;
 use millrace_work::compute::Stop;
 use millrace_work::error::{Error, Result, ShardFailure};
 use millrace_work::{Work, bytes_of};
+use roaring::RoaringBitmap;
 use serde_json::{Map, Value, json};
 
 use self::completion::{Completed, Wanted};
+use self::part::{Part, Seen, Terms};
 use self::phrase::{Corrected, Phrase, Source};
 use self::spelling::{Dictionary, Suggested};
 use crate::fetch;
@@ -64,24 +68,19 @@ pub fn run<'a>(
     snapshot: &'a Arc<TableSnapshot>,
     suggestions: &'a [Suggestion],
     shown: &'a Shown,
-    typed: bool,
+    (typed, now_ms): (bool, i64),
     work: &'a Work,
 ) -> BoxFuture<'a, Result<Answered>> {
     Box::pin(async move {
         let mut answer = Map::new();
         let mut failures: Vec<ShardFailure> = Vec::new();
-        // Dictionaries have the words of all documents.
-        let ruled = snapshot.indices.iter().find(|index| index.seen.documents.is_some());
-        if let Some(index) = ruled.filter(|_| !suggestions.is_empty()) {
-            return Err(Error::IllegalArgument(format!(
-                "[suggest] is not available on [{}], of which a role shows some documents only",
-                index.meta.name
-            )));
-        }
+        let (all, holder) = (Arc::clone(snapshot), work.clone());
+        let seen = Arc::new(searcher.compute.run(move || part::seen(&all, now_ms, &holder)).await?);
         for suggestion in suggestions {
             let (snapshot, asked) = (Arc::clone(snapshot), suggestion.clone());
-            let (shared, stop) = (Arc::clone(&snapshot), Arc::clone(work.stop()));
-            let (said, failed) = searcher.compute.run(move || Ok(suggest(&shared, &asked, &stop))).await?;
+            let (stop, seen) = (Arc::clone(work.stop()), Arc::clone(&seen));
+            let shared = Asked { snapshot: Arc::clone(&snapshot), seen, stop };
+            let (said, failed) = searcher.compute.run(move || Ok(suggest(&shared, &asked))).await?;
             for (place, error) in failed {
                 for failure in index_failures(&snapshot, place, error) {
                     let known =
@@ -114,28 +113,24 @@ pub fn run<'a>(
 }
 
 /// Asks the shards of every index; an error is that of the index at a place. Once it is stopped, nobody sees the answer.
-fn suggest(
-    snapshot: &TableSnapshot,
-    suggestion: &Suggestion,
-    stop: &Arc<Stop>,
-) -> (Said, Vec<(usize, Error)>) {
+fn suggest(shards: &Asked, suggestion: &Suggestion) -> (Said, Vec<(usize, Error)>) {
     let mut failed = Vec::new();
     let mut said = match &suggestion.suggester {
         Suggester::Term(_) => Said::Terms(Vec::new()),
         Suggester::Phrase(_) => Said::Phrases(Vec::new()),
         Suggester::Completion(_) => Said::Completions(Vec::new()),
     };
-    for (place, index) in snapshot.indices.iter().enumerate() {
+    for (place, index) in shards.snapshot.indices.iter().enumerate() {
         let asked = match (&suggestion.text, &suggestion.suggester, &mut said) {
             (None, ..) => Err(Error::IllegalArgument("The required text option is missing".to_owned())),
             (Some(text), Suggester::Term(suggester), Said::Terms(words)) => {
-                ask_terms(snapshot, (place, index), suggester, text, stop, words)
+                ask_terms(shards, (place, index), suggester, text, words)
             }
             (Some(text), Suggester::Phrase(suggester), Said::Phrases(options)) => {
-                ask_phrases(snapshot, (place, index), suggester, text, stop, options)
+                ask_phrases(shards, (place, index), suggester, text, options)
             }
             (Some(text), Suggester::Completion(suggester), Said::Completions(found)) => {
-                ask_completions(snapshot, (place, index), suggester, text, stop, found)
+                ask_completions(shards, (place, index), suggester, text, found)
             }
             _ => Ok(()),
         };
@@ -162,21 +157,43 @@ fn suggest(
     (said, failed)
 }
 
-/// Numbers of the shards of an index in the snapshot, those without segments left out.
-fn shards(snapshot: &TableSnapshot, place: usize) -> Vec<u32> {
-    let own = snapshot.segments.iter().filter(|segment| segment.index == place);
-    let mut shards: Vec<u32> = own.map(|segment| segment.shard).collect();
-    shards.dedup();
-    shards
+/// The shards that are asked, with what is seen of them.
+struct Asked {
+    snapshot: Arc<TableSnapshot>,
+    seen: Arc<Seen>,
+    stop: Arc<Stop>,
 }
 
-fn dictionary(snapshot: &TableSnapshot, shard: u32, field: &Field, stop: &Arc<Stop>) -> Dictionary {
-    let own = snapshot.segments.iter().filter(|segment| segment.shard == shard);
-    Dictionary {
-        segments: own.map(|segment| Arc::clone(&segment.reader)).collect(),
-        path: field.id,
-        text: field.field_type.is_text(),
-        stop: Arc::clone(stop),
+impl Asked {
+    fn seen(&self, segment: usize) -> Option<&Arc<RoaringBitmap>> {
+        self.seen.get(segment).and_then(Option::as_ref)
+    }
+
+    /// The segments of which any row is seen, by number.
+    fn segments(&self) -> impl Iterator<Item = (usize, &TableSegment)> {
+        let any = |number: usize| self.seen(number).is_none_or(|seen| !seen.is_empty());
+        self.snapshot.segments.iter().enumerate().filter(move |(number, _)| any(*number))
+    }
+
+    /// Numbers of the shards of an index in the snapshot, those without segments left out.
+    fn shards(&self, place: usize) -> Vec<u32> {
+        let own = self.segments().filter(|(_, segment)| segment.index == place);
+        let mut shards: Vec<u32> = own.map(|(_, segment)| segment.shard).collect();
+        shards.dedup();
+        shards
+    }
+
+    fn dictionary(&self, shard: u32, field: &Field) -> Dictionary {
+        let own = self.segments().filter(|(_, segment)| segment.shard == shard);
+        let part = |(number, segment): (usize, &TableSegment)| Part {
+            reader: Arc::clone(&segment.reader),
+            seen: self.seen(number).cloned(),
+        };
+        Dictionary {
+            parts: own.map(part).collect(),
+            terms: Terms { path: field.id, text: field.field_type.is_text() },
+            stop: Arc::clone(&self.stop),
+        }
     }
 }
 
@@ -217,11 +234,10 @@ fn analyzer<'s>(index: &'s TableIndex, name: Option<&str>, field: &Field) -> Res
 }
 
 fn ask_terms(
-    snapshot: &TableSnapshot,
+    shards: &Asked,
     (place, index): (usize, &TableIndex),
     suggester: &TermSuggester,
     text: &str,
-    stop: &Arc<Stop>,
     words: &mut Vec<(Token, Vec<Suggested>)>,
 ) -> Result<()> {
     let field = field_of(index, &suggester.field)?;
@@ -237,8 +253,8 @@ fn ask_terms(
         };
         words.iter().position(same)
     };
-    for shard in shards(snapshot, place) {
-        let dictionary = dictionary(snapshot, shard, field, stop);
+    for shard in shards.shards(place) {
+        let dictionary = shards.dictionary(shard, field);
         for token in &tokens {
             let found = dictionary.near(&token.text, suggester.shard_size, &suggester.spelling)?;
             let at = match known(words, token) {
@@ -269,11 +285,10 @@ fn ask_terms(
 }
 
 fn ask_phrases(
-    snapshot: &TableSnapshot,
+    shards: &Asked,
     (place, index): (usize, &TableIndex),
     suggester: &PhraseSuggester,
     text: &str,
-    stop: &Arc<Stop>,
     options: &mut Vec<Corrected>,
 ) -> Result<()> {
     let field = field_of(index, &suggester.field)?;
@@ -297,20 +312,20 @@ fn ask_phrases(
         [] => default.as_slice(),
         given => given,
     };
-    for shard in shards(snapshot, place) {
+    for shard in shards.shards(place) {
         let mut sources = Vec::with_capacity(generators.len());
         for generator in generators {
             let filter = |name: &Option<String>| name.as_deref().map(|name| named(index, name)).transpose();
             sources.push(Source {
                 generator,
-                dictionary: dictionary(snapshot, shard, field_of(index, &generator.field)?, stop),
+                dictionary: shards.dictionary(shard, field_of(index, &generator.field)?),
                 pre_filter: filter(&generator.pre_filter)?,
                 post_filter: filter(&generator.post_filter)?,
             });
         }
         let phrase = Phrase {
             suggester,
-            grams: dictionary(snapshot, shard, field, stop),
+            grams: shards.dictionary(shard, field),
             sources,
             analyzer: analyzer(index, suggester.analyzer.as_deref(), field)?,
             gram_size: suggester.gram_size.or(shingles.map(|shingles| shingles.max)).unwrap_or(1),
@@ -326,19 +341,16 @@ fn ask_phrases(
 }
 
 fn ask_completions(
-    snapshot: &TableSnapshot,
+    shards: &Asked,
     (place, index): (usize, &TableIndex),
     suggester: &CompletionSuggester,
     text: &str,
-    stop: &Arc<Stop>,
     found: &mut Vec<Completed>,
 ) -> Result<()> {
-    let wanted = Wanted::new(suggester, text, index, stop)?;
+    let wanted = Wanted::new(suggester, text, index, &shards.stop)?;
     let mut best = wanted.best();
-    for (number, segment) in snapshot.segments.iter().enumerate() {
-        if segment.index == place {
-            wanted.find(number as u32, segment, &mut best)?;
-        }
+    for (number, segment) in shards.segments().filter(|(_, segment)| segment.index == place) {
+        wanted.find((number as u32, segment), shards.seen(number).map(AsRef::as_ref), &mut best)?;
     }
     found.extend(best.list());
     Ok(())

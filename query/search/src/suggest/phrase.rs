@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use millrace_dsl::suggest::{Generator, PhraseSuggester, Smoothing, SpellingOptions, SuggestMode};
 use millrace_storage::analysis::{Analyzer, Token};
 use millrace_work::error::{Error, Result};
-use tantivy::{DocSet, TERMINATED};
 
 use super::spelling::{Dictionary, Suggested};
 
@@ -150,7 +149,7 @@ impl Phrase<'_> {
         let (occurrences, all) = match self.sources.first() {
             Some(source) => {
                 let known = filtered(source.pre_filter, term).pop().unwrap_or_else(|| term.to_owned());
-                (occurrences(&source.dictionary, &known)?, vocabulary(&source.dictionary)?)
+                (source.dictionary.occurrences(&known)?, source.dictionary.tokens()?)
             }
             None => (0, 0),
         };
@@ -168,10 +167,10 @@ impl Phrase<'_> {
         for source in &self.sources {
             let asked = filtered(source.pre_filter, &word.given.term).pop();
             let asked = asked.unwrap_or_else(|| word.given.term.clone());
-            let all = vocabulary(&source.dictionary)?;
+            let all = source.dictionary.tokens()?;
             for Suggested { term, score, .. } in source.near(&asked)? {
                 // What is counted is the term of the generator's field.
-                let occurrences = occurrences(&source.dictionary, &term)?;
+                let occurrences = source.dictionary.occurrences(&term)?;
                 let found = match source.post_filter {
                     None => vec![term],
                     Some(filter) => filtered(Some(filter), &term),
@@ -264,38 +263,6 @@ fn weight(channel: f64, occurrences: u64, all: u64) -> f64 {
     channel * ((occurrences as f64 + 1.0) / (all as f64 + 1.0))
 }
 
-/// Counts the tokens of a field.
-fn vocabulary(dictionary: &Dictionary) -> Result<u64> {
-    let mut tokens = 0;
-    for segment in &dictionary.segments {
-        let inverted = segment.inverted()?;
-        tokens += match dictionary.text {
-            true => inverted.text(dictionary.path).map_or(0, |text| text.tokens()),
-            false => inverted.value_count(dictionary.path)?,
-        };
-    }
-    Ok(tokens)
-}
-
-/// Counts the occurrences of a term.
-fn occurrences(dictionary: &Dictionary, term: &str) -> Result<u64> {
-    if !dictionary.text {
-        return dictionary.count(term);
-    }
-    let mut count = 0;
-    for segment in &dictionary.segments {
-        let inverted = segment.inverted()?;
-        let Some(text) = inverted.text(dictionary.path) else { continue };
-        if let Some(mut postings) = text.postings(term)? {
-            while postings.doc() != TERMINATED {
-                count += u64::from(postings.term_freq());
-                postings.advance();
-            }
-        }
-    }
-    Ok(count)
-}
-
 /// How likely words are in a field.
 struct Scorer<'a> {
     phrase: &'a Phrase<'a>,
@@ -306,10 +273,10 @@ struct Scorer<'a> {
 
 impl<'a> Scorer<'a> {
     fn new(phrase: &'a Phrase<'a>) -> Result<Self> {
-        let tokens = vocabulary(&phrase.grams)? as f64;
+        let tokens = phrase.grams.tokens()? as f64;
         let mut terms = 0.0;
         // Lucene knows how many terms there are in a single segment only.
-        if phrase.grams.segments.len() == 1 {
+        if phrase.grams.parts.len() == 1 {
             let all = millrace_matching::automaton::Pattern::prefix("", false)?;
             phrase.grams.for_each(&all, &mut |_, _| terms += 1.0)?;
         }
@@ -321,7 +288,7 @@ impl<'a> Scorer<'a> {
         if let Some(count) = self.counts.get(&term) {
             return Ok(*count as f64);
         }
-        let count = occurrences(&self.phrase.grams, &term)?;
+        let count = self.phrase.grams.occurrences(&term)?;
         self.counts.insert(term, count);
         Ok(count as f64)
     }

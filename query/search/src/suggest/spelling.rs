@@ -1,17 +1,15 @@
 //! Terms of a shard near a term: Lucene's `DirectSpellChecker`.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_dsl::suggest::{Distance, SortBy, SpellingOptions, SuggestMode};
 use millrace_matching::automaton::Pattern;
-use millrace_matching::score::reader::SegmentReader;
-use millrace_storage::mapping::{PathId, Scalar};
 use millrace_work::compute::Stop;
 use millrace_work::error::Result;
 
 use super::distance::similarity;
+use super::part::{Part, Terms};
 
 /// Most edits of the first look, before more are tried.
 const FIRST_EDITS: u8 = 1;
@@ -20,11 +18,9 @@ const FIRST_EDITS: u8 = 1;
 #[derive(Clone, Debug)]
 pub(super) struct Dictionary {
     /// The shard's segments.
-    pub segments: Vec<Arc<dyn SegmentReader>>,
-    /// Number of the field.
-    pub path: PathId,
-    /// Whether its terms are those of a text.
-    pub text: bool,
+    pub parts: Vec<Part>,
+    /// Its terms.
+    pub terms: Terms,
     /// Ends the walks over its terms.
     pub stop: Arc<Stop>,
 }
@@ -54,46 +50,29 @@ impl Suggested {
 }
 
 impl Dictionary {
-    /// Counts the rows of the shard, deleted ones included.
+    /// Counts the rows of the shard, deleted ones included where all are seen.
     pub(super) fn rows(&self) -> u64 {
-        self.segments.iter().map(|segment| u64::from(segment.rows())).sum()
+        self.parts.iter().map(Part::rows).sum()
     }
 
     /// Counts the rows with a term.
     pub(super) fn count(&self, term: &str) -> Result<u64> {
-        let mut count = 0;
-        for segment in &self.segments {
-            let inverted = segment.inverted()?;
-            count += u64::from(match self.text {
-                true => match inverted.text(self.path) {
-                    Some(text) => text.count(term)?,
-                    None => 0,
-                },
-                false => inverted.exact_count(self.path, &Scalar::Str(term.to_owned()))?,
-            });
-        }
-        Ok(count)
+        self.parts.iter().map(|part| part.count(self.terms, term)).sum()
+    }
+
+    /// Counts the occurrences of a term.
+    pub(super) fn occurrences(&self, term: &str) -> Result<u64> {
+        self.parts.iter().map(|part| part.occurrences(self.terms, term)).sum()
+    }
+
+    /// Counts the tokens.
+    pub(super) fn tokens(&self) -> Result<u64> {
+        self.parts.iter().map(|part| part.tokens(self.terms)).sum()
     }
 
     /// Calls `each` with every term of a pattern and the rows of one segment that have it.
     pub(super) fn for_each(&self, pattern: &Pattern, each: &mut dyn FnMut(&str, u64)) -> Result<()> {
-        for segment in &self.segments {
-            let inverted = segment.inverted()?;
-            let pattern = pattern.until(&self.stop);
-            let mut visit = |term: &str, rows: u32| {
-                each(term, rows.into());
-                ControlFlow::Continue(())
-            };
-            match self.text {
-                true => {
-                    if let Some(text) = inverted.text(self.path) {
-                        text.for_each_match(pattern, &mut visit)?;
-                    }
-                }
-                false => inverted.for_each_match(self.path, pattern, &mut visit)?,
-            }
-        }
-        Ok(())
+        self.parts.iter().try_for_each(|part| part.for_each(self.terms, pattern.until(&self.stop), each))
     }
 
     /// Finds the terms near one, the best first.

@@ -50,6 +50,7 @@ fn mapping() -> Value {
         "secret": {"type": "keyword"},
         "obj": {"properties": {"a": {"type": "keyword"}, "b": {"type": "keyword"}}},
         "nest": {"type": "nested", "properties": {"k": {"type": "keyword"}, "v": {"type": "long"}}},
+        "c": {"type": "completion"},
     }})
 }
 
@@ -60,7 +61,8 @@ fn document() -> impl Strategy<Value = Value> {
         .prop_map(|(tenant, level, msg, secret, v, b)| {
             let mut document = json!({"tenant": tenant, "level": level, "msg": msg, "secret": secret,
                 "at": 1_700_000_000_000_u64 + v * 3_600_000, "obj": {"a": level},
-                "nest": [{"k": secret, "v": v}, {"k": level, "v": v + 1}], "unmapped": secret});
+                "nest": [{"k": secret, "v": v}, {"k": level, "v": v + 1}], "unmapped": secret,
+                "c": [{"input": [secret, msg], "weight": v}, {"input": level, "weight": 2}]});
             if let Some(b) = b {
                 document["obj"]["b"] = json!(b);
             }
@@ -135,6 +137,39 @@ fn searches() -> Vec<Value> {
     searches.push(json!({"sort": sort, "query": {"bool": {"filter": {"match": {"msg": "alpha"}}}},
         "highlight": {"fields": {"msg": {}, "secret": {}}}}));
     searches
+}
+
+/// Suggestions of words and of documents, and those of phrases.
+fn suggestions() -> (Vec<Value>, Vec<Value>) {
+    let of = |suggester: Value| json!({"size": 0, "suggest": {"text": "alpa beta gama", "s": suggester}});
+    let mut words: Vec<Value> = Vec::new();
+    for field in ["msg", "level", "secret", "msg.raw"] {
+        for mode in ["always", "popular", "missing"] {
+            words.push(of(json!({"term": {"field": field, "suggest_mode": mode, "min_word_length": 2, "prefix_length": 0,
+                "max_term_freq": 1000, "size": 20}})));
+        }
+        words.push(of(json!({"term": {"field": field, "suggest_mode": "always", "min_doc_freq": 2}})));
+        words.push(of(json!({"term": {"field": field, "suggest_mode": "always", "max_term_freq": 0.3}})));
+    }
+    for (prefix, more) in [
+        ("al", json!({})),
+        ("gema", json!({"fuzzy": {"fuzziness": 2}})),
+        ("b", json!({"skip_duplicates": true})),
+    ] {
+        let mut completion = json!({"field": "c", "size": 4});
+        completion.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        words.push(json!({"suggest": {"s": {"prefix": prefix, "completion": completion}}, "size": 0}));
+    }
+    let mut phrases = Vec::new();
+    for field in ["msg", "level"] {
+        for (confidence, smoothing) in
+            [(0.0, json!({"stupid_backoff": {"discount": 0.4}})), (1.0, json!({"laplace": {"alpha": 0.5}}))]
+        {
+            phrases.push(of(json!({"phrase": {"field": field, "max_errors": 3, "confidence": confidence, "smoothing": smoothing,
+                "direct_generator": [{"field": field, "suggest_mode": "always", "min_word_length": 2}]}})));
+        }
+    }
+    (words, phrases)
 }
 
 const STATEMENTS: [&str; 11] = [
@@ -212,11 +247,9 @@ async fn sql(store: &Store, session: &Session, statement: &str) -> Value {
     }
 }
 
-async fn compare(documents: Vec<Value>, role: Role) {
-    let (whole, alone) = stores(&documents, &role).await;
-    let ruled = |action| role.session(&whole, action);
-    let session = ruled(Action::Search);
-    for body in searches() {
+async fn compare_searches(whole: &Store, alone: &Store, role: &Role, bodies: Vec<Value>) {
+    let session = role.session(whole, Action::Search);
+    for body in bodies {
         let expected = alone.search("logs", &[], body.clone()).await;
         let found = whole.service.search(&session, "logs", Vec::new(), Some(body.clone())).await.map(value);
         match (expected, found) {
@@ -228,6 +261,16 @@ async fn compare(documents: Vec<Value>, role: Role) {
             }
             (expected, found) => panic!("{role:?} {body}: {found:?} and not {expected:?}"),
         }
+    }
+}
+
+async fn compare(documents: Vec<Value>, role: Role) {
+    let (whole, alone) = stores(&documents, &role).await;
+    let ruled = |action| role.session(&whole, action);
+    compare_searches(&whole, &alone, &role, searches()).await;
+    let (words, phrases) = suggestions();
+    if role.documents.is_some() {
+        compare_searches(&whole, &alone, &role, words.clone()).await;
     }
     for statement in STATEMENTS {
         let expected = sql(&alone, &alone.session, statement).await;
@@ -254,6 +297,15 @@ async fn compare(documents: Vec<Value>, role: Role) {
         };
         assert_eq!(sources(found), sources(expected), "{role:?} {id}");
     }
+    // How likely a phrase is depends on the segments, too, and where all are seen deleted documents count until they are
+    // merged away.
+    for store in [&whole, &alone] {
+        let index = [store.engine.index("logs").unwrap()];
+        store.engine.flush(&index).await.unwrap();
+        store.engine.force_merge(&index, 1).await.unwrap();
+        store.engine.refresh(&index).await.unwrap();
+    }
+    compare_searches(&whole, &alone, &role, [words, phrases].concat()).await;
     whole.engine.shutdown().await.unwrap();
     alone.engine.shutdown().await.unwrap();
 }
@@ -308,7 +360,7 @@ async fn hidden_documents_are_not_overwritten() {
         ("foreign", Operation::Delete, "unauthorized"),
         ("new", Operation::Index(source()), "Created"),
         ("absent", update(), "document missing"),
-        ("absent", Operation::Delete, "document missing"),
+        ("absent", Operation::Delete, "NotFound"),
         ("own", Operation::Delete, "Deleted"),
     ] {
         let ops = vec![operation(id, action)];
@@ -326,6 +378,156 @@ async fn hidden_documents_are_not_overwritten() {
     assert!(reads.get("logs", "foreign", None, true).await.unwrap().is_none());
     assert!(reads.get("logs", "new", None, true).await.unwrap().is_some());
     store.engine.shutdown().await.unwrap();
+}
+
+fn updates(doc: Value, upsert: Option<Value>, retry_on_conflict: u32) -> Operation {
+    Operation::Update(Box::new(Update { doc: Some(doc), upsert, retry_on_conflict, ..Update::default() }))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_under_a_rule_is_looked_up_at_once_and_goes_on_from_itself() {
+    let store = Store::open().await;
+    store.create("logs", &json!({"mappings": mapping()})).await;
+    let of = |tenant: &str| Some(json!({"tenant": tenant, "n": 1}));
+    store.write_unseen("logs", vec![("own".into(), of("a")), ("foreign".into(), of("b"))]).await;
+    let role = Role { documents: Some(json!({"term": {"tenant": "a"}})), grant: vec!["*"], except: vec![] };
+    let session = role.session(&store, Action::Bulk);
+    let write = async |ops: Vec<WriteOp>| -> Vec<String> {
+        let outcomes = session.write(ops, RefreshPolicy::None, Duration::from_secs(5)).await.unwrap();
+        let said = |outcome: millrace_storage::Result<millrace_storage::WriteOutcome>| match outcome {
+            Ok(done) => format!("{:?}", done.result),
+            Err(error) if error.to_string().contains("unauthorized") => "refused".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        outcomes.into_iter().map(said).collect()
+    };
+    let stores = |tenant: &str| Operation::Index(json!({"tenant": tenant}).to_string().into());
+    let searches = async || {
+        let figures = store.engine.index("logs").unwrap().figures();
+        figures.shards.iter().map(|shard| shard.query_total).sum::<u64>()
+    };
+    let before = searches().await;
+    let ops = (0..50).map(|n| operation(&format!("many-{n}"), stores("a"))).collect();
+    assert!(write(ops).await.iter().all(|said| said == "Created"));
+    let shards = store.engine.index("logs").unwrap().figures().shards.len() as u64;
+    assert_eq!(searches().await - before, shards, "one search for all");
+    // Without partial updates, and with some: the same as without rules, for what is not hidden.
+    let plain = vec![
+        operation("new", stores("a")),
+        operation("new", stores("a")),
+        operation("own", Operation::Delete),
+        operation("own", Operation::Create(b"{\"tenant\":\"a\"}".as_slice().into())),
+        operation("own", stores("a")),
+        operation("foreign", stores("a")),
+        operation("foreign", Operation::Delete),
+        operation("foreign", Operation::Create("{}".into())),
+    ];
+    assert_eq!(
+        write(plain).await,
+        ["Created", "Updated", "Deleted", "Created", "Updated", "refused", "refused", "refused"]
+    );
+    let mixed = vec![
+        operation("fresh", stores("a")),
+        operation("fresh", updates(json!({"n": 2}), None, 0)),
+        // What it makes of its own document hides it from later requests only.
+        operation("fresh", updates(json!({"tenant": "b"}), None, 0)),
+        operation("fresh", updates(json!({"n": 3}), None, 2)),
+        operation("own", Operation::Delete),
+        operation("own", updates(json!({"n": 4}), Some(json!({"tenant": "a"})), 0)),
+        operation("own", updates(json!({"n": 5}), None, 3)),
+        operation("foreign", updates(json!({"n": 6}), Some(json!({})), 3)),
+        operation("foreign", updates(json!({"n": 6}), None, 0)),
+    ];
+    assert_eq!(
+        write(mixed).await,
+        ["Created", "Updated", "Updated", "Updated", "Deleted", "Created", "Updated", "refused", "refused"]
+    );
+    assert_eq!(write(vec![operation("fresh", stores("a"))]).await, ["refused"]);
+    // Versions and expectations of the client's do not stand in for what it has seen.
+    let foreign = store.session.get("logs", "foreign", None, true).await.unwrap().unwrap();
+    let external = WriteOp {
+        version: Some((100, millrace_storage::VersionType::External)),
+        ..operation("foreign", stores("a"))
+    };
+    let expecting = WriteOp {
+        if_seq_no: Some(foreign.seq_no),
+        if_primary_term: Some(foreign.primary_term),
+        ..operation("foreign", stores("a"))
+    };
+    assert_eq!(write(vec![external.clone(), expecting]).await, ["refused", "refused"]);
+    let own = WriteOp { id: Some("own".to_owned()), ..external };
+    assert_eq!(write(vec![own.clone()]).await, ["Updated"]);
+    assert!(write(vec![own]).await[0].contains("higher or equal"));
+    let kept = store.session.get("logs", "foreign", None, true).await.unwrap().unwrap();
+    assert_eq!((kept.version, kept.seq_no), (foreign.version, foreign.seq_no));
+    store.engine.shutdown().await.unwrap();
+}
+
+/// Finds nothing, after somebody has changed what was to be looked at.
+#[derive(Debug)]
+struct Meanwhile(std::sync::Weak<millrace_storage::Engine>);
+
+impl access::Visibility for Meanwhile {
+    fn find<'a>(
+        &'a self,
+        _: &'a Arc<millrace_storage::Index>,
+        _: access::Sought<'a>,
+        _: &'a access::DocumentRules,
+    ) -> futures::future::BoxFuture<'a, millrace_storage::Result<Vec<millrace_storage::StoredDoc>>> {
+        Box::pin(async move {
+            let system = Session::system(&self.0.upgrade().unwrap());
+            let body = json!({"actions": [
+                {"remove": {"index": "logs", "alias": "app"}}, {"add": {"index": "other", "alias": "app"}},
+            ]});
+            let actions = millrace_storage::metadata::parse_alias_actions(&body).unwrap();
+            system.change(|state| state.update_aliases(&actions, 0)).await?;
+            let ops = vec![operation("1", Operation::Index("{\"tenant\":\"b\"}".into()))];
+            system.write(ops, RefreshPolicy::None, Duration::from_secs(5)).await?.remove(0)?;
+            Ok(Vec::new())
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_between_look_and_write_is_not_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = millrace_storage::Config { data_dir: directory.path().to_owned(), ..Default::default() };
+    let clock = Arc::new(millrace_storage::ManualClock::new(1_700_000_000_000));
+    let engine = millrace_storage::Engine::open(config, clock).await.unwrap();
+    let meanwhile: Arc<dyn access::Visibility> = Arc::new(Meanwhile(Arc::downgrade(&engine)));
+    engine.see_by(&meanwhile);
+    let system = Session::system(&engine);
+    for (name, body) in [("logs", json!({"aliases": {"app": {}}})), ("other", json!({}))] {
+        let uuid = millrace_storage::metadata::Uuid::new_v4();
+        system.change(|state| state.create_index(name, &body, 0, uuid)).await.unwrap();
+    }
+    let grant = |names: &str, documents: Option<&str>| Grant {
+        names: vec![NamePattern::parse(names).unwrap()],
+        actions: ActionSet::ALL,
+        system: false,
+        documents: documents.map(Into::into),
+        fields: None,
+    };
+    let grants = vec![grant("logs", Some("{\"term\":{\"tenant\":\"a\"}}")), grant("other", None)];
+    let privileges = Arc::new(Privileges::new(ActionSet::NONE, grants));
+    let principal = Principal::new(Caller::User("ann".into()), Vec::new(), privileges);
+    let session = Session::new(&engine, principal, Action::Bulk).unwrap();
+    let external = Some((100, millrace_storage::VersionType::External));
+    for version in [None, external] {
+        let op = WriteOp { index: "app".into(), version, ..operation("1", Operation::Index("{}".into())) };
+        let outcome =
+            session.write(vec![op], RefreshPolicy::None, Duration::from_secs(5)).await.unwrap().remove(0);
+        let error = outcome.unwrap_err();
+        assert!(error.to_string().contains("at the same time"), "{error}");
+        let back = json!({"actions": [
+            {"remove": {"index": "other", "alias": "app"}}, {"add": {"index": "logs", "alias": "app"}},
+        ]});
+        let actions = millrace_storage::metadata::parse_alias_actions(&back).unwrap();
+        system.change(|state| state.update_aliases(&actions, 0)).await.unwrap();
+        let kept = system.get("logs", "1", None, true).await.unwrap().unwrap();
+        assert_eq!(&kept.source[..], b"{\"tenant\":\"b\"}");
+    }
+    engine.shutdown().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -351,6 +553,57 @@ async fn contexts_end_with_the_roles_that_opened_them() {
     let refused = page(&after).await.unwrap_err();
     assert_eq!(refused.status(), 403);
     assert!(refused.reason().contains("roles have changed"), "{}", refused.reason());
+    store.engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hidden_fields_are_not_named_as_ignored_nor_shown_by_their_multi_fields() {
+    let store = Store::open().await;
+    let fields = json!({"n": {"type": "long", "ignore_malformed": true}, "secret": {"type": "long", "ignore_malformed": true},
+        "msg": {"type": "text", "fields": {"raw": {"type": "keyword"}}}});
+    store.create("logs", &json!({"mappings": {"properties": fields}})).await;
+    let documents = [
+        json!({"n": "no number", "secret": "none either", "msg": "alpha beta"}),
+        json!({"n": 1, "secret": "none", "msg": "gamma"}),
+    ];
+    store.index("logs", &documents).await;
+    let role = Role { documents: None, grant: vec!["n", "*.raw"], except: vec![] };
+    let session = role.session(&store, Action::Search);
+    let search = async |query: Value| {
+        let body = json!({"query": query, "sort": ["_id"], "fields": ["*"], "docvalue_fields": ["msg.raw"]});
+        let found = value(store.service.search(&session, "logs", Vec::new(), Some(body)).await.unwrap());
+        found["hits"]["hits"].as_array().unwrap().clone()
+    };
+    let all = search(json!({"match_all": {}})).await;
+    assert_eq!(all.len(), 2);
+    assert_eq!(all.iter().filter(|hit| hit["_ignored"] == json!(["n"])).count(), 1, "{all:?}");
+    assert_eq!(all.iter().filter(|hit| hit.get("_ignored").is_none()).count(), 1, "{all:?}");
+    assert!(all.iter().all(|hit| hit["_source"].get("msg").is_none() && hit["fields"].get("msg").is_none()));
+    for (query, expected) in [
+        (json!({"exists": {"field": "_ignored"}}), 1),
+        (json!({"term": {"_ignored": "secret"}}), 0),
+        (json!({"term": {"_ignored": "n"}}), 1),
+        (json!({"match": {"msg": "alpha"}}), 0),
+        // A field of its own, with the values that the parent has.
+        (json!({"term": {"msg.raw": "gamma"}}), 1),
+    ] {
+        assert_eq!(search(query.clone()).await.len(), expected, "{query}");
+    }
+    assert!(all.iter().any(|hit| hit["fields"]["msg.raw"] == json!(["gamma"])), "{all:?}");
+    store.engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn rules_by_score_have_no_suggestions_and_are_not_told() {
+    let store = Store::open().await;
+    store.create("logs", &json!({"mappings": mapping()})).await;
+    store.index("logs", &[json!({"n": 1, "msg": "alpha"})]).await;
+    let rule = json!({"function_score": {"query": {"match": {"msg": "alpha"}}, "min_score": 0.01}});
+    let role = Role { documents: Some(rule), grant: vec!["*"], except: vec![] };
+    let session = role.session(&store, Action::Search);
+    let body = json!({"suggest": {"text": "alpa", "s": {"term": {"field": "msg"}}}});
+    let refused = store.service.search(&session, "logs", Vec::new(), Some(body)).await.unwrap_err();
+    assert!(refused.status() == 400 && refused.reason().contains("by their score"), "{}", refused.reason());
     store.engine.shutdown().await.unwrap();
 }
 

@@ -33,7 +33,12 @@ async fn open(dir: &Path, store: &Counting, cache_bytes: u64) -> Arc<Engine> {
         Arc::default(),
     );
     // Nothing is compacted.
-    Arc::new(Engine { inner: inner.await.unwrap(), upkeep: Mutex::default(), visibility: Default::default() })
+    Arc::new(Engine {
+        inner: inner.await.unwrap(),
+        upkeep: Mutex::default(),
+        visibility: Default::default(),
+        views: Default::default(),
+    })
 }
 
 async fn write(engine: &Engine, ids: std::ops::Range<usize>) {

@@ -42,7 +42,12 @@ impl Node {
         )
         .await
         .unwrap();
-        let engine = Arc::new(Engine { inner, upkeep: Mutex::default(), visibility: Default::default() });
+        let engine = Arc::new(Engine {
+            inner,
+            upkeep: Mutex::default(),
+            visibility: Default::default(),
+            views: Default::default(),
+        });
         Self { engine, clock, entries: Entries::default(), disk, _dir: dir }
     }
 

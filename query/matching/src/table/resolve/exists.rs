@@ -21,7 +21,7 @@ impl Meaning for ExistsQuery {
         }
         match name {
             "_routing" => return Ok(metadata(Metadata::Routing(None), weight)),
-            "_ignored" => return Ok(metadata(Metadata::Ignored(None), weight)),
+            "_ignored" => return Ok(metadata(resolver.ignored(None), weight)),
             "_source" => {
                 return Err(Error::QueryShard {
                     reason: "The _source field is not searchable".to_owned(),
