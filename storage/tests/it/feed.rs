@@ -438,27 +438,24 @@ async fn readers_that_keep_up_share_a_bounded_number_of_frames_and_a_slow_one_is
             engine.flush(&[Arc::clone(&index)]).await.unwrap();
         }
     }
-    // The slow one fell more than eight logs of 512 KB behind; frames that are in memory are no loss.
     engine.flush(&[Arc::clone(&index)]).await.unwrap();
     assert_eq!(told.len(), 700);
+    // An eighth of the log.
     let (frames, bytes) = engine.feed_held();
-    assert!(frames > 0 && frames <= 4_096 && bytes <= 32 << 20, "{frames} frames, {bytes} bytes");
+    assert!(frames > 0 && bytes <= 64 << 10, "{frames} frames, {bytes} bytes");
     // Two readers at one place get the same frames: nothing is decoded twice.
     let mut one = engine.follow(Some(quick.position() - 1)).unwrap();
     let mut other = engine.follow(Some(quick.position() - 1)).unwrap();
     assert!(Arc::ptr_eq(&frame(&mut one).await, &frame(&mut other).await));
     drop((one, other, quick));
-    let caught_up = placed(&read_to(&mut slow, now(&engine)).await);
-    assert!(caught_up == told);
-    drop(slow);
-    assert_eq!(engine.feed_held(), (0, 0), "frames are kept for nobody");
-    // What was in memory is gone, and the log behind it was cut: that is told, and the rest is there.
-    let mut slow = engine.follow(Some(start)).unwrap();
+    // The slow one fell more than eight logs of 512 KB behind: that is told, and the rest is there.
     let FeedItem::Gap { from, to } = slow.next().await.unwrap() else { panic!("there is a gap") };
     assert!(from == start && to > start);
     let (lost, missing) = read_back(&engine, &[index], from..to).await;
     let rest = placed(&read_to(&mut slow, now(&engine)).await);
     assert!([lost, rest].concat() == told && missing.is_empty());
+    drop(slow);
+    assert_eq!(engine.feed_held(), (0, 0), "frames are kept for nobody");
     engine.shutdown().await.unwrap();
 }
 
@@ -633,6 +630,7 @@ async fn a_data_directory_of_the_version_before_has_defaults_for_what_it_does_no
     let before = read_to(&mut reader, end).await;
     assert!(before.iter().all(|frame| (frame.time_ms, frame.origin) == (0, Origin::Unknown)));
     let ids = [("d10", 1, true), ("d11", 1, true), ("d2", 2, false), ("d3", 2, false), ("d3", 3, false)];
+    drop(reader);
     let mut found = created(&before);
     found.sort_unstable();
     assert_eq!(found, ids.map(|(id, version, created)| (id.to_owned(), version, created)));
