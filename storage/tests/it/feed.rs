@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::metadata::Uuid;
-use millrace_storage::wal::{AppliedFrame, FrameNumber, Op};
+use millrace_storage::wal::{AppliedFrame, FrameNumber, Op, PositionDelta};
 use millrace_storage::{
-    Action, Config, Engine, Error, FeedItem, FeedReader, Index, Lease, ManualClock, Origin, Principal,
-    RefreshPolicy, Update, VersionType, WriteOp,
+    Action, Config, DeadLetter, Engine, Error, FEED_PIPELINE, FeedItem, FeedReader, Index, Instead, Lease,
+    ManualClock, Origin, Principal, RefreshPolicy, SourceWrite, Update, VersionType, WriteOp,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -456,6 +457,54 @@ async fn readers_that_keep_up_share_a_bounded_number_of_frames_and_a_slow_one_is
     assert!([lost, rest].concat() == told && missing.is_empty());
     drop(slow);
     assert_eq!(engine.feed_held(), (0, 0), "frames are kept for nobody");
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alerts_and_the_position_behind_what_raised_them_are_one_frame_of_a_rule() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
+    let engine = self::engine(dir.path(), &clock).await;
+    create(&engine, "a", json!({})).await;
+    let mut reader = engine.follow(None).unwrap();
+    write(&engine, vec![index_op("a", None, r#"{"k":1}"#)]).await;
+    let event = loop {
+        let frame = frame(&mut reader).await;
+        if !frame.parts.is_empty() {
+            break frame.number;
+        }
+    };
+    let (previous, owner_epoch) = engine.claim_position(FEED_PIPELINE, "rules", "").await.unwrap();
+    assert_eq!(previous, None);
+    let position = Bytes::copy_from_slice(&(event + 1).to_le_bytes());
+    let moves = || {
+        vec![PositionDelta {
+            pipeline: FEED_PIPELINE.to_owned(),
+            source: "rules".to_owned(),
+            partition: String::new(),
+            previous: previous.clone(),
+            new: position.clone(),
+            owner_epoch,
+        }]
+    };
+    let commit = async |caller: Caller| {
+        let ops = vec![index_op("alert", Some("alert-1"), r#"{"rule":"r"}"#)];
+        let principal = Principal::new(caller, Vec::new(), Arc::new(Privileges::unrestricted()));
+        let write = SourceWrite { ops, moves: moves(), ..SourceWrite::default() };
+        let instead: DeadLetter = Arc::new(|_, _| Instead::Abandon);
+        engine.write_from_source(&principal, write, instead, Duration::from_secs(5)).await
+    };
+    let refused = commit(Caller::Pipeline(FEED_PIPELINE.into())).await.unwrap_err();
+    assert!(matches!(refused, Error::IllegalArgument(_)), "{refused}");
+    commit(Caller::Rule("r".into())).await.unwrap();
+    // Another runner that has not seen this comes too late.
+    assert!(matches!(commit(Caller::Rule("r".into())).await, Err(Error::PositionMoved { .. })));
+    let alerts = read_to(&mut reader, now(&engine)).await;
+    assert_eq!(alerts.iter().map(|frame| frame.origin).collect::<Vec<_>>(), [Origin::Rule]);
+    drop((reader, engine));
+    let engine = self::engine(dir.path(), &clock).await;
+    assert_eq!(engine.claim_position(FEED_PIPELINE, "rules", "").await.unwrap().0, Some(position));
+    let index = engine.index("alert").unwrap();
+    assert_eq!(read_back(&engine, &[index], 1..u64::MAX).await.0, placed(&alerts));
     engine.shutdown().await.unwrap();
 }
 
