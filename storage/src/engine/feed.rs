@@ -15,6 +15,10 @@ use super::{Engine, Inner};
 use crate::wal::{AppliedFrame, FrameNumber, Wal};
 use crate::{Error, Priority, Result};
 
+/// Name of the pipeline under which readers of the feed keep their positions in the frames that they write: the source is the
+/// name of the reader. No pipeline may move them.
+pub const FEED_PIPELINE: &str = ".feed";
+
 /// Bytes of frames that are decoded at a time.
 const READ_BYTES: usize = 4 << 20;
 /// Decoded stretches of the log that are kept for other readers.

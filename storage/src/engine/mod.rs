@@ -46,7 +46,7 @@ use uuid::Uuid;
 
 use self::agenda::{Agenda, Item};
 use self::budget::Budget;
-pub use self::feed::{FeedItem, FeedReader};
+pub use self::feed::{FEED_PIPELINE, FeedItem, FeedReader};
 pub use self::index::Index;
 pub use self::leases::Lease;
 pub use self::read_back::{Missing, ReadBack};

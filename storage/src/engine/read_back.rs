@@ -37,7 +37,7 @@ pub struct Missing {
     /// Shard number.
     pub shard: u32,
     /// How many sequence numbers have no row: deletions, and documents that were deleted or replaced since. Of which frame
-    /// one was is not known any more: it counts for that of the next row, or, behind the last one, for the last frame.
+    /// one was is not known any more: it counts for that of the next row that is there, or, behind the last one, for the last.
     pub count: u64,
 }
 
@@ -224,6 +224,8 @@ struct Cursor {
     /// Sequence number below which rows were taken into windows.
     taken: u64,
     missing: u64,
+    /// Sequence number behind the last row of these frames or earlier ones.
+    end: u64,
     /// Whether there is a row of a later frame.
     behind: bool,
 }
@@ -239,6 +241,7 @@ impl Cursor {
             expected: 0,
             taken: 0,
             missing: 0,
+            end: 0,
             behind: false,
         }
     }
@@ -248,6 +251,7 @@ impl Cursor {
         for view in &self.segments {
             let around = view.segment.around(frames)?;
             self.expected = self.expected.max(around.before);
+            self.end = self.end.max(around.below_end);
             self.behind |= around.behind;
         }
         self.taken = self.expected;
@@ -283,8 +287,10 @@ impl Cursor {
         Some(row)
     }
 
-    /// Operations behind the last row, where the frames go on to the last one.
+    /// Operations behind the last row that was read: up to the next one that is there, or, where the frames go on to the
+    /// last one, all.
     fn missing_at_the_end(&self, frames: &Range<FrameNumber>) -> u64 {
-        if self.behind || frames.end < self.below.1 { 0 } else { self.below.0.saturating_sub(self.expected) }
+        let end = if self.behind || frames.end < self.below.1 { self.end } else { self.below.0 };
+        end.saturating_sub(self.expected)
     }
 }

@@ -14,13 +14,14 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, Either};
 use uuid::Uuid;
 
+use super::feed::FEED_PIPELINE;
 use super::look::Looks;
 use super::round::{Outcome, Parsed, Terms};
 use super::target::{Survey, Targets, admit};
 use super::types::{Action, WriteOp, WriteOutcome};
 use super::write::prepare;
 use super::{Engine, Inner};
-use crate::access::Origin;
+use crate::access::{Caller, Origin};
 use crate::wal::{FrameNumber, PositionDelta};
 use crate::{Error, Kind, Principal, Priority, Result};
 
@@ -159,6 +160,7 @@ impl Engine {
         Box::pin(async move {
             let inner = &self.inner;
             inner.check_accepting()?;
+            refuse_reserved(principal, &write.moves)?;
             let mut load = Load::new(write, principal.origin());
             let (asked, own) = load.surveys();
             let bytes = asked.bytes + own.bytes + load.moves.iter().map(move_bytes).sum::<u64>();
@@ -336,6 +338,17 @@ impl Engine {
         outcomes.extend(noops);
         Ok(tried(frame, outcomes, &updates))
     }
+}
+
+/// Refuses a pipeline's moves of what is the server's own.
+fn refuse_reserved(principal: &Principal, moves: &[PositionDelta]) -> Result<()> {
+    let reserved = moves.iter().any(|delta| delta.pipeline == FEED_PIPELINE);
+    if reserved && matches!(principal.caller(), Caller::Pipeline(_)) {
+        let reason =
+            format!("positions of [{FEED_PIPELINE}] are the server's own, no pipeline can move them");
+        return Err(Error::IllegalArgument(reason));
+    }
+    Ok(())
 }
 
 /// Sorts what became of a round: `updates` are the operations that may lose against other writers.

@@ -19,11 +19,13 @@ use crate::access::Origin;
 use crate::wal::{FrameNumber, Op};
 use crate::{Error, Result};
 
-/// Rows of frames before and behind a range of them.
+/// Rows around a range of frames, deleted ones that are still there included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Around {
     /// Sequence number behind the last row before the range.
     pub(crate) before: u64,
+    /// Sequence number behind the last row before the end of the range.
+    pub(crate) below_end: u64,
     /// Whether there is a row behind the range.
     pub(crate) behind: bool,
 }
@@ -32,8 +34,10 @@ impl Around {
     fn see(&mut self, frames: &Range<FrameNumber>, frame: FrameNumber, seq_no: u64) {
         if frame < frames.start {
             self.before = self.before.max(seq_no + 1);
-        } else if frame >= frames.end {
-            self.behind = true;
+        }
+        match frame < frames.end {
+            true => self.below_end = self.below_end.max(seq_no + 1),
+            false => self.behind = true,
         }
     }
 }
@@ -77,12 +81,13 @@ impl Segment {
             Kind::Stored(stored) => {
                 for group in stored.numbered_groups()? {
                     match &group.bounds {
-                        Some(bounds) if bounds.last_frame < frames.start => {
-                            around.before = around.before.max(bounds.last_seq_no + 1);
-                        }
-                        Some(bounds) if bounds.first_frame >= frames.end => around.behind = true,
+                        // All on one side of each end: the last one speaks for them.
                         Some(bounds)
-                            if bounds.first_frame >= frames.start && bounds.last_frame < frames.end => {}
+                            if (bounds.last_frame < frames.start || bounds.first_frame >= frames.start)
+                                && (bounds.last_frame < frames.end || bounds.first_frame >= frames.end) =>
+                        {
+                            around.see(frames, bounds.last_frame, bounds.last_seq_no);
+                        }
                         _ => stored.numbers(&group, |at, numbers| {
                             around.see(frames, numbers.frame(at), numbers.seq_no(at));
                             true

@@ -20,6 +20,8 @@ use crate::disk::{self, Disk, Space};
 use crate::sync::{self, Thread};
 use crate::{Config, Error, Result};
 
+/// Bytes of applied frames that are kept for readers of the change feed, at most.
+const MAX_RECENT_BYTES: usize = 32 << 20;
 /// Greatest payload of one frame.
 const FRAME_BYTES: usize = 1 << 30;
 /// Least size at which a file is long enough; the unit tests' is one frame's, so that there are many files.
@@ -33,14 +35,19 @@ const READ_AHEAD: usize = if cfg!(test) { 300 } else { 512 << 10 };
 pub struct Options {
     /// Bytes after which a new file is begun.
     pub file_bytes: u64,
+    /// Bytes of applied frames that are kept for readers of the change feed.
+    pub recent_bytes: usize,
 }
 
 impl Options {
-    /// Derives them from the store's configuration: files of 64 MB, smaller where the whole
+    /// Derives them from the store's configuration: files of 64 MB and 32 MB for readers, less where the whole
     /// log is to be small.
     pub fn from_config(config: &Config) -> Self {
         let file_bytes = (config.wal_max_bytes / 8).clamp(LEAST_FILE_BYTES, 64 << 20);
-        Self { file_bytes }
+        // Who keeps up is never so far behind that the log is large.
+        let recent_bytes =
+            usize::try_from(config.wal_max_bytes / 8).unwrap_or(usize::MAX).min(MAX_RECENT_BYTES);
+        Self { file_bytes, recent_bytes }
     }
 }
 
@@ -173,7 +180,7 @@ impl Wal {
             return Err(corrupt(file, offset, reason));
         }
         let files = Arc::new(Files::new(dir, recovered.files));
-        let queue = Arc::new(Queue::new(recovered.next, recovered.last_ms));
+        let queue = Arc::new(Queue::new(recovered.next, recovered.last_ms, options.recent_bytes));
         let writer = Writer::new(
             Arc::clone(&disk),
             Arc::clone(&files),

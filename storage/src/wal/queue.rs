@@ -63,15 +63,15 @@ pub(super) struct Progress {
 }
 
 impl Queue {
-    /// Begins with the frame `next`, whose time is not before `last_ms`.
-    pub(super) fn new(next: FrameNumber, last_ms: i64) -> Self {
+    /// Begins with the frame `next`, whose time is not before `last_ms`; keeps so many bytes of applied frames.
+    pub(super) fn new(next: FrameNumber, last_ms: i64, recent_bytes: usize) -> Self {
         let state = State {
             frames: VecDeque::new(),
             bytes: 0,
             next,
             unapplied: BTreeSet::new(),
             last_ms,
-            recent: Recent::default(),
+            recent: Recent::new(recent_bytes),
             closing: false,
             stopped: None,
         };
@@ -150,7 +150,7 @@ impl Queue {
     pub(super) fn unfollow(&self) -> bool {
         let mut state = self.state.lock();
         let last = self.followers.fetch_sub(1, Ordering::AcqRel) == 1;
-        let gone = last.then(|| std::mem::take(&mut state.recent));
+        let gone = last.then(|| state.recent.clear());
         drop(state);
         drop(gone);
         last

@@ -7,21 +7,31 @@ use super::frame::{AppliedFrame, FrameNumber};
 
 /// Frames that are kept.
 pub(super) const MAX_FRAMES: usize = 4_096;
-/// Bytes of frames that are kept; one frame that has more is not.
-pub(super) const MAX_BYTES: usize = if cfg!(test) { 64 << 10 } else { 32 << 20 };
 
 /// A bounded number of frames in their order; the first go when there are too many. Numbers may be missing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Recent {
     frames: VecDeque<(Arc<AppliedFrame>, usize)>,
     bytes: usize,
+    max_bytes: usize,
 }
 
 impl Recent {
+    /// Begins without any; at most `max_bytes` are kept, and no frame that has more by itself.
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self { frames: VecDeque::new(), bytes: 0, max_bytes }
+    }
+
+    /// Returns all, and keeps none.
+    pub(super) fn clear(&mut self) -> VecDeque<(Arc<AppliedFrame>, usize)> {
+        self.bytes = 0;
+        std::mem::take(&mut self.frames)
+    }
+
     /// Takes a frame in; returns what goes for it, to be freed without locks.
     pub(super) fn push(&mut self, frame: Arc<AppliedFrame>, bytes: usize) -> Vec<Arc<AppliedFrame>> {
         let mut gone = Vec::new();
-        if bytes > MAX_BYTES {
+        if bytes > self.max_bytes {
             gone.push(frame);
             return gone;
         }
@@ -30,7 +40,7 @@ impl Recent {
             self.frames.iter().rposition(|(other, _)| other.number < frame.number).map_or(0, |at| at + 1);
         self.frames.insert(at, (frame, bytes));
         self.bytes += bytes;
-        while self.bytes > MAX_BYTES || self.frames.len() > MAX_FRAMES {
+        while self.bytes > self.max_bytes || self.frames.len() > MAX_FRAMES {
             let Some((frame, bytes)) = self.frames.pop_front() else { break };
             self.bytes -= bytes;
             gone.push(frame);
@@ -58,10 +68,12 @@ impl Recent {
 mod tests {
     use super::*;
 
+    const MAX_BYTES: usize = 64 << 10;
+
     #[test]
     fn frames_and_bytes_are_bounded_and_what_is_missing_ends_a_run() {
         let frame = |number| Arc::new(AppliedFrame { number, ..AppliedFrame::default() });
-        let mut recent = Recent::default();
+        let mut recent = Recent::new(MAX_BYTES);
         // Applied in another order than that of their numbers.
         for number in [2, 1, 4, 3, 6] {
             assert!(recent.push(frame(number), 10).is_empty());

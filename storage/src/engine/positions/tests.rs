@@ -16,7 +16,7 @@ fn delta(partition: &str, previous: &str, new: &str, owner_epoch: u64) -> Positi
 }
 
 fn open(disk: &SimulatedDisk, positions: &Positions) -> Wal {
-    let options = wal::Options { file_bytes: 1 << 20 };
+    let options = wal::Options { file_bytes: 1 << 20, recent_bytes: 1 << 20 };
     let dir = std::path::Path::new("/data/wal");
     Wal::open_with(Arc::new(disk.clone()), dir, options, &mut |number, frame| {
         for entry in frame.entries {

@@ -17,8 +17,8 @@ use crate::access::Origin;
 use crate::disk::{Disk, SimulatedDisk};
 
 const DIR: &str = "/data/wal";
-const SMALL: Options = Options { file_bytes: 700 };
-const LARGE: Options = Options { file_bytes: 64 << 20 };
+const SMALL: Options = Options { file_bytes: 700, recent_bytes: 64 << 10 };
+const LARGE: Options = Options { file_bytes: 64 << 20, recent_bytes: 64 << 10 };
 
 /// A frame that tells its number and has about `size` bytes.
 fn frame(number: FrameNumber, size: usize) -> Frame {

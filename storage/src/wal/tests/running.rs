@@ -124,7 +124,12 @@ fn concurrent_appenders_are_ordered_and_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("wal");
     let open = |replay: &mut dyn FnMut(u64, Frame) -> crate::Result<()>| {
-        Wal::open_with(Arc::new(SystemDisk::new()), &path, Options { file_bytes: 20_000 }, replay)
+        Wal::open_with(
+            Arc::new(SystemDisk::new()),
+            &path,
+            Options { file_bytes: 20_000, recent_bytes: 64 << 10 },
+            replay,
+        )
     };
     let wal = open(&mut |_, _| Ok(())).unwrap();
     std::thread::scope(|scope| {
