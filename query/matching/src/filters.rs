@@ -27,6 +27,7 @@ mod fields;
 mod finder;
 mod matcher;
 mod names;
+mod one;
 mod pieces;
 mod view;
 
@@ -43,6 +44,7 @@ pub use self::batch::{Arrival, Batch};
 pub use self::fields::Fields;
 pub use self::matcher::{Found, Matcher};
 pub use self::names::Changes;
+pub use self::one::RowFilter;
 pub use self::view::IndexView;
 
 /// A filter for one index.

@@ -18,7 +18,8 @@ const POLLED: &str = "events are evaluated as they arrive: nothing is polled, an
 const SERVER: &str = "the events are in this server";
 const LINKS: &str = "alerts have no links";
 const GROUPED: &str = "each alert is raised by itself";
-const CHANNELS: &str = "nothing is sent: there are no channels yet; alerts are documents of the index [alert]";
+const CHANNELS: &str =
+    "nothing is sent: there are no channels yet; alerts are documents of the index [alert]";
 const SHOWN: &str = "it is shown with the rule only";
 const LAYOUT: &str = "the text of an alert has no such part";
 const TIMES: &str = "times are shown in UTC";
@@ -208,7 +209,8 @@ pub(super) fn keep(rest: Map<String, Value>) -> Result<Map<String, Value>> {
             return Err(Error::invalid(*name, *why));
         }
         if name == "timestamp_type" && !matches!(value.as_str(), Some("iso" | "unix_ms")) {
-            let reason = format!("{value} is not there; iso and unix_ms are: any format that the mapping has as text");
+            let reason =
+                format!("{value} is not there; iso and unix_ms are: any format that the mapping has as text");
             return Err(Error::invalid(name, reason));
         }
         if reason(&name).is_none() {

@@ -143,7 +143,11 @@ impl Running {
             Err(reason) => {
                 self.pending.clear();
                 self.condition = Condition::Paused { frame: frame.number, reason: reason.clone() };
-                operations.push(Operation::Problem { rule: self.rule.id.clone(), frame: frame.number, reason });
+                operations.push(Operation::Problem {
+                    rule: self.rule.id.clone(),
+                    frame: frame.number,
+                    reason,
+                });
             }
         }
     }
@@ -165,7 +169,13 @@ impl Running {
     }
 
     /// Evaluates the events of a frame that is complete.
-    pub(super) fn evaluate(&mut self, frame: u64, now: Time, timing: &Timing, operations: &mut Vec<Operation>) {
+    pub(super) fn evaluate(
+        &mut self,
+        frame: u64,
+        now: Time,
+        timing: &Timing,
+        operations: &mut Vec<Operation>,
+    ) {
         if self.pending.is_empty() {
             return;
         }
@@ -176,7 +186,9 @@ impl Running {
             pending.into_iter().map(|(event, origin)| (event.time(field, now), event, origin)).collect();
         if !mutated(Mutation::ArrivalOrder) {
             pending.sort_by(|(one, a, _), (other, b, _)| {
-                one.cmp(other).then_with(|| a.uuid.cmp(&b.uuid)).then((a.shard, a.seq_no).cmp(&(b.shard, b.seq_no)))
+                one.cmp(other)
+                    .then_with(|| a.uuid.cmp(&b.uuid))
+                    .then((a.shard, a.seq_no).cmp(&(b.shard, b.seq_no)))
             });
         }
         for (time, event, origin) in pending {
@@ -187,8 +199,13 @@ impl Running {
             if keys.is_empty() {
                 continue;
             }
-            let depth = if origin == Origin::Rule || &*event.index == "alert" { event.depth(Origin::Rule) } else { 0 };
-            let arrival = Arrival { event: &event, time, body: alert::body(&event.source, definition), depth };
+            let depth = if origin == Origin::Rule || &*event.index == "alert" {
+                event.depth(Origin::Rule)
+            } else {
+                0
+            };
+            let arrival =
+                Arrival { event: &event, time, body: alert::body(&event.source, definition), depth };
             for finding in self.operator.event(&arrival, &keys, moment) {
                 self.raise(frame, &finding, &event, now, moment, operations);
             }
@@ -220,8 +237,12 @@ impl Running {
         let realert = self.rule.definition.realert;
         let Some(silence) = self.silences.raise(&finding.key, finding.time, realert, moment) else { return };
         let rule = &self.rule;
-        let author =
-            Author { id: &rule.id, revision: rule.revision, owner: &rule.owner, definition: &rule.definition };
+        let author = Author {
+            id: &rule.id,
+            revision: rule.revision,
+            owner: &rule.owner,
+            definition: &rule.definition,
+        };
         let id = alert::identity(author, &finding.identity, trigger);
         let document = alert::document(author, &id, finding, trigger, now);
         operations.push(Operation::Alert { rule: rule.id.clone(), id, document });

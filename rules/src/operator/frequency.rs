@@ -191,7 +191,9 @@ impl Operator for Frequency {
         let mut findings = Vec::new();
         for key in keys {
             let mut window = self.keys.take(key, moment.watermark).unwrap_or_default();
-            if mutated(Mutation::DropLate) && window.events.back().is_some_and(|last| arrival.time < last.time) {
+            if mutated(Mutation::DropLate)
+                && window.events.back().is_some_and(|last| arrival.time < last.time)
+            {
                 continue;
             }
             window.insert(arrival, self.attach_related);

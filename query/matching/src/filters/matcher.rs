@@ -91,15 +91,7 @@ impl Matcher {
     /// # Errors
     /// [`Error::TimedOut`] once the work should end. What one filter fails of is said of that filter alone.
     pub fn run(&self, batch: &Batch, work: &Work) -> Result<Vec<Found>> {
-        let segment = &batch.segment;
-        let source = Source {
-            number: 0,
-            shard: 0,
-            reader: Arc::clone(segment),
-            inverted: segment.inverted()?,
-            functions: Arc::default(),
-            work: work.part(),
-        };
+        let source = source(&batch.segment, work)?;
         let candidates = match self.prunes {
             true => self.finder.candidates(&source)?,
             false => Candidates::all(self.filters.len()),
@@ -123,14 +115,7 @@ impl Matcher {
     /// [`Error::TimedOut`] once the work should end.
     #[cfg(test)]
     pub(super) fn asked(&self, batch: &Batch, work: &Work) -> Result<usize> {
-        let source = Source {
-            number: 0,
-            shard: 0,
-            reader: Arc::clone(&batch.segment),
-            inverted: batch.segment.inverted()?,
-            functions: Arc::default(),
-            work: work.part(),
-        };
+        let source = source(&batch.segment, work)?;
         Ok(self.finder.candidates(&source)?.iter().count())
     }
 }
@@ -204,7 +189,20 @@ impl Asked<'_> {
     }
 }
 
-fn clause_rows(clause: &Resolved, source: &Source) -> Result<Prepared> {
+/// A segment as conditions are asked of it.
+pub(super) fn source(segment: &Arc<dyn SegmentReader>, work: &Work) -> Result<Source> {
+    Ok(Source {
+        number: 0,
+        shard: 0,
+        reader: Arc::clone(segment),
+        inverted: segment.inverted()?,
+        functions: Arc::default(),
+        work: work.part(),
+    })
+}
+
+/// Finds the rows of a clause; scores are not computed.
+pub(super) fn clause_rows(clause: &Resolved, source: &Source) -> Result<Prepared> {
     let mut source = source.clone();
     if !clause.expansions.is_empty() {
         let (reader, deleted) = (Arc::clone(&source.reader), Arc::default());
@@ -223,6 +221,6 @@ fn clause_rows(clause: &Resolved, source: &Source) -> Result<Prepared> {
 }
 
 /// Finds all rows of a condition in a segment.
-fn found(prepared: &Prepared, source: &Source) -> Result<RoaringBitmap> {
+pub(super) fn found(prepared: &Prepared, source: &Source) -> Result<RoaringBitmap> {
     row_set(prepared.as_ref(), source.inverted.as_ref(), source.reader.rows(), &source.work)
 }

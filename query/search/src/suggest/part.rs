@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_matching::automaton::Until;
-use millrace_matching::filters::Filters;
+use millrace_matching::filters::RowFilter;
 use millrace_matching::score::reader::{Inverted, SegmentReader};
 use millrace_matching::table::resolve::IndexContext;
 use millrace_matching::table::{TableIndex, TableSnapshot};
@@ -23,11 +23,11 @@ pub(super) type Seen = Vec<Option<Arc<RoaringBitmap>>>;
 /// # Errors
 /// Rules by which scores decide what is seen; files that cannot be read.
 pub(super) fn seen(snapshot: &TableSnapshot, now_ms: i64, work: &Work) -> Result<Seen> {
-    let filters: Vec<Option<Filters>> =
+    let filters: Vec<Option<RowFilter>> =
         snapshot.indices.iter().map(|index| filter(index, now_ms)).collect::<Result<_>>()?;
     let of_segments = snapshot.segments.iter().map(|segment| {
         let Some(Some(filter)) = filters.get(segment.index) else { return Ok(None) };
-        let mut rows = filter.rows(&segment.reader, work)?.pop().unwrap_or_default();
+        let mut rows = filter.rows(&segment.reader, work)?;
         rows -= segment.deleted.as_ref();
         work.hold_rows(&rows)?;
         Ok(Some(Arc::new(rows)))
@@ -35,19 +35,18 @@ pub(super) fn seen(snapshot: &TableSnapshot, now_ms: i64, work: &Work) -> Result
     of_segments.collect()
 }
 
-fn filter(index: &TableIndex, now_ms: i64) -> Result<Option<Filters>> {
+fn filter(index: &TableIndex, now_ms: i64) -> Result<Option<RowFilter>> {
     let Some(documents) = &index.seen.documents else { return Ok(None) };
-    let mut filters = Filters::default();
     let context = IndexContext { meta: &index.meta, mapping: &documents.mapping, now_ms };
-    let added = filters.add(&documents.predicate, context);
+    let filter = RowFilter::of(&documents.predicate, context);
     // What the rule is, is not told.
-    added.map_err(|_| {
+    let filter = filter.map_err(|_| {
         Error::IllegalArgument(format!(
             "[suggest] is not available on [{}], of which the query of a role shows documents by their score",
             index.meta.name
         ))
     })?;
-    Ok(Some(filters))
+    Ok(Some(filter))
 }
 
 /// A segment, with the rows that are seen where some are not.
