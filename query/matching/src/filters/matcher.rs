@@ -19,6 +19,7 @@ use crate::score::condition::Prepared;
 use crate::score::everything::{Everything, Nothing};
 use crate::score::not::Not;
 use crate::score::prepare::{Source, prepare};
+use crate::score::reader::SegmentReader;
 use crate::score::row_set::RowSet;
 use crate::table::TableSegment;
 use crate::table::node::Resolved;

@@ -1,4 +1,5 @@
 //! Searches over a real store.
+#![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod aggregations;
