@@ -23,7 +23,7 @@ use super::export::Exporter;
 use super::format::{Held, Parts};
 use super::parameters::Parameters;
 use super::request::SqlRequest;
-use super::run::{Asked, Bounds, Counted, Runner};
+use super::run::{Bounds, Counted, Runner};
 use super::statement::{self, Statement};
 use super::threads::{Item, Items};
 
@@ -98,8 +98,19 @@ impl Runner {
             let asked = self.asked(session, request, bounds.now_ms);
             let (runner, stop) = (self.clone(), Arc::clone(asked.work.stop()));
             let mut items = self.threads.stream(&stop, bounds.timeout_ms, move |parts| async move {
-                let described = runner.described(&asked, bounds).await?;
-                let answer = runner.open(&asked, bounds, Counted::Answered).await?;
+                let SqlRequest { query, parameters, .. } = &asked.request;
+                let statement = statement::parse_with(query, parameters)?;
+                if let Statement::Delete(_) = statement {
+                    return Err(SqlError::Request(
+                        "the statement changes documents; run it as an update".to_owned(),
+                    ));
+                }
+                // Values may change the types of columns.
+                let described = match parameters {
+                    Parameters::Given(values) if values.is_empty() => None,
+                    _ => runner.outline(&asked, bounds).await?.columns,
+                };
+                let answer = runner.start(&asked, statement, bounds, Counted::Answered).await?;
                 let columns = Arc::clone(&answer.columns);
                 let exporter = Exporter::new(&columns, described.as_deref().unwrap_or(&columns))?;
                 let writer = Collected::new(exporter, &answer.work);
@@ -110,18 +121,6 @@ impl Runner {
                 Item::Last(only) => Batches::new(only, None),
             })
         })
-    }
-
-    /// Finds the columns that a statement with parameters was described with; without any they are those that it has.
-    async fn described(&self, asked: &Asked, bounds: Bounds) -> Result<Option<Vec<super::bind::OutColumn>>> {
-        let SqlRequest { query, parameters, .. } = &asked.request;
-        if let Statement::Delete(_) = statement::parse_with(query, parameters)? {
-            return Err(SqlError::Request("the statement changes documents; run it as an update".to_owned()));
-        }
-        match parameters {
-            Parameters::Given(values) if values.is_empty() => Ok(None),
-            _ => Ok(self.outline(asked, bounds).await?.columns),
-        }
     }
 }
 
@@ -220,6 +219,7 @@ fn bytes_of_array(array: &ArrayRef, from: usize, count: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::array::{Int64Array, StringViewArray};
+    use datafusion::arrow::datatypes::Int64Type;
     use datafusion::execution::runtime_env::RuntimeEnv;
 
     use super::*;
@@ -255,9 +255,7 @@ mod tests {
     }
 
     fn numbers(made: &[HeldBatch]) -> Vec<i64> {
-        let of = |held: &HeldBatch| {
-            held.batch.column(0).as_primitive::<datafusion::arrow::datatypes::Int64Type>().values().to_vec()
-        };
+        let of = |held: &HeldBatch| held.batch.column(0).as_primitive::<Int64Type>().values().to_vec();
         made.iter().flat_map(of).collect()
     }
 
@@ -277,17 +275,17 @@ mod tests {
         let text = "x".repeat(300 << 10);
         let made = collected(&Work::default(), &[batch(0, 100, &text), batch(100, 1, &text.repeat(40))]);
         assert_eq!(numbers(&made), (0..101).collect::<Vec<_>>());
-        let (last, others) = made.split_last().unwrap();
-        assert!(others.len() > 7);
-        assert!(others.iter().all(|held| held.batch.get_array_memory_size() <= BATCH_BYTES + 4_096));
-        // A row that is larger comes alone.
-        assert!(last.batch.num_rows() <= 1, "{}", last.batch.num_rows());
+        // A row that is larger comes alone, and nothing is left behind it.
+        let [parts @ .., large, last] = made.as_slice() else { panic!("{}", made.len()) };
+        assert_eq!((large.batch.num_rows(), last.batch.num_rows()), (1, 0));
+        assert!(parts.len() > 7);
+        assert!(parts.iter().all(|held| held.batch.get_array_memory_size() <= BATCH_BYTES + 4_096));
     }
 
     #[test]
     fn a_part_does_not_hold_the_whole() {
         let made = collected(&Work::default(), &[batch(0, 1_000_000, "x")]);
-        assert_eq!(made.len(), 124);
+        assert_eq!(made.len(), 123);
         assert!(made.iter().all(|held| held.batch.get_array_memory_size() < 300 << 10));
     }
 

@@ -151,15 +151,18 @@ fn literal(column: &ArrayRef, number: usize) -> Result<Literal> {
             Literal::Time(micros(column.as_primitive::<Time64NanosecondType>().value(0), 1_000_000_000)?)
         }
         T::Time64(_) => Literal::Time(column.as_primitive::<Time64MicrosecondType>().value(0)),
+        T::Timestamp(TimeUnit::Nanosecond, _) => {
+            match column.as_primitive::<TimestampNanosecondType>().value(0) {
+                nanos if nanos % 1_000 == 0 => Literal::Timestamp(nanos / 1_000),
+                nanos => Literal::Nanos(nanos),
+            }
+        }
         T::Timestamp(unit, _) => Literal::Timestamp(match unit {
             TimeUnit::Second => micros(column.as_primitive::<TimestampSecondType>().value(0), 1)?,
             TimeUnit::Millisecond => {
                 micros(column.as_primitive::<TimestampMillisecondType>().value(0), 1_000)?
             }
-            TimeUnit::Microsecond => column.as_primitive::<TimestampMicrosecondType>().value(0),
-            TimeUnit::Nanosecond => {
-                micros(column.as_primitive::<TimestampNanosecondType>().value(0), 1_000_000_000)?
-            }
+            _ => column.as_primitive::<TimestampMicrosecondType>().value(0),
         }),
         T::Dictionary(_, values) => return literal(&as_type(values)?, number),
         _ => {
@@ -231,6 +234,7 @@ mod tests {
             (Arc::new(zoned), Literal::Timestamp(-SECOND)),
             (Arc::new(TimestampMillisecondArray::from(vec![7])), Literal::Timestamp(7_000)),
             (Arc::new(TimestampNanosecondArray::from(vec![-3_000])), Literal::Timestamp(-3)),
+            (Arc::new(TimestampNanosecondArray::from(vec![-3_001])), Literal::Nanos(-3_001)),
             (Arc::new(NullArray::new(1)), Literal::Null),
             (Arc::new(Int32Array::from(vec![None])), Literal::Null),
         ];
@@ -244,7 +248,7 @@ mod tests {
         let refused: Vec<(ArrayRef, &str)> = vec![
             (Arc::new(BinaryArray::from(vec![b"x".as_slice()])), "[$1] of type [Binary]"),
             (Arc::new(Float64Array::from(vec![f64::NAN])), "no finite number"),
-            (Arc::new(TimestampNanosecondArray::from(vec![1])), "microseconds"),
+            (Arc::new(Time64NanosecondArray::from(vec![1])), "microseconds"),
             (Arc::new(TimestampSecondArray::from(vec![i64::MAX])), "microseconds"),
         ];
         for (column, part) in refused {

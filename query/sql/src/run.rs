@@ -215,9 +215,20 @@ impl Runner {
     }
 
     /// Parses a statement and starts to run it.
-    pub(super) async fn open(&self, asked: &Asked, bounds: Bounds, counted: Counted) -> Result<Answer> {
+    async fn open(&self, asked: &Asked, bounds: Bounds, counted: Counted) -> Result<Answer> {
         let SqlRequest { query, parameters, .. } = &asked.request;
-        let listing = match statement::parse_with(query, parameters)? {
+        self.start(asked, statement::parse_with(query, parameters)?, bounds, counted).await
+    }
+
+    /// Starts to run a statement that was parsed.
+    pub(super) async fn start(
+        &self,
+        asked: &Asked,
+        statement: Statement,
+        bounds: Bounds,
+        counted: Counted,
+    ) -> Result<Answer> {
+        let listing = match statement {
             Statement::Query(query, names) => {
                 let prepared = self.prepare(asked, &query, &names, bounds.rows).await?;
                 let rows = self.rows(&prepared, counted).await?;

@@ -12,6 +12,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Schema, SchemaRef, TimeUnit};
 use futures::StreamExt;
 use millrace_query::{Batches, Config, SqlError};
+use millrace_storage::Session;
 use millrace_storage::metadata::ClusterSettingsUpdate;
 use serde_json::{Value, json};
 
@@ -115,12 +116,12 @@ fn sorted(mut rows: Vec<Value>) -> Vec<Value> {
 }
 
 /// Runs a statement both ways; fails unless they say the same.
-async fn alike(store: &Store, query: &str) {
+pub(crate) async fn alike(store: &Store, session: &Session, query: &str) {
     let body = json!({"query": query, "fetch_size": 0});
-    let outcome = store.service.sql(&store.session, Vec::new(), Some(body)).await;
+    let outcome = store.service.sql(session, Vec::new(), Some(body)).await;
     let (status, answer) = (outcome.status, value(outcome));
-    let described = store.service.describe_statement(&store.session, query).await;
-    let answered = match batches(store, query, None).await {
+    let described = store.service.describe_statement(session, query).await;
+    let answered = match store.service.statement_batches(session, query, None).await {
         Ok(answered) => answered,
         Err(error) => {
             assert_eq!((error.status(), error.to_body()), (status, answer), "{query}");
@@ -148,7 +149,7 @@ async fn values_are_those_of_the_data_api() {
     let store = people().await;
     for case in include_str!("sql/cases.txt").split("\n> ").skip(1) {
         let (query, _) = case.split_once('\n').unwrap_or((case, ""));
-        alike(&store, query).await;
+        alike(&store, &store.session, query).await;
     }
     for query in [
         "SELECT * FROM people",
@@ -163,13 +164,13 @@ async fn values_are_those_of_the_data_api() {
         "DESCRIBE TABLES LIKE people COLUMNS LIKE b%",
         "SELECT name FROM people LIMIT 0",
     ] {
-        alike(&store, query).await;
+        alike(&store, &store.session, query).await;
     }
     let store = documents().await;
     for query in
         ["SELECT * FROM d-1", "SELECT * FROM d-2", "SELECT id, b, s, i, f, h, d, sf, kw, name FROM d-*"]
     {
-        alike(&store, query).await;
+        alike(&store, &store.session, query).await;
     }
 }
 
@@ -217,12 +218,12 @@ async fn types_of_parameters_come_from_where_they_stand() {
         ),
         ("SELECT name FROM people WHERE match(name, ?) AND coalesce(age, ?) = 3", vec!["Utf8", "Int32"]),
         (
-            "SELECT name FROM people WHERE born > now() - INTERVAL ? DAY HAVING COUNT(*) > ?",
+            "SELECT 'x' FROM people WHERE born > now() - INTERVAL ? DAY HAVING COUNT(*) > ?",
             vec!["Int32", "Int64"],
         ),
         (
             "SELECT name FROM people WHERE upper(?) = name AND year(?) = 3 AND substring(name, ?, ?) = 'x'",
-            vec!["Utf8", "Utf8", "Int32", "Int32"],
+            vec!["Utf8", "Utf8", "Int64", "Int64"],
         ),
         (
             "SELECT t.a FROM (SELECT age AS a FROM people WHERE balance = ?) AS t WHERE t.a = ?",
@@ -294,6 +295,21 @@ async fn parameters_of_any_type_mean_what_literals_mean() {
         let expected: Vec<Value> = expected.iter().map(|name| json!([name])).collect();
         assert_eq!(found, expected, "{query} {values:?}");
     }
+    // Times of date_nanos are compared with all of their digits.
+    let body = json!({"mappings": {"properties": {"at": {"type": "date_nanos"}, "day": {"type": "date"}}}});
+    store.create("precise", &body).await;
+    let document =
+        |nanos: u32| json!({"at": format!("2020-01-01T00:00:00.{nanos:09}Z"), "day": "2020-01-01"});
+    store.index("precise", &[document(1_001), document(1_002)]).await;
+    let moment = || -> ArrayRef { Arc::new(TimestampNanosecondArray::from(vec![1_577_836_800_000_001_001])) };
+    for (operator, count) in [("=", 1), (">", 1), (">=", 2), ("<", 0)] {
+        let query = format!("SELECT at FROM precise WHERE at {operator} ?");
+        let answered = batches(&store, &query, row(vec![moment()])).await.unwrap();
+        assert_eq!(rows(&whole(answered).await.unwrap()).len(), count, "{query}");
+    }
+    let error =
+        batches(&store, "SELECT at FROM precise WHERE day = ?", row(vec![moment()])).await.unwrap_err();
+    assert!(error.status() == 400 && error.to_string().contains("date_nanos only"), "{error}");
     // What stands in the answer has the type that was described.
     let one = Arc::new(Int64Array::from(vec![1])) as ArrayRef;
     let query = "SELECT ?, age + ?, CASE WHEN age = 30 THEN ? ELSE score END FROM people WHERE age = 30";
@@ -357,7 +373,7 @@ async fn no_row_is_left_out_and_batches_are_large() {
     let store = numbers(20_000).await;
     let answered = whole(batches(&store, "SELECT n FROM numbers", None).await.unwrap()).await.unwrap();
     assert_eq!(answered.iter().map(RecordBatch::num_rows).sum::<usize>(), 20_000);
-    assert!(answered.len() <= 3, "{}", answered.len());
+    assert!(answered.len() <= 5, "{}", answered.len());
 }
 
 #[tokio::test]

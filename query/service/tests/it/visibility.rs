@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::fixture::{Store, ids, value};
+use crate::sql_batches::alike;
 
 /// What a role shows.
 #[derive(Clone, Debug)]
@@ -275,6 +276,7 @@ async fn compare(documents: Vec<Value>, role: Role) {
     for statement in STATEMENTS {
         let expected = sql(&alone, &alone.session, statement).await;
         let found = sql(&whole, &ruled(Action::Sql), statement).await;
+        alike(&whole, &ruled(Action::Sql), statement).await;
         assert_eq!(comparable(found), comparable(expected), "{role:?} {statement}");
     }
     let caps = |store: &Store, session: Session| {

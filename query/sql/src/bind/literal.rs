@@ -24,6 +24,9 @@ pub(super) fn bound(literal: Literal) -> Bound {
         Literal::Str(text) => (ScalarValue::Utf8View(Some(text.clone())), SqlType::Keyword),
         Literal::Time(micros) => (ScalarValue::Time64Microsecond(Some(*micros)), SqlType::Time),
         Literal::Timestamp(micros) => (ScalarValue::TimestampMicrosecond(Some(*micros), None), TIMESTAMP),
+        Literal::Nanos(nanos) => {
+            (ScalarValue::TimestampNanosecond(Some(*nanos), None), SqlType::Timestamp(Resolution::Nanos))
+        }
     };
     Bound { literal: Some(literal), ..Bound::new(Expr::Literal(value, None), ty) }
 }

@@ -63,6 +63,8 @@ pub enum Literal {
     Time(i64),
     /// Microseconds since 1970.
     Timestamp(i64),
+    /// Nanoseconds since 1970, where microseconds do not hold them.
+    Nanos(i64),
 }
 
 /// A bound expression.
@@ -112,6 +114,13 @@ impl Bound {
             (SqlType::Undefined, _) => Ok(Expr::Literal(ScalarValue::try_from(&ty.arrow())?, None)),
             (from, to) if (from.is_number() || from == SqlType::Boolean) && to.is_number() => {
                 Ok(cast(self.expr.clone(), ty.arrow()))
+            }
+            (SqlType::Timestamp(_), SqlType::Timestamp(_))
+                if matches!(self.literal, Some(Literal::Nanos(_))) =>
+            {
+                Err(SqlError::Semantic(
+                    "a time with nanoseconds can be compared with those of date_nanos only".to_owned(),
+                ))
             }
             (SqlType::Timestamp(_), SqlType::Timestamp(_)) => Ok(cast(self.expr.clone(), ty.arrow())),
             _ => functions::convert(self, ty),

@@ -73,19 +73,20 @@ impl Binder<'_> {
             return functions::call(name, args, self.now_ms);
         }
         for guess in GUESSES {
-            let mut guessed = Vec::with_capacity(args.len());
-            for arg in args {
-                guessed.push(match arg.parameter {
-                    None => arg.clone(),
-                    Some(_) => Bound::new(Expr::Literal(ScalarValue::try_from(&guess.arrow())?, None), guess),
-                });
-            }
-            let types: Vec<SqlType> = guessed.iter().map(|arg| arg.ty).collect();
+            let types: Vec<SqlType> =
+                args.iter().map(|arg| if arg.parameter.is_some() { guess } else { arg.ty }).collect();
             let Some(wanted) = functions::taken(name, &types) else { continue };
+            let mut typed = Vec::with_capacity(args.len());
             for (arg, wanted) in args.iter().zip(wanted) {
                 self.infer(arg, wanted);
+                typed.push(match arg.parameter {
+                    None => arg.clone(),
+                    Some(_) => {
+                        Bound::new(Expr::Literal(ScalarValue::try_from(&wanted.arrow())?, None), wanted)
+                    }
+                });
             }
-            return functions::call(name, &guessed, self.now_ms);
+            return functions::call(name, &typed, self.now_ms);
         }
         functions::call(name, args, self.now_ms)
     }
