@@ -1,0 +1,100 @@
+//! Statements, as `millrace-query` answers them.
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use futures::{StreamExt, TryStreamExt};
+use millrace_query::{Described, SearchService, SqlError};
+use millrace_storage::Session;
+use tonic::{Code, Status};
+
+use crate::handles::Prepared;
+use crate::status;
+use crate::wire::Batches;
+
+/// Makes the status of an error of a statement.
+fn failed(error: SqlError) -> Status {
+    let code = match &error {
+        SqlError::Syntax(_) | SqlError::Semantic(_) | SqlError::Evaluation(_) | SqlError::Request(_) => {
+            Code::InvalidArgument
+        }
+        SqlError::Unsupported(_) => Code::Unimplemented,
+        SqlError::Disabled(_) => Code::FailedPrecondition,
+        SqlError::Cursor(_) => Code::NotFound,
+        SqlError::TooLarge(_) => Code::ResourceExhausted,
+        SqlError::Query(_) => return of_query(error),
+    };
+    status::new(code, &error.to_string())
+}
+
+/// Makes the status of what a statement reads.
+fn of_query(error: SqlError) -> Status {
+    match error {
+        SqlError::Query(millrace_query::Error::TimedOut) => {
+            Status::deadline_exceeded("the statement took more than its time")
+        }
+        SqlError::Query(error) => status::of(error),
+        other => status::internal(&other),
+    }
+}
+
+/// Describes a statement without running it.
+pub(crate) async fn describe(
+    search: &SearchService,
+    session: &Session,
+    query: &str,
+) -> Result<Described, Status> {
+    search.describe_statement(session, query).await.map_err(failed)
+}
+
+/// Runs a statement that answers rows: their schema, and the rows as they are taken.
+pub(crate) async fn batches(
+    search: &SearchService,
+    session: &Session,
+    query: &str,
+    parameters: Option<RecordBatch>,
+) -> Result<(SchemaRef, Batches), Status> {
+    let batches = search.statement_batches(session, query, parameters).await.map_err(failed)?;
+    Ok((SchemaRef::clone(batches.schema()), batches.map_err(failed).boxed()))
+}
+
+/// Runs a statement that changes something. Returns how much.
+pub(crate) async fn update(
+    search: &SearchService,
+    session: &Session,
+    query: &str,
+    parameters: Option<RecordBatch>,
+) -> Result<u64, Status> {
+    search.update_statement(session, query, parameters).await.map_err(failed)
+}
+
+/// Runs a prepared statement that changes something once for each row that is bound, or once where it has no parameters.
+pub(crate) async fn update_each(
+    search: &SearchService,
+    session: &Session,
+    prepared: &Prepared,
+) -> Result<u64, Status> {
+    let Some(rows) = &prepared.bound else {
+        return update(search, session, &prepared.query, one_row(prepared)?).await;
+    };
+    let mut count = 0;
+    for row in 0..rows.num_rows() {
+        count += update(search, session, &prepared.query, Some(rows.slice(row, 1))).await?;
+    }
+    Ok(count)
+}
+
+/// Returns the row that is bound to a prepared statement, which is one where it has parameters.
+pub(crate) fn one_row(prepared: &Prepared) -> Result<Option<RecordBatch>, Status> {
+    let parameters = prepared.parameters.fields().len();
+    match &prepared.bound {
+        _ if parameters == 0 => Ok(None),
+        Some(rows) if rows.num_rows() == 1 => Ok(Some(rows.clone())),
+        Some(rows) => Err(Status::invalid_argument(format!(
+            "a statement takes one row of values for its parameters, got [{}]",
+            rows.num_rows()
+        ))),
+        None => Err(Status::invalid_argument(format!(
+            "nothing is bound to the [{parameters}] parameters of the statement"
+        ))),
+    }
+}
