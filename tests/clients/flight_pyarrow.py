@@ -87,7 +87,12 @@ def descriptors(client, token):
     expect(client.get_schema(by_path, token).schema, table.schema, "schema by a path")
     expect(sorted(table["number"].to_pylist()), list(range(COUNT)), "numbers by a path")
 
+    # A command that is none of Flight SQL is the text of a statement.
+    by_text = flight.FlightDescriptor.for_command(f"SELECT COUNT(*) FROM {INDEX}".encode())
+    expect(rows(client, client.get_flight_info(by_text, token), token).to_pylist(), [{"COUNT(*)": COUNT}], "a text")
+
     for descriptor in [
+        flight.FlightDescriptor.for_path(INDEX, OTHER),
         flight.FlightDescriptor.for_path("client-flight-nowhere"),
         flight.FlightDescriptor.for_command(b"no command"),
         flight.FlightDescriptor.for_command(b""),
@@ -107,6 +112,8 @@ def lists(client, token):
         found[path[-1]] = info
     assert {INDEX, OTHER, HIDDEN} <= set(found), f"flights: {sorted(found)}"
     expect(set(found[OTHER].schema.names), {"name", "rack"}, "schema of a flight of the list")
+    found = [info.descriptor.path for info in client.list_flights(OTHER.encode(), token)]
+    expect(found, [[OTHER.encode()]], "flights whose names begin so")
     actions = {action.type for action in client.list_actions(token)}
     assert {"CreatePreparedStatement", "ClosePreparedStatement"} <= actions, f"actions: {sorted(actions)}"
     catalogs = flight.FlightDescriptor.for_command(command("CommandGetCatalogs", {}))
