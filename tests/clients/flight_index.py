@@ -65,7 +65,7 @@ def document(number):
         "ip": f"10.0.{number % 7}.{number % 250}" if number % 2 else f"2001:db8::{number:x}",
         "host": f"web-{number % 4}",
         "scaled": number / 100,
-        "object": {"name": f"o{number}", "size": number},
+        "object": [{"name": "one"}, {"name": "two", "size": 2}] if number % 10 == 3 else {"name": f"o{number}", "size": number},
     }
 
 
@@ -151,9 +151,10 @@ def plain(value, kind):
     return value
 
 
-def as_values(cell):
-    """Objects come as JSON text by Flight, and as JSON by `_plugins/_sql`."""
-    return json.dumps(cell, separators=(",", ":"), ensure_ascii=False) if isinstance(cell, dict) else cell
+def expected_value(cell):
+    """Objects, and arrays of them, come as JSON text by Flight."""
+    has_members = isinstance(cell, dict) or isinstance(cell, list) and isinstance(cell[0], dict)
+    return json.dumps(cell, separators=(",", ":"), ensure_ascii=False) if has_members else cell
 
 
 def compare(statement, table):
@@ -162,7 +163,7 @@ def compare(statement, table):
     expect(table.column_names, names, f"{statement}: columns")
     columns = [[plain(value.as_py(), column.type) for value in column] for column in table.columns]
     found = [list(row) for row in zip(*columns)] if columns else []
-    expected = [[as_values(cell) for cell in row] for row in rows]
+    expected = [[expected_value(cell) for cell in row] for row in rows]
     expect(len(found), len(expected), f"{statement}: rows")
     for at, (mine, theirs) in enumerate(zip(found, expected)):
         for name, one, other in zip(names, mine, theirs):
