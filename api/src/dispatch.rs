@@ -1,7 +1,6 @@
 //! The life of a request: probes, authentication, route, session, body, handler, answer.
 
 use std::any::Any;
-use std::net::{IpAddr, Ipv4Addr};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +10,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
 use hyper::body::Incoming;
-use millrace_accounts::{Authenticated, Credentials, Scheme};
-use millrace_listen::{
-    Bodies, BodyError, Budget, ClientCertificate, Held, Peer, check_host, check_origin, head_bytes,
-};
+use millrace_accounts::Scheme;
+use millrace_listen::{Bodies, BodyError, Budget, Held, check_host, check_origin, head_bytes};
 use millrace_storage::{Principal, Priority};
 use tokio::task::JoinHandle;
 
@@ -25,7 +22,7 @@ use crate::http::{AnswerBody, Params, Request, Response, Room, content, json, pa
 use crate::pipelines::{self, Management};
 use crate::route::{self, Call, Captured, Found, Handler, Spec};
 use crate::server::HttpConfig;
-use crate::{Api, Asker, Node, console, security};
+use crate::{Api, Asker, Beside, Node, console, entry, security};
 
 /// Where a supervisor asks whether the process answers; needs no credentials.
 const LIVENESS: &str = "/_health/live";
@@ -164,6 +161,11 @@ impl Service {
         Arc::clone(&self.ending)
     }
 
+    /// Returns what listeners of other protocols share with this one.
+    pub(crate) fn beside(&self) -> Beside {
+        Beside { node: Arc::clone(&self.node), room: self.in_flight.clone() }
+    }
+
     /// Serves the management of pipelines in place of the data API, to the same users.
     pub(crate) fn with_management(self, management: Arc<Management>) -> Self {
         Self { routes: Routes::Management(management), ..self }
@@ -258,7 +260,7 @@ impl Service {
         let api = match route.reads || route.open || injected(&parts).is_some() {
             true => api,
             false => {
-                let again = self.authenticate(&parts, &uri, api.address).await;
+                let again = self.node.authenticate(&parts, &uri, api.address).await;
                 match again.and_then(|asker| self.node.api(asker, route.action, trail.login())) {
                     Ok(api) => api,
                     Err(error) => {
@@ -350,12 +352,11 @@ impl Service {
                 .and_then(|()| check_origin(&parts.headers))
                 .map_err(|foreign| Error::foreign(&foreign))?;
         }
-        // In-process callers are one client.
-        let address = parts.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| peer.ip());
+        let address = entry::address_of(parts);
         let asker = match injected(parts) {
             Some(principal) => Asker { principal, scheme: Some(Scheme::Basic), token: None, address },
             None if self.is_open(parts) => security::anybody(address),
-            None => match self.authenticate(parts, uri, address).await {
+            None => match self.node.authenticate(parts, uri, address).await {
                 Ok(asker) => asker,
                 Err(error) => {
                     trail.came_from_nobody(&parts.headers);
@@ -382,26 +383,6 @@ impl Service {
             params.set("format", format);
         }
         Ok((asker, path, params))
-    }
-
-    /// Finds out who asks: by credentials, or where there are none by the certificate of the connection.
-    async fn authenticate(
-        &self,
-        parts: &http::request::Parts,
-        uri: &str,
-        address: IpAddr,
-    ) -> Result<Asker, Error> {
-        let accounts = &self.node.accounts;
-        let shown = Credentials::read(&parts.headers);
-        let certificate = parts.extensions.get::<ClientCertificate>().filter(|_| shown == Ok(None));
-        let by_certificate =
-            certificate.and_then(|certificate| accounts.by_certificate(&certificate.subject, address));
-        let Authenticated { principal, scheme } = match by_certificate {
-            Some(authenticated) if !accounts.is_insecure() => authenticated,
-            _ => accounts.authenticate(&parts.headers, uri, address).await?,
-        };
-        let token = shown.ok().flatten().filter(|_| scheme == Scheme::Token);
-        Ok(Asker { principal, scheme: Some(scheme), token, address })
     }
 }
 

@@ -6,7 +6,7 @@
 //! [`Engine`](millrace_storage::Engine), [`search`] passes on to
 //! [`SearchService`](millrace_query::SearchService), [`admin`] looks after indices and the cluster; `pipelines`
 //! serves a listener of its own for the [`Manager`](millrace_pipelines::Manager), `console` another one for saved objects and
-//! dashboards. All
+//! dashboards; listeners of other protocols, which crates above serve, come in by [`entry`]. All
 //! take a [`Request`] and an [`Api`], which holds a [`Session`] in place of the engine, and return a [`Response`] or an [`Error`].
 
 pub mod admin;
@@ -15,6 +15,7 @@ mod bulk;
 mod console;
 mod dispatch;
 mod documents;
+mod entry;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -41,6 +42,7 @@ use console::saved_objects::Store;
 
 pub use audit::{Audit, Config as AuditConfig};
 pub use dispatch::Service;
+pub use entry::{Beside, Entry};
 pub use error::Error;
 pub use http::{AnswerBody, Body, Params, Parts, Request, Response};
 pub use millrace_accounts::TokenLifetimes;

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::pipelines::Management;
 use crate::security::Meaning;
-use crate::{Audit, AuditConfig, Identity, Node, Service};
+use crate::{Audit, AuditConfig, Beside, Identity, Node, Service};
 
 /// Name of the node and of its cluster.
 const NAME: &str = "millrace";
@@ -264,6 +264,24 @@ impl Server {
         Ok(())
     }
 
+    /// Opens listeners of another protocol, with the certificate and the users of the data API. `name` is for logs and for
+    /// [`Server::addresses_of`].
+    ///
+    /// # Errors
+    /// An address in use, not this machine's, or without authentication and not on loopback.
+    pub async fn serve_also<S: millrace_listen::Service>(
+        &mut self,
+        name: &'static str,
+        listen: Vec<SocketAddr>,
+        service: impl FnOnce(Beside) -> S,
+    ) -> Result<(), StartError> {
+        let (tls, insecure) = (self.tls.as_ref(), self.insecure);
+        let bound = Listening { name, addresses: &listen, tls, insecure }.bind().await?;
+        let service = service(self.data.beside());
+        self.serve(bound, service);
+        Ok(())
+    }
+
     /// Has a service answer on listeners from the start of [`Server::run`] on.
     fn serve(&mut self, bound: Bound, service: impl millrace_listen::Service) {
         let service = Arc::new(service);
@@ -273,7 +291,8 @@ impl Server {
         self.addresses.push((bound.name, bound.addresses));
     }
 
-    fn addresses_of(&self, name: &str) -> Vec<SocketAddr> {
+    /// Returns the addresses really listened on under a name.
+    pub fn addresses_of(&self, name: &str) -> Vec<SocketAddr> {
         let of_name = self.addresses.iter().filter(|(of, _)| *of == name);
         of_name.flat_map(|(_, addresses)| addresses).copied().collect()
     }

@@ -1,1 +1,28 @@
-//! Arrow Flight SQL.
+//! Arrow Flight SQL: statements, metadata and bulk ingestion for clients that want columns.
+//!
+//! [`Flight`] is what a listener serves, and the whole of what is seen from outside. It gets what it shares with the data API from
+//! [`millrace_api`] ([`Beside`](millrace_api::Beside)): accounts, audit, the store and the bytes that requests may hold.
+//!
+//! - [`listener`]: heads of requests: who asks, before anything else is read; [`upload`] bounds what comes behind them
+//! - [`service`]: the methods of Flight, a file a group
+//! - [`statement`]: what `millrace-query` is asked; [`wire`]: batches as they are sent
+//! - [`tickets`], [`handles`], [`running`]: what clients are given to come back with, prepared statements, statements under way
+//! - [`metadata`]: catalogs, tables, types, what the server can do
+//! - [`decode`], [`ingest`]: batches that are sent, and documents that are made of them
+//! - [`status`]: errors
+
+mod decode;
+mod handles;
+mod ingest;
+mod listener;
+mod metadata;
+mod options;
+mod running;
+mod service;
+mod statement;
+mod status;
+mod tickets;
+mod upload;
+mod wire;
+
+pub use listener::Flight;

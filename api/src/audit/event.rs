@@ -11,8 +11,6 @@ use millrace_storage::Principal;
 use millrace_storage::access::{Action, Caller};
 use serde_json::{Map, Value, json};
 
-use crate::error::Error;
-use crate::http::Response;
 use crate::root::Identity;
 use crate::route::{Captured, Spec};
 
@@ -58,7 +56,12 @@ pub(crate) struct Trail {
     principal: Option<Principal>,
     /// Who somebody says to be that is not known: kind and name.
     claimed: Option<(&'static str, String)>,
-    route: Option<&'static Spec>,
+    /// Path of the route.
+    route: Option<&'static str>,
+    action: Option<Action>,
+    /// Whether it reads, and whether it changes users, roles, mappings, keys, tokens or passwords.
+    reads: bool,
+    changes_security: bool,
     indices: Option<String>,
     /// The user of a login, which its handler reads from the body.
     login: Arc<OnceLock<String>>,
@@ -76,6 +79,9 @@ impl Trail {
             principal: None,
             claimed: None,
             route: None,
+            action: None,
+            reads: false,
+            changes_security: false,
             indices: None,
             login: Arc::default(),
         }
@@ -98,8 +104,25 @@ impl Trail {
 
     /// Takes note of what is asked for.
     pub(crate) fn goes_to(&mut self, route: &'static Spec, captured: &Captured) {
-        self.route = Some(route);
+        (self.route, self.reads) = (Some(route.path), route.reads);
+        self.changes_security = changes_security(route);
+        self.does(Some(route.action));
         self.indices = captured.find("index").or_else(|| captured.find("expression")).map(cut);
+    }
+
+    /// Takes note of the action that is asked for.
+    pub(crate) fn does(&mut self, action: Option<Action>) {
+        self.action = action;
+    }
+
+    /// Takes note that something is read.
+    pub(crate) fn reads(&mut self) {
+        self.reads = true;
+    }
+
+    /// Takes note that tokens or the like are changed.
+    pub(crate) fn changes_security(&mut self) {
+        self.changes_security = true;
     }
 
     /// Where the handler of a login says whose it is.
@@ -107,23 +130,19 @@ impl Trail {
         Arc::clone(&self.login)
     }
 
-    /// Decides whether an end is told, and as what.
-    pub(super) fn outcome(&self, result: &Result<Response, Error>, reads: bool) -> Option<(Outcome, u16)> {
-        let status = result.as_ref().map_or_else(Error::status, |response| response.status);
-        // A block of an index is no matter of rights.
-        let blocked = result.as_ref().is_err_and(|error| error.error_type() == "cluster_block_exception");
+    /// Decides whether an end with a status is told, and as what; `blocked` where an index refuses everybody.
+    pub(super) fn outcome(&self, status: u16, blocked: bool, reads: bool) -> Option<Outcome> {
         let is_login = self.login.get().is_some();
-        let outcome = match (status, self.route) {
-            (401, _) => Outcome::AuthenticationFailed,
+        Some(match status {
+            401 => Outcome::AuthenticationFailed,
             // Too many attempts.
-            (429, _) if is_login || self.claimed.is_some() => Outcome::AuthenticationFailed,
-            (403, _) if !blocked => Outcome::AccessDenied,
-            (200..300, _) if is_login => Outcome::Authenticated,
-            (200..300, Some(route)) if changes_security(route) => Outcome::Changed,
-            (200..300, Some(route)) if reads && route.reads => Outcome::Authenticated,
+            429 if is_login || self.claimed.is_some() => Outcome::AuthenticationFailed,
+            403 if !blocked => Outcome::AccessDenied,
+            200..300 if is_login => Outcome::Authenticated,
+            200..300 if self.changes_security => Outcome::Changed,
+            200..300 if reads && self.reads => Outcome::Authenticated,
             _ => return None,
-        };
-        Some((outcome, status))
+        })
     }
 
     /// Makes what is told.
@@ -161,7 +180,7 @@ impl Trail {
             (None, None) => drop(tell("caller", "nobody")),
         }
         // The ids of scrolls are what one continues them with.
-        let scroll = self.route.map(|route| route.path).filter(|path| path.contains("{scroll_id}"));
+        let scroll = self.route.filter(|path| path.contains("{scroll_id}"));
         let opaque_id = self.opaque_id.as_ref().and_then(|id| id.to_str().ok());
         Event {
             time_ms,
@@ -170,8 +189,8 @@ impl Trail {
             who,
             method: cut(self.method.as_str()),
             path: cut(scroll.unwrap_or_else(|| self.uri.path())),
-            route: self.route.map(|route| route.path),
-            action: self.route.map(|route| route.action),
+            route: self.route,
+            action: self.action,
             indices: self.indices.clone(),
             address: self.address,
             listener: self.listener,

@@ -92,8 +92,22 @@ impl Audit {
 
     /// Tells the end of a request, if that is to be told. Never waits.
     pub(crate) fn done(&self, trail: &Trail, result: &Result<Response, Error>) {
+        match result {
+            Ok(response) => self.tell(trail, response.status, false),
+            Err(error) => self.ended(trail, error),
+        }
+    }
+
+    /// Tells that a request was refused or failed, if that is to be told.
+    pub(crate) fn ended(&self, trail: &Trail, error: &Error) {
+        // A block of an index is no matter of rights.
+        self.tell(trail, error.status(), error.error_type() == "cluster_block_exception");
+    }
+
+    /// Tells that a request ended with a status, if that is to be told; `blocked` where an index refuses everybody.
+    pub(crate) fn tell(&self, trail: &Trail, status: u16, blocked: bool) {
         let Some(shared) = &self.0 else { return };
-        let Some((outcome, status)) = trail.outcome(result, shared.config.reads) else { return };
+        let Some(outcome) = trail.outcome(status, blocked, shared.config.reads) else { return };
         shared.record(trail.event(outcome, status, shared.engine.clock().now_ms()));
     }
 

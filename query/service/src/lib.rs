@@ -2,7 +2,7 @@
 //!
 //! [`SearchService`] is the way in. It is handed principals, index expressions, parameters and
 //! bodies by `millrace-api`, takes snapshots from `millrace-storage`, and hands back rendered
-//! answers. On the way: `millrace-dsl` parses, `millrace-matching` finds and scores rows, `millrace-search` makes hits of
+//! answers, or batches of Arrow for statements. On the way: `millrace-dsl` parses, `millrace-matching` finds and scores rows, `millrace-search` makes hits of
 //! them, `millrace-aggregate` aggregates, and `millrace-sql` answers statements; what all of them know of a request at
 //! work, and of errors, is in `millrace-work`.
 
@@ -17,4 +17,7 @@ mod visibility;
 
 pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService, TextParts};
 pub use millrace_matching::rules::check as check_rule;
+pub use millrace_sql::batches::Batches;
+pub use millrace_sql::describe::Described;
+pub use millrace_sql::error::SqlError;
 pub use millrace_work::error::Error;

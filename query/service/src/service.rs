@@ -12,6 +12,7 @@ mod point_in_time;
 mod scroll;
 mod search;
 mod sql;
+mod sql_batches;
 mod validate;
 
 pub use self::multi_search::MAX_SEARCHES;

@@ -1,18 +1,17 @@
 //! The answer of a statement under way: its columns, then its rows, batch by batch as the plan makes them.
 //!
 //! [`Runner::open`](super::run::Runner) makes it. Nothing is read ahead of who takes the rows: [`page`](super::page) collects them,
-//! [`Runner::write`] hands them on as text while they come.
+//! [`Runner::write`] hands them on part by part while they come.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use millrace_matching::table::TableSnapshot;
 use millrace_work::Work;
 use millrace_work::compute::StopOnDrop;
 
 use super::bind::{OutColumn, Total};
 use super::error::Result;
-use super::format::{LineFormat, Lines};
+use super::format::Parts;
 use super::rows::Rows;
 use super::run::{Prepared, Runner};
 use super::threads::ItemSink;
@@ -65,26 +64,25 @@ impl Answer {
 }
 
 impl Runner {
-    /// Writes the rows of an answer as lines, gives each part as it is full, and returns the last.
+    /// Writes the rows of an answer, gives each part as it is full, and returns the last.
     ///
     /// Who reads them may take long. Once it does, what is left holds neither the memory of a sort, a join or groups, which it leaves
     /// for the disk, nor a snapshot that is not pinned; see [`Runner::kept`].
-    pub(super) async fn write(
+    pub(super) async fn write<W: Parts>(
         &self,
         answer: Answer,
-        format: LineFormat,
-        mut parts: ItemSink<Bytes>,
-    ) -> Result<Bytes> {
-        let Answer { columns, mut rows, total, pages, streams, snapshots, work, stop: _stop, .. } = answer;
+        mut writer: W,
+        mut parts: ItemSink<W::Part>,
+    ) -> Result<W::Part> {
+        let Answer { mut rows, total, pages, streams, snapshots, stop: _stop, .. } = answer;
         // It is not answered, and holds a snapshot.
         drop(total);
-        let mut lines = Lines::new(format, &columns, &work);
         let (mut unkept, mut _pinned) = (pages.then_some(snapshots), Vec::new());
         while let Some(batch) = rows.next().await? {
             let mut row = 0;
             while row < batch.num_rows() {
-                row = lines.write(&batch, row)?;
-                if !lines.is_full() {
+                row = writer.write(&batch, row)?;
+                if !writer.is_full() {
                     continue;
                 }
                 let waits = unkept.is_some() && !parts.has_room().await;
@@ -93,13 +91,13 @@ impl Runner {
                     drop(batch);
                     rows.put_back(left)?;
                     (rows, _pinned) = self.kept(rows, streams, &snapshots).await?;
-                    parts.give(lines.take()).await?;
+                    parts.give(writer.take()?).await?;
                     break;
                 }
-                parts.give(lines.take()).await?;
+                parts.give(writer.take()?).await?;
             }
         }
-        lines.finish()
+        writer.finish()
     }
 }
 
@@ -107,6 +105,7 @@ impl Runner {
 mod tests {
     use std::time::Duration;
 
+    use bytes::Bytes;
     use datafusion::arrow::array::{ArrayRef, RecordBatch, StringViewArray};
     use datafusion::execution::runtime_env::RuntimeEnv;
     use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -116,6 +115,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::format::{LineFormat, Lines};
     use crate::rows::Cut;
     use crate::threads::{Item, Items};
     use crate::types::SqlType;
@@ -151,7 +151,8 @@ mod tests {
         let (threads, format) = (runner.threads.clone(), LineFormat::Csv { sanitize: true });
         let write = move |parts: ItemSink<Bytes>| async move {
             let parts = if hasty { parts.hasty() } else { parts };
-            runner.write(answer, format, parts).await
+            let lines = Lines::new(format, &answer.columns, &answer.work);
+            runner.write(answer, lines, parts).await
         };
         (threads.stream(work.stop(), None, write).unwrap(), dropped)
     }

@@ -8,15 +8,19 @@ use std::time::Duration;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
-use millrace_storage::{Action, DocResult, Error as StorageError, RefreshPolicy, WriteOp, WriteOutcome};
+use futures::future::BoxFuture;
+use millrace_storage::{
+    Action, DocResult, Error as StorageError, RefreshPolicy, Session, WriteOp, WriteOutcome,
+};
 use millrace_work::error::Error;
 use sqlparser::ast;
 
 use super::bind::OutColumn;
 use super::error::{Result, SqlError};
 use super::metadata::Listing;
+use super::request::SqlRequest;
 use super::run::{Asked, Bounds, Counted, Runner};
-use super::statement::Names;
+use super::statement::{self, Names, Statement};
 use super::types::SqlType;
 
 /// Documents of one batch.
@@ -25,13 +29,34 @@ pub(super) const DELETED_AT_A_TIME: usize = 1_000;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Runner {
+    /// Runs a statement that changes documents, and returns how many it has deleted.
+    ///
+    /// # Errors
+    /// It is another statement, a setting forbids it, or documents have changed meanwhile.
+    pub fn update<'a>(
+        &'a self,
+        session: &'a Session,
+        request: SqlRequest,
+        bounds: Bounds,
+    ) -> BoxFuture<'a, Result<u64>> {
+        let part = move |runner: Self, asked: Asked| async move {
+            let SqlRequest { query, parameters, .. } = &asked.request;
+            match statement::parse_with(query, parameters)? {
+                Statement::Delete(query) => runner.deleted(&asked, &query, bounds).await,
+                _ => Err(SqlError::Request("the statement changes nothing; run it as a query".to_owned())),
+            }
+        };
+        Box::pin(self.on_threads(session, request, bounds.now_ms, bounds.timeout_ms, part))
+    }
+
     /// Deletes what a query finds and lists how much that was.
     pub(super) async fn delete(&self, asked: &Asked, query: &ast::Query, bounds: Bounds) -> Result<Listing> {
-        if !bounds.deletes {
-            return Err(SqlError::Disabled(
-                "DELETE clause is disabled by default and will be deprecated. Using the plugins.sql.delete.enabled setting to enable it".to_owned(),
-            ));
-        }
+        count_of(self.deleted(asked, query, bounds).await?)
+    }
+
+    /// Deletes what a query finds and counts it.
+    async fn deleted(&self, asked: &Asked, query: &ast::Query, bounds: Bounds) -> Result<u64> {
+        may_delete(bounds)?;
         let prepared = self.prepare(asked, query, &Names::default(), None).await?;
         let mut rows = self.rows(&prepared, Counted::All).await?;
         let mut deleted = 0;
@@ -53,9 +78,19 @@ impl Runner {
             if !more {
                 // What was deleted is yet to be answered.
                 prepared.stop.disarm();
-                return count_of(deleted);
+                return Ok(deleted);
             }
         }
+    }
+}
+
+/// Refuses deletions where a setting does.
+pub(super) fn may_delete(bounds: Bounds) -> Result<()> {
+    match bounds.deletes {
+        true => Ok(()),
+        false => Err(SqlError::Disabled(
+            "DELETE clause is disabled by default and will be deprecated. Using the plugins.sql.delete.enabled setting to enable it".to_owned(),
+        )),
     }
 }
 

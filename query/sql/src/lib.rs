@@ -3,17 +3,22 @@
 //! [`statement`] parses with DataFusion's parser and an own dialect, [`bind`] makes a DataFusion plan of the tree
 //! with OpenSearch's names, types and functions, [`push`] gives the index what it can answer, [`table`] reads
 //! the columns that are left, and DataFusion aggregates, where the index does not know groups ([`index_groups`]), and sorts. An [`answer`] is columns and a stream of batches ([`rows`]), which [`format`] writes: in one
-//! piece or a page at a time ([`page`], [`cursor`]), or part by part as they come. [`run`] is handed requests by the service and works on them on
+//! piece or a page at a time ([`page`], [`cursor`]), or part by part as they come: as text, or as [`batches`] of Arrow in types that clients know ([`export`]).
+//! What a statement answers is known without running it ([`describe`]).
+//! [`run`] is handed requests by the service and works on them on
 //! [`threads`] of their own.
 
 mod answer;
+pub mod batches;
 mod bind;
 mod column;
 mod count;
 pub mod cursor;
 mod delete;
+pub mod describe;
 mod dialect;
 pub mod error;
+mod export;
 mod first_rows;
 pub mod format;
 mod functions;
@@ -22,6 +27,7 @@ mod late_materialization;
 mod metadata;
 pub mod native;
 pub mod page;
+pub mod parameters;
 mod push;
 pub mod request;
 mod rows;

@@ -84,8 +84,22 @@ pub(crate) fn tables(session: &Session, cluster: &str, pattern: &str) -> Result<
             rows.push(row);
         }
     }
-    let columns: Vec<(&str, bool)> = TABLES.iter().map(|name| (*name, false)).collect();
-    listing(&columns, &rows)
+    listing(table_columns(), &rows)
+}
+
+/// Returns the columns of the list of tables.
+pub(crate) fn table_columns() -> Vec<OutColumn> {
+    TABLES.iter().map(|name| column(name, false)).collect()
+}
+
+/// Returns the columns of the list of fields.
+pub(crate) fn field_columns() -> Vec<OutColumn> {
+    COLUMNS.iter().map(|(name, number)| column(name, *number)).collect()
+}
+
+fn column(name: &str, number: bool) -> OutColumn {
+    let ty = if number { SqlType::Integer } else { SqlType::Keyword };
+    OutColumn { name: name.to_owned(), alias: None, ty, list: false, shown: ty.name() }
 }
 
 /// Lists the fields of the indices of a pattern.
@@ -120,19 +134,16 @@ pub(crate) fn columns(session: &Session, cluster: &str, pattern: &str, of: Optio
             rows.push(row);
         }
     }
-    listing(COLUMNS, &rows)
+    listing(field_columns(), &rows)
 }
 
-fn listing(names: &[(&str, bool)], rows: &[Vec<Cell>]) -> Result<Listing> {
-    let mut columns = Vec::with_capacity(names.len());
-    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(names.len());
-    let mut fields = Vec::with_capacity(names.len());
-    for (at, (name, number)) in names.iter().enumerate() {
-        let ty = if *number { SqlType::Integer } else { SqlType::Keyword };
-        columns.push(OutColumn { name: (*name).to_owned(), alias: None, ty, list: false, shown: ty.name() });
-        fields.push(Field::new(*name, ty.arrow(), true));
+fn listing(columns: Vec<OutColumn>, rows: &[Vec<Cell>]) -> Result<Listing> {
+    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
+    let mut fields = Vec::with_capacity(columns.len());
+    for (at, column) in columns.iter().enumerate() {
+        fields.push(Field::new(&column.name, column.ty.arrow(), true));
         let cells = rows.iter().filter_map(|row| row.get(at));
-        arrays.push(match number {
+        arrays.push(match column.ty.is_integer() {
             true => Arc::new(Int32Array::from_iter(cells.map(|cell| match cell {
                 Cell::Number(number) => Some(*number),
                 _ => None,

@@ -2,12 +2,9 @@
 
 use serde_json::Value;
 
-use super::bind::Literal;
 use super::error::{Result, SqlError};
-use super::functions::time;
+use super::parameters::Parameters;
 
-/// Most parameters of a statement.
-const MAX_PARAMETERS: usize = 10_000;
 /// Most rows of a page.
 const MAX_FETCH: usize = 10_000;
 
@@ -19,7 +16,7 @@ pub struct SqlRequest {
     /// A condition on every index scan.
     pub filter: Option<Value>,
     /// Values of `?`.
-    pub parameters: Vec<Literal>,
+    pub parameters: Parameters,
     /// Rows of a page; 0 is one page with all of them.
     pub fetch_size: Option<usize>,
     /// Where an earlier answer is read on; then there is no statement.
@@ -43,7 +40,7 @@ impl SqlRequest {
                 ("query", Value::String(text)) => query = Some(text.clone()),
                 ("filter", Value::Object(_)) => request.filter = Some(value.clone()),
                 ("filter", Value::Null) => {}
-                ("parameters", Value::Array(values)) => request.parameters = parameters(values)?,
+                ("parameters", Value::Array(values)) => request.parameters = Parameters::parse(values)?,
                 ("fetch_size", size) => request.fetch_size = Some(fetch_size(size)?),
                 ("cursor", Value::String(text)) if !text.is_empty() => request.cursor = Some(text.clone()),
                 (name, value) => {
@@ -79,42 +76,5 @@ fn fetch_size(value: &Value) -> Result<usize> {
         ))),
         Some(Err(_)) => Err(SqlError::Request("Fetch_size must be greater or equal to 0".to_owned())),
         None => Err(SqlError::Request("Failed to parse field [fetch_size]".to_owned())),
-    }
-}
-
-fn parameters(values: &[Value]) -> Result<Vec<Literal>> {
-    if values.len() > MAX_PARAMETERS {
-        return Err(SqlError::TooLarge(format!("the request has more than {MAX_PARAMETERS} parameters")));
-    }
-    values.iter().map(parameter).collect()
-}
-
-/// Reads `{type, value}`; the type decides how the value is read.
-fn parameter(parameter: &Value) -> Result<Literal> {
-    let kind = parameter.get("type").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
-    let value = parameter.get("value").unwrap_or(&Value::Null);
-    let wrong = || SqlError::Request(format!("the parameter [{parameter}] is no value of its type"));
-    let text = match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    if value.is_null() {
-        return Ok(Literal::Null);
-    }
-    match kind.as_str() {
-        "byte" | "short" | "integer" | "long" => text.parse().map(Literal::Int).map_err(|_| wrong()),
-        "unsigned_long" => match text.parse() {
-            Ok(number) => Ok(Literal::Int(number)),
-            Err(_) => text.parse().map(Literal::UInt).map_err(|_| wrong()),
-        },
-        "float" | "double" => {
-            let number: Option<f64> = text.parse().ok();
-            number.filter(|number| number.is_finite()).map(Literal::Float).ok_or_else(wrong)
-        }
-        "boolean" => text.parse().map(Literal::Bool).map_err(|_| wrong()),
-        "string" | "keyword" | "text" => Ok(Literal::Str(text)),
-        "date" | "timestamp" | "datetime" => time::timestamp(&text).map(Literal::Timestamp).ok_or_else(wrong),
-        "null" => Ok(Literal::Null),
-        other => Err(SqlError::Request(format!("unsupported parameter type [{other}]"))),
     }
 }

@@ -38,13 +38,14 @@ use super::bind::{Binder, Planned, tables};
 use super::count::StatementPlanner;
 use super::delete::DELETED_AT_A_TIME;
 use super::error::{Result, SqlError};
-use super::format::{LineFormat, PageFormat};
+use super::format::{LineFormat, Lines, PageFormat};
 use super::functions::row::at_work;
 use super::index_groups::IndexGroups;
 use super::late_materialization::LateColumns;
 use super::metadata;
 use super::native::{self, NativeSearch};
 use super::page::Page;
+use super::parameters::Parameters;
 use super::request::SqlRequest;
 use super::rows::{Cut, Rows};
 use super::statement::{self, Names, Statement};
@@ -179,7 +180,8 @@ impl Runner {
             let (runner, stop) = (self.clone(), Arc::clone(asked.work.stop()));
             let mut parts = self.threads.stream(&stop, bounds.timeout_ms, move |parts| async move {
                 let answer = runner.open(&asked, bounds, Counted::Answered).await?;
-                runner.write(answer, format, parts).await
+                let lines = Lines::new(format, &answer.columns, &answer.work);
+                runner.write(answer, lines, parts).await
             })?;
             Ok(match parts.next().await? {
                 Item::Given(first) => (first, Some(parts)),
@@ -189,13 +191,13 @@ impl Runner {
     }
 
     /// Makes a statement of a request.
-    fn asked(&self, session: &Session, request: SqlRequest, now_ms: i64) -> Asked {
+    pub(super) fn asked(&self, session: &Session, request: SqlRequest, now_ms: i64) -> Asked {
         let work = Work::new(&self.state.runtime_env().memory_pool);
         Asked { session: session.clone(), request, now_ms, work }
     }
 
     /// Runs what is asked of a statement on the threads of statements, for so long.
-    async fn on_threads<T, F>(
+    pub(super) async fn on_threads<T, F>(
         &self,
         session: &Session,
         request: SqlRequest,
@@ -213,8 +215,9 @@ impl Runner {
     }
 
     /// Parses a statement and starts to run it.
-    async fn open(&self, asked: &Asked, bounds: Bounds, counted: Counted) -> Result<Answer> {
-        let listing = match statement::parse(&asked.request.query)? {
+    pub(super) async fn open(&self, asked: &Asked, bounds: Bounds, counted: Counted) -> Result<Answer> {
+        let SqlRequest { query, parameters, .. } = &asked.request;
+        let listing = match statement::parse_with(query, parameters)? {
             Statement::Query(query, names) => {
                 let prepared = self.prepare(asked, &query, &names, bounds.rows).await?;
                 let rows = self.rows(&prepared, counted).await?;
@@ -245,7 +248,8 @@ impl Runner {
     }
 
     async fn explained(self, asked: Asked, rows: Option<usize>) -> Result<Value> {
-        let (query, names, rows) = match statement::parse(&asked.request.query)? {
+        let SqlRequest { query, parameters, .. } = &asked.request;
+        let (query, names, rows) = match statement::parse_with(query, parameters)? {
             Statement::Query(query, names) => (query, names, rows),
             Statement::Delete(query) => (query, Names::default(), Some(DELETED_AT_A_TIME)),
             _ => return Err(SqlError::Unsupported("only queries can be explained".to_owned())),
@@ -278,7 +282,8 @@ impl Runner {
     }
 
     async fn translated(self, asked: Asked, rows: Option<usize>) -> Result<Option<NativeSearch>> {
-        let Statement::Query(query, names) = statement::parse(&asked.request.query)? else {
+        let SqlRequest { query, parameters, .. } = &asked.request;
+        let Statement::Query(query, names) = statement::parse_with(query, parameters)? else {
             return Err(SqlError::Unsupported("only queries are answered in the format [json]".to_owned()));
         };
         let index = match tables(&query).as_slice() {
@@ -301,8 +306,23 @@ impl Runner {
         names: &Names,
         rows: Option<usize>,
     ) -> Result<Prepared> {
-        let Asked { session, request, now_ms, work } = asked;
+        let work = &asked.work;
         let stop = work.until_dropped();
+        let snapshots = self.snapshots(&asked.session, query).await?;
+        let mut binder = self.binder(asked, &snapshots, names, &asked.request.parameters);
+        let mut planned = binder.query(query, rows, 0)?;
+        planned.plan = at_work(planned.plan, work)?;
+        let (handles, pushed) = (binder.handles, binder.pushed);
+        let snapshots = snapshots.into_values().collect();
+        Ok(Prepared { planned, handles, stop, work: work.clone(), pushed, snapshots })
+    }
+
+    /// Takes snapshots of what a query names.
+    pub(super) async fn snapshots(
+        &self,
+        session: &Session,
+        query: &ast::Query,
+    ) -> Result<HashMap<String, Arc<TableSnapshot>>> {
         let scope = pinned();
         let mut snapshots: HashMap<String, Arc<TableSnapshot>> = HashMap::new();
         for name in tables(query) {
@@ -311,12 +331,19 @@ impl Runner {
                 place.insert(Arc::new(snapshot));
             }
         }
-        let mut binder = Binder::new(&snapshots, names, request, *now_ms, self.compute.clone(), work);
-        let mut planned = binder.query(query, rows, 0)?;
-        planned.plan = at_work(planned.plan, work)?;
-        let (handles, pushed) = (binder.handles, binder.pushed);
-        let snapshots = snapshots.into_values().collect();
-        Ok(Prepared { planned, handles, stop, work: work.clone(), pushed, snapshots })
+        Ok(snapshots)
+    }
+
+    /// Makes what binds a query over snapshots.
+    pub(super) fn binder<'a>(
+        &self,
+        asked: &'a Asked,
+        snapshots: &'a HashMap<String, Arc<TableSnapshot>>,
+        names: &'a Names,
+        parameters: &'a Parameters,
+    ) -> Binder<'a> {
+        let Asked { request, now_ms, work, .. } = asked;
+        Binder::new(snapshots, names, request, parameters, *now_ms, self.compute.clone(), work)
     }
 
     /// Starts a plan.

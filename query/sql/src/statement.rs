@@ -14,6 +14,7 @@ use self::depth::{MAX_NESTING, check_tokens, check_tree, too_deep};
 use self::source::{Source, solid};
 use super::dialect::OpenSearchDialect;
 use super::error::{Result, SqlError};
+use super::parameters::Parameters;
 
 mod depth;
 mod names;
@@ -41,6 +42,22 @@ pub(crate) enum Statement {
 
 /// Parses one statement.
 pub(crate) fn parse(text: &str) -> Result<Statement> {
+    counted(text).map(|(statement, _)| statement)
+}
+
+/// Parses one statement that has a placeholder for each parameter.
+pub(crate) fn parse_with(text: &str, parameters: &Parameters) -> Result<Statement> {
+    let (statement, placeholders) = counted(text)?;
+    match parameters {
+        Parameters::Given(values) if values.len() != placeholders => {
+            Err(Parameters::wrong_count(placeholders, values.len()))
+        }
+        _ => Ok(statement),
+    }
+}
+
+/// Parses one statement and counts its placeholders.
+pub(crate) fn counted(text: &str) -> Result<(Statement, usize)> {
     if text.len() > MAX_BYTES {
         return Err(SqlError::TooLarge(format!(
             "the statement has {} bytes, more than the {MAX_BYTES} that are allowed",
@@ -57,13 +74,13 @@ pub(crate) fn parse(text: &str) -> Result<Statement> {
     let source = Source::new(text);
     let tokens = source.merged(tokens)?;
     let names = Names::new(&source, &tokens);
-    let mut tokens = unescaped(tokens);
+    let (mut tokens, placeholders) = unescaped(tokens)?;
     while matches!(last_solid(&tokens), Some(Token::SemiColon)) {
         let at = tokens.iter().rposition(|token| token.token == Token::SemiColon);
         at.map(|at| tokens.remove(at));
     }
     if let Some(metadata) = metadata(&tokens)? {
-        return Ok(metadata);
+        return Ok((metadata, placeholders));
     }
     if !is_query(&tokens) {
         return Err(other_statement());
@@ -87,8 +104,8 @@ pub(crate) fn parse(text: &str) -> Result<Statement> {
     }
     check_tree(&statement)?;
     match statement {
-        Ast::Query(query) => Ok(Statement::Query(query, names)),
-        Ast::Delete(delete) => deletion(delete),
+        Ast::Query(query) => Ok((Statement::Query(query, names), placeholders)),
+        Ast::Delete(delete) => deletion(delete).map(|statement| (statement, placeholders)),
         _ => Err(other_statement()),
     }
 }
@@ -211,9 +228,9 @@ fn plain(token: &Token) -> String {
     }
 }
 
-/// Gives strings the value that they stand for, numbers placeholders, and writes two forms that the parser
+/// Gives strings the value that they stand for, numbers placeholders and counts them, and writes two forms that the parser
 /// does not have as ones that it has: `{ts '…'}` as a typed string, `[a 2]` as `[a ^ 2]`.
-fn unescaped(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+fn unescaped(tokens: Vec<TokenWithSpan>) -> Result<(Vec<TokenWithSpan>, usize)> {
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     let (mut placeholders, mut brackets) = (0, 0usize);
     let mut braces = false;
@@ -225,6 +242,9 @@ fn unescaped(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             Token::Placeholder(text) if text == "?" => {
                 placeholders += 1;
                 Token::Placeholder(format!("?{}", placeholders - 1))
+            }
+            Token::Placeholder(text) => {
+                return Err(SqlError::Syntax(format!("[{text}] is no placeholder, only [?] is one")));
             }
             Token::LBracket => {
                 brackets += 1;
@@ -262,7 +282,7 @@ fn unescaped(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
         out.push(TokenWithSpan { token, span });
     }
-    out
+    Ok((out, placeholders))
 }
 
 #[cfg(test)]

@@ -502,9 +502,15 @@ impl Shared {
         }
         let own = scores.get(*sent..(*sent + rows.len()).min(scores.len())).unwrap_or_default().to_vec();
         *sent += rows.len();
-        let (shared, wanted) = (Arc::clone(self), Arc::clone(wanted));
-        let compute = self.finder.table().compute.clone();
-        let batch = compute.run(move || shared.batch(number, &wanted, rows, &arrays, own)).await?;
+        let batch = match wanted.source || wanted.metadata {
+            true => {
+                let (shared, wanted) = (Arc::clone(self), Arc::clone(wanted));
+                let compute = self.finder.table().compute.clone();
+                compute.run(move || shared.batch(number, &wanted, rows, &arrays, own)).await?
+            }
+            // Columns come decoded: another change of threads would cost more than what is left.
+            false => self.batch(number, wanted, rows, &arrays, own)?,
+        };
         Ok(out.send(Ok(batch)).await.is_ok())
     }
 

@@ -361,7 +361,7 @@ impl Segment {
             .await
     }
 
-    /// Reads columns for the selected rows (all rows without a selection), in batches of about 8,192.
+    /// Reads columns for the selected rows (all rows without a selection), in batches of about 8,192, or fewer where they are wide.
     pub fn scan(
         &self,
         columns: &[PathId],
@@ -533,7 +533,7 @@ impl Scan {
                     wanted.dedup();
                     let places =
                         roots.iter().map(|r| r.and_then(|r| wanted.binary_search(&r).ok())).collect();
-                    let reader = Box::new(stored.reader(&wanted, rows.as_ref())?);
+                    let reader = Box::new(stored.scanner(&wanted, rows.as_ref())?);
                     let numbers = Numbers { rows, next: 0, total: stored.record.rows };
                     Self::Reading { reader, places, numbers }.next(segment)
                 }

@@ -37,6 +37,10 @@ use crate::{Compute, Error, Result};
 const BATCH_ROWS: usize = 8_192;
 /// Bytes decoded at a time, about.
 const BATCH_BYTES: u64 = 32 << 20;
+/// Bytes of some columns that a scan decodes at a time, about: several such batches wait for who reads them.
+const SCAN_BYTES: u64 = 4 << 20;
+/// Bytes of a string's view.
+const VIEW_BYTES: u64 = 16;
 /// Bytes that a root column takes in the schema of an open file, about.
 const FIELD_BYTES: usize = 512;
 
@@ -315,17 +319,49 @@ impl Stored {
         self.masked_reader(mask, rows)
     }
 
+    /// Opens a reader over root columns that gives batches of as many rows as these columns allow.
+    pub(super) fn scanner(
+        &self,
+        roots: &[usize],
+        rows: Option<&RoaringBitmap>,
+    ) -> Result<ParquetRecordBatchReader> {
+        let data = self.data()?;
+        let mask = ProjectionMask::roots(data.metadata.parquet_schema(), roots.iter().copied());
+        let row = match data.metadata.metadata().row_groups().first() {
+            None => 0,
+            // The first rows are about as wide as others.
+            Some(group) => {
+                let leaves = group.columns().iter().enumerate();
+                let wanted = leaves.filter(|(leaf, _)| mask.leaf_included(*leaf));
+                let bytes: i64 = wanted.map(|(_, chunk)| chunk.uncompressed_size()).sum();
+                u64::try_from(bytes / group.num_rows().max(1)).unwrap_or(0)
+            }
+        };
+        let row = row + VIEW_BYTES * roots.len() as u64;
+        let batch = usize::try_from(SCAN_BYTES / row.max(1)).unwrap_or(BATCH_ROWS).clamp(64, BATCH_ROWS);
+        self.reader_of(mask, rows, batch)
+    }
+
     /// Opens a reader over some leaves for the selected rows.
     pub(super) fn masked_reader(
         &self,
         mask: ProjectionMask,
         rows: Option<&RoaringBitmap>,
     ) -> Result<ParquetRecordBatchReader> {
+        self.reader_of(mask, rows, self.batch_rows())
+    }
+
+    fn reader_of(
+        &self,
+        mask: ProjectionMask,
+        rows: Option<&RoaringBitmap>,
+        batch_rows: usize,
+    ) -> Result<ParquetRecordBatchReader> {
         let data = self.data()?;
         let (file, metadata) = data.parts();
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone())
             .with_projection(mask)
-            .with_batch_size(self.batch_rows());
+            .with_batch_size(batch_rows);
         if let Some(rows) = rows {
             let (groups, selection) = select(metadata, rows);
             builder = builder.with_row_groups(groups).with_row_selection(selection);

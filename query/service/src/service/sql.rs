@@ -136,9 +136,14 @@ impl SearchService {
 
     /// Returns how a statement is answered, in pages or not.
     fn bounds(&self, request: &SqlRequest, pages: bool) -> Bounds {
+        Bounds { rows: self.default_rows(request, pages), ..self.all_rows() }
+    }
+
+    /// Returns how a statement is answered with all of its rows.
+    pub(super) fn all_rows(&self) -> Bounds {
         Bounds {
             now_ms: self.now_ms(),
-            rows: self.default_rows(request, pages),
+            rows: None,
             timeout_ms: self.default_timeout(),
             deletes: self.flag("plugins.sql.delete.enabled"),
         }
@@ -241,7 +246,7 @@ impl SearchService {
     }
 
     /// Refuses statements where a setting does.
-    fn enabled(&self) -> Result<(), SqlError> {
+    pub(super) fn enabled(&self) -> Result<(), SqlError> {
         match self.flag("plugins.sql.enabled") {
             true => Ok(()),
             false => Err(SqlError::Disabled(
@@ -270,7 +275,7 @@ impl SearchService {
         self.setting(name).is_some_and(|text| text == "true")
     }
 
-    fn runner(&self) -> Result<&Runner, Error> {
+    pub(super) fn runner(&self) -> Result<&Runner, Error> {
         self.runner.as_ref().map_err(|error| Error::Execution(error.clone()))
     }
 }

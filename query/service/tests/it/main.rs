@@ -24,6 +24,7 @@ mod scroll;
 mod search;
 mod sort;
 mod sql;
+mod sql_batches;
 mod sql_bounds;
 mod sql_conditions;
 mod sql_groups;

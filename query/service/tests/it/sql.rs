@@ -31,7 +31,7 @@ pub(crate) async fn rows(store: &Store, query: &str) -> Vec<Value> {
     }
 }
 
-async fn people() -> Store {
+pub(crate) async fn people() -> Store {
     let store = Store::open().await;
     let body = json!({"mappings": {"properties": {
         "name": {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 10}}},

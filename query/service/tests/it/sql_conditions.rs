@@ -16,7 +16,7 @@ async fn rows(store: &Store, query: &str) -> Value {
     answer["datarows"].take()
 }
 
-async fn documents() -> Store {
+pub(crate) async fn documents() -> Store {
     let store = Store::open().await;
     let first = json!({
         "settings": {"number_of_shards": 2, "analysis": {"normalizer": {"lower": {"type": "custom", "filter": ["lowercase"]}}}},

@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 };
 use sqlparser::ast;
 
-use super::condition::{boolean, null_test};
+use super::condition::null_test;
 use super::{Binder, Bound, Place, Scope, literal, unsupported};
 use crate::bind::Literal;
 use crate::error::{Result, SqlError};
@@ -159,9 +159,14 @@ impl Binder<'_> {
             }
         }
         match (name.as_str(), args.as_slice()) {
+            ("if", [_, results @ ..]) => self.infer_alike(results),
+            ("ifnull" | "nullif" | "coalesce", all) => self.infer_alike(all),
+            _ => {}
+        }
+        match (name.as_str(), args.as_slice()) {
             ("isnull", [value]) => Ok(null_test(value, scope, true)),
             ("if", [condition, one, other]) => {
-                let condition = boolean(condition.clone())?;
+                let condition = self.truth(condition.clone())?;
                 conditional(vec![(condition, one.clone())], Some(other.clone()))
             }
             ("ifnull", [one, other]) => {
@@ -186,7 +191,7 @@ impl Binder<'_> {
             ("multiply", [one, other]) => self.binary(one, &ast::BinaryOperator::Multiply, other, scope),
             ("divide", [one, other]) => self.binary(one, &ast::BinaryOperator::Divide, other, scope),
             ("mod" | "modulus", [one, other]) => self.binary(one, &ast::BinaryOperator::Modulo, other, scope),
-            _ => functions::call(&name, &args, self.now_ms),
+            _ => self.call(&name, &args),
         }
     }
 
@@ -194,7 +199,10 @@ impl Binder<'_> {
     fn aggregate(&mut self, aggregate: Aggregate, call: &ast::Function, scope: &mut Scope) -> Result<Bound> {
         let filter = match &call.filter {
             None => None,
-            Some(filter) => Some(Box::new(boolean(self.expr(filter, scope, Place::Row)?)?.expr)),
+            Some(filter) => {
+                let filter = self.expr(filter, scope, Place::Row)?;
+                Some(Box::new(self.truth(filter)?.expr))
+            }
         };
         let (argument, distinct) = self.aggregated(call, scope)?;
         let list = argument.as_ref().is_some_and(|argument| argument.list);

@@ -4,7 +4,6 @@ use datafusion::logical_expr::{Case, Expr, Operator};
 use sqlparser::ast;
 
 use super::comparison::compare;
-use super::condition::boolean;
 use super::{Binder, Bound, Place, Scope};
 use crate::error::{Result, SqlError};
 use crate::types::{SqlType, TIMESTAMP};
@@ -38,8 +37,11 @@ impl Binder<'_> {
         for branch in conditions {
             let condition = self.expr(&branch.condition, scope, place)?;
             let condition = match &operand {
-                None => boolean(condition)?,
-                Some(operand) => compare(operand, Operator::Eq, &condition, scope)?,
+                None => self.truth(condition)?,
+                Some(operand) => {
+                    self.infer_alike([operand, &condition]);
+                    compare(operand, Operator::Eq, &condition, scope)?
+                }
             };
             let result = self.expr(&branch.result, scope, place)?;
             join(&mut ty, &result)?;
@@ -49,6 +51,7 @@ impl Binder<'_> {
         if let Some(last) = &last {
             join(&mut ty, last)?;
         }
+        self.infer_alike(branches.iter().map(|(_, result)| result).chain(&last));
         let mut when_then = Vec::with_capacity(branches.len());
         for (condition, result) in branches {
             when_then.push((Box::new(condition.expr), Box::new(result.to(ty)?)));

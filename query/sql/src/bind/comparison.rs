@@ -43,6 +43,7 @@ impl Binder<'_> {
             ty = ty.common(part.ty).ok_or_else(|| mismatch("in", &value, &part))?;
             parts.push(part);
         }
+        self.infer_alike(std::iter::once(&value).chain(&parts));
         let parts: Vec<Bound> =
             parts.into_iter().map(|part| operand::normalized(&value, &part, scope).unwrap_or(part)).collect();
         if let Some(bound) = any_of_literals(&value, &parts, scope) {

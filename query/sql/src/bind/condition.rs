@@ -5,12 +5,20 @@ use datafusion::scalar::ScalarValue;
 
 use super::arithmetic::operation;
 use super::comparison::comparable;
-use super::{Bound, Literal, Scope, unsupported};
+use super::{Binder, Bound, Literal, Scope, unsupported};
 use crate::error::{Result, SqlError};
 use crate::functions::{self, values};
 use crate::push::{Pushed, has_exists, is_null};
 use crate::source::SourceKind;
 use crate::types::SqlType;
+
+impl Binder<'_> {
+    /// Takes an expression as a condition.
+    pub(super) fn truth(&mut self, bound: Bound) -> Result<Bound> {
+        self.infer(&bound, SqlType::Boolean);
+        boolean(bound)
+    }
+}
 
 /// Takes an expression as a condition.
 pub(super) fn boolean(bound: Bound) -> Result<Bound> {

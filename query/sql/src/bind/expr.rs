@@ -8,7 +8,7 @@ use sqlparser::ast::{self, BinaryOperator, UnaryOperator};
 use super::arithmetic::{arithmetic, negative, operation};
 use super::case::cast_type;
 use super::comparison::compare;
-use super::condition::{and_or, boolean, like, negated_where, negation, null_test};
+use super::condition::{and_or, like, negated_where, negation, null_test};
 use super::{Binder, Bound, Literal, Place, Scope, literal, unsupported};
 use crate::error::{Result, SqlError};
 use crate::functions::{self, time};
@@ -28,6 +28,7 @@ impl Binder<'_> {
             E::TypedString(typed) => self.typed_string(typed),
             E::Interval(interval) => {
                 let count = self.expr(&interval.value, scope, place)?;
+                let count = self.spelt_out(count, Literal::Int(1));
                 let unit = interval.leading_field.as_ref().map(ToString::to_string).unwrap_or_default();
                 literal::interval(&count, &unit)
             }
@@ -59,12 +60,14 @@ impl Binder<'_> {
             | E::ILike { negated, any: false, expr, pattern, escape_char: None } => {
                 let value = self.expr(expr, scope, place)?;
                 let pattern = self.expr(pattern, scope, place)?;
+                self.infer(&value, SqlType::Keyword);
+                let pattern = self.spelt_out(pattern, Literal::Str("%".to_owned()));
                 Ok(negated_where(*negated, like(&value, &pattern, scope)?))
             }
             E::RLike { negated, expr, pattern, .. } => {
                 let value = self.expr(expr, scope, place)?;
                 let pattern = self.expr(pattern, scope, place)?;
-                let bound = functions::call("regexp", &[value, pattern], self.now_ms)?;
+                let bound = self.call("regexp", &[value, pattern])?;
                 Ok(match negated {
                     true => negation(Bound::new(bound.expr.eq(lit(1i32)), SqlType::Boolean)),
                     false => bound,
@@ -76,6 +79,7 @@ impl Binder<'_> {
             E::Cast { expr, data_type, .. } => {
                 let value = self.expr(expr, scope, place)?;
                 let ty = cast_type(data_type)?;
+                self.infer(&value, ty);
                 Ok(Bound::new(functions::cast(&value, ty)?, ty))
             }
             E::Function(call) => self.function(call, scope, place),
@@ -97,22 +101,13 @@ impl Binder<'_> {
             E::Extract { field, expr, .. } => {
                 let part = literal::bound(Literal::Str(field.to_string()));
                 let value = self.expr(expr, scope, place)?;
-                functions::call("extract", &[part, value], self.now_ms)
+                self.call("extract", &[part, value])
             }
             E::InSubquery { .. } | E::Exists { .. } | E::Subquery(_) => {
                 unsupported("a subquery in an expression")
             }
             other => unsupported(format!("[{other}]")),
         }
-    }
-
-    /// Binds a literal, or the parameter that stands in its place: placeholders were numbered by their place.
-    fn value(&self, value: &ast::Value) -> Result<Bound> {
-        let number = match value {
-            ast::Value::Placeholder(text) => text.trim_start_matches(['?', '$']),
-            _ => "",
-        };
-        literal::of_value(value, self.parameters, number).map(literal::bound)
     }
 
     /// Binds BETWEEN of a value, the low and the high end.
@@ -131,7 +126,7 @@ impl Binder<'_> {
         for arg in args {
             bound.push(self.expr(arg, scope, place)?);
         }
-        functions::call(name, &bound, self.now_ms)
+        self.call(name, &bound)
     }
 
     fn is(
@@ -142,6 +137,7 @@ impl Binder<'_> {
         place: Place,
     ) -> Result<Bound> {
         let inner = self.expr(inner, scope, place)?;
+        self.infer(&inner, SqlType::Boolean);
         Ok(Bound::new(test(Box::new(inner.to(SqlType::Boolean)?)), SqlType::Boolean))
     }
 
@@ -202,7 +198,7 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let inner = self.expr(inner, scope, place)?;
         match (op, &inner.literal) {
-            (UnaryOperator::Not | UnaryOperator::BangNot, _) => Ok(negation(boolean(inner)?)),
+            (UnaryOperator::Not | UnaryOperator::BangNot, _) => Ok(negation(self.truth(inner)?)),
             (UnaryOperator::Plus, _) if inner.ty.is_number() => Ok(inner),
             (UnaryOperator::Minus, Some(Literal::Int(number))) => {
                 Ok(literal::bound(negative((*number).into())))
@@ -245,7 +241,8 @@ impl Binder<'_> {
         parts.reverse();
         let mut bound = Vec::with_capacity(parts.len());
         for part in parts {
-            bound.push(boolean(self.expr(part, scope, place)?)?);
+            let part = self.expr(part, scope, place)?;
+            bound.push(self.truth(part)?);
         }
         Ok(and_or(&bound, and))
     }
@@ -271,11 +268,12 @@ impl Binder<'_> {
             BinaryOperator::Divide | BinaryOperator::MyIntegerDivide => Operator::Divide,
             BinaryOperator::Modulo => Operator::Modulo,
             BinaryOperator::Xor => {
-                let (left, right) = (boolean(left.clone())?, boolean(right.clone())?);
+                let (left, right) = (self.truth(left.clone())?, self.truth(right.clone())?);
                 return Ok(Bound::new(operation(left.expr, Operator::NotEq, right.expr), SqlType::Boolean));
             }
             other => return unsupported(format!("the operator {other}")),
         };
+        self.infer_operands(left, operator, right);
         if matches!(
             operator,
             Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq

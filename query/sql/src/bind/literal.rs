@@ -22,13 +22,14 @@ pub(super) fn bound(literal: Literal) -> Bound {
         Literal::UInt(number) => (ScalarValue::UInt64(Some(*number)), SqlType::UnsignedLong),
         Literal::Float(number) => (ScalarValue::Float64(Some(*number)), SqlType::Double),
         Literal::Str(text) => (ScalarValue::Utf8View(Some(text.clone())), SqlType::Keyword),
+        Literal::Time(micros) => (ScalarValue::Time64Microsecond(Some(*micros)), SqlType::Time),
         Literal::Timestamp(micros) => (ScalarValue::TimestampMicrosecond(Some(*micros), None), TIMESTAMP),
     };
     Bound { literal: Some(literal), ..Bound::new(Expr::Literal(value, None), ty) }
 }
 
 /// Reads a literal of the syntax tree.
-pub(super) fn of_value(value: &ast::Value, parameters: &[Literal], next: &str) -> Result<Literal> {
+pub(super) fn of_value(value: &ast::Value) -> Result<Literal> {
     Ok(match value {
         ast::Value::Number(text, _) => number(text)?,
         ast::Value::SingleQuotedString(text) | ast::Value::DoubleQuotedString(text) => {
@@ -36,15 +37,6 @@ pub(super) fn of_value(value: &ast::Value, parameters: &[Literal], next: &str) -
         }
         ast::Value::Boolean(flag) => Literal::Bool(*flag),
         ast::Value::Null => Literal::Null,
-        ast::Value::Placeholder(_) => {
-            let at: usize = next.parse().unwrap_or(0);
-            parameters.get(at).cloned().ok_or_else(|| {
-                SqlError::Request(format!(
-                    "the statement has more placeholders than the {} parameters given",
-                    parameters.len()
-                ))
-            })?
-        }
         other => return Err(SqlError::Syntax(format!("[{other}] is no literal of this dialect"))),
     })
 }

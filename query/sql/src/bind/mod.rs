@@ -4,7 +4,7 @@
 //! [`select`] binds a SELECT, [`from`] its sources and conditions, [`output`] its columns; [`building`] makes the plan above them, with
 //! [`grouping`] its groups;
 //! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`relevance`] the
-//! functions that the inverted index answers. A [`Bound`] carries beside the expression what the index could answer in its place ([`Pushed`]).
+//! functions that the inverted index answers; [`parameter`] finds the types of parameters without values. A [`Bound`] carries beside the expression what the index could answer in its place ([`Pushed`]).
 
 mod arithmetic;
 mod building;
@@ -18,6 +18,7 @@ mod grouping;
 mod literal;
 mod operand;
 mod output;
+mod parameter;
 mod relevance;
 mod select;
 
@@ -37,6 +38,7 @@ use millrace_work::compute::Compute;
 
 use super::error::{Result, SqlError};
 use super::functions;
+use super::parameters::Parameters;
 use super::push::Pushed;
 use super::request::SqlRequest;
 use super::source::Source;
@@ -57,6 +59,8 @@ pub enum Literal {
     UInt(u64),
     Float(f64),
     Str(String),
+    /// Microseconds of a day.
+    Time(i64),
     /// Microseconds since 1970.
     Timestamp(i64),
 }
@@ -76,6 +80,8 @@ pub(crate) struct Bound {
     pub field: Option<(usize, String)>,
     /// The literal that it is.
     pub literal: Option<Literal>,
+    /// The number of the parameter without a value that it is.
+    pub parameter: Option<usize>,
     /// What the index answers in its place.
     pub pushed: Option<Pushed>,
 }
@@ -83,7 +89,7 @@ pub(crate) struct Bound {
 impl Bound {
     /// Makes an expression of single values.
     pub(crate) fn new(expr: Expr, ty: SqlType) -> Self {
-        Self { expr, ty, list: false, shown: None, field: None, literal: None, pushed: None }
+        Self { expr, ty, list: false, shown: None, field: None, literal: None, parameter: None, pushed: None }
     }
 
     /// Returns the type that an answer's schema shows.
@@ -141,7 +147,9 @@ pub(crate) struct Binder<'a> {
     /// What the user wrote for output columns.
     pub names: &'a Names,
     /// Values of `?`.
-    pub parameters: &'a [Literal],
+    pub parameters: &'a Parameters,
+    /// Types of those without values, as far as their places tell them.
+    pub inferred: Vec<Option<SqlType>>,
     /// A condition on every index scan.
     pub filter: Option<&'a serde_json::Value>,
     /// When the request came.
@@ -179,6 +187,7 @@ impl<'a> Binder<'a> {
         snapshots: &'a HashMap<String, Arc<TableSnapshot>>,
         names: &'a Names,
         request: &'a SqlRequest,
+        parameters: &'a Parameters,
         now_ms: i64,
         compute: Compute,
         work: &'a Work,
@@ -186,7 +195,8 @@ impl<'a> Binder<'a> {
         Self {
             snapshots,
             names,
-            parameters: &request.parameters,
+            parameters,
+            inferred: Vec::new(),
             filter: request.filter.as_ref(),
             now_ms,
             compute,

@@ -50,7 +50,8 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<Option<Bound>> {
         let Some((clause, form)) = clause(name) else { return Ok(None) };
-        let args = arguments(call)?;
+        let args = self.spelt(&arguments(call)?)?;
+        let args: Vec<&ast::Expr> = args.iter().collect();
         if form == Form::Score {
             return self.scored(&args, scope).map(Some);
         }
@@ -107,7 +108,7 @@ impl Binder<'_> {
     ) -> Result<Option<Bound>> {
         let name = called(call);
         let Some((clause, form)) = clause(&name) else { return Ok(None) };
-        let args = arguments(call)?;
+        let args = self.spelt(&arguments(call)?)?;
         let [text] = args.as_slice() else { return Ok(None) };
         let Some(text) = string(text) else { return Ok(None) };
         let (source, path) = self.searched(field, scope)?;

@@ -16,11 +16,10 @@ use millrace_matching::table::carried::holds_predicate;
 use sqlparser::ast;
 
 use super::building::{Building, Grouping};
-use super::condition::boolean;
 use super::from::Scanned;
 use super::grouping::AddressBits;
 use super::output::{Item, OutColumn};
-use super::{Binder, Bound, Literal, Place, Scope, literal, unsupported};
+use super::{Binder, Bound, Place, Scope, unsupported};
 use crate::error::{Result, SqlError};
 
 /// Deepest queries in FROM.
@@ -81,7 +80,10 @@ impl Binder<'_> {
         let groups = self.groups(select, &items, &mut scope)?;
         let having = match &select.having {
             None => None,
-            Some(having) => Some(boolean(self.expr(having, &mut scope, Place::Aliased)?)?.expr),
+            Some(having) => {
+                let having = self.expr(having, &mut scope, Place::Aliased)?;
+                Some(self.truth(having)?.expr)
+            }
         };
         let sorts = self.sorts(query.order_by.as_ref(), &items, &mut scope)?;
         let mut exprs: Vec<&Expr> = items.iter().map(|item| &item.bound.expr).collect();
@@ -142,7 +144,10 @@ impl Binder<'_> {
         for (kind, condition) in on {
             let condition = match condition {
                 None => None,
-                Some(condition) => Some(boolean(self.expr(&condition, scope, Place::Row)?)?.expr),
+                Some(condition) => {
+                    let condition = self.expr(&condition, scope, Place::Row)?;
+                    Some(self.truth(condition)?.expr)
+                }
             };
             joins.push((kind, condition));
         }
@@ -150,29 +155,16 @@ impl Binder<'_> {
     }
 
     /// Binds LIMIT and OFFSET.
-    fn cut_of(&self, clause: Option<&ast::LimitClause>) -> Result<(usize, Option<usize>)> {
-        let whole = |expr: &ast::Expr| {
-            let number = match expr {
-                ast::Expr::Value(value) => {
-                    let place = value.to_string();
-                    let place = place.trim_start_matches(['?', '$']);
-                    match literal::of_value(&value.value, self.parameters, place)? {
-                        Literal::Int(number) => usize::try_from(number).ok(),
-                        _ => None,
-                    }
-                }
-                _ => None,
-            };
-            number.ok_or_else(|| SqlError::Syntax(format!("[{expr}] is no number of rows")))
-        };
+    fn cut_of(&mut self, clause: Option<&ast::LimitClause>) -> Result<(usize, Option<usize>)> {
         match clause {
             None => Ok((0, None)),
             Some(ast::LimitClause::OffsetCommaLimit { offset, limit }) => {
-                Ok((whole(offset)?, Some(whole(limit)?)))
+                Ok((self.whole(offset)?.unwrap_or(0), self.whole(limit)?))
             }
             Some(ast::LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
-                let offset = offset.as_ref().map(|offset| whole(&offset.value)).transpose()?;
-                Ok((offset.unwrap_or(0), limit.as_ref().map(whole).transpose()?))
+                let offset = offset.as_ref().map(|offset| self.whole(&offset.value)).transpose()?;
+                let limit = limit.as_ref().map(|limit| self.whole(limit)).transpose()?;
+                Ok((offset.flatten().unwrap_or(0), limit.flatten()))
             }
             Some(_) => unsupported("LIMIT BY"),
         }
@@ -193,7 +185,8 @@ impl Binder<'_> {
                 }
                 other => (other, None),
             };
-            conditions.push(boolean(self.expr(last, scope, Place::Row)?)?);
+            let last = self.expr(last, scope, Place::Row)?;
+            conditions.push(self.truth(last)?);
             rest = before;
         }
         conditions.reverse();

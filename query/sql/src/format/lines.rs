@@ -4,7 +4,7 @@ use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use millrace_work::Work;
 
-use super::{Held, ROWS_AT_A_TIME, value};
+use super::{Held, Parts, ROWS_AT_A_TIME, value};
 use crate::bind::OutColumn;
 use crate::error::Result;
 use crate::types::SqlType;
@@ -83,17 +83,28 @@ impl Lines {
         Self { format, types, text, cell: String::new(), held: Held::of(work) }
     }
 
-    /// Whether a part is to be taken before more is written.
-    pub(crate) fn is_full(&self) -> bool {
+    fn row(&mut self, batch: &RecordBatch, row: usize) {
+        self.text.push('\n');
+        for (at, array) in batch.columns().iter().enumerate() {
+            if at > 0 {
+                self.text.push(self.format.separator());
+            }
+            self.cell.clear();
+            let ty = self.types.get(at).copied().unwrap_or(SqlType::Keyword);
+            value::text(array, row, ty, &mut self.cell);
+            self.format.cell(&self.cell, &mut self.text);
+        }
+    }
+}
+
+impl Parts for Lines {
+    type Part = Bytes;
+
+    fn is_full(&self) -> bool {
         self.text.len() >= PART_BYTES
     }
 
-    /// Writes rows from the given one until it is full; returns the first that it has not written.
-    ///
-    /// # Errors
-    /// [`Error::CircuitBreaking`](millrace_work::error::Error::CircuitBreaking) where queries may not hold so much;
-    /// [`Error::TimedOut`](millrace_work::error::Error::TimedOut).
-    pub(crate) fn write(&mut self, batch: &RecordBatch, from: usize) -> Result<usize> {
+    fn write(&mut self, batch: &RecordBatch, from: usize) -> Result<usize> {
         let mut row = from;
         while row < batch.num_rows() && !self.is_full() {
             self.held.check()?;
@@ -107,31 +118,13 @@ impl Lines {
         Ok(row)
     }
 
-    fn row(&mut self, batch: &RecordBatch, row: usize) {
-        self.text.push('\n');
-        for (at, array) in batch.columns().iter().enumerate() {
-            if at > 0 {
-                self.text.push(self.format.separator());
-            }
-            self.cell.clear();
-            let ty = self.types.get(at).copied().unwrap_or(SqlType::Keyword);
-            value::text(array, row, ty, &mut self.cell);
-            self.format.cell(&self.cell, &mut self.text);
-        }
-    }
-
-    /// Takes what is written. It holds its memory until it is dropped.
-    pub(crate) fn take(&mut self) -> Bytes {
+    fn take(&mut self) -> Result<Bytes> {
         let text = std::mem::replace(&mut self.text, String::with_capacity(PART_BYTES + PART_BYTES / 8));
         let held = self.held.again();
-        std::mem::replace(&mut self.held, held).until_dropped(text)
+        Ok(std::mem::replace(&mut self.held, held).until_dropped(text))
     }
 
-    /// Ends the last line and takes the rest.
-    ///
-    /// # Errors
-    /// As [`Lines::write`].
-    pub(crate) fn finish(mut self) -> Result<Bytes> {
+    fn finish(mut self) -> Result<Bytes> {
         self.text.push('\n');
         self.held.grow_to(self.text.capacity())?;
         Ok(self.held.until_dropped(self.text))
@@ -184,7 +177,7 @@ mod tests {
         while row < batch.num_rows() {
             row = lines.write(&batch, row).unwrap();
             if lines.is_full() {
-                parts.push(lines.take());
+                parts.push(lines.take().unwrap());
             }
         }
         parts.push(lines.finish().unwrap());

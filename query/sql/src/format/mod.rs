@@ -1,10 +1,10 @@
-//! Writers of answers. [`Writer`] makes one that is sent in one piece, [`Lines`] one that is sent part by part; each takes batches as
+//! Writers of answers. [`Writer`] makes one that is sent in one piece, [`Parts`] is what makes one that is sent part by part; each takes batches as
 //! they come, and holds the memory of what it has written until that is sent.
 
 mod hits;
 mod jdbc;
 mod lines;
-mod value;
+pub(super) mod value;
 
 use std::sync::Arc;
 
@@ -53,24 +53,51 @@ pub enum PageFormat {
     Hits,
 }
 
+/// What makes parts of an answer of its rows, one after the other.
+pub(crate) trait Parts: Send {
+    /// A part.
+    type Part: Send + 'static;
+
+    /// Writes rows from the given one until a part is full; returns the first that it has not written.
+    ///
+    /// # Errors
+    /// [`Error::CircuitBreaking`] where queries may not hold so much; [`Error::TimedOut`].
+    fn write(&mut self, batch: &RecordBatch, from: usize) -> Result<usize>;
+
+    /// Whether a part is to be taken before more is written.
+    fn is_full(&self) -> bool;
+
+    /// Takes what is written. It holds its memory until it is dropped.
+    ///
+    /// # Errors
+    /// As [`Parts::write`].
+    fn take(&mut self) -> Result<Self::Part>;
+
+    /// Ends the answer and takes the rest.
+    ///
+    /// # Errors
+    /// As [`Parts::write`].
+    fn finish(self) -> Result<Self::Part>;
+}
+
 /// Rows that are written between two looks at the stop and at the memory.
 const ROWS_AT_A_TIME: usize = 256;
 
 /// The memory of a text that grows.
 #[derive(Debug)]
-struct Held {
+pub(crate) struct Held {
     work: Work,
     bytes: usize,
 }
 
 impl Held {
     /// Holds nothing yet, of a part of the work's memory.
-    fn of(work: &Work) -> Self {
+    pub(crate) fn of(work: &Work) -> Self {
         Self { work: work.part(), bytes: 0 }
     }
 
     /// Holds nothing yet, of another part of the same work.
-    fn again(&self) -> Self {
+    pub(crate) fn again(&self) -> Self {
         Self::of(&self.work)
     }
 
@@ -78,7 +105,7 @@ impl Held {
     ///
     /// # Errors
     /// [`Error::TimedOut`].
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         Ok(self.work.check()?)
     }
 
@@ -86,7 +113,7 @@ impl Held {
     ///
     /// # Errors
     /// [`Error::CircuitBreaking`] where queries may not hold so much.
-    fn grow_to(&mut self, bytes: usize) -> Result<()> {
+    pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<()> {
         self.work.hold(bytes.saturating_sub(self.bytes))?;
         self.bytes = self.bytes.max(bytes);
         Ok(())

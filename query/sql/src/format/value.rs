@@ -52,7 +52,7 @@ pub(super) fn json(array: &ArrayRef, row: usize, ty: SqlType, out: &mut String) 
 }
 
 /// Writes a value as text; null is empty.
-pub(super) fn text(array: &ArrayRef, row: usize, ty: SqlType, out: &mut String) {
+pub(crate) fn text(array: &ArrayRef, row: usize, ty: SqlType, out: &mut String) {
     if array.is_null(row) {
         return;
     }

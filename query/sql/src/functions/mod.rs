@@ -65,11 +65,20 @@ const DATETIMES: &[&str] = &[
     "utc_timestamp",
 ];
 
+fn find(name: &str) -> Option<Definition> {
+    let lower = name.to_ascii_lowercase();
+    math::find(&lower).or_else(|| text::find(&lower)).or_else(|| dates::find(&lower))
+}
+
+/// Returns the types that a function takes for arguments of some types; `None` where it does not take them.
+pub(crate) fn taken(name: &str, types: &[SqlType]) -> Option<Vec<SqlType>> {
+    (find(name)?.rule)(types).map(|(wanted, _)| wanted)
+}
+
 /// Binds a call of a function.
 pub(crate) fn call(name: &str, args: &[Bound], now_ms: i64) -> Result<Bound> {
     let lower = name.to_ascii_lowercase();
-    let definition = math::find(&lower).or_else(|| text::find(&lower)).or_else(|| dates::find(&lower));
-    let Some(definition) = definition else {
+    let Some(definition) = find(&lower) else {
         return Err(SqlError::Semantic(format!("unsupported function name: {name}")));
     };
     let types: Vec<SqlType> = args.iter().map(|arg| arg.ty).collect();

@@ -1,0 +1,178 @@
+//! The way in for requests of other protocols than HTTP's: who asks, what they begin, and what the audit tells of it.
+//!
+//! A crate above this one that serves a listener of its own ([`Server::serve_also`](crate::Server::serve_also)) gets a
+//! [`Beside`]. It enters each request by its head ([`Beside::enter`]), before anything else of it is read, begins sessions with the
+//! [`Entry`], and says how the request ended.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use http::request::Parts;
+use millrace_accounts::{Authenticated, Credentials, Scheme};
+use millrace_listen::{Budget, ClientCertificate, Peer, check_origin};
+use millrace_storage::access::Action;
+use millrace_storage::{Principal, Session};
+
+use crate::audit::Trail;
+use crate::error::Error;
+use crate::{Asker, Node};
+
+/// What a listener of another protocol shares with the data API.
+#[derive(Clone, Debug)]
+pub struct Beside {
+    /// Store, searches and accounts.
+    pub node: Arc<Node>,
+    /// The bytes that all requests may hold together.
+    pub room: Budget,
+}
+
+/// A request whose sender is known.
+#[derive(Debug)]
+pub struct Entry {
+    node: Arc<Node>,
+    head: Parts,
+    listener: &'static str,
+    asker: Asker,
+}
+
+impl Beside {
+    /// Finds out who sends a request with this head; tells the audit where that fails. `listener` is what the audit calls
+    /// the listener.
+    ///
+    /// # Errors
+    /// 401, 403 or 429, as the data API answers them.
+    pub async fn enter(&self, head: Parts, listener: &'static str) -> Result<Entry, Error> {
+        let node = Arc::clone(&self.node);
+        match node.ask(&head).await {
+            Ok(asker) => Ok(Entry { node, head, listener, asker }),
+            Err(error) => {
+                let mut trail = Trail::of(&head, listener);
+                trail.came_from_nobody(&head.headers);
+                node.audit.ended(&trail, &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Logs in whoever sends a request with this head. Returns the token that stands for a name and a password; `None` for
+    /// credentials that are good for every request as they are, or where none are asked for.
+    ///
+    /// # Errors
+    /// As [`Beside::enter`]; 400 where the head has no credentials.
+    pub async fn log_in(&self, head: &Parts, listener: &'static str) -> Result<Option<String>, Error> {
+        let shown = Credentials::read(&head.headers).map_err(Error::unauthorized)?;
+        let (Some(Credentials::Basic { name, password }), false) = (shown, self.node.accounts.is_insecure())
+        else {
+            return self.enter(head.clone(), listener).await.map(|_| None);
+        };
+        let mut trail = Trail::of(head, listener);
+        let _ = trail.login().set(name.clone());
+        match self.node.accounts.login(&name, &password, address_of(head)).await {
+            Ok(login) => {
+                trail.came_from(&login.principal);
+                self.node.audit.tell(&trail, 200, false);
+                Ok(Some(login.token))
+            }
+            Err(refusal) => {
+                let error = Error::from(refusal);
+                self.node.audit.ended(&trail, &error);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// Returns who asks.
+    pub fn principal(&self) -> &Principal {
+        &self.asker.principal
+    }
+
+    /// Begins an action.
+    ///
+    /// # Errors
+    /// 403 where it is not allowed on anything.
+    pub fn begin(&self, action: Action) -> Result<Session, Error> {
+        Ok(Session::new(&self.node.engine, self.asker.principal.clone(), action)?)
+    }
+
+    /// Finds out anew what the sender may do: a request may take its time.
+    ///
+    /// # Errors
+    /// As [`Beside::enter`].
+    pub async fn again(&self) -> Result<Self, Error> {
+        let asker = self.node.ask(&self.head).await?;
+        Ok(Self { node: Arc::clone(&self.node), head: self.head.clone(), listener: self.listener, asker })
+    }
+
+    /// Tells the audit that the sender may not do what was asked for.
+    pub fn refused(&self, action: Option<Action>) {
+        let mut trail = self.trail();
+        trail.does(action);
+        self.node.audit.tell(&trail, 403, false);
+    }
+
+    /// Tells the audit that something was read, if it tells that.
+    pub fn read(&self, action: Action) {
+        let mut trail = self.trail();
+        trail.does(Some(action));
+        trail.reads();
+        self.node.audit.tell(&trail, 200, false);
+    }
+
+    /// Ends the login token that the request shows. Returns whether it shows one.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn log_out(&self) -> Result<bool, Error> {
+        let Some(Credentials::Token(token)) = &self.asker.token else { return Ok(false) };
+        self.node.accounts.logout(token).await?;
+        let mut trail = self.trail();
+        trail.does(Some(Action::Own));
+        trail.changes_security();
+        self.node.audit.tell(&trail, 200, false);
+        Ok(true)
+    }
+
+    fn trail(&self) -> Trail {
+        let mut trail = Trail::of(&self.head, self.listener);
+        trail.came_from(&self.asker.principal);
+        trail
+    }
+}
+
+/// Returns the address of a request's client. In-process callers are one client.
+pub(crate) fn address_of(head: &Parts) -> IpAddr {
+    head.extensions.get().map_or(Ipv4Addr::UNSPECIFIED.into(), |Peer(peer)| peer.ip())
+}
+
+impl Node {
+    /// Finds out who sends a request of another protocol. The names of this machine are not asked for: what such clients call
+    /// a server is their choice, and browsers, which send pages' requests, say whose page it is.
+    async fn ask(&self, head: &Parts) -> Result<Asker, Error> {
+        if self.accounts.is_insecure() {
+            check_origin(&head.headers).map_err(|foreign| Error::foreign(&foreign))?;
+        }
+        self.authenticate(head, head.uri.path(), address_of(head)).await
+    }
+
+    /// Finds out who asks: by credentials, or where there are none by the certificate of the connection.
+    pub(crate) async fn authenticate(
+        &self,
+        parts: &Parts,
+        uri: &str,
+        address: IpAddr,
+    ) -> Result<Asker, Error> {
+        let accounts = &self.accounts;
+        let shown = Credentials::read(&parts.headers);
+        let certificate = parts.extensions.get::<ClientCertificate>().filter(|_| shown == Ok(None));
+        let by_certificate =
+            certificate.and_then(|certificate| accounts.by_certificate(&certificate.subject, address));
+        let Authenticated { principal, scheme } = match by_certificate {
+            Some(authenticated) if !accounts.is_insecure() => authenticated,
+            _ => accounts.authenticate(&parts.headers, uri, address).await?,
+        };
+        let token = shown.ok().flatten().filter(|_| scheme == Scheme::Token);
+        Ok(Asker { principal, scheme: Some(scheme), token, address })
+    }
+}

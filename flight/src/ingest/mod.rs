@@ -1,0 +1,287 @@
+//! Bulk ingestion: rows become documents, in the index that the command names ([`target`]).
+//!
+//! Batches are read one at a time and written in parts of bounded size, whose documents are made ([`json`]) on the threads of writes. A few
+//! parts are written at the same time where ids are generated; rows that name theirs are written in their order, so that the last of an
+//! id stays. Each part is written with the rights that its sender has when it has come. The last one makes all of them visible to statements, and the count
+//! is told when all are durable. Rows that are refused end the ingestion, and the error says how many were written.
+//!
+//! Bytes count against what all requests may hold from when they arrive until their part is written.
+
+mod json;
+mod mapping;
+mod target;
+mod time;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_flight::sql::CommandStatementIngest;
+use bytes::Bytes;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use millrace_listen::Reservation;
+use millrace_storage::access::Action;
+use millrace_storage::{Action as Operation, Priority, RefreshPolicy, Session, WriteOp};
+use tokio::task::JoinHandle;
+use tonic::{Code, Status};
+
+use self::json::Rows;
+use self::target::Target;
+use crate::decode::{Decoded, Decoder};
+use crate::service::{Call, Sent};
+use crate::status;
+
+/// Documents and bytes of them that are written at once.
+const PART_ROWS: usize = 5_000;
+const PART_BYTES: usize = 4 << 20;
+/// Parts that are written at the same time, where their order does not matter.
+const WRITES: usize = 4;
+/// How long a part may wait for room in the store.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Rows between two looks for reads that wait for a core.
+const SLICE: usize = 256;
+
+/// Documents that are written together, and what they hold.
+struct Part {
+    session: Session,
+    ops: Vec<WriteOp>,
+    _held: Reservation,
+}
+
+/// What was written, and the first refusal.
+#[derive(Debug, Default)]
+struct Tally {
+    written: u64,
+    refused: u64,
+    first: Option<Status>,
+}
+
+/// Answers an ingestion: how many documents were written.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for rows that no documents can be made of, what [`Target`] refuses, and refusals of documents.
+pub(crate) async fn ingest(
+    call: &Call,
+    command: CommandStatementIngest,
+    mut sent: Sent,
+) -> Result<u64, Status> {
+    let target = Target::read(&command, call.shared.catalog())?;
+    let mut writes = Writes::default();
+    let result = run(call, &target, &mut sent, &mut writes).await;
+    // What has begun is counted, whatever happened behind it.
+    let last = result.as_ref().ok().and_then(|()| writes.last.take());
+    writes.drain().await;
+    if let Some(last) = last.filter(|_| writes.tally.first.is_none()) {
+        writes.begin(last, RefreshPolicy::Immediate);
+        writes.drain().await;
+    }
+    let Tally { written, refused, first } = writes.tally;
+    match first.or(result.err()) {
+        None => Ok(written),
+        Some(error) if written + refused == 0 => Err(error),
+        Some(error) => {
+            let message = format!(
+                "[{written}] documents were written and [{refused}] refused; nothing behind them was taken, because of: {}",
+                error.message()
+            );
+            Err(status::new(error.code(), &message))
+        }
+    }
+}
+
+async fn run(call: &Call, target: &Target, sent: &mut Sent, writes: &mut Writes) -> Result<(), Status> {
+    let compute = call.shared.beside.node.engine.compute();
+    let (mut decoder, mut schema) = (Decoder::default(), None);
+    while let Some(message) = sent.next().await? {
+        let held = sent.received.take();
+        let (back, decoded) = decoder.decode_on(compute, message).await?;
+        decoder = back;
+        match decoded {
+            Decoded::Nothing => {}
+            Decoded::Schema(told) => {
+                mapping::check(&told)?;
+                if schema.is_none() {
+                    target.prepare(call, &told).await?;
+                }
+                writes.most = if has_ids(&told) { 1 } else { WRITES };
+                schema = Some(told);
+            }
+            Decoded::Batch(batch) => batch_of_rows(call, target, sent, writes, batch).await?,
+        }
+        drop(held);
+        if writes.tally.first.is_some() {
+            return Ok(());
+        }
+    }
+    match schema {
+        Some(_) => Ok(()),
+        None => Err(Status::invalid_argument("there is no schema, and so nothing to be ingested")),
+    }
+}
+
+fn has_ids(schema: &SchemaRef) -> bool {
+    schema.field_with_name(mapping::ID).is_ok()
+}
+
+/// Writes the rows of a batch, but for a last part that is kept for later.
+async fn batch_of_rows(
+    call: &Call,
+    target: &Target,
+    sent: &Sent,
+    writes: &mut Writes,
+    batch: RecordBatch,
+) -> Result<(), Status> {
+    let compute = call.shared.beside.node.engine.compute();
+    let rows = batch.num_rows();
+    if rows == 0 {
+        return Ok(());
+    }
+    let session = call.begin_again(Action::Bulk).await?;
+    let batch = Arc::new(batch);
+    let mut next = 0;
+    while next < rows {
+        let (from, index, batch) = (next, Arc::clone(&target.index), Arc::clone(&batch));
+        let threads = compute.clone();
+        let work = move || Ok(documents(&batch, from, &index, || threads.give_way()));
+        let (ops, bytes, end) = compute.run(Priority::Ingest, work).await.map_err(status::of)??;
+        next = end;
+        let held = writes.reserve(sent, bytes).await?;
+        let part = Part { session: session.clone(), ops, _held: held };
+        if let Some(before) = writes.last.replace(part) {
+            writes.begin(before, RefreshPolicy::None);
+        }
+        writes.settle(writes.most).await;
+        if writes.tally.first.is_some() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Makes documents of rows until they are a part. Returns them with their bytes, and the row behind them.
+fn documents(
+    batch: &RecordBatch,
+    from: usize,
+    index: &Arc<str>,
+    give_way: impl Fn(),
+) -> Result<(Vec<WriteOp>, u64, usize), Status> {
+    let rows = Rows::new(batch).map_err(|error| Status::invalid_argument(error.to_string()))?;
+    let (mut text, mut id_text) = (Vec::new(), Vec::new());
+    let (mut ends, mut ids) = (Vec::new(), Vec::new());
+    let most = batch.num_rows().min(from.saturating_add(PART_ROWS));
+    let mut row = from;
+    while row < most && text.len() < PART_BYTES {
+        let written = rows.write(row, &mut text).and_then(|()| rows.id(row, &mut id_text));
+        ids.push(
+            written.map_err(|error| Status::invalid_argument(format!("row [{row}] of a batch: {error}")))?,
+        );
+        ends.push(text.len());
+        row += 1;
+        if (row - from).is_multiple_of(SLICE) {
+            give_way();
+        }
+    }
+    let text = Bytes::from(text);
+    let (mut begin, doc_type): (usize, Arc<str>) = (0, "_doc".into());
+    let ops: Vec<WriteOp> = ids
+        .into_iter()
+        .zip(ends)
+        .map(|(id, end)| WriteOp {
+            index: Arc::clone(index),
+            id,
+            routing: None,
+            action: Operation::Index(text.slice(std::mem::replace(&mut begin, end)..end)),
+            version: None,
+            if_seq_no: None,
+            if_primary_term: None,
+            require_alias: false,
+            doc_type: Arc::clone(&doc_type),
+        })
+        .collect();
+    let bytes = text.len() + ops.len() * size_of::<WriteOp>();
+    Ok((ops, bytes as u64, row))
+}
+
+type Written = (usize, Result<Vec<Result<(), Status>>, Status>);
+
+/// Parts that are being written.
+#[derive(Default)]
+struct Writes {
+    /// The part that came last, which waits to be known for the last one or not.
+    last: Option<Part>,
+    under_way: VecDeque<JoinHandle<Written>>,
+    /// How many may be under way.
+    most: usize,
+    tally: Tally,
+}
+
+impl Writes {
+    /// Begins to write a part, which goes on whether somebody waits for it or not.
+    fn begin(&mut self, part: Part, refresh: RefreshPolicy) {
+        self.under_way.push_back(tokio::spawn(async move {
+            let Part { session, ops, _held } = part;
+            let count = ops.len();
+            let results = session.write(ops, refresh, TIMEOUT).await.map_err(status::of);
+            let results = results
+                .map(|results| results.into_iter().map(|done| done.map(drop).map_err(status::of)).collect());
+            (count, results)
+        }));
+    }
+
+    /// Waits until fewer than so many parts are under way.
+    async fn settle(&mut self, most: usize) {
+        while self.under_way.len() >= most.max(1) {
+            self.finish_one().await;
+        }
+    }
+
+    async fn drain(&mut self) {
+        while !self.under_way.is_empty() {
+            self.finish_one().await;
+        }
+    }
+
+    async fn finish_one(&mut self) {
+        let Some(oldest) = self.under_way.pop_front() else { return };
+        match oldest.await {
+            Ok((_, Ok(results))) => results.into_iter().for_each(|result| self.tally.add(result)),
+            Ok((count, Err(error))) => {
+                self.tally.refused += count as u64;
+                self.tally.first.get_or_insert(error);
+            }
+            Err(error) => {
+                self.tally.first.get_or_insert(status::internal(&error));
+            }
+        }
+    }
+
+    /// Reserves the bytes of a part, for which parts under way may have to end.
+    async fn reserve(&mut self, sent: &Sent, bytes: u64) -> Result<Reservation, Status> {
+        loop {
+            match sent.received.reserve(bytes) {
+                Err(_) if !self.under_way.is_empty() => self.finish_one().await,
+                reserved => return reserved,
+            }
+        }
+    }
+}
+
+impl Tally {
+    fn add(&mut self, result: Result<(), Status>) {
+        match result {
+            Ok(()) => self.written += 1,
+            Err(error) => {
+                self.refused += 1;
+                // That of a right comes first: the audit tells it.
+                let better = error.code() == Code::PermissionDenied
+                    && self.first.as_ref().is_some_and(|first| first.code() != Code::PermissionDenied);
+                if better {
+                    self.first = Some(error);
+                } else {
+                    self.first.get_or_insert(error);
+                }
+            }
+        }
+    }
+}

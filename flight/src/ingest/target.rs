@@ -1,0 +1,171 @@
+//! Where rows go: the index of a command, created, replaced or appended to as the command says.
+
+use std::sync::Arc;
+
+use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
+use datafusion::arrow::datatypes::Schema;
+use millrace_storage::access::Action;
+use millrace_storage::metadata::{CreateIndex, IndicesOptions, Uuid, check_index_name};
+use millrace_storage::{Error, Session};
+use serde_json::json;
+use tonic::Status;
+
+use super::mapping;
+use crate::service::{Call, refuse_transaction};
+use crate::status;
+
+/// What becomes of an index that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Existing {
+    Fail,
+    Append,
+    Replace,
+}
+
+/// Where rows go.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) index: Arc<str>,
+    existing: Existing,
+    creates: bool,
+}
+
+impl Target {
+    /// Reads a command.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`, `NOT_FOUND` for a catalog or schema that is not there, `UNIMPLEMENTED` for what is refused by name.
+    pub(super) fn read(command: &CommandStatementIngest, catalog: &str) -> Result<Self, Status> {
+        refuse_transaction(command.transaction_id.as_ref())?;
+        if command.temporary {
+            return Err(status::unsupported("temporary tables"));
+        }
+        if command.catalog.as_ref().is_some_and(|named| !named.is_empty() && named != catalog) {
+            return Err(Status::not_found(format!("there is no catalog but [{catalog}]")));
+        }
+        if command.schema.as_ref().is_some_and(|named| !named.is_empty()) {
+            return Err(Status::not_found("there is no schema but the one without a name"));
+        }
+        if let Some(option) = command.options.keys().next() {
+            let option: String = option.chars().take(100).collect();
+            return Err(Status::invalid_argument(format!("there is no option [{option}] of ingestion")));
+        }
+        let unclear = || {
+            Status::invalid_argument(
+                "the command says what is to be done where the table exists, and where it does not: fail, append, \
+                 replace or create",
+            )
+        };
+        let options = command.table_definition_options.as_ref().ok_or_else(unclear)?;
+        let existing = match options.if_exists() {
+            TableExistsOption::Fail => Existing::Fail,
+            TableExistsOption::Append => Existing::Append,
+            TableExistsOption::Replace => Existing::Replace,
+            TableExistsOption::Unspecified => return Err(unclear()),
+        };
+        let creates = match options.if_not_exist() {
+            TableNotExistOption::Create => true,
+            TableNotExistOption::Fail => false,
+            TableNotExistOption::Unspecified => return Err(unclear()),
+        };
+        if existing == Existing::Fail && !creates {
+            return Err(unclear());
+        }
+        // Nothing that stands for several, or is made of the date.
+        check_index_name(&command.table).map_err(status::of)?;
+        Ok(Self { index: command.table.as_str().into(), existing, creates })
+    }
+
+    /// Has the index be there as it is wanted, for rows of a schema.
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS`, `NOT_FOUND`, `PERMISSION_DENIED`, and the store's.
+    pub(super) async fn prepare(&self, call: &Call, schema: &Schema) -> Result<(), Status> {
+        let writes = call.begin(Action::Bulk)?;
+        let metadata = writes.metadata();
+        let is_alias = metadata.alias_indices(&self.index).is_some_and(|indices| !indices.is_empty());
+        let exists = metadata.index(&self.index).is_some() || is_alias;
+        match (exists, self.existing) {
+            (true, Existing::Append) => return Ok(()),
+            (true, Existing::Replace) => self.delete(&call.begin(Action::DeleteIndex)?).await?,
+            // It is said below that it is there.
+            (true, Existing::Fail) | (false, _) => {}
+        }
+        if !self.creates && !exists {
+            let may = writes.access(&self.index).allows(Action::CreateDocument);
+            let missing = Error::IndexNotFound { index: self.index.to_string() };
+            return Err(status::of(if may { missing } else { writes.refusal(&self.index) }));
+        }
+        let session = call.begin(Action::CreateIndex)?;
+        match self.create(&session, schema).await {
+            // Somebody else was as quick.
+            Err(Error::IndexAlreadyExists { .. }) if self.existing == Existing::Append => Ok(()),
+            created => created.map_err(status::of),
+        }
+    }
+
+    async fn delete(&self, session: &Session) -> Result<(), Status> {
+        let now_ms = session.clock().now_ms();
+        let options = IndicesOptions { ignore_aliases: true, ..IndicesOptions::open_and_closed() };
+        session
+            .change(|metadata| metadata.delete_indices(&self.index, &options, now_ms))
+            .await
+            .map_err(status::of)
+    }
+
+    async fn create(&self, session: &Session, schema: &Schema) -> Result<(), Error> {
+        let now_ms = session.clock().now_ms();
+        let mapping =
+            mapping::of(schema).map_err(|error| Error::IllegalArgument(error.message().to_owned()))?;
+        let create = CreateIndex::parse(&self.index, &json!({ "mappings": mapping }), false, now_ms)?;
+        let uuid = Uuid::new_v4();
+        session.change(|metadata| metadata.create(&create, now_ms, uuid)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_flight::sql::TableDefinitionOptions;
+    use tonic::Code;
+
+    use super::*;
+
+    fn command(table: &str) -> CommandStatementIngest {
+        let mut options = TableDefinitionOptions::default();
+        options.set_if_exists(TableExistsOption::Append);
+        options.set_if_not_exist(TableNotExistOption::Create);
+        CommandStatementIngest {
+            table_definition_options: Some(options),
+            table: table.to_owned(),
+            schema: None,
+            catalog: None,
+            temporary: false,
+            transaction_id: None,
+            options: Default::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_or_not_clear_is_refused() {
+        let refused = |change: &dyn Fn(&mut CommandStatementIngest)| {
+            let mut command = command("logs");
+            change(&mut command);
+            Target::read(&command, "millrace").map(drop).map_err(|error| error.code())
+        };
+        assert_eq!(refused(&|_| ()), Ok(()));
+        assert_eq!(refused(&|command| command.catalog = Some("millrace".to_owned())), Ok(()));
+        assert_eq!(refused(&|command| command.catalog = Some("other".to_owned())), Err(Code::NotFound));
+        assert_eq!(refused(&|command| command.schema = Some("main".to_owned())), Err(Code::NotFound));
+        assert_eq!(refused(&|command| command.temporary = true), Err(Code::Unimplemented));
+        assert_eq!(refused(&|command| command.transaction_id = Some("t".into())), Err(Code::Unimplemented));
+        assert_eq!(refused(&|command| command.table_definition_options = None), Err(Code::InvalidArgument));
+        let nothing = |command: &mut CommandStatementIngest| {
+            command.table_definition_options = Some(TableDefinitionOptions::default());
+        };
+        assert_eq!(refused(&nothing), Err(Code::InvalidArgument));
+        for table in ["*", "a,b", "", "_all", "<logs-{now/d}>", "Upper", "-a", "a*"] {
+            let refused = refused(&|command| command.table = table.to_owned());
+            assert_eq!(refused, Err(Code::InvalidArgument), "{table}");
+        }
+    }
+}

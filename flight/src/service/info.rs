@@ -1,0 +1,130 @@
+//! What there is to fetch: schemas, and tickets to come back with.
+
+use std::sync::Arc;
+
+use arrow_flight::{
+    Criteria, FlightDescriptor, FlightEndpoint, FlightInfo, SchemaResult, Ticket as FlightTicket,
+};
+use bytes::{BufMut, Bytes, BytesMut};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use futures::{StreamExt, stream};
+use millrace_storage::access::Action;
+use tonic::Status;
+
+use super::asked::{Asked, all_of};
+use super::get::sealed;
+use super::{Call, Messages};
+use crate::metadata;
+use crate::statement;
+use crate::tickets::{Fingerprint, Id, Kind, Ticket, fingerprint};
+use crate::{status, wire};
+
+/// What a descriptor stands for.
+struct Answer {
+    schema: SchemaRef,
+    kind: Kind,
+    body: Bytes,
+}
+
+/// Returns the schema of the answer of a statement that changes something: how much.
+pub(super) fn of_update() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("deleted_rows", DataType::Int64, false)]))
+}
+
+/// Finds out what a descriptor stands for, with what is now.
+async fn answer(call: &Call, descriptor: &FlightDescriptor) -> Result<Answer, Status> {
+    match Asked::read(descriptor)? {
+        Asked::Statement(query) => {
+            let described = describe(call, &query).await?;
+            let (kind, schema) = match described.columns {
+                Some(columns) => (Kind::Statement, columns),
+                None => (Kind::Update, of_update()),
+            };
+            Ok(Answer { schema, kind, body: query.into() })
+        }
+        Asked::Prepared(handle) => {
+            let (id, prepared) = prepared(call, &handle)?;
+            let described = describe(call, &prepared.query).await?;
+            let schema = described.columns.unwrap_or_else(of_update);
+            Ok(Answer { schema, kind: Kind::Prepared, body: binding(&id, prepared.binding) })
+        }
+        Asked::Listing(command) => {
+            let schema =
+                metadata::schema(&command).ok_or_else(|| status::internal(&"a listing has no schema"))?;
+            Ok(Answer { schema, kind: Kind::Listing, body: descriptor.cmd.clone() })
+        }
+    }
+}
+
+/// Describes a statement.
+pub(super) async fn describe(call: &Call, query: &str) -> Result<statement::Described, Status> {
+    let session = call.begin(Action::Sql)?;
+    statement::describe(&call.shared.beside.node.search, &session, query).await
+}
+
+/// Finds a prepared statement of the caller by its handle.
+pub(super) fn prepared(call: &Call, handle: &Bytes) -> Result<(Id, crate::handles::Prepared), Status> {
+    let now_ms = call.shared.now_ms();
+    let ticket = call.shared.seals.open_handle(&call.owner, handle)?;
+    Ok((ticket.id, call.shared.handles.get(&call.owner, &ticket.id, now_ms)?))
+}
+
+/// Writes which prepared statement an answer is of, and with which values.
+fn binding(id: &Id, binding: u64) -> Bytes {
+    let mut body = BytesMut::with_capacity(id.len() + 8);
+    body.put_slice(id);
+    body.put_u64(binding);
+    body.freeze()
+}
+
+/// Answers `GetFlightInfo`.
+pub(super) async fn get(call: &Call, descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
+    let answer = answer(call, &descriptor).await?;
+    info(call, descriptor, &answer)
+}
+
+fn info(call: &Call, descriptor: FlightDescriptor, answer: &Answer) -> Result<FlightInfo, Status> {
+    let schema = wire::encode_schema(&answer.schema)?;
+    let endpoint = endpoint(call, answer.kind, fingerprint(&schema), answer.body.clone());
+    let mut info = FlightInfo::new().with_endpoint(endpoint).with_descriptor(descriptor).with_ordered(true);
+    info.schema = schema;
+    Ok(info)
+}
+
+/// Makes a place to fetch an answer: here.
+pub(super) fn endpoint(call: &Call, kind: Kind, schema: Fingerprint, body: Bytes) -> FlightEndpoint {
+    let ticket = Ticket::new(kind, schema, body, call.shared.now_ms());
+    let mut endpoint = FlightEndpoint::new().with_ticket(FlightTicket::new(sealed(call, &ticket)));
+    let end = endpoint.expiration_time.get_or_insert_default();
+    end.seconds = ticket.ends_ms.div_euclid(1_000);
+    end.nanos = i32::try_from(ticket.ends_ms.rem_euclid(1_000) * 1_000_000).unwrap_or_default();
+    endpoint
+}
+
+/// Answers `GetSchema`.
+pub(super) async fn schema(call: &Call, descriptor: &FlightDescriptor) -> Result<SchemaResult, Status> {
+    let answer = answer(call, descriptor).await?;
+    Ok(SchemaResult { schema: wire::encode_schema(&answer.schema)? })
+}
+
+/// Answers `ListFlights`: the tables that the caller sees, of which the criteria are the beginning.
+pub(super) fn list(call: &Call, criteria: &Criteria) -> Result<Messages<FlightInfo>, Status> {
+    let session = call.begin(Action::Sql)?;
+    let beginning = std::str::from_utf8(&criteria.expression)
+        .map_err(|_| Status::invalid_argument("the criteria are the beginning of a table's name"))?;
+    let mut names = metadata::table_names(&session)?;
+    names.retain(|name| name.starts_with(beginning));
+    let of_each = Arc::new((call.clone(), session));
+    let infos = stream::iter(names).then(move |name| {
+        let of_each = Arc::clone(&of_each);
+        async move {
+            let (call, session) = &*of_each;
+            let query = all_of(&name)?;
+            let described = statement::describe(&call.shared.beside.node.search, session, &query).await?;
+            let schema = described.columns.unwrap_or_else(of_update);
+            let answer = Answer { schema, kind: Kind::Statement, body: query.into() };
+            info(call, FlightDescriptor::new_path(vec![name.to_string()]), &answer)
+        }
+    });
+    Ok(infos.boxed())
+}

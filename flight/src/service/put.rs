@@ -1,0 +1,153 @@
+//! What is sent: values for parameters, statements that change something, and rows to be ingested.
+
+use std::pin::Pin;
+
+use arrow_flight::sql::{
+    Command, CommandPreparedStatementQuery, CommandPreparedStatementUpdate, DoPutPreparedStatementResult,
+    DoPutUpdateResult,
+};
+use arrow_flight::{FlightData, PutResult};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::concat_batches;
+use datafusion::arrow::datatypes::SchemaRef;
+use millrace_storage::access::Action;
+use prost::Message;
+use tonic::{Code, Status, Streaming};
+
+use super::asked::{command, refuse_transaction, shown};
+use super::info::prepared;
+use super::{Call, MAX_TAKEN};
+use crate::decode::{Decoded, Decoder};
+use crate::upload::Received;
+use crate::{ingest, statement, status};
+
+/// Most rows of values for parameters of one statement, and their bytes as sent.
+const MAX_ROWS: usize = 10_000;
+const MAX_BYTES: usize = 4 << 20;
+
+/// Messages of a request, of which the first was read already.
+pub(crate) struct Sent {
+    first: Option<FlightData>,
+    rest: Streaming<FlightData>,
+    pub(crate) received: Received,
+}
+
+impl Sent {
+    /// Takes the next message.
+    pub(crate) async fn next(&mut self) -> Result<Option<FlightData>, Status> {
+        match self.first.take() {
+            Some(first) => Ok(Some(first)),
+            None => message(&mut self.rest).await,
+        }
+    }
+}
+
+async fn message(stream: &mut Streaming<FlightData>) -> Result<Option<FlightData>, Status> {
+    Pin::new(stream).message().await.map_err(|error| match error.code() {
+        Code::OutOfRange => Status::resource_exhausted(format!(
+            "a message is longer than [{MAX_TAKEN}] bytes: send smaller batches"
+        )),
+        _ => error,
+    })
+}
+
+/// Answers `DoPut`.
+pub(super) async fn put(call: &Call, mut rest: Streaming<FlightData>) -> Result<PutResult, Status> {
+    let nothing = || {
+        Status::invalid_argument("the first message of DoPut has a descriptor with a command of Flight SQL")
+    };
+    let first = message(&mut rest).await?.ok_or_else(nothing)?;
+    let descriptor = first.flight_descriptor.clone().ok_or_else(nothing)?;
+    let command = command(&descriptor.cmd)?.ok_or_else(nothing)?;
+    let sent = Sent { first: Some(first), rest, received: call.received.clone() };
+    match command {
+        Command::CommandStatementUpdate(command) => {
+            refuse_transaction(command.transaction_id.as_ref())?;
+            // The end of the request is not waited for: drivers of JDBC end it when they have the answer.
+            let session = call.begin(Action::Sql)?;
+            let search = &call.shared.beside.node.search;
+            counted(statement::update(search, &session, &command.query, None).await?)
+        }
+        Command::CommandPreparedStatementQuery(command) => bind(call, command, sent).await,
+        Command::CommandPreparedStatementUpdate(command) => update(call, command, sent).await,
+        Command::CommandStatementIngest(command) => counted(ingest::ingest(call, command, sent).await?),
+        Command::CommandStatementSubstraitPlan(_) => Err(status::unsupported("plans of Substrait")),
+        other => Err(Status::invalid_argument(format!(
+            "the command [{}] is none that takes data",
+            shown(other.type_url())
+        ))),
+    }
+}
+
+fn counted(count: u64) -> Result<PutResult, Status> {
+    let record_count = i64::try_from(count).unwrap_or(i64::MAX);
+    let app_metadata = DoPutUpdateResult { record_count }.encode_to_vec().into();
+    Ok(PutResult { app_metadata })
+}
+
+/// Binds values to a prepared statement.
+async fn bind(call: &Call, command: CommandPreparedStatementQuery, sent: Sent) -> Result<PutResult, Status> {
+    let handle = command.prepared_statement_handle;
+    let (id, prepared) = prepared(call, &handle)?;
+    let rows = values(call, sent, &prepared.parameters).await?;
+    if let Some(rows) = rows {
+        call.shared.handles.bind(&call.owner, &id, rows, call.shared.now_ms())?;
+    }
+    let result = DoPutPreparedStatementResult { prepared_statement_handle: Some(handle) };
+    Ok(PutResult { app_metadata: result.encode_to_vec().into() })
+}
+
+/// Runs a prepared statement that changes something, with the values that come along, or with those that were bound before.
+async fn update(
+    call: &Call,
+    command: CommandPreparedStatementUpdate,
+    sent: Sent,
+) -> Result<PutResult, Status> {
+    let (_, mut prepared) = prepared(call, &command.prepared_statement_handle)?;
+    if !prepared.update {
+        return Err(Status::invalid_argument("the prepared statement answers rows: ask for its info"));
+    }
+    if let Some(rows) = values(call, sent, &prepared.parameters).await? {
+        prepared.bound = Some(rows);
+    }
+    let session = call.begin(Action::Sql)?;
+    let search = &call.shared.beside.node.search;
+    counted(statement::update_each(search, &session, &prepared).await?)
+}
+
+/// Reads values for parameters: a row a set of them. `None` where none are sent.
+async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<Option<RecordBatch>, Status> {
+    let compute = call.shared.beside.node.engine.compute();
+    let (mut decoder, mut batches, mut bytes, mut rows) = (Decoder::default(), Vec::new(), 0, 0);
+    while let Some(message) = sent.next().await? {
+        bytes += message.data_body.len() + message.data_header.len();
+        if bytes > MAX_BYTES {
+            return Err(Status::resource_exhausted(format!(
+                "the values for parameters are longer than [{MAX_BYTES}] bytes"
+            )));
+        }
+        let (back, decoded) = decoder.decode_on(compute, message).await?;
+        decoder = back;
+        if let Decoded::Batch(batch) = decoded {
+            rows += batch.num_rows();
+            if rows > MAX_ROWS {
+                return Err(Status::resource_exhausted(format!(
+                    "there are more than [{MAX_ROWS}] rows of values for parameters"
+                )));
+            }
+            batches.push(batch);
+        }
+    }
+    let Some(first) = batches.first() else { return Ok(None) };
+    let (given, taken) = (first.num_columns(), parameters.fields().len());
+    if taken == 0 && given == 0 {
+        return Ok(None);
+    }
+    if given != taken {
+        return Err(Status::invalid_argument(format!(
+            "the statement has [{taken}] parameters, but values for [{given}] are sent"
+        )));
+    }
+    let all = concat_batches(&first.schema(), &batches);
+    all.map(Some).map_err(|error| Status::invalid_argument(format!("the values do not go together: {error}")))
+}

@@ -1,0 +1,73 @@
+//! Statements of SQL for clients that read Arrow: described without being run, answered batch by batch, and those that change
+//! documents, which answer how many.
+//!
+//! Rows, values, settings and times are those of `_plugins/_sql`; but no row is left out where a statement has no LIMIT.
+
+use datafusion::arrow::array::RecordBatch;
+use futures::future::BoxFuture;
+use millrace_sql::batches::Batches;
+use millrace_sql::describe::Described;
+use millrace_sql::error::SqlError;
+use millrace_sql::parameters::Parameters;
+use millrace_sql::request::SqlRequest;
+use millrace_storage::Session;
+
+use super::SearchService;
+
+impl SearchService {
+    /// Tells what a statement answers and what it asks for, without running it.
+    ///
+    /// # Errors
+    /// Those that the statement has before it runs.
+    pub fn describe_statement<'a>(
+        &'a self,
+        session: &'a Session,
+        query: &'a str,
+    ) -> BoxFuture<'a, Result<Described, SqlError>> {
+        Box::pin(async move {
+            self.enabled()?;
+            self.runner()?.describe(session, request(query, None)?, self.all_rows()).await
+        })
+    }
+
+    /// Answers a query with batches, of exactly the schema that [`SearchService::describe_statement`] tells. `parameters` is a batch of
+    /// one row, a column for each `?`.
+    ///
+    /// # Errors
+    /// Those of the statement before its first rows; the stream has later ones. A statement that changes documents is refused.
+    pub fn statement_batches<'a>(
+        &'a self,
+        session: &'a Session,
+        query: &'a str,
+        parameters: Option<RecordBatch>,
+    ) -> BoxFuture<'a, Result<Batches, SqlError>> {
+        Box::pin(async move {
+            self.enabled()?;
+            self.runner()?.batches(session, request(query, parameters)?, self.all_rows()).await
+        })
+    }
+
+    /// Runs a statement that changes documents, and returns how many it has deleted. `parameters` are those of a query.
+    ///
+    /// # Errors
+    /// Those of the statement, behind which some documents may be deleted; a query is refused.
+    pub fn update_statement<'a>(
+        &'a self,
+        session: &'a Session,
+        query: &'a str,
+        parameters: Option<RecordBatch>,
+    ) -> BoxFuture<'a, Result<u64, SqlError>> {
+        Box::pin(async move {
+            self.enabled()?;
+            self.runner()?.update(session, request(query, parameters)?, self.all_rows()).await
+        })
+    }
+}
+
+fn request(query: &str, parameters: Option<RecordBatch>) -> Result<SqlRequest, SqlError> {
+    let parameters = match parameters {
+        None => Parameters::default(),
+        Some(row) => Parameters::of_batch(&row)?,
+    };
+    Ok(SqlRequest { query: query.to_owned(), parameters, ..SqlRequest::default() })
+}

@@ -1,0 +1,303 @@
+//! Answers as batches of Arrow, handed on while a statement runs, at the pace of who reads them.
+//!
+//! They take the way of answers in lines: [`Runner::write`] pulls the plan, what makes [`Parts`] of its rows is here. A batch has at most
+//! [`BATCH_ROWS`] rows and [`BATCH_BYTES`] bytes, but for one with a single row that is larger; small ones are put together.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::compute::concat_batches;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt, stream};
+use millrace_storage::Session;
+use millrace_work::Work;
+use millrace_work::error::Error;
+
+use super::error::{Result, SqlError};
+use super::export::Exporter;
+use super::format::{Held, Parts};
+use super::parameters::Parameters;
+use super::request::SqlRequest;
+use super::run::{Asked, Bounds, Counted, Runner};
+use super::statement::{self, Statement};
+use super::threads::{Item, Items};
+
+/// Most rows of a batch.
+const BATCH_ROWS: usize = 8_192;
+/// Most bytes of a batch of more than one row, about.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// A batch with the memory of queries that it holds until it is taken.
+#[derive(Debug)]
+struct HeldBatch {
+    batch: RecordBatch,
+    _held: Held,
+}
+
+/// An answer under way: batches of one schema. Dropping it ends the statement; an error ends it early.
+pub struct Batches {
+    schema: SchemaRef,
+    batches: BoxStream<'static, Result<HeldBatch>>,
+}
+
+impl Batches {
+    /// Returns the schema of every batch, which is the one that was described.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn new(first: HeldBatch, rest: Option<Items<HeldBatch>>) -> Self {
+        let schema = first.batch.schema();
+        let first = stream::once(async { Ok(first) });
+        let batches = match rest {
+            None => first.boxed(),
+            Some(rest) => first.chain(rest.into_stream()).boxed(),
+        };
+        Self { schema, batches }
+    }
+}
+
+impl fmt::Debug for Batches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batches").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+impl Stream for Batches {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            match ready!(self.batches.poll_next_unpin(context)) {
+                // The last one may have nothing left for it.
+                Some(Ok(held)) if held.batch.num_rows() == 0 => {}
+                Some(held) => return Poll::Ready(Some(held.map(|held| held.batch))),
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+impl Runner {
+    /// Answers a query with batches, which are made as they are taken. Returns once there is one, or the whole answer.
+    ///
+    /// # Errors
+    /// Those of the statement until then. A statement that changes documents is refused: see [`Runner::update`].
+    pub fn batches<'a>(
+        &'a self,
+        session: &'a Session,
+        request: SqlRequest,
+        bounds: Bounds,
+    ) -> BoxFuture<'a, Result<Batches>> {
+        Box::pin(async move {
+            let asked = self.asked(session, request, bounds.now_ms);
+            let (runner, stop) = (self.clone(), Arc::clone(asked.work.stop()));
+            let mut items = self.threads.stream(&stop, bounds.timeout_ms, move |parts| async move {
+                let described = runner.described(&asked, bounds).await?;
+                let answer = runner.open(&asked, bounds, Counted::Answered).await?;
+                let columns = Arc::clone(&answer.columns);
+                let exporter = Exporter::new(&columns, described.as_deref().unwrap_or(&columns))?;
+                let writer = Collected::new(exporter, &answer.work);
+                runner.write(answer, writer, parts).await
+            })?;
+            Ok(match items.next().await? {
+                Item::Given(first) => Batches::new(first, Some(items)),
+                Item::Last(only) => Batches::new(only, None),
+            })
+        })
+    }
+
+    /// Finds the columns that a statement with parameters was described with; without any they are those that it has.
+    async fn described(&self, asked: &Asked, bounds: Bounds) -> Result<Option<Vec<super::bind::OutColumn>>> {
+        let SqlRequest { query, parameters, .. } = &asked.request;
+        if let Statement::Delete(_) = statement::parse_with(query, parameters)? {
+            return Err(SqlError::Request("the statement changes documents; run it as an update".to_owned()));
+        }
+        match parameters {
+            Parameters::Given(values) if values.is_empty() => Ok(None),
+            _ => Ok(self.outline(asked, bounds).await?.columns),
+        }
+    }
+}
+
+/// Makes batches of rows.
+#[derive(Debug)]
+struct Collected {
+    exporter: Exporter,
+    /// What is not taken yet.
+    pieces: Vec<RecordBatch>,
+    rows: usize,
+    bytes: usize,
+    /// Whether the next rows have no room.
+    full: bool,
+    held: Held,
+}
+
+impl Collected {
+    fn new(exporter: Exporter, work: &Work) -> Self {
+        Self { exporter, pieces: Vec::new(), rows: 0, bytes: 0, full: false, held: Held::of(work) }
+    }
+
+    fn taken(&mut self) -> Result<RecordBatch> {
+        let pieces = std::mem::take(&mut self.pieces);
+        (self.rows, self.bytes, self.full) = (0, 0, false);
+        Ok(match pieces.as_slice() {
+            [] => RecordBatch::new_empty(Arc::clone(self.exporter.schema())),
+            [only] => only.clone(),
+            several => concat_batches(self.exporter.schema(), several).map_err(Error::from)?,
+        })
+    }
+}
+
+impl Parts for Collected {
+    type Part = HeldBatch;
+
+    fn is_full(&self) -> bool {
+        self.full
+    }
+
+    fn write(&mut self, batch: &RecordBatch, from: usize) -> Result<usize> {
+        self.held.check()?;
+        let most = (batch.num_rows() - from).min(BATCH_ROWS);
+        let (mut count, mut bytes) = (most, bytes_of(batch, from, most));
+        if !self.pieces.is_empty() && (self.rows + count > BATCH_ROWS || self.bytes + bytes > BATCH_BYTES) {
+            // Filling it up would have every later batch copied.
+            self.full = true;
+            return Ok(from);
+        }
+        while bytes > BATCH_BYTES && count > 1 {
+            count /= 2;
+            bytes = bytes_of(batch, from, count);
+        }
+        self.held.grow_to(self.bytes + bytes)?;
+        self.pieces.push(self.exporter.rows(batch, from, count)?);
+        self.rows += count;
+        self.bytes += bytes;
+        self.full = self.rows >= BATCH_ROWS || self.bytes >= BATCH_BYTES || count < most;
+        Ok(from + count)
+    }
+
+    fn take(&mut self) -> Result<HeldBatch> {
+        let batch = self.taken()?;
+        let held = self.held.again();
+        Ok(HeldBatch { batch, _held: std::mem::replace(&mut self.held, held) })
+    }
+
+    fn finish(mut self) -> Result<HeldBatch> {
+        Ok(HeldBatch { batch: self.taken()?, _held: self.held })
+    }
+}
+
+/// Bytes that some rows take as they leave, about.
+fn bytes_of(batch: &RecordBatch, from: usize, count: usize) -> usize {
+    batch.columns().iter().map(|array| bytes_of_array(array, from, count)).sum()
+}
+
+fn bytes_of_array(array: &ArrayRef, from: usize, count: usize) -> usize {
+    match array.data_type() {
+        DataType::Utf8View => {
+            let views = array.as_string_view();
+            let texts = views.views().get(from..from + count).unwrap_or_default();
+            // The length is in the low half of a view's first word.
+            texts.iter().map(|view| (*view as u32) as usize).sum::<usize>() + 4 * count
+        }
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            let offset = |at: usize| list.value_offsets().get(at).map_or(0, |offset| *offset as usize);
+            let (first, last) = (offset(from), offset(from + count));
+            bytes_of_array(list.values(), first, last - first) + 4 * count
+        }
+        DataType::Boolean | DataType::Null => count.div_ceil(8),
+        other => other.primitive_width().unwrap_or(size_of::<u128>()) * count,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::{Int64Array, StringViewArray};
+    use datafusion::execution::runtime_env::RuntimeEnv;
+
+    use super::*;
+    use crate::bind::OutColumn;
+    use crate::types::SqlType;
+
+    fn out(ty: SqlType) -> OutColumn {
+        OutColumn { name: "c".to_owned(), alias: None, ty, list: false, shown: ty.name() }
+    }
+
+    fn batch(from: i64, rows: usize, text: &str) -> RecordBatch {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(from..from + rows as i64));
+        let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values(vec![text; rows]));
+        RecordBatch::try_from_iter([("c0", numbers), ("c1", texts)]).unwrap()
+    }
+
+    /// Writes batches; returns what was made of them.
+    fn collected(work: &Work, batches: &[RecordBatch]) -> Vec<HeldBatch> {
+        let columns = [out(SqlType::Long), out(SqlType::Keyword)];
+        let mut writer = Collected::new(Exporter::new(&columns, &columns).unwrap(), work);
+        let mut made = Vec::new();
+        for batch in batches {
+            let mut row = 0;
+            while row < batch.num_rows() {
+                row = writer.write(batch, row).unwrap();
+                if writer.is_full() {
+                    made.push(writer.take().unwrap());
+                }
+            }
+        }
+        made.push(writer.finish().unwrap());
+        made
+    }
+
+    fn numbers(made: &[HeldBatch]) -> Vec<i64> {
+        let of = |held: &HeldBatch| {
+            held.batch.column(0).as_primitive::<datafusion::arrow::datatypes::Int64Type>().values().to_vec()
+        };
+        made.iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn small_batches_are_put_together() {
+        let pieces: Vec<_> = (0..20).map(|at| batch(at * 1_000, 1_000, "x")).collect();
+        let made = collected(&Work::default(), &pieces);
+        let rows: Vec<usize> = made.iter().map(|held| held.batch.num_rows()).collect();
+        assert_eq!(rows, [8_000, 8_000, 4_000]);
+        assert_eq!(numbers(&made), (0..20_000).collect::<Vec<_>>());
+        // One as large as a batch may be goes as it is.
+        assert_eq!(collected(&Work::default(), &[batch(0, 8_192, "x")]).len(), 2);
+    }
+
+    #[test]
+    fn wide_rows_make_batches_of_few() {
+        let text = "x".repeat(300 << 10);
+        let made = collected(&Work::default(), &[batch(0, 100, &text), batch(100, 1, &text.repeat(40))]);
+        assert_eq!(numbers(&made), (0..101).collect::<Vec<_>>());
+        let (last, others) = made.split_last().unwrap();
+        assert!(others.len() > 7);
+        assert!(others.iter().all(|held| held.batch.get_array_memory_size() <= BATCH_BYTES + 4_096));
+        // A row that is larger comes alone.
+        assert!(last.batch.num_rows() <= 1, "{}", last.batch.num_rows());
+    }
+
+    #[test]
+    fn a_part_does_not_hold_the_whole() {
+        let made = collected(&Work::default(), &[batch(0, 1_000_000, "x")]);
+        assert_eq!(made.len(), 124);
+        assert!(made.iter().all(|held| held.batch.get_array_memory_size() < 300 << 10));
+    }
+
+    #[test]
+    fn batches_are_memory_of_queries_until_they_are_taken() {
+        let env = RuntimeEnv::default();
+        let work = Work::new(&env.memory_pool);
+        let made = collected(&work, &[batch(0, 8_192, &"x".repeat(100))]);
+        assert!(env.memory_pool.reserved() >= 800 << 10);
+        drop(made);
+        assert_eq!(env.memory_pool.reserved(), 0);
+    }
+}

@@ -1,0 +1,97 @@
+//! What a statement answers and asks for, found by binding it without running it: what clients of prepared statements want to know.
+//!
+//! A statement runs with types of its own, which values of parameters may change (`SELECT ?`). Who reads batches gets the types that
+//! were described, whatever the values are; see [`export`](super::export).
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use futures::future::BoxFuture;
+use millrace_storage::Session;
+use sqlparser::ast;
+
+use super::bind::OutColumn;
+use super::delete::may_delete;
+use super::error::Result;
+use super::export::{self, exported_schema};
+use super::metadata;
+use super::parameters::Parameters;
+use super::request::SqlRequest;
+use super::run::{Asked, Bounds, Runner};
+use super::statement::{self, Names, Statement};
+use super::types::SqlType;
+
+/// What a statement answers, and what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// Columns of the answer; `None` for a statement that changes documents.
+    pub columns: Option<SchemaRef>,
+    /// A field for each `?`, named `$1`, `$2`, …, of the type that its place tells, else text. All may be null.
+    pub parameters: SchemaRef,
+}
+
+/// A statement as it was bound without values.
+pub(super) struct Outline {
+    /// Columns of the answer; `None` for a statement that changes documents.
+    pub(super) columns: Option<Vec<OutColumn>>,
+    /// Types of parameters.
+    parameters: Vec<SqlType>,
+}
+
+impl Runner {
+    /// Describes a statement; values of parameters in the request do not matter.
+    ///
+    /// # Errors
+    /// Those that the statement has before it runs.
+    pub fn describe<'a>(
+        &'a self,
+        session: &'a Session,
+        request: SqlRequest,
+        bounds: Bounds,
+    ) -> BoxFuture<'a, Result<Described>> {
+        let part = move |runner: Self, asked: Asked| async move {
+            let Outline { columns, parameters } = runner.outline(&asked, bounds).await?;
+            let parameters = parameters.into_iter().enumerate();
+            let parameters: Vec<Field> = parameters
+                .map(|(at, ty)| Field::new(format!("${}", at + 1), export::exported(ty), true))
+                .collect();
+            Ok(Described {
+                columns: columns.map(|columns| exported_schema(&columns)),
+                parameters: Arc::new(Schema::new(parameters)),
+            })
+        };
+        Box::pin(self.on_threads(session, request, bounds.now_ms, bounds.timeout_ms, part))
+    }
+
+    /// Binds a statement without values.
+    pub(super) async fn outline(&self, asked: &Asked, bounds: Bounds) -> Result<Outline> {
+        let (statement, placeholders) = statement::counted(&asked.request.query)?;
+        let (columns, mut found) = match statement {
+            Statement::Query(query, names) => {
+                let (columns, found) = self.bound(asked, &query, &names).await?;
+                (Some(columns), found)
+            }
+            Statement::Delete(query) => {
+                may_delete(bounds)?;
+                (None, self.bound(asked, &query, &Names::default()).await?.1)
+            }
+            Statement::ShowTables(_) => (Some(metadata::table_columns()), Vec::new()),
+            Statement::DescribeTables(..) => (Some(metadata::field_columns()), Vec::new()),
+        };
+        found.resize(placeholders, None);
+        let parameters = found.into_iter().map(|ty| ty.unwrap_or(SqlType::Keyword)).collect();
+        Ok(Outline { columns, parameters })
+    }
+
+    async fn bound(
+        &self,
+        asked: &Asked,
+        query: &ast::Query,
+        names: &Names,
+    ) -> Result<(Vec<OutColumn>, Vec<Option<SqlType>>)> {
+        let snapshots = self.snapshots(&asked.session, query).await?;
+        let mut binder = self.binder(asked, &snapshots, names, &Parameters::Unbound);
+        let planned = binder.query(query, None, 0)?;
+        Ok((planned.columns, binder.inferred))
+    }
+}
