@@ -99,6 +99,7 @@ impl Launch {
             .args(["--listen", &format!("127.0.0.1:{}", self.port)])
             .env("MILLRACE_PIPELINES__LISTEN", "127.0.0.1:0")
             .env("MILLRACE_CONSOLE__LISTEN", "127.0.0.1:0")
+            .env("MILLRACE_FLIGHT__LISTEN", "127.0.0.1:0")
             // Others may fill the disk.
             .env("MILLRACE_STORAGE__DISK_THRESHOLD_ENABLED", "false")
             .envs(self.password.iter().map(|password| ("MILLRACE_ADMIN_PASSWORD", password)))

@@ -23,7 +23,7 @@ MADE = "client-flight-made"
 
 
 def connect(user=USER, password=PASSWORD):
-    return flightsql.connect(URI, db_kwargs={"username": user, "password": password})
+    return flightsql.connect(URI, db_kwargs={"username": user, "password": password}, autocommit=True)
 
 
 def refused(request, pattern, error=adbc_driver_manager.Error):
@@ -37,17 +37,17 @@ def refused(request, pattern, error=adbc_driver_manager.Error):
 
 def logins():
     for user, password in [(USER, "wrong"), ("nobody", PASSWORD), (USER, "")]:
-        refused(lambda: connect(user, password).cursor().execute("SELECT 1"), "(?i)unauthenticated|credentials|password")
-    refused(lambda: flightsql.connect(URI).cursor().execute("SELECT 1"), "(?i)unauthenticated|credentials")
+        refused(lambda: connect(user, password).cursor().execute("SELECT 1"), "(?i)unauthenticated")
+    refused(lambda: flightsql.connect(URI, autocommit=True).cursor().execute("SELECT 1"), "(?i)unauthenticated")
 
     status, made = call("POST", "/_security/api_key", {"name": "key-flight"})
     expect(status, 200, f"API key: {made}")
     header = {DatabaseOptions.AUTHORIZATION_HEADER.value: f"ApiKey {made['encoded']}"}
-    with flightsql.connect(URI, db_kwargs=header) as by_key, by_key.cursor() as cursor:
+    with flightsql.connect(URI, db_kwargs=header, autocommit=True) as by_key, by_key.cursor() as cursor:
         cursor.execute(f"SELECT COUNT(*) FROM {INDEX}")
         expect(cursor.fetchone(), (COUNT,), "count by an API key")
-        call("DELETE", "/_security/api_key", {"ids": [made["id"]]})
-        refused(lambda: cursor.execute("SELECT 1"), "(?i)unauthenticated|credentials|key")
+    call("DELETE", "/_security/api_key", {"ids": [made["id"]]})
+    refused(lambda: flightsql.connect(URI, db_kwargs=header, autocommit=True).cursor().execute("SELECT 1"), "(?i)unauthenticated")
 
     # A password may hold colons.
     user = {"password": "co:lon: :s", "roles": ["client-flight-reader"]}
@@ -107,7 +107,7 @@ def parameters(connection):
         expect(cursor.fetchone(), (0,), "quotes")
         schema = cursor.adbc_prepare(f"SELECT number FROM {INDEX} WHERE number = ? AND word = ?")
         expect(len(schema), 2, f"schema of parameters: {schema}")
-        refused(lambda: cursor.execute(f"SELECT number FROM {INDEX} WHERE number = ?", ()), "(?i)parameter|placeholder")
+        refused(lambda: cursor.execute("SELECT ?", ()).fetchall(), "(?i)parameter|placeholder")
         cursor.execute("SELECT ?", ("größer",))
         expect(cursor.fetchone(), ("größer",), "a parameter alone")
 
@@ -143,7 +143,7 @@ def metadata(connection):
     schema = connection.adbc_get_table_schema(OTHER)
     expect({field.name for field in schema}, {"name", "rack"}, "schema of a table")
     expect(schema.field("rack").type, pyarrow.int32(), "type of an integer")
-    refused(lambda: connection.adbc_get_table_schema("client-flight-nowhere"), "(?i)client-flight-nowhere|not found")
+    refused(lambda: connection.adbc_get_table_schema("client-flight-nowhere"), "NOT_FOUND")
     info = connection.adbc_get_info()
     assert "millrace" in str(info["vendor_name"]).lower() and info["vendor_version"], f"info: {info}"
 
@@ -220,7 +220,9 @@ def ingest(connection):
         batches = many.to_batches(max_chunksize=100)
         reader = pyarrow.RecordBatchReader.from_batches(many.schema, batches)
         expect(cursor.adbc_ingest(MADE, reader, "replace"), 1000, "a stream of batches")
-        expect(cursor.adbc_ingest(MADE, made(0, 0), "append"), 0, "no rows")
+        # The driver sends nothing at all of a table without batches; one without rows is told apart.
+        none = pyarrow.RecordBatch.from_pylist([], schema=many.schema)
+        expect(cursor.adbc_ingest(MADE, none, "append"), 0, "no rows")
 
         # Without ids the server makes them.
         expect(cursor.adbc_ingest(MADE, made(0, 4).drop_columns("_id"), "replace"), 4, "replace without ids")
@@ -246,7 +248,8 @@ def updates(connection):
         expect(cursor.fetchone(), (9,), "what is left")
     call("DELETE", f"/{MADE}")
     call("PUT", "/_plugins/_query/settings", {"transient": {"plugins.sql.delete.enabled": "false"}})
-    refused(connection.commit, "(?i)transaction|autocommit|not implemented|unimplemented|not supported")
+    # There are no transactions, and the driver knows.
+    refused(lambda: connection.adbc_connection.set_autocommit(False), "(?i)transaction|NOT_IMPLEMENTED")
 
 
 def frames(connection):

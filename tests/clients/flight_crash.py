@@ -79,7 +79,9 @@ class Server:
             return json.loads(answer.read())
 
     def connect(self):
-        return flightsql.connect(f"grpc://127.0.0.1:{self.flight}", db_kwargs={"username": "admin", "password": PASSWORD})
+        return flightsql.connect(
+            f"grpc://127.0.0.1:{self.flight}", db_kwargs={"username": "admin", "password": PASSWORD}, autocommit=True
+        )
 
 
 def table(writer, batch):

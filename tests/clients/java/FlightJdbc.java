@@ -23,6 +23,7 @@ import java.util.Objects;
 import java.util.Properties;
 import java.util.Set;
 import java.util.TimeZone;
+import java.util.logging.LogManager;
 
 /** The Flight SQL JDBC driver: logins, statements, parameters, values of all types, metadata. */
 public final class FlightJdbc {
@@ -35,6 +36,8 @@ public final class FlightJdbc {
         if (address == null || address.isEmpty()) {
             System.exit(77);
         }
+        // Refused logins would fill it.
+        LogManager.getLogManager().reset();
         String url = "jdbc:arrow-flight-sql://" + address + "/?useEncryption=false";
         make();
         refused(url, "", "");
