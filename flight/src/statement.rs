@@ -1,58 +1,70 @@
 //! Statements, as `millrace-query` answers them.
 
-use std::sync::Arc;
-
-use datafusion::arrow::array::{Int64Array, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use futures::{StreamExt, stream};
-use millrace_query::SearchService;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use futures::{StreamExt, TryStreamExt};
+use millrace_query::{Described, SearchService, SqlError};
 use millrace_storage::Session;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::handles::Prepared;
-use crate::wire::{self, Batches};
+use crate::status;
+use crate::wire::Batches;
 
-/// What a statement answers and takes.
-pub(crate) struct Described {
-    /// Columns of its answer as they are sent; none of one that changes something.
-    pub(crate) columns: Option<SchemaRef>,
-    /// A field a parameter.
-    pub(crate) parameters: SchemaRef,
+/// Makes the status of an error of a statement.
+fn failed(error: SqlError) -> Status {
+    let code = match &error {
+        SqlError::Syntax(_) | SqlError::Semantic(_) | SqlError::Evaluation(_) | SqlError::Request(_) => {
+            Code::InvalidArgument
+        }
+        SqlError::Unsupported(_) => Code::Unimplemented,
+        SqlError::Disabled(_) => Code::FailedPrecondition,
+        SqlError::Cursor(_) => Code::NotFound,
+        SqlError::TooLarge(_) => Code::ResourceExhausted,
+        SqlError::Query(_) => return of_query(error),
+    };
+    status::new(code, &error.to_string())
+}
+
+/// Makes the status of what a statement reads.
+fn of_query(error: SqlError) -> Status {
+    match error {
+        SqlError::Query(millrace_query::Error::TimedOut) => {
+            Status::deadline_exceeded("the statement took more than its time")
+        }
+        SqlError::Query(error) => status::of(error),
+        other => status::internal(&other),
+    }
 }
 
 /// Describes a statement without running it.
 pub(crate) async fn describe(
-    _search: &SearchService,
-    _session: &Session,
+    search: &SearchService,
+    session: &Session,
     query: &str,
 ) -> Result<Described, Status> {
-    if query != "SELECT 1" {
-        return Err(Status::unimplemented("statements"));
-    }
-    let columns = wire::schema(&Schema::new(vec![Field::new("1", DataType::Int64, true)]));
-    Ok(Described { columns: Some(columns), parameters: Arc::new(Schema::empty()) })
+    search.describe_statement(session, query).await.map_err(failed)
 }
 
-/// Runs a statement that answers rows: their schema as it is sent, and the rows as they come.
+/// Runs a statement that answers rows: their schema, and the rows as they are taken.
 pub(crate) async fn batches(
     search: &SearchService,
     session: &Session,
     query: &str,
-    _parameters: Option<RecordBatch>,
+    parameters: Option<RecordBatch>,
 ) -> Result<(SchemaRef, Batches), Status> {
-    let schema = describe(search, session, query).await?.columns.unwrap();
-    let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(Int64Array::from(vec![1]))]).unwrap();
-    Ok((schema, stream::iter([Ok(batch)]).boxed()))
+    let batches = search.statement_batches(session, query, parameters).await.map_err(failed)?;
+    Ok((SchemaRef::clone(batches.schema()), batches.map_err(failed).boxed()))
 }
 
 /// Runs a statement that changes something. Returns how much.
 pub(crate) async fn update(
-    _search: &SearchService,
-    _session: &Session,
-    _query: &str,
-    _parameters: Option<RecordBatch>,
+    search: &SearchService,
+    session: &Session,
+    query: &str,
+    parameters: Option<RecordBatch>,
 ) -> Result<u64, Status> {
-    Err(Status::unimplemented("statements"))
+    search.update_statement(session, query, parameters).await.map_err(failed)
 }
 
 /// Runs a prepared statement that changes something once for each row that is bound, or once where it has no parameters.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_api::{Server, StartError};
+use millrace_flight::Flight;
 use millrace_listen::{Listener, Tls};
 use millrace_pipelines::manager;
 use millrace_pipelines::{Environment, Manager};
@@ -129,6 +130,8 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
 pub(crate) const PASSWORD_FILE: &str = "admin-password";
 /// Time between messages to the supervisor while the store is opened.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// What listeners of Arrow Flight SQL are called.
+const FLIGHT: &str = "Arrow Flight SQL";
 /// File in the data directory that keeps what the management API has set.
 const PIPELINE_SETTINGS: &str = "pipelines-settings.json";
 /// Directory in the data directory with the queues of pipelines that have one on disk.
@@ -176,12 +179,13 @@ impl Running {
             query_spill_bytes,
             api,
             console,
+            flight,
             pipelines,
             drain_timeout,
             ..
         } = config;
         // Tried before the data directory is made: an address in use is to leave nothing behind.
-        let named = [&console, &pipelines.listen].into_iter().filter(|listen| !listen.anywhere);
+        let named = [&console, &flight, &pipelines.listen].into_iter().filter(|listen| !listen.anywhere);
         let named = named.flat_map(|listen| &listen.addresses);
         let listen = |error| Failure::listen(StartError::Listen(error));
         drop(api.tls.clone().map(Tls::load).transpose().map_err(listen)?);
@@ -212,6 +216,7 @@ impl Running {
             listen_at(&pipelines.listen, async |listen| server.manage(listen, Arc::clone(&manager)).await)
                 .await?;
             listen_at(&console, async |listen| server.console(listen).await).await?;
+            listen_at(&flight, async |listen| server.serve_also(FLIGHT, listen, Flight::new).await).await?;
             Ok::<_, StartError>((server, manager))
         };
         match opened.await {
@@ -242,6 +247,11 @@ impl Running {
     /// Returns the addresses of the console.
     pub(crate) fn console_addresses(&self) -> Vec<SocketAddr> {
         self.server.console_addr()
+    }
+
+    /// Returns the addresses of Arrow Flight SQL.
+    pub(crate) fn flight_addresses(&self) -> Vec<SocketAddr> {
+        self.server.addresses_of(FLIGHT)
     }
 
     /// Returns the administrator's password if this start generated it.
@@ -314,6 +324,10 @@ fn announce(running: &Running, https: bool, password_file: Option<PathBuf>) {
     }
     for address in running.console_addresses() {
         let _ = writeln!(out, "the console is on {scheme}://{address}");
+    }
+    for address in running.flight_addresses() {
+        let scheme = if https { "grpc+tls" } else { "grpc" };
+        let _ = writeln!(out, "Arrow Flight SQL is on {scheme}://{address}");
     }
     let mut urls = Vec::new();
     for address in running.addresses() {

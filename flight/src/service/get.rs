@@ -56,8 +56,7 @@ pub(super) async fn get(call: &Call, ticket: FlightTicket) -> Result<Messages<Fl
         ));
     }
     call.has_read();
-    let compute = call.shared.beside.node.engine.compute();
-    let messages = wire::messages(compute, schema, batches);
+    let messages = wire::messages(schema, batches);
     Ok(call.shared.running.watch(ticket.id, messages.boxed()).boxed())
 }
 

@@ -57,7 +57,7 @@ async fn answer(call: &Call, descriptor: &FlightDescriptor) -> Result<Answer, St
 }
 
 /// Describes a statement.
-pub(super) async fn describe(call: &Call, query: &str) -> Result<statement::Described, Status> {
+pub(super) async fn describe(call: &Call, query: &str) -> Result<millrace_query::Described, Status> {
     let session = call.begin(Action::Sql)?;
     statement::describe(&call.shared.beside.node.search, &session, query).await
 }

@@ -100,6 +100,12 @@ pub(crate) static KEYS: &[Key] = &[
         "127.0.0.1:5601",
         "addresses of the console, for the users of the data API; `off` for none",
     ),
+    key(
+        "flight.listen",
+        Kind::AddressesOrNone,
+        "127.0.0.1:9401",
+        "addresses of Arrow Flight SQL, for the users of the data API; `off` for none",
+    ),
     unset(
         "pipelines.dir",
         Kind::Text,

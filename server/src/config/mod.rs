@@ -86,6 +86,8 @@ pub(crate) struct Config {
     pub(crate) api: millrace_api::ServerConfig,
     /// Where the console is.
     pub(crate) console: Listen,
+    /// Where Arrow Flight SQL is.
+    pub(crate) flight: Listen,
     /// Section of the pipelines.
     pub(crate) pipelines: PipelinesConfig,
     /// Threads of the request runtime, 0 for one a core.
@@ -277,7 +279,7 @@ impl Settings {
                 "insecure is refused: the listener {address} is not on loopback; listen on 127.0.0.1 or drop it"
             );
         }
-        for key in ["console.listen", "pipelines.listen"] {
+        for key in ["console.listen", "flight.listen", "pipelines.listen"] {
             let addresses = self.addresses(key);
             if let Some(address) = addresses.iter().find(|address| insecure && !address.ip().is_loopback()) {
                 bail!(
@@ -310,6 +312,7 @@ impl Settings {
             self.text("pipelines.dir").map_or_else(|| storage.data_dir.join("pipelines"), PathBuf::from);
         Ok(Config {
             console: self.listen("console.listen"),
+            flight: self.listen("flight.listen"),
             pipelines: PipelinesConfig {
                 dir,
                 listen: self.listen("pipelines.listen"),

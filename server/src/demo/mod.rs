@@ -66,6 +66,7 @@ async fn in_process(args: &DemoArgs, stop: impl Future<Output = ()> + Send + 'st
             ("demo", "listen", "127.0.0.1:0".to_owned()),
             ("demo", "pipelines.listen", "127.0.0.1:0".to_owned()),
             ("demo", "console.listen", "127.0.0.1:0".to_owned()),
+            ("demo", "flight.listen", "127.0.0.1:0".to_owned()),
             ("demo", "pipelines.dir", data.join("pipelines").display().to_string()),
             ("demo", "insecure", "false".to_owned()),
         ],
