@@ -20,7 +20,7 @@ question = f"SELECT {task['columns']} FROM {files}"
 
 # Segments that were merged lie beside the new ones until they are swept up.
 deadline = time.monotonic() + 120
-while (count := database.execute(f"SELECT count(*) FROM {files}").fetchone()[0]) != task["rows"]:
+while (count := database.execute(f"SELECT count(*) FROM {files}").fetchall()[0][0]) != task["rows"]:
     if time.monotonic() > deadline:
         sys.exit(f"the files have {count} rows, not {task['rows']}")
     time.sleep(1)

@@ -142,7 +142,8 @@ fn writing(out: &mut String, report: &Report) {
     for (by, clients, rate) in rates.iter().filter(|(by, ..)| *by != "_bulk") {
         let ratio = rate / bulk;
         let met = goal(ratio >= BULK_GOAL, &format!("at least {BULK_GOAL}"));
-        let _ = writeln!(out, "- {by} with {clients} clients by `_bulk`: {ratio:.2}; {met}.");
+        let plural = if *clients == 1 { "" } else { "s" };
+        let _ = writeln!(out, "- {by} with {clients} client{plural} by `_bulk`: {ratio:.2}; {met}.");
     }
     out.push('\n');
 }
