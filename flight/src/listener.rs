@@ -5,6 +5,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use futures::FutureExt;
@@ -27,6 +28,8 @@ const METHODS: &str = "/arrow.flight.protocol.FlightService/";
 const HANDSHAKE: &str = "Handshake";
 /// Those whose requests are as long as their clients want.
 const UPLOADS: [&str; 2] = ["DoPut", "DoExchange"];
+/// How long an answer may wait for its reader, who may have something to do with each batch.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// What the audit calls the listener.
 const LISTENER: &str = "flight";
 /// What a login answers where nobody has to log in: clients insist on something to show.
@@ -89,6 +92,11 @@ impl millrace_listen::Service for Flight {
         let answered =
             answered.unwrap_or_else(|_| Err(status::internal(&"a method of Arrow Flight panicked")));
         answered.unwrap_or_else(Status::into_http)
+    }
+
+    /// All calls of a client share a connection: one answer that waits for its reader is not to end the others.
+    fn patience(&self) -> Duration {
+        PATIENCE
     }
 }
 

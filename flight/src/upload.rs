@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep};
 use tonic::Status;
 
 /// Longest request with one message, in bytes: statements, commands, tickets.
-pub(crate) const MAX_MESSAGE: u64 = 1 << 20;
+const MAX_MESSAGE: u64 = 1 << 20;
 /// Time for such a request to arrive, and longest silence within a longer one.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -121,7 +121,7 @@ impl<S: Service> Connection<'_, S> {
         });
         let connection = self.builder.serve_connection(TokioIo::new(stream), served);
         tokio::pin!(connection);
-        let mut watch = Watch::new(&self.activity);
+        let mut watch = Watch::new(&self.activity, self.config.write_timeout.max(self.service.patience()));
         let mut tick = tokio::time::interval(self.config.tick());
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -178,11 +178,13 @@ struct Watch {
     head: Option<Instant>,
     /// Bytes written when it was last seen to send, and when that was.
     sent: (u64, Instant),
+    /// How long an answer may stay unread.
+    patience: Duration,
 }
 
 impl Watch {
-    fn new(activity: &Activity) -> Self {
-        Self { closing: None, head: None, sent: (activity.written(), Instant::now()) }
+    fn new(activity: &Activity, patience: Duration) -> Self {
+        Self { closing: None, head: None, sent: (activity.written(), Instant::now()), patience }
     }
 
     /// Decides by what the connection does now.
@@ -199,12 +201,8 @@ impl Watch {
             // What is not taken though the socket has room is a stream that its client does not read.
             let stalled = activity.oldest_answer().filter(|_| !blocked).map(|taken| now - taken);
             return match (stalled, self.closing) {
-                (Some(stalled), _) if stalled >= config.write_timeout * 2 => {
-                    Action::Cut("an answer is not read")
-                }
-                (Some(stalled), None) if stalled >= config.write_timeout => {
-                    Action::Close("an answer is not read")
-                }
+                (Some(stalled), _) if stalled >= self.patience * 2 => Action::Cut("an answer is not read"),
+                (Some(stalled), None) if stalled >= self.patience => Action::Close("an answer is not read"),
                 _ => Action::Keep,
             };
         };

@@ -106,6 +106,11 @@ pub trait Service: Send + Sync + 'static {
     /// Answers a request, whose extensions have its [`Peer`] and the [`ClientCertificate`](crate::ClientCertificate)
     /// that TLS verified, if any. The future is dropped where the client goes away.
     fn call(&self, request: Request<Incoming>) -> impl Future<Output = Response<Self::Body>> + Send;
+
+    /// How long a client may leave an answer unread that has begun, where that is longer than [`Config::write_timeout`].
+    fn patience(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// A bound socket, with TLS or without.

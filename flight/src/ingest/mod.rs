@@ -166,22 +166,25 @@ fn documents(
     index: &Arc<str>,
     give_way: impl Fn(),
 ) -> Result<(Vec<WriteOp>, u64, usize), Status> {
-    let rows = Rows::new(batch).map_err(|error| Status::invalid_argument(error.to_string()))?;
+    let batch = batch.slice(from, PART_ROWS.min(batch.num_rows() - from));
+    let rows = Rows::new(&batch).map_err(|error| Status::invalid_argument(error.to_string()))?;
     let (mut text, mut id_text) = (Vec::new(), Vec::new());
     let (mut ends, mut ids) = (Vec::new(), Vec::new());
-    let most = batch.num_rows().min(from.saturating_add(PART_ROWS));
-    let mut row = from;
-    while row < most && text.len() < PART_BYTES {
+    for row in 0..batch.num_rows() {
+        if text.len() >= PART_BYTES {
+            break;
+        }
         let written = rows.write(row, &mut text).and_then(|()| rows.id(row, &mut id_text));
-        ids.push(
-            written.map_err(|error| Status::invalid_argument(format!("row [{row}] of a batch: {error}")))?,
-        );
+        let written = written.map_err(|error| {
+            Status::invalid_argument(format!("row [{}] of a batch is no document: {error}", from + row))
+        });
+        ids.push(written?);
         ends.push(text.len());
-        row += 1;
-        if (row - from).is_multiple_of(SLICE) {
+        if (row + 1).is_multiple_of(SLICE) {
             give_way();
         }
     }
+    let end = from + ends.len();
     let text = Bytes::from(text);
     let (mut begin, doc_type): (usize, Arc<str>) = (0, "_doc".into());
     let ops: Vec<WriteOp> = ids
@@ -200,7 +203,7 @@ fn documents(
         })
         .collect();
     let bytes = text.len() + ops.len() * size_of::<WriteOp>();
-    Ok((ops, bytes as u64, row))
+    Ok((ops, bytes as u64, end))
 }
 
 type Written = (usize, Result<Vec<Result<(), Status>>, Status>);

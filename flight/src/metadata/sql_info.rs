@@ -11,8 +11,8 @@ use arrow_flight::sql::{
 };
 use tonic::Status;
 
+use crate::service::MAX_STATEMENT;
 use crate::status;
-use crate::upload::MAX_MESSAGE;
 
 /// Version of the Arrow format that is spoken.
 const ARROW_VERSION: &str = "1.5";
@@ -228,7 +228,7 @@ fn build() -> Result<SqlInfoData, impl std::fmt::Display> {
         (I::SqlMaxProcedureNameLength, 0),
         (I::SqlMaxCatalogNameLength, 0),
         (I::SqlMaxRowSize, crate::wire::MAX_MESSAGE as i64),
-        (I::SqlMaxStatementLength, MAX_MESSAGE as i64),
+        (I::SqlMaxStatementLength, MAX_STATEMENT as i64),
         (I::SqlMaxStatements, 0),
         (I::SqlMaxTableNameLength, 255),
         (I::SqlMaxTablesInSelect, 0),

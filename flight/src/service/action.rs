@@ -11,11 +11,12 @@ use arrow_flight::{
     FlightEndpoint, FlightInfo, RenewFlightEndpointRequest,
 };
 use bytes::Bytes;
+use datafusion::arrow::datatypes::Schema;
 use prost::Message;
 use tonic::Status;
 
 use super::Call;
-use super::asked::{refuse_transaction, shown};
+use super::asked::{bounded, refuse_transaction, shown};
 use super::get::opened;
 use super::info::{describe, endpoint};
 use crate::handles::Prepared;
@@ -91,12 +92,13 @@ pub(super) async fn act(call: &Call, action: FlightAction) -> Result<std::option
 /// Prepares a statement: with the schemas of its parameters and of its answer, which drivers of JDBC rely on.
 async fn prepare(call: &Call, request: ActionCreatePreparedStatementRequest) -> Result<Vec<u8>, Status> {
     refuse_transaction(request.transaction_id.as_ref())?;
+    bounded(request.query.len())?;
     let described = describe(call, &request.query).await?;
     let parameter_schema = wire::encode_schema(&described.parameters)?;
+    // By having no columns it is known for a statement that changes something.
     let dataset_schema = match &described.columns {
         Some(columns) => wire::encode_schema(columns)?,
-        // By having no columns it is known for a statement that changes something.
-        None => Bytes::new(),
+        None => wire::encode_schema(&Schema::empty())?,
     };
     let statement = Prepared {
         query: Arc::from(request.query),

@@ -10,6 +10,9 @@ use tonic::Status;
 use crate::metadata;
 use crate::status;
 
+/// Longest statement, and longest command: a ticket has either, and has to fit in a message.
+pub(crate) const MAX_STATEMENT: usize = 512 << 10;
+
 /// What a descriptor asks for.
 #[derive(Debug)]
 pub(crate) enum Asked {
@@ -27,6 +30,7 @@ impl Asked {
     /// # Errors
     /// `INVALID_ARGUMENT` for anything else; `UNIMPLEMENTED` for what is refused by name.
     pub(crate) fn read(descriptor: &FlightDescriptor) -> Result<Self, Status> {
+        bounded(descriptor.cmd.len())?;
         if descriptor.r#type == DescriptorType::Path as i32 {
             let [table] = descriptor.path.as_slice() else {
                 return Err(Status::invalid_argument(
@@ -69,6 +73,16 @@ pub(crate) fn command(bytes: &Bytes) -> Result<Option<Command>, Status> {
     let command = Command::try_from(any)
         .map_err(|error| Status::invalid_argument(format!("the command cannot be read: {error}")))?;
     Ok(Some(command))
+}
+
+/// Refuses a statement that is too long.
+pub(crate) fn bounded(bytes: usize) -> Result<(), Status> {
+    match bytes > MAX_STATEMENT {
+        true => {
+            Err(Status::resource_exhausted(format!("the statement is longer than [{MAX_STATEMENT}] bytes")))
+        }
+        false => Ok(()),
+    }
 }
 
 /// Refuses what belongs to a transaction.

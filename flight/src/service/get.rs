@@ -48,6 +48,7 @@ pub(super) fn opened(call: &Call, bytes: &Bytes) -> Result<Ticket, Status> {
 /// Answers `DoGet`.
 pub(super) async fn get(call: &Call, ticket: FlightTicket) -> Result<Messages<FlightData>, Status> {
     let ticket = opened(call, &ticket.ticket)?;
+    let place = call.shared.running.begin(ticket.id, call.owner)?;
     let (schema, batches) = batches(call, &ticket).await?;
     if fingerprint(&wire::encode_schema(&schema)?) != ticket.schema {
         return Err(Status::failed_precondition(
@@ -57,7 +58,7 @@ pub(super) async fn get(call: &Call, ticket: FlightTicket) -> Result<Messages<Fl
     }
     call.has_read();
     let messages = wire::messages(schema, batches);
-    Ok(call.shared.running.watch(ticket.id, messages.boxed()).boxed())
+    Ok(place.watch(messages.boxed()).boxed())
 }
 
 async fn batches(call: &Call, ticket: &Ticket) -> Result<(SchemaRef, Batches), Status> {

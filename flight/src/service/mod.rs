@@ -9,7 +9,7 @@ mod get;
 mod info;
 mod put;
 
-pub(crate) use asked::{all_of, refuse_transaction};
+pub(crate) use asked::{MAX_STATEMENT, all_of, refuse_transaction};
 pub(crate) use put::Sent;
 
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 
 mod configuration;
 mod console;
+mod flight;
 mod lifecycle;
 mod logs;
 mod operations;

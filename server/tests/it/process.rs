@@ -19,6 +19,7 @@ pub(crate) fn millrace(args: &[&str]) -> Command {
     // Many servers run at the same time here.
     command.env("MILLRACE_PIPELINES__LISTEN", "127.0.0.1:0");
     command.env("MILLRACE_CONSOLE__LISTEN", "127.0.0.1:0");
+    command.env("MILLRACE_FLIGHT__LISTEN", "127.0.0.1:0");
     command.args(args);
     command
 }

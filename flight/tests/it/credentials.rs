@@ -1,0 +1,143 @@
+//! Who is let in, and who is not.
+
+use std::collections::BTreeMap;
+
+use arrow_flight::flight_service_client::FlightServiceClient;
+use arrow_flight::sql::client::FlightSqlServiceClient;
+use arrow_flight::{Action, Criteria, Empty, FlightData, FlightDescriptor, HandshakeRequest, Ticket};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use futures::stream;
+use millrace_accounts::NewApiKey;
+use serde_json::json;
+use tonic::{Code, Request};
+
+use crate::support::{Node, code, lines, run};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_gives_a_token_that_counts_until_the_session_is_closed() {
+    let node = Node::start().await;
+    let mut client = node.connect().await;
+    assert_eq!(code(run(&mut client, "SHOW TABLES LIKE '%'").await), Code::Unauthenticated);
+    let wrong = client.handshake("admin", "wrong").await.unwrap_err();
+    assert!(wrong.to_string().contains("unable to authenticate"), "{wrong}");
+    client.handshake("admin", "secret").await.unwrap();
+    let token = client.token().unwrap().clone();
+    assert_eq!(token.len(), 64);
+    assert_eq!(run(&mut client, "SHOW TABLES LIKE '%'").await.unwrap().len(), 0);
+
+    let close = || Action { r#type: "CloseSession".to_owned(), body: Default::default() };
+    let closed = client.do_action(close()).await.unwrap().message().await.unwrap().unwrap();
+    // `CLOSED`.
+    assert_eq!(&closed.body[..], [8, 1]);
+    assert_eq!(code(run(&mut client, "SHOW TABLES LIKE '%'").await), Code::Unauthenticated);
+    let authenticated = node.beside.node.accounts.logout(&token).await.unwrap();
+    assert!(!authenticated, "the token is gone");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_of_credentials_is_taken_with_every_call() {
+    let node = Node::start().await;
+    node.user("ann", json!([{ "names": ["*"], "privileges": ["read"] }])).await;
+    let accounts = &node.beside.node.accounts;
+    // A password with a colon.
+    accounts
+        .put_user(
+            "bob",
+            millrace_accounts::User { enabled: true, roles: vec!["ann".into()], ..Default::default() },
+            Some("pass:word".into()),
+        )
+        .await
+        .unwrap();
+    let ann = accounts.principal("ann").unwrap();
+    let new = NewApiKey {
+        name: "k".to_owned(),
+        roles: BTreeMap::new(),
+        expires_in: None,
+        metadata: Default::default(),
+    };
+    let key = accounts.create_api_key(&ann, new).await.unwrap().encoded;
+    let token = accounts.login("ann", "password", "127.0.0.1".parse().unwrap()).await.unwrap().token;
+    let basic = format!("Basic {}", STANDARD_NO_PAD.encode("bob:pass:word"));
+    for (header, value) in [
+        ("authorization", basic),
+        ("authorization", format!("ApiKey {key}")),
+        ("authorization", format!("Bearer {token}")),
+        ("token", token),
+    ] {
+        let mut client = node.connect().await;
+        client.set_header(header, &value);
+        assert!(run(&mut client, "SHOW TABLES LIKE '%'").await.is_ok(), "{value}");
+    }
+    for value in ["Basic", "Basic YW5uOm5v", "Bearer 00", "ApiKey YTpi", "Digest x"] {
+        let mut client = node.connect().await;
+        client.set_header("authorization", value);
+        assert_eq!(code(run(&mut client, "SHOW TABLES LIKE '%'").await), Code::Unauthenticated, "{value}");
+    }
+    // Base64 without padding, in the handshake.
+    let mut client = node.connect().await.into_inner();
+    let mut request = Request::new(stream::iter([HandshakeRequest::default()]));
+    let value = format!("Basic {}", STANDARD_NO_PAD.encode("bob:pass:word"));
+    request.metadata_mut().insert("authorization", value.parse().unwrap());
+    let response = client.handshake(request).await.unwrap();
+    let bearer = response.metadata().get("authorization").unwrap().to_str().unwrap();
+    assert!(bearer.starts_with("Bearer "), "{bearer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_method_answers_without_credentials() {
+    let node = Node::start().await;
+    let mut client: FlightServiceClient<_> = node.connect().await.into_inner();
+    let descriptor = || FlightDescriptor::new_cmd("SHOW TABLES LIKE '%'");
+    let codes = [
+        client.handshake(stream::iter([HandshakeRequest::default()])).await.map(drop).unwrap_err().code(),
+        client.list_flights(Criteria::default()).await.map(drop).unwrap_err().code(),
+        client.get_flight_info(descriptor()).await.map(drop).unwrap_err().code(),
+        client.poll_flight_info(descriptor()).await.map(drop).unwrap_err().code(),
+        client.get_schema(descriptor()).await.map(drop).unwrap_err().code(),
+        client.do_get(Ticket::new("x")).await.map(drop).unwrap_err().code(),
+        client.do_put(stream::iter([FlightData::default()])).await.map(drop).unwrap_err().code(),
+        client.do_exchange(stream::iter([FlightData::default()])).await.map(drop).unwrap_err().code(),
+        client.do_action(Action::new("CloseSession", "")).await.map(drop).unwrap_err().code(),
+        client.list_actions(Empty {}).await.map(drop).unwrap_err().code(),
+    ];
+    assert_eq!(codes, [Code::Unauthenticated; 10]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_insecure_server_takes_everybody_but_pages_of_elsewhere() {
+    let node = Node::with(true).await;
+    let mut client: FlightSqlServiceClient<_> = node.connect().await;
+    assert!(run(&mut client, "SHOW TABLES LIKE '%'").await.is_ok());
+    // Clients that log in are let in, too, and insist on something to show from then on.
+    client.handshake("anybody", "x").await.unwrap();
+    assert!(client.token().is_some());
+    assert!(run(&mut client, "SHOW TABLES LIKE '%'").await.is_ok());
+    client.set_header("origin", "https://evil.example");
+    assert_eq!(code(run(&mut client, "SHOW TABLES LIKE '%'").await), Code::PermissionDenied);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_of_roles_apply() {
+    let node = Node::start().await;
+    let documents = [json!({ "team": "a", "secret": 1 }), json!({ "team": "b", "secret": 2 })];
+    let properties = json!({ "team": { "type": "keyword" }, "secret": { "type": "long" } });
+    node.index("logs", properties.clone(), &documents).await;
+    node.index("other", properties, &documents).await;
+    node.user(
+        "ann",
+        json!([{ "names": ["logs"], "privileges": ["read"], "query": { "term": { "team": "a" } }, "field_security": { "grant": ["team"] } }]),
+    )
+    .await;
+    node.user("eve", json!([])).await;
+    let mut ann = node.client("ann", "password").await;
+    assert_eq!(lines(&run(&mut ann, "SELECT * FROM logs").await.unwrap()), ["|a|"]);
+    assert_eq!(code(run(&mut ann, "SELECT * FROM other").await), Code::PermissionDenied);
+    assert_eq!(code(ann.execute_update("DELETE FROM logs".to_owned(), None).await), Code::PermissionDenied);
+    let mut eve = node.client("eve", "password").await;
+    assert_eq!(code(run(&mut eve, "SELECT * FROM logs").await), Code::PermissionDenied);
+    // What was prepared with a right is not answered without it.
+    let info = ann.execute("SELECT * FROM logs".to_owned(), None).await.unwrap();
+    node.role("ann", json!([])).await;
+    assert_eq!(code(crate::support::fetch(&mut ann, &info).await), Code::PermissionDenied);
+}

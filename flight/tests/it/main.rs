@@ -1,0 +1,11 @@
+//! Arrow Flight SQL over a real listener, driven by the client of `arrow-flight`.
+
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod credentials;
+mod ingestion;
+mod metadata;
+mod prepared;
+mod statements;
+mod support;
+mod tickets;

@@ -1,0 +1,202 @@
+//! A server over an empty store, its users, and clients.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use arrow_flight::error::FlightError;
+use arrow_flight::sql::client::FlightSqlServiceClient;
+use arrow_flight::sql::{
+    CommandStatementIngest, TableDefinitionOptions, TableExistsOption, TableNotExistOption,
+};
+use arrow_flight::{FlightInfo, Ticket};
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use futures::{TryStreamExt, stream};
+use millrace_accounts::{Role, TokenLifetimes, User};
+use millrace_api::{AuditConfig, Beside, Server, ServerConfig};
+use millrace_flight::Flight;
+use millrace_query::SearchService;
+use millrace_storage::access::Action;
+use millrace_storage::metadata::{CreateIndex, Uuid};
+use millrace_storage::{Action as Operation, Config, Engine, RefreshPolicy, Session, SystemClock, WriteOp};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+pub(crate) type Client = FlightSqlServiceClient<Channel>;
+
+/// A running server; it ends with this.
+pub(crate) struct Node {
+    pub(crate) address: SocketAddr,
+    pub(crate) beside: Beside,
+    _stop: oneshot::Sender<()>,
+    _running: JoinHandle<()>,
+    _data: TempDir,
+}
+
+impl Node {
+    /// Starts one whose administrator has the password `secret`.
+    pub(crate) async fn start() -> Self {
+        Self::with(false).await
+    }
+
+    pub(crate) async fn with(insecure: bool) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let storage = Config { data_dir: data.path().to_owned(), ..Config::default() };
+        let engine = Engine::open(storage, Arc::new(SystemClock)).await.unwrap();
+        let search = Arc::new(SearchService::new(Arc::clone(&engine), millrace_query::Config::default()));
+        let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let config = ServerConfig {
+            listen: vec![listen],
+            insecure,
+            tls: None,
+            admin_password: (!insecure).then(|| "secret".to_owned()),
+            password_file: None,
+            tokens: TokenLifetimes::default(),
+            audit: AuditConfig::default(),
+            max_content_length: 100 << 20,
+        };
+        let mut server = Server::bind(config, engine, search).await.unwrap();
+        let mut beside = None;
+        let serve = |shared: Beside| {
+            beside = Some(shared.clone());
+            Flight::new(shared)
+        };
+        server.serve_also("flight", vec![listen], serve).await.unwrap();
+        let address = server.addresses_of("flight")[0];
+        let (stop, stopped) = oneshot::channel::<()>();
+        let running = tokio::spawn(server.run(async {
+            let _ = stopped.await;
+        }));
+        Self { address, beside: beside.unwrap(), _stop: stop, _running: running, _data: data }
+    }
+
+    /// Connects without credentials.
+    pub(crate) async fn connect(&self) -> Client {
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address)).unwrap();
+        FlightSqlServiceClient::new(endpoint.connect().await.unwrap())
+    }
+
+    /// Connects and logs in.
+    pub(crate) async fn client(&self, name: &str, password: &str) -> Client {
+        let mut client = self.connect().await;
+        client.handshake(name, password).await.unwrap();
+        client
+    }
+
+    pub(crate) async fn admin(&self) -> Client {
+        self.client("admin", "secret").await
+    }
+
+    /// Makes a user of the password `password` with one role, of grants on indices as Elasticsearch writes them.
+    pub(crate) async fn user(&self, name: &str, indices: Value) {
+        self.role(name, indices).await;
+        let accounts = &self.beside.node.accounts;
+        let user = User { roles: vec![name.to_owned()], enabled: true, ..User::default() };
+        accounts.put_user(name, user, Some("password".to_owned())).await.unwrap();
+    }
+
+    /// Makes or changes the role of a user.
+    pub(crate) async fn role(&self, name: &str, indices: Value) {
+        let role: Role = serde_json::from_value(json!({ "indices": indices })).unwrap();
+        self.beside.node.accounts.put_role(name, role).await.unwrap();
+    }
+
+    /// Creates an index with a mapping and documents, by id.
+    pub(crate) async fn index(&self, name: &str, properties: Value, documents: &[Value]) {
+        let session = Session::system(&self.beside.node.engine).doing(Action::CreateIndex).unwrap();
+        let body = json!({ "mappings": { "properties": properties } });
+        let create = CreateIndex::parse(name, &body, false, 0).unwrap();
+        session.change(|metadata| metadata.create(&create, 0, Uuid::new_v4())).await.unwrap();
+        let op = |(id, document): (usize, &Value)| WriteOp {
+            index: name.into(),
+            id: Some(id.to_string()),
+            routing: None,
+            action: Operation::Index(document.to_string().into()),
+            version: None,
+            if_seq_no: None,
+            if_primary_term: None,
+            require_alias: false,
+            doc_type: "_doc".into(),
+        };
+        let ops = documents.iter().enumerate().map(op).collect();
+        let written = session.write(ops, RefreshPolicy::Immediate, std::time::Duration::from_secs(10)).await;
+        assert!(written.unwrap().iter().all(Result::is_ok));
+    }
+
+    /// Changes the mapping of an index.
+    pub(crate) async fn put_mapping(&self, index: &str, properties: Value) {
+        let session = Session::system(&self.beside.node.engine);
+        session.put_mapping(index, &json!({ "properties": properties })).await.unwrap();
+    }
+}
+
+/// Returns the ticket of an info.
+pub(crate) fn ticket(info: &FlightInfo) -> Ticket {
+    info.endpoint[0].ticket.clone().unwrap()
+}
+
+/// Fetches what an info stands for.
+pub(crate) async fn fetch(client: &mut Client, info: &FlightInfo) -> Result<Vec<RecordBatch>, FlightError> {
+    client.do_get(ticket(info)).await?.try_collect().await
+}
+
+/// Runs a statement.
+pub(crate) async fn run(client: &mut Client, query: &str) -> Result<Vec<RecordBatch>, FlightError> {
+    let info = client.execute(query.to_owned(), None).await?;
+    fetch(client, &info).await
+}
+
+/// Returns the rows of batches, as lines of a table without spaces.
+pub(crate) fn lines(batches: &[RecordBatch]) -> Vec<String> {
+    let table = pretty_format_batches(batches).unwrap().to_string();
+    table.lines().filter(|line| line.starts_with('|')).skip(1).map(|line| line.replace(' ', "")).collect()
+}
+
+/// Returns the status of an error.
+pub(crate) fn status(error: FlightError) -> Status {
+    match error {
+        FlightError::Tonic(status) => *status,
+        other => panic!("no status: {other}"),
+    }
+}
+
+pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, FlightError>) -> Code {
+    status(result.unwrap_err()).code()
+}
+
+pub(crate) fn batch<'a>(columns: impl IntoIterator<Item = (&'a str, ArrayRef)>) -> RecordBatch {
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+/// A command that ingests into a table.
+pub(crate) fn into_table(
+    table: &str,
+    missing: TableNotExistOption,
+    existing: TableExistsOption,
+) -> CommandStatementIngest {
+    let mut options = TableDefinitionOptions::default();
+    options.set_if_not_exist(missing);
+    options.set_if_exists(existing);
+    CommandStatementIngest {
+        table_definition_options: Some(options),
+        table: table.to_owned(),
+        schema: None,
+        catalog: None,
+        temporary: false,
+        transaction_id: None,
+        options: Default::default(),
+    }
+}
+
+/// Ingests batches.
+pub(crate) async fn ingest(
+    client: &mut Client,
+    command: CommandStatementIngest,
+    batches: Vec<RecordBatch>,
+) -> Result<i64, FlightError> {
+    client.execute_ingest(command, stream::iter(batches.into_iter().map(Ok))).await
+}
