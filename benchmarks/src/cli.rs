@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::bulk::BulkArgs;
 use crate::corpus::Ids;
 use crate::duckdb::DuckDb;
+use crate::flight::FlightArgs;
 use crate::many::ManyArgs;
 use crate::measure::{self, Drive};
 use crate::pipelines::PipelinesArgs;
@@ -189,6 +190,17 @@ Examples:
 
 Starts the server itself, each time on an empty directory. Writes OUT.md and OUT.json.")]
     Bulk(BulkArgs),
+    /// Measure Arrow Flight SQL: reading beside DuckDB, writing beside _bulk, the smallest statement
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks flight --duckdb venv/bin/python --out benchmarks/reports/flight
+  millrace-benchmarks flight --rows 1000000 --docs 200000 --rounds 1
+  millrace-benchmarks flight --rows 0 --docs 0 --statements 20000
+
+Starts the server itself; what DuckDB reads are the Parquet files that the server wrote. The interpreter has the packages
+`duckdb` and `pyarrow`; without one DuckDB is left out. 50 million rows take 5 GB of the disk, and as a table of DuckDB
+as much memory. Writes OUT.md and OUT.json.")]
+    Flight(FlightArgs),
     /// Measure many small things: indices, fields, deletions, scrolls, segments
     #[command(after_help = "\
 Examples:
@@ -500,6 +512,7 @@ impl Cli {
             }
             Command::Report(args) => args.run().await,
             Command::Bulk(args) => args.run().await,
+            Command::Flight(args) => args.run().await,
             Command::Many(args) => args.run().await,
             Command::Pipelines(args) => args.run().await,
             Command::Crash(args) => args.run().await,

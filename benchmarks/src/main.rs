@@ -2,8 +2,8 @@
 //!
 //! [`shape`] makes documents, [`corpus`] keeps them on disk, [`load`], [`probe`] and [`query`] drive a
 //! server ([`target`], [`server`]), [`measure`] combines them, [`suite`] runs everything and [`report`]
-//! writes it down. [`pipelines`] does the same for pipelines, [`bulk`] for bulk requests alone, [`many`] for many small
-//! things. [`crash`] kills the server and checks what it kept;
+//! writes it down. [`pipelines`] does the same for pipelines, [`bulk`] for bulk requests alone, [`flight`] for Arrow Flight SQL,
+//! [`many`] for many small things. [`crash`] kills the server and checks what it kept;
 //! [`hostile`] means it harm and [`calls`] asks everything of it at once.
 
 mod bulk;
@@ -12,6 +12,7 @@ mod cli;
 mod corpus;
 mod crash;
 mod duckdb;
+mod flight;
 mod hardware;
 mod hostile;
 mod latency;

@@ -293,7 +293,7 @@ impl Plan {
             let server = launch.start().await?;
             let run = self.shape_on(&server.target, shape, &corpus).await;
             let told = self.statements_on(&server.target, shape).await;
-            let files = segments_of(&launch, &server.target, shape).await;
+            let files = segments_of(&launch, &server.target, &format!("bench-{}", shape.name())).await;
             stop(server, run.and_then(|run| Ok((run, told, files?))))
         };
         let mut files = None;
@@ -473,10 +473,9 @@ pub(crate) fn say(what: &str) {
 }
 
 /// Finds the directory with the segments of an index: beside it lie those of deleted indices until they are swept up.
-async fn segments_of(launch: &Launch, target: &Target, shape: Shape) -> Result<PathBuf> {
-    let index = format!("bench-{}", shape.name());
+pub(crate) async fn segments_of(launch: &Launch, target: &Target, index: &str) -> Result<PathBuf> {
     let settings = target.ask(Method::GET, &format!("/{index}/_settings"), &Value::Null).await?;
-    let uuid = settings[&index]["settings"]["index"]["uuid"].as_str().context("the index has no uuid")?;
+    let uuid = settings[index]["settings"]["index"]["uuid"].as_str().context("the index has no uuid")?;
     let bytes = URL_SAFE_NO_PAD.decode(uuid).context("the uuid of the index")?;
     let name: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let directory = launch.data.join("segments").join(name);

@@ -2,19 +2,19 @@
 # Starts a built server and lets real clients work with it.
 #
 #   tests/clients/run.sh [--server BINARY] [--work DIR] [CHECK…]
-#   tests/clients/run.sh --url URL [--user USER:PASSWORD] [CHECK…]    a server that runs already
+#   tests/clients/run.sh --url URL [--user USER:PASSWORD] [--flight HOST:PORT] [CHECK…]    a server that runs already
 #
-# A check is one of the Python scripts beside this file, or of the Java programs below it, without its ending; all of
-# them by default. The Java clients come from Maven Central.
+# A check is one of the Python scripts beside this file, or of the programs in Java or Go below it, without its ending;
+# all of them by default. The Java clients come from Maven Central, those of Go by its modules.
 # It exits with 77 if it misses something: a failure where CI=true, else skipped. With --url, the
-# checks that read the server's files are left out.
+# checks that read the server's files or kill it are left out, and those of Flight without --flight.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
-server=$here/../../target/debug/millrace work="" url="" user=""
+server=$here/../../target/debug/millrace work="" url="" user="" flight=""
 checks=()
 while (($#)); do
   case $1 in
-    --server | --work | --url | --user) printf -v "${1#--}" '%s' "$2" && shift 2 ;;
+    --server | --work | --url | --user | --flight) printf -v "${1#--}" '%s' "$2" && shift 2 ;;
     -*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
     *) checks+=("$1") && shift ;;
   esac
@@ -23,15 +23,20 @@ done
 mkdir -p "$work"
 work=$(readlink -f "$work")
 
+over_http=(opensearch_client elasticsearch_7 elasticsearch_8 elasticsearch_9 security OpenSearchJava ElasticsearchJava rsyslog)
+over_flight=(flight_adbc flight_pyarrow FlightJdbc flight_go)
 if [[ $url ]]; then
-  ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 elasticsearch_9 security OpenSearchJava ElasticsearchJava rsyslog)
+  [[ $flight ]] || over_flight=()
+  ((${#checks[@]})) || checks=("${over_http[@]}" "${over_flight[@]}")
 else
-  ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 elasticsearch_9 security OpenSearchJava ElasticsearchJava rsyslog parquet)
+  ((${#checks[@]})) || checks=("${over_http[@]}" parquet "${over_flight[@]}" flight_crash)
+  server=$(readlink -f "$server")
+  flight=127.0.0.1:$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
   data=$work/data
   rm -rf "$data" "$work/server.out"
   user=admin:check-$RANDOM$RANDOM
   # Others may fill the disk.
-  MILLRACE_ADMIN_PASSWORD=${user#*:} MILLRACE_STORAGE__DISK_THRESHOLD_ENABLED=false "$server" serve --data "$data" --listen 127.0.0.1:0 \
+  MILLRACE_ADMIN_PASSWORD=${user#*:} MILLRACE_STORAGE__DISK_THRESHOLD_ENABLED=false MILLRACE_FLIGHT__LISTEN=$flight "$server" serve --data "$data" --listen 127.0.0.1:0 \
     >"$work/server.out" 2>"$work/server.log" &
   pid=$!
   trap 'kill -KILL "$pid" 2>/dev/null || true' EXIT
@@ -41,14 +46,16 @@ else
     sleep 0.1
   done
   [[ $url ]] || { echo "the server did not start:" >&2 && tail -n 20 "$work/server.log" >&2 && exit 1; }
-  export CLIENT_DATA=$data
+  export CLIENT_DATA=$data CLIENT_SERVER=$server
 fi
-export CLIENT_URL=$url CLIENT_USER=${user%%:*} CLIENT_PASSWORD=${user#*:} CLIENT_WORK=$work
+export CLIENT_URL=$url CLIENT_USER=${user%%:*} CLIENT_PASSWORD=${user#*:} CLIENT_WORK=$work CLIENT_FLIGHT=$flight
 
-# Runs a script, with packages of its own where there is a list of them.
+# Runs a script, with packages of its own, or of the first word of its name, where there is a list of them.
 run_python() {
-  local packages=$here/requirements.txt venv=$work/venv
-  if [[ -f $here/requirements-$1.txt ]]; then packages=$here/requirements-$1.txt venv=$work/venv-$1; fi
+  local packages=$here/requirements.txt venv=$work/venv name
+  for name in "${1%%_*}" "$1"; do
+    if [[ -f $here/requirements-$name.txt ]]; then packages=$here/requirements-$name.txt venv=$work/venv-$name; fi
+  done
   if ! cmp -s "$packages" "$venv/requirements.txt"; then
     rm -rf "$venv"
     python3 -m venv "$venv" || return 1
@@ -68,19 +75,39 @@ run_java() {
       -DincludeScope=runtime -DoutputDirectory="$work/java/jars" || return 1
     cp "$here/java/pom.xml" "$work/java/pom.xml"
   fi
-  timeout 300 java -cp "$work/java/jars/*" "$here/java/$1.java"
+  # Arrow's memory is outside of the heap.
+  timeout 300 java --add-opens=java.base/java.nio=ALL-UNNAMED -cp "$work/java/jars/*" "$here/java/$1.java"
 }
+
+# Builds a program in Go with the modules of go/go.mod: a minute on a new machine, while other checks run.
+build_go() { timeout 900 nice go build -C "$here/go" -o "$work/go-$1" "$1.go" >"$work/go-$1.log" 2>&1; }
+
+# Waits until a program in Go is built, and runs it.
+run_go() {
+  [[ ${builds[$1]:-} ]] || { echo "missing: go" && return 77; }
+  wait "${builds[$1]}" || { cat "$work/go-$1.log" && return 1; }
+  timeout 300 "$work/go-$1"
+}
+
+declare -A builds
+for check in "${checks[@]}"; do
+  [[ -f $here/go/$check.go ]] && command -v go >/dev/null || continue
+  build_go "$check" &
+  builds[$check]=$!
+done
 
 failed=0
 for check in "${checks[@]}"; do
-  code=0
+  code=0 started=$SECONDS
   if [[ -f $here/java/$check.java ]]; then
     run_java "$check" || code=$?
+  elif [[ -f $here/go/$check.go ]]; then
+    run_go "$check" || code=$?
   else
     run_python "$check" || code=$?
   fi
   if ((code == 0)); then
-    echo "$check: ok"
+    echo "$check: ok ($((SECONDS - started)) s)"
   elif ((code == 77)) && [[ ${CI:-} != true ]]; then
     echo "$check: SKIPPED"
   else

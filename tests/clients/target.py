@@ -10,6 +10,8 @@ URL = os.environ["CLIENT_URL"]
 USER = os.environ.get("CLIENT_USER", "")
 PASSWORD = os.environ.get("CLIENT_PASSWORD", "")
 WORK = os.environ["CLIENT_WORK"]
+# Address of the Flight listener, as HOST:PORT.
+FLIGHT = os.environ.get("CLIENT_FLIGHT", "")
 
 COUNT = 250
 MAPPINGS = {
