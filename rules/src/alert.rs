@@ -252,6 +252,10 @@ fn option(rule: &Definition, name: &str) -> Option<String> {
         (RuleType::Frequency { timeframe, .. } | RuleType::Cardinality { timeframe, .. }, "timeframe") => {
             Some(timeframe.text())
         }
-        _ => rule.kept.get(name).filter(|value| !value.is_object()).map(|value| fields::text(value).into_owned()),
+        _ => rule
+            .kept
+            .get(name)
+            .filter(|value| !value.is_object())
+            .map(|value| fields::text(value).into_owned()),
     }
 }

@@ -59,12 +59,14 @@ impl Suite {
     ///
     /// Names what is missing or malformed in one of them.
     pub fn read(cases: &str, rule: Option<&str>) -> Result<Self> {
-        let file: Value =
-            serde_norway::from_str(cases).map_err(|error| Error::invalid("cases", format!("is no YAML: {error}")))?;
+        let file: Value = serde_norway::from_str(cases)
+            .map_err(|error| Error::invalid("cases", format!("is no YAML: {error}")))?;
         let rule = match (file.get("rule"), rule) {
             (Some(rule), _) => Definition::parse(rule)?,
             (None, Some(text)) => Definition::from_yaml("rule", text)?,
-            (None, None) => return Err(Error::invalid("rule", "is missing: in the file, or in one beside it")),
+            (None, None) => {
+                return Err(Error::invalid("rule", "is missing: in the file, or in one beside it"));
+            }
         };
         let list = list("cases", file.get("cases"), MAX_CASES)?;
         let cases = list.iter().map(|case| Case::read(case, &rule)).collect::<Result<_>>()?;
@@ -95,15 +97,20 @@ impl Case {
         let mut greatest = Time::default();
         for (place, event) in list("events", case.get("events"), MAX_EVENTS)?.iter().enumerate() {
             let Value::Object(members) = event else {
-                return Err(Error::invalid("events", format!("has something else than an object in case [{name}]")));
+                return Err(Error::invalid(
+                    "events",
+                    format!("has something else than an object in case [{name}]"),
+                ));
             };
             let (told, source): (Map<_, _>, Map<_, _>) =
                 members.clone().into_iter().partition(|(member, _)| member.starts_with('_'));
             let text = |member: &str, otherwise: String| -> Arc<str> {
                 told.get(member).map(|value| fields::text(value).into_owned()).unwrap_or(otherwise).into()
             };
-            let number = |member: &str, otherwise: u64| told.get(member).and_then(Value::as_u64).unwrap_or(otherwise);
-            let index = text("_index", rule.index.first().map(|index| index.replace('*', "1")).unwrap_or_default());
+            let number =
+                |member: &str, otherwise: u64| told.get(member).and_then(Value::as_u64).unwrap_or(otherwise);
+            let index =
+                text("_index", rule.index.first().map(|index| index.replace('*', "1")).unwrap_or_default());
             let event = Event {
                 uuid: index.clone(),
                 index,
@@ -120,7 +127,10 @@ impl Case {
             match frames.last_mut() {
                 Some(frame) if frame.number == number => frame.events.push(event),
                 _ if number <= last => {
-                    return Err(Error::invalid("_frame", format!("[{number}] comes behind [{last}] in case [{name}]")));
+                    return Err(Error::invalid(
+                        "_frame",
+                        format!("[{number}] comes behind [{last}] in case [{name}]"),
+                    ));
                 }
                 _ => frames.push(Frame {
                     number,
@@ -134,7 +144,10 @@ impl Case {
         let mut expected = Vec::new();
         for alert in list("alerts", case.get("alerts"), MAX_EVENTS)? {
             let Value::Object(members) = alert else {
-                return Err(Error::invalid("alerts", format!("has something else than an object in case [{name}]")));
+                return Err(Error::invalid(
+                    "alerts",
+                    format!("has something else than an object in case [{name}]"),
+                ));
             };
             expected.push(members.clone());
         }
@@ -160,7 +173,11 @@ impl Case {
         }
         for (place, expected) in self.expected.iter().enumerate() {
             match alerts.get(place) {
-                None => failures.push(format!("alert {} is missing: {}", place + 1, Value::Object(expected.clone()))),
+                None => failures.push(format!(
+                    "alert {} is missing: {}",
+                    place + 1,
+                    Value::Object(expected.clone())
+                )),
                 Some(alert) => differences(place + 1, expected, alert, &mut failures),
             }
         }
@@ -183,7 +200,8 @@ fn differences(place: usize, expected: &Map<String, Value>, alert: &Value, failu
             "events" => "events._id",
             other => other,
         };
-        let found: Vec<_> = fields::values(alert, path).into_iter().map(|value| fields::text(value)).collect();
+        let found: Vec<_> =
+            fields::values(alert, path).into_iter().map(|value| fields::text(value)).collect();
         let wanted: Vec<_> = match wanted {
             Value::Array(list) => list.iter().map(|value| fields::text(value)).collect(),
             Value::Null => Vec::new(),

@@ -71,7 +71,9 @@ pub(crate) fn text(value: &Value) -> Cow<'_, str> {
         Value::String(text) => Cow::Borrowed(text),
         Value::Number(number) => match number.as_f64() {
             // Of numbers that are whole, the integer: beyond 2^53 a float tells no integer.
-            Some(float) if !number.is_i64() && !number.is_u64() && float.fract() == 0.0 && float.abs() < 9e15 => {
+            Some(float)
+                if !number.is_i64() && !number.is_u64() && float.fract() == 0.0 && float.abs() < 9e15 =>
+            {
                 Cow::Owned((float as i64).to_string())
             }
             _ => Cow::Owned(number.to_string()),
@@ -100,7 +102,11 @@ pub(crate) fn cut(text: &str, bytes: usize) -> &str {
 /// Writes bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| DIGITS[usize::from(digit)] as char).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .map(|digit| DIGITS[usize::from(digit)] as char)
+        .collect()
 }
 
 /// Tells whether a field is one of those a pattern means: the field itself, what is below it, or by `*`.

@@ -170,7 +170,9 @@ fn iso(text: &[u8]) -> Option<Time> {
 }
 
 fn fraction(text: &[u8]) -> Option<(u32, &[u8])> {
-    let Some(rest) = text.strip_prefix(b".").or_else(|| text.strip_prefix(b",")) else { return Some((0, text)) };
+    let Some(rest) = text.strip_prefix(b".").or_else(|| text.strip_prefix(b",")) else {
+        return Some((0, text));
+    };
     let width = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if !(1..=9).contains(&width) {
         return None;
@@ -226,7 +228,8 @@ mod tests {
 
     #[test]
     fn spans_are_written_with_their_largest_unit() {
-        for (ms, text) in [(300_000, "5m"), (90_000, "90s"), (604_800_000, "1w"), (1500, "1.500s"), (0, "0s")] {
+        for (ms, text) in [(300_000, "5m"), (90_000, "90s"), (604_800_000, "1w"), (1500, "1.500s"), (0, "0s")]
+        {
             assert_eq!(Span(ms).text(), text);
         }
     }

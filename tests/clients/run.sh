@@ -26,7 +26,7 @@ work=$(readlink -f "$work")
 if [[ $url ]]; then
   ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 elasticsearch_9 security OpenSearchJava ElasticsearchJava rsyslog)
 else
-  ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 elasticsearch_9 security OpenSearchJava ElasticsearchJava rsyslog parquet)
+  ((${#checks[@]})) || checks=(opensearch_client elasticsearch_7 elasticsearch_8 elasticsearch_9 security OpenSearchJava ElasticsearchJava rsyslog parquet elastalert2)
   data=$work/data
   rm -rf "$data" "$work/server.out"
   user=admin:check-$RANDOM$RANDOM

@@ -122,7 +122,8 @@ impl Definition {
         if let Some(text_type) = text.text_type {
             set("alert_text_type", json!(text_type.name()));
         }
-        for (name, args) in [("alert_subject_args", &text.subject_args), ("alert_text_args", &text.text_args)] {
+        for (name, args) in [("alert_subject_args", &text.subject_args), ("alert_text_args", &text.text_args)]
+        {
             if !args.is_empty() {
                 set(name, json!(args));
             }

@@ -49,7 +49,12 @@ pub fn edit(old: &Definition, new: &Definition) -> Edit {
         ("alert_method", old.method != new.method || old.method_data != new.method_data),
         ("email", old.email != new.email),
         ("enabled", old.enabled != new.enabled),
-        ("search.request", old.body != new.body || old.search_type != new.search_type || old.search_index != new.search_index),
+        (
+            "search.request",
+            old.body != new.body
+                || old.search_type != new.search_type
+                || old.search_index != new.search_index,
+        ),
         ("options that are not used", old.kept != new.kept),
     ];
     let changed: Vec<_> = changed.iter().filter(|(_, differs)| *differs).map(|(field, _)| *field).collect();

@@ -101,7 +101,9 @@ fn channels(rule: &mut serde_json::Map<String, Value>) -> Result<()> {
         Some(Value::String(name)) => name,
         // `- jira: {…}` has the channel's own options in it.
         Some(Value::Object(members)) => members.keys().next().cloned().unwrap_or_default(),
-        Some(other) => return Err(Error::invalid("alert", format!("has {} in it, names are expected", kind(&other)))),
+        Some(other) => {
+            return Err(Error::invalid("alert", format!("has {} in it, names are expected", kind(&other))));
+        }
     };
     let method = if name == "debug" { "none" } else { name.as_str() };
     rule.entry("alert_method").or_insert_with(|| json!(method));

@@ -18,13 +18,14 @@ const POLLED: &str = "events are evaluated as they arrive: nothing is polled, an
 const SERVER: &str = "the events are in this server";
 const LINKS: &str = "alerts have no links";
 const GROUPED: &str = "each alert is raised by itself";
-const CHANNELS: &str = "nothing is sent: there are no channels yet; alerts are documents of the index [alert]";
+const CHANNELS: &str =
+    "nothing is sent: there are no channels yet; alerts are documents of the index [alert]";
 const SHOWN: &str = "it is shown with the rule only";
 const LAYOUT: &str = "the text of an alert has no such part";
 const TIMES: &str = "times are shown in UTC";
 
 /// Names, or beginnings of names that end in `*`, with the reason.
-const KNOWN: [(&str, &str); 119] = [
+const KNOWN: &[(&str, &str)] = &[
     ("aggregate_by_match_time", GROUPED),
     ("aggregation*", GROUPED),
     ("alert", CHANNELS),
@@ -68,6 +69,8 @@ const KNOWN: [(&str, &str); 119] = [
     ("iris_*", CHANNELS),
     ("jinja_*", LAYOUT),
     ("jira_*", CHANNELS),
+    ("hipchat_*", CHANNELS),
+    ("kibana4_*", LINKS),
     ("kibana_*", LINKS),
     ("lark_*", CHANNELS),
     ("limit_execution*", POLLED),
@@ -122,6 +125,7 @@ const KNOWN: [(&str, &str); 119] = [
     ("top_count_*", LAYOUT),
     ("twilio_*", CHANNELS),
     ("use_count_query", POLLED),
+    ("use_kibana*", LINKS),
     ("use_keyword_postfix", "values are those of the source"),
     ("use_local_time", TIMES),
     ("use_run_every_query_size", POLLED),
@@ -208,7 +212,8 @@ pub(super) fn keep(rest: Map<String, Value>) -> Result<Map<String, Value>> {
             return Err(Error::invalid(*name, *why));
         }
         if name == "timestamp_type" && !matches!(value.as_str(), Some("iso" | "unix_ms")) {
-            let reason = format!("{value} is not there; iso and unix_ms are: any format that the mapping has as text");
+            let reason =
+                format!("{value} is not there; iso and unix_ms are: any format that the mapping has as text");
             return Err(Error::invalid(name, reason));
         }
         if reason(&name).is_none() {

@@ -77,14 +77,19 @@ impl Options {
     pub(crate) fn integer(&mut self, name: &str, least: u64, most: u64) -> Result<Option<u64>> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let number = match &value {
-            Value::Number(number) => number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from)),
+            Value::Number(number) => {
+                number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+            }
             Value::String(text) => text.parse().ok(),
             _ => None,
         };
         let Some(number) = number else { return Err(wrong(name, &value, "an integer")) };
         match u64::try_from(number) {
             Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
-            _ => Err(Error::invalid(name, format!("[{number}] is out of range: {least} to {most} are allowed"))),
+            _ => Err(Error::invalid(
+                name,
+                format!("[{number}] is out of range: {least} to {most} are allowed"),
+            )),
         }
     }
 
@@ -109,7 +114,10 @@ pub(crate) fn path(name: &str, path: String) -> Result<String> {
     let whole = path.split('.').all(|part| !part.is_empty());
     // Each dot doubles the ways in which a source can be read.
     if !whole || path.matches('.').count() > 20 {
-        return Err(Error::invalid(name, format!("[{}] is no field: names joined by single dots, at most 20", short(&path))));
+        return Err(Error::invalid(
+            name,
+            format!("[{}] is no field: names joined by single dots, at most 20", short(&path)),
+        ));
     }
     Ok(path)
 }
@@ -134,7 +142,12 @@ pub(crate) fn texts(name: &str, value: Value, most: usize, bound: usize) -> Resu
         other => return Err(wrong(name, &other, "a text or a list of texts")),
     };
     if list.len() > most {
-        return Err(Error::TooLarge { field: name.to_owned(), size: list.len(), unit: "entries", bound: most });
+        return Err(Error::TooLarge {
+            field: name.to_owned(),
+            size: list.len(),
+            unit: "entries",
+            bound: most,
+        });
     }
     let texts = list.into_iter().map(|entry| text(name, entry, bound)).collect::<Result<Vec<_>>>()?;
     if texts.iter().any(String::is_empty) {

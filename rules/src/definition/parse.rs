@@ -73,7 +73,10 @@ impl Definition {
         let index = patterns(options.texts("index", MAX_PATTERNS, MAX_TEXT)?, &search_index)?;
         let body = match (body, options.take("filter")) {
             (Some(_), Some(_)) => {
-                return Err(Error::invalid("filter", "is there beside search.request.body: give one of them"));
+                return Err(Error::invalid(
+                    "filter",
+                    "is there beside search.request.body: give one of them",
+                ));
             }
             (None, Some(filters)) => Some(search::of_filters(filters)?),
             (body, None) => body,
@@ -111,7 +114,10 @@ impl Definition {
             risk_key: options.path("risk_key")?,
             playbooks: options.texts("playbooks", MAX_LIST, MAX_NAME)?.unwrap_or_default(),
             roles: options.texts("selectedroles", MAX_LIST, MAX_NAME)?.unwrap_or_default(),
-            method: options.text("alert_method", MAX_NAME)?.unwrap_or_else(|| "none".to_owned()).to_lowercase(),
+            method: options
+                .text("alert_method", MAX_NAME)?
+                .unwrap_or_else(|| "none".to_owned())
+                .to_lowercase(),
             method_data: method_data(&mut options)?,
             email: options.texts("email", MAX_LIST, MAX_NAME)?.unwrap_or_default(),
             enabled: options.flag("enabled")?.unwrap_or(true),
@@ -140,7 +146,8 @@ pub(super) fn yaml(field: &str, text: &str) -> Result<Value> {
         let size = text.len();
         return Err(Error::TooLarge { field: field.to_owned(), size, unit: "bytes", bound: MAX_RULE });
     }
-    serde_norway::from_str(text).map_err(|error| Error::invalid(field, format!("is no YAML: {}", short(&error.to_string()))))
+    serde_norway::from_str(text)
+        .map_err(|error| Error::invalid(field, format!("is no YAML: {}", short(&error.to_string()))))
 }
 
 fn merge(options: &mut Options, members: Map<String, Value>) -> Result<()> {
@@ -174,7 +181,8 @@ fn patterns(written: Option<Vec<String>>, search_index: &[String]) -> Result<Vec
         return Err(Error::TooLarge { field, size, unit: "patterns", bound: MAX_PATTERNS });
     }
     for pattern in &patterns {
-        let allowed = |c: char| !c.is_whitespace() && !c.is_control() && !c.is_uppercase() && !"\\/?\"<>|#".contains(c);
+        let allowed =
+            |c: char| !c.is_whitespace() && !c.is_control() && !c.is_uppercase() && !"\\/?\"<>|#".contains(c);
         if pattern.len() > MAX_NAME || !pattern.chars().all(allowed) {
             let reason = format!("[{}] can be no index or pattern of indices", short(pattern));
             return Err(Error::invalid("index", reason));
@@ -211,11 +219,18 @@ fn method_data(options: &mut Options) -> Result<Map<String, Value>> {
             Ok(Value::Object(members)) => members,
             _ => return Err(Error::invalid(NAME, "is a text that is no object of JSON")),
         },
-        Some(other) => return Err(Error::invalid(NAME, format!("is {}, an object is expected", kind(&other)))),
+        Some(other) => {
+            return Err(Error::invalid(NAME, format!("is {}, an object is expected", kind(&other))));
+        }
     };
     let size = Value::Object(members.clone()).to_string().len();
     if size > options::MAX_TEXT {
-        return Err(Error::TooLarge { field: NAME.to_owned(), size, unit: "bytes", bound: options::MAX_TEXT });
+        return Err(Error::TooLarge {
+            field: NAME.to_owned(),
+            size,
+            unit: "bytes",
+            bound: options::MAX_TEXT,
+        });
     }
     Ok(members)
 }

@@ -138,7 +138,10 @@ impl RuleType {
             }
             "change" => {
                 if query_key.is_empty() {
-                    return Err(Error::invalid("query_key", "is missing: type [change] compares values for each key"));
+                    return Err(Error::invalid(
+                        "query_key",
+                        "is missing: type [change] compares values for each key",
+                    ));
                 }
                 let timeframe = options.span("timeframe", SHORTEST)?;
                 Ok(Self::Change { compare_key: compare_key(options)?, timeframe, ignore_null })
@@ -149,7 +152,10 @@ impl RuleType {
                 let reason = if LATER.contains(&other) {
                     format!("[{other}] is not there yet; there are {there}")
                 } else {
-                    format!("unknown type [{}]; there are {there}", options::short(&written.unwrap_or_default()))
+                    format!(
+                        "unknown type [{}]; there are {there}",
+                        options::short(&written.unwrap_or_default())
+                    )
                 };
                 Err(Error::invalid("type", reason))
             }
@@ -171,7 +177,8 @@ fn without_type(options: &Options) -> Result<String> {
     match OTHERS.iter().find(|(option, _)| options.has(option)) {
         None => Ok("frequency".to_owned()),
         Some((option, name)) => {
-            let reason = format!("is missing, and [{option}] is an option of {name}; without a type it is frequency");
+            let reason =
+                format!("is missing, and [{option}] is an option of {name}; without a type it is frequency");
             Err(Error::invalid("type", reason))
         }
     }
@@ -210,7 +217,8 @@ fn entries(options: &mut Options, name: &str) -> Result<Arc<BTreeSet<String>>> {
     // Numbers and booleans are listed as what they are in sources.
     let value = match value {
         Value::Array(list) => {
-            let flags = |value| if let Value::Bool(flag) = value { Value::from(flag.to_string()) } else { value };
+            let flags =
+                |value| if let Value::Bool(flag) = value { Value::from(flag.to_string()) } else { value };
             Value::Array(list.into_iter().map(flags).collect())
         }
         other => other,
@@ -219,7 +227,8 @@ fn entries(options: &mut Options, name: &str) -> Result<Arc<BTreeSet<String>>> {
     if entries.is_empty() {
         return Err(Error::invalid(name, "is empty: it lists the values"));
     }
-    if let Some(file) = entries.iter().find(|entry| entry.starts_with("!file") || entry.starts_with("!yaml")) {
+    if let Some(file) = entries.iter().find(|entry| entry.starts_with("!file") || entry.starts_with("!yaml"))
+    {
         let reason = format!("[{}]: files are not read; list the values themselves", options::short(file));
         return Err(Error::invalid(name, reason));
     }
@@ -233,12 +242,18 @@ fn entries(options: &mut Options, name: &str) -> Result<Arc<BTreeSet<String>>> {
 fn new_term(options: &mut Options, query_key: &[String]) -> Result<RuleType> {
     let fields = match options.take("fields") {
         None if query_key.is_empty() => {
-            return Err(Error::invalid("fields", "is missing: type [new_term] watches these, or those of query_key"));
+            return Err(Error::invalid(
+                "fields",
+                "is missing: type [new_term] watches these, or those of query_key",
+            ));
         }
         None => vec![query_key.to_vec()],
         Some(Value::Array(list)) => {
             if list.is_empty() || list.len() > MAX_FIELDS {
-                return Err(Error::invalid("fields", format!("has {} entries, 1 to {MAX_FIELDS} are allowed", list.len())));
+                return Err(Error::invalid(
+                    "fields",
+                    format!("has {} entries, 1 to {MAX_FIELDS} are allowed", list.len()),
+                ));
             }
             list.into_iter().map(composite).collect::<Result<_>>()?
         }
@@ -246,7 +261,9 @@ fn new_term(options: &mut Options, query_key: &[String]) -> Result<RuleType> {
     };
     Ok(RuleType::NewTerm {
         fields,
-        window: options.span("terms_window_size", Span::from_secs(1))?.unwrap_or(Span::from_secs(30 * 86_400)),
+        window: options
+            .span("terms_window_size", Span::from_secs(1))?
+            .unwrap_or(Span::from_secs(30 * 86_400)),
         alert_on_missing_field: options.flag("alert_on_missing_field")?.unwrap_or(false),
     })
 }

@@ -44,7 +44,10 @@ pub(super) fn take(options: &mut Options) -> Result<(Option<String>, Vec<String>
         }
         for (name, value) in search {
             let Some(member) = name.strip_prefix("request.") else {
-                return Err(Error::invalid(format!("search.{name}"), "unknown: only [search.request] is there"));
+                return Err(Error::invalid(
+                    format!("search.{name}"),
+                    "unknown: only [search.request] is there",
+                ));
             };
             merge(&mut request, Map::from_iter([(member.to_owned(), value)]))?;
         }
@@ -112,7 +115,10 @@ fn checked(body: &Value) -> Result<()> {
 /// Makes a search body of ElastAlert's list of filters: all of them must match.
 pub(super) fn of_filters(filters: Value) -> Result<Value> {
     let Value::Array(filters) = filters else {
-        return Err(Error::invalid("filter", format!("is {}, a list of filters is expected", kind(&filters))));
+        return Err(Error::invalid(
+            "filter",
+            format!("is {}, a list of filters is expected", kind(&filters)),
+        ));
     };
     let mut clauses = Vec::new();
     for filter in filters {
@@ -124,11 +130,15 @@ pub(super) fn of_filters(filters: Value) -> Result<Value> {
             other => other,
         };
         if !clause.is_object() {
-            return Err(Error::invalid("filter", format!("has {} in it, queries are expected", kind(&clause))));
+            return Err(Error::invalid(
+                "filter",
+                format!("has {} in it, queries are expected", kind(&clause)),
+            ));
         }
         clauses.push(clause);
     }
-    let query = if clauses.is_empty() { json!({"match_all": {}}) } else { json!({"bool": {"filter": clauses}}) };
+    let query =
+        if clauses.is_empty() { json!({"match_all": {}}) } else { json!({"bool": {"filter": clauses}}) };
     let body = json!({"query": query});
     checked(&body)?;
     Ok(body)

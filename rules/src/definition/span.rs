@@ -8,7 +8,8 @@ use crate::time::Span;
 /// The longest time that an option may have.
 pub(crate) const LONGEST: Span = Span::from_secs(366 * 86_400);
 
-const ALLOWED: &str = "write <number><unit> with one of the units s, m, h, d, w, or a mapping such as {\"minutes\": 5}";
+const ALLOWED: &str =
+    "write <number><unit> with one of the units s, m, h, d, w, or a mapping such as {\"minutes\": 5}";
 
 /// Reads a length of time between `shortest` and [`LONGEST`].
 pub(crate) fn read(field: &str, value: &Value, shortest: Span) -> Result<Span> {

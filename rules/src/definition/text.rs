@@ -129,7 +129,12 @@ impl Text {
     }
 
     /// Writes the subject of an alert that shows `body`; `option` tells options of the rule.
-    pub(crate) fn subject(&self, name: &str, body: &Value, option: &dyn Fn(&str) -> Option<String>) -> String {
+    pub(crate) fn subject(
+        &self,
+        name: &str,
+        body: &Value,
+        option: &dyn Fn(&str) -> Option<String>,
+    ) -> String {
         let subject = match &self.subject {
             None => name.to_owned(),
             Some(subject) => self.fill(subject, &self.subject_args, &[], body, option),
@@ -138,7 +143,13 @@ impl Text {
     }
 
     /// Writes the text; `said` is what the type says.
-    pub(crate) fn text(&self, name: &str, said: &str, body: &Value, option: &dyn Fn(&str) -> Option<String>) -> String {
+    pub(crate) fn text(
+        &self,
+        name: &str,
+        said: &str,
+        body: &Value,
+        option: &dyn Fn(&str) -> Option<String>,
+    ) -> String {
         let mut text = match &self.text {
             None => name.to_owned(),
             Some(text) => self.fill(text, &self.text_args, &self.text_kw, body, option),
@@ -180,7 +191,8 @@ impl Text {
         let value = |field: &str| {
             let values = fields::values(body, field);
             let shown = match values.as_slice() {
-                [] => option(field).unwrap_or_else(|| self.missing.clone().unwrap_or_else(|| "<MISSING VALUE>".to_owned())),
+                [] => option(field)
+                    .unwrap_or_else(|| self.missing.clone().unwrap_or_else(|| "<MISSING VALUE>".to_owned())),
                 [one] => fields::text(one).into_owned(),
                 several => several.iter().map(|value| fields::text(value)).collect::<Vec<_>>().join(", "),
             };
@@ -194,7 +206,9 @@ impl Text {
             }
             match piece {
                 Piece::Literal(text) => filled.push_str(text),
-                Piece::Argument(at) => filled.push_str(&args.get(at).map(|field| value(field)).unwrap_or_default()),
+                Piece::Argument(at) => {
+                    filled.push_str(&args.get(at).map(|field| value(field)).unwrap_or_default())
+                }
                 Piece::Named(named) => {
                     let field = kw.iter().find(|(_, name)| name == named);
                     filled.push_str(&field.map(|(field, _)| value(field)).unwrap_or_default());

@@ -122,15 +122,15 @@ impl Running {
         self.pending.clear();
     }
 
-    /// Takes the events of a piece that match.
+    /// Takes the events of a piece that match; tells whether there are any to be evaluated.
     pub(super) fn take(
         &mut self,
         frame: &Frame,
         outcome: Result<Vec<usize>, String>,
-        operations: &mut Vec<Operation>,
-    ) {
+        problems: &mut Vec<Operation>,
+    ) -> bool {
         if self.condition != Condition::Running || frame.number <= self.rule.since {
-            return;
+            return false;
         }
         match outcome {
             Ok(places) => {
@@ -143,9 +143,10 @@ impl Running {
             Err(reason) => {
                 self.pending.clear();
                 self.condition = Condition::Paused { frame: frame.number, reason: reason.clone() };
-                operations.push(Operation::Problem { rule: self.rule.id.clone(), frame: frame.number, reason });
+                problems.push(Operation::Problem { rule: self.rule.id.clone(), frame: frame.number, reason });
             }
         }
+        !self.pending.is_empty()
     }
 
     /// Tells whether a document that matches is an event for the rule.
@@ -165,7 +166,13 @@ impl Running {
     }
 
     /// Evaluates the events of a frame that is complete.
-    pub(super) fn evaluate(&mut self, frame: u64, now: Time, timing: &Timing, operations: &mut Vec<Operation>) {
+    pub(super) fn evaluate(
+        &mut self,
+        frame: u64,
+        now: Time,
+        timing: &Timing,
+        operations: &mut Vec<Operation>,
+    ) {
         if self.pending.is_empty() {
             return;
         }
@@ -176,19 +183,27 @@ impl Running {
             pending.into_iter().map(|(event, origin)| (event.time(field, now), event, origin)).collect();
         if !mutated(Mutation::ArrivalOrder) {
             pending.sort_by(|(one, a, _), (other, b, _)| {
-                one.cmp(other).then_with(|| a.uuid.cmp(&b.uuid)).then((a.shard, a.seq_no).cmp(&(b.shard, b.seq_no)))
+                one.cmp(other)
+                    .then_with(|| a.uuid.cmp(&b.uuid))
+                    .then((a.shard, a.seq_no).cmp(&(b.shard, b.seq_no)))
             });
         }
         for (time, event, origin) in pending {
             let definition = &self.rule.definition;
-            let moment = Moment { watermark: self.watermark.at(now, timing), limit: now.plus(timing.skew) };
+            let time = time.min(now.plus(timing.skew));
+            let moment = Moment { watermark: self.watermark.at(now, timing) };
             self.watermark.observe(time, now, timing);
             let keys = key::keys(&event.source, &definition.query_key, definition.skips_missing_key());
             if keys.is_empty() {
                 continue;
             }
-            let depth = if origin == Origin::Rule || &*event.index == "alert" { event.depth(Origin::Rule) } else { 0 };
-            let arrival = Arrival { event: &event, time, body: alert::body(&event.source, definition), depth };
+            let depth = if origin == Origin::Rule || &*event.index == "alert" {
+                event.depth(Origin::Rule)
+            } else {
+                0
+            };
+            let arrival =
+                Arrival { event: &event, time, body: alert::body(&event.source, definition), depth };
             for finding in self.operator.event(&arrival, &keys, moment) {
                 self.raise(frame, &finding, &event, now, moment, operations);
             }
@@ -220,8 +235,12 @@ impl Running {
         let realert = self.rule.definition.realert;
         let Some(silence) = self.silences.raise(&finding.key, finding.time, realert, moment) else { return };
         let rule = &self.rule;
-        let author =
-            Author { id: &rule.id, revision: rule.revision, owner: &rule.owner, definition: &rule.definition };
+        let author = Author {
+            id: &rule.id,
+            revision: rule.revision,
+            owner: &rule.owner,
+            definition: &rule.definition,
+        };
         let id = alert::identity(author, &finding.identity, trigger);
         let document = alert::document(author, &id, finding, trigger, now);
         operations.push(Operation::Alert { rule: rule.id.clone(), id, document });

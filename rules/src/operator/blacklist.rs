@@ -24,7 +24,8 @@ impl Blacklist {
 
 impl Operator for Blacklist {
     fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], _: Moment) -> Vec<Finding> {
-        let mut values = self.compare_key.iter().flat_map(|field| fields::values(&arrival.event.source, field));
+        let mut values =
+            self.compare_key.iter().flat_map(|field| fields::values(&arrival.event.source, field));
         let found = values.any(|value| self.entries.contains(&*fields::text(value)));
         if found { keys.iter().map(|key| Finding::of(arrival, key)).collect() } else { Vec::new() }
     }

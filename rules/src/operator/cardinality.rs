@@ -139,11 +139,8 @@ impl Operator for Cardinality {
                 self.keys.take(key, moment.watermark).unwrap_or_else(|| Values::new(arrival.time));
             values.latest = values.latest.max(arrival.time);
             for value in &found {
-                let seen = Seen {
-                    value: value.clone(),
-                    depth: arrival.depth,
-                    reference: arrival.event.reference(),
-                };
+                let seen =
+                    Seen { value: value.clone(), depth: arrival.depth, reference: arrival.event.reference() };
                 values.see(seen, arrival.time);
             }
             values.leave(self.timeframe, self.max + 1);
@@ -161,8 +158,11 @@ impl Operator for Cardinality {
                 }
                 finding.evidence = evidence;
                 finding.count = values.order.len();
-                finding.depth =
-                    values.order.values().map(|seen| seen.depth).fold(arrival.depth, |most, depth| most.max(depth));
+                finding.depth = values
+                    .order
+                    .values()
+                    .map(|seen| seen.depth)
+                    .fold(arrival.depth, |most, depth| most.max(depth));
                 findings.push(finding);
             }
             let deadline = moment.deadline(values.latest, self.timeframe);

@@ -40,7 +40,10 @@ struct Last {
 
 impl State for Last {
     fn bytes(&self) -> usize {
-        self.values.iter().map(|values| 24 + values.iter().map(|text| text.len() + 16).sum::<usize>()).sum::<usize>()
+        self.values
+            .iter()
+            .map(|values| 24 + values.iter().map(|text| text.len() + 16).sum::<usize>())
+            .sum::<usize>()
             + 64
     }
 
@@ -99,7 +102,8 @@ impl Operator for Change {
             if let Some(before) = self.keys.take(key, moment.watermark)
                 && before.values != values
             {
-                let soon = self.timeframe.is_none_or(|timeframe| arrival.time.since(before.time) <= timeframe);
+                let soon =
+                    self.timeframe.is_none_or(|timeframe| arrival.time.since(before.time) <= timeframe);
                 if soon || mutated(Mutation::ChangeWithoutTimeframe) {
                     let mut finding = Finding::of(arrival, key);
                     finding.added = vec![("old_value", shown(&before.values)), ("new_value", shown(&values))];

@@ -75,7 +75,11 @@ impl<'a> Reader<'a> {
     /// Reads how many things follow: each takes a byte at least, so that a wrong number reserves nothing.
     pub(crate) fn count(&mut self) -> Result<usize> {
         let count = usize::try_from(self.number()?).unwrap_or(usize::MAX);
-        if count > self.0.len() { Err(Error::Corrupt("a count is larger than what follows")) } else { Ok(count) }
+        if count > self.0.len() {
+            Err(Error::Corrupt("a count is larger than what follows"))
+        } else {
+            Ok(count)
+        }
     }
 
     pub(crate) fn time(&mut self) -> Result<Time> {

@@ -56,9 +56,9 @@ impl NewTerm {
     /// Takes a term in; tells whether it is new.
     fn meet(&mut self, term: Key, time: Time, moment: Moment) -> bool {
         let known = self.terms.take(&term, moment.watermark);
-        let lasting = known.as_ref().is_some_and(|known| {
-            time.since(known.0) < self.window || mutated(Mutation::TermNeverForgotten)
-        });
+        let lasting = known
+            .as_ref()
+            .is_some_and(|known| time.since(known.0) < self.window || mutated(Mutation::TermNeverForgotten));
         let latest = known.map_or(time, |known| known.0.max(time));
         if !mutated(Mutation::TermNotRemembered) {
             self.terms.put(term, Known(latest), moment.deadline(latest, self.window), moment.watermark);
