@@ -61,7 +61,12 @@ impl Event {
 
     /// Returns what alerts tell of it.
     pub(crate) fn reference(&self) -> Reference {
-        Reference { index: self.index.clone(), id: self.id.clone(), seq_no: self.seq_no }
+        Reference {
+            index: self.index.clone(),
+            uuid: self.uuid.clone(),
+            id: self.id.clone(),
+            seq_no: self.seq_no,
+        }
     }
 }
 
@@ -69,6 +74,7 @@ impl Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reference {
     pub(crate) index: Arc<str>,
+    pub(crate) uuid: Arc<str>,
     pub(crate) id: Arc<str>,
     pub(crate) seq_no: u64,
 }
@@ -76,8 +82,8 @@ pub(crate) struct Reference {
 impl Reference {
     /// The bytes that it takes in state.
     pub(crate) fn bytes(&self) -> usize {
-        // The name of the index is shared with the feed, as long as nothing was restored.
-        self.index.len() + self.id.len() + 72
+        // Name and uuid of the index are shared with the feed, as long as nothing was restored.
+        self.index.len() + self.uuid.len() + self.id.len() + 88
     }
 
     pub(crate) fn document(&self) -> Value {

@@ -25,7 +25,7 @@ const LAYOUT: &str = "the text of an alert has no such part";
 const TIMES: &str = "times are shown in UTC";
 
 /// Names, or beginnings of names that end in `*`, with the reason.
-const KNOWN: [(&str, &str); 119] = [
+const KNOWN: &[(&str, &str)] = &[
     ("aggregate_by_match_time", GROUPED),
     ("aggregation*", GROUPED),
     ("alert", CHANNELS),
@@ -69,6 +69,8 @@ const KNOWN: [(&str, &str); 119] = [
     ("iris_*", CHANNELS),
     ("jinja_*", LAYOUT),
     ("jira_*", CHANNELS),
+    ("hipchat_*", CHANNELS),
+    ("kibana4_*", LINKS),
     ("kibana_*", LINKS),
     ("lark_*", CHANNELS),
     ("limit_execution*", POLLED),
@@ -123,6 +125,7 @@ const KNOWN: [(&str, &str); 119] = [
     ("top_count_*", LAYOUT),
     ("twilio_*", CHANNELS),
     ("use_count_query", POLLED),
+    ("use_kibana*", LINKS),
     ("use_keyword_postfix", "values are those of the source"),
     ("use_local_time", TIMES),
     ("use_run_every_query_size", POLLED),

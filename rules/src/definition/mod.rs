@@ -51,7 +51,7 @@ pub struct Definition {
     pub rule_type: RuleType,
     /// Fields whose values are the key.
     pub query_key: Vec<String>,
-    /// Whether events without a value of the key are skipped; of `whitelist` and `change`, without one of `compare_key`.
+    /// Whether events without a value of the key are skipped; of types with a `compare_key`, without one of that.
     pub ignore_null: bool,
     /// The field of event time.
     pub timestamp_field: String,
@@ -107,7 +107,10 @@ impl Definition {
     /// Returns the reading of `ignore_null` for `query_key`.
     pub(crate) fn skips_missing_key(&self) -> bool {
         // ElastAlert asks for it with a `compare_key`, and means that one: a missing user must not hide an event.
-        let compares = matches!(self.rule_type, RuleType::Whitelist { .. } | RuleType::Change { .. });
+        let compares = matches!(
+            self.rule_type,
+            RuleType::Blacklist { .. } | RuleType::Whitelist { .. } | RuleType::Change { .. }
+        );
         self.ignore_null && !compares
     }
 

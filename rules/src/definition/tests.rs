@@ -1,1 +1,307 @@
+//! What is read, what is refused and by which name, what is kept, and what an edit means.
 
+use serde_json::{Value, json};
+
+use super::*;
+use crate::error::Kind;
+
+fn parse(rule: Value) -> Definition {
+    Definition::parse(&rule).unwrap_or_else(|error| panic!("{rule}: {error}"))
+}
+
+/// A rule of each type.
+fn of_each_type() -> Vec<Value> {
+    vec![
+        json!({"name": "r", "index": "i", "type": "any"}),
+        json!({"name": "r", "index": "i", "num_events": 3, "timeframe": "1m"}),
+        json!({"name": "r", "index": "i", "type": "cardinality", "cardinality_field": "a.b", "max_cardinality": 2}),
+        json!({"name": "r", "index": "i", "type": "blacklist", "compare_key": "a", "blacklist": ["x", 1, true]}),
+        json!({"name": "r", "index": "i", "type": "whitelist", "compare_key": ["a", "b"], "whitelist": ["x"],
+            "ignore_null": true}),
+        json!({"name": "r", "index": "i", "type": "change", "query_key": "k", "compare_key": "a", "timeframe": {"days": 1}}),
+        json!({"name": "r", "index": "i", "type": "new term", "fields": ["a", ["b", "c"]], "terms_window_size": "2w"}),
+    ]
+}
+
+#[test]
+fn names_and_places_of_options_make_no_difference() {
+    let plain = parse(json!({
+        "id": "1", "name": "r", "index": "a-*,b", "search.request.body": {"query": {"match_all": {}}},
+        "timeframe": "5m", "num_events": 3, "alert_method": "email", "email": "a@b", "importance": 70,
+        "selectedroles": ["x"], "query_key": "user", "realert": "1h", "alertruleplaybooks": "p",
+    }));
+    let stored = parse(json!({
+        "id": "1", "alertrulename": "r", "alertruleindexpattern": ["a-*", "b"],
+        "search": {"request": {"body": {"query": {"match_all": {}}}}}, "alertruletype": "Frequency",
+        "alertrulemethod": "email", "email": ["a@b"], "alertruleimportance": "70", "selectedroles": "x",
+        "alertruleplaybooks": ["p"], "enable": "yes",
+        "alertrule_any": "timeframe: {minutes: 5}\nnum_events: 3\nquery_key: [user]\nrealert:\n  hours: 1\n",
+    }));
+    assert_eq!(plain, stored);
+    assert_eq!(plain.index, ["a-*", "b"]);
+    assert_eq!((plain.importance, plain.enabled, plain.timestamp_field.as_str()), (70, true, "@timestamp"));
+}
+
+#[test]
+fn defaults_are_those_of_the_interface() {
+    let rule = parse(json!({"name": "r", "index": "i", "search.request.body": {"query": {"match_all": {}}}}));
+    let expected =
+        RuleType::Frequency { num_events: 1, timeframe: Span::from_secs(300), attach_related: false };
+    assert_eq!(rule.rule_type, expected);
+    assert_eq!((rule.method.as_str(), rule.realert, rule.importance), ("none", Realert::default(), 50));
+    let change =
+        parse(json!({"name": "r", "index": "i", "type": "change", "query_key": "k", "compare_key": "a"}));
+    assert!(matches!(change.rule_type, RuleType::Change { timeframe: None, .. }));
+}
+
+#[test]
+fn the_stored_form_reads_back() {
+    for mut rule in of_each_type() {
+        rule["id"] = json!("x");
+        rule["search.request.index"] = json!(["other"]);
+        rule["alert_text"] = json!("{0} and {}");
+        rule["alert_text_args"] = json!(["a", "b"]);
+        rule["alert_subject_max_len"] = json!(20);
+        rule["realert"] = json!("90s");
+        rule["exponential_realert"] = json!({"minutes": 2.5});
+        rule["include"] = json!(["a", "b.*"]);
+        rule["slack_webhook_url"] = json!("https://example.com/secret");
+        rule["priority"] = json!(2);
+        let definition = parse(rule);
+        assert_eq!(parse(definition.document()), definition);
+        assert!(!definition.document().to_string().contains("secret"), "{}", definition.document());
+    }
+}
+
+#[test]
+fn each_field_that_is_missing_wrong_or_out_of_range_is_named() {
+    let base = json!({"name": "r", "index": "i", "type": "any"});
+    let cases = [
+        ("name", json!({"name": null})),
+        ("name", json!({"name": "  "})),
+        ("name", json!({"name": ["a"]})),
+        ("name", json!({"name": "a".repeat(300)})),
+        ("index", json!({"index": null})),
+        ("index", json!({"index": ","})),
+        ("index", json!({"index": "Logs"})),
+        ("index", json!({"index": "alert"})),
+        ("index", json!({"index": {"a": 1}})),
+        ("type", json!({"type": "spike"})),
+        ("type", json!({"type": "frequncy"})),
+        ("type", json!({"type": null, "blacklist": ["a"], "timeframe": "1m"})),
+        ("search.request.body", json!({"type": null})),
+        ("search.request.body", json!({"search.request.body": "text"})),
+        ("search.request.body.query", json!({"search.request.body": {"query": []}})),
+        ("search.request.body.aggs", json!({"search.request.body": {"aggs": {}}})),
+        ("search.request.body.min_score", json!({"search": {"request": {"body": {"min_score": 1}}}})),
+        ("search.request.size", json!({"search.request": {"size": 1}})),
+        ("search.response", json!({"search": {"response": {}}})),
+        (
+            "search.request.body",
+            json!({"search.request.body": {"query": {"match": {"a": "x".repeat(2 << 20)}}}}),
+        ),
+        ("filter", json!({"filter": ["text"]})),
+        ("filter", json!({"filter": [], "search.request.body": {}})),
+        ("timeframe", json!({"type": "frequency", "timeframe": "5"})),
+        ("timeframe", json!({"type": "frequency", "timeframe": 5})),
+        ("timeframe", json!({"type": "frequency", "timeframe": "5y"})),
+        ("timeframe", json!({"type": "frequency", "timeframe": "0s"})),
+        ("timeframe", json!({"type": "frequency", "timeframe": "-1m"})),
+        ("timeframe", json!({"type": "frequency", "timeframe": "1000w"})),
+        ("timeframe", json!({"type": "frequency", "timeframe": {"fortnights": 1}})),
+        ("timeframe", json!({"type": "frequency", "timeframe": {"minutes": "1"}})),
+        ("timeframe", json!({"type": "frequency", "timeframe": {}})),
+        ("timeframe", json!({"type": "frequency", "timeframe": "1é"})),
+        ("num_events", json!({"type": "frequency", "num_events": 0})),
+        ("num_events", json!({"type": "frequency", "num_events": 1.5})),
+        ("num_events", json!({"type": "frequency", "num_events": 1_000_000})),
+        ("num_events", json!({"type": "frequency", "num_events": -1})),
+        ("attach_related", json!({"type": "frequency", "attach_related": 1})),
+        ("query_key", json!({"query_key": "a..b"})),
+        ("query_key", json!({"query_key": [1, ""]})),
+        ("query_key", json!({"query_key": ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"]})),
+        ("query_key", json!({"type": "change", "compare_key": "a"})),
+        ("compare_key", json!({"type": "blacklist", "blacklist": ["a"]})),
+        ("compare_key", json!({"type": "blacklist", "blacklist": ["a"], "compare_key": []})),
+        ("blacklist", json!({"type": "blacklist", "compare_key": "a"})),
+        ("blacklist", json!({"type": "blacklist", "compare_key": "a", "blacklist": []})),
+        ("blacklist", json!({"type": "blacklist", "compare_key": "a", "blacklist": ["!file /etc/passwd"]})),
+        ("whitelist", json!({"type": "whitelist", "compare_key": "a", "whitelist": [["a"]]})),
+        ("whitelist", json!({"type": "whitelist", "compare_key": "a", "whitelist": vec!["x"; 100_001]})),
+        ("cardinality_field", json!({"type": "cardinality", "max_cardinality": 1})),
+        ("max_cardinality", json!({"type": "cardinality", "cardinality_field": "a"})),
+        ("min_cardinality", json!({"type": "cardinality", "cardinality_field": "a", "min_cardinality": 1})),
+        ("fields", json!({"type": "new_term"})),
+        ("fields", json!({"type": "new_term", "fields": []})),
+        ("fields", json!({"type": "new_term", "fields": [[]]})),
+        ("terms_window_size", json!({"type": "new_term", "fields": "a", "terms_window_size": "1ms"})),
+        ("ignore_null", json!({"ignore_null": "maybe"})),
+        ("timestamp_field", json!({"timestamp_field": ["a"]})),
+        ("timestamp_type", json!({"timestamp_type": "unix"})),
+        ("realert", json!({"realert": "soon"})),
+        ("exponential_realert", json!({"exponential_realert": "1h"})),
+        ("exponential_realert", json!({"realert": "2h", "exponential_realert": "1h"})),
+        ("importance", json!({"importance": 0})),
+        ("importance", json!({"importance": 101})),
+        ("importance", json!({"importance": "high"})),
+        ("alert_text", json!({"alert_text": "{1}", "alert_text_args": ["a"]})),
+        ("alert_text", json!({"alert_text": "{0:>5}", "alert_text_args": ["a"]})),
+        ("alert_text", json!({"alert_text": "{x}", "alert_text_kw": {"a": "y"}})),
+        ("alert_subject", json!({"alert_subject": "a } b", "alert_subject_args": ["a"]})),
+        ("alert_text_type", json!({"alert_text_type": "alert_text_jinja"})),
+        ("alert_text_kw", json!({"alert_text_kw": "a"})),
+        ("alertrule_any", json!({"alertrule_any": "a: [b"})),
+        ("alertrule_any", json!({"alertrule_any": ["a"]})),
+        ("alert_method_data", json!({"alertrulemethoddata": "text"})),
+        ("selectedroles", json!({"selectedroles": {"a": 1}})),
+        ("include_updates", json!({"include_updates": []})),
+        ("num_event", json!({"num_event": 5})),
+        ("import", json!({"import": "base.yaml"})),
+        ("calendar", json!({"calendar": {}})),
+        ("match_enhancements", json!({"match_enhancements": ["a.B"]})),
+        ("importance", json!({"alertruleimportance": 5, "importance": 6})),
+        ("realert", json!({"realert": "1m", "alertrule_any": {"realert": "2m"}})),
+    ];
+    for (field, change) in cases {
+        let mut rule = base.clone();
+        for (name, value) in change.as_object().unwrap() {
+            rule[name] = value.clone();
+        }
+        let shown: String = change.to_string().chars().take(200).collect();
+        let error = Definition::parse(&rule).expect_err(&shown);
+        assert!(error.to_string().starts_with(&format!("[{field}]")), "{shown}: {error}");
+        assert!(error.to_string().len() < 400, "{shown}: {error}");
+        assert!(matches!(error.kind(), Kind::InvalidInput | Kind::TooLarge));
+    }
+    assert!(Definition::parse(&json!([])).is_err());
+}
+
+#[test]
+fn what_is_not_used_is_shown_with_its_reason() {
+    let rule = parse(json!({
+        "name": "r", "index": "i", "type": "any", "alert_method": "slack", "email": "a@b", "num_events": 5,
+        "slack_webhook_url": "https://example.com/token", "es_host": "localhost", "es_password": "p",
+        "forget_keys": true, "aggregation": {"minutes": 1}, "alertruleriskkey": "user",
+    }));
+    let notices = rule.notices();
+    let reason = |option: &str| {
+        let found = notices.iter().find(|notice| notice.option == option);
+        found.map(|notice| notice.reason.as_str()).unwrap_or_else(|| panic!("{option}: {notices:?}"))
+    };
+    assert!(reason("alert_method").contains("[slack]"));
+    assert!(reason("slack_webhook_url").ends_with("rules keep no secrets"));
+    assert!(reason("es_password").ends_with("rules keep no secrets"));
+    assert_eq!(reason("num_events"), "type [any] does not use it");
+    assert_eq!(reason("forget_keys"), "type [any] does not use it");
+    assert_eq!(reason("aggregation"), "each alert is raised by itself");
+    reason("email");
+    reason("alertruleriskkey");
+    assert_eq!(rule.kept["es_host"], "localhost");
+    assert_eq!(
+        parse(json!({"name": "r", "index": "i", "type": "any", "alert_method": "index"})).notices(),
+        []
+    );
+}
+
+#[test]
+fn edits_of_appearance_keep_state() {
+    for base in of_each_type() {
+        let old = parse(base.clone());
+        let edited = |change: Value| {
+            let mut rule = base.clone();
+            for (name, value) in change.as_object().unwrap() {
+                rule[name] = value.clone();
+            }
+            edit(&old, &parse(rule))
+        };
+        assert_eq!(edited(json!({})), Edit::Same);
+        let appearance = json!({"name": "new", "description": "d", "alert_text": "t", "importance": 99,
+            "alert_method": "email", "email": "a@b", "realert": "1m", "selectedroles": "x", "priority": 1});
+        assert!(matches!(edited(appearance), Edit::KeepsState { changed } if changed.len() == 9));
+        for change in [
+            json!({"search.request.body": {"query": {"term": {"a": 1}}}}),
+            json!({"index": "j"}),
+            json!({"query_key": "other", "name": "new"}),
+            json!({"timestamp_field": "seen"}),
+            json!({"include_updates": true}),
+        ] {
+            assert!(matches!(edited(change.clone()), Edit::NewRevision { .. }), "{change}");
+        }
+        assert!(matches!(
+            edited(json!({"search.request.body": {"query": {"match_all": {}}, "size": 5}})),
+            Edit::KeepsState { .. }
+        ));
+    }
+    let (short, long) =
+        (of_each_type()[1].clone(), json!({"name": "r", "index": "i", "num_events": 3, "timeframe": "2m"}));
+    assert_eq!(edit(&parse(short), &parse(long)), Edit::NewRevision { because: vec!["options of the type"] });
+}
+
+#[test]
+fn files_of_elastalert_are_imported() {
+    let text = "
+es_host: elasticsearch.example.com
+es_password: secret
+index: logstash-%Y.%m.%d
+use_strftime_index: true
+type: frequency
+num_events: 50
+timeframe:
+  hours: 4
+query_key: [user, host]
+filter:
+- query:
+    query_string:
+      query: 'level: error'
+- term:
+    status: 500
+alert:
+- email
+- slack
+email:
+- ops@example.com
+";
+    let imported = import("rules/many_errors.yaml", text).unwrap();
+    let rule = imported.definition;
+    assert_eq!((rule.name.as_str(), rule.index.as_slice()), ("many_errors", &["logstash-*".to_owned()][..]));
+    assert_eq!(rule.realert.wait, Span::from_secs(60));
+    assert_eq!(rule.query_key, ["user", "host"]);
+    assert_eq!((rule.method.as_str(), rule.email.as_slice()), ("email", &["ops@example.com".to_owned()][..]));
+    let filters = json!([{"query_string": {"query": "level: error"}}, {"term": {"status": 500}}]);
+    assert_eq!(rule.body, json!({"query": {"bool": {"filter": filters}}}));
+    for option in
+        ["index", "realert", "es_host", "es_password", "alert_method", "alert", "use_strftime_index"]
+    {
+        assert!(
+            imported.warnings.iter().any(|notice| notice.option == option),
+            "{option}: {:?}",
+            imported.warnings
+        );
+    }
+    assert!(!rule.document().to_string().contains("secret"));
+    for (text, wrong) in [
+        ("type: any\nindex: i\ntype: [", "[f.yaml] is no YAML"),
+        ("- a", "[f.yaml] is no rule"),
+        ("index: i", "[type] is missing"),
+        ("index: i\ntype: my.module.Rule", "[type] [my.module.Rule]: code"),
+        ("index: i\ntype: flatline\nthreshold: 1", "[type] [flatline] is not there yet"),
+    ] {
+        let error = import("f.yaml", text).unwrap_err().to_string();
+        assert!(error.starts_with(wrong), "{error}");
+    }
+    let plain = import("any.yml", "type: any\nindex: i\nalert: debug\nrealert: {minutes: 0}").unwrap();
+    assert_eq!((plain.definition.method.as_str(), plain.definition.realert), ("none", Realert::default()));
+    assert_eq!(plain.definition.body, json!({"query": {"match_all": {}}}));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "\\PC{0,200}") {
+        let _ = import("f.yaml", &text);
+        let _ = Definition::parse(&json!({"name": text, "index": text, "alertrule_any": text, "timeframe": text}));
+        let with_text = json!({"name": "r", "index": "i", "type": "any", "alert_text": text, "alert_text_args": ["a"]});
+        if let Ok(rule) = Definition::parse(&with_text) {
+            let _ = rule.text.text("r", "", &json!({"a": 1}), &|_| None);
+        }
+    }
+}

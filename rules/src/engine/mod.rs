@@ -14,7 +14,7 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -127,6 +127,8 @@ pub struct Engine {
     now: Time,
     /// The frame of which not all pieces have come.
     open: Option<u64>,
+    /// Rules with events of that frame.
+    waiting: BTreeSet<String>,
     /// What is to be told with that frame.
     problems: Vec<Operation>,
     muted: Option<u64>,
@@ -142,6 +144,7 @@ impl Engine {
             position: None,
             now: Time::from_ms(i64::MIN),
             open: None,
+            waiting: BTreeSet::new(),
             problems: Vec::new(),
             muted: None,
         }
@@ -204,13 +207,19 @@ impl Engine {
         }
         if self.open.is_none_or(|open| open != frame.number) {
             // What is left of another frame was never whole: it comes again.
-            self.rules.values_mut().for_each(Running::forget_pieces);
+            for id in std::mem::take(&mut self.waiting) {
+                if let Some(running) = self.rules.get_mut(&id) {
+                    running.forget_pieces();
+                }
+            }
             self.open = Some(frame.number);
         }
         if !matches!(frame.origin, Origin::Restore | Origin::System) && !frame.events.is_empty() {
             for matched in matcher.matches(frame) {
                 let Some(running) = self.rules.get_mut(&matched.rule) else { continue };
-                running.take(frame, matched.outcome, &mut self.problems);
+                if running.take(frame, matched.outcome, &mut self.problems) {
+                    self.waiting.insert(matched.rule);
+                }
             }
         }
         if !frame.complete && !mutated(Mutation::EvaluatePieces) {
@@ -219,7 +228,8 @@ impl Engine {
         let mut operations = std::mem::take(&mut self.problems);
         // A clock that was set back makes no time pass twice.
         self.now = self.now.max(frame.time);
-        for running in self.rules.values_mut() {
+        for id in std::mem::take(&mut self.waiting) {
+            let Some(running) = self.rules.get_mut(&id) else { continue };
             running.evaluate(frame.number, self.now, &self.timing, &mut operations);
         }
         if frame.complete {

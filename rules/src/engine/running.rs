@@ -122,15 +122,15 @@ impl Running {
         self.pending.clear();
     }
 
-    /// Takes the events of a piece that match.
+    /// Takes the events of a piece that match; tells whether there are any to be evaluated.
     pub(super) fn take(
         &mut self,
         frame: &Frame,
         outcome: Result<Vec<usize>, String>,
-        operations: &mut Vec<Operation>,
-    ) {
+        problems: &mut Vec<Operation>,
+    ) -> bool {
         if self.condition != Condition::Running || frame.number <= self.rule.since {
-            return;
+            return false;
         }
         match outcome {
             Ok(places) => {
@@ -143,13 +143,10 @@ impl Running {
             Err(reason) => {
                 self.pending.clear();
                 self.condition = Condition::Paused { frame: frame.number, reason: reason.clone() };
-                operations.push(Operation::Problem {
-                    rule: self.rule.id.clone(),
-                    frame: frame.number,
-                    reason,
-                });
+                problems.push(Operation::Problem { rule: self.rule.id.clone(), frame: frame.number, reason });
             }
         }
+        !self.pending.is_empty()
     }
 
     /// Tells whether a document that matches is an event for the rule.
@@ -193,7 +190,8 @@ impl Running {
         }
         for (time, event, origin) in pending {
             let definition = &self.rule.definition;
-            let moment = Moment { watermark: self.watermark.at(now, timing), limit: now.plus(timing.skew) };
+            let time = time.min(now.plus(timing.skew));
+            let moment = Moment { watermark: self.watermark.at(now, timing) };
             self.watermark.observe(time, now, timing);
             let keys = key::keys(&event.source, &definition.query_key, definition.skips_missing_key());
             if keys.is_empty() {

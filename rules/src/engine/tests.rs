@@ -1,1 +1,389 @@
+//! Life of rules: revisions, disabling, quiet, failures, depth, snapshots; and what an alert looks like.
 
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::*;
+use crate::error::Error;
+use crate::time::Span;
+
+/// Matches every event with every rule, but for those that fail.
+#[derive(Default)]
+struct All {
+    rules: Vec<String>,
+    failing: Option<String>,
+}
+
+impl Matcher for All {
+    fn matches(&mut self, frame: &Frame) -> Vec<Matched> {
+        let outcome = |rule: &String| match &self.failing {
+            Some(failing) if failing == rule => Err("no such field".to_owned()),
+            _ => Ok((0..frame.events.len()).collect()),
+        };
+        self.rules.iter().map(|rule| Matched { rule: rule.clone(), outcome: outcome(rule) }).collect()
+    }
+}
+
+struct Bench {
+    engine: Engine,
+    matcher: All,
+    number: u64,
+}
+
+impl Bench {
+    fn new(rules: &[(&str, Value)]) -> Self {
+        let mut bench = Self {
+            engine: Engine::new(Timing::default(), Bounds::default()),
+            matcher: All::default(),
+            number: 0,
+        };
+        for (id, options) in rules {
+            bench.put(id, 1, options.clone());
+        }
+        bench
+    }
+
+    fn put(&mut self, id: &str, revision: u64, options: Value) {
+        self.engine.put(rule(id, revision, options));
+        if !self.matcher.rules.contains(&id.to_owned()) {
+            self.matcher.rules.push(id.to_owned());
+        }
+    }
+
+    /// Gives a frame with one event, at a second.
+    fn event(&mut self, second: i64, source: Value) -> Vec<Operation> {
+        self.event_of(second, source, Origin::User, "logs-1")
+    }
+
+    fn event_of(&mut self, second: i64, source: Value, origin: Origin, index: &str) -> Vec<Operation> {
+        self.number += 1;
+        let frame = frame(self.number, second, source, origin, index);
+        self.engine.frame(&frame, &mut self.matcher)
+    }
+
+    fn alerts(&mut self, second: i64, source: Value) -> usize {
+        count(&self.event(second, source))
+    }
+}
+
+fn rule(id: &str, revision: u64, options: Value) -> Rule {
+    let mut written = json!({"name": id, "index": "logs-*", "type": "any"});
+    for (name, value) in options.as_object().unwrap() {
+        written[name] = value.clone();
+    }
+    let definition = Definition::parse(&written).unwrap();
+    Rule { id: id.to_owned(), revision, since: 0, owner: "ann".to_owned(), definition }
+}
+
+fn frame(number: u64, second: i64, source: Value, origin: Origin, index: &str) -> Frame {
+    let event = Event {
+        index: index.into(),
+        uuid: "u".into(),
+        shard: 0,
+        seq_no: number,
+        id: format!("d{number}").into(),
+        created: true,
+        source: Arc::new(source),
+    };
+    Frame { number, time: Time::from_ms(second * 1000), origin, events: vec![event], complete: true }
+}
+
+fn count(operations: &[Operation]) -> usize {
+    operations.iter().filter(|operation| matches!(operation, Operation::Alert { .. })).count()
+}
+
+fn frequency() -> Value {
+    json!({"type": "frequency", "num_events": 2, "timeframe": "1m"})
+}
+
+#[test]
+fn an_alert_says_what_the_product_says() {
+    let mut bench = Bench::new(&[(
+        "r1",
+        json!({
+            "type": "frequency", "num_events": 2, "timeframe": "1m", "query_key": "user", "realert": "1m",
+            "importance": 80, "playbooks": ["block"], "alert_method": "command",
+            "alert_method_data": {"command": "/bin/true"}, "email": "a@b",
+            "alert_subject": "{0} at {1}", "alert_subject_args": ["user", "missing"],
+            "alert_text": "{0} of {{{1}}}", "alert_text_args": ["num_events", "user"],
+        }),
+    )]);
+    bench.event(0, json!({"@timestamp": "1970-01-01T00:00:00Z", "user": "root"}));
+    let operations = bench.event(2, json!({"@timestamp": "1970-01-01T00:00:01Z", "user": "root"}));
+    let [Operation::Alert { id, document, .. }, Operation::Silence { document: silence, .. }] =
+        &operations[..]
+    else {
+        panic!("{operations:?}")
+    };
+    assert_eq!(id.len(), 40);
+    let expected = json!({
+        "@timestamp": "1970-01-01T00:00:01.000Z", "alert_id": id, "rule_id": "r1", "rule_revision": 1,
+        "rule_name": "r1", "rule_type": "frequency",
+        "alert_info": {"type": "command", "command": "/bin/true", "recipients": ["a@b"], "risk_value": 80,
+            "playbooks": ["block"], "username": "ann"},
+        "alert_sent": false, "alert_time": "1970-01-01T00:00:02.000Z",
+        "alert_subject": "root at <MISSING VALUE>",
+        "alert_text": "2 of {root}\n\nAt least 2 events occurred between 1969-12-31T23:59:01.000Z and \
+            1970-01-01T00:00:01.000Z\n\n@timestamp: 1970-01-01T00:00:01Z\nuser: root\n",
+        "status": "New", "depth": 1, "key": "root",
+        "trigger": {"_index": "logs-1", "_id": "d2", "_seq_no": 2},
+        "events": [{"_index": "logs-1", "_id": "d1", "_seq_no": 1}, {"_index": "logs-1", "_id": "d2", "_seq_no": 2}],
+        "event_count": 2, "match_body": {"@timestamp": "1970-01-01T00:00:01Z", "user": "root"},
+    });
+    assert_eq!(document, &expected);
+    let expected = json!({
+        "@timestamp": "1970-01-01T00:00:02.000Z", "rule_id": "r1", "rule_name": "r1", "key": "root",
+        "until": "1970-01-01T00:01:01.000Z", "exponent": 0,
+    });
+    assert_eq!(silence, &expected);
+}
+
+#[test]
+fn a_large_event_is_shown_in_part() {
+    let mut bench =
+        Bench::new(&[("r", json!({"include": ["a*", "user.name"], "query_key": "key"})), ("s", json!({}))]);
+    let source =
+        json!({"big": "x".repeat(40_000), "abc": 1, "user": {"name": "ann", "id": 1}, "key": "k", "z": 2});
+    let operations = bench.event(0, source);
+    let bodies: Vec<_> = operations
+        .iter()
+        .map(|operation| match operation {
+            Operation::Alert { document, .. } => document["match_body"].clone(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(bodies[0], json!({"abc": 1, "user": {"name": "ann"}, "key": "k"}));
+    assert_eq!(
+        bodies[1],
+        json!({"abc": 1, "user": {"name": "ann", "id": 1}, "key": "k", "z": 2, "_truncated": true})
+    );
+}
+
+#[test]
+fn fifty_rules_on_one_document_make_fifty_alerts_with_ids_of_their_own() {
+    let ids: Vec<String> = (0..50).map(|number| format!("r{number:02}")).collect();
+    let rules: Vec<_> = ids.iter().map(|id| (id.as_str(), json!({}))).collect();
+    let operations = Bench::new(&rules).event(0, json!({}));
+    let found: std::collections::BTreeSet<_> = operations
+        .iter()
+        .filter_map(|operation| match operation {
+            Operation::Alert { id, .. } => Some(id.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((operations.len(), found.len()), (50, 50));
+}
+
+#[test]
+fn appearance_keeps_state_and_a_revision_begins_empty() {
+    let mut bench = Bench::new(&[("r", frequency())]);
+    assert_eq!(bench.alerts(0, json!({})), 0);
+    let mut renamed = frequency();
+    renamed["name"] = json!("other name");
+    bench.put("r", 1, renamed);
+    assert_eq!(bench.alerts(1, json!({})), 1);
+    assert_eq!(bench.alerts(2, json!({})), 0);
+    bench.put("r", 2, frequency());
+    assert_eq!(bench.alerts(3, json!({})), 0);
+    assert_eq!(bench.alerts(4, json!({})), 1);
+}
+
+#[test]
+fn a_rule_begins_behind_the_frame_that_is_on_its_way() {
+    let mut bench = Bench::new(&[("a", json!({}))]);
+    let mut piece = frame(1, 0, json!({}), Origin::User, "logs-1");
+    piece.complete = false;
+    assert_eq!(bench.engine.frame(&piece, &mut bench.matcher), []);
+    bench.matcher.rules.push("b".to_owned());
+    assert_eq!(bench.engine.put(rule("b", 1, json!({}))), 1);
+    let end = frame(1, 0, json!({}), Origin::User, "logs-1");
+    let operations = bench.engine.frame(&end, &mut bench.matcher);
+    assert!(
+        operations.iter().all(|operation| matches!(operation, Operation::Alert { rule, .. } if rule == "a"))
+    );
+    assert_eq!((operations.len(), bench.engine.position()), (2, Some(1)));
+    bench.number = 1;
+    assert_eq!(bench.alerts(1, json!({})), 2);
+}
+
+#[test]
+fn disabling_keeps_state_until_the_window_has_passed() {
+    for (seconds, expected) in [(50, 1), (70, 0)] {
+        let mut bench = Bench::new(&[("r", frequency()), ("other", json!({}))]);
+        bench.event(0, json!({"@timestamp": 0}));
+        let mut disabled = frequency();
+        disabled["enabled"] = json!(false);
+        bench.put("r", 1, disabled);
+        assert_eq!(bench.alerts(seconds, json!({"@timestamp": 0})), 1, "the other rule's");
+        assert!(matches!(bench.engine.status("r").unwrap().condition, Condition::Disabled(_)));
+        bench.put("r", 1, frequency());
+        // By event time it would be within the window.
+        assert_eq!(bench.alerts(seconds, json!({"@timestamp": 1000})), 1 + expected);
+    }
+}
+
+#[test]
+fn a_rule_that_fails_is_paused_and_stops_nobody() {
+    let mut bench = Bench::new(&[("a", frequency()), ("b", json!({}))]);
+    bench.event(0, json!({}));
+    bench.matcher.failing = Some("a".to_owned());
+    let operations = bench.event(1, json!({}));
+    let problem = Operation::Problem { rule: "a".to_owned(), frame: 2, reason: "no such field".to_owned() };
+    assert_eq!((&operations[0], count(&operations)), (&problem, 1));
+    let condition = bench.engine.status("a").unwrap().condition;
+    assert_eq!(condition, Condition::Paused { frame: 2, reason: "no such field".to_owned() });
+    bench.matcher.failing = None;
+    assert_eq!(bench.alerts(2, json!({})), 1, "it stays paused");
+    // That it is paused outlives a restart.
+    let rules = bench.engine.rules().cloned().collect();
+    let snapshot = bench.engine.snapshot();
+    let (engine, _) = Engine::restore(&snapshot, rules, 3, Timing::default(), Bounds::default()).unwrap();
+    assert_eq!(engine.status("a").unwrap().condition, condition);
+    bench.engine = engine;
+    bench.engine.resume("a");
+    assert_eq!(bench.alerts(3, json!({})), 2, "with the event of before");
+}
+
+#[test]
+fn a_quiet_key_hides_no_other() {
+    let mut bench = Bench::new(&[("r", json!({"query_key": "user"}))]);
+    let until = Time::from_ms(10_000);
+    assert!(bench.engine.quiet("r", Quiet { key: Some("ann".to_owned()), since: 1, until }));
+    assert!(!bench.engine.quiet("none", Quiet { key: None, since: 1, until }));
+    let ann = || json!({"user": "ann"});
+    assert_eq!(bench.alerts(0, ann()), 1, "the order is for frames behind");
+    assert_eq!(bench.alerts(1, ann()), 0);
+    assert_eq!(bench.alerts(2, json!({"user": "bob"})), 1);
+    let rules = bench.engine.rules().cloned().collect();
+    let snapshot = bench.engine.snapshot();
+    bench.engine = Engine::restore(&snapshot, rules, 3, Timing::default(), Bounds::default()).unwrap().0;
+    assert_eq!(bench.alerts(9, ann()), 0);
+    assert_eq!(bench.alerts(10, ann()), 1);
+    assert!(bench.engine.quiet("r", Quiet { key: None, since: 0, until: Time::from_ms(20_000) }));
+    assert_eq!(bench.alerts(11, json!({"user": "bob"})), 0);
+    for _ in 1..1000 {
+        assert!(bench.engine.quiet("r", Quiet { key: None, since: 0, until: Time::from_ms(20_000) }));
+    }
+    assert!(!bench.engine.quiet("r", Quiet { key: None, since: 0, until: Time::from_ms(20_000) }));
+}
+
+#[test]
+fn rules_that_watch_their_own_alerts_come_to_an_end() {
+    let mut bench = Bench::new(&[("loop", json!({"allow_alerts": true})), ("plain", json!({}))]);
+    let mut waiting = bench.event(0, json!({}));
+    assert_eq!(waiting.len(), 2);
+    let mut rounds = Vec::new();
+    while !waiting.is_empty() && rounds.len() < 10 {
+        rounds.push(waiting.len());
+        let documents: Vec<Value> = waiting
+            .iter()
+            .map(|operation| match operation {
+                Operation::Alert { document, .. } => document.clone(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        waiting = documents
+            .into_iter()
+            .flat_map(|document| bench.event_of(1, document, Origin::Rule, "alert"))
+            .collect();
+    }
+    assert_eq!(rounds, [2, 2, 2, 2]);
+    assert_eq!(bench.engine.status("loop").unwrap().too_deep, 2);
+    // Somebody who copies alerts into the index does not reset the depth.
+    let copy = json!({"depth": MAX_DEPTH});
+    assert_eq!(count(&bench.event_of(2, copy, Origin::User, "alert")), 0);
+}
+
+#[test]
+fn restores_and_system_writes_are_no_events() {
+    let mut bench = Bench::new(&[("r", json!({"allow_alerts": true}))]);
+    for (origin, expected) in [
+        (Origin::Restore, 0),
+        (Origin::System, 0),
+        (Origin::Pipeline, 1),
+        (Origin::User, 1),
+        (Origin::Rule, 1),
+    ] {
+        assert_eq!(count(&bench.event_of(0, json!({}), origin, "logs-1")), expected, "{origin:?}");
+    }
+}
+
+#[test]
+fn state_at_its_bound_is_told_now_and_then() {
+    let mut bench = Bench::new(&[]);
+    bench.engine = Engine::new(Timing::default(), Bounds { keys: 10, bytes: 1 << 20 });
+    let mut options = frequency();
+    options["query_key"] = json!("user");
+    bench.put("r", 1, options);
+    let mut told = Vec::new();
+    for number in 0..110 {
+        let operations = bench.event(number, json!({"user": number}));
+        told.extend(operations.into_iter().map(|operation| match operation {
+            Operation::Problem { frame, .. } => frame,
+            other => panic!("{other:?}"),
+        }));
+    }
+    // At 1, 2, 4, 8, … keys that had to go.
+    assert_eq!(told, [11, 12, 14, 18, 26, 42, 74]);
+    assert_eq!(bench.engine.status("r").unwrap().state.evicted, 100);
+    assert_eq!(bench.alerts(111, json!({"user": 109})), 1, "the latest keys are kept");
+}
+
+#[test]
+fn watermarks_go_on_while_input_is_idle() {
+    let mut bench = Bench::new(&[("r", frequency()), ("clock", json!({}))]);
+    bench.event(0, json!({"@timestamp": 0}));
+    bench.matcher.rules = vec!["clock".to_owned()];
+    // Lateness and idle time together, and the window.
+    for (second, keys) in [(3600, 1), (3719, 1), (3720, 0)] {
+        bench.event(second, json!({}));
+        bench.engine.tick();
+        assert_eq!(bench.engine.status("r").unwrap().state.keys, keys, "{second}");
+    }
+}
+
+#[test]
+fn damaged_snapshots_are_refused() {
+    let mut bench = Bench::new(&[("a", frequency()), ("b", json!({}))]);
+    bench.event(0, json!({"user": "é"}));
+    let rules: Vec<_> = bench.engine.rules().cloned().collect();
+    let snapshot = bench.engine.snapshot();
+    let restore = |bytes: &[u8]| {
+        let restored = Engine::restore(bytes, rules.clone(), 0, Timing::default(), Bounds::default());
+        restored.map(|(engine, failed)| (engine.snapshot(), failed))
+    };
+    assert_eq!(restore(&snapshot).unwrap(), (snapshot.clone(), Vec::new()));
+    for place in 0..snapshot.len() {
+        assert!(matches!(restore(&snapshot[..place]), Err(Error::Corrupt(_))), "cut at {place}");
+        let mut damaged = snapshot.clone();
+        damaged[place] ^= 0x40;
+        assert!(matches!(restore(&damaged), Err(Error::Corrupt(_))), "damaged at {place}");
+    }
+}
+
+#[test]
+fn a_rule_of_another_revision_or_type_begins_empty() {
+    let mut bench = Bench::new(&[("a", frequency()), ("b", frequency())]);
+    bench.event(0, json!({}));
+    let snapshot = bench.engine.snapshot();
+    let rules = vec![rule("a", 2, frequency()), rule("b", 1, frequency()), rule("c", 1, frequency())];
+    let (engine, failed) =
+        Engine::restore(&snapshot, rules, 0, Timing::default(), Bounds::default()).unwrap();
+    assert!(failed.is_empty());
+    bench.engine = engine;
+    bench.matcher.rules.push("c".to_owned());
+    let operations = bench.event(1, json!({}));
+    assert!(matches!(&operations[..], [Operation::Alert { rule, .. }] if rule == "b"), "{operations:?}");
+}
+
+#[test]
+fn an_event_far_ahead_does_not_make_its_key_deaf() {
+    let mut bench = Bench::new(&[("r", frequency())]);
+    let ahead = Span::from_secs(365 * 86_400).ms();
+    bench.event(0, json!({"@timestamp": ahead}));
+    // It counts as five minutes ahead.
+    for (second, alerts) in [(1, 0), (240, 0), (241, 1)] {
+        assert_eq!(bench.alerts(second, json!({"@timestamp": second * 1000})), alerts, "{second}");
+    }
+}

@@ -148,12 +148,18 @@ impl State for Window {
 
 pub(super) fn encode_reference(reference: &Reference, writer: &mut Writer) {
     writer.text(&reference.index);
+    writer.text(&reference.uuid);
     writer.text(&reference.id);
     writer.number(reference.seq_no);
 }
 
 pub(super) fn decode_reference(reader: &mut Reader<'_>) -> Result<Reference> {
-    Ok(Reference { index: reader.text()?.into(), id: reader.text()?.into(), seq_no: reader.number()? })
+    Ok(Reference {
+        index: reader.text()?.into(),
+        uuid: reader.text()?.into(),
+        id: reader.text()?.into(),
+        seq_no: reader.number()?,
+    })
 }
 
 impl Frequency {
@@ -177,7 +183,7 @@ impl Frequency {
         finding.count = window.events.len();
         finding.depth = window.events.iter().map(|counted| counted.depth).max().unwrap_or(0);
         if self.attach_related {
-            let others = finding.evidence.len() - 1;
+            let others = finding.evidence.len().saturating_sub(1);
             let bodies = shown().take(others).filter_map(|shown| shown.body.as_deref());
             let related = bodies.filter_map(|body| serde_json::from_str(body).ok()).collect();
             finding.added.push(("related_events", Value::Array(related)));

@@ -1,7 +1,7 @@
 //! How far event time has come for a rule.
 //!
-//! The watermark is the greatest event time seen, clamped to the time of the frame and the allowed skew, less the allowed
-//! lateness. While no event comes it goes on with the time of frames, after a minute in which it waits. It never goes
+//! The time of an event counts as at most that of its frame and the allowed skew: one event with a clock that is wrong, or
+//! that lies, must not make its key deaf until then. The watermark is the greatest such time, less the allowed lateness. While no event comes it goes on with the time of frames, after a minute in which it waits. It never goes
 //! back, and it uses no clock: replay gives the same. Eager rules use it to forget, for nothing else.
 
 use super::codec::{Reader, Writer};
@@ -12,7 +12,7 @@ use crate::time::{Span, Time};
 /// What event time is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How far an event may be ahead of its frame and still move the watermark.
+    /// How far ahead of its frame the time of an event counts.
     pub skew: Span,
     /// How late an event may be and find all that it counts together with.
     pub lateness: Span,
@@ -44,11 +44,10 @@ impl Watermark {
         self.at.plus(now.since(self.set).minus(timing.idle).max(Span::ZERO))
     }
 
-    /// Takes an event into account.
+    /// Takes an event into account, whose time is not beyond the skew.
     pub(crate) fn observe(&mut self, time: Time, now: Time, timing: &Timing) {
-        let clamped = time.min(now.plus(timing.skew));
         let lateness = if mutated(Mutation::ForgetEarly) { Span::ZERO } else { timing.lateness };
-        self.at = self.at(now, timing).max(clamped.minus(lateness));
+        self.at = self.at(now, timing).max(time.minus(lateness));
         self.set = now;
     }
 
@@ -68,14 +67,12 @@ impl Watermark {
 pub(crate) struct Moment {
     /// How far event time had come before the event.
     pub(crate) watermark: Time,
-    /// The time of the frame and the allowed skew.
-    pub(crate) limit: Time,
 }
 
 impl Moment {
     /// When a key is forgotten whose latest event is of `latest`: the window later, also where the event came late, so that
-    /// those which are as late find it. A time beyond the skew keeps no key longer.
+    /// those which are as late find it.
     pub(crate) fn deadline(self, latest: Time, window: Span) -> Time {
-        latest.min(self.limit).max(self.watermark).plus(window)
+        latest.max(self.watermark).plus(window)
     }
 }

@@ -1,0 +1,74 @@
+//! A small reading of queries, enough for the rules that are tested here: the values of sources, without a mapping.
+
+use millrace_rules::engine::{Frame, Matched, Matcher};
+use serde_json::Value;
+
+/// Matches one rule's query.
+pub(crate) struct Filter {
+    pub(crate) rule: &'static str,
+    pub(crate) query: Value,
+}
+
+impl Matcher for Filter {
+    fn matches(&mut self, frame: &Frame) -> Vec<Matched> {
+        let mut places = Vec::new();
+        for (place, event) in frame.events.iter().enumerate() {
+            match matches(&self.query, &event.source) {
+                Ok(true) => places.push(place),
+                Ok(false) => {}
+                Err(reason) => return vec![Matched { rule: self.rule.to_owned(), outcome: Err(reason) }],
+            }
+        }
+        vec![Matched { rule: self.rule.to_owned(), outcome: Ok(places) }]
+    }
+}
+
+fn matches(query: &Value, source: &Value) -> Result<bool, String> {
+    let members = query.as_object().filter(|members| members.len() == 1);
+    let Some((clause, body)) = members.and_then(|members| members.iter().next()) else {
+        return Err(format!("no query: {query}"));
+    };
+    let field = || body.as_object().and_then(|members| members.iter().next()).ok_or("no field".to_owned());
+    match clause.as_str() {
+        "match_all" => Ok(true),
+        "bool" => {
+            for filter in body["filter"].as_array().into_iter().flatten() {
+                if !matches(filter, source)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        "term" => {
+            let (name, wanted) = field()?;
+            Ok(texts(source, name).contains(&text(wanted)))
+        }
+        "terms" => {
+            let (name, wanted) = field()?;
+            let found = texts(source, name);
+            Ok(wanted.as_array().into_iter().flatten().any(|wanted| found.contains(&text(wanted))))
+        }
+        "range" => {
+            let (name, bounds) = field()?;
+            let least = bounds["gte"].as_f64().ok_or("only gte is there")?;
+            Ok(texts(source, name).iter().any(|text| text.parse::<f64>().is_ok_and(|number| number >= least)))
+        }
+        other => Err(format!("[{other}] is not there")),
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn texts(source: &Value, path: &str) -> Vec<String> {
+    match source.get(path) {
+        Some(Value::Array(list)) => list.iter().map(text).collect(),
+        Some(Value::Null | Value::Object(_)) => Vec::new(),
+        Some(value) => vec![text(value)],
+        None => match path.split_once('.') {
+            Some((head, rest)) => source.get(head).map(|inner| texts(inner, rest)).unwrap_or_default(),
+            None => Vec::new(),
+        },
+    }
+}
