@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millrace_accounts as accounts;
+use millrace_alerting as alerting;
 use millrace_listen::{BodyError, Foreign};
 use millrace_storage as storage;
 use serde_json::{Map, Value, json};
@@ -394,6 +395,27 @@ impl From<BodyError> for Error {
 impl From<storage::Error> for Error {
     fn from(error: storage::Error) -> Self {
         Self::from_storage(&error)
+    }
+}
+
+impl From<alerting::Error> for Error {
+    fn from(error: alerting::Error) -> Self {
+        use storage::Kind;
+        let reason = error.to_string();
+        let kind = error.kind();
+        match (error, kind) {
+            (alerting::Error::Storage(error), _) => error.into(),
+            // Whose fault it is, the query knows; where it is, the rule.
+            (alerting::Error::Filter(error), _) => match Self::from(error) {
+                error if error.status() == 400 => Self::illegal_argument(reason),
+                error => error,
+            },
+            (_, Kind::NotFound) => Self::resource_not_found(reason),
+            (_, Kind::Conflict) => Self::new(409, "version_conflict_engine_exception", reason),
+            (_, Kind::TooLarge) => Self::new(413, "content_too_long_exception", reason),
+            (_, Kind::InvalidInput) => Self::illegal_argument(reason),
+            (error, _) => Self::concealed(500, "illegal_state_exception", &error),
+        }
     }
 }
 

@@ -5,8 +5,8 @@
 //! what they are about: [`documents`] and [`bulk`] write and read documents through the
 //! [`Engine`](millrace_storage::Engine), [`search`] passes on to
 //! [`SearchService`](millrace_query::SearchService), [`admin`] looks after indices and the cluster; `pipelines`
-//! serves a listener of its own for the [`Manager`](millrace_pipelines::Manager), `console` another one for saved objects and
-//! dashboards; listeners of other protocols, which crates above serve, come in by [`entry`]. All
+//! serves a listener of its own for the [`Manager`](millrace_pipelines::Manager), `console` another one for saved objects,
+//! dashboards, and the rules of [`Alerting`]; listeners of other protocols, which crates above serve, come in by [`entry`]. All
 //! take a [`Request`] and an [`Api`], which holds a [`Session`] in place of the engine, and return a [`Response`] or an [`Error`].
 
 pub mod admin;
@@ -33,6 +33,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use millrace_accounts::{Accounts, Credentials, Scheme};
+use millrace_alerting::Alerting;
 use millrace_listen::Tls;
 use millrace_query::SearchService;
 use millrace_storage::access::Action;
@@ -61,6 +62,8 @@ pub struct Node {
     pub search: Arc<SearchService>,
     /// Who may ask.
     pub accounts: Accounts,
+    /// Rules at work; `None` in a server that has none.
+    pub alerting: Option<Alerting>,
     /// How the server presents itself.
     pub identity: Arc<Identity>,
     /// What is told of requests.
@@ -80,7 +83,13 @@ impl Node {
         identity: Identity,
     ) -> Self {
         let (identity, audit, changing) = (Arc::new(identity), Audit::default(), Arc::default());
-        Self { engine, search, accounts, identity, audit, tls: None, changing }
+        Self { engine, search, accounts, alerting: None, identity, audit, tls: None, changing }
+    }
+
+    /// Has rules at work.
+    #[must_use]
+    pub fn with_alerting(self, alerting: Alerting) -> Self {
+        Self { alerting: Some(alerting), ..self }
     }
 
     /// Tells requests to an audit.
@@ -123,6 +132,7 @@ impl Node {
             search: Arc::clone(&self.search),
             identity: Arc::clone(&self.identity),
             accounts: self.accounts.clone(),
+            alerting: self.alerting.clone(),
             scheme,
             token,
             address,
@@ -158,6 +168,8 @@ pub(crate) struct Api {
     pub(crate) identity: Arc<Identity>,
     /// Who may ask.
     pub(crate) accounts: Accounts,
+    /// Rules at work.
+    pub(crate) alerting: Option<Alerting>,
     /// How it is known who asks.
     pub(crate) scheme: Option<Scheme>,
     /// The login token in use.

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millrace_accounts::{Accounts, TokenLifetimes};
+use millrace_alerting::Alerting;
 use millrace_listen::{Config, Listener, Tls, TlsFiles};
 use millrace_pipelines::Manager;
 use millrace_query::SearchService;
@@ -82,6 +83,9 @@ pub enum StartError {
     /// Accounts or the cluster's identity cannot be read or written.
     #[error("accounts: {0}")]
     Accounts(String),
+    /// The rules that are stored cannot be read.
+    #[error("rules: {0}")]
+    Rules(millrace_alerting::Error),
 }
 
 /// Where something is listened for; what is served there may need to know the addresses that it got, and comes after.
@@ -145,6 +149,7 @@ pub struct Server {
     /// Those really listened on, by the name of what is listened for.
     addresses: Vec<(&'static str, Vec<SocketAddr>)>,
     data: Service,
+    alerting: Alerting,
     insecure: bool,
     generated_password: Option<String>,
     tls: Option<Tls>,
@@ -188,7 +193,7 @@ const MANAGEMENT: &str = "management of pipelines";
 const CONSOLE: &str = "console";
 
 impl Server {
-    /// Opens accounts and listeners.
+    /// Opens accounts and listeners, and has rules go on where they were.
     ///
     /// # Errors
     /// An address in use or not this machine's; bad certificate or key; a failing store.
@@ -216,7 +221,10 @@ impl Server {
             .await
             .map_err(|error| StartError::Accounts(error.to_string()))?;
         identity.max_content_length = config.max_content_length;
+        let alerting =
+            Alerting::start(&engine, &Arc::new(accounts.clone())).await.map_err(StartError::Rules)?;
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
+        let node = node.with_alerting(alerting.clone());
         let node = Arc::new(node.with_audit(config.audit));
         let audit = Auditing::start(node.audit().clone());
         let http = HttpConfig { max_content_length: config.max_content_length, ..HttpConfig::default() };
@@ -226,6 +234,7 @@ impl Server {
             serving,
             addresses: Vec::new(),
             data: data.clone(),
+            alerting,
             insecure,
             generated_password,
             tls,
@@ -310,6 +319,11 @@ impl Server {
     /// Returns the addresses really listened on.
     pub fn local_addr(&self) -> Vec<SocketAddr> {
         self.addresses_of(DATA)
+    }
+
+    /// Returns the rules at work. They go on when the server has ended, until they are told to stop.
+    pub fn alerting(&self) -> &Alerting {
+        &self.alerting
     }
 
     /// Returns the administrator's password if this start generated it.

@@ -1,6 +1,8 @@
 //! `_cluster/health`: green when every shard is served, yellow when one is served whose upkeep fails or the disk is at the
 //! flood stage, red when one is not, and for indices that do not exist.
 //!
+//! Rules that are not evaluated, or whose alerts cannot be written, make it yellow, too, and `faults` says why.
+//!
 //! Copies of shards are the object store's business: an index is green when its one copy of each
 //! shard is served by this node, whatever `number_of_replicas` says. Of what fails only that it does is told: the
 //! server's log has the rest.
@@ -170,15 +172,24 @@ pub(crate) async fn get(
         let state = api.session.metadata();
         let (found, metas) = find_indices(api, &state, expression, &options)?;
         let health: Health = metas.iter().map(|meta| of_index(api, meta)).sum();
+        let rules = api.alerting.as_ref().map(|alerting| alerting.faults()).unwrap_or_default();
+        let status_now = match rules.is_empty() {
+            true => health.status(),
+            false => health.status().max(Status::Yellow),
+        };
         let reached = found
-            && wanted.status.is_none_or(|status| health.status() <= status)
+            && wanted.status.is_none_or(|status| status_now <= status)
             && wanted.active_shards.is_none_or(|count| health.active() >= count)
             && wanted.nodes.as_deref().is_none_or(|nodes| satisfies(nodes, 1).unwrap_or(false));
         let expired = deadline.is_some_and(|deadline| tokio::time::Instant::now() >= deadline);
         if reached || expired {
             let status = if reached { 200 } else { 408 };
-            let worst = if found { health.status() } else { Status::Red };
-            return Ok(Response::json(status, render(api, (worst, health), &metas, &level, !reached)));
+            let worst = if found { status_now } else { Status::Red };
+            let mut answer = render(api, (worst, health), &metas, &level, !reached);
+            if !rules.is_empty() {
+                answer["faults"] = rules.into();
+            }
+            return Ok(Response::json(status, answer));
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }

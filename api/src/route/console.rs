@@ -1,8 +1,8 @@
-//! The console: saved objects, and dashboards as files.
+//! The console: saved objects, dashboards as files, alert rules.
 
 use super::{Route, routes};
 use crate::console::saved_objects::Store;
-use crate::console::{dashboards, saved_objects};
+use crate::console::{alerts, dashboards, saved_objects};
 
 pub(super) fn routes() -> Vec<Route<Store>> {
     routes! { |objects: Store, api, request|
@@ -16,5 +16,14 @@ pub(super) fn routes() -> Vec<Route<Store>> {
         change DELETE, "/api/saved_objects/{name}/{id}", (name, id) PutSavedObjects => saved_objects::delete(objects, request, name, id).await;
         change POST, "/api/console-app/dashboards/import", () PutSavedObjects => dashboards::import(objects, request).await;
         run GET, "/api/console-app/dashboards/export", () GetSavedObjects => dashboards::export(objects, request).await;
+        read GET, "/api/alert/list", () GetAlerts => alerts::list(api, request);
+        read GET, "/api/alert/show/{id}", (id) GetAlerts => alerts::show(api, request, id);
+        change POST, "/api/alert/change", () PutAlerts => alerts::change(api, request).await;
+        change DELETE, "/api/alert/delete/{id}", (id) PutAlerts => alerts::delete(api, request, id).await;
+        change POST, "/api/alert/enable/{id}", (id) PutAlerts => alerts::enable(api, request, id, true).await;
+        change POST, "/api/alert/disable/{id}", (id) PutAlerts => alerts::enable(api, request, id, false).await;
+        change POST, "/api/alert/silence/{id}", (id) PutAlerts => alerts::silence(api, request, id).await;
+        change GET, "/api/alert/run/{id}", (id) PutAlerts => alerts::run(api, request, id).await;
+        run POST, "/api/alert/test", () GetAlerts => alerts::test(api, request).await;
     }
 }

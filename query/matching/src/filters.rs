@@ -29,6 +29,7 @@ mod matcher;
 mod names;
 mod one;
 mod pieces;
+mod stored;
 mod view;
 
 use std::sync::Arc;

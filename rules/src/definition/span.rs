@@ -11,6 +11,16 @@ pub(crate) const LONGEST: Span = Span::from_secs(366 * 86_400);
 const ALLOWED: &str =
     "write <number><unit> with one of the units s, m, h, d, w, or a mapping such as {\"minutes\": 5}";
 
+impl Span {
+    /// Reads a length of time as options of rules have it, longer than none; `field` names it in errors.
+    ///
+    /// # Errors
+    /// What is no length of time, or longer than 366 days.
+    pub fn read(field: &str, value: &Value) -> Result<Self> {
+        read(field, value, Self::from_ms(1))
+    }
+}
+
 /// Reads a length of time between `shortest` and [`LONGEST`].
 pub(crate) fn read(field: &str, value: &Value, shortest: Span) -> Result<Span> {
     let ms = match value {

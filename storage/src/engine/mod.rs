@@ -49,7 +49,7 @@ use self::budget::Budget;
 pub use self::feed::{FEED_PIPELINE, FeedItem, FeedReader};
 pub use self::index::Index;
 pub use self::leases::Lease;
-pub use self::read_back::{Missing, ReadBack};
+pub use self::read_back::{Choice, Missing, ReadBack};
 pub use self::source::{Appended, DeadLetter, Instead, SourceWrite};
 pub use self::types::*;
 use crate::access::{Origin, Views, Visibility};

@@ -4,6 +4,8 @@
 //! Of data that is only added it gives the frames that the log had. Deletions have no row, and what was deleted or
 //! replaced since has none any more: such sequence numbers are counted ([`Missing`]).
 //!
+//! Who wants few of the documents chooses them, segment by segment ([`Choice`]): only their rows are read then.
+//!
 //! A cursor a shard reads a window of rows at a time; together they have a bounded number of bytes. A large frame comes in
 //! pieces. Each step is a job of its own on a compute thread, so that a reader that goes away leaves one step at most.
 
@@ -12,11 +14,13 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+use futures::future::try_join_all;
+use roaring::RoaringBitmap;
 use uuid::Uuid;
 
 use super::index::Index;
 use super::{Engine, Inner};
-use crate::segment::{Came, SegmentView, WantedRows};
+use crate::segment::{Came, Segment, SegmentView, WantedRows};
 use crate::wal::{AppliedFrame, FrameNumber, ShardOps};
 use crate::{Error, Priority, Result};
 
@@ -28,6 +32,12 @@ const WINDOW_ROWS: Range<usize> = 16..8_192;
 const PIECE_ROWS: usize = 1_024;
 /// Bytes of an item's documents, about, beyond which it ends, and with it a step.
 const PIECE_BYTES: usize = 1 << 20;
+
+/// Tells which rows of a segment of an index are wanted; it blocks, on a compute thread.
+pub type Choice = Arc<dyn Fn(Uuid, &Segment) -> Result<RoaringBitmap> + Send + Sync>;
+
+/// Every time that a frame may have.
+const ALL_TIMES: Range<i64> = i64::MIN..i64::MAX;
 
 /// Operations of a shard that left nothing that could be read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +69,44 @@ impl Engine {
     /// # Errors
     /// A damaged shard, a failing refresh.
     pub async fn read_back(&self, indices: &[Arc<Index>], frames: Range<FrameNumber>) -> Result<ReadBack> {
-        let inner = &self.inner;
+        let (frames, shards) = self.history(indices, frames).await?;
+        Ok(self.reading(frames, ALL_TIMES, shards))
+    }
+
+    /// Begins to read those documents back that are chosen, of frames that were written at some times (in milliseconds; frames
+    /// of other times may come, too). Of these nothing is told to be missing. Refreshes the indices.
+    ///
+    /// # Errors
+    /// As [`Engine::read_back`]; those of the choice.
+    pub async fn read_back_chosen(
+        &self,
+        indices: &[Arc<Index>],
+        frames: Range<FrameNumber>,
+        times: Range<i64>,
+        choice: &Choice,
+    ) -> Result<ReadBack> {
+        let (frames, mut shards) = self.history(indices, frames).await?;
+        let compute = &self.inner.env().compute;
+        let views = shards.iter().flat_map(|shard| shard.segments.iter().map(|view| (shard.index, view)));
+        let chosen = views.map(|(index, view)| {
+            let (segment, choice) = (view.segment.clone(), Arc::clone(choice));
+            compute.run(Priority::Background, move || choice(index, &segment))
+        });
+        let mut chosen = try_join_all(chosen).await?.into_iter();
+        for shard in &mut shards {
+            shard.chosen = Some(chosen.by_ref().take(shard.segments.len()).collect());
+        }
+        Ok(self.reading(frames, times, shards))
+    }
+
+    /// Returns which of the frames are durable and applied, and the shards with what they have.
+    async fn history(
+        &self,
+        indices: &[Arc<Index>],
+        frames: Range<FrameNumber>,
+    ) -> Result<(Range<FrameNumber>, Vec<Cursor>)> {
         // Asked first: the effect of what is below is in what is refreshed next.
-        let end = frames.end.min(inner.wal()?.applied_below());
+        let end = frames.end.min(self.inner.wal()?.applied_below());
         let frames = frames.start.min(end)..end;
         self.refresh(indices).await?;
         let mut shards = Vec::new();
@@ -74,10 +119,15 @@ impl Engine {
         // The order of the parts of a frame.
         shards.sort_unstable_by_key(|shard| (shard.index, shard.number));
         shards.dedup_by_key(|shard| (shard.index, shard.number));
-        let merge =
-            Merge { window_bytes: WINDOW_BYTES / shards.len().max(1) as u64, frames, shards, heads: None };
-        let (inner, ready) = (Arc::clone(inner), VecDeque::new());
-        Ok(ReadBack { inner, merge: Some(merge), ready, end, missing: None })
+        Ok((frames, shards))
+    }
+
+    fn reading(&self, frames: Range<FrameNumber>, times: Range<i64>, shards: Vec<Cursor>) -> ReadBack {
+        let end = frames.end;
+        let window_bytes = WINDOW_BYTES / shards.len().max(1) as u64;
+        let merge = Merge { window_bytes, frames, times, shards, heads: None };
+        let (inner, ready) = (Arc::clone(&self.inner), VecDeque::new());
+        ReadBack { inner, merge: Some(merge), ready, end, missing: None }
     }
 }
 
@@ -127,6 +177,7 @@ impl ReadBack {
 #[derive(Debug)]
 struct Merge {
     frames: Range<FrameNumber>,
+    times: Range<i64>,
     shards: Vec<Cursor>,
     /// Frame of the next row of each shard that has one; `None` before the first step.
     heads: Option<BinaryHeap<Reverse<(FrameNumber, usize)>>>,
@@ -142,9 +193,8 @@ impl Merge {
                 let mut heads = BinaryHeap::with_capacity(self.shards.len());
                 for (at, shard) in self.shards.iter_mut().enumerate() {
                     shard.begin(&self.frames)?;
-                    heads.extend(
-                        shard.head(&self.frames, self.window_bytes)?.map(|frame| Reverse((frame, at))),
-                    );
+                    let head = shard.head(&self.frames, &self.times, self.window_bytes)?;
+                    heads.extend(head.map(|frame| Reverse((frame, at))));
                 }
                 heads
             }
@@ -154,7 +204,7 @@ impl Merge {
         let (mut rows, mut bytes) = (0, 0);
         while let Some(Reverse((frame, at))) = heads.pop() {
             let shard = &mut self.shards[at];
-            while shard.head(&self.frames, self.window_bytes)? == Some(frame)
+            while shard.head(&self.frames, &self.times, self.window_bytes)? == Some(frame)
                 && rows < PIECE_ROWS
                 && bytes < PIECE_BYTES
             {
@@ -176,7 +226,8 @@ impl Merge {
                     }
                 }
             }
-            heads.extend(shard.head(&self.frames, self.window_bytes)?.map(|frame| Reverse((frame, at))));
+            let head = shard.head(&self.frames, &self.times, self.window_bytes)?;
+            heads.extend(head.map(|frame| Reverse((frame, at))));
             if rows >= PIECE_ROWS || bytes >= PIECE_BYTES {
                 break;
             }
@@ -187,6 +238,9 @@ impl Merge {
     }
 
     fn missing(&self) -> Vec<Missing> {
+        if self.shards.iter().any(|shard| shard.chosen.is_some()) {
+            return Vec::new();
+        }
         let count = |shard: &Cursor| Missing {
             index: shard.index,
             shard: shard.number,
@@ -216,6 +270,8 @@ struct Cursor {
     number: u32,
     /// In the order of their sequence numbers.
     segments: VecDeque<SegmentView>,
+    /// The rows that are wanted of each of these; all where nothing is chosen.
+    chosen: Option<VecDeque<RoaringBitmap>>,
     /// Sequence number and frame below which operations are in these segments.
     below: (u64, FrameNumber),
     window: VecDeque<Came>,
@@ -236,6 +292,7 @@ impl Cursor {
             index,
             number,
             segments: segments.into(),
+            chosen: None,
             below,
             window: VecDeque::new(),
             expected: 0,
@@ -248,6 +305,9 @@ impl Cursor {
 
     /// Finds out where the rows of the frames begin.
     fn begin(&mut self, frames: &Range<FrameNumber>) -> Result<()> {
+        if self.chosen.is_some() {
+            return Ok(());
+        }
         for view in &self.segments {
             let around = view.segment.around(frames)?;
             self.expected = self.expected.max(around.before);
@@ -259,7 +319,12 @@ impl Cursor {
     }
 
     /// Frame of the next row; reads on where need be.
-    fn head(&mut self, frames: &Range<FrameNumber>, window_bytes: u64) -> Result<Option<FrameNumber>> {
+    fn head(
+        &mut self,
+        frames: &Range<FrameNumber>,
+        times: &Range<i64>,
+        window_bytes: u64,
+    ) -> Result<Option<FrameNumber>> {
         while self.window.is_empty() {
             let Some(view) = self.segments.front() else { return Ok(None) };
             let rows = usize::try_from(window_bytes / view.segment.row_bytes().max(1)).unwrap_or(usize::MAX);
@@ -268,10 +333,13 @@ impl Cursor {
                 deleted: &view.deleted,
                 from: self.taken,
                 most: rows.clamp(WINDOW_ROWS.start, WINDOW_ROWS.end),
+                among: self.chosen.as_ref().and_then(VecDeque::front),
+                times,
             };
             let rows = view.segment.next_rows(&wanted)?;
             let Some((last, _)) = rows.last() else {
                 self.segments.pop_front();
+                self.chosen.as_mut().and_then(VecDeque::pop_front);
                 continue;
             };
             self.taken = last + 1;

@@ -53,6 +53,10 @@ pub(crate) struct Wanted<'a> {
     pub(crate) from: u64,
     /// How many, at most.
     pub(crate) most: usize,
+    /// Rows of which some are wanted; all are where nothing is said.
+    pub(crate) among: Option<&'a RoaringBitmap>,
+    /// Times of frames, in milliseconds: of other ones, rows are left out as far as that costs nothing.
+    pub(crate) times: &'a Range<i64>,
 }
 
 /// How a row came.
@@ -166,7 +170,15 @@ impl Segment {
 struct Group {
     number: usize,
     first_row: u32,
+    rows: u32,
     bounds: Option<Bounds>,
+}
+
+impl Group {
+    /// Whether any of some rows of the segment is in it.
+    fn has_any(&self, rows: &RoaringBitmap) -> bool {
+        rows.range_cardinality(self.first_row..self.first_row.saturating_add(self.rows)) > 0
+    }
 }
 
 struct Bounds {
@@ -174,6 +186,15 @@ struct Bounds {
     last_frame: FrameNumber,
     first_seq_no: u64,
     last_seq_no: u64,
+    /// First and last time of a frame, where each row has one.
+    times: Option<(i64, i64)>,
+}
+
+impl Bounds {
+    /// Whether rows may be of wanted times. What the version before wrote has no time, and is of none.
+    fn may_be_of(&self, times: &Range<i64>) -> bool {
+        self.times.is_none_or(|(first, last)| first < times.end && last >= times.start)
+    }
 }
 
 impl Stored {
@@ -182,7 +203,8 @@ impl Stored {
         let (_, metadata) = data.parts();
         // The columns in front of both have a single leaf each.
         let leaf = |name: &str| metadata.schema().index_of(name).ok();
-        let (seq_nos, frames) = (leaf(layout::SEQ_NO), leaf(layout::FRAME));
+        let (seq_nos, frames, times) =
+            (leaf(layout::SEQ_NO), leaf(layout::FRAME), leaf(layout::FRAME_TIME));
         let mut first_row = 0u32;
         let groups = metadata.metadata().row_groups().iter().enumerate().map(|(number, group)| {
             let bounds = |leaf: Option<usize>| match group.columns().get(leaf?)?.statistics()? {
@@ -191,14 +213,22 @@ impl Stored {
                 }
                 _ => None,
             };
+            let times = match times.and_then(|leaf| group.columns().get(leaf)?.statistics()) {
+                Some(Statistics::Int64(times)) if times.null_count_opt() == Some(0) => {
+                    times.min_opt().copied().zip(times.max_opt().copied())
+                }
+                _ => None,
+            };
             let bounds = bounds(frames).zip(bounds(seq_nos)).map(|(frames, seq_nos)| Bounds {
                 first_frame: frames.0,
                 last_frame: frames.1,
                 first_seq_no: seq_nos.0,
                 last_seq_no: seq_nos.1,
+                times,
             });
-            let group = Group { number, first_row, bounds };
-            first_row += u32::try_from(metadata.metadata().row_group(number).num_rows()).unwrap_or(0);
+            let rows = u32::try_from(metadata.metadata().row_group(number).num_rows()).unwrap_or(0);
+            let group = Group { number, first_row, rows, bounds };
+            first_row += rows;
             group
         });
         Ok(groups.collect())
@@ -236,11 +266,15 @@ impl Stored {
         let sorted = self.record.extra.get(SORTED) == Some(&serde_json::Value::Bool(true));
         let mut rows: Vec<Numbered> = Vec::new();
         for group in self.numbered_groups()? {
+            if wanted.among.is_some_and(|among| !group.has_any(among)) {
+                continue;
+            }
             if let Some(bounds) = &group.bounds {
                 let full = rows.len() >= wanted.most;
                 let none = bounds.last_seq_no < wanted.from
                     || bounds.last_frame < wanted.frames.start
                     || bounds.first_frame >= wanted.frames.end
+                    || !bounds.may_be_of(wanted.times)
                     || (full && rows.last().is_some_and(|(last, _)| *last < bounds.first_seq_no));
                 if none {
                     continue;
@@ -296,7 +330,8 @@ impl<'a> Numbers<'a> {
     fn wanted(&self, at: usize, row: u32, wanted: &Wanted<'_>) -> Option<Numbered> {
         let seq_no = self.seq_no(at);
         let fits = seq_no >= wanted.from && wanted.frames.contains(&self.frame(at));
-        (fits && !wanted.deleted.contains(row)).then_some((seq_no, row))
+        let is_among = || wanted.among.is_none_or(|among| among.contains(row));
+        (fits && is_among() && !wanted.deleted.contains(row)).then_some((seq_no, row))
     }
 }
 

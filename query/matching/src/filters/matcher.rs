@@ -190,6 +190,16 @@ impl Asked<'_> {
     }
 }
 
+/// Finds the rows of a segment that a tree over clauses matches, none of which depends on time.
+pub(super) fn tree_rows(
+    tree: &Tree,
+    clauses: &[Arc<Clause>],
+    segment: &Arc<dyn SegmentReader>,
+    work: &Work,
+) -> Result<RoaringBitmap> {
+    Asked { clauses, found: HashMap::new(), source: source(segment, work)? }.rows(tree, 0)
+}
+
 /// A segment as conditions are asked of it.
 pub(super) fn source(segment: &Arc<dyn SegmentReader>, work: &Work) -> Result<Source> {
     Ok(Source {
