@@ -1,5 +1,6 @@
 //! The command line of `millrace`. Flags are stable: scripts and units rely on them.
 
+mod rules;
 mod user;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::Flags;
 
+pub(crate) use rules::{RulesCommand, RulesImportArgs, RulesTestArgs};
 pub(crate) use user::{PasswordArgs, PlaceArgs, RolesArgs, UserCommand};
 
 const EXIT_CODES: &str = "\
@@ -115,6 +117,9 @@ are deleted a day after the repair, not before.
     /// Check pipelines, or run one in the foreground
     #[command(subcommand)]
     Pipeline(PipelineCommand),
+    /// Read alert rules of ElastAlert, or test rules by files of cases
+    #[command(subcommand)]
+    Rules(RulesCommand),
     /// Ask a server statements of SQL
     #[command(after_help = format!("\
 Examples:

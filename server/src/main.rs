@@ -3,7 +3,8 @@
 //! [`cli`] says what can be asked, [`config`] merges what is set, [`serve`] starts the parts in
 //! order and stops them again, [`notify`] tells a supervisor, [`health`] asks a server, [`demo`] feeds a server and asks it questions,
 //! [`pipeline`] checks pipelines and runs them in the foreground, [`repair`] makes a new catalog, [`sql`] is a shell, [`user`] manages users,
-//! [`remote`] is the server that both ask, [`memory`] is the allocator. Logic of the product lives in the crates below.
+//! [`rules`] reads and tests alert rules,
+//! [`remote`] is the server that commands ask, [`memory`] is the allocator. Logic of the product lives in the crates below.
 
 mod cli;
 mod config;
@@ -16,6 +17,7 @@ mod notify;
 mod pipeline;
 mod remote;
 mod repair;
+mod rules;
 mod serve;
 mod sql;
 mod user;
@@ -64,6 +66,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         }
         Command::Demo(args) => demo::run(args),
         Command::Pipeline(command) => pipeline::run(command),
+        Command::Rules(command) => rules::run(command),
         Command::Sql(args) => sql::run(args),
         Command::User(command) => user::run(&command),
     }

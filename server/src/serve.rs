@@ -1,9 +1,9 @@
 //! Start-up order and shutdown.
 //!
-//! Up: store, then search, then listeners, then pipelines, then the ready line; a supervisor is told of each
+//! Up: store, then search, then rules, then listeners, then pipelines, then the ready line; a supervisor is told of each
 //! ([`Supervisor`]). Down, at SIGTERM or SIGINT: pipelines stop
 //! reading and bring to an end what they have read while no new connections are taken and requests in flight end
-//! (both at most `drain_timeout`), then the store flushes and lets go of its directory. [`Running`] is that sequence without the process around it; `demo` uses it too.
+//! (both at most `drain_timeout`), then rules stop where they are, then the store flushes and lets go of its directory. [`Running`] is that sequence without the process around it; `demo` uses it too.
 //! SIGHUP has all certificates read again; those that change are so within ten seconds by themselves.
 
 use std::future::Future;
@@ -14,6 +14,7 @@ use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_alerting::Alerting;
 use millrace_api::{Server, StartError};
 use millrace_flight::Flight;
 use millrace_listen::{Listener, Tls};
@@ -165,6 +166,7 @@ async fn listen_at(
 pub(crate) struct Running {
     engine: Arc<Engine>,
     pipelines: Arc<Manager>,
+    alerting: Alerting,
     server: Server,
     drain_timeout: Duration,
     supervisor: Arc<Supervisor>,
@@ -222,7 +224,8 @@ impl Running {
         match opened.await {
             Ok((server, pipelines)) => {
                 pipelines.start().await;
-                Ok(Self { engine, pipelines, server, drain_timeout, supervisor })
+                let alerting = server.alerting().clone();
+                Ok(Self { engine, pipelines, alerting, server, drain_timeout, supervisor })
             }
             Err(error) => {
                 // The directory was opened for nothing: leave it as found.
@@ -294,6 +297,7 @@ impl Running {
         // Also where serving ended by itself.
         let _ = stopping.send(true);
         draining.await.map_err(Failure::other)?;
+        self.alerting.stop().await;
         self.engine.shutdown().await.map_err(Failure::other)?;
         tracing::info!("stopped");
         Ok(())

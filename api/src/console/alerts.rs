@@ -66,12 +66,7 @@ pub(crate) async fn delete(api: &Api, request: &Request, id: &str) -> Result<Res
 }
 
 /// Enables or disables a rule.
-pub(crate) async fn enable(
-    api: &Api,
-    request: &Request,
-    id: &str,
-    enabled: bool,
-) -> Result<Response, Error> {
+pub(crate) async fn enable(api: &Api, request: &Request, id: &str, enabled: bool) -> Result<Response, Error> {
     request.finish()?;
     alerting(api)?.enable(api.session.principal(), id, enabled).await?;
     let message = if enabled { "the rule is enabled" } else { "the rule is disabled" };

@@ -142,6 +142,15 @@ impl Definition {
         notices
     }
 
+    /// Returns the time within which its events count together; five minutes where its type has none.
+    pub fn timeframe(&self) -> Span {
+        match &self.rule_type {
+            RuleType::Frequency { timeframe, .. } | RuleType::Cardinality { timeframe, .. } => *timeframe,
+            RuleType::Change { timeframe: Some(timeframe), .. } => *timeframe,
+            _ => rule_type::TIMEFRAME,
+        }
+    }
+
     /// Returns the query of the search body: what an event has to match.
     pub fn query(&self) -> Option<&Value> {
         self.body.get("query")

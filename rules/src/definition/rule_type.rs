@@ -19,6 +19,8 @@ const MAX_ENTRY_BYTES: usize = 4 << 20;
 /// Fields that a rule compares, counts or watches.
 pub(crate) const MAX_FIELDS: usize = 10;
 const SHORTEST: Span = Span::from_ms(1);
+/// Time within which events count together where a rule says nothing.
+pub(super) const TIMEFRAME: Span = Span::from_secs(300);
 
 /// What a rule looks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -185,7 +187,7 @@ fn without_type(options: &Options) -> Result<String> {
 }
 
 fn timeframe(options: &mut Options) -> Result<Span> {
-    Ok(options.span("timeframe", SHORTEST)?.unwrap_or(Span::from_secs(300)))
+    Ok(options.span("timeframe", SHORTEST)?.unwrap_or(TIMEFRAME))
 }
 
 fn cardinality(options: &mut Options) -> Result<RuleType> {

@@ -1,0 +1,65 @@
+//! Which stored documents the rules may match: by the index, so that no other needs to be read.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millrace_query::filters::{Filter, IndexView};
+use millrace_query::{Error as QueryError, Work};
+use millrace_storage::segment::Segment;
+use millrace_storage::{Choice, Error, Index};
+use roaring::RoaringBitmap;
+use uuid::Uuid;
+
+use super::{Asked, Matching};
+
+impl Matching {
+    /// Returns the indices that the rules watch, and the choice of the rows there that may match. What cannot be told by the index
+    /// may match: filters that go by the time at which a document comes, segments that a filter cannot be asked of as a whole.
+    pub(crate) fn stored(&mut self, work: &Work) -> (Vec<Arc<Index>>, Choice) {
+        self.targets.refresh(&self.rules, &mut self.to_tell);
+        let (mut indices, mut filters) = (Vec::new(), HashMap::new());
+        for meta in self.engine.metadata().indices() {
+            let Some((name, rules)) = self.targets.of(&meta.uuid) else { continue };
+            let Ok(index) = self.engine.index(name) else { continue };
+            if index.meta().uuid != meta.uuid {
+                continue;
+            }
+            // Those that cannot be compiled are told of when documents are asked.
+            let of_index: Vec<Filter> = rules.iter().filter_map(|rule| self.filter(rule, &index)).collect();
+            filters.insert(meta.uuid, of_index);
+            indices.push(index);
+        }
+        let work = work.clone();
+        (indices, Arc::new(move |index: Uuid, segment: &Segment| chosen(&filters, index, segment, &work)))
+    }
+
+    fn filter(&self, rule: &Asked, index: &Index) -> Option<Filter> {
+        let owner = self.targets.owners().get(&rule.owner)?.as_ref()?;
+        let meta = index.meta();
+        let access = owner.privileges().on(&meta.name);
+        let view = IndexView::of(meta, index.mapping(), &access).and_then(|view| view.named_by(&rule.parts));
+        Filter::compile(&rule.body, &Arc::new(view.ok()?)).ok()
+    }
+}
+
+/// Finds the rows of a segment that some filter may match.
+fn chosen(
+    filters: &HashMap<Uuid, Vec<Filter>>,
+    index: Uuid,
+    segment: &Segment,
+    work: &Work,
+) -> millrace_storage::Result<RoaringBitmap> {
+    let mut all = RoaringBitmap::new();
+    for filter in filters.get(&index).into_iter().flatten() {
+        match filter.stored_rows(segment, work) {
+            Ok(Some(rows)) => all |= rows,
+            Err(QueryError::TimedOut) => return Err(Error::Internal("nobody waits any more".to_owned())),
+            Err(QueryError::Storage(error)) => return Err(error),
+            Ok(None) | Err(_) => {
+                all.insert_range(0..segment.rows());
+                break;
+            }
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,354 @@
+//! Rules over what is stored: tests, dry runs and runs.
+//!
+//! The operators and the matching are those of what arrives ([`Matching`]), over the feed read back in its order, so that the
+//! same documents give the same alerts. Only rows that may match by the index are read ([`Matching::stored`]). Times are those
+//! of frames: when documents were written. A rule begins as one that was enabled then, and has seen nothing before.
+//!
+//! What is held is bounded: windows of rows, a batch, the rule's state, and of alerts the first ones. All work is done in steps on
+//! compute threads, behind that of others; who goes away leaves one step at most.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use millrace_accounts::Accounts;
+use millrace_query::Work;
+use millrace_rules::definition::Definition;
+use millrace_rules::engine::{Engine as Core, Operation, Rule};
+use millrace_rules::{Bounds, Timing};
+use millrace_storage::access::{Action, Caller};
+use millrace_storage::wal::AppliedFrame;
+use millrace_storage::{Engine, Error as StorageError, Principal, Priority, ReadBack};
+use serde_json::Value;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::matching::{self, Evaluable, Known, Matching};
+use crate::{Alerting, Error, Result};
+
+/// Alerts that are answered, and their bytes; of the rest only how many there are.
+const MAX_ALERTS: usize = 1_000;
+const MAX_BYTES: usize = 8 << 20;
+/// Alerts of which a dry run may compare the ids.
+const MAX_COMPARED: usize = 200_000;
+/// What is answered of what went wrong.
+const MAX_PROBLEMS: usize = 100;
+/// Documents of a step, about, and their bytes.
+const STEP_ROWS: usize = 10_000;
+const STEP_BYTES: usize = 8 << 20;
+
+/// Replays at a time, each of which may hold as much as a rule at work; others wait for their turn.
+static TURNS: Semaphore = Semaphore::const_new(2);
+
+/// What is tested.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Tested {
+    /// A rule that is stored, by its id: with its owner's rights.
+    Stored(String),
+    /// A rule that is not: with the asker's.
+    Written(Value),
+}
+
+/// An alert that a rule would have raised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alert {
+    /// Its `_id`.
+    pub id: String,
+    /// The document.
+    pub document: Value,
+}
+
+/// The alerts of a replay, in their order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Replayed {
+    /// The first ones: at most 1,000, of 8 MiB together.
+    pub alerts: Vec<Alert>,
+    /// How many there are beyond those.
+    pub more: u64,
+    /// What went wrong: at most 100.
+    pub problems: Vec<String>,
+    bytes: usize,
+}
+
+/// What a change of a rule would do to its alerts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Difference {
+    /// Id of the rule that would be replaced.
+    pub id: Option<String>,
+    /// Alerts that there would be in addition.
+    pub adds: Replayed,
+    /// Alerts that there would not be any more.
+    pub removes: Replayed,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// Alerts that the rule raises.
+    pub alerts: u64,
+    /// Those that were not there before.
+    pub created: u64,
+    /// What went wrong: at most 100.
+    pub problems: Vec<String>,
+}
+
+impl Replayed {
+    /// Counts all of them.
+    pub fn count(&self) -> u64 {
+        self.alerts.len() as u64 + self.more
+    }
+
+    fn add(&mut self, id: String, document: Value) {
+        let bytes = document.to_string().len();
+        if self.more > 0 || self.alerts.len() == MAX_ALERTS || self.bytes + bytes > MAX_BYTES {
+            self.more += 1;
+            return;
+        }
+        self.bytes += bytes;
+        self.alerts.push(Alert { id, document });
+    }
+}
+
+impl Alerting {
+    /// Tells which alerts a rule would have raised between two times, in milliseconds; nothing is written.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; a definition that cannot be used; the store's.
+    pub async fn test(&self, asker: &Principal, tested: Tested, times: Range<i64>) -> Result<Replayed> {
+        let rule = match tested {
+            Tested::Stored(id) => self.rule(asker, &id)?,
+            Tested::Written(body) => {
+                let definition = Definition::parse(&body)?;
+                self.check_asker(asker, &definition)?;
+                let id = definition.id.clone().unwrap_or_else(|| "tested".to_owned());
+                Rule { id, revision: 1, since: 0, owner: asker.name().to_owned(), definition }
+            }
+        };
+        let mut found = Replayed::default();
+        let mut replay = Replay::begin(self.engine(), self.accounts(), rule, times).await?;
+        while let Some(operations) = replay.next().await? {
+            for operation in operations {
+                if let Operation::Alert { id, document, .. } = operation {
+                    found.add(id, document);
+                }
+            }
+        }
+        found.problems = replay.problems;
+        Ok(found)
+    }
+
+    /// Tells which alerts a change of a rule would add and remove between two times, in milliseconds; nothing is written. Alerts are
+    /// the same that have the same key and trigger.
+    ///
+    /// # Errors
+    /// As [`Alerting::change`]; more alerts than can be compared.
+    pub async fn dry_run(&self, asker: &Principal, body: Value, times: Range<i64>) -> Result<Difference> {
+        let definition = Definition::parse(&body)?;
+        self.check_asker(asker, &definition)?;
+        let old = self.replaced(asker, &definition)?;
+        let (id, revision) = match &old {
+            Some(old) => (old.id.clone(), old.revision),
+            None => ("tested".to_owned(), 1),
+        };
+        // Under one revision: what tells alerts apart is their key and their trigger then.
+        let new = Rule { id, revision, since: 0, owner: asker.name().to_owned(), definition };
+        let mut difference =
+            Difference { id: old.as_ref().map(|old| old.id.clone()), ..Difference::default() };
+        let before = match &old {
+            Some(old) => self.ids(old, &times).await?,
+            None => HashSet::new(),
+        };
+        let mut now = HashSet::new();
+        let mut replay = Replay::begin(self.engine(), self.accounts(), new, times.clone()).await?;
+        while let Some(operations) = replay.next().await? {
+            for operation in operations {
+                let Operation::Alert { id, document, .. } = operation else { continue };
+                if before.contains(&id) {
+                    now.insert(id);
+                } else {
+                    difference.adds.add(id, document);
+                }
+            }
+        }
+        difference.adds.problems = std::mem::take(&mut replay.problems);
+        drop(replay);
+        if let Some(old) = old.filter(|_| now.len() < before.len()) {
+            let mut replay = Replay::begin(self.engine(), self.accounts(), old, times).await?;
+            while let Some(operations) = replay.next().await? {
+                for operation in operations {
+                    if let Operation::Alert { id, document, .. } = operation
+                        && !now.contains(&id)
+                    {
+                        difference.removes.add(id, document);
+                    }
+                }
+            }
+            difference.removes.problems = replay.problems;
+        }
+        Ok(difference)
+    }
+
+    /// Evaluates a rule over documents that were written between two times, in milliseconds, and writes the alerts under the ids that
+    /// they have when the rule raises them as it goes; without `from`, its `timeframe` before `to`. The rule's state stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; the store's: what was written until then stays.
+    pub async fn run(&self, asker: &Principal, id: &str, from: Option<i64>, to: i64) -> Result<Ran> {
+        let rule = self.rule(asker, id)?;
+        let before = || to.saturating_sub(rule.definition.timeframe().ms());
+        let times = from.unwrap_or_else(before)..to;
+        let mut ran = Ran::default();
+        let mut replay = Replay::begin(self.engine(), self.accounts(), rule, times).await?;
+        while let Some(operations) = replay.next().await? {
+            let alerts: Vec<(String, Value)> = operations
+                .into_iter()
+                .filter_map(|operation| match operation {
+                    Operation::Alert { id, document, .. } => Some((id, document)),
+                    Operation::Silence { .. } | Operation::Problem { .. } => None,
+                })
+                .collect();
+            ran.alerts += alerts.len() as u64;
+            ran.created += crate::commit::alerts(self.engine(), alerts).await?;
+        }
+        ran.problems = replay.problems;
+        Ok(ran)
+    }
+
+    /// Refuses a rule that could not be saved, and who may do less than the user whose rights it would have.
+    fn check_asker(&self, asker: &Principal, definition: &Definition) -> Result<()> {
+        if let Caller::ApiKey { owner, .. } = asker.caller() {
+            let version = |principal: &Principal| principal.privileges().version();
+            if self.accounts().principal(owner).is_none_or(|owner| version(&owner) != version(asker)) {
+                let caller = asker.caller().to_string();
+                let action = Action::PutAlerts.name();
+                return Err(StorageError::Unauthorized { action, caller, index: None }.into());
+            }
+        }
+        matching::check(self.engine(), asker, definition)
+    }
+
+    /// Returns the ids of the alerts of a rule.
+    async fn ids(&self, rule: &Rule, times: &Range<i64>) -> Result<HashSet<String>> {
+        let mut ids = HashSet::new();
+        let mut replay = Replay::begin(self.engine(), self.accounts(), rule.clone(), times.clone()).await?;
+        while let Some(operations) = replay.next().await? {
+            for operation in operations {
+                if let Operation::Alert { id, .. } = operation {
+                    ids.insert(id);
+                }
+            }
+            if ids.len() > MAX_COMPARED {
+                let reason = format!("[dry_run] more than {MAX_COMPARED} alerts: choose a shorter time");
+                return Err(Error::Invalid(reason));
+            }
+        }
+        Ok(ids)
+    }
+}
+
+/// A rule on its way over what is stored.
+struct Replay {
+    engine: Arc<Engine>,
+    reading: ReadBack,
+    times: Range<i64>,
+    /// `None` while a step is on its way.
+    evaluating: Option<(Matching, Core)>,
+    /// The first that the next step is about.
+    ahead: Option<Arc<AppliedFrame>>,
+    problems: Vec<String>,
+    _turn: SemaphorePermit<'static>,
+}
+
+impl Replay {
+    async fn begin(
+        engine: &Arc<Engine>,
+        accounts: &Arc<Accounts>,
+        mut rule: Rule,
+        times: Range<i64>,
+    ) -> Result<Self> {
+        let closed = |_| Error::Storage(StorageError::Internal("no replay has a turn".to_owned()));
+        let turn = TURNS.acquire().await.map_err(closed)?;
+        rule.definition.enabled = true;
+        rule.since = 0;
+        let (engine, accounts) = (Arc::clone(engine), Arc::clone(accounts));
+        let work = Work::default();
+        // Who goes away stops the choosing of rows, too.
+        let _ends = work.until_dropped();
+        let prepared = {
+            let (engine, work) = (Arc::clone(&engine), work.clone());
+            move || {
+                let mut matching = Matching::new(&engine, &accounts);
+                matching.put(&rule);
+                let (indices, choice) = matching.stored(&work);
+                let mut core = Core::new(Timing::default(), Bounds::default());
+                core.put(rule);
+                Ok((matching, core, indices, choice))
+            }
+        };
+        let prepared = engine.compute().run(Priority::Background, prepared).await?;
+        let (matching, core, indices, choice) = prepared;
+        let frames = 0..u64::MAX;
+        let mut reading = engine.read_back_chosen(&indices, frames, times.clone(), &choice).await?;
+        let ahead = next_of(&mut reading, &times).await?;
+        let evaluating = Some((matching, core));
+        Ok(Self { engine, reading, times, evaluating, ahead, problems: Vec::new(), _turn: turn })
+    }
+
+    /// Goes on by a step, and returns what the rule says there: alerts in their order. `None` at the end.
+    async fn next(&mut self) -> Result<Option<Vec<Operation>>> {
+        let Some(first) = self.ahead.take() else { return Ok(None) };
+        if self.engine.is_stopping() {
+            return Err(StorageError::Stopped("the server is stopping".to_owned()).into());
+        }
+        let (mut frames, mut rows, mut bytes) = (Vec::new(), 0, 0);
+        let mut next = Some(first);
+        while let Some(frame) = next {
+            let ops = || frame.parts.iter().flat_map(|part| &part.ops);
+            rows += ops().count();
+            bytes += ops().map(|op| op.source.as_ref().map_or(0, |source| source.len())).sum::<usize>();
+            frames.push(frame);
+            next = next_of(&mut self.reading, &self.times).await?;
+            if rows >= STEP_ROWS || bytes >= STEP_BYTES {
+                break;
+            }
+        }
+        self.ahead = next;
+        let follows = self.ahead.as_ref().map(|frame| frame.number);
+        let ended = || Error::Storage(StorageError::Internal("the replay ended before".to_owned()));
+        let (mut matching, mut core) = self.evaluating.take().ok_or_else(ended)?;
+        let step = move || {
+            let evaluable = matching.run(&frames);
+            let mut operations = Vec::new();
+            for (at, Evaluable { mut frame, matched }) in evaluable.into_iter().enumerate() {
+                let next = frames.get(at + 1).map(|frame| frame.number).or(follows);
+                frame.complete = next != Some(frame.number);
+                operations.extend(core.frame(&frame, &mut Known(matched)));
+            }
+            core.tick();
+            Ok((matching, core, operations))
+        };
+        let (mut matching, core, operations) =
+            self.engine.compute().run(Priority::Background, step).await?;
+        let told = matching.to_tell().into_iter().map(|(_, reason)| reason);
+        let said = operations.iter().filter_map(|operation| match operation {
+            Operation::Problem { reason, .. } => Some(reason.clone()),
+            Operation::Alert { .. } | Operation::Silence { .. } => None,
+        });
+        for problem in told.chain(said) {
+            if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {
+                self.problems.push(problem);
+            }
+        }
+        self.evaluating = Some((matching, core));
+        Ok(Some(operations))
+    }
+}
+
+/// Reads on to the next frame of some times.
+async fn next_of(reading: &mut ReadBack, times: &Range<i64>) -> Result<Option<Arc<AppliedFrame>>> {
+    loop {
+        match reading.next().await? {
+            Some(frame) if !times.contains(&frame.time_ms) => {}
+            next => return Ok(next),
+        }
+    }
+}
