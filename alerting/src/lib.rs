@@ -3,22 +3,66 @@
 //! [`Alerting`] is the way in. `millrace-api` hands it what users ask of rules; it reads the change feed of
 //! `millrace-storage`, asks filters by `millrace-query` with the rights that `millrace-accounts` says, and has the pure core in
 //! `millrace-rules` decide which alerts there are. `docs/internals/rules.md` has the promises and the reasons.
+//!
+//! - [`store`]: rules as documents
+//! - [`changes`]: what becomes of state when rules change
+//! - `matching`: which documents match which rules, by patterns, rights and filters
+//! - [`runner`], [`state`], [`commit`]: the feed followed, evaluated, and what is raised written with the position
+//! - [`snapshot`], [`recovery`]: state on disk, and the start
+//! - [`indices`], [`told`]: what is written beside alerts, and what is told of rules
 
+mod changes;
+mod commit;
 mod error;
+mod indices;
+mod matching;
+mod recovery;
+mod runner;
+mod snapshot;
+mod state;
+mod store;
+mod told;
 
+use std::fmt;
 use std::sync::Arc;
 
 use millrace_accounts::Accounts;
 use millrace_rules::engine::Rule;
 use millrace_storage::{Engine, Principal};
+use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use crate::runner::Shared;
+use crate::snapshot::Snapshots;
+use crate::store::Store;
+use crate::told::Told;
 
 pub use error::{Error, Result};
 
-/// Rules at work; cheap to clone.
-#[derive(Clone, Debug)]
+/// Rules at work; cheap to clone. They end with the last clone, as after a crash: [`Alerting::stop`] saves the next start work.
+#[derive(Clone)]
 pub struct Alerting {
-    engine: Arc<Engine>,
+    shared: Arc<Shared>,
+    task: Arc<Task>,
+}
+
+impl fmt::Debug for Alerting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Alerting").field("rules", &self.shared.store.all().len()).finish_non_exhaustive()
+    }
+}
+
+/// What follows the feed.
+struct Task(Mutex<Option<JoinHandle<()>>>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(task) = self.0.lock().take() {
+            task.abort();
+        }
+    }
 }
 
 /// What became of a rule that was saved.
@@ -37,25 +81,50 @@ impl Alerting {
     ///
     /// # Errors
     /// The store's.
-    pub async fn start(engine: &Arc<Engine>, _accounts: &Arc<Accounts>) -> Result<Self> {
-        Ok(Self { engine: Arc::clone(engine) })
+    pub async fn start(engine: &Arc<Engine>, accounts: &Arc<Accounts>) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            engine: Arc::clone(engine),
+            accounts: Arc::clone(accounts),
+            store: Store::load(engine).await?,
+            snapshots: Snapshots::of(engine),
+            core: Arc::default(),
+            told: Told::default(),
+            changed: Notify::new(),
+            stopping: watch::Sender::new(false),
+        });
+        let task = tokio::spawn(runner::run(Arc::clone(&shared)));
+        Ok(Self { shared, task: Arc::new(Task(Mutex::new(Some(task)))) })
     }
 
     /// Ends evaluation at the end of a frame, and stores the state.
-    pub async fn stop(&self) {}
+    pub async fn stop(&self) {
+        self.shared.stopping.send_replace(true);
+        let task = self.task.0.lock().take();
+        if let Some(task) = task
+            && let Err(error) = task.await
+        {
+            tracing::error!(%error, "following the feed for rules has failed");
+        }
+    }
 
     /// Lists the rules that the asker may see, by name: the fields of the definition, and `id`, `enabled`, `last_run`,
     /// `last_alert`, `lag`, `error` and `notices`.
-    pub fn list(&self, _asker: &Principal) -> Vec<Value> {
-        Vec::new()
+    pub fn list(&self, asker: &Principal) -> Vec<Value> {
+        let mut seen = self.shared.store.all();
+        seen.retain(|kept| changes::may_see(asker, &kept.rule));
+        seen.sort_by(|one, other| one.rule.definition.name.cmp(&other.rule.definition.name));
+        let (last, now_ms) = self.now();
+        seen.iter().map(|kept| self.shared.told.record(kept, last, now_ms)).collect()
     }
 
     /// Shows one as [`Alerting::list`] does.
     ///
     /// # Errors
     /// [`Error::NotFound`].
-    pub fn show(&self, _asker: &Principal, id: &str) -> Result<Value> {
-        Err(Error::NotFound(id.to_owned()))
+    pub fn show(&self, asker: &Principal, id: &str) -> Result<Value> {
+        let kept = self.shared.seen(asker, id)?;
+        let (last, now_ms) = self.now();
+        Ok(self.shared.told.record(&kept, last, now_ms))
     }
 
     /// Saves a rule: a new one, or one in the place of that with its id or name. It runs with the asker's rights from then on.
@@ -63,24 +132,24 @@ impl Alerting {
     /// # Errors
     /// A definition that cannot be used, by its field; a filter that no index of the pattern can be asked;
     /// [`Error::Conflict`] for the id of one rule and the name of another; the store's. Nothing has changed then.
-    pub async fn change(&self, _asker: &Principal, _body: Value) -> Result<Changed> {
-        Err(Error::Invalid("rules cannot be saved yet".to_owned()))
+    pub async fn change(&self, asker: &Principal, body: Value) -> Result<Changed> {
+        self.shared.change(asker, &body).await
     }
 
     /// Deletes a rule with its state; its alerts stay.
     ///
     /// # Errors
     /// [`Error::NotFound`], the store's.
-    pub async fn delete(&self, _asker: &Principal, id: &str) -> Result<()> {
-        Err(Error::NotFound(id.to_owned()))
+    pub async fn delete(&self, asker: &Principal, id: &str) -> Result<()> {
+        self.shared.delete(asker, id).await
     }
 
     /// Enables or disables a rule; enabling lets one that was paused by a failure go on.
     ///
     /// # Errors
     /// [`Error::NotFound`], the store's.
-    pub async fn enable(&self, _asker: &Principal, id: &str, _enabled: bool) -> Result<()> {
-        Err(Error::NotFound(id.to_owned()))
+    pub async fn enable(&self, asker: &Principal, id: &str, enabled: bool) -> Result<()> {
+        self.shared.enable(asker, id, enabled).await
     }
 
     /// Has a rule raise no alerts of a key, or of any, until a time in milliseconds since the epoch.
@@ -89,25 +158,32 @@ impl Alerting {
     /// [`Error::NotFound`], too many such orders, a time that is over, the store's.
     pub async fn silence(
         &self,
-        _asker: &Principal,
+        asker: &Principal,
         id: &str,
-        _key: Option<String>,
-        _until_ms: i64,
+        key: Option<String>,
+        until_ms: i64,
     ) -> Result<()> {
-        Err(Error::NotFound(id.to_owned()))
+        self.shared.silence(asker, id, key, until_ms).await
     }
 
     /// Returns a rule as it runs, for replay.
     ///
     /// # Errors
     /// [`Error::NotFound`].
-    pub fn rule(&self, _asker: &Principal, id: &str) -> Result<Rule> {
-        Err(Error::NotFound(id.to_owned()))
+    pub fn rule(&self, asker: &Principal, id: &str) -> Result<Rule> {
+        Ok(self.shared.seen(asker, id)?.rule.clone())
     }
 
     /// Tells why rules are not evaluated, or their alerts not written; nothing where all is well.
     pub fn faults(&self) -> Vec<String> {
-        let stopping = self.engine.is_stopping();
-        stopping.then(|| "rules are not evaluated: the server is stopping".to_owned()).into_iter().collect()
+        let mut faults = self.shared.told.faults();
+        faults.extend(self.shared.store.unreadable().iter().cloned());
+        faults
+    }
+
+    /// The last frame of the log, and the time.
+    fn now(&self) -> (u64, i64) {
+        let engine = &self.shared.engine;
+        (recovery::last_frame(engine).unwrap_or(0), engine.clock().now_ms())
     }
 }

@@ -214,7 +214,8 @@ impl Engine {
             }
             self.open = Some(frame.number);
         }
-        if !matches!(frame.origin, Origin::Restore | Origin::System) && !frame.events.is_empty() {
+        // Also without events: that a filter cannot be asked is to be heard.
+        if !matches!(frame.origin, Origin::Restore | Origin::System) {
             for matched in matcher.matches(frame) {
                 let Some(running) = self.rules.get_mut(&matched.rule) else { continue };
                 if running.take(frame, matched.outcome, &mut self.problems) {

@@ -1,0 +1,251 @@
+//! Changes of rules: one at a time, and between two batches of frames.
+//!
+//! A rule that is new, or becomes another one, begins behind the last frame that there is when it is saved. That frame stands in its
+//! document before the rule runs, so that a crash between the two changes nothing. What changes how state goes on,
+//! without a new revision, needs the state of that moment: it is stored first, since a start would otherwise apply the new
+//! rule to frames of the old one.
+
+use std::sync::Arc;
+
+use millrace_rules::Time;
+use millrace_rules::definition::{Definition, Edit, edit};
+use millrace_rules::engine::{Condition, Operation, Quiet, Rule};
+use millrace_storage::access::Caller;
+use millrace_storage::{Principal, Priority};
+use serde_json::{Value, json};
+use tokio::sync::OwnedMutexGuard;
+use uuid::Uuid;
+
+use crate::Changed;
+use crate::commit::{Pending, READER};
+use crate::error::{Error, Result};
+use crate::matching;
+use crate::recovery::last_frame;
+use crate::runner::{Shared, keep_state};
+use crate::state::Core;
+use crate::store::Kept;
+
+/// Orders to be quiet of one rule.
+const MAX_QUIET: usize = 1_000;
+/// Name of the role that sees all rules.
+const ADMIN: &str = "admin";
+
+type Held = OwnedMutexGuard<Option<Core>>;
+
+/// Whether somebody may see a rule: its owner, administrators, and the roles that it names, all where it names none.
+pub(crate) fn may_see(asker: &Principal, rule: &Rule) -> bool {
+    let named = &rule.definition.roles;
+    named.is_empty()
+        || asker.name() == rule.owner
+        || asker.privileges().is_unrestricted()
+        || asker.roles().iter().any(|role| role == ADMIN || named.contains(role))
+}
+
+impl Shared {
+    /// Finds a rule that somebody may see.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub(crate) fn seen(&self, asker: &Principal, id: &str) -> Result<Arc<Kept>> {
+        let kept = self.store.get(id).filter(|kept| may_see(asker, &kept.rule));
+        kept.ok_or_else(|| Error::NotFound(id.to_owned()))
+    }
+
+    /// Saves a rule.
+    ///
+    /// # Errors
+    /// As [`crate::Alerting::change`].
+    pub(crate) async fn change(&self, asker: &Principal, body: &Value) -> Result<Changed> {
+        // It would run with all the rights of whose key it is.
+        if let Caller::ApiKey { .. } = asker.caller() {
+            let reason =
+                "a rule runs with the rights of the user who saves it: it cannot be saved by an API key";
+            return Err(Error::Invalid(reason.to_owned()));
+        }
+        let mut definition = Definition::parse(body)?;
+        matching::check(&self.engine, asker, &definition)?;
+        let held = Arc::clone(&self.core).lock_owned().await;
+        let before = self.replaced(asker, &definition)?;
+        let id = match (&before, definition.id.take()) {
+            (Some(before), _) => before.rule.id.clone(),
+            (None, Some(id)) => id,
+            (None, None) => Uuid::new_v4().to_string(),
+        };
+        definition.id = Some(id.clone());
+        let owner = asker.name().to_owned();
+        let Some(before) = before else {
+            self.store.check_room()?;
+            let since = self.since(&held).await?;
+            let rule = Rule { id: id.clone(), revision: 1, since, owner, definition };
+            self.save(held, Kept { rule, quiet: Vec::new(), version: None }).await?;
+            return Ok(Changed { id, created: true, message: format!("rule begins behind frame {since}") });
+        };
+        let (revision, since, keeps, message) = match edit(&before.rule.definition, &definition) {
+            Edit::NewRevision { because } => {
+                let since = self.since(&held).await?;
+                let message = format!("a new revision begins behind frame {since}: {}", because.join(", "));
+                (before.rule.revision + 1, since, Vec::new(), message)
+            }
+            Edit::KeepsState { changed } => {
+                let message = format!("state is kept; changed: {}", changed.join(", "));
+                (before.rule.revision, before.rule.since, changed, message)
+            }
+            Edit::Same => {
+                (before.rule.revision, before.rule.since, Vec::new(), "nothing has changed".to_owned())
+            }
+        };
+        let goes_on_otherwise = keeps.iter().any(|field| matches!(*field, "realert" | "enabled"));
+        let held = if goes_on_otherwise { self.with_state_stored(held).await? } else { held };
+        let rule = Rule { id: id.clone(), revision, since, owner, definition };
+        self.save(held, Kept { rule, ..Kept::clone(&before) }).await?;
+        Ok(Changed { id, created: false, message })
+    }
+
+    /// Finds the rule that a definition takes the place of.
+    fn replaced(&self, asker: &Principal, definition: &Definition) -> Result<Option<Arc<Kept>>> {
+        let named = self.store.named(&definition.name);
+        let found = match &definition.id {
+            None => named,
+            Some(id) => {
+                if let Some(other) = named.filter(|named| named.rule.id != *id) {
+                    let (name, other) = (&definition.name, &other.rule.id);
+                    return Err(Error::Conflict(format!(
+                        "name [{name}] is that of rule [{other}], and id [{id}] is another one"
+                    )));
+                }
+                self.store.get(id)
+            }
+        };
+        match found {
+            Some(kept) if !may_see(asker, &kept.rule) => {
+                let name = &definition.name;
+                Err(Error::Conflict(format!("name [{name}] or the id is that of another rule")))
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// Returns the last frame that a rule that is saved now does not see. The log is held from there.
+    async fn since(&self, held: &Held) -> Result<u64> {
+        if held.is_none() {
+            self.engine.take_lease(READER, None).await?;
+        }
+        let evaluated = held.as_ref().map_or(0, |core| core.next.saturating_sub(1));
+        Ok(last_frame(&self.engine)?.max(evaluated))
+    }
+
+    /// Stores the state as it is now.
+    async fn with_state_stored(&self, held: Held) -> Result<Held> {
+        let job = move || {
+            let taken = held.as_ref().and_then(Core::snapshot);
+            Ok((held, taken))
+        };
+        let (held, taken) = self.engine.compute().run(Priority::Ingest, job).await?;
+        // While alerts cannot be written there is no state to be stored: a start then evaluates those frames by the new rule.
+        if let Some((position, bytes)) = taken {
+            keep_state(self, position, bytes).await?;
+        }
+        Ok(held)
+    }
+
+    /// Stores a rule and has it run.
+    async fn save(&self, mut held: Held, kept: Kept) -> Result<()> {
+        let saved = self.store.put(kept).await;
+        if let (Some(core), Ok(kept)) = (held.as_mut(), &saved) {
+            core.rules.put(kept.rule.clone());
+            core.matching.put(&kept.rule);
+            core.touched.insert(kept.rule.id.clone());
+            self.told.update(core, None);
+        }
+        // Also where it failed: what was held for a first rule is let go.
+        self.changed.notify_one();
+        saved.map(drop)
+    }
+
+    /// Deletes a rule.
+    ///
+    /// # Errors
+    /// As [`crate::Alerting::delete`].
+    pub(crate) async fn delete(&self, asker: &Principal, id: &str) -> Result<()> {
+        let mut held = Arc::clone(&self.core).lock_owned().await;
+        let kept = self.seen(asker, id)?;
+        self.store.delete(&kept).await?;
+        if let Some(core) = held.as_mut() {
+            core.rules.remove(id);
+            core.matching.remove(id);
+            core.touched.insert(id.to_owned());
+            self.told.update(core, None);
+        }
+        Ok(())
+    }
+
+    /// Enables or disables a rule; one that was paused goes on.
+    ///
+    /// # Errors
+    /// As [`crate::Alerting::enable`].
+    pub(crate) async fn enable(&self, asker: &Principal, id: &str, enabled: bool) -> Result<()> {
+        let held = Arc::clone(&self.core).lock_owned().await;
+        let before = self.seen(asker, id)?;
+        let mut held = held;
+        if before.rule.definition.enabled != enabled {
+            held = self.with_state_stored(held).await?;
+            let mut kept = Kept::clone(&before);
+            kept.rule.definition.enabled = enabled;
+            return self.save(held, kept).await;
+        }
+        let Some(core) = held.as_mut() else { return Ok(()) };
+        let condition = core.rules.status(id).map(|status| status.condition);
+        if enabled && matches!(condition, Some(Condition::Paused { .. })) {
+            core.rules.resume(id);
+            core.matching.put(&before.rule);
+            core.touched.insert(id.to_owned());
+            self.told.update(core, None);
+            self.with_state_stored(held).await?;
+        }
+        Ok(())
+    }
+
+    /// Has a rule raise no alerts for a while.
+    ///
+    /// # Errors
+    /// As [`crate::Alerting::silence`].
+    pub(crate) async fn silence(
+        &self,
+        asker: &Principal,
+        id: &str,
+        key: Option<String>,
+        until_ms: i64,
+    ) -> Result<()> {
+        let (now_ms, until) = (self.engine.clock().now_ms(), Time::from_ms(until_ms));
+        if until_ms <= now_ms {
+            return Err(Error::Invalid(format!("[until] {} is over", until.iso())));
+        }
+        let mut held = Arc::clone(&self.core).lock_owned().await;
+        let mut kept = Kept::clone(&*self.seen(asker, id)?);
+        kept.quiet.retain(|quiet| quiet.until.ms() > now_ms);
+        if kept.quiet.len() >= MAX_QUIET {
+            return Err(Error::TooMany(format!("rule [{id}] is silenced {MAX_QUIET} times already")));
+        }
+        let since = self.since(&held).await?;
+        let quiet = Quiet { key: key.clone(), since, until };
+        kept.quiet.push(quiet.clone());
+        let name = kept.rule.definition.name.clone();
+        self.store.put(kept).await?;
+        let Some(core) = held.as_mut() else { return Ok(()) };
+        if !core.rules.quiet(id, quiet) {
+            return Err(Error::TooMany(format!("rule [{id}] is silenced too often already")));
+        }
+        let document = json!({
+            "@timestamp": Time::from_ms(now_ms).iso(),
+            "rule_id": id,
+            "rule_name": name,
+            "key": key,
+            "until": until.iso(),
+            "exponent": 0,
+        });
+        let told = Operation::Silence { rule: id.to_owned(), id: format!("{id}-{since}"), document };
+        let frame = core.next.saturating_sub(1);
+        core.pending.push_back(Pending::of(told, frame, 0, now_ms));
+        Ok(())
+    }
+}

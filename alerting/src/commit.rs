@@ -1,0 +1,212 @@
+//! What rules have raised, as writes: alerts, what is told of rules, and the position, in one frame.
+//!
+//! An alert that is there already is no error: it was written before a crash that the position did not live to see. What the store
+//! refuses for good stands in `alert_error` in its place, so that nothing is lost without a word.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millrace_rules::Time;
+use millrace_rules::engine::Operation;
+use millrace_storage::access::{Caller, Privileges};
+use millrace_storage::wal::PositionDelta;
+use millrace_storage::{
+    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, WriteOp,
+};
+use serde_json::{Value, json};
+
+use crate::indices::{self, ALERT, ERROR, SILENCE, STATUS};
+
+/// Name of the reader of the feed, of its position, and of its lease.
+pub(crate) const READER: &str = "rules";
+/// Operations of a frame, at most.
+const MAX_OPERATIONS: usize = 2_000;
+/// Bytes of their documents beyond which a frame gets no more.
+const MAX_BYTES: usize = 8 << 20;
+/// How long a write may wait for memory.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Something to be written.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// The frame that it is of.
+    pub(crate) frame: u64,
+    op: WriteOp,
+    bytes: usize,
+}
+
+impl Pending {
+    fn new(frame: u64, index: &str, id: String, action: fn(Bytes) -> Action, document: &Value) -> Self {
+        let document = Bytes::from(document.to_string());
+        let bytes = document.len();
+        Self { frame, op: operation(index, id, action(document)), bytes }
+    }
+
+    /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it.
+    pub(crate) fn of(operation: Operation, frame: u64, place: usize, now_ms: i64) -> Self {
+        match operation {
+            Operation::Alert { id, document, .. } => Self::new(frame, ALERT, id, Action::Create, &document),
+            Operation::Silence { id, document, .. } => {
+                Self::new(frame, SILENCE, id, Action::Index, &document)
+            }
+            Operation::Problem { rule, frame: of, reason } => {
+                let document = json!({
+                    "@timestamp": Time::from_ms(now_ms).iso(),
+                    "rule_id": rule,
+                    "message": reason,
+                    "frame": of,
+                });
+                Self::new(frame, ERROR, format!("{of}-{place}-{rule}"), Action::Create, &document)
+            }
+        }
+    }
+
+    /// Makes it of frames that are lost.
+    pub(crate) fn gap(first: u64, last: u64, now_ms: i64) -> Self {
+        let document = json!({
+            "@timestamp": Time::from_ms(now_ms).iso(),
+            "message": format!(
+                "frames {first} to {last} were not evaluated: rules were away for longer than the log reaches back"
+            ),
+            "first_frame": first,
+            "last_frame": last,
+        });
+        Self::new(last, ERROR, format!("gap-{first}-{last}"), Action::Create, &document)
+    }
+
+    /// Makes it of how a rule is.
+    pub(crate) fn status(frame: u64, rule: &str, document: &Value) -> Self {
+        Self::new(frame, STATUS, rule.to_owned(), Action::Index, document)
+    }
+}
+
+fn operation(index: &str, id: String, action: Action) -> WriteOp {
+    WriteOp {
+        index: Arc::from(index),
+        id: Some(id),
+        routing: None,
+        action,
+        version: None,
+        if_seq_no: None,
+        if_primary_term: None,
+        require_alias: false,
+        doc_type: Arc::from("_doc"),
+    }
+}
+
+/// Where rules are in the feed, as the store has it.
+#[derive(Debug)]
+pub(crate) struct Position {
+    principal: Principal,
+    stored: Option<Bytes>,
+    owner_epoch: u64,
+}
+
+impl Position {
+    /// Takes the position over: whoever had it before can commit nothing any more.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn claim(engine: &Engine) -> Result<Self> {
+        let (stored, owner_epoch) = engine.claim_position(FEED_PIPELINE, READER, "").await?;
+        let caller = Caller::Rule(Arc::from(READER));
+        let principal = Principal::new(caller, Vec::new(), Arc::new(Privileges::unrestricted()));
+        Ok(Self { principal, stored, owner_epoch })
+    }
+
+    /// Returns the first frame whose alerts are not all committed.
+    pub(crate) fn next(&self) -> Option<u64> {
+        let bytes = self.stored.as_deref()?.first_chunk::<8>()?;
+        Some(u64::from_le_bytes(*bytes))
+    }
+
+    /// Writes the first of what is pending with the position behind it, in one frame, and takes it out. With nothing pending
+    /// the position moves to `next`, the first frame that rules have not seen.
+    ///
+    /// # Errors
+    /// The store's; everything is still pending then.
+    pub(crate) async fn commit(
+        &mut self,
+        engine: &Engine,
+        pending: &mut VecDeque<Pending>,
+        next: u64,
+    ) -> Result<()> {
+        let count = fitting(pending);
+        // A frame whose operations do not fit is not behind: what of it was written is there already next time.
+        let to = pending.get(count).map_or(next, |rest| rest.frame.min(next)).max(self.next().unwrap_or(0));
+        let own: Vec<WriteOp> = pending.iter().take(count).map(|pending| pending.op.clone()).collect();
+        let mut named: BTreeSet<&str> = own.iter().map(|op| &*op.index).collect();
+        if !named.is_empty() {
+            named.insert(ERROR);
+        }
+        for index in named {
+            indices::make(engine, index).await?;
+        }
+        let new = Bytes::copy_from_slice(&to.to_le_bytes());
+        let delta = PositionDelta {
+            pipeline: FEED_PIPELINE.to_owned(),
+            source: READER.to_owned(),
+            partition: String::new(),
+            previous: self.stored.clone(),
+            new: new.clone(),
+            owner_epoch: self.owner_epoch,
+        };
+        let write = SourceWrite { ops: Vec::new(), own, moves: vec![delta] };
+        let results = engine.write_from_source(&self.principal, write, dead_letter(engine), TIMEOUT).await?;
+        for error in results.into_iter().filter_map(Result::err) {
+            if !matches!(error, Error::VersionConflict { .. }) {
+                tracing::warn!(%error, "what a rule has raised was refused; alert_error has the reason");
+            }
+        }
+        self.stored = Some(new);
+        pending.drain(..count);
+        Ok(())
+    }
+}
+
+/// Counts what one frame may have.
+fn fitting(pending: &VecDeque<Pending>) -> usize {
+    let mut bytes = 0_usize;
+    let fits = |(at, pending): &(usize, &Pending)| {
+        bytes = bytes.saturating_add(pending.bytes);
+        *at == 0 || bytes <= MAX_BYTES
+    };
+    pending.iter().take(MAX_OPERATIONS).enumerate().take_while(fits).count()
+}
+
+/// What stands for something that is refused: nothing for what is there already, else the reason.
+fn dead_letter(engine: &Engine) -> DeadLetter {
+    let now_ms = engine.clock().now_ms();
+    Arc::new(move |op, error| {
+        if matches!(error, Error::VersionConflict { .. }) || &*op.index == ERROR {
+            return Instead::Nothing;
+        }
+        let id = op.id.clone().unwrap_or_default();
+        let document = json!({
+            "@timestamp": Time::from_ms(now_ms).iso(),
+            "message": format!("document [{id}] of [{}] was refused: {error}", op.index),
+        });
+        let letter = Action::Index(Bytes::from(document.to_string()));
+        Instead::Letter(operation(ERROR, format!("refused-{id}"), letter))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_has_a_bounded_number_of_operations_and_bytes_but_one_at_least() {
+        let of = |bytes: usize| {
+            let document = json!({"text": "x".repeat(bytes)});
+            Pending::new(1, ALERT, "a".to_owned(), Action::Create, &document)
+        };
+        let pending = |sizes: &[usize]| sizes.iter().map(|bytes| of(*bytes)).collect::<VecDeque<_>>();
+        assert_eq!(fitting(&pending(&[])), 0);
+        assert_eq!(fitting(&pending(&[MAX_BYTES * 2, 1])), 1);
+        assert_eq!(fitting(&pending(&[MAX_BYTES / 2, MAX_BYTES / 3, MAX_BYTES / 2])), 2);
+        assert_eq!(fitting(&pending(&vec![1; MAX_OPERATIONS + 5])), MAX_OPERATIONS);
+    }
+}

@@ -1,0 +1,87 @@
+//! The indices that rules write: alerts, what is told of rules, their errors, and until when keys are silent.
+//!
+//! They are made when something is to be written, so also anew once somebody has deleted them. Nobody else writes them.
+
+use millrace_storage::{Engine, Result};
+use serde_json::{Value, json};
+
+/// Alerts.
+pub(crate) const ALERT: &str = "alert";
+/// A document a rule: what it did last.
+pub(crate) const STATUS: &str = "alert_status";
+/// What went wrong.
+pub(crate) const ERROR: &str = "alert_error";
+/// Keys that are silent.
+pub(crate) const SILENCE: &str = "alert_silence";
+
+/// Whether the documents of an index are never events: the server's own indices, and what rules tell beside alerts.
+pub(crate) fn is_never_fed(index: &str) -> bool {
+    index.starts_with('.') || matches!(index, STATUS | ERROR | SILENCE)
+}
+
+/// Makes an index where it is missing.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn make(engine: &Engine, name: &str) -> Result<()> {
+    // Mostly it is there: its mapping need not be written down then.
+    if engine.metadata().index(name).is_none() {
+        engine.make_own_index(name, &body(name)).await?;
+    }
+    Ok(())
+}
+
+fn body(name: &str) -> Value {
+    let keyword = json!({"type": "keyword", "ignore_above": 8191});
+    let words = json!({"type": "text", "fields": {"keyword": keyword}});
+    let (text, date, long) = (json!({"type": "text"}), json!({"type": "date"}), json!({"type": "long"}));
+    let document = json!({"properties": {"_index": keyword, "_id": keyword, "_seq_no": long}});
+    let mut properties = json!({"@timestamp": date, "rule_id": keyword, "rule_name": words});
+    let own = match name {
+        ALERT => json!({
+            "alert_id": keyword,
+            "rule_revision": long,
+            "rule_type": keyword,
+            "alert_info": {"properties": {
+                "type": keyword,
+                "command": text,
+                "recipients": keyword,
+                "risk_value": long,
+                "playbooks": keyword,
+                "username": keyword,
+            }},
+            "alert_sent": {"type": "boolean"},
+            "alert_time": date,
+            "alert_subject": text,
+            "alert_text": text,
+            "status": keyword,
+            "depth": long,
+            "key": keyword,
+            "trigger": document,
+            "events": document,
+            "event_count": long,
+            "match_body": {"type": "flat_object"},
+        }),
+        STATUS => json!({
+            "starttime": date,
+            "endtime": date,
+            "hits": long,
+            "matches": long,
+            "time_taken": {"type": "double"},
+        }),
+        SILENCE => json!({"key": keyword, "until": date, "exponent": long}),
+        _ => json!({"message": text, "frame": long, "first_frame": long, "last_frame": long}),
+    };
+    if let (Value::Object(properties), Value::Object(own)) = (&mut properties, own) {
+        properties.extend(own);
+    }
+    json!({
+        "settings": {
+            "index.number_of_shards": 1,
+            "index.number_of_replicas": 0,
+            // Alerts are found at once, and many of them make one refresh.
+            "index.refresh_interval": "100ms",
+        },
+        "mappings": {"dynamic": "strict", "properties": properties},
+    })
+}

@@ -1,0 +1,377 @@
+//! Which documents of frames match which rules: patterns of indices, owners' rights and filters over frames of the feed.
+//!
+//! [`Matching`] is handed rules and frames as the store has them, and gives frames as the core of rules takes them, with
+//! events for nothing but the documents that some rule matches. The runner asks it of what arrives, replay of what is stored.
+//! All of it blocks: it is called on compute threads.
+//!
+//! - [`targets`]: which indices a rule watches, with the rights that its owner has now
+//! - [`compiled`]: the filters of an index, compiled anew only where they may mean something else
+//! - [`slow`]: which filter it is that takes too long
+
+mod compiled;
+mod slow;
+mod targets;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use millrace_accounts::Accounts;
+use millrace_query::filters::{Arrival, Batch};
+use millrace_rules::engine::{Frame, Matched, Matcher, Rule};
+use millrace_rules::{Event, Origin, Time};
+use millrace_storage::segment::Document;
+use millrace_storage::wal::{AppliedFrame, Op};
+use millrace_storage::{Engine, Origin as FrameOrigin};
+use serde_json::Value;
+use uuid::Uuid;
+
+use self::compiled::Compiled;
+use self::slow::Slow;
+use self::targets::Targets;
+
+pub(crate) use self::targets::check;
+
+/// A rule as it is asked.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) id: String,
+    pub(crate) owner: String,
+    /// Its patterns of indices, as one expression, and each.
+    pub(crate) expression: String,
+    pub(crate) parts: Vec<String>,
+    /// The search body.
+    pub(crate) body: Value,
+    pub(crate) include_updates: bool,
+    pub(crate) allow_alerts: bool,
+}
+
+impl Asked {
+    pub(crate) fn of(rule: &Rule) -> Self {
+        let definition = &rule.definition;
+        Self {
+            id: rule.id.clone(),
+            owner: rule.owner.clone(),
+            expression: definition.index.join(","),
+            parts: definition.index.iter().filter(|part| !part.starts_with('-')).cloned().collect(),
+            body: definition.body.clone(),
+            include_updates: definition.include_updates,
+            allow_alerts: definition.allow_alerts,
+        }
+    }
+}
+
+/// Rules, and what they are asked of.
+#[derive(Debug)]
+pub(crate) struct Matching {
+    engine: Arc<Engine>,
+    rules: BTreeMap<String, Arc<Asked>>,
+    targets: Targets,
+    indices: HashMap<Uuid, Compiled>,
+    slow: Slow,
+    /// What is to be told of rules: each once.
+    to_tell: Vec<(String, String)>,
+}
+
+/// A frame as the core of rules takes it, with what its events match.
+#[derive(Debug)]
+pub(crate) struct Evaluable {
+    pub(crate) frame: Frame,
+    pub(crate) matched: Vec<Matched>,
+}
+
+/// Hands over what was matched before.
+#[derive(Debug)]
+pub(crate) struct Known(pub(crate) Vec<Matched>);
+
+impl Matcher for Known {
+    fn matches(&mut self, _: &Frame) -> Vec<Matched> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// An operation that some filter is asked of.
+struct Place<'a> {
+    frame: usize,
+    shard: u32,
+    seq_no: u64,
+    op: &'a Op,
+    source: &'a bytes::Bytes,
+}
+
+/// A document that matches, and the rules that it matches.
+struct Hit<'a> {
+    place: &'a Place<'a>,
+    index: Arc<str>,
+    uuid: Arc<str>,
+    rules: Vec<Arc<Asked>>,
+}
+
+/// Gone indices whose filters are kept, as frames of them may still come.
+const MAX_GONE: usize = 64;
+
+impl Matching {
+    /// Begins without rules.
+    pub(crate) fn new(engine: &Arc<Engine>, accounts: &Arc<Accounts>) -> Self {
+        Self {
+            engine: Arc::clone(engine),
+            rules: BTreeMap::new(),
+            targets: Targets::new(engine, accounts),
+            indices: HashMap::new(),
+            slow: Slow::default(),
+            to_tell: Vec::new(),
+        }
+    }
+
+    /// Adds a rule, or puts it in the place of the one with its id. One that is not enabled is not asked.
+    pub(crate) fn put(&mut self, rule: &Rule) {
+        self.slow.forget(&rule.id);
+        match rule.definition.enabled {
+            true => self.rules.insert(rule.id.clone(), Arc::new(Asked::of(rule))),
+            false => self.rules.remove(&rule.id),
+        };
+        self.targets.invalidate();
+    }
+
+    /// Removes a rule.
+    pub(crate) fn remove(&mut self, id: &str) {
+        self.slow.forget(id);
+        self.rules.remove(id);
+        self.targets.invalidate();
+    }
+
+    /// Tells why rules are not asked, of all indices or of some.
+    pub(crate) fn problems(&self) -> BTreeMap<String, String> {
+        let mut problems: BTreeMap<String, String> = BTreeMap::new();
+        let of_indices = self.indices.values().flat_map(Compiled::problems);
+        for (rule, reason) in self.targets.problems().chain(of_indices) {
+            if self.rules.contains_key(rule) {
+                problems.entry(rule.to_owned()).or_insert_with(|| reason.to_owned());
+            }
+        }
+        problems
+    }
+
+    /// Takes what is to be told of rules since it was asked last.
+    pub(crate) fn to_tell(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.to_tell)
+    }
+
+    /// Asks the rules of frames: one [`Evaluable`] a frame, in their order.
+    pub(crate) fn run(&mut self, frames: &[Arc<AppliedFrame>]) -> Vec<Evaluable> {
+        self.targets.refresh(&self.rules, &mut self.to_tell);
+        let mut places: BTreeMap<Uuid, Vec<Place<'_>>> = BTreeMap::new();
+        for (at, frame) in frames.iter().enumerate() {
+            self.gather(at, frame, &mut places);
+        }
+        let mut hits: Vec<Vec<Hit<'_>>> = frames.iter().map(|_| Vec::new()).collect();
+        let mut failed: Vec<(usize, String, String)> = Vec::new();
+        for (uuid, places) in &places {
+            let Some(compiled) = self.indices.get(uuid) else { continue };
+            let mut asking = Asking {
+                engine: &self.engine,
+                frames,
+                compiled,
+                slow: &mut self.slow,
+                hits: &mut hits,
+                failed: &mut failed,
+                to_tell: &mut self.to_tell,
+            };
+            asking.all(places);
+        }
+        self.forget_gone(&places);
+        let mut evaluable: Vec<Evaluable> =
+            frames.iter().zip(hits).map(|(frame, hits)| evaluable(frame, hits)).collect();
+        for (frame, rule, reason) in failed {
+            let Some(Evaluable { matched, .. }) = evaluable.get_mut(frame) else { continue };
+            matched.retain(|of| of.rule != rule);
+            matched.push(Matched { rule, outcome: Err(reason) });
+        }
+        evaluable
+    }
+
+    /// Gathers the operations of a frame that some rule is asked of.
+    fn gather<'a>(
+        &mut self,
+        at: usize,
+        frame: &'a AppliedFrame,
+        places: &mut BTreeMap<Uuid, Vec<Place<'a>>>,
+    ) {
+        if matches!(frame.origin, FrameOrigin::Restore | FrameOrigin::System) {
+            return;
+        }
+        for part in &frame.parts {
+            // Looked at once a batch: what the index is does not change meanwhile.
+            if !places.contains_key(&part.index) {
+                self.compile(part.index);
+            }
+            let Some(compiled) = self.indices.get(&part.index).filter(|compiled| !compiled.is_empty()) else {
+                continue;
+            };
+            if frame.origin == FrameOrigin::Rule && !compiled.allows_alerts() {
+                continue;
+            }
+            let of_index = places.entry(part.index).or_default();
+            for (seq_no, op) in (part.first_seq_no..).zip(&part.ops) {
+                let Some(source) = &op.source else { continue };
+                if op.created || compiled.includes_updates() {
+                    of_index.push(Place { frame: at, shard: part.shard, seq_no, op, source });
+                }
+            }
+        }
+    }
+
+    /// Has the filters of an index compiled for what it is now. Of one that is gone those of before are asked.
+    fn compile(&mut self, uuid: Uuid) {
+        let Some((name, rules)) = self.targets.of(&uuid) else { return };
+        let Ok(index) = self.engine.index(name) else { return };
+        let (meta, mapping) = (index.meta(), index.mapping());
+        if meta.uuid != uuid {
+            return;
+        }
+        let before = self.indices.remove(&uuid);
+        let compiled = match before {
+            Some(before) if before.is_of(&meta, &mapping, rules, self.targets.owners()) => before,
+            before => {
+                let owners = self.targets.owners();
+                Compiled::new(&meta, &mapping, rules, owners, before.as_ref(), &mut self.to_tell)
+            }
+        };
+        self.indices.insert(uuid, compiled);
+    }
+
+    /// Forgets indices that are gone, once there are many.
+    fn forget_gone(&mut self, asked: &BTreeMap<Uuid, Vec<Place<'_>>>) {
+        let targets = &self.targets;
+        let gone = self.indices.keys().filter(|uuid| targets.of(uuid).is_none()).count();
+        if gone > MAX_GONE {
+            self.indices.retain(|uuid, _| targets.of(uuid).is_some() || asked.contains_key(uuid));
+        }
+    }
+}
+
+/// The filters of an index being asked.
+struct Asking<'a, 'b> {
+    engine: &'b Arc<Engine>,
+    frames: &'b [Arc<AppliedFrame>],
+    compiled: &'b Compiled,
+    slow: &'b mut Slow,
+    hits: &'b mut Vec<Vec<Hit<'a>>>,
+    failed: &'b mut Vec<(usize, String, String)>,
+    to_tell: &'b mut Vec<(String, String)>,
+}
+
+impl<'a> Asking<'a, '_> {
+    /// Asks of all places, as many at a time as a batch may have.
+    fn all(&mut self, places: &'a [Place<'a>]) {
+        let mut rest = places;
+        while !rest.is_empty() {
+            // No more than the first of them can fit.
+            let most = &rest[..rest.len().min(Batch::MAX_ROWS)];
+            let arrivals: Vec<Arrival> = most.iter().map(|place| self.arrival(place)).collect();
+            let fitting = Batch::fitting(&arrivals).max(1);
+            let (now, later) = rest.split_at(fitting);
+            self.some(now, &arrivals[..fitting]);
+            rest = later;
+        }
+    }
+
+    fn arrival(&self, place: &Place<'_>) -> Arrival {
+        let document = Document {
+            id: String::from_utf8_lossy(&place.op.id).into(),
+            source: place.source.clone(),
+            seq_no: place.seq_no,
+            routing: place.op.routing.as_deref().map(Arc::from),
+        };
+        let now_ms = self.frames.get(place.frame).map_or(0, |frame| frame.time_ms);
+        Arrival { document, now_ms }
+    }
+
+    /// Asks of the places of one batch. What cannot be asked as a whole is asked in halves, so that a document stops no other.
+    fn some(&mut self, places: &'a [Place<'a>], arrivals: &[Arrival]) {
+        let found = self.compiled.found(arrivals, self.engine.compute().clone(), self.slow);
+        let found = match found {
+            Ok(found) => found,
+            Err(_) if places.len() > 1 => {
+                let (one, other) = places.split_at(places.len() / 2);
+                let (of_one, of_other) = arrivals.split_at(places.len() / 2);
+                self.some(one, of_one);
+                self.some(other, of_other);
+                return;
+            }
+            Err(error) => {
+                let id =
+                    places.first().map(|place| String::from_utf8_lossy(&place.op.id)).unwrap_or_default();
+                let reason =
+                    format!("document [{id}] of [{}] could not be asked: {error}", self.compiled.name());
+                let rules = self.compiled.rules();
+                self.to_tell.extend(rules.map(|rule| (rule.id.clone(), reason.clone())));
+                return;
+            }
+        };
+        let mut by_row: BTreeMap<u32, Vec<Arc<Asked>>> = BTreeMap::new();
+        for (rule, rows) in found {
+            match rows {
+                Ok(rows) => {
+                    for row in rows {
+                        by_row.entry(row).or_default().push(Arc::clone(&rule));
+                    }
+                }
+                Err(reason) => {
+                    let frame = places.first().map_or(0, |place| place.frame);
+                    self.failed.push((frame, rule.id.clone(), reason));
+                }
+            }
+        }
+        for (row, rules) in by_row {
+            let Some(place) = places.get(row as usize) else { continue };
+            let Some(hits) = self.hits.get_mut(place.frame) else { continue };
+            let (index, uuid) = (Arc::clone(self.compiled.name()), Arc::clone(self.compiled.uuid()));
+            hits.push(Hit { place, index, uuid, rules });
+        }
+    }
+}
+
+/// Makes a frame with the events that some rule matches.
+fn evaluable(frame: &AppliedFrame, hits: Vec<Hit<'_>>) -> Evaluable {
+    let mut matched: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, hit) in hits.iter().enumerate() {
+        for rule in &hit.rules {
+            // An update is an event of those alone that ask for it.
+            if hit.place.op.created || rule.include_updates {
+                matched.entry(&rule.id).or_default().push(at);
+            }
+        }
+    }
+    let matched: Vec<Matched> = matched
+        .into_iter()
+        .map(|(rule, places)| Matched { rule: rule.to_owned(), outcome: Ok(places) })
+        .collect();
+    let events = hits.iter().map(|hit| Event {
+        index: Arc::clone(&hit.index),
+        uuid: Arc::clone(&hit.uuid),
+        shard: hit.place.shard,
+        seq_no: hit.place.seq_no,
+        id: String::from_utf8_lossy(&hit.place.op.id).into(),
+        created: hit.place.op.created,
+        source: Arc::new(serde_json::from_slice(hit.place.source).unwrap_or_default()),
+    });
+    let frame = Frame {
+        number: frame.number,
+        time: Time::from_ms(frame.time_ms),
+        origin: origin(frame.origin),
+        events: events.collect(),
+        complete: true,
+    };
+    Evaluable { frame, matched }
+}
+
+/// Who wrote a frame, in the words of rules. Before it was noted, nobody but users wrote.
+fn origin(origin: FrameOrigin) -> Origin {
+    match origin {
+        FrameOrigin::Unknown | FrameOrigin::User => Origin::User,
+        FrameOrigin::Pipeline => Origin::Pipeline,
+        FrameOrigin::Restore => Origin::Restore,
+        FrameOrigin::Rule => Origin::Rule,
+        FrameOrigin::System => Origin::System,
+    }
+}

@@ -1,0 +1,81 @@
+//! Which filter takes too long: many are asked at once, so time is known of all of them together.
+//!
+//! Where a batch took long, each filter is asked of it once more by itself. One that took the better part of the time is blamed;
+//! blamed twice, its rule is paused, and the others go on without it. This is done seldom, since it takes as long as the batch did.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_query::Work;
+use millrace_query::filters::{Batch, Filter, Matcher};
+
+use super::Asked;
+
+/// A batch that took no longer is fine.
+const LONG: Duration = Duration::from_millis(500);
+/// What a filter alone may take of a batch.
+const LONG_ALONE: Duration = Duration::from_millis(250);
+/// How often filters are looked for, at most, for each share of the time that it took.
+const SELDOM: u32 = 10;
+/// Filters that are looked at: with more of them a single one is hardly the reason.
+const MAX_FILTERS: usize = 2_000;
+/// Times that a filter is blamed before its rule is paused.
+const STRIKES: u32 = 2;
+
+/// Watches the time of filters.
+#[derive(Debug, Default)]
+pub(super) struct Slow {
+    strikes: HashMap<String, u32>,
+    /// Nothing is looked for before.
+    not_before: Option<Instant>,
+}
+
+impl Slow {
+    /// Does something and takes its time.
+    pub(super) fn timed<T>(&self, work: impl FnOnce() -> T) -> (T, Duration) {
+        let began = Instant::now();
+        (work(), began.elapsed())
+    }
+
+    /// Forgets what a rule was blamed for.
+    pub(super) fn forget(&mut self, rule: &str) {
+        self.strikes.remove(rule);
+    }
+
+    /// Finds the rules that are to be paused because a batch took long, with the reason.
+    pub(super) fn blame<'a>(
+        &mut self,
+        took: Duration,
+        batch: &Batch,
+        filters: impl ExactSizeIterator<Item = (&'a Arc<Asked>, &'a Arc<Filter>)>,
+    ) -> Vec<(Arc<Asked>, String)> {
+        let began = Instant::now();
+        if took < LONG
+            || filters.len() > MAX_FILTERS
+            || self.not_before.is_some_and(|not_before| began < not_before)
+        {
+            return Vec::new();
+        }
+        let mut paused = Vec::new();
+        for (rule, filter) in filters {
+            let alone = Matcher::new(&[Arc::clone(filter)]);
+            let (_, took_alone) = self.timed(|| alone.run(batch, &Work::default()).map(drop));
+            if took_alone < LONG_ALONE || took_alone < took / 2 {
+                continue;
+            }
+            let strikes = self.strikes.entry(rule.id.clone()).or_default();
+            *strikes += 1;
+            if *strikes >= STRIKES {
+                let reason = format!(
+                    "its filter takes too long, {} ms for {} documents: make it simpler, then enable the rule again",
+                    took_alone.as_millis(),
+                    batch.rows()
+                );
+                paused.push((Arc::clone(rule), reason));
+            }
+        }
+        self.not_before = Some(Instant::now() + began.elapsed() * SELDOM);
+        paused
+    }
+}

@@ -1,0 +1,181 @@
+//! Which indices a rule watches: those that its patterns name for its owner, who may have other rights than before.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use millrace_accounts::Accounts;
+use millrace_query::Error as QueryError;
+use millrace_query::filters::{Filter, IndexView};
+use millrace_rules::definition::Definition;
+use millrace_storage::access::Action;
+use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
+use millrace_storage::{Engine, Principal, Session};
+use uuid::Uuid;
+
+use super::Asked;
+use crate::error::{Error, Result};
+use crate::indices;
+
+/// Owners by name, with what they may do now; `None` of those that are gone or disabled.
+pub(super) type Owners = BTreeMap<String, Option<Principal>>;
+
+/// The indices that rules watch.
+#[derive(Debug)]
+pub(super) struct Targets {
+    engine: Arc<Engine>,
+    accounts: Arc<Accounts>,
+    /// What [`Targets::refresh`] went by; `None` before the first time, and once rules have changed.
+    metadata: Option<Arc<Metadata>>,
+    owners: Arc<Owners>,
+    indices: HashMap<Uuid, (Arc<str>, Vec<Arc<Asked>>)>,
+    /// Why rules are asked of nothing.
+    problems: BTreeMap<String, String>,
+}
+
+/// Patterns may name what is not there yet, and what the owner may not see is not there.
+const OPTIONS: IndicesOptions =
+    IndicesOptions { ignore_unavailable: true, forbid_closed: false, ..IndicesOptions::open_only() };
+
+impl Targets {
+    pub(super) fn new(engine: &Arc<Engine>, accounts: &Arc<Accounts>) -> Self {
+        Self {
+            engine: Arc::clone(engine),
+            accounts: Arc::clone(accounts),
+            metadata: None,
+            owners: Arc::default(),
+            indices: HashMap::new(),
+            problems: BTreeMap::new(),
+        }
+    }
+
+    /// Has everything looked at anew: rules have changed.
+    pub(super) fn invalidate(&mut self) {
+        self.metadata = None;
+    }
+
+    /// Returns the name of an index and the rules that watch it.
+    pub(super) fn of(&self, index: &Uuid) -> Option<(&Arc<str>, &[Arc<Asked>])> {
+        self.indices.get(index).map(|(name, rules)| (name, rules.as_slice()))
+    }
+
+    /// Returns what owners may do.
+    pub(super) fn owners(&self) -> &Arc<Owners> {
+        &self.owners
+    }
+
+    /// Lists rules that are asked of nothing, with the reason.
+    pub(super) fn problems(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.problems.iter().map(|(rule, reason)| (rule.as_str(), reason.as_str()))
+    }
+
+    /// Sees which indices there are, what owners may do, and so which rules watch which indices.
+    pub(super) fn refresh(
+        &mut self,
+        rules: &BTreeMap<String, Arc<Asked>>,
+        to_tell: &mut Vec<(String, String)>,
+    ) {
+        let metadata = self.engine.metadata();
+        let names: HashSet<&str> = match &self.metadata {
+            Some(_) => self.owners.keys().map(String::as_str).collect(),
+            None => rules.values().map(|rule| rule.owner.as_str()).collect(),
+        };
+        let now: Owners =
+            names.into_iter().map(|name| (name.to_owned(), self.accounts.principal(name))).collect();
+        let same_owners = are_same(&self.owners, &now);
+        if same_owners && self.metadata.as_ref().is_some_and(|before| Arc::ptr_eq(before, &metadata)) {
+            return;
+        }
+        if !same_owners {
+            self.owners = Arc::new(now);
+        }
+        let mut by_target: BTreeMap<(&str, &str), Vec<&Arc<Asked>>> = BTreeMap::new();
+        for rule in rules.values() {
+            by_target.entry((&rule.owner, &rule.expression)).or_default().push(rule);
+        }
+        let mut problems = BTreeMap::new();
+        self.indices.clear();
+        for ((owner, expression), rules) in by_target {
+            let principal = self.owners.get(owner).and_then(Option::as_ref);
+            let found = match principal {
+                Some(principal) => watched(&self.engine, principal, expression).map_err(|e| e.to_string()),
+                None => Err(format!("its owner, user [{owner}], is deleted or disabled")),
+            };
+            match found {
+                Ok(found) => {
+                    for meta in found {
+                        let is_alerts = &*meta.name == indices::ALERT;
+                        let watching = rules.iter().filter(|rule| rule.allow_alerts || !is_alerts);
+                        let (_, of_index) = self
+                            .indices
+                            .entry(meta.uuid)
+                            .or_insert_with(|| (Arc::clone(&meta.name), Vec::new()));
+                        of_index.extend(watching.map(|rule| Arc::clone(rule)));
+                    }
+                }
+                Err(reason) => {
+                    problems.extend(rules.iter().map(|rule| (rule.id.clone(), reason.clone())));
+                }
+            }
+        }
+        let new = problems.iter().filter(|(rule, reason)| self.problems.get(*rule) != Some(reason));
+        to_tell.extend(new.map(|(rule, reason)| (rule.clone(), reason.clone())));
+        self.problems = problems;
+        self.metadata = Some(metadata);
+    }
+}
+
+/// Whether the same owners may do the same.
+fn are_same(before: &Owners, now: &Owners) -> bool {
+    let version = |principal: &Option<Principal>| principal.as_ref().map(|p| p.privileges().version());
+    before.len() == now.len()
+        && before
+            .iter()
+            .zip(now)
+            .all(|((one, before), (other, now))| one == other && version(before) == version(now))
+}
+
+/// Lists the indices that an expression names for somebody.
+fn watched(
+    engine: &Arc<Engine>,
+    principal: &Principal,
+    expression: &str,
+) -> millrace_storage::Result<Vec<Arc<IndexMeta>>> {
+    let session = Session::new(engine, principal.clone(), Action::Search)?;
+    let mut found = session.metadata().resolve(expression, &OPTIONS, engine.clock().now_ms())?;
+    found.retain(|meta| !indices::is_never_fed(&meta.name));
+    Ok(found)
+}
+
+/// Refuses a rule that no index of its patterns could be asked, by what its owner may see of them. Patterns that name no index
+/// yet are fine, as long as the search body could be asked of some.
+///
+/// # Errors
+/// [`Error::Filter`] with the reason; names that the owner may not search.
+pub(crate) fn check(engine: &Arc<Engine>, owner: &Principal, definition: &Definition) -> Result<()> {
+    let expression = definition.index.join(",");
+    let mut first: Option<QueryError> = None;
+    for meta in watched(engine, owner, &expression)? {
+        let Ok(index) = engine.index(&meta.name) else { continue };
+        let access = owner.privileges().on(&meta.name);
+        let view = IndexView::of(index.meta(), index.mapping(), &access)?;
+        match Filter::compile(&definition.body, &Arc::new(view)) {
+            Ok(_) => return Ok(()),
+            Err(error) => {
+                first.get_or_insert(error);
+            }
+        }
+    }
+    if let Some(error) = first {
+        return Err(Error::Filter(error));
+    }
+    // Nothing is there to be asked: what any index would refuse is refused now.
+    let metadata = engine.metadata();
+    let Some(any) = metadata.indices().next().and_then(|meta| engine.index(&meta.name).ok()) else {
+        return Ok(());
+    };
+    match Filter::compile(&definition.body, &Arc::new(IndexView::whole(any.meta(), any.mapping()))) {
+        // That index has other fields.
+        Ok(_) | Err(QueryError::QueryShard { .. } | QueryError::Exception { .. }) => Ok(()),
+        Err(error) => Err(Error::Filter(error)),
+    }
+}

@@ -1,0 +1,98 @@
+//! The start: state of the newest snapshot that can be read, and the feed from there.
+//!
+//! Up to the committed position the rules run muted: what they raise was written. Without a snapshot they begin where the first
+//! of them does.
+
+use std::sync::Arc;
+
+use millrace_rules::engine::{Engine as Rules, Operation, Rule};
+use millrace_rules::{Bounds, Timing};
+use millrace_storage::{Engine, FeedReader, Result};
+
+use crate::commit::{Pending, Position, READER};
+use crate::matching::Matching;
+use crate::runner::{Shared, blocking};
+use crate::snapshot::Found;
+use crate::state::Core;
+use crate::store::Kept;
+
+/// Brings the rules back, and returns the reader of what they have not seen.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn recover(shared: &Shared) -> Result<FeedReader> {
+    let engine = &shared.engine;
+    // Rules change behind it only.
+    let mut core = shared.core.lock().await;
+    *core = None;
+    let position = Position::claim(engine).await?;
+    let snapshots = shared.snapshots.clone();
+    let found = blocking(move || snapshots.read()).await?;
+    let kept = shared.store.all();
+    let oldest = found.last().map(|found| found.position + 1);
+    let begin = oldest.unwrap_or_else(|| first_seen(&kept));
+    engine.take_lease(READER, Some(begin)).await?;
+    // The end of a log that was lost is before what state has seen.
+    let last = last_frame(engine)?;
+    let usable: Vec<Found> = found.into_iter().filter(|found| found.position <= last).collect();
+    let committed = position.next().map_or(0, |next| next.saturating_sub(1));
+    let rules: Vec<Rule> = kept.iter().map(|kept| kept.rule.clone()).collect();
+    let restore = move || Ok(restored(usable, &rules, committed));
+    let (mut rules, failed) = engine.compute().run(millrace_storage::Priority::Ingest, restore).await?;
+    let seen = rules.position();
+    let mut matching = Matching::new(engine, &shared.accounts);
+    for kept in &kept {
+        matching.put(&kept.rule);
+        // Those before are in the state.
+        for quiet in kept.quiet.iter().filter(|quiet| seen.is_none_or(|seen| quiet.since > seen)) {
+            rules.quiet(&kept.rule.id, quiet.clone());
+        }
+    }
+    let next = seen.map_or_else(|| first_seen(&kept).min(last + 1), |seen| seen + 1);
+    let mut new = Core::new(rules, matching, position, next);
+    let now_ms = engine.clock().now_ms();
+    for (place, (rule, reason)) in failed.into_iter().enumerate() {
+        tracing::warn!(rule, reason, "a rule begins anew");
+        let frame = next.saturating_sub(1);
+        let reason = format!("its state was lost, it begins anew: {reason}");
+        new.pending.push_back(Pending::of(Operation::Problem { rule, frame, reason }, frame, place, now_ms));
+    }
+    new.touched = kept.iter().map(|kept| kept.rule.id.clone()).collect();
+    shared.told.update(&mut new, None);
+    *core = Some(new);
+    engine.follow(Some(next))
+}
+
+/// The first frame that some rule sees.
+fn first_seen(kept: &[Arc<Kept>]) -> u64 {
+    kept.iter().map(|kept| kept.rule.since + 1).min().unwrap_or(1)
+}
+
+/// Returns the last frame of the log.
+///
+/// # Errors
+/// The log is not open.
+pub(crate) fn last_frame(engine: &Engine) -> Result<u64> {
+    Ok(engine.follow(None)?.position().saturating_sub(1))
+}
+
+/// Takes the newest state that can be read, with what was lost of rules, and why.
+fn restored(found: Vec<Found>, rules: &[Rule], committed: u64) -> (Rules, Vec<(String, String)>) {
+    let (timing, bounds) = (Timing::default(), Bounds::default());
+    let mut lost = Vec::new();
+    for Found { position, bytes } in found {
+        match Rules::restore(&bytes, rules.to_vec(), committed, timing, bounds) {
+            Ok((engine, failed)) => {
+                lost.extend(failed.into_iter().map(|(rule, error)| (rule, error.to_string())));
+                return (engine, lost);
+            }
+            Err(error) => tracing::error!(position, %error, "state of rules cannot be read"),
+        }
+    }
+    let mut engine = Rules::new(timing, bounds);
+    engine.mute(committed);
+    for rule in rules {
+        engine.put(rule.clone());
+    }
+    (engine, lost)
+}

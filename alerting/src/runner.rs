@@ -1,0 +1,352 @@
+//! The task that follows the change feed: frames are gathered for a moment, evaluated on a compute thread, and what rules raise is
+//! committed before the next ones are.
+//!
+//! While that cannot be written nothing is evaluated: the lease holds the log, and after that a gap is told. A position
+//! without alerts is stored now and then, never because of a frame of rules' own, which match nothing. Without rules
+//! nobody follows, and writers hand nothing over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_query::filters::Batch;
+use millrace_storage::wal::AppliedFrame;
+use millrace_storage::{Engine, Error, FeedItem, FeedReader, Priority, Result};
+use tokio::sync::{Notify, OwnedMutexGuard, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
+
+use crate::commit::{Pending, READER};
+use crate::recovery;
+use crate::snapshot::Snapshots;
+use crate::state::Core;
+use crate::store::Store;
+use crate::told::Told;
+
+/// How long frames are gathered: many small ones are one batch.
+const GATHERED: Duration = Duration::from_millis(20);
+/// Frames that are gathered.
+const MAX_FRAMES: usize = 4_096;
+/// How often it is looked what is due.
+const TICK: Duration = Duration::from_secs(1);
+/// How often the position is stored, where no alert takes it along.
+const POSITION_EVERY: Duration = Duration::from_secs(5);
+/// How often state is stored, and what its storing may cost: so many times as long it is not stored again.
+const SNAPSHOT_EVERY: Duration = Duration::from_secs(10);
+const SNAPSHOT_SHARE: u32 = 20;
+/// Bytes of frames behind which state is stored sooner: so much has to be evaluated again at a start, twice at most.
+const SNAPSHOT_BYTES: usize = 32 << 20;
+/// How often `alert_status` is written, state that is forgotten freed, and a lease that does not move kept from growing old.
+const MINUTE: Duration = Duration::from_secs(60);
+/// How long a write that failed waits for its next try.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// What the runner and those who change rules share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) accounts: Arc<millrace_accounts::Accounts>,
+    pub(crate) store: Store,
+    pub(crate) snapshots: Snapshots,
+    /// `None` while there are no rules, or they are not there again after a fault.
+    pub(crate) core: Arc<tokio::sync::Mutex<Option<Core>>>,
+    pub(crate) told: Told,
+    /// Told when there may be a first rule.
+    pub(crate) changed: Notify,
+    pub(crate) stopping: watch::Sender<bool>,
+}
+
+/// Why the feed is not followed any more.
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    Stopping,
+    NoRules,
+}
+
+/// When things were done last.
+struct Done {
+    position: Instant,
+    snapshot: Instant,
+    snapshot_took: Duration,
+    bytes: usize,
+    minute: Instant,
+}
+
+/// Follows the feed while there are rules, until it is told to stop.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut stopping = shared.stopping.subscribe();
+    while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
+        let ended = follow(&shared).await;
+        let wait = match ended {
+            Ok(Ended::Stopping) => return,
+            Ok(Ended::NoRules) => None,
+            Err(_) if shared.engine.is_stopping() => return,
+            Err(error) => {
+                shared.told.set_fault(Some(format!("rules are not evaluated: {error}")));
+                *shared.core.lock().await = None;
+                Some(RETRY)
+            }
+        };
+        tokio::select! {
+            _ = stopping.changed() => {}
+            () = shared.changed.notified(), if wait.is_none() => {}
+            () = sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+        }
+    }
+}
+
+/// Follows the feed from where state is.
+async fn follow(shared: &Arc<Shared>) -> Result<Ended> {
+    if is_over(shared).await? {
+        return Ok(Ended::NoRules);
+    }
+    let mut reader = recovery::recover(shared).await?;
+    shared.told.set_fault(None);
+    let mut stopping = shared.stopping.subscribe();
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let now = Instant::now();
+    let mut done =
+        Done { position: now, snapshot: now, snapshot_took: Duration::ZERO, bytes: 0, minute: now };
+    loop {
+        if *stopping.borrow_and_update() {
+            stop(shared).await?;
+            return Ok(Ended::Stopping);
+        }
+        tokio::select! {
+            _ = stopping.changed() => {}
+            item = reader.next() => match item? {
+                FeedItem::Gap { from, to } => gap(shared, from, to).await?,
+                FeedItem::Frame(first) => {
+                    let (frames, behind) = gather(&mut reader, first).await?;
+                    done.bytes += frames.iter().map(|frame| bytes_of(frame)).sum::<usize>();
+                    evaluate(shared, frames, &mut done).await?;
+                    if let Some((from, to)) = behind {
+                        gap(shared, from, to).await?;
+                    }
+                }
+            },
+            _ = ticks.tick() => {
+                if shared.store.is_empty() && is_over(shared).await? {
+                    return Ok(Ended::NoRules);
+                }
+            }
+        }
+        keep(shared, &mut done).await?;
+    }
+}
+
+/// Whether there are no rules; then nothing is held for them any more.
+async fn is_over(shared: &Shared) -> Result<bool> {
+    // Who saves the first rule holds it, too.
+    let mut core = shared.core.lock().await;
+    if !shared.store.is_empty() {
+        return Ok(false);
+    }
+    *core = None;
+    let snapshots = shared.snapshots.clone();
+    blocking(move || snapshots.clear()).await?;
+    shared.engine.release_lease(READER).await?;
+    Ok(true)
+}
+
+/// Takes the frames that come within a moment, as many as a batch may have; those behind a gap are not among them.
+async fn gather(
+    reader: &mut FeedReader,
+    first: Arc<AppliedFrame>,
+) -> Result<(Vec<Arc<AppliedFrame>>, Option<(u64, u64)>)> {
+    let until = Instant::now() + GATHERED;
+    let (mut rows, mut bytes) = (rows_of(&first), bytes_of(&first));
+    let mut frames = vec![first];
+    while rows < Batch::MAX_ROWS && bytes < Batch::MAX_BYTES && frames.len() < MAX_FRAMES {
+        match timeout_at(until, reader.next()).await {
+            Err(_) => break,
+            Ok(item) => match item? {
+                FeedItem::Gap { from, to } => return Ok((frames, Some((from, to)))),
+                FeedItem::Frame(frame) => {
+                    rows += rows_of(&frame);
+                    bytes += bytes_of(&frame);
+                    frames.push(frame);
+                }
+            },
+        }
+    }
+    Ok((frames, None))
+}
+
+fn rows_of(frame: &AppliedFrame) -> usize {
+    frame.parts.iter().map(|part| part.ops.len()).sum()
+}
+
+fn bytes_of(frame: &AppliedFrame) -> usize {
+    let ops = frame.parts.iter().flat_map(|part| &part.ops);
+    ops.map(|op| op.id.len() + op.source.as_ref().map_or(0, bytes::Bytes::len)).sum()
+}
+
+type Held = OwnedMutexGuard<Option<Core>>;
+
+async fn hold(shared: &Shared) -> Result<Held> {
+    let held = Arc::clone(&shared.core).lock_owned().await;
+    match held.is_some() {
+        true => Ok(held),
+        false => Err(Error::Internal("the state of rules is gone".to_owned())),
+    }
+}
+
+/// Evaluates frames and commits what rules raise.
+async fn evaluate(shared: &Shared, frames: Vec<Arc<AppliedFrame>>, done: &mut Done) -> Result<()> {
+    let mut held = hold(shared).await?;
+    let (now_ms, time_ms) = (shared.engine.clock().now_ms(), frames.last().map(|frame| frame.time_ms));
+    let job = move || {
+        if let Some(core) = held.as_mut() {
+            core.evaluate(&frames, now_ms);
+        }
+        Ok(held)
+    };
+    let mut held = shared.engine.compute().run(Priority::Ingest, job).await?;
+    if let Some(core) = held.as_mut() {
+        shared.told.update(core, time_ms);
+    }
+    commit(shared, held, done).await
+}
+
+/// Notes frames that are lost.
+async fn gap(shared: &Shared, from: u64, to: u64) -> Result<()> {
+    let mut held = hold(shared).await?;
+    if let Some(core) = held.as_mut() {
+        core.pending.push_back(Pending::gap(from, to.saturating_sub(1), shared.engine.clock().now_ms()));
+        core.next = core.next.max(to);
+    }
+    write_pending(shared, held).await
+}
+
+/// Writes what is pending, or the position where that is due.
+async fn commit(shared: &Shared, mut held: Held, done: &mut Done) -> Result<()> {
+    let Some(core) = held.as_mut() else { return Ok(()) };
+    let is_behind = core.has_matched && core.position.next().is_none_or(|stored| stored < core.next);
+    if core.pending.is_empty() && !(is_behind && done.position.elapsed() >= POSITION_EVERY) {
+        return Ok(());
+    }
+    if core.pending.is_empty() {
+        done.position = Instant::now();
+        match core.position.commit(&shared.engine, &mut core.pending, core.next).await {
+            Ok(()) => core.has_matched = false,
+            Err(error @ Error::PositionMoved { .. }) => return Err(error),
+            // Nobody waits for it: what keeps it from being written keeps alerts, too, and is told then.
+            Err(error) => tracing::debug!(%error, "the position of rules was not stored"),
+        }
+        return Ok(());
+    }
+    core.has_matched = false;
+    done.position = Instant::now();
+    write_pending(shared, held).await
+}
+
+/// Writes what is pending, however long that takes. Who changes rules gets by meanwhile.
+async fn write_pending(shared: &Shared, mut held: Held) -> Result<()> {
+    let mut stopping = shared.stopping.subscribe();
+    loop {
+        let Some(core) = held.as_mut() else { return Ok(()) };
+        if core.pending.is_empty() {
+            shared.told.set_fault(None);
+            return Ok(());
+        }
+        shared.told.set_writing(true);
+        let written = core.position.commit(&shared.engine, &mut core.pending, core.next).await;
+        shared.told.set_writing(false);
+        match written {
+            Ok(()) => continue,
+            Err(error @ Error::PositionMoved { .. }) => return Err(error),
+            Err(error) if shared.engine.is_stopping() => return Err(error),
+            Err(error) => {
+                let reason = format!("alerts cannot be written, so rules are not evaluated: {error}");
+                shared.told.set_fault(Some(reason));
+            }
+        }
+        drop(held);
+        if *stopping.borrow_and_update() {
+            return Ok(());
+        }
+        tokio::select! {
+            _ = stopping.changed() => {}
+            () = sleep(RETRY) => {}
+        }
+        held = hold(shared).await?;
+    }
+}
+
+/// Does what is due.
+async fn keep(shared: &Shared, done: &mut Done) -> Result<()> {
+    if done.minute.elapsed() >= MINUTE {
+        done.minute = Instant::now();
+        let mut held = hold(shared).await?;
+        if let Some(core) = held.as_mut() {
+            core.rules.tick();
+            core.tell_activity(shared.engine.clock().now_ms());
+        }
+        if let Some(lease) = shared.engine.lease(READER) {
+            shared.engine.move_lease(READER, lease.position)?;
+        }
+        commit(shared, held, done).await?;
+    }
+    if done.position.elapsed() >= POSITION_EVERY {
+        let held = hold(shared).await?;
+        commit(shared, held, done).await?;
+    }
+    let apart = SNAPSHOT_EVERY.max(done.snapshot_took * SNAPSHOT_SHARE);
+    let is_due = done.snapshot.elapsed() >= apart
+        || (done.bytes >= SNAPSHOT_BYTES && done.snapshot.elapsed() >= done.snapshot_took * SNAPSHOT_SHARE);
+    if is_due && done.bytes > 0 {
+        let began = Instant::now();
+        match store_state(shared, hold(shared).await?).await {
+            Ok(true) => done.bytes = 0,
+            Ok(false) => {}
+            // Those of before are still there, and hold the log.
+            Err(error) => tracing::warn!(%error, "the state of rules was not stored"),
+        }
+        (done.snapshot, done.snapshot_took) = (Instant::now(), began.elapsed());
+    }
+    Ok(())
+}
+
+/// Stores the state and moves the lease behind what no start needs any more; returns whether there was something to store.
+///
+/// # Errors
+/// The disk's.
+pub(crate) async fn store_state(shared: &Shared, held: Held) -> Result<bool> {
+    let taken = move || {
+        let taken = held.as_ref().and_then(Core::snapshot);
+        drop(held);
+        Ok(taken)
+    };
+    let Some((position, bytes)) = shared.engine.compute().run(Priority::Ingest, taken).await? else {
+        return Ok(false);
+    };
+    keep_state(shared, position, bytes).await?;
+    Ok(true)
+}
+
+/// Stores state that was taken.
+///
+/// # Errors
+/// The disk's.
+pub(crate) async fn keep_state(shared: &Shared, position: u64, bytes: Vec<u8>) -> Result<()> {
+    let snapshots = shared.snapshots.clone();
+    let needed = blocking(move || snapshots.write(position, &bytes)).await?;
+    // Given up where the last rule was deleted meanwhile.
+    if shared.engine.lease(READER).is_some() {
+        shared.engine.move_lease(READER, needed)?;
+    }
+    Ok(())
+}
+
+/// Stores what there is to be stored at the end.
+async fn stop(shared: &Shared) -> Result<()> {
+    store_state(shared, hold(shared).await?).await.map(drop)
+}
+
+/// Runs what reads or writes files.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
+}

@@ -1,0 +1,245 @@
+//! Rules as documents of the system index `.alertrules`: the definition as users write it, and beside it, in `state`, what
+//! the server knows of it: owner, revision, the last frame that it does not see, and orders to be quiet.
+//!
+//! All of them are in memory, too. A change is written first, as the replacement of the version that is in memory, so that
+//! the two never disagree, whatever happens between.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millrace_rules::Time;
+use millrace_rules::definition::Definition;
+use millrace_rules::engine::{Quiet, Rule};
+use millrace_storage::{
+    Action, DocResult, Engine, Error as StorageError, RefreshPolicy, Session, WriteOp, WriteOutcome,
+};
+use parking_lot::RwLock;
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+
+/// The index.
+const INDEX: &str = ".alertrules";
+/// Rules that there may be.
+const MAX_RULES: usize = 20_000;
+/// How long a write may wait for memory.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A rule with what belongs to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    /// The rule.
+    pub(crate) rule: Rule,
+    /// Orders to be quiet.
+    pub(crate) quiet: Vec<Quiet>,
+    /// Which document it is; `None` before it is stored.
+    pub(crate) version: Option<Version>,
+}
+
+/// Which version of a document it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Version {
+    seq_no: u64,
+    primary_term: u64,
+}
+
+/// Keeps rules.
+#[derive(Debug)]
+pub(crate) struct Store {
+    engine: Arc<Engine>,
+    session: Session,
+    rules: RwLock<BTreeMap<String, Arc<Kept>>>,
+    /// What was found in the index that is no rule.
+    unreadable: Vec<String>,
+}
+
+impl Store {
+    /// Reads all rules.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn load(engine: &Arc<Engine>) -> Result<Self> {
+        let (mut rules, mut unreadable) = (BTreeMap::new(), Vec::new());
+        if let Ok(index) = engine.index(INDEX) {
+            let mut reading = engine.read_back(&[index], 0..u64::MAX).await?;
+            while let Some(frame) = reading.next().await? {
+                for part in &frame.parts {
+                    for (seq_no, op) in (part.first_seq_no..).zip(&part.ops) {
+                        let Some(source) = &op.source else { continue };
+                        let id = String::from_utf8_lossy(&op.id).into_owned();
+                        let version = Version { seq_no, primary_term: part.primary_term };
+                        match read(&id, source, version) {
+                            Ok(kept) => {
+                                rules.insert(id, Arc::new(kept));
+                            }
+                            Err(error) => unreadable.push(format!("rule [{id}] cannot be read: {error}")),
+                        }
+                    }
+                }
+            }
+        }
+        let session = Session::system(engine);
+        Ok(Self { engine: Arc::clone(engine), session, rules: RwLock::new(rules), unreadable })
+    }
+
+    /// Returns all rules, in the order of their ids.
+    pub(crate) fn all(&self) -> Vec<Arc<Kept>> {
+        self.rules.read().values().cloned().collect()
+    }
+
+    /// Whether there is no rule.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.read().is_empty()
+    }
+
+    /// Returns a rule.
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<Kept>> {
+        self.rules.read().get(id).cloned()
+    }
+
+    /// Finds a rule by its name.
+    pub(crate) fn named(&self, name: &str) -> Option<Arc<Kept>> {
+        self.rules.read().values().find(|kept| kept.rule.definition.name == name).cloned()
+    }
+
+    /// Tells what was found that is no rule.
+    pub(crate) fn unreadable(&self) -> &[String] {
+        &self.unreadable
+    }
+
+    /// Refuses one more rule beyond the bound.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`].
+    pub(crate) fn check_room(&self) -> Result<()> {
+        match self.rules.read().len() {
+            there if there >= MAX_RULES => {
+                Err(Error::TooMany(format!("there are {there} rules; {MAX_RULES} are allowed")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Stores a rule, in the place of the version that it has.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] where another one is there; the store's. Nothing has changed then.
+    pub(crate) async fn put(&self, mut kept: Kept) -> Result<Arc<Kept>> {
+        let id = kept.rule.id.clone();
+        let document = Bytes::from(document(&kept).to_string());
+        let action = match kept.version {
+            None => Action::Create(document),
+            Some(_) => Action::Index(document),
+        };
+        let outcome = self.write(&id, action, kept.version).await?;
+        kept.version = Some(Version { seq_no: outcome.seq_no, primary_term: outcome.primary_term });
+        let kept = Arc::new(kept);
+        self.rules.write().insert(id, Arc::clone(&kept));
+        Ok(kept)
+    }
+
+    /// Deletes a rule.
+    ///
+    /// # Errors
+    /// As [`Store::put`]; [`Error::NotFound`].
+    pub(crate) async fn delete(&self, kept: &Kept) -> Result<()> {
+        let id = &kept.rule.id;
+        let outcome = self.write(id, Action::Delete, kept.version).await?;
+        self.rules.write().remove(id);
+        match outcome.result {
+            DocResult::NotFound => Err(Error::NotFound(id.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    async fn write(&self, id: &str, action: Action, version: Option<Version>) -> Result<WriteOutcome> {
+        self.engine.make_own_index(INDEX, &index_body()).await?;
+        let op = WriteOp {
+            index: Arc::from(INDEX),
+            id: Some(id.to_owned()),
+            routing: None,
+            action,
+            version: None,
+            if_seq_no: version.map(|version| version.seq_no),
+            if_primary_term: version.map(|version| version.primary_term),
+            require_alias: false,
+            doc_type: Arc::from("_doc"),
+        };
+        let results = self.session.write(vec![op], RefreshPolicy::Immediate, TIMEOUT).await?;
+        let none = || Err(StorageError::Internal("the store answered no result".to_owned()));
+        results.into_iter().next().unwrap_or_else(none).map_err(|error| match error {
+            StorageError::VersionConflict { .. } => {
+                Error::Conflict(format!("rule [{id}] was changed meanwhile"))
+            }
+            error => error.into(),
+        })
+    }
+}
+
+fn index_body() -> Value {
+    let keyword = json!({"type": "keyword", "ignore_above": 8191});
+    json!({
+        "settings": {"index.number_of_shards": 1, "index.number_of_replicas": 0, "index.hidden": true},
+        "mappings": {
+            "dynamic": false,
+            "properties": {
+                "id": keyword,
+                "alertrulename": {"type": "text", "fields": {"keyword": keyword}},
+                "alertruleindexpattern": keyword,
+                "alertruletype": keyword,
+                "alertrulemethod": keyword,
+                "alertruleimportance": {"type": "long"},
+                "selectedroles": keyword,
+                "enable": {"type": "boolean"},
+                "state": {"properties": {"owner": keyword, "revision": {"type": "long"}}},
+            },
+        },
+    })
+}
+
+/// Writes the document of a rule.
+fn document(kept: &Kept) -> Value {
+    let Rule { revision, since, owner, definition, .. } = &kept.rule;
+    let quiet = kept
+        .quiet
+        .iter()
+        .map(|quiet| json!({"key": quiet.key, "since": quiet.since, "until": quiet.until.ms()}));
+    let mut document = definition.document();
+    document["state"] = json!({
+        "owner": owner,
+        "revision": revision,
+        "since": since,
+        "quiet": quiet.collect::<Vec<_>>(),
+    });
+    document
+}
+
+/// Reads one.
+fn read(id: &str, source: &[u8], version: Version) -> Result<Kept, String> {
+    let mut document: Value = serde_json::from_slice(source).map_err(|error| error.to_string())?;
+    let state = document.get_mut("state").map(Value::take).unwrap_or_default();
+    let mut definition = Definition::parse(&document).map_err(|error| error.to_string())?;
+    definition.id = Some(id.to_owned());
+    let number =
+        |of: &Value, name: &str| of[name].as_u64().ok_or_else(|| format!("[state.{name}] is missing"));
+    let quiet = state["quiet"].as_array().map(Vec::as_slice).unwrap_or_default().iter().map(|quiet| {
+        Ok(Quiet {
+            key: quiet["key"].as_str().map(str::to_owned),
+            since: number(quiet, "since")?,
+            until: Time::from_ms(quiet["until"].as_i64().ok_or("[state.quiet.until] is missing")?),
+        })
+    });
+    Ok(Kept {
+        quiet: quiet.collect::<Result<_, String>>()?,
+        rule: Rule {
+            id: id.to_owned(),
+            revision: number(&state, "revision")?,
+            since: number(&state, "since")?,
+            owner: state["owner"].as_str().ok_or("[state.owner] is missing")?.to_owned(),
+            definition,
+        },
+        version: Some(version),
+    })
+}

@@ -1,0 +1,113 @@
+//! What is told of rules at work: how each is, how far they are, and what keeps them from going on.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use millrace_rules::Time;
+use millrace_rules::engine::{Condition, Status};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::state::Core;
+use crate::store::Kept;
+
+/// A write that takes longer is a fault.
+const LONG_WRITE: Duration = Duration::from_secs(3);
+
+/// What is told of rules.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    rules: Mutex<HashMap<String, Status>>,
+    problems: Mutex<BTreeMap<String, String>>,
+    fault: Mutex<Option<String>>,
+    writing: Mutex<Option<Instant>>,
+    /// The first frame that was not evaluated; 0 while nothing is.
+    next: AtomicU64,
+    /// Time of the last one that was; 0 before one was.
+    time_ms: AtomicI64,
+}
+
+impl Told {
+    /// Takes over how rules are that may be otherwise than before.
+    pub(crate) fn update(&self, core: &mut Core, time_ms: Option<i64>) {
+        let touched = std::mem::take(&mut core.touched);
+        if !touched.is_empty() {
+            let mut rules = self.rules.lock();
+            for id in touched {
+                match core.rules.status(&id) {
+                    Some(status) => rules.insert(id, status),
+                    None => rules.remove(&id),
+                };
+            }
+        }
+        let problems = core.matching.problems();
+        let mut told = self.problems.lock();
+        if *told != problems {
+            *told = problems;
+        }
+        self.next.store(core.next, Ordering::Relaxed);
+        if let Some(time_ms) = time_ms {
+            self.time_ms.store(time_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes why rules do not go on, or that they do.
+    pub(crate) fn set_fault(&self, fault: Option<String>) {
+        let mut told = self.fault.lock();
+        if let Some(fault) = fault.as_ref().filter(|fault| told.as_ref() != Some(fault)) {
+            tracing::warn!(fault, "rules do not go on");
+        }
+        *told = fault;
+    }
+
+    /// Notes that something is being written, or that it was.
+    pub(crate) fn set_writing(&self, writing: bool) {
+        *self.writing.lock() = writing.then(Instant::now);
+    }
+
+    /// Lists why rules do not go on.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let long = self.writing.lock().map(|since| since.elapsed()).filter(|waited| *waited > LONG_WRITE);
+        let waits = || long.map(|waited| format!("alerts have not been written for {} s", waited.as_secs()));
+        self.fault.lock().clone().or_else(waits).into_iter().collect()
+    }
+
+    /// Writes the record of a rule; `last_frame` is the last one of the log.
+    pub(crate) fn record(&self, kept: &Kept, last_frame: u64, now_ms: i64) -> Value {
+        let rule = &kept.rule;
+        let definition = &rule.definition;
+        let status = self.rules.lock().get(&rule.id).cloned();
+        let mut record = definition.document();
+        let (next, time_ms) = (self.next.load(Ordering::Relaxed), self.time_ms.load(Ordering::Relaxed));
+        let paused = match status.as_ref().map(|status| &status.condition) {
+            Some(Condition::Paused { reason, .. }) => Some(reason.clone()),
+            _ => None,
+        };
+        let error = paused.or_else(|| self.problems.lock().get(&rule.id).cloned());
+        // A rule that was saved a moment ago has not run yet.
+        let has_run = definition.enabled && next > rule.since + 1 && time_ms > 0;
+        let lag_ms = if next > last_frame || time_ms == 0 { 0 } else { (now_ms - time_ms).max(0) };
+        let notices = definition
+            .notices()
+            .into_iter()
+            .map(|notice| json!({"option": notice.option, "reason": notice.reason}));
+        let added = json!({
+            "id": rule.id,
+            "name": definition.name,
+            "index": definition.index.join(","),
+            "enabled": definition.enabled,
+            "revision": rule.revision,
+            "state": {"owner": rule.owner},
+            "last_run": has_run.then(|| Time::from_ms(time_ms).iso()),
+            "last_alert": status.and_then(|status| status.last_alert).map(Time::iso),
+            "lag": lag_ms,
+            "error": error,
+            "notices": notices.collect::<Vec<_>>(),
+        });
+        if let (Value::Object(record), Value::Object(added)) = (&mut record, added) {
+            record.extend(added);
+        }
+        record
+    }
+}
