@@ -41,6 +41,18 @@ pub(crate) fn may_see(asker: &Principal, rule: &Rule) -> bool {
         || asker.roles().iter().any(|role| role == ADMIN || named.contains(role))
 }
 
+/// Refuses API keys: a rule would run with all the rights of whose key it is.
+///
+/// # Errors
+/// [`Error::Invalid`] with the reason.
+pub(crate) fn check_caller(asker: &Principal) -> Result<()> {
+    if let Caller::ApiKey { .. } = asker.caller() {
+        let reason = "a rule runs with the rights of the user who saves it: it cannot be an API key's";
+        return Err(Error::Invalid(reason.to_owned()));
+    }
+    Ok(())
+}
+
 impl Shared {
     /// Finds a rule that somebody may see.
     ///
@@ -56,12 +68,7 @@ impl Shared {
     /// # Errors
     /// As [`crate::Alerting::change`].
     pub(crate) async fn change(&self, asker: &Principal, body: &Value) -> Result<Changed> {
-        // It would run with all the rights of whose key it is.
-        if let Caller::ApiKey { .. } = asker.caller() {
-            let reason =
-                "a rule runs with the rights of the user who saves it: it cannot be saved by an API key";
-            return Err(Error::Invalid(reason.to_owned()));
-        }
+        check_caller(asker)?;
         let mut definition = Definition::parse(body)?;
         matching::check(&self.engine, asker, &definition)?;
         let held = Arc::clone(&self.core).lock_owned().await;
@@ -102,7 +109,7 @@ impl Shared {
     }
 
     /// Finds the rule that a definition takes the place of.
-    fn replaced(&self, asker: &Principal, definition: &Definition) -> Result<Option<Arc<Kept>>> {
+    pub(crate) fn replaced(&self, asker: &Principal, definition: &Definition) -> Result<Option<Arc<Kept>>> {
         let named = self.store.named(&definition.name);
         let found = match &definition.id {
             None => named,

@@ -96,6 +96,35 @@ fn operation(index: &str, id: String, action: Action) -> WriteOp {
     }
 }
 
+/// Writes alerts that rules raise beside the feed, without a position; returns how many were not there yet.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn alerts(engine: &Engine, alerts: Vec<(String, Value)>) -> Result<u64> {
+    let mut pending: VecDeque<Pending> = alerts
+        .into_iter()
+        .map(|(id, document)| Pending::new(0, ALERT, id, Action::Create, &document))
+        .collect();
+    let mut created = 0;
+    while !pending.is_empty() {
+        for index in [ALERT, ERROR] {
+            indices::make(engine, index).await?;
+        }
+        let count = fitting(&pending);
+        let own: Vec<WriteOp> = pending.drain(..count).map(|pending| pending.op).collect();
+        let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
+        let results = engine.write_from_source(&principal(), write, dead_letter(engine), TIMEOUT).await?;
+        created += results.iter().filter(|result| result.is_ok()).count() as u64;
+    }
+    Ok(created)
+}
+
+/// Whose writes those of rules are.
+fn principal() -> Principal {
+    let caller = Caller::Rule(Arc::from(READER));
+    Principal::new(caller, Vec::new(), Arc::new(Privileges::unrestricted()))
+}
+
 /// Where rules are in the feed, as the store has it.
 #[derive(Debug)]
 pub(crate) struct Position {
@@ -111,9 +140,7 @@ impl Position {
     /// The store's.
     pub(crate) async fn claim(engine: &Engine) -> Result<Self> {
         let (stored, owner_epoch) = engine.claim_position(FEED_PIPELINE, READER, "").await?;
-        let caller = Caller::Rule(Arc::from(READER));
-        let principal = Principal::new(caller, Vec::new(), Arc::new(Privileges::unrestricted()));
-        Ok(Self { principal, stored, owner_epoch })
+        Ok(Self { principal: principal(), stored, owner_epoch })
     }
 
     /// Returns the first frame whose alerts are not all committed.

@@ -9,6 +9,7 @@
 //! - `matching`: which documents match which rules, by patterns, rights and filters
 //! - [`runner`], [`state`], [`commit`]: the feed followed, evaluated, and what is raised written with the position
 //! - [`snapshot`], [`recovery`]: state on disk, and the start
+//! - [`replay`]: tests, dry runs and runs over what is stored
 //! - [`indices`], [`told`]: what is written beside alerts, and what is told of rules
 
 mod changes;
@@ -17,6 +18,7 @@ mod error;
 mod indices;
 mod matching;
 mod recovery;
+mod replay;
 mod runner;
 mod snapshot;
 mod state;
@@ -40,6 +42,7 @@ use crate::store::Store;
 use crate::told::Told;
 
 pub use error::{Error, Result};
+pub use replay::{Alert, Difference, Ran, Replayed, Tested};
 
 /// Rules at work; cheap to clone. They end with the last clone, as after a crash: [`Alerting::stop`] saves the next start work.
 #[derive(Clone)]

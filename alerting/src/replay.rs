@@ -16,14 +16,13 @@ use millrace_query::Work;
 use millrace_rules::definition::Definition;
 use millrace_rules::engine::{Engine as Core, Operation, Rule};
 use millrace_rules::{Bounds, Timing};
-use millrace_storage::access::{Action, Caller};
 use millrace_storage::wal::AppliedFrame;
 use millrace_storage::{Engine, Error as StorageError, Principal, Priority, ReadBack};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::matching::{self, Evaluable, Known, Matching};
-use crate::{Alerting, Error, Result};
+use crate::{Alerting, Error, Result, changes, commit};
 
 /// Alerts that are answered, and their bytes; of the rest only how many there are.
 const MAX_ALERTS: usize = 1_000;
@@ -124,7 +123,7 @@ impl Alerting {
             }
         };
         let mut found = Replayed::default();
-        let mut replay = Replay::begin(self.engine(), self.accounts(), rule, times).await?;
+        let mut replay = Replay::begin(&self.shared.engine, &self.shared.accounts, rule, times).await?;
         while let Some(operations) = replay.next().await? {
             for operation in operations {
                 if let Operation::Alert { id, document, .. } = operation {
@@ -144,7 +143,7 @@ impl Alerting {
     pub async fn dry_run(&self, asker: &Principal, body: Value, times: Range<i64>) -> Result<Difference> {
         let definition = Definition::parse(&body)?;
         self.check_asker(asker, &definition)?;
-        let old = self.replaced(asker, &definition)?;
+        let old = self.shared.replaced(asker, &definition)?.map(|kept| kept.rule.clone());
         let (id, revision) = match &old {
             Some(old) => (old.id.clone(), old.revision),
             None => ("tested".to_owned(), 1),
@@ -158,7 +157,8 @@ impl Alerting {
             None => HashSet::new(),
         };
         let mut now = HashSet::new();
-        let mut replay = Replay::begin(self.engine(), self.accounts(), new, times.clone()).await?;
+        let mut replay =
+            Replay::begin(&self.shared.engine, &self.shared.accounts, new, times.clone()).await?;
         while let Some(operations) = replay.next().await? {
             for operation in operations {
                 let Operation::Alert { id, document, .. } = operation else { continue };
@@ -172,7 +172,7 @@ impl Alerting {
         difference.adds.problems = std::mem::take(&mut replay.problems);
         drop(replay);
         if let Some(old) = old.filter(|_| now.len() < before.len()) {
-            let mut replay = Replay::begin(self.engine(), self.accounts(), old, times).await?;
+            let mut replay = Replay::begin(&self.shared.engine, &self.shared.accounts, old, times).await?;
             while let Some(operations) = replay.next().await? {
                 for operation in operations {
                     if let Operation::Alert { id, document, .. } = operation
@@ -197,7 +197,7 @@ impl Alerting {
         let before = || to.saturating_sub(rule.definition.timeframe().ms());
         let times = from.unwrap_or_else(before)..to;
         let mut ran = Ran::default();
-        let mut replay = Replay::begin(self.engine(), self.accounts(), rule, times).await?;
+        let mut replay = Replay::begin(&self.shared.engine, &self.shared.accounts, rule, times).await?;
         while let Some(operations) = replay.next().await? {
             let alerts: Vec<(String, Value)> = operations
                 .into_iter()
@@ -207,29 +207,23 @@ impl Alerting {
                 })
                 .collect();
             ran.alerts += alerts.len() as u64;
-            ran.created += crate::commit::alerts(self.engine(), alerts).await?;
+            ran.created += commit::alerts(&self.shared.engine, alerts).await?;
         }
         ran.problems = replay.problems;
         Ok(ran)
     }
 
-    /// Refuses a rule that could not be saved, and who may do less than the user whose rights it would have.
+    /// Refuses a rule that could not be saved.
     fn check_asker(&self, asker: &Principal, definition: &Definition) -> Result<()> {
-        if let Caller::ApiKey { owner, .. } = asker.caller() {
-            let version = |principal: &Principal| principal.privileges().version();
-            if self.accounts().principal(owner).is_none_or(|owner| version(&owner) != version(asker)) {
-                let caller = asker.caller().to_string();
-                let action = Action::PutAlerts.name();
-                return Err(StorageError::Unauthorized { action, caller, index: None }.into());
-            }
-        }
-        matching::check(self.engine(), asker, definition)
+        changes::check_caller(asker)?;
+        matching::check(&self.shared.engine, asker, definition)
     }
 
     /// Returns the ids of the alerts of a rule.
     async fn ids(&self, rule: &Rule, times: &Range<i64>) -> Result<HashSet<String>> {
         let mut ids = HashSet::new();
-        let mut replay = Replay::begin(self.engine(), self.accounts(), rule.clone(), times.clone()).await?;
+        let mut replay =
+            Replay::begin(&self.shared.engine, &self.shared.accounts, rule.clone(), times.clone()).await?;
         while let Some(operations) = replay.next().await? {
             for operation in operations {
                 if let Operation::Alert { id, .. } = operation {
@@ -326,8 +320,7 @@ impl Replay {
             core.tick();
             Ok((matching, core, operations))
         };
-        let (mut matching, core, operations) =
-            self.engine.compute().run(Priority::Background, step).await?;
+        let (mut matching, core, operations) = self.engine.compute().run(Priority::Background, step).await?;
         let told = matching.to_tell().into_iter().map(|(_, reason)| reason);
         let said = operations.iter().filter_map(|operation| match operation {
             Operation::Problem { reason, .. } => Some(reason.clone()),

@@ -6,10 +6,12 @@
 //!
 //! - [`targets`]: which indices a rule watches, with the rights that its owner has now
 //! - [`compiled`]: the filters of an index, compiled anew only where they may mean something else
+//! - [`stored`]: which stored documents rules may match, by the index
 //! - [`slow`]: which filter it is that takes too long
 
 mod compiled;
 mod slow;
+mod stored;
 mod targets;
 
 use std::collections::{BTreeMap, HashMap};

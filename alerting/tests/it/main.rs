@@ -3,5 +3,6 @@
 mod alerts;
 mod faults;
 mod fixture;
+mod replay;
 mod rights;
 mod rules;

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use millrace_accounts::{Accounts, Config as AccountsConfig, Store, TokenLifetimes};
+use millrace_alerting::Alerting;
 use millrace_api::{AuditConfig, HttpConfig, Identity, Meaning, Node as Shared, Service};
 use millrace_query::SearchService;
 use millrace_storage::catalog::{AccountChange, AccountRecord};
@@ -117,7 +118,14 @@ impl Node {
     }
 
     pub(crate) async fn start(accounts: Accounts) -> Self {
-        Self::over(tempfile::tempdir().unwrap(), accounts).await
+        Self::over(tempfile::tempdir().unwrap(), accounts, false).await
+    }
+
+    /// Starts one with rules at work, whose administrator has the password `secret`.
+    pub(crate) async fn with_rules() -> Self {
+        let (store, clock) = (Arc::new(Memory::default()), Arc::new(SystemClock));
+        let accounts = accounts(store, false, clock, TokenLifetimes::default()).await;
+        Self::over(tempfile::tempdir().unwrap(), accounts, true).await
     }
 
     /// Stops it and starts it again over its data.
@@ -126,7 +134,7 @@ impl Node {
         api.engine.shutdown().await.unwrap();
         let accounts = api.accounts.clone();
         drop((api, service));
-        Self::over(data, accounts).await
+        Self::over(data, accounts, false).await
     }
 
     /// Has it answer as the console.
@@ -134,7 +142,7 @@ impl Node {
         Self { service: self.service.with_console(), ..self }
     }
 
-    async fn over(data: TempDir, accounts: Accounts) -> Self {
+    async fn over(data: TempDir, accounts: Accounts, rules: bool) -> Self {
         let config = Config { data_dir: data.path().to_owned(), ..Config::default() };
         let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
         let search = Arc::new(SearchService::new(engine.clone(), millrace_query::Config::default()));
@@ -142,7 +150,11 @@ impl Node {
         let address = "127.0.0.1:9200".to_owned();
         let identity =
             Identity::open(&Memory::default(), "node-1", "millrace", data_dir, address).await.unwrap();
-        let api = Shared::new(engine, search, accounts, identity).with_audit(AuditConfig::default());
+        let (store, users) = (Arc::clone(&engine), Arc::new(accounts.clone()));
+        let mut api = Shared::new(engine, search, accounts, identity).with_audit(AuditConfig::default());
+        if rules {
+            api = api.with_alerting(Alerting::start(&store, &users).await.unwrap());
+        }
         let api = Arc::new(api);
         let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };
         Self { service: Service::new(api.clone(), &config), api, data }
@@ -150,6 +162,25 @@ impl Node {
 
     /// Sends a request; a JSON body unless a header says otherwise.
     pub(crate) async fn send(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
+        Self::send_to(&self.service, line, headers, body).await
+    }
+
+    /// Sends a request to the console beside it.
+    pub(crate) async fn send_to_console(
+        &self,
+        line: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        Self::send_to(&self.service.clone().with_console(), line, headers, body).await
+    }
+
+    async fn send_to(
+        service: &Service,
+        line: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
         let (method, uri) = line.split_once(' ').unwrap();
         let body = body.into();
         let mut request = http::Request::builder().method(method).uri(uri);
@@ -159,7 +190,7 @@ impl Node {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = self.service.call(request.body(Full::new(body)).unwrap()).await;
+        let response = service.call(request.body(Full::new(body)).unwrap()).await;
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         Answer { status: parts.status.as_u16(), headers: parts.headers, bytes }

@@ -1,0 +1,299 @@
+//! Alert rules through the console: saved, listed, run, tested, by whom they may be; what is refused.
+
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Node};
+
+const XSRF: (&str, &str) = ("console-xsrf", "true");
+
+/// A node with rules at work.
+struct Site(Node);
+
+fn basic(name: &str, password: &str) -> String {
+    format!("Basic {}", base64::prelude::BASE64_STANDARD.encode(format!("{name}:{password}")))
+}
+
+impl Site {
+    async fn start() -> Self {
+        Self(Node::with_rules().await)
+    }
+
+    /// Sends the administrator's request to the data API.
+    async fn data(&self, line: &str, body: Value) -> Value {
+        let admin = basic("admin", "secret");
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let answer = self.0.send(line, &[("authorization", &admin)], body).await;
+        assert!(answer.status < 300, "{line}: {}", answer.text());
+        answer.json()
+    }
+
+    /// Makes a user with roles; the password is the name and `-secret`.
+    async fn user(&self, name: &str, roles: &[&str]) {
+        let body = json!({"password": format!("{name}-secret"), "roles": roles});
+        self.data(&format!("PUT /_security/user/{name}"), body).await;
+    }
+
+    async fn send(&self, who: &str, line: &str, body: &Value) -> Answer {
+        let password = if who == "admin" { "secret".to_owned() } else { format!("{who}-secret") };
+        let header = basic(who, &password);
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.0.send_to_console(line, &[("authorization", &header), XSRF], body).await
+    }
+
+    /// Sends a request to the console, and checks the status of its answer.
+    async fn ask(&self, who: &str, line: &str, body: Value, status: u16) -> Value {
+        let answer = self.send(who, line, &body).await;
+        assert_eq!(answer.status, status, "{who}: {line}: {}", answer.text());
+        let answer = answer.json();
+        if status >= 400 {
+            assert_eq!(answer["status"], false, "{line}: {answer}");
+            assert!(answer["message"].is_string(), "{line}: {answer}");
+        }
+        answer
+    }
+
+    async fn save(&self, who: &str, rule: Value) -> String {
+        let answer = self.ask(who, "POST /api/alert/change", rule, 200).await;
+        assert_eq!(answer["status"], true, "{answer}");
+        answer["id"].as_str().unwrap().to_owned()
+    }
+}
+
+/// A rule in the fields of the interface.
+fn rule(name: &str) -> Value {
+    json!({
+        "name": name,
+        "description": "failed logins",
+        "index": "logs*",
+        "search": {"request": {
+            "search_type": "query_then_fetch",
+            "index": ["logs*"],
+            "body": {"size": 0, "query": {"match": {"outcome": "failed"}}},
+        }},
+        "timeframe": "5m",
+        "num_events": 2,
+        "alert_method": "email",
+        "email": "soc@example.org",
+    })
+}
+
+fn failed(count: usize) -> Vec<Value> {
+    vec![json!({"outcome": "failed", "user": "root"}); count]
+}
+
+impl Site {
+    async fn write(&self, documents: Vec<Value>) {
+        let lines = documents.iter().map(|document| format!("{{\"index\":{{}}}}\n{document}\n"));
+        let admin = basic("admin", "secret");
+        let headers = [("authorization", &*admin), ("content-type", "application/x-ndjson")];
+        let answer = self.0.send("POST /logs/_bulk", &headers, lines.collect::<String>()).await;
+        assert_eq!(answer.json()["errors"], false, "{}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_lives_through_the_routes_of_the_console() {
+    let site = Site::start().await;
+    let id = site.save("admin", rule("logins")).await;
+    let list = site.ask("admin", "GET /api/alert/list", Value::Null, 200).await;
+    assert_eq!(list.as_array().unwrap().len(), 1);
+    for (field, expected) in [("id", json!(id)), ("enabled", json!(true)), ("error", Value::Null)] {
+        assert_eq!(list[0][field], expected, "{field}: {list}");
+    }
+    let shown = site.ask("admin", &format!("GET /api/alert/show/{id}"), Value::Null, 200).await;
+    assert_eq!(shown["id"], json!(id));
+    // By its name it is replaced.
+    let mut changed = rule("logins");
+    changed["description"] = json!("others");
+    assert_eq!(site.save("admin", changed.clone()).await, id);
+    for (action, enabled) in [("disable", false), ("enable", true)] {
+        let line = format!("POST /api/alert/{action}/{id}");
+        let answer = site.ask("admin", &line, Value::Null, 200).await;
+        assert_eq!((&answer["status"], &answer["id"]), (&json!(true), &json!(id)));
+        let shown = site.ask("admin", &format!("GET /api/alert/show/{id}"), Value::Null, 200).await;
+        assert_eq!(shown["enabled"], enabled, "{shown}");
+    }
+    let silence = format!("POST /api/alert/silence/{id}");
+    for body in [json!({"duration": "1h"}), json!({"until": "2100-01-01T00:00:00Z", "key": "root"})] {
+        let answer = site.ask("admin", &silence, body, 200).await;
+        assert_eq!(answer["status"], true, "{answer}");
+    }
+    let mut other = changed.clone();
+    other["name"] = json!("another");
+    site.save("admin", other).await;
+    // The id of one rule and the name of the other.
+    changed["id"] = json!(id);
+    changed["name"] = json!("another");
+    site.ask("admin", "POST /api/alert/change", changed, 409).await;
+    site.ask("admin", &format!("DELETE /api/alert/delete/{id}"), Value::Null, 200).await;
+    for line in ["GET /api/alert/show/", "GET /api/alert/run/", "DELETE /api/alert/delete/"] {
+        let answer = site.ask("admin", &format!("{line}{id}"), Value::Null, 404).await;
+        assert!(answer["message"].as_str().unwrap().contains(&id), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tests_and_dry_runs_write_nothing_and_a_run_writes_the_alerts() {
+    let site = Site::start().await;
+    site.write(failed(4)).await;
+    let test = json!({"rule": rule("logins"), "from": "now-1h"});
+    let tested = site.ask("admin", "POST /api/alert/test", test, 200).await;
+    assert_eq!((&tested["status"], &tested["total"]), (&json!(true), &json!(2)), "{tested}");
+    let alert = &tested["alerts"][0];
+    assert_eq!(alert["_source"]["event_count"], 2, "{alert}");
+    assert_eq!(alert["_source"]["alert_id"], alert["_id"]);
+    assert_eq!(site.ask("admin", "GET /api/alert/list", Value::Null, 200).await, json!([]));
+    let id = site.save("admin", rule("logins")).await;
+    let mut fewer = rule("logins");
+    fewer["num_events"] = json!(4);
+    let dry = site.ask("admin", "POST /api/alert/change?dry_run=7d", fewer, 200).await;
+    assert_eq!((&dry["status"], &dry["id"]), (&json!(true), &json!(id)), "{dry}");
+    // The one alert of four is at the fourth event, as the second one of two.
+    assert_eq!((&dry["adds"]["total"], &dry["removes"]["total"]), (&json!(0), &json!(1)), "{dry}");
+    let ran = site.ask("admin", &format!("GET /api/alert/run/{id}"), Value::Null, 200).await;
+    assert_eq!(
+        (&ran["status"], &ran["alerts"], &ran["created"]),
+        (&json!(true), &json!(2), &json!(2)),
+        "{ran}"
+    );
+    let by_id = json!({"id": id, "from": 0});
+    let tested = site.ask("admin", "POST /api/alert/test", by_id, 200).await;
+    for alert in tested["alerts"].as_array().unwrap() {
+        let stored =
+            site.data(&format!("GET /alert/_doc/{}", alert["_id"].as_str().unwrap()), Value::Null).await;
+        assert_eq!(stored["_source"], alert["_source"]);
+    }
+    let again =
+        site.ask("admin", &format!("GET /api/alert/run/{id}?from=now-1h&to=now"), Value::Null, 200).await;
+    assert_eq!(again["created"], 0, "{again}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn roles_and_selectedroles_say_who_may_do_what() {
+    let site = Site::start().await;
+    let role = json!({"cluster": ["cluster:console/alert/get"],
+        "indices": [{"names": ["other"], "privileges": ["read"]}]});
+    site.data("PUT /_security/role/watcher", role).await;
+    for (name, roles) in [
+        ("ann", &["alert", "reader"][..]),
+        ("bob", &["alert", "reader"]),
+        ("eve", &["watcher"]),
+        ("dan", &["reader"]),
+    ] {
+        site.user(name, roles).await;
+    }
+    site.write(failed(2)).await;
+    let mut own = rule("hers");
+    own["selectedroles"] = json!(["soc"]);
+    let id = site.save("ann", own).await;
+    let shared = site.save("ann", rule("all")).await;
+    let seen = async |who: &str| {
+        let list = site.ask(who, "GET /api/alert/list", Value::Null, 200).await;
+        list.as_array().unwrap().len()
+    };
+    assert_eq!((seen("ann").await, seen("bob").await, seen("eve").await), (2, 1, 1));
+    for line in ["GET /api/alert/show/", "GET /api/alert/run/", "POST /api/alert/disable/"] {
+        site.ask("bob", &format!("{line}{id}"), Value::Null, 404).await;
+    }
+    site.ask("bob", "POST /api/alert/test", json!({"id": id, "from": 0}), 404).await;
+    // Who may read rules changes none.
+    for line in [
+        format!("POST /api/alert/disable/{shared}"),
+        format!("GET /api/alert/run/{shared}"),
+        format!("DELETE /api/alert/delete/{shared}"),
+        "POST /api/alert/change".to_owned(),
+    ] {
+        site.ask("eve", &line, Value::Null, 403).await;
+    }
+    site.ask("dan", "GET /api/alert/list", Value::Null, 403).await;
+    // A test of one's own rule sees what one sees; one of a rule that is there, what its owner sees.
+    let written = json!({"rule": rule("mine"), "from": 0});
+    let tested = site.send("eve", "POST /api/alert/test", &written).await;
+    let total = if tested.status == 200 { tested.json()["total"].clone() } else { json!(0) };
+    assert_eq!(total, 0, "{}", tested.text());
+    let tested = site.ask("bob", "POST /api/alert/test", written, 200).await;
+    assert_eq!(tested["total"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_and_runs_need_the_header() {
+    let site = Site::start().await;
+    let id = site.save("admin", rule("logins")).await;
+    let admin = basic("admin", "secret");
+    for line in [
+        "POST /api/alert/change".to_owned(),
+        "POST /api/alert/test".to_owned(),
+        format!("GET /api/alert/run/{id}"),
+        format!("POST /api/alert/disable/{id}"),
+        format!("POST /api/alert/silence/{id}"),
+        format!("DELETE /api/alert/delete/{id}"),
+    ] {
+        let headers = [("authorization", &*admin)];
+        let answer = site.0.send_to_console(&line, &headers, rule("other").to_string()).await;
+        assert_eq!(answer.status, 400, "{line}: {}", answer.text());
+        assert!(answer.text().contains("[console-xsrf: true]"), "{line}: {}", answer.text());
+    }
+    let list = site.0.send_to_console("GET /api/alert/list", &[("authorization", &admin)], "").await;
+    assert_eq!(list.json().as_array().unwrap().len(), 1, "{}", list.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_is_named_and_nothing_is_stored() {
+    let site = Site::start().await;
+    site.write(failed(1)).await;
+    let with = |field: &str, value: Value| {
+        let mut rule = rule("logins");
+        rule[field] = value;
+        rule
+    };
+    let body = |body: Value| with("search", json!({"request": {"body": body}}));
+    for (named, rule) in [
+        ("[colour]", with("colour", json!("red"))),
+        ("[name]", with("name", Value::Null)),
+        ("[name]", with("name", json!(5))),
+        ("[index]", with("index", json!("UPPER"))),
+        ("[index]", with("index", json!({}))),
+        ("[timeframe]", with("timeframe", json!("5 parsecs"))),
+        ("[timeframe]", with("timeframe", json!("9999w"))),
+        ("[num_events]", with("num_events", json!(0))),
+        ("[num_events]", with("num_events", json!("many"))),
+        ("[importance]", with("importance", json!(101))),
+        ("[type]", with("type", json!("spike"))),
+        ("[email]", with("email", json!(7))),
+        ("aggs", body(json!({"aggs": {"a": {"avg": {"field": "n"}}}}))),
+        ("min_score", body(json!({"min_score": 1}))),
+        ("terms", body(json!({"query": {"terms": {"a": {"index": "i", "id": "1", "path": "p"}}}}))),
+        ("unheard", body(json!({"query": {"unheard": {}}}))),
+    ] {
+        for line in ["POST /api/alert/change", "POST /api/alert/change?dry_run=1d"] {
+            let answer = site.ask("admin", line, rule.clone(), 400).await;
+            assert!(answer["message"].as_str().unwrap().contains(named), "{named}: {answer}");
+        }
+        let answer = site.ask("admin", "POST /api/alert/test", json!({"rule": rule, "from": 0}), 400).await;
+        assert!(answer["message"].as_str().unwrap().contains(named), "{named}: {answer}");
+    }
+    let long = with("description", json!("x".repeat(2 << 20)));
+    site.ask("admin", "POST /api/alert/change", long, 413).await;
+    for (named, line, body) in [
+        ("[dry_run]", "POST /api/alert/change?dry_run=often", rule("logins")),
+        ("[dry_rum]", "POST /api/alert/change?dry_rum=1d", rule("logins")),
+        ("required", "POST /api/alert/change", Value::Null),
+        ("[from]", "POST /api/alert/test", json!({"rule": rule("logins")})),
+        ("[from]", "POST /api/alert/test", json!({"rule": rule("logins"), "from": "soon"})),
+        ("[from]", "POST /api/alert/test", json!({"rule": rule("logins"), "from": 5, "to": 5})),
+        ("[rule]", "POST /api/alert/test", json!({"from": 0})),
+        ("[id]", "POST /api/alert/test", json!({"id": 1, "from": 0})),
+        ("[until]", "POST /api/alert/silence/x", json!({})),
+        ("[until]", "POST /api/alert/silence/x", json!({"until": "2001-01-01"})),
+        ("[duration]", "POST /api/alert/silence/x", json!({"duration": "0s"})),
+        ("[key]", "POST /api/alert/silence/x", json!({"duration": "1h", "key": 1})),
+        ("[keys]", "POST /api/alert/silence/x", json!({"duration": "1h", "keys": "a"})),
+        ("[from]", "GET /api/alert/run/x?from=then", Value::Null),
+    ] {
+        let answer = site.ask("admin", line, body, 400).await;
+        let message = answer["message"].as_str().unwrap();
+        assert!(message.contains(named), "{line}: {message} has no {named}");
+    }
+    assert_eq!(site.ask("admin", "GET /api/alert/list", Value::Null, 200).await, json!([]));
+}
