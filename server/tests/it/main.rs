@@ -10,5 +10,6 @@ mod operations;
 mod pipelines;
 mod process;
 mod repair;
+mod rules;
 mod sources;
 mod users;
