@@ -165,3 +165,28 @@ async fn hits_of_a_window_are_not_cut() {
     assert_eq!(alert[0]["event_count"], json!(25_000));
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_that_watch_alerts_their_own_among_them_come_to_an_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    server.save(errors("errors")).await;
+    let watcher = json!({
+        "name": "watcher", "index": "alert", "type": "any", "allow_alerts": true,
+        "search": {"request": {"body": {"query": {"terms": {"rule_name.keyword": ["errors", "watcher"]}}}}},
+    });
+    server.save(watcher).await;
+    server.write(vec![document("logs", "1", json!({"level": "error"}))]).await;
+    let depths = async || {
+        let alerts = server.documents("alert").await;
+        let depth = |alert: &serde_json::Value| alert["depth"].as_u64().unwrap();
+        let mut depths: Vec<u64> =
+            alerts.values().filter(|alert| alert["rule_name"] == json!("watcher")).map(depth).collect();
+        depths.sort_unstable();
+        depths
+    };
+    until(async || (depths().await.len() == 3).then_some(())).await;
+    server.settled().await;
+    assert_eq!(depths().await, [2, 3, 4]);
+    server.stop().await;
+}
