@@ -11,8 +11,9 @@ use crate::table::node::{Keep, Resolved};
 use crate::table::predicate::Predicate;
 use crate::table::resolve::resolve;
 
-/// Two times that have nothing in common, whatever they are rounded to: what is the same at both does not depend on time.
-const TIMES_MS: [i64; 2] = [0, 1_234_567_890_123];
+/// Two times that have nothing in common, whatever they are rounded to, and between which other times in filters are: what
+/// is the same at both does not depend on time. Dates in nanoseconds reach as far.
+const TIMES_MS: [i64; 2] = [-8_000_000_000_000, 7_234_567_890_123];
 
 /// A filter over clauses, which it has by their numbers.
 #[derive(Clone, Debug)]
