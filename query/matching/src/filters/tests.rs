@@ -180,6 +180,11 @@ fn now_is_the_time_of_each_document() {
     assert_eq!(matched(json!({"bool": {"must_not": recent}}), &view, &arrivals), [1, 3]);
     let both = json!({"query_string": {"query": "level:error AND at:[now-150m TO now-10m]"}});
     assert_eq!(matched(both, &view, &arrivals), [1, 2]);
+    // There is no such time yet, and there was none, at others that `now` may be.
+    let so_far = json!({"range": {"at": {"gte": "2023-11-12||/d", "lt": "now-1h"}}});
+    assert_eq!(matched(so_far, &view, &arrivals), [1, 3]);
+    let from_now = json!({"range": {"at": {"gte": "now-1h", "lt": "2023-11-15T12:00:00Z"}}});
+    assert_eq!(matched(from_now, &view, &arrivals), [0]);
     // Their batches do not matter.
     assert_eq!(matched(recent, &view, &arrivals[1..3]), [1]);
 }
