@@ -11,9 +11,7 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
 use hyper::body::Incoming;
 use millrace_accounts::Scheme;
-use millrace_listen::{
-    Bodies, BodyError, Budget, Held, Reservation, check_host, check_origin, head_bytes,
-};
+use millrace_listen::{Bodies, BodyError, Budget, Held, Reservation, check_host, check_origin, head_bytes};
 use millrace_storage::{Principal, Priority};
 use tokio::task::JoinHandle;
 

@@ -72,6 +72,11 @@ impl Exporter {
     /// # Errors
     /// [`SqlError::Semantic`] where values of parameters have given a column a type that does not become the one that was described.
     pub(crate) fn new(columns: &[OutColumn], described: &[OutColumn]) -> Result<Self> {
+        if columns.len() != described.len() {
+            return Err(SqlError::Semantic(
+                "the statement has other columns than when it was described; describe it again".to_owned(),
+            ));
+        }
         for (own, other) in columns.iter().zip(described) {
             if !becomes(own, other) {
                 return Err(SqlError::Semantic(format!(

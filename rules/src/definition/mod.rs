@@ -142,7 +142,7 @@ impl Definition {
         notices
     }
 
-    /// Returns the query of the search body: what an event has to match.
+    /// Returns the query of the search body: what an event has to match; without one, each event does.
     pub fn query(&self) -> Option<&Value> {
         self.body.get("query")
     }

@@ -303,7 +303,8 @@ fn several_servers_need_no_ports_of_their_own() {
     // One of them, or a stranger, may have the default port: all start.
     let start = |name| {
         let mut command = command(&dir.path().join(name));
-        for variable in ["MILLRACE_PIPELINES__LISTEN", "MILLRACE_CONSOLE__LISTEN", "MILLRACE_FLIGHT__LISTEN"] {
+        for variable in ["MILLRACE_PIPELINES__LISTEN", "MILLRACE_CONSOLE__LISTEN", "MILLRACE_FLIGHT__LISTEN"]
+        {
             command.env_remove(variable);
         }
         Server::of(&mut command)
