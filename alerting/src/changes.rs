@@ -94,6 +94,7 @@ impl Shared {
         matching::check(&self.engine, asker, &definition)?;
         let held = self.held().await?;
         let before = self.replaced(asker, &definition)?;
+        let is_named = definition.id.is_some();
         let id = match (&before, definition.id.take()) {
             (Some(before), _) => before.rule.id.clone(),
             (None, Some(id)) => id,
@@ -103,6 +104,8 @@ impl Shared {
         let owner = asker.name().to_owned();
         let Some(before) = before else {
             self.store.check_room()?;
+            // The state of one that had its id must not be taken for its own, should a start come before the next state.
+            let held = if is_named { self.with_state_stored(held).await? } else { held };
             let since = self.since(&held).await?;
             let rule = Rule { id: id.clone(), revision: 1, since, owner, definition };
             self.save(held, Kept { rule, quiet: Vec::new(), version: None }).await?;

@@ -203,3 +203,26 @@ async fn state_that_cannot_be_read_costs_nothing_while_the_one_before_is_there()
     assert_eq!(alert["event_count"], json!(3));
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_has_the_id_of_one_that_was_deleted_begins_anew_over_a_crash_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    server.save(triple("one", "error")).await;
+    // There is always another, so that state is kept.
+    server.save(errors("errors of another index")).await;
+    let error = |id: &str| document("logs", id, json!({"level": "error"}));
+    server.write(vec![error("1"), error("2")]).await;
+    server.settled().await;
+    server.stop().await;
+    let server = Server::open(dir.path()).await;
+    server.alerting.delete(&server.admin(), "triple").await.unwrap();
+    server.save(triple("one", "error")).await;
+    drop(server);
+    let server = Server::open(dir.path()).await;
+    server.write(vec![error("3")]).await;
+    server.settled().await;
+    let alerts = server.documents("alert").await;
+    assert!(alerts.values().all(|alert| alert["rule_id"] != json!("triple")), "{alerts:?}");
+    server.stop().await;
+}
