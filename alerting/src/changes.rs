@@ -5,14 +5,16 @@
 //! without a new revision, needs the state of that moment: it is stored first, since a start would otherwise apply the new
 //! rule to frames of the old one.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_rules::Time;
 use millrace_rules::definition::{Definition, Edit, edit};
-use millrace_rules::engine::{Condition, Operation, Quiet, Rule};
+use millrace_rules::engine::{Condition, Quiet, Rule};
 use millrace_storage::access::Caller;
-use millrace_storage::{Principal, Priority};
-use serde_json::{Value, json};
+use millrace_storage::{Error as StorageError, Principal, Priority};
+use serde_json::Value;
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
@@ -27,6 +29,8 @@ use crate::store::Kept;
 
 /// Orders to be quiet of one rule.
 const MAX_QUIET: usize = 1_000;
+/// How long a change waits for the end of a start.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// Name of the role that sees all rules.
 const ADMIN: &str = "admin";
 
@@ -63,6 +67,30 @@ impl Shared {
         kept.ok_or_else(|| Error::NotFound(id.to_owned()))
     }
 
+    /// Holds the rules, once they are where they were before the start: a change must not count for frames of the time before it
+    /// that are only evaluated again. Without rules there is nothing to be held.
+    async fn held(&self) -> Result<Held> {
+        let there = async {
+            loop {
+                let mut advanced = pin!(self.advanced.notified());
+                advanced.as_mut().enable();
+                let held = Arc::clone(&self.core).lock_owned().await;
+                match held.as_ref() {
+                    Some(core) if core.position.next().is_none_or(|committed| committed <= core.next) => {
+                        return held;
+                    }
+                    None if self.store.is_empty() => return held,
+                    _ => drop(held),
+                }
+                advanced.await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, there).await.map_err(|_| {
+            let reason = "rules are not where they were before the start yet; try again later";
+            StorageError::Rejected(reason.to_owned()).into()
+        })
+    }
+
     /// Saves a rule.
     ///
     /// # Errors
@@ -71,8 +99,9 @@ impl Shared {
         check_caller(asker)?;
         let mut definition = Definition::parse(body)?;
         matching::check(&self.engine, asker, &definition)?;
-        let held = Arc::clone(&self.core).lock_owned().await;
+        let held = self.held().await?;
         let before = self.replaced(asker, &definition)?;
+        let is_named = definition.id.is_some();
         let id = match (&before, definition.id.take()) {
             (Some(before), _) => before.rule.id.clone(),
             (None, Some(id)) => id,
@@ -82,6 +111,8 @@ impl Shared {
         let owner = asker.name().to_owned();
         let Some(before) = before else {
             self.store.check_room()?;
+            // The state of one that had its id must not be taken for its own, should a start come before the next state.
+            let held = if is_named { self.with_state_stored(held).await? } else { held };
             let since = self.since(&held).await?;
             let rule = Rule { id: id.clone(), revision: 1, since, owner, definition };
             self.save(held, Kept { rule, quiet: Vec::new(), version: None }).await?;
@@ -174,7 +205,7 @@ impl Shared {
     /// # Errors
     /// As [`crate::Alerting::delete`].
     pub(crate) async fn delete(&self, asker: &Principal, id: &str) -> Result<()> {
-        let mut held = Arc::clone(&self.core).lock_owned().await;
+        let mut held = self.held().await?;
         let kept = self.seen(asker, id)?;
         self.store.delete(&kept).await?;
         if let Some(core) = held.as_mut() {
@@ -191,9 +222,8 @@ impl Shared {
     /// # Errors
     /// As [`crate::Alerting::enable`].
     pub(crate) async fn enable(&self, asker: &Principal, id: &str, enabled: bool) -> Result<()> {
-        let held = Arc::clone(&self.core).lock_owned().await;
+        let mut held = self.held().await?;
         let before = self.seen(asker, id)?;
-        let mut held = held;
         if before.rule.definition.enabled != enabled {
             held = self.with_state_stored(held).await?;
             let mut kept = Kept::clone(&before);
@@ -227,32 +257,22 @@ impl Shared {
         if until_ms <= now_ms {
             return Err(Error::Invalid(format!("[until] {} is over", until.iso())));
         }
-        let mut held = Arc::clone(&self.core).lock_owned().await;
+        let mut held = self.held().await?;
         let mut kept = Kept::clone(&*self.seen(asker, id)?);
         kept.quiet.retain(|quiet| quiet.until.ms() > now_ms);
         if kept.quiet.len() >= MAX_QUIET {
             return Err(Error::TooMany(format!("rule [{id}] is silenced {MAX_QUIET} times already")));
         }
         let since = self.since(&held).await?;
-        let quiet = Quiet { key: key.clone(), since, until };
+        let quiet = Quiet { key, since, until };
         kept.quiet.push(quiet.clone());
-        let name = kept.rule.definition.name.clone();
-        self.store.put(kept).await?;
+        let kept = self.store.put(kept).await?;
         let Some(core) = held.as_mut() else { return Ok(()) };
-        if !core.rules.quiet(id, quiet) {
+        if !core.rules.quiet(id, quiet.clone()) {
             return Err(Error::TooMany(format!("rule [{id}] is silenced too often already")));
         }
-        let document = json!({
-            "@timestamp": Time::from_ms(now_ms).iso(),
-            "rule_id": id,
-            "rule_name": name,
-            "key": key,
-            "until": until.iso(),
-            "exponent": 0,
-        });
-        let told = Operation::Silence { rule: id.to_owned(), id: format!("{id}-{since}"), document };
         let frame = core.next.saturating_sub(1);
-        core.pending.push_back(Pending::of(told, frame, 0, now_ms));
+        core.pending.push_back(Pending::quiet(frame, &kept.rule, &quiet, now_ms));
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_rules::Time;
-use millrace_rules::engine::Operation;
+use millrace_rules::engine::{Operation, Quiet, Rule};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
@@ -74,6 +74,19 @@ impl Pending {
             "last_frame": last,
         });
         Self::new(last, ERROR, format!("gap-{first}-{last}"), Action::Create, &document)
+    }
+
+    /// Makes it of a user's order to be quiet.
+    pub(crate) fn quiet(frame: u64, rule: &Rule, quiet: &Quiet, now_ms: i64) -> Self {
+        let document = json!({
+            "@timestamp": Time::from_ms(now_ms).iso(),
+            "rule_id": rule.id,
+            "rule_name": rule.definition.name,
+            "key": quiet.key,
+            "until": quiet.until.iso(),
+            "exponent": 0,
+        });
+        Self::new(frame, SILENCE, format!("{}-{}", rule.id, quiet.since), Action::Index, &document)
     }
 
     /// Makes it of how a rule is.

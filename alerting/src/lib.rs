@@ -93,6 +93,7 @@ impl Alerting {
             core: Arc::default(),
             told: Told::default(),
             changed: Notify::new(),
+            advanced: Notify::new(),
             stopping: watch::Sender::new(false),
         });
         let task = tokio::spawn(runner::run(Arc::clone(&shared)));

@@ -40,17 +40,20 @@ pub(crate) async fn recover(shared: &Shared) -> Result<FeedReader> {
     let restore = move || Ok(restored(usable, &rules, committed));
     let (mut rules, failed) = engine.compute().run(millrace_storage::Priority::Ingest, restore).await?;
     let seen = rules.position();
+    let (now_ms, mut quiets) = (engine.clock().now_ms(), Vec::new());
     let mut matching = Matching::new(engine, &shared.accounts);
     for kept in &kept {
         matching.put(&kept.rule);
         // Those before are in the state.
         for quiet in kept.quiet.iter().filter(|quiet| seen.is_none_or(|seen| quiet.since > seen)) {
             rules.quiet(&kept.rule.id, quiet.clone());
+            // It may not have come to that before the end.
+            quiets.push(Pending::quiet(quiet.since, &kept.rule, quiet, now_ms));
         }
     }
     let next = seen.map_or_else(|| first_seen(&kept).min(last + 1), |seen| seen + 1);
     let mut new = Core::new(rules, matching, position, next);
-    let now_ms = engine.clock().now_ms();
+    new.pending.extend(quiets);
     for (place, (rule, reason)) in failed.into_iter().enumerate() {
         tracing::warn!(rule, reason, "a rule begins anew");
         let frame = next.saturating_sub(1);

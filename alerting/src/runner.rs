@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) told: Told,
     /// Told when there may be a first rule.
     pub(crate) changed: Notify,
+    /// Told when rules have seen more of the feed.
+    pub(crate) advanced: Notify,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -99,6 +101,7 @@ async fn follow(shared: &Arc<Shared>) -> Result<Ended> {
         return Ok(Ended::NoRules);
     }
     let mut reader = recovery::recover(shared).await?;
+    shared.advanced.notify_waiters();
     shared.told.set_fault(None);
     let mut stopping = shared.stopping.subscribe();
     let mut ticks = interval(TICK);
@@ -145,6 +148,7 @@ async fn is_over(shared: &Shared) -> Result<bool> {
     let snapshots = shared.snapshots.clone();
     blocking(move || snapshots.clear()).await?;
     shared.engine.release_lease(READER).await?;
+    shared.advanced.notify_waiters();
     Ok(true)
 }
 
@@ -205,7 +209,9 @@ async fn evaluate(shared: &Shared, frames: Vec<Arc<AppliedFrame>>, done: &mut Do
     if let Some(core) = held.as_mut() {
         shared.told.update(core, time_ms);
     }
-    commit(shared, held, done).await
+    let committed = commit(shared, held, done).await;
+    shared.advanced.notify_waiters();
+    committed
 }
 
 /// Notes frames that are lost.
@@ -215,7 +221,9 @@ async fn gap(shared: &Shared, from: u64, to: u64) -> Result<()> {
         core.pending.push_back(Pending::gap(from, to.saturating_sub(1), shared.engine.clock().now_ms()));
         core.next = core.next.max(to);
     }
-    write_pending(shared, held).await
+    let written = write_pending(shared, held).await;
+    shared.advanced.notify_waiters();
+    written
 }
 
 /// Writes what is pending, or the position where that is due.

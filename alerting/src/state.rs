@@ -1,7 +1,7 @@
 //! Rules in memory: the core with its state, who matches, and what is to be written. One at a time has it, behind a lock that
 //! the runner holds for a batch of frames and a change of rules for as long as it takes.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -106,12 +106,14 @@ impl Core {
     /// Has `alert_status` written for the rules that did anything.
     pub(crate) fn tell_activity(&mut self, now_ms: i64) {
         let frame = self.next.saturating_sub(1);
+        let names: HashMap<&String, &String> =
+            self.rules.rules().map(|rule| (&rule.id, &rule.definition.name)).collect();
         for (id, activity) in std::mem::take(&mut self.activity) {
-            let Some(rule) = self.rules.rules().find(|rule| rule.id == id) else { continue };
+            let Some(name) = names.get(&id) else { continue };
             let document: Value = json!({
                 "@timestamp": Time::from_ms(now_ms).iso(),
                 "rule_id": id,
-                "rule_name": rule.definition.name,
+                "rule_name": name,
                 "starttime": activity.start.iso(),
                 "endtime": activity.end.iso(),
                 "hits": activity.hits,

@@ -173,3 +173,103 @@ fn no_schema() -> Status {
 fn invalid(reason: &(impl std::fmt::Display + ?Sized)) -> Status {
     status::new(tonic::Code::InvalidArgument, &format!("a message cannot be read: {reason}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow_flight::SchemaAsIpc;
+    use arrow_flight::utils::batches_to_flight_data;
+    use datafusion::arrow::array::{DictionaryArray, Int64Array, NullArray};
+    use datafusion::arrow::datatypes::{Field, Int32Type};
+    use datafusion::arrow::ipc::writer::IpcWriteOptions;
+    use proptest::prelude::*;
+    use tonic::Code;
+
+    use super::*;
+
+    fn of_schema(fields: Vec<Field>) -> FlightData {
+        let (schema, options) = (Schema::new(fields), IpcWriteOptions::default());
+        SchemaAsIpc::new(&schema, &options).into()
+    }
+
+    /// The messages of a batch: schema, dictionaries, rows.
+    fn messages(column: ArrayRef) -> Vec<FlightData> {
+        let batch = RecordBatch::try_from_iter([("c", column)]).unwrap();
+        batches_to_flight_data(&batch.schema(), vec![batch]).unwrap()
+    }
+
+    fn decode(messages: Vec<FlightData>) -> Result<Vec<RecordBatch>, Status> {
+        let (mut decoder, mut batches) = (Decoder::default(), Vec::new());
+        for message in messages {
+            if let Decoded::Batch(batch) = decoder.decode(message)? {
+                batches.push(batch);
+            }
+        }
+        Ok(batches)
+    }
+
+    fn code(messages: Vec<FlightData>) -> Code {
+        decode(messages).unwrap_err().code()
+    }
+
+    #[test]
+    fn batches_are_read_with_their_dictionaries() {
+        let words: DictionaryArray<Int32Type> = ["a", "b", "a"].into_iter().collect();
+        let batches = decode(messages(Arc::new(words))).unwrap();
+        assert_eq!((batches.len(), batches[0].num_rows()), (1, 3));
+        assert_eq!(decode(vec![FlightData::default()]).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn schemas_are_no_deeper_and_no_wider_than_documents() {
+        let deep = |depth| (1..depth).fold(DataType::Int8, |inner, _| DataType::new_list(inner, true));
+        let of = |kind| vec![of_schema(vec![Field::new("c", kind, true)])];
+        assert!(decode(of(deep(MAX_DEPTH))).is_ok());
+        assert_eq!(code(of(deep(MAX_DEPTH + 1))), Code::InvalidArgument);
+        let wide = |fields: usize| {
+            vec![of_schema((0..fields).map(|n| Field::new(n.to_string(), DataType::Int8, true)).collect())]
+        };
+        assert!(decode(wide(MAX_FIELDS)).is_ok());
+        assert_eq!(code(wide(MAX_FIELDS + 1)), Code::InvalidArgument);
+    }
+
+    #[test]
+    fn what_comes_out_of_order_or_is_more_than_it_says_is_refused() {
+        let sent = messages(Arc::new(Int64Array::from(vec![1, 2])));
+        assert_eq!(code(sent[1..].to_vec()), Code::InvalidArgument, "a batch without a schema");
+        let other = of_schema(vec![Field::new("d", DataType::Int64, true)]);
+        assert_eq!(code(vec![sent[0].clone(), other]), Code::InvalidArgument, "another schema");
+        let mut cut = sent.clone();
+        cut[1].data_body = cut[1].data_body.slice(..4);
+        assert_eq!(code(cut), Code::InvalidArgument, "a body that is too short");
+        // Rows of nothing take no bytes.
+        let rows = usize::try_from(MAX_ROWS).unwrap();
+        assert_eq!(decode(messages(Arc::new(NullArray::new(rows)))).unwrap()[0].num_rows(), rows);
+        assert_eq!(code(messages(Arc::new(NullArray::new(rows + 1)))), Code::ResourceExhausted);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn whatever_is_sent_is_read_or_refused(
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+            which in 0usize..3,
+            body in any::<bool>(),
+        ) {
+            let words: DictionaryArray<Int32Type> = ["a", "b", "a"].into_iter().collect();
+            let mut sent = messages(Arc::new(words));
+            let message = &mut sent[which];
+            let part = if body { &mut message.data_body } else { &mut message.data_header };
+            let mut bytes = part.to_vec();
+            for (place, byte) in changes {
+                if !bytes.is_empty() {
+                    let place = place.index(bytes.len());
+                    bytes[place] = byte;
+                }
+            }
+            *part = bytes.into();
+            // A panic is caught where messages come from clients.
+            let _ = std::panic::catch_unwind(AssertUnwindSafe(|| decode(sent)));
+        }
+    }
+}

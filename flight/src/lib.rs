@@ -7,9 +7,9 @@
 //! - [`service`]: the methods of Flight, a file a group
 //! - [`statement`]: what `millrace-query` is asked; [`wire`]: batches as they are sent
 //! - [`tickets`], [`handles`], [`running`]: what clients are given to come back with, prepared statements, statements under way
-//! - [`metadata`]: catalogs, tables, types, what the server can do
+//! - [`metadata`], [`options`]: catalogs, tables, types, what the server can do
 //! - [`decode`], [`ingest`]: batches that are sent, and documents that are made of them
-//! - [`status`]: errors
+//! - [`status`] makes errors what gRPC has of them
 
 mod decode;
 mod handles;

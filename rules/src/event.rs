@@ -50,11 +50,8 @@ impl Event {
         fields::values(&self.source, field).first().and_then(|value| Time::read(value)).unwrap_or(frame)
     }
 
-    /// Returns how many rules the event has gone through: 0 where no rule wrote it.
-    pub(crate) fn depth(&self, origin: Origin) -> u8 {
-        if origin != Origin::Rule {
-            return 0;
-        }
+    /// Returns how many rules an alert has gone through.
+    pub(crate) fn depth(&self) -> u8 {
         let depth = self.source.get("depth").and_then(Value::as_u64).unwrap_or(1);
         u8::try_from(depth.max(1)).unwrap_or(u8::MAX)
     }

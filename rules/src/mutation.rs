@@ -26,6 +26,8 @@ pub(crate) enum Mutation {
     ArrivalOrder,
     /// A piece of a frame is evaluated when it comes.
     EvaluatePieces,
+    /// Events of a piece that comes twice are events twice.
+    CountPiecesTwice,
     /// Updates are events.
     CountUpdates,
     /// Of several values of the key only the first one counts.

@@ -2,8 +2,9 @@
 
 Both get seeded rules of each type and events with single-valued keys, `realert: 0`. What is known to differ is listed in
 docs/rules.md and not generated here. It needs no server but the example `replay` of the crate `rules`
-(`cargo build -p millrace-rules --example replay`), or the program that RULES_REPLAY names. RULES_CASES says how many rules
-are compared (400), RULES_SEED which ones.
+(`cargo build -p millrace-rules --example replay`), or the program that RULES_REPLAY names, and runs by itself where the
+packages of requirements-elastalert2.txt are installed. RULES_CASES says how many rules are compared (400), RULES_SEED
+which ones.
 """
 
 import collections

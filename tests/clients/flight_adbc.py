@@ -163,6 +163,11 @@ def cancelling(connection):
                 reader.read_next_batch()
 
         refused(drain, "(?i)cancel", Exception)
+    # One that answers nothing before its end.
+    with connection.cursor() as cursor:
+        threading.Timer(0.5, cursor.adbc_cancel).start()
+        statement = f"SELECT COUNT(*), MAX(a.text) FROM {joined} JOIN {INDEX} d ON c.flag = d.flag"
+        refused(lambda: cursor.execute(statement).fetchall(), "(?i)cancel", Exception)
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
         expect(cursor.fetchall(), [(1,)], "after cancelling")
@@ -252,6 +257,31 @@ def updates(connection):
     refused(lambda: connection.adbc_connection.set_autocommit(False), "(?i)transaction|NOT_IMPLEMENTED")
 
 
+def sizes(connection):
+    """More rows than a message holds, and one row that is longer than what most of them hold together."""
+    call("DELETE", f"/{MADE}")
+    mappings = {"properties": {"number": {"type": "long"}, "text": {"type": "text", "index": False}}}
+    expect(call("PUT", f"/{MADE}", {"mappings": mappings})[0], 200, "create")
+    count, long = 60_000, "é" * 3_000_000
+    texts = [long if n == 777 else f"a text of some length, as there are many of them: {n}" for n in range(count)]
+    rows = pyarrow.table({"number": list(range(count)), "text": texts})
+    with connection.cursor() as cursor:
+        expect(cursor.adbc_ingest(MADE, rows.to_reader(max_chunksize=10_000), "append"), count, "rows")
+        cursor.execute(f"SELECT number, text FROM {MADE}")
+        reader = cursor.fetch_record_batch()
+        found, batches = {}, 0
+        for batch in reader:
+            batches += 1
+            found.update(zip(batch["number"].to_pylist(), batch["text"].to_pylist()))
+        assert batches > 1, "all rows in one batch"
+        expect(len(found), count, "rows read")
+        wrong = [n for n in range(count) if found[n] != texts[n]]
+        expect(wrong, [], "rows with another text")
+        cursor.execute(f"SELECT number FROM {MADE} ORDER BY number DESC LIMIT 20000")
+        expect([row[0] for row in cursor.fetchall()], list(range(count - 1, count - 20_001, -1)), "rows in order")
+    call("DELETE", f"/{MADE}")
+
+
 def frames(connection):
     statement = f"SELECT number, word, double, at FROM {INDEX} ORDER BY number LIMIT 1000"
     documents = [document(number) for number in range(COUNT)]
@@ -283,7 +313,7 @@ def frames(connection):
 flight_index.make()
 logins()
 with connect() as connection:
-    for check in [statements, parameters, metadata, cancelling, ingest, updates, frames]:
+    for check in [statements, parameters, metadata, cancelling, ingest, sizes, updates, frames]:
         check(connection)
         print(f"  {check.__name__}")
 flight_index.remove()

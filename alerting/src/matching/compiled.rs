@@ -134,6 +134,12 @@ impl Compiled {
             && self.watching.iter().zip(rules).all(|(one, other)| Arc::ptr_eq(one, other))
     }
 
+    /// Whether rules and owners are those that it was made for.
+    pub(super) fn is_current(&self, rules: &BTreeMap<String, Arc<Asked>>, owners: &Arc<Owners>) -> bool {
+        let is_same = |rule: &Arc<Asked>| rules.get(&rule.id).is_some_and(|now| Arc::ptr_eq(now, rule));
+        Arc::ptr_eq(&self.owners, owners) && self.watching.iter().all(is_same)
+    }
+
     /// Name of the index.
     pub(super) fn name(&self) -> &Arc<str> {
         &self.meta.name

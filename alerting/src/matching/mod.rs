@@ -222,9 +222,17 @@ impl Matching {
         }
     }
 
-    /// Has the filters of an index compiled for what it is now. Of one that is gone those of before are asked.
+    /// Has the filters of an index compiled for what it is now. Of one that is gone those of before are asked, as long as
+    /// their rules and owners are what they were.
     fn compile(&mut self, uuid: Uuid) {
-        let Some((name, rules)) = self.targets.of(&uuid) else { return };
+        let Some((name, rules)) = self.targets.of(&uuid) else {
+            if let Some(before) = self.indices.get(&uuid)
+                && (self.targets.is_there(&uuid) || !before.is_current(&self.rules, self.targets.owners()))
+            {
+                self.indices.remove(&uuid);
+            }
+            return;
+        };
         let Ok(index) = self.engine.index(name) else { return };
         let (meta, mapping) = (index.meta(), index.mapping());
         if meta.uuid != uuid {

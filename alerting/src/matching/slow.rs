@@ -20,13 +20,14 @@ const LONG_ALONE: Duration = Duration::from_millis(250);
 const SELDOM: u32 = 10;
 /// Filters that are looked at: with more of them a single one is hardly the reason.
 const MAX_FILTERS: usize = 2_000;
-/// Times that a filter is blamed before its rule is paused.
-const STRIKES: u32 = 2;
+/// Blamed once more within this time, its rule is paused: a busy machine may be the reason once.
+const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// Watches the time of filters.
 #[derive(Debug, Default)]
 pub(super) struct Slow {
-    strikes: HashMap<String, u32>,
+    /// When rules were blamed.
+    blamed: HashMap<String, Instant>,
     /// Nothing is looked for before.
     not_before: Option<Instant>,
 }
@@ -40,7 +41,7 @@ impl Slow {
 
     /// Forgets what a rule was blamed for.
     pub(super) fn forget(&mut self, rule: &str) {
-        self.strikes.remove(rule);
+        self.blamed.remove(rule);
     }
 
     /// Finds the rules that are to be paused because a batch took long, with the reason.
@@ -64,9 +65,8 @@ impl Slow {
             if took_alone < LONG_ALONE || took_alone < took / 2 {
                 continue;
             }
-            let strikes = self.strikes.entry(rule.id.clone()).or_default();
-            *strikes += 1;
-            if *strikes >= STRIKES {
+            let before = self.blamed.insert(rule.id.clone(), began);
+            if before.is_some_and(|before| began.duration_since(before) < REMEMBERED) {
                 let reason = format!(
                     "its filter takes too long, {} ms for {} documents: make it simpler, then enable the rule again",
                     took_alone.as_millis(),

@@ -58,6 +58,11 @@ impl Targets {
         self.indices.get(index).map(|(name, rules)| (name, rules.as_slice()))
     }
 
+    /// Whether there is such an index, whoever watches it.
+    pub(super) fn is_there(&self, index: &Uuid) -> bool {
+        self.metadata.iter().any(|metadata| metadata.indices().any(|meta| meta.uuid == *index))
+    }
+
     /// Returns what owners may do.
     pub(super) fn owners(&self) -> &Arc<Owners> {
         &self.owners
@@ -152,6 +157,11 @@ fn watched(
 /// # Errors
 /// [`Error::Filter`] with the reason; names that the owner may not search.
 pub(crate) fn check(engine: &Arc<Engine>, owner: &Principal, definition: &Definition) -> Result<()> {
+    if let Some(never) = definition.index.iter().find(|part| indices::is_never_fed(part)) {
+        return Err(Error::Invalid(format!(
+            "[index] [{never}] is the server's own, which rules do not watch"
+        )));
+    }
     let expression = definition.index.join(",");
     let mut first: Option<QueryError> = None;
     for meta in watched(engine, owner, &expression)? {

@@ -1,7 +1,7 @@
 //! Rules that are saved, changed, disabled, silenced and deleted.
 
 use millrace_alerting::Error;
-use millrace_storage::access::{Caller, Privileges};
+use millrace_storage::access::Caller;
 use millrace_storage::{Kind, Principal};
 use serde_json::{Value, json};
 
@@ -129,6 +129,7 @@ async fn what_cannot_be_a_rule_is_refused_and_nothing_is_stored() {
             Kind::InvalidInput,
             "min_score",
         ),
+        (with_body(".console", json!({"query": {"match_all": {}}})), Kind::InvalidInput, ".console"),
         // Nothing could ever be asked that, whatever indices there will be.
         (with_body("later-*", json!({"query": {"wrong": {}}})), Kind::InvalidInput, "wrong"),
     ] {
@@ -170,5 +171,58 @@ async fn without_rules_nobody_follows_the_feed() {
     server.save(errors("errors")).await;
     server.write(vec![document("logs", "4", json!({"level": "error"}))]).await;
     assert_eq!(server.settled_triggers().await, ["2", "4"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_that_cannot_be_read_costs_nothing_while_the_one_before_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    server.save(triple("one", "error")).await;
+    let error = |id: &str| document("logs", id, json!({"level": "error"}));
+    server.write(vec![error("1")]).await;
+    server.settled().await;
+    server.stop().await;
+    let server = Server::open(dir.path()).await;
+    server.write(vec![error("2")]).await;
+    server.settled().await;
+    server.stop().await;
+    let states = || {
+        let entries = std::fs::read_dir(dir.path().join("rules")).unwrap();
+        let mut states: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        states.sort();
+        states
+    };
+    assert_eq!(states().len(), 2);
+    std::fs::write(states().last().unwrap(), b"damaged").unwrap();
+    let server = Server::open(dir.path()).await;
+    server.write(vec![error("3")]).await;
+    assert_eq!(server.settled_triggers().await, ["3"]);
+    let alerts = server.documents("alert").await;
+    let alert = alerts.values().find(|alert| alert["rule_id"] == json!("triple")).unwrap();
+    assert_eq!(alert["event_count"], json!(3));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_has_the_id_of_one_that_was_deleted_begins_anew_over_a_crash_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    server.save(triple("one", "error")).await;
+    // There is always another, so that state is kept.
+    server.save(errors("errors of another index")).await;
+    let error = |id: &str| document("logs", id, json!({"level": "error"}));
+    server.write(vec![error("1"), error("2")]).await;
+    server.settled().await;
+    server.stop().await;
+    let server = Server::open(dir.path()).await;
+    server.alerting.delete(&server.admin(), "triple").await.unwrap();
+    server.save(triple("one", "error")).await;
+    drop(server);
+    let server = Server::open(dir.path()).await;
+    server.write(vec![error("3")]).await;
+    server.settled().await;
+    let alerts = server.documents("alert").await;
+    assert!(alerts.values().all(|alert| alert["rule_id"] != json!("triple")), "{alerts:?}");
     server.stop().await;
 }

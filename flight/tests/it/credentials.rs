@@ -7,8 +7,10 @@ use arrow_flight::sql::client::FlightSqlServiceClient;
 use arrow_flight::{Action, Criteria, Empty, FlightData, FlightDescriptor, HandshakeRequest, Ticket};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use futures::stream;
+use futures::{TryStreamExt, stream};
 use millrace_accounts::NewApiKey;
+use millrace_api::Beside;
+use millrace_storage::Session;
 use serde_json::json;
 use tonic::{Code, Request};
 
@@ -126,10 +128,11 @@ async fn rules_of_roles_apply() {
     node.index("other", properties, &documents).await;
     node.user(
         "ann",
-        json!([{ "names": ["logs"], "privileges": ["read"], "query": { "term": { "team": "a" } }, "field_security": { "grant": ["team"] } }]),
+        json!([{ "names": ["logs"], "privileges": ["read"], "query": r#"{"term":{"team":"a"}}"#, "field_security": { "grant": ["team"] } }]),
     )
     .await;
     node.user("eve", json!([])).await;
+    node.allow_deletion().await;
     let mut ann = node.client("ann", "password").await;
     assert_eq!(lines(&run(&mut ann, "SELECT * FROM logs").await.unwrap()), ["|a|"]);
     assert_eq!(code(run(&mut ann, "SELECT * FROM other").await), Code::PermissionDenied);
@@ -140,4 +143,26 @@ async fn rules_of_roles_apply() {
     let info = ann.execute("SELECT * FROM logs".to_owned(), None).await.unwrap();
     node.role("ann", json!([])).await;
     assert_eq!(code(crate::support::fetch(&mut ann, &info).await), Code::PermissionDenied);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_audit_tells_of_logins_and_refusals() {
+    let node = Node::start().await;
+    node.user("ann", json!([])).await;
+    let mut client = node.connect().await;
+    assert!(client.handshake("ann", "wrong").await.is_err());
+    client.handshake("ann", "password").await.unwrap();
+    assert_eq!(code(run(&mut client, "SELECT * FROM logs").await), Code::PermissionDenied);
+    let Beside { node: shared, .. } = &node.beside;
+    shared.audit().flush().await.unwrap();
+    let session = Session::system(&shared.engine);
+    let name =
+        session.metadata().indices().find(|meta| meta.name.starts_with(".audit-")).unwrap().name.clone();
+    session.refresh(&[session.index(&name).unwrap()]).await.unwrap();
+    let query = format!("SELECT outcome, user, action, listener FROM `{name}`");
+    let batches = shared.search.statement_batches(&session, &query, None).await.unwrap();
+    let mut told = lines(&batches.try_collect::<Vec<_>>().await.unwrap());
+    told.sort();
+    let refused = "|access_denied|ann|indices:data/read/sql|flight|";
+    assert_eq!(told, [refused, "|authenticated|ann||flight|", "|authentication_failed|ann||flight|"]);
 }

@@ -74,7 +74,8 @@ async fn a_prepared_statement_runs_with_what_is_bound() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prepared_deletion_runs_for_each_row_that_is_bound() {
-    let (_node, mut client) = node().await;
+    let (node, mut client) = node().await;
+    node.allow_deletion().await;
     let mut statement = client.prepare("DELETE FROM logs WHERE n = ?".to_owned(), None).await.unwrap();
     assert_eq!(statement.dataset_schema().unwrap().fields().len(), 0);
     statement.set_parameters(numbers(&[1, 3, 3, 100])).unwrap();

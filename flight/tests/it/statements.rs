@@ -71,7 +71,10 @@ async fn errors_have_codes_and_the_words_of_statements() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn documents_are_deleted_and_counted() {
-    let (_node, mut client) = node().await;
+    let (node, mut client) = node().await;
+    let refused = client.execute_update("DELETE FROM logs".to_owned(), None).await;
+    assert_eq!(code(refused), Code::FailedPrecondition, "a setting forbids it");
+    node.allow_deletion().await;
     assert_eq!(client.execute_update("DELETE FROM logs WHERE n < 2".to_owned(), None).await.unwrap(), 2);
     // As those clients do it that know queries only: nothing happens before the answer is fetched.
     let info = client.execute("DELETE FROM logs WHERE n < 5".to_owned(), None).await.unwrap();

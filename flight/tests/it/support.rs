@@ -17,7 +17,7 @@ use millrace_api::{AuditConfig, Beside, Server, ServerConfig};
 use millrace_flight::Flight;
 use millrace_query::SearchService;
 use millrace_storage::access::Action;
-use millrace_storage::metadata::{CreateIndex, Uuid};
+use millrace_storage::metadata::{ClusterSettingsUpdate, CreateIndex, Uuid};
 use millrace_storage::{Action as Operation, Config, Engine, RefreshPolicy, Session, SystemClock, WriteOp};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -125,6 +125,14 @@ impl Node {
         let ops = documents.iter().enumerate().map(op).collect();
         let written = session.write(ops, RefreshPolicy::Immediate, std::time::Duration::from_secs(10)).await;
         assert!(written.unwrap().iter().all(Result::is_ok));
+    }
+
+    /// Has statements delete, which a setting forbids otherwise.
+    pub(crate) async fn allow_deletion(&self) {
+        let session = Session::system(&self.beside.node.engine);
+        let body = json!({ "persistent": { "plugins.sql.delete.enabled": true } });
+        let update = ClusterSettingsUpdate::parse(&body).unwrap();
+        session.change(|metadata| metadata.update_cluster_settings(&update)).await.unwrap();
     }
 
     /// Changes the mapping of an index.

@@ -76,7 +76,7 @@ impl Filter {
         }
         let tree = if parts.len() == 1 { parts.remove(0) } else { Tree::All(parts) };
         let mut fields = Fields::default();
-        clauses.iter().for_each(|clause| fields.add(&clause.resolved));
+        clauses.iter().for_each(|clause| fields.join(&clause.fields));
         Ok(Self { tree, clauses, fields, names })
     }
 

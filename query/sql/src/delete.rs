@@ -3,6 +3,7 @@
 //! A document is deleted as it was in the snapshot of the statement: one that has changed since is a conflict
 //! and ends the statement with what was deleted before it. A batch is counted when it is durable.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +43,13 @@ impl Runner {
         let part = move |runner: Self, asked: Asked| async move {
             let SqlRequest { query, parameters, .. } = &asked.request;
             match statement::parse_with(query, parameters)? {
-                Statement::Delete(query) => runner.deleted(&asked, &query, bounds).await,
+                Statement::Delete(query) => {
+                    let mut touched = BTreeSet::new();
+                    let deleted = runner.deleted(&asked, &query, bounds, &mut touched).await;
+                    // Whoever runs one statement after another sees what the one before has done.
+                    refresh(&asked.session, &touched).await?;
+                    deleted
+                }
                 _ => Err(SqlError::Request("the statement changes nothing; run it as a query".to_owned())),
             }
         };
@@ -51,11 +58,17 @@ impl Runner {
 
     /// Deletes what a query finds and lists how much that was.
     pub(super) async fn delete(&self, asked: &Asked, query: &ast::Query, bounds: Bounds) -> Result<Listing> {
-        count_of(self.deleted(asked, query, bounds).await?)
+        count_of(self.deleted(asked, query, bounds, &mut BTreeSet::new()).await?)
     }
 
-    /// Deletes what a query finds and counts it.
-    async fn deleted(&self, asked: &Asked, query: &ast::Query, bounds: Bounds) -> Result<u64> {
+    /// Deletes what a query finds and counts it. `touched` takes the indices of what was deleted.
+    async fn deleted(
+        &self,
+        asked: &Asked,
+        query: &ast::Query,
+        bounds: Bounds,
+        touched: &mut BTreeSet<Arc<str>>,
+    ) -> Result<u64> {
         may_delete(bounds)?;
         let prepared = self.prepare(asked, query, &Names::default(), None).await?;
         let mut rows = self.rows(&prepared, Counted::All).await?;
@@ -73,6 +86,7 @@ impl Runner {
                     tokio::spawn(async move { session.write(ops, RefreshPolicy::None, WRITE_TIMEOUT).await });
                 let outcomes =
                     write.await.map_err(|error| Error::Execution(format!("a write failed: {error}")))??;
+                touched.extend(outcomes.iter().flatten().map(|outcome| Arc::clone(&outcome.index)));
                 deleted += gone(outcomes)?;
             }
             if !more {
@@ -82,6 +96,13 @@ impl Runner {
             }
         }
     }
+}
+
+/// Makes what was done to indices visible to searches.
+async fn refresh(session: &Session, names: &BTreeSet<Arc<str>>) -> Result<()> {
+    // One that was deleted meanwhile has nothing to be seen.
+    let indices: Vec<_> = names.iter().filter_map(|name| session.index(name).ok()).collect();
+    Ok(session.refresh(&indices).await?)
 }
 
 /// Refuses deletions where a setting does.

@@ -151,7 +151,7 @@ impl Definition {
         }
     }
 
-    /// Returns the query of the search body: what an event has to match.
+    /// Returns the query of the search body: what an event has to match; without one, each event does.
     pub fn query(&self) -> Option<&Value> {
         self.body.get("query")
     }

@@ -150,19 +150,10 @@ impl Running {
     }
 
     /// Tells whether a document that matches is an event for the rule.
-    fn admits(&mut self, event: &Event, origin: Origin) -> bool {
+    fn admits(&self, event: &Event, origin: Origin) -> bool {
         let definition = &self.rule.definition;
-        if !event.created && !definition.include_updates && !mutated(Mutation::CountUpdates) {
-            return false;
-        }
-        if origin != Origin::Rule && &*event.index != "alert" {
-            return true;
-        }
-        if definition.allow_alerts && event.depth(Origin::Rule) >= MAX_DEPTH {
-            self.too_deep += 1;
-            return false;
-        }
-        definition.allow_alerts
+        let creation = event.created || definition.include_updates || mutated(Mutation::CountUpdates);
+        creation && (definition.allow_alerts || !is_alert(event, origin))
     }
 
     /// Evaluates the events of a frame that is complete.
@@ -188,7 +179,18 @@ impl Running {
                     .then((a.shard, a.seq_no).cmp(&(b.shard, b.seq_no)))
             });
         }
+        // A piece that came twice.
+        if !mutated(Mutation::CountPiecesTwice) {
+            pending.dedup_by(|(_, one, _), (_, other, _)| {
+                one.uuid == other.uuid && (one.shard, one.seq_no) == (other.shard, other.seq_no)
+            });
+        }
         for (time, event, origin) in pending {
+            let depth = if is_alert(&event, origin) { event.depth() } else { 0 };
+            if depth >= MAX_DEPTH {
+                self.too_deep += 1;
+                continue;
+            }
             let definition = &self.rule.definition;
             let time = time.min(now.plus(timing.skew));
             let moment = Moment { watermark: self.watermark.at(now, timing) };
@@ -197,11 +199,6 @@ impl Running {
             if keys.is_empty() {
                 continue;
             }
-            let depth = if origin == Origin::Rule || &*event.index == "alert" {
-                event.depth(Origin::Rule)
-            } else {
-                0
-            };
             let arrival =
                 Arrival { event: &event, time, body: alert::body(&event.source, definition), depth };
             for finding in self.operator.event(&arrival, &keys, moment) {
@@ -335,4 +332,9 @@ impl Running {
         self.silences.decode(reader)?;
         std::mem::replace(reader, Reader::new(&[])).finish()
     }
+}
+
+/// Tells whether a document is an alert, whoever wrote it: one that is copied keeps its depth.
+fn is_alert(event: &Event, origin: Origin) -> bool {
+    origin == Origin::Rule || &*event.index == "alert"
 }

@@ -197,7 +197,8 @@ fn a_rule_begins_behind_the_frame_that_is_on_its_way() {
     assert_eq!(bench.engine.frame(&piece, &mut bench.matcher), []);
     bench.matcher.rules.push("b".to_owned());
     assert_eq!(bench.engine.put(rule("b", 1, json!({}))), 1);
-    let end = frame(1, 0, json!({}), Origin::User, "logs-1");
+    let mut end = frame(1, 0, json!({}), Origin::User, "logs-1");
+    end.events[0].seq_no = 2;
     let operations = bench.engine.frame(&end, &mut bench.matcher);
     assert!(
         operations.iter().all(|operation| matches!(operation, Operation::Alert { rule, .. } if rule == "a"))

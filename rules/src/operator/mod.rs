@@ -96,7 +96,7 @@ pub struct Figures {
 }
 
 /// A rule type at work.
-pub(crate) trait Operator: fmt::Debug + Send {
+pub(crate) trait Operator: fmt::Debug + Send + Sync {
     /// Takes an event under each of its keys.
     fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], moment: Moment) -> Vec<Finding>;
 

@@ -101,6 +101,9 @@ fn crashing(history: &History, seed: u64) -> (Vec<Operation>, Vec<u8>) {
                 break;
             }
             operations.extend(engine.frame(&piece, &mut Kinds(history)));
+            if rng.random_bool(0.05) {
+                operations.extend(engine.frame(&piece, &mut Kinds(history)));
+            }
         }
         if !crashed {
             // Operations and position are one frame of the log.
@@ -250,6 +253,7 @@ fn the_simulation_sees_each_fault() {
         NotMuted,
         ArrivalOrder,
         EvaluatePieces,
+        CountPiecesTwice,
         CountUpdates,
         FirstValueOnly,
         SkipMissingKey,

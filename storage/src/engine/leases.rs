@@ -161,9 +161,10 @@ impl Leases {
         self.released.retain(|name| !commit.released.contains(name));
     }
 
-    fn lease(&self, name: &str) -> Option<Lease> {
+    /// Looks at a lease; `first` is the first frame of the log.
+    fn lease(&self, name: &str, first: FrameNumber) -> Option<Lease> {
         let Named { position, lapsed, .. } = self.named.get(name)?;
-        Some(Lease { position: *position, lapsed: *lapsed || *position < self.removed_below })
+        Some(Lease { position: *position, lapsed: *lapsed || *position < first.max(self.removed_below) })
     }
 }
 
@@ -187,7 +188,7 @@ impl Engine {
             let wal = inner.wal()?;
             {
                 let mut leases = inner.leases.lock();
-                if let Some(lease) = leases.lease(name) {
+                if let Some(lease) = leases.lease(name, wal.first_frame()) {
                     return Ok(lease);
                 }
                 if leases.named.len() >= MAX_NAMED {
@@ -206,7 +207,7 @@ impl Engine {
                 inner.leases.lock().named.remove(name);
                 return Err(error);
             }
-            let lease = inner.leases.lock().lease(name);
+            let lease = inner.leases.lock().lease(name, wal.first_frame());
             lease.ok_or_else(|| Error::Internal(format!("lease [{name}] is gone")))
         });
         taken.await
@@ -214,7 +215,8 @@ impl Engine {
 
     /// Returns a named lease.
     pub fn lease(&self, name: &str) -> Option<Lease> {
-        self.inner.leases.lock().lease(name)
+        let first = self.inner.wal().map_or(0, |wal| wal.first_frame());
+        self.inner.leases.lock().lease(name, first)
     }
 
     /// Moves a named lease: frames below `to` are needed no more. In memory; the catalog learns of it with time, so that

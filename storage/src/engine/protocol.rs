@@ -101,13 +101,13 @@ impl Machine {
     }
 
     async fn open(&self, dir: &Path) -> Arc<Engine> {
-        let config = Config {
-            data_dir: dir.to_owned(),
-            // A file of the log for each group of frames.
-            wal_max_bytes: 0,
-            compute_threads: 1,
-            ..Config::default()
-        };
+        // A file of the log for each group of frames.
+        self.open_with(dir, 0).await
+    }
+
+    async fn open_with(&self, dir: &Path, wal_max_bytes: u64) -> Arc<Engine> {
+        let config =
+            Config { data_dir: dir.to_owned(), wal_max_bytes, compute_threads: 1, ..Config::default() };
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
         let catalog: Arc<dyn Catalog> = Arc::clone(&self.catalog) as Arc<dyn Catalog>;
         let inner: Arc<Inner> =
@@ -328,6 +328,60 @@ fn commits_beside_each_other(dir: &Path) {
     assert_eq!(writer.join().unwrap(), 2);
     flusher.join().unwrap();
     verify(machine, engine, dir, &BTreeMap::from([(("a", "1"), 1), (("b", "1"), 2)]));
+}
+
+/// A reader moves its named lease while documents come, are flushed, and the log is cut; then the power is lost.
+fn leases_beside_cuts(dir: &Path) {
+    // Files of a document each, and a bound on leases that is far.
+    const LOG_BYTES: u64 = 4 << 10;
+    let disk = SimulatedDisk::new(1);
+    let machine = Machine::new(disk.clone(), MemoryCatalog::new(disk));
+    let engine = block_on(machine.open_with(dir, LOG_BYTES));
+    block_on(create(&engine, "a"));
+    let taken = block_on(engine.take_lease("rules", None)).unwrap();
+    let writer = {
+        let engine = Arc::clone(&engine);
+        let source = format!(r#"{{"v":1,"p":"{}"}}"#, "x".repeat(600));
+        shuttle::thread::spawn(move || {
+            for id in ["1", "2", "3"] {
+                block_on(write(&engine, "a", id, &source));
+            }
+        })
+    };
+    let reader = {
+        let engine = Arc::clone(&engine);
+        shuttle::thread::spawn(move || {
+            let mut reader = engine.follow(Some(taken.position)).unwrap();
+            for _ in 0..3 {
+                let item = block_on(reader.next()).unwrap();
+                assert!(matches!(item, FeedItem::Frame(_)), "frames are lost: {item:?}");
+                engine.move_lease("rules", reader.position()).unwrap();
+            }
+            reader.position()
+        })
+    };
+    let index = engine.index("a").unwrap();
+    block_on(engine.flush(std::slice::from_ref(&index))).unwrap();
+    writer.join().unwrap();
+    let moved = reader.join().unwrap();
+    block_on(engine.flush(std::slice::from_ref(&index))).unwrap();
+    let machine = machine.power_loss();
+    drop((engine, index));
+    let engine = block_on(machine.open_with(dir, LOG_BYTES));
+    let lease = engine.lease("rules").expect("the lease is lost");
+    assert!((taken.position..=moved).contains(&lease.position), "{lease:?}, moved to {moved}");
+    let mut reader = engine.follow(Some(lease.position)).unwrap();
+    while reader.position() < moved {
+        let item = block_on(reader.next()).unwrap();
+        assert!(matches!(item, FeedItem::Frame(_)), "frames are lost: {item:?}");
+    }
+    verify(machine, engine, dir, &["1", "2", "3"].map(|id| (("a", id), 1)).into());
+}
+
+#[test]
+fn a_lease_never_begins_before_the_log_does() {
+    check(40, leases_beside_cuts);
+    finds(Mutant::UnsavedLeases, "frames are lost", 400, leases_beside_cuts);
 }
 
 #[test]

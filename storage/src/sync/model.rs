@@ -19,6 +19,8 @@ pub(crate) enum Mutant {
     BlockingMappingChange,
     /// The log says of all durable frames that they are applied.
     DurableIsApplied,
+    /// The log is cut without the catalog being told where leases are.
+    UnsavedLeases,
 }
 
 thread_local! {

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use millrace_storage::mapping::Mapping;
 use millrace_work::error::{Error, Result};
 
+use super::fields::Fields;
 use super::view::IndexView;
 use crate::table::node::{Keep, Resolved};
 use crate::table::predicate::Predicate;
 use crate::table::resolve::resolve;
 
-/// Two times that have nothing in common, whatever they are rounded to: what is the same at both does not depend on time.
-const TIMES_MS: [i64; 2] = [0, 1_234_567_890_123];
+/// Two times that have nothing in common, whatever they are rounded to, and between which other times in filters are: what
+/// is the same at both does not depend on time. Dates in nanoseconds reach as far.
+const TIMES_MS: [i64; 2] = [-8_000_000_000_000, 7_234_567_890_123];
 
 /// A filter over clauses, which it has by their numbers.
 #[derive(Clone, Debug)]
@@ -34,6 +36,8 @@ pub(super) struct Clause {
     pub(super) resolved: Resolved,
     /// What it is made of at each time, where it depends on that.
     pub(super) timed: Option<Timed>,
+    /// What it asks, at any time.
+    pub(super) fields: Fields,
 }
 
 /// A clause in which times are relative to now.
@@ -118,17 +122,23 @@ impl Clause {
         let may_be_timed = written.contains("now") || written.contains('\\');
         let [at, other] = TIMES_MS;
         let own = resolved(predicate, view, mapping, at)?;
-        let is_timed = may_be_timed && shown(&own) != shown(&resolved(predicate, view, mapping, other)?);
-        let timed = is_timed.then(|| Timed {
-            predicate: predicate.clone(),
-            view: Arc::clone(view),
-            mapping: Arc::clone(mapping),
-        });
+        let mut fields = Fields::default();
+        fields.add(&own);
+        let mut timed = None;
+        if may_be_timed {
+            let other = resolved(predicate, view, mapping, other)?;
+            if shown(&own) != shown(&other) {
+                // A range that is empty at some time asks no field then.
+                fields.add(&other);
+                let (predicate, view, mapping) = (predicate.clone(), Arc::clone(view), Arc::clone(mapping));
+                timed = Some(Timed { predicate, view, mapping });
+            }
+        }
         if !mapping.field_rules().is_empty() {
             // To a string, this cannot fail.
             let _ = write!(written, " {:?}", mapping.field_rules());
         }
-        Ok(Self { written: written.into(), resolved: own, timed })
+        Ok(Self { written: written.into(), resolved: own, timed, fields })
     }
 }
 

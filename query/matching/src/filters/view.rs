@@ -50,11 +50,15 @@ impl IndexView {
         Ok(Self { meta, seen, whole: mapping, narrowed, rules: documents })
     }
 
-    /// Shows what an owner sees of an index who searches it.
+    /// Shows what an owner sees of an index who searches it; nothing of one that the owner may not search.
     ///
     /// # Errors
     /// As [`IndexView::under`].
     pub fn of(meta: Arc<IndexMeta>, mapping: Arc<Mapping>, access: &IndexAccess) -> Result<Self> {
+        if !access.allows(Action::Search) {
+            let nothing = vec![Vec::new()];
+            return Self::under(meta, mapping, nothing, Vec::new());
+        }
         if access.sees_all(Action::Search) {
             return Ok(Self::whole(meta, mapping));
         }

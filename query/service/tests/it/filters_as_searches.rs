@@ -23,50 +23,57 @@ const DAY_MS: i64 = 86_400_000;
 const NOW_MS: i64 = 1_700_000_000_000;
 
 fn mapping() -> Value {
-    let text = |positions: &str| json!({"type": "text", "index_options": positions});
-    json!({
-        "settings": {"number_of_shards": 2, "analysis": {
-            "normalizer": {"low": {"type": "custom", "filter": ["lowercase"]}},
-            "analyzer": {"english_words": {"type": "english"}}
+    let mut properties = json!({
+        "msg": {"type": "text", "fields": {
+            "keyword": {"type": "keyword", "ignore_above": 12},
+            "english": {"type": "text", "analyzer": "english_words"},
+            "docs": {"type": "text", "index_options": "docs"}
         }},
-        "mappings": {"properties": {
-            "msg": {"type": "text", "fields": {
-                "keyword": {"type": "keyword", "ignore_above": 12},
-                "english": {"type": "text", "analyzer": "english_words"},
-                "docs": text("docs")
-            }},
-            "light": {"type": "match_only_text"},
-            "typed": {"type": "search_as_you_type"},
-            "tag": {"type": "keyword", "ignore_above": 5},
-            "norm": {"type": "keyword", "normalizer": "low"},
-            "column": {"type": "keyword", "index": false},
-            "wild": {"type": "wildcard"},
-            "kind": {"type": "constant_keyword", "value": "log"},
-            "other": {"type": "alias", "path": "tag"},
-            "low": {"type": "integer", "null_value": 2},
-            "byte": {"type": "byte", "index": false},
-            "big": {"type": "long"},
-            "f": {"type": "double"},
-            "h": {"type": "half_float"},
-            "s": {"type": "float"},
-            "sf": {"type": "scaled_float", "scaling_factor": 100},
-            "ul": {"type": "unsigned_long"},
-            "at": {"type": "date"},
-            "day": {"type": "date", "format": "dd/MM/yyyy||epoch_second", "ignore_malformed": true},
-            "ns": {"type": "date_nanos"},
-            "ip": {"type": "ip"},
-            "ok": {"type": "boolean"},
-            "geo": {"type": "geo_point"},
-            "flat": {"type": "flat_object"},
-            "rank": {"type": "rank_feature"},
-            "ranks": {"type": "rank_features"},
-            "items": {"type": "nested", "properties": {
-                "name": {"type": "keyword"}, "qty": {"type": "integer"}, "note": {"type": "text"},
-                "at": {"type": "date"}, "ip": {"type": "ip"},
-                "subs": {"type": "nested", "properties": {"v": {"type": "long"}, "t": {"type": "keyword"}}}
-            }},
-            "seen": {"type": "nested", "include_in_parent": true, "properties": {"by": {"type": "keyword"}}}
-        }}
+        "light": {"type": "match_only_text"},
+        "typed": {"type": "search_as_you_type"},
+        "tag": {"type": "keyword", "ignore_above": 5},
+        "norm": {"type": "keyword", "normalizer": "low"},
+        "column": {"type": "keyword", "index": false},
+        "wild": {"type": "wildcard"},
+        "kind": {"type": "constant_keyword", "value": "log"},
+        "other": {"type": "alias", "path": "tag"},
+        "low": {"type": "integer", "null_value": 2},
+        "byte": {"type": "byte", "index": false},
+        "day": {"type": "date", "format": "dd/MM/yyyy||epoch_second", "ignore_malformed": true},
+        "sf": {"type": "scaled_float", "scaling_factor": 100},
+        "big": {"type": "long", "doc_values": false}
+    });
+    properties["items"] = json!({"type": "nested", "properties": {
+        "name": {"type": "keyword"}, "qty": {"type": "integer"}, "note": {"type": "text"},
+        "at": {"type": "date"}, "ip": {"type": "ip"},
+        "subs": {"type": "nested", "properties": {"v": {"type": "long"}, "t": {"type": "keyword"}}}
+    }});
+    properties["seen"] =
+        json!({"type": "nested", "include_in_parent": true, "properties": {"by": {"type": "keyword"}}});
+    let plain = [
+        ("f", "double"),
+        ("h", "half_float"),
+        ("s", "float"),
+        ("ul", "unsigned_long"),
+        ("at", "date"),
+        ("ns", "date_nanos"),
+        ("ip", "ip"),
+        ("ok", "boolean"),
+        ("geo", "geo_point"),
+        ("flat", "flat_object"),
+        ("rank", "rank_feature"),
+        ("ranks", "rank_features"),
+    ];
+    for (field, kind) in plain {
+        properties[field] = json!({"type": kind});
+    }
+    let analysis = json!({
+        "normalizer": {"low": {"type": "custom", "filter": ["lowercase"]}},
+        "analyzer": {"english_words": {"type": "english"}}
+    });
+    json!({
+        "settings": {"number_of_shards": 2, "analysis": analysis},
+        "mappings": {"properties": properties}
     })
 }
 
@@ -515,16 +522,15 @@ fn leaf(rng: &mut StdRng, kind: &str) -> Option<Value> {
         }
         "simple_query_string" => simple_query_string(rng),
         "span_containing" | "span_field_masking" | "span_first" | "span_multi" | "span_near" | "span_not"
-        | "span_or" | "span_term" | "span_within" => (0..1_000)
-            .map(|_| {
-                span(
-                    rng,
-                    usize::from(!matches!(kind, "span_term" | "span_multi"))
-                        + usize::from(rng.random_bool(0.3)),
-                )
-            })
-            .find(|found| found.to_string().contains(&format!("\"{kind}\"")))
-            .unwrap(),
+        | "span_or" | "span_term" | "span_within" => {
+            let depth = usize::from(!matches!(kind, "span_term" | "span_multi"));
+            let named = format!("\"{kind}\"");
+            let mut made = (0..1_000).map(|_| {
+                let deeper = usize::from(rng.random_bool(0.3));
+                span(rng, depth + deeper)
+            });
+            made.find(|found| found.to_string().contains(&named)).unwrap()
+        }
         "span_gap" => json!({"span_near": {"clauses": [
             {"span_term": {"msg": "disk"}}, {"span_gap": {"msg": rng.random_range(1..3)}}, {"span_term": {"msg": "node"}}
         ], "slop": 0, "in_order": true}}),
@@ -572,7 +578,7 @@ fn clause(rng: &mut StdRng, kind: &str, depth: usize) -> Value {
         return leaf;
     }
     assert!(COMPOUND.contains(&kind), "a kind of clause that is not asked: {kind}");
-    let mut below = |rng: &mut StdRng| {
+    let below = |rng: &mut StdRng| {
         let kind = loop {
             let kind = KINDS[rng.random_range(0..KINDS.len())];
             if !REFUSED.contains(&kind) && (depth > 0 || !COMPOUND.contains(&kind)) {

@@ -110,6 +110,26 @@ pub(crate) async fn get(engine: &Engine, index: &str, id: &str) -> Option<Doc> {
     engine.get(&Principal::system(), index, id, None, true).await.unwrap().map(doc_of)
 }
 
+/// What the change feed has of an index where it is read back from what is stored, which is in the order of its frames.
+async fn read_back(engine: &Engine, index: &str) -> BTreeMap<String, Doc> {
+    let mut reading = engine.read_back(&[engine.index(index).unwrap()], 0..u64::MAX).await.unwrap();
+    let mut found = BTreeMap::new();
+    let mut last = BTreeMap::new();
+    while let Some(frame) = reading.next().await.unwrap() {
+        for part in &frame.parts {
+            for (seq_no, op) in (part.first_seq_no..).zip(&part.ops) {
+                let before = last.insert(part.shard, (frame.number, seq_no));
+                assert!(before.is_none_or(|(number, before)| number <= frame.number && before < seq_no));
+                let source = String::from_utf8(op.source.clone().unwrap().to_vec()).unwrap();
+                let doc = Doc { version: op.version, seq_no, term: part.primary_term, source };
+                let id = String::from_utf8(op.id.to_vec()).unwrap();
+                assert!(found.insert(id, doc).is_none(), "a document is read back twice");
+            }
+        }
+    }
+    found
+}
+
 impl Oracle {
     /// Checks everything, and takes up what became of the interrupted request.
     pub(crate) async fn check(&mut self, engine: &Arc<Engine>, pending: Option<Pending>) {
@@ -135,6 +155,7 @@ impl Oracle {
                 self.take_up(&index, ops, &found);
             }
             let expected = &self.indices[&index];
+            assert!(read_back(engine, &index).await == *expected, "[{index}] reads back otherwise");
             for (id, doc) in expected {
                 assert_eq!(found.get(id), Some(doc), "search of [{index}/{id}]");
                 assert_eq!(get(engine, &index, id).await.as_ref(), Some(doc), "get of [{index}/{id}]");
