@@ -6,12 +6,16 @@ use std::sync::Arc;
 use millrace_query::Work;
 use millrace_query::filters::{Arrival, Batch, Changes, Filter, IndexView, Matcher};
 use millrace_storage::Compute;
+use millrace_storage::access::FieldRules;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
 
 use super::Asked;
 use super::slow::Slow;
 use super::targets::Owners;
+
+/// What a source has to keep that is shown to an owner; nothing where all is shown.
+pub(super) type Shown = Arc<[Arc<FieldRules>]>;
 
 /// Rows by rule, or why the rule's filter could not be asked.
 type Found = Vec<(Arc<Asked>, Result<Vec<u32>, String>)>;
@@ -26,6 +30,8 @@ pub(super) struct Compiled {
     watching: Vec<Arc<Asked>>,
     owners: Arc<Owners>,
     filters: Vec<One>,
+    /// By rule, for those whose owners do not see all fields.
+    shown: HashMap<String, Shown>,
     matcher: Matcher,
     problems: BTreeMap<String, String>,
 }
@@ -106,6 +112,9 @@ impl Compiled {
                 }
             }
         }
+        let restricted = filters.iter().filter(|one| !one.view.field_rules().is_empty());
+        let shown = restricted.map(|one| (one.rule.id.clone(), Arc::clone(one.view.field_rules())));
+        let shown = shown.collect();
         let all: Vec<Arc<Filter>> = filters.iter().map(|one| Arc::clone(&one.filter)).collect();
         Self {
             uuid: meta.uuid_text().into(),
@@ -115,6 +124,7 @@ impl Compiled {
             owners: Arc::clone(owners),
             matcher: Matcher::new(&all),
             filters,
+            shown,
             problems,
         }
     }
@@ -163,6 +173,22 @@ impl Compiled {
     /// Whether what rules write is an event of some rule.
     pub(super) fn allows_alerts(&self) -> bool {
         self.filters.iter().any(|one| one.rule.allow_alerts)
+    }
+
+    /// Puts rules together that see the same of a source.
+    pub(super) fn by_sight(&self, rules: Vec<Arc<Asked>>) -> Vec<(Shown, Vec<Arc<Asked>>)> {
+        if self.shown.is_empty() {
+            return vec![(Shown::default(), rules)];
+        }
+        let mut all: Vec<(Shown, Vec<Arc<Asked>>)> = Vec::new();
+        for rule in rules {
+            let shown = self.shown.get(&rule.id).cloned().unwrap_or_default();
+            match all.iter_mut().find(|(known, _)| *known == shown) {
+                Some((_, of)) => of.push(rule),
+                None => all.push((shown, vec![rule])),
+            }
+        }
+        all
     }
 
     /// Lists the rules that are asked.

@@ -21,13 +21,14 @@ use millrace_accounts::Accounts;
 use millrace_query::filters::{Arrival, Batch};
 use millrace_rules::engine::{Frame, Matched, Matcher, Rule};
 use millrace_rules::{Event, Origin, Time};
+use millrace_storage::access::shown;
 use millrace_storage::segment::Document;
 use millrace_storage::wal::{AppliedFrame, Op};
 use millrace_storage::{Engine, Origin as FrameOrigin};
 use serde_json::Value;
 use uuid::Uuid;
 
-use self::compiled::Compiled;
+use self::compiled::{Compiled, Shown};
 use self::slow::Slow;
 use self::targets::Targets;
 
@@ -105,6 +106,8 @@ struct Hit<'a> {
     place: &'a Place<'a>,
     index: Arc<str>,
     uuid: Arc<str>,
+    /// What these see of its source.
+    shown: Shown,
     rules: Vec<Arc<Asked>>,
 }
 
@@ -335,8 +338,10 @@ impl<'a> Asking<'a, '_> {
         for (row, rules) in by_row {
             let Some(place) = places.get(row as usize) else { continue };
             let Some(hits) = self.hits.get_mut(place.frame) else { continue };
-            let (index, uuid) = (Arc::clone(self.compiled.name()), Arc::clone(self.compiled.uuid()));
-            hits.push(Hit { place, index, uuid, rules });
+            for (shown, rules) in self.compiled.by_sight(rules) {
+                let (index, uuid) = (Arc::clone(self.compiled.name()), Arc::clone(self.compiled.uuid()));
+                hits.push(Hit { place, index, uuid, shown, rules });
+            }
         }
     }
 }
@@ -363,7 +368,7 @@ fn evaluable(frame: &AppliedFrame, hits: Vec<Hit<'_>>) -> Evaluable {
         seq_no: hit.place.seq_no,
         id: String::from_utf8_lossy(&hit.place.op.id).into(),
         created: hit.place.op.created,
-        source: Arc::new(serde_json::from_slice(hit.place.source).unwrap_or_default()),
+        source: Arc::new(shown(serde_json::from_slice(hit.place.source).unwrap_or_default(), &hit.shown)),
     });
     let frame = Frame {
         number: frame.number,

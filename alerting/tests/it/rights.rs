@@ -1,6 +1,7 @@
 //! A rule sees what its owner may see now, and is seen by whom it names.
 
 use millrace_accounts::{IndexGrant, Role, User};
+use millrace_alerting::Tested;
 use millrace_storage::Kind;
 use serde_json::json;
 
@@ -42,6 +43,42 @@ async fn a_rule_runs_with_what_its_owner_may_do_now() {
     server.write(vec![of("logs-a", "two", "7")]).await;
     assert_eq!(server.settled_triggers().await, ["1", "5", "7"]);
     assert!(server.shown(&id)["error"].is_null());
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alert_shows_the_fields_that_its_rules_owner_may_see_live_and_in_tests() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    server.create("logs", json!({})).await;
+    let field_security = json!({"grant": ["level", "user.*"], "except": ["user.token"]});
+    let role = Role {
+        indices: vec![IndexGrant {
+            names: vec!["logs".to_owned()],
+            privileges: vec!["read".to_owned()],
+            field_security: Some(serde_json::from_value(field_security).unwrap()),
+            ..IndexGrant::default()
+        }],
+        ..Role::default()
+    };
+    server.accounts.put_role("some", role).await.unwrap();
+    let ann = User { roles: vec!["some".to_owned()], ..User::default() };
+    server.accounts.put_user("ann", ann, Some("a long password".to_owned())).await.unwrap();
+    let ann = server.accounts.principal("ann").unwrap();
+    let hers = server.alerting.change(&ann, errors("of ann")).await.unwrap().id;
+    let all = server.save(errors("of admin")).await.id;
+    let source = json!({"level": "error", "user": {"name": "bob", "token": "t"}, "salary": 5});
+    server.write(vec![document("logs", "1", source.clone())]).await;
+    server.settled().await;
+    let alerts = server.documents("alert").await;
+    let body = |rule: &str| {
+        let alert = alerts.values().find(|alert| alert["rule_id"] == json!(rule)).unwrap();
+        alert["match_body"].clone()
+    };
+    let seen = json!({"level": "error", "user": {"name": "bob"}});
+    assert_eq!((body(&hers), body(&all)), (seen.clone(), source));
+    let tested = server.alerting.test(&ann, Tested::Written(errors("of ann")), 0..i64::MAX).await.unwrap();
+    assert_eq!(tested.alerts[0].document["match_body"], seen);
     server.stop().await;
 }
 

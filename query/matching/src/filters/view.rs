@@ -74,6 +74,11 @@ impl IndexView {
         Ok(self)
     }
 
+    /// Returns the rules that a source has to keep which is shown to the owner; empty where all is shown.
+    pub fn field_rules(&self) -> &Arc<[Arc<FieldRules>]> {
+        self.seen.field_rules()
+    }
+
     /// Returns the index's mapping, whatever of it is seen: that of batches.
     pub fn mapping(&self) -> &Arc<Mapping> {
         &self.whole
