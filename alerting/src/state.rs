@@ -95,7 +95,7 @@ impl Core {
 
     /// Has what matching found out about rules written to `alert_error`.
     pub(crate) fn tell(&mut self, now_ms: i64) {
-        for (place, (rule, reason)) in self.matching.to_tell().into_iter().enumerate() {
+        for (place, (rule, reason)) in self.matching.take_told().into_iter().enumerate() {
             let frame = self.next.saturating_sub(1);
             let problem = Operation::Problem { rule, frame, reason };
             // Behind what rules tell of the same frame.

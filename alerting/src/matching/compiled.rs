@@ -44,18 +44,21 @@ struct One {
     filter: Arc<Filter>,
 }
 
+/// The index as one owner sees it, or why it cannot be seen.
+type View = Result<Arc<IndexView>, String>;
+
 /// The index as owners see it by the patterns of their rules.
 struct Views<'a> {
     meta: &'a Arc<IndexMeta>,
     mapping: &'a Arc<Mapping>,
     owners: &'a Owners,
-    made: HashMap<(&'a str, &'a [String]), Result<Arc<IndexView>, String>>,
+    made: HashMap<(&'a str, &'a [String]), View>,
     /// What is said otherwise than in views before.
     changes: HashMap<(usize, usize), Changes>,
 }
 
 impl<'a> Views<'a> {
-    fn of(&mut self, rule: &'a Asked) -> Result<Arc<IndexView>, String> {
+    fn of(&mut self, rule: &'a Asked) -> View {
         let (meta, mapping, owners) = (self.meta, self.mapping, self.owners);
         let make = || {
             let Some(Some(owner)) = owners.get(&rule.owner) else {

@@ -157,7 +157,7 @@ impl Matching {
     }
 
     /// Takes what is to be told of rules since it was asked last.
-    pub(crate) fn to_tell(&mut self) -> Vec<(String, String)> {
+    pub(crate) fn take_told(&mut self) -> Vec<(String, String)> {
         std::mem::take(&mut self.to_tell)
     }
 

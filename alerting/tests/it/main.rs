@@ -1,4 +1,5 @@
 //! Rules at work over a real engine.
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod alerts;
 mod faults;
