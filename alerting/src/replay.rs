@@ -321,7 +321,7 @@ impl Replay {
             Ok((matching, core, operations))
         };
         let (mut matching, core, operations) = self.engine.compute().run(Priority::Background, step).await?;
-        let told = matching.to_tell().into_iter().map(|(_, reason)| reason);
+        let told = matching.take_told().into_iter().map(|(_, reason)| reason);
         let said = operations.iter().filter_map(|operation| match operation {
             Operation::Problem { reason, .. } => Some(reason.clone()),
             Operation::Alert { .. } | Operation::Silence { .. } => None,

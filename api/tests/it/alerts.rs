@@ -251,7 +251,7 @@ async fn what_is_wrong_is_named_and_nothing_is_stored() {
     for (named, rule) in [
         ("[colour]", with("colour", json!("red"))),
         ("[name]", with("name", Value::Null)),
-        ("[name]", with("name", json!(5))),
+        ("[name]", with("name", json!(["a"]))),
         ("[index]", with("index", json!("UPPER"))),
         ("[index]", with("index", json!({}))),
         ("[timeframe]", with("timeframe", json!("5 parsecs"))),
@@ -260,7 +260,7 @@ async fn what_is_wrong_is_named_and_nothing_is_stored() {
         ("[num_events]", with("num_events", json!("many"))),
         ("[importance]", with("importance", json!(101))),
         ("[type]", with("type", json!("spike"))),
-        ("[email]", with("email", json!(7))),
+        ("[email]", with("email", json!({"to": "a"}))),
         ("aggs", body(json!({"aggs": {"a": {"avg": {"field": "n"}}}}))),
         ("min_score", body(json!({"min_score": 1}))),
         ("terms", body(json!({"query": {"terms": {"a": {"index": "i", "id": "1", "path": "p"}}}}))),
