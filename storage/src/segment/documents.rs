@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(found(&all, "message.raw", "disk ok"), 1);
         let stored = all.fetch_blocking(&[1], super::super::RowParts::ALL).unwrap().remove(0);
         assert_eq!((stored.id.as_str(), stored.seq_no, stored.routing.as_deref()), ("1", 11, Some("r")));
-        assert_eq!(stored.ignored, ["level"]);
+        assert_eq!(stored.ignored, ["level", "new", "size"]);
 
         let raw = BTreeSet::from([field("message.raw")]);
         let some = Segment::of_documents(&mapping, &documents, Some(&raw), compute).unwrap();
