@@ -37,9 +37,13 @@ fn matches(query: &Value, source: &Value) -> Result<bool, String> {
                     return Ok(false);
                 }
             }
-            Ok(true)
+            let mut should = body["should"].as_array().into_iter().flatten().peekable();
+            if should.peek().is_none() {
+                return Ok(true);
+            }
+            should.try_fold(false, |any, clause| Ok(any || matches(clause, source)?))
         }
-        "term" => {
+        "term" | "match_phrase" => {
             let (name, wanted) = field()?;
             Ok(texts(source, name).contains(&text(wanted)))
         }
