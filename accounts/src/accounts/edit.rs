@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Accounts, NewPassword, bound, roles, users};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limits::MAX_LISTED;
 use crate::role::Role;
 use crate::state::{Change, Known, State};
@@ -74,7 +74,10 @@ impl Accounts {
     /// What any of them is refused for; [`crate::Error::TooMany`].
     pub async fn edit(&self, edits: Vec<Edit>) -> Result<Vec<bool>> {
         bound("changes at once", edits.len(), MAX_LISTED)?;
-        let ready = edits.into_iter().map(|edit| self.ready(edit)).collect::<Result<Vec<_>>>()?;
+        // Roles of many privileges take their time.
+        let accounts = self.clone();
+        let ready = move || edits.into_iter().map(|edit| accounts.ready(edit)).collect::<Result<Vec<_>>>();
+        let ready = tokio::task::spawn_blocking(ready).await.map_err(Error::internal)??;
         self.change(move |state, now_ms| {
             let mut state = State::clone(state);
             let (mut all, mut made) = (Vec::new(), Vec::with_capacity(ready.len()));

@@ -136,7 +136,7 @@ impl Accounts {
         self.0.resolver.forget();
     }
 
-    /// Changes accounts: `decide` sees them as they are at a time, and says what is to be changed.
+    /// Changes accounts: `decide` sees them as they are at a time, and says what is to be changed. It may take its time.
     async fn change<T, F>(&self, decide: F) -> Result<T>
     where
         T: Send + 'static,
@@ -147,12 +147,20 @@ impl Accounts {
         let changed = tokio::spawn(async move {
             let _one = inner.changing.lock().await;
             let state = inner.state.load_full();
-            let (changes, value) = decide(&state, inner.clock.now_ms())?;
-            if !changes.is_empty() {
+            let now_ms = inner.clock.now_ms();
+            let decided = tokio::task::spawn_blocking(move || {
+                let (changes, value) = decide(&state, now_ms)?;
+                if changes.is_empty() {
+                    return Ok::<_, Error>((None, value));
+                }
                 let records = changes.iter().map(Change::record).collect::<Result<Vec<_>>>()?;
-                inner.store.put_accounts(&records).await?;
                 let mut changed = State::clone(&state);
                 changed.apply(&changes);
+                Ok((Some((records, changed)), value))
+            });
+            let (decided, value) = decided.await.map_err(Error::internal)??;
+            if let Some((records, changed)) = decided {
+                inner.store.put_accounts(&records).await?;
                 inner.state.store(Arc::new(changed));
             }
             Ok(value)

@@ -156,8 +156,8 @@ impl Trail {
         })
     }
 
-    /// Makes what is told.
-    pub(super) fn event(&self, outcome: Outcome, status: u16, time_ms: i64) -> Event {
+    /// Makes what is told; `reads` is whether all that is read is.
+    pub(super) fn event(&self, outcome: Outcome, status: u16, reads: bool, time_ms: i64) -> Event {
         let mut who = Map::new();
         let mut tell = |name: &str, value: &str| who.insert(name.to_owned(), Value::from(cut(value)));
         let claimed = self.claimed.as_ref().map(|(kind, name)| (*kind, name.as_str()));
@@ -208,6 +208,7 @@ impl Trail {
             listener: self.listener,
             opaque_id: opaque_id.map(cut),
             id: request_id(),
+            is_read: status < 400 && reads && self.reads,
             refused,
             more_refused,
             count: 1,
@@ -247,6 +248,8 @@ pub(super) struct Event {
     opaque_id: Option<String>,
     /// Names the document, too, so that one that is written again is there once.
     pub(super) id: String,
+    /// Whether something was read, which is told of each request.
+    is_read: bool,
     /// Parts of the request that were refused, by action and index.
     refused: Vec<Refused>,
     /// How many there are of further kinds.
@@ -258,9 +261,10 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// Whether it is one of those that anybody can cause as often as there is time for.
+    /// Whether it is one of those that anybody can cause as often as there is time for. What was read while parts were
+    /// refused is told like all that is read.
     pub(super) fn is_refusal(&self) -> bool {
-        matches!(self.outcome, Outcome::AuthenticationFailed | Outcome::AccessDenied)
+        matches!(self.outcome, Outcome::AuthenticationFailed | Outcome::AccessDenied) && !self.is_read
     }
 
     /// Whether it says the same of the same caller.

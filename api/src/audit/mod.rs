@@ -109,7 +109,7 @@ impl Audit {
     pub(crate) fn tell(&self, trail: &Trail, status: u16, blocked: bool) {
         let Some(shared) = &self.0 else { return };
         let Some(outcome) = trail.outcome(status, blocked, shared.config.reads) else { return };
-        shared.record(trail.event(outcome, status, shared.engine.clock().now_ms()));
+        shared.record(trail.event(outcome, status, shared.config.reads, shared.engine.clock().now_ms()));
     }
 
     /// Returns what waits to be written, and what was lost.

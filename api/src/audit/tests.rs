@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use millrace_listen::Peer;
+use millrace_storage::access::Refusals;
 use millrace_storage::metadata::IndicesOptions;
 use millrace_storage::{Config as StorageConfig, ManualClock, SharedClock};
 use serde_json::json;
@@ -27,7 +28,7 @@ fn trail(address: &str, user: &str, path: &str) -> Trail {
 }
 
 fn refused(address: &str, user: &str, time_ms: i64) -> Event {
-    trail(address, user, "/").event(event::Outcome::AuthenticationFailed, 401, time_ms)
+    trail(address, user, "/").event(event::Outcome::AuthenticationFailed, 401, false, time_ms)
 }
 
 #[test]
@@ -56,7 +57,7 @@ fn a_flood_of_refusals_is_few_documents_and_is_counted() {
 #[test]
 fn what_waits_is_bounded_and_changes_are_not_told_together() {
     let mut queue = Queue::default();
-    let change = trail("10.0.0.1", "ann", "/").event(event::Outcome::Changed, 200, START_MS);
+    let change = trail("10.0.0.1", "ann", "/").event(event::Outcome::Changed, 200, false, START_MS);
     for _ in 0..10_000 {
         queue.add(change.clone());
     }
@@ -68,13 +69,35 @@ fn what_waits_is_bounded_and_changes_are_not_told_together() {
     assert_eq!((queue.figures().lost, queue.figures().bytes), (lost, 0));
     let mut queue = Queue::default();
     let long = format!("/{}", "x".repeat(60_000));
-    let event = trail("10.0.0.1", &"é".repeat(1_000), &long).event(event::Outcome::Changed, 200, START_MS);
+    let event =
+        trail("10.0.0.1", &"é".repeat(1_000), &long).event(event::Outcome::Changed, 200, false, START_MS);
     assert!(event.bytes() < 2_048);
     for _ in 0..8_192 {
         queue.add(event.clone());
     }
     let (events, lost) = queue.take();
     assert!(lost > 0 && events.iter().map(Event::bytes).sum::<usize>() <= 8 << 20);
+}
+
+#[test]
+fn what_was_read_while_parts_were_refused_is_told_of_each_request() {
+    let mut trail = trail("10.0.0.1", "ann", "/logs,secret/_search");
+    trail.reads();
+    let refusals = Refusals::default();
+    refusals.note_of("indices:data/read/search", Some("secret"));
+    trail.may_be_refused_in_parts(&refusals);
+    let told = |reads: bool, status: u16| {
+        let outcome = trail.outcome(status, false, reads).unwrap();
+        assert_eq!(outcome, event::Outcome::AccessDenied);
+        let mut queue = Queue::default();
+        for _ in 0..100 {
+            queue.add(trail.event(outcome, status, reads, START_MS));
+        }
+        let (events, lost) = queue.take();
+        assert_eq!((lost, events.iter().map(|event| event.count).sum()), (0, 100u64));
+        events.len()
+    };
+    assert_eq!([told(true, 200), told(true, 403), told(false, 200)], [100, 1, 1]);
 }
 
 #[test]
@@ -117,7 +140,7 @@ impl Site {
 
     fn record(&self, user: &str) {
         let now_ms = self.session.clock().now_ms();
-        self.audit.record(trail("10.0.0.1", user, "/").event(event::Outcome::Changed, 200, now_ms));
+        self.audit.record(trail("10.0.0.1", user, "/").event(event::Outcome::Changed, 200, false, now_ms));
     }
 
     fn days(&self) -> Vec<String> {
@@ -175,7 +198,7 @@ async fn what_the_store_refuses_is_written_later_and_once() {
     site.audit.flush().await.unwrap();
     assert_eq!(site.documents(day).await, 3);
     // Written before, and not known to be.
-    let event = trail("10.0.0.1", "ann", "/").event(event::Outcome::Changed, 200, START_MS);
+    let event = trail("10.0.0.1", "ann", "/").event(event::Outcome::Changed, 200, false, START_MS);
     for _ in 0..2 {
         site.audit.record(event.clone());
         site.audit.flush().await.unwrap();

@@ -1,9 +1,10 @@
 //! Users, roles and role mappings in OpenSearch's form, under `_plugins/_security` and `_opendistro/_security`.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use millrace_accounts::{Account, Edit, Mapping, Over, Role, User, privilege, privilege_names};
+use millrace_accounts::{Account, Edit, Mapping, NewPassword, Over, Role, User, privilege, privilege_names};
 use serde_json::{Map, Value, json};
 
 use super::form::{Form, text};
@@ -12,6 +13,9 @@ use super::{Meaning, login, patch};
 use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response, Room};
+
+/// Most that a request changes.
+const MAX_EDITS: usize = 1_000;
 
 /// Something that has a name, in OpenSearch's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,15 +120,44 @@ impl Said {
         Ok(checked?)
     }
 
-    /// Makes the change that puts it.
-    async fn put(self, api: &Api, name: String) -> Result<Edit, Error> {
+    /// Makes the change that puts it, with the password as it was hashed before.
+    fn put(self, name: String, hashed: &Hashed) -> Result<Edit, Error> {
         Ok(match self {
             Self::User(user, password) => {
-                Edit::PutUser { name, user: *user, password: api.hash_some(password).await? }
+                let password = password.map(|password| hashed.get(&name, &password)).transpose()?;
+                Edit::PutUser { name, user: *user, password }
             }
             Self::Role(role) => Edit::PutRole(name, role),
             Self::Mapping(mapping) => Edit::PutMapping(name, mapping),
         })
+    }
+}
+
+/// Passwords that are to be set, hashed, by user: that takes its time, in which others change what they want to.
+#[derive(Default)]
+struct Hashed(HashMap<String, (String, NewPassword)>);
+
+impl Hashed {
+    async fn of(api: &Api, plan: Plan) -> Result<Self, Error> {
+        let mut hashed = HashMap::new();
+        for (name, one) in plan.said {
+            if let Said::User(_, Some(password)) = one {
+                let hash = api.hash(password.clone()).await?;
+                hashed.insert(name, (password, hash));
+            }
+        }
+        Ok(Self(hashed))
+    }
+
+    fn get(&self, name: &str, password: &str) -> Result<NewPassword, Error> {
+        match self.0.get(name) {
+            Some((known, hash)) if known == password => Ok(hash.clone()),
+            _ => Err(Error::new(
+                409,
+                "security_exception",
+                "users have changed while their passwords were hashed, try again",
+            )),
+        }
     }
 }
 
@@ -251,26 +284,44 @@ struct Plan {
     gone: Vec<String>,
 }
 
-/// Changes what there is of a kind by a body: `plan` says how, on what there is, which stays so until it is changed. All of that is
-/// checked first, and changed as one, or not at all. Returns of each whether it was made.
+impl Plan {
+    fn check(&self, api: &Api, kind: Kind) -> Result<(), Error> {
+        let count = self.said.len() + self.gone.len();
+        if count > MAX_EDITS {
+            return Err(Error::illegal_argument(format!(
+                "at most [{MAX_EDITS}] can be changed at once, found [{count}]"
+            )));
+        }
+        for (name, one) in &self.said {
+            one.check()?;
+            kind.check_reserved(api, name, false)?;
+        }
+        self.gone.iter().try_for_each(|name| kind.check_reserved(api, name, true))
+    }
+}
+
+/// Changes what there is of a kind by a body: `plan` says how, on what there is. It is asked twice: for the passwords, which are
+/// hashed first, and again when nobody else changes anything. All is checked first, and changed as one, or not at all. Returns
+/// of each whether it was made.
 async fn change(
     api: &Api,
     request: &mut Request,
     kind: Kind,
-    plan: impl FnOnce(Value) -> Result<Plan, Error>,
+    plan: impl Fn(Value) -> Result<Plan, Error>,
 ) -> Result<Vec<bool>, Error> {
     let body = request.json()?.ok_or_else(|| Error::parsing("request body is required"))?;
+    let mut hashed = Hashed::default();
+    if kind == Kind::Users {
+        let first = plan(body.clone())?;
+        first.check(api, kind)?;
+        hashed = Hashed::of(api, first).await?;
+    }
     let _one = api.changing.lock().await;
-    let Plan { said, gone } = plan(body)?;
-    for (name, one) in &said {
-        one.check()?;
-        kind.check_reserved(api, name, false)?;
-    }
-    gone.iter().try_for_each(|name| kind.check_reserved(api, name, true))?;
-    let mut edits = Vec::with_capacity(said.len() + gone.len());
-    for (name, one) in said {
-        edits.push(one.put(api, name).await?);
-    }
+    let planned = plan(body)?;
+    planned.check(api, kind)?;
+    let Plan { said, gone } = planned;
+    let edits = said.into_iter().map(|(name, one)| one.put(name, &hashed));
+    let mut edits = edits.collect::<Result<Vec<_>, Error>>()?;
     edits.extend(gone.into_iter().map(|name| kind.delete(name)));
     Ok(api.accounts.edit(edits).await?)
 }

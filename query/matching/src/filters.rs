@@ -37,7 +37,7 @@ use std::sync::Arc;
 use millrace_work::error::Result;
 use serde_json::Value;
 
-use self::clause::{Clause, Tree};
+use self::clause::{Clause, Part, Tree};
 use self::names::Names;
 use crate::lower::lower_filter;
 
@@ -64,15 +64,16 @@ impl Filter {
     /// # Errors
     /// A body that no search could have; what the index cannot be asked; members and clauses by which more than a document decides
     /// whether it matches, by name: aggregations, `min_score`, `post_filter`, `collapse`, values of other documents,
-    /// `more_like_this`.
+    /// `more_like_this`. Also where what the owner may see goes by terms that are chosen among those of all documents, such as
+    /// those of `fuzzy`: a document alone does not say which they are.
     pub fn compile(body: &Value, view: &Arc<IndexView>) -> Result<Self> {
         let predicate = lower_filter(&body::query(body)?);
         let (mut names, mut clauses) = (Names::default(), Vec::new());
         names.add(&predicate);
-        let mut parts = vec![clause::tree(&predicate, view, &view.seen, &mut clauses)?];
+        let mut parts = vec![clause::tree(&predicate, view, &view.seen, Part::Asked, &mut clauses)?];
         for predicate in &view.narrowed {
             names.add(predicate);
-            parts.push(clause::tree(predicate, view, &view.whole, &mut clauses)?);
+            parts.push(clause::tree(predicate, view, &view.whole, Part::Narrowing, &mut clauses)?);
         }
         let tree = if parts.len() == 1 { parts.remove(0) } else { Tree::All(parts) };
         let mut fields = Fields::default();

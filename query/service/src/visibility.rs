@@ -97,11 +97,13 @@ async fn all(
 ) -> Result<Vec<Address>> {
     let mut unfiltered = snapshot.clone();
     unfiltered.indices.iter_mut().for_each(|index| index.filter = None);
+    let shards: usize = unfiltered.indices.iter().map(|index| index.meta.shards as usize).sum();
     let query: Query = query::parse(&json!({"ids": {"values": ids}}))?;
     let sort = [SortKey { by: SortBy::Doc, descending: true }];
     let search = Search {
         sort: &sort,
-        size: ids.len().max(1),
+        // Writers with routings of their own may have put an id into each shard.
+        size: ids.len().saturating_mul(shards).max(1),
         ..Search::new(Arc::new(unfiltered), &query, now_ms, work)
     };
     let found = searcher.find(search).await?;

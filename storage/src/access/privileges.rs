@@ -127,6 +127,12 @@ impl Privileges {
         self.ruled || self.within.as_ref().is_some_and(|owner| owner.has_rules())
     }
 
+    /// Whether some grant has rules for documents.
+    pub(crate) fn has_document_rules(&self) -> bool {
+        let within = self.within.as_ref().is_some_and(|owner| owner.has_document_rules());
+        within || self.grants.iter().any(|grant| grant.documents.is_some())
+    }
+
     /// Returns a number that no other privileges of this process have.
     pub fn version(&self) -> u64 {
         self.version

@@ -21,26 +21,33 @@ pub const FEED_PIPELINE: &str = ".feed";
 
 /// Bytes of frames that are decoded at a time.
 const READ_BYTES: usize = 4 << 20;
-/// Decoded stretches of the log that are kept for other readers.
-const MAX_STRETCHES: usize = 4;
+/// Bytes of decoded stretches of the log that are kept for other readers.
+const MAX_DECODED_BYTES: usize = 4 * READ_BYTES;
 /// Frames that a reader takes at a time from those that writers have handed over.
 const TAKEN: usize = 64;
 
 /// Frames in order, without a gap.
 type Stretch = Arc<Vec<Arc<AppliedFrame>>>;
 
-/// Stretches of the log that were decoded last, for all readers.
+/// Stretches of the log that were decoded last, for all readers that are not past them. At the bound in bytes the oldest
+/// go; one that has more by itself is not kept.
 #[derive(Debug, Default)]
 pub(super) struct Decoded {
     /// Held while one is decoded: who waits for it mostly finds what it needs.
     decoding: tokio::sync::Mutex<()>,
-    stretches: Mutex<VecDeque<Stretch>>,
+    stretches: Mutex<Stretches>,
+}
+
+#[derive(Debug, Default)]
+struct Stretches {
+    kept: VecDeque<(Stretch, usize)>,
+    bytes: usize,
 }
 
 impl Decoded {
     /// Finds the frames from `next` on.
     fn find(&self, next: FrameNumber) -> Option<Vec<Arc<AppliedFrame>>> {
-        self.stretches.lock().iter().find_map(|stretch| {
+        self.stretches.lock().kept.iter().find_map(|(stretch, _)| {
             let at = stretch.partition_point(|frame| frame.number < next);
             let frames = stretch.get(at..)?;
             frames.first().is_some_and(|frame| frame.number == next).then(|| frames.to_vec())
@@ -48,11 +55,31 @@ impl Decoded {
     }
 
     fn keep(&self, stretch: Stretch) {
-        let mut stretches = self.stretches.lock();
-        stretches.push_back(stretch);
-        if stretches.len() > MAX_STRETCHES {
-            stretches.pop_front();
+        let bytes: usize = stretch.iter().map(|frame| frame.heap_bytes()).sum();
+        if bytes > MAX_DECODED_BYTES {
+            return;
         }
+        let mut stretches = self.stretches.lock();
+        stretches.kept.push_back((stretch, bytes));
+        stretches.bytes += bytes;
+        while stretches.bytes > MAX_DECODED_BYTES
+            && let Some((_, bytes)) = stretches.kept.pop_front()
+        {
+            stretches.bytes -= bytes;
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.stretches.lock().kept.is_empty()
+    }
+
+    /// Lets stretches go that no reader will come by: all are at `least` or behind it. Without readers, all go.
+    fn let_go(&self, least: Option<FrameNumber>) {
+        let mut stretches = self.stretches.lock();
+        let wanted =
+            |stretch: &Stretch| least.zip(stretch.last()).is_some_and(|(least, last)| last.number >= least);
+        stretches.kept.retain(|(stretch, _)| wanted(stretch));
+        stretches.bytes = stretches.kept.iter().map(|(_, bytes)| bytes).sum();
     }
 }
 
@@ -116,6 +143,7 @@ impl FeedReader {
                 self.advance(self.next + 1);
                 return Ok(FeedItem::Frame(frame));
             }
+            self.let_go();
             self.buffered.extend(self.wal.recent(self.next, TAKEN));
             if !self.buffered.is_empty() {
                 continue;
@@ -165,6 +193,15 @@ impl FeedReader {
         Ok(frames)
     }
 
+    /// Lets decoded frames go that all readers are past.
+    fn let_go(&self) {
+        let decoded = &self.inner.decoded;
+        if !decoded.is_empty() {
+            let least = self.inner.leases.lock().least_reader();
+            decoded.let_go(least);
+        }
+    }
+
     /// Number of the first frame that is there to stay.
     fn first(&self) -> FrameNumber {
         self.wal.first_frame().max(self.inner.leases.lock().removed_below())
@@ -179,8 +216,49 @@ impl FeedReader {
 impl Drop for FeedReader {
     fn drop(&mut self) {
         self.inner.leases.lock().end(self.lease);
-        if self.wal.unfollow() {
-            self.inner.decoded.stretches.lock().clear();
+        self.wal.unfollow();
+        self.let_go();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::wal::{Op, ShardOps};
+
+    fn stretch(number: FrameNumber, bytes: usize) -> Stretch {
+        let op = Op {
+            id: Bytes::new(),
+            generated: false,
+            created: true,
+            version: 1,
+            routing: None,
+            source: Some(vec![0; bytes].into()),
+        };
+        let index = uuid::Uuid::nil();
+        let part = ShardOps { index, shard: 0, primary_term: 1, first_seq_no: 0, ops: vec![op] };
+        Arc::new(vec![Arc::new(AppliedFrame { number, parts: vec![part], ..AppliedFrame::default() })])
+    }
+
+    #[test]
+    fn decoded_stretches_are_bounded_by_their_bytes_and_go_once_all_readers_are_past_them() {
+        let decoded = Decoded::default();
+        let kept = || (1..9).filter(|number| decoded.find(*number).is_some()).collect::<Vec<_>>();
+        for number in 1..=3 {
+            decoded.keep(stretch(number, MAX_DECODED_BYTES / 3));
         }
+        assert_eq!(kept(), [2, 3], "with what is beside the documents, three are too many");
+        decoded.keep(stretch(4, MAX_DECODED_BYTES));
+        assert_eq!(kept(), [2, 3], "one that is too large by itself is not kept");
+        for number in 4..8 {
+            decoded.keep(stretch(number, 100));
+        }
+        decoded.let_go(Some(4));
+        assert_eq!(kept(), [4, 5, 6, 7]);
+        assert!(decoded.stretches.lock().bytes < MAX_DECODED_BYTES / 3);
+        decoded.let_go(None);
+        assert!(kept().is_empty() && decoded.is_empty());
     }
 }

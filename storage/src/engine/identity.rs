@@ -377,8 +377,9 @@ impl Inner {
         // Read first: a stamp never says more than the catalog has.
         let generation = self.services.catalog.generation();
         let stamp = StoreStamp { store: self.identity.id, generation };
-        let frame =
-            wal.append(&self.frame(access::Origin::System, vec![Entry::Store(stamp)]))?.hand_over(Vec::new());
+        let frame = wal
+            .append(&self.frame(access::Origin::System, vec![Entry::Store(stamp)]))?
+            .hand_over(Vec::new(), 0);
         let mut stamped = self.identity.stamped.lock();
         if stamped.generation <= generation {
             let durable = stamped.confirm(wal);

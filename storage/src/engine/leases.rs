@@ -20,7 +20,9 @@ use crate::{Config, Error, Result, sync};
 const MAX_LEASE_LOGS: u64 = 8;
 /// Time after which a named lease lapses that nobody has moved, not even to where it was: seven days.
 const MAX_LEASE_AGE_MS: i64 = 7 * 24 * 60 * 60 * 1000;
-/// Named leases of a node.
+/// Time by which what the catalog says of when a lease was moved may be behind: an hour.
+const MOVED_SAVED_MS: u64 = 60 * 60 * 1000;
+/// Named leases of a node. Where there are as many, the one that lapsed first for its age goes when another is taken.
 const MAX_NAMED: usize = 64;
 /// Bytes of a name.
 const MAX_NAME_BYTES: usize = 256;
@@ -39,8 +41,21 @@ struct Named {
     position: FrameNumber,
     moved_ms: i64,
     lapsed: bool,
-    /// What the catalog has.
-    saved: Option<FrameNumber>,
+    /// What the catalog has: position, and when it was moved.
+    saved: Option<(FrameNumber, i64)>,
+}
+
+impl Named {
+    /// Whether the catalog is to be told. Of one that is only moved to where it is, it is now and then: what does not grow old
+    /// is not to be older after a restart.
+    fn is_unsaved(&self) -> bool {
+        self.is_overdue() || self.saved.is_none_or(|(position, _)| position != self.position)
+    }
+
+    /// Whether what the catalog has of when it was moved is too old.
+    fn is_overdue(&self) -> bool {
+        self.saved.is_some_and(|(_, moved_ms)| moved_ms.abs_diff(self.moved_ms) > MOVED_SAVED_MS)
+    }
 }
 
 /// Positions that readers need the log from.
@@ -59,7 +74,7 @@ impl Leases {
     /// The leases of the catalog.
     pub(super) fn load(stored: Vec<LeaseRecord>) -> Self {
         let named = stored.into_iter().map(|LeaseRecord { name, frame, moved_ms }| {
-            (name, Named { position: frame, moved_ms, lapsed: false, saved: Some(frame) })
+            (name, Named { position: frame, moved_ms, lapsed: false, saved: Some((frame, moved_ms)) })
         });
         Self { named: named.collect(), ..Self::default() }
     }
@@ -79,6 +94,11 @@ impl Leases {
     /// Ends a reader's lease.
     pub(super) fn end(&mut self, reader: u64) {
         self.readers.remove(&reader);
+    }
+
+    /// Least position of a reader that is there.
+    pub(super) fn least_reader(&self) -> Option<FrameNumber> {
+        self.readers.values().copied().min()
     }
 
     /// Number below which frames are gone, or about to be.
@@ -135,11 +155,11 @@ impl Leases {
 
     /// Whether the catalog is to be told of something.
     pub(super) fn has_unsaved(&self) -> bool {
-        !self.released.is_empty() || self.named.values().any(|lease| lease.saved != Some(lease.position))
+        !self.released.is_empty() || self.named.values().any(Named::is_unsaved)
     }
 
     fn unsaved(&self) -> Commit {
-        let moved = self.named.iter().filter(|(_, lease)| lease.saved != Some(lease.position));
+        let moved = self.named.iter().filter(|(_, lease)| lease.is_unsaved());
         let leases = moved.map(|(name, lease)| LeaseRecord {
             name: name.clone(),
             frame: lease.position,
@@ -155,10 +175,37 @@ impl Leases {
     fn saved(&mut self, commit: &Commit) {
         for record in &commit.leases {
             if let Some(lease) = self.named.get_mut(&record.name) {
-                lease.saved = Some(record.frame);
+                lease.saved = Some((record.frame, record.moved_ms));
             }
         }
         self.released.retain(|name| !commit.released.contains(name));
+    }
+
+    /// Renews a lease, if there is one; `first` is the first frame of the log. The catalog is to be told.
+    fn renew(&mut self, name: &str, first: FrameNumber, now_ms: i64) -> bool {
+        let first = first.max(self.removed_below);
+        let Some(lease) = self.named.get_mut(name) else { return false };
+        lease.moved_ms = now_ms;
+        lease.lapsed = lease.position < first;
+        lease.saved = None;
+        true
+    }
+
+    /// Finds a place for another lease; the one that has lapsed for its age first makes room if there is none.
+    fn make_room(&mut self, now_ms: i64) -> Result<()> {
+        if self.named.len() < MAX_NAMED {
+            return Ok(());
+        }
+        let is_old = |lease: &Named| now_ms.saturating_sub(lease.moved_ms) > MAX_LEASE_AGE_MS;
+        let old = self.named.iter().filter(|(_, lease)| is_old(lease));
+        let Some((oldest, _)) = old.min_by_key(|(_, lease)| lease.moved_ms) else {
+            return Err(Error::Rejected(format!("there are {MAX_NAMED} leases on the log already")));
+        };
+        let oldest = oldest.clone();
+        tracing::warn!(name = oldest, "a lease on the log that has lapsed is given up for another");
+        self.named.remove(&oldest);
+        self.released.insert(oldest);
+        Ok(())
     }
 
     /// Looks at a lease; `first` is the first frame of the log.
@@ -170,7 +217,8 @@ impl Leases {
 
 impl Engine {
     /// Takes a named lease on the log, or takes it up again where it is: `from` is the first frame that a new one holds,
-    /// that of now where there is none. A new one is durable when this returns.
+    /// that of now where there is none. One that is taken up is as if it was moved to where it is: one that has lapsed holds
+    /// the log again where its frames are still there. Durable when this returns.
     ///
     /// # Errors
     /// Too many leases, too long a name, the catalog's.
@@ -185,26 +233,27 @@ impl Engine {
         }
         let taken = sync::scope(async {
             let _one = inner.cutting.lock().await;
-            let wal = inner.wal()?;
-            {
+            let (wal, moved_ms) = (inner.wal()?, inner.clock.now_ms());
+            let is_new = {
                 let mut leases = inner.leases.lock();
-                if let Some(lease) = leases.lease(name, wal.first_frame()) {
-                    return Ok(lease);
-                }
-                if leases.named.len() >= MAX_NAMED {
-                    return Err(Error::Rejected(format!("there are {MAX_NAMED} leases on the log already")));
-                }
+                !leases.renew(name, wal.first_frame(), moved_ms)
+            };
+            if is_new {
+                let mut leases = inner.leases.lock();
+                leases.make_room(moved_ms)?;
                 // Only what is durable is there after a power loss.
                 let durable = wal.durable_below();
                 let first = wal.first_frame().max(leases.removed_below);
                 let position = from.unwrap_or(durable).clamp(first.min(durable), durable);
-                let (moved_ms, lapsed) = (inner.clock.now_ms(), false);
                 // Before the catalog has it: from now on nothing is cut that it is to hold.
                 leases.released.remove(name);
-                leases.named.insert(name.to_owned(), Named { position, moved_ms, lapsed, saved: None });
+                let lease = Named { position, moved_ms, lapsed: false, saved: None };
+                leases.named.insert(name.to_owned(), lease);
             }
             if let Err(error) = inner.save_leases().await {
-                inner.leases.lock().named.remove(name);
+                if is_new {
+                    inner.leases.lock().named.remove(name);
+                }
                 return Err(error);
             }
             let lease = inner.leases.lock().lease(name, wal.first_frame());
@@ -280,6 +329,19 @@ impl Inner {
             self.save_leases().await
         })
         .await
+    }
+
+    /// Tells the catalog of named leases where it has not heard of one that is kept for too long: one that holds the log where
+    /// it is has nothing cut that would tell it. The caller holds `cutting`.
+    ///
+    /// # Errors
+    /// The catalog's.
+    pub(super) async fn save_kept_leases(&self) -> Result<()> {
+        let overdue = self.leases.lock().named.values().any(Named::is_overdue);
+        match overdue {
+            true => self.save_leases().await,
+            false => Ok(()),
+        }
     }
 
     /// Tells the catalog of named leases that have moved. The caller holds `cutting`, so that what it tells is never older

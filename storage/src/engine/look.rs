@@ -28,6 +28,8 @@ struct Look {
     rules: Arc<DocumentRules>,
     /// Operations below are seen or hidden, by shard.
     below: Vec<u64>,
+    /// The same of documents that were looked at again, by shard and id: what the others are was not looked at then.
+    below_again: HashMap<(u32, String), u64>,
     /// Sequence number and term of what was seen, by shard and id.
     seen: HashMap<(u32, String), (u64, u64)>,
     failed: Option<Error>,
@@ -41,9 +43,13 @@ impl Looks {
         if let Some(error) = &look.failed {
             return Err(again(error));
         }
-        Ok(Some(match look.seen.get(&(shard, id.to_owned())) {
+        let key = (shard, id.to_owned());
+        Ok(Some(match look.seen.get(&key) {
             Some(&(seq_no, primary_term)) => Seen::State { seq_no, primary_term },
-            None => Seen::Nothing { below: look.below.get(shard as usize).copied().unwrap_or(0) },
+            None => {
+                let below = look.below_again.get(&key).or_else(|| look.below.get(shard as usize));
+                Seen::Nothing { below: below.copied().unwrap_or(0) }
+            }
         }))
     }
 
@@ -96,6 +102,10 @@ fn named(ops: &[WriteOp], targets: &Targets) -> HashMap<Uuid, Named> {
     named
 }
 
+fn next_seq_nos(index: &Index, shards: std::ops::Range<u32>) -> Result<Vec<u64>> {
+    shards.map(|shard| Ok(index.shard(shard)?.next_seq_no())).collect()
+}
+
 impl Engine {
     /// Looks the documents up that operations name in indices where rules hide some from the writer.
     pub(super) async fn look(
@@ -110,9 +120,17 @@ impl Engine {
         let (ops, targets, named) = self.inner.env().compute.run(Priority::Ingest, name).await?;
         let mut looks = Looks::default();
         for (uuid, Named { index, rules, ids }) in named {
-            let mut look = Look { rules, below: Vec::new(), seen: HashMap::new(), failed: None };
+            let (below, below_again, seen) = Default::default();
+            let mut look = Look { rules, below, below_again, seen, failed: None };
             let ids: Vec<(u32, &str)> = ids.iter().map(|(shard, id)| (*shard, id.as_str())).collect();
-            look.failed = self.look_at(&index, &ids, &mut look).await.err();
+            // Before it is searched: what comes meanwhile may be seen, or hidden, or neither.
+            look.failed = match next_seq_nos(&index, 0..index.meta().shards) {
+                Ok(below) => {
+                    look.below = below;
+                    self.look_at(&index, &ids, &mut look).await.err()
+                }
+                Err(error) => Some(error),
+            };
             looks.0.insert(uuid, look);
         }
         Ok((ops, targets, looks))
@@ -121,8 +139,15 @@ impl Engine {
     /// Looks again at a document that has changed meanwhile.
     pub(super) async fn look_again(&self, index: &Arc<Index>, shard: u32, id: &str, looks: &mut Looks) {
         let Some(look) = looks.0.get_mut(&index.meta().uuid) else { return };
-        look.seen.remove(&(shard, id.to_owned()));
-        look.failed = self.look_at(index, &[(shard, id)], look).await.err();
+        let key = (shard, id.to_owned());
+        look.seen.remove(&key);
+        look.failed = match next_seq_nos(index, shard..shard + 1) {
+            Ok(below) => {
+                look.below_again.extend(below.first().map(|below| (key, *below)));
+                self.look_at(index, &[(shard, id)], look).await.err()
+            }
+            Err(error) => Some(error),
+        };
     }
 
     async fn look_at(&self, index: &Arc<Index>, ids: &[(u32, &str)], look: &mut Look) -> Result<()> {
@@ -130,9 +155,6 @@ impl Engine {
         let visibility = self
             .visibility()
             .ok_or_else(|| Error::Internal("nobody can say which documents rules show".to_owned()))?;
-        // Before it is searched: what comes meanwhile may be seen, or hidden, or neither.
-        let shards = index.meta().shards;
-        look.below = (0..shards).map(|shard| Ok(index.shard(shard)?.next_seq_no())).collect::<Result<_>>()?;
         for part in ids.chunks(MAX_IDS) {
             let shards: BTreeSet<u32> = part.iter().map(|(shard, _)| *shard).collect();
             let (ids, shards): (Vec<&str>, Vec<u32>) =

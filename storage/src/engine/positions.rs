@@ -160,7 +160,7 @@ impl Positions {
         let entries = vec![Entry::Position(delta)];
         let frame = wal.append(&Frame { time_ms: now_ms, origin: Origin::System, entries })?;
         state.apply(Arc::new(key), after, frame.number());
-        Ok((frame.hand_over(Vec::new()), position, owner_epoch))
+        Ok((frame.hand_over(Vec::new(), 0), position, owner_epoch))
     }
 
     fn list(&self, pipeline: &str, source: &str) -> Vec<(String, Bytes)> {

@@ -184,7 +184,7 @@ impl Inner {
         let entry = Entry::Mapping { index: index.meta().uuid, mapping: Bytes::from(mapping.encode()) };
         let frame = self.wal()?.append(&self.frame(Origin::System, vec![entry]))?;
         index.set_mapping(Arc::clone(mapping));
-        Ok(frame.hand_over(Vec::new()))
+        Ok(frame.hand_over(Vec::new(), 0))
     }
 
     /// Decides versions, appends the frame and applies it, under the write locks of all shards concerned.
@@ -229,7 +229,7 @@ impl Inner {
             let ops = |entry| if let Entry::Ops(ops) = entry { Some(ops) } else { None };
             parts.extend(std::mem::take(&mut frame.entries).into_iter().filter_map(ops));
         }
-        let mut followed_parts = parts.iter_mut();
+        let (mut followed_parts, mut slack) = (parts.iter_mut(), 0);
         let mut spent = Vec::with_capacity(batches.len());
         for ((decided, batch), write) in decided.into_iter().zip(batches).zip(&locks) {
             spent.push((batch.ops, batch.rows));
@@ -237,9 +237,7 @@ impl Inner {
                 continue;
             }
             if let (Some(part), Some((_, sources))) = (followed_parts.next(), &batch.builder) {
-                for (op, applied) in part.ops.iter_mut().zip(&decided.applied) {
-                    op.source = applied.row.map(|row| sources.slice(row as usize));
-                }
+                slack += share(part, &decided.applied, sources);
             }
             let (chunk, unused) = match (batch.builder, decided.rows) {
                 (Some((chunk, sources)), Some(rows)) => {
@@ -267,7 +265,7 @@ impl Inner {
         // The next writer waits for these locks: what is only to be handed over or freed, is so without them.
         drop(locks);
         match followed {
-            true => appended.hand_over(parts),
+            true => appended.hand_over(parts, slack),
             false => appended.applied(),
         };
         items.iter().for_each(|item| self.agenda.report(&item.index, &item.shard));
@@ -395,6 +393,32 @@ impl Inner {
     }
 }
 
+/// Gives the operations of a part their documents out of the buffer of the batch, which a reader of the feed keeps with them:
+/// copies, where most of it is refused documents. Returns the bytes of the buffer that are no operation's.
+fn share(part: &mut ShardOps, applied: &[Applied], sources: &Packed) -> usize {
+    let rows = || applied.iter().filter_map(|applied| applied.row);
+    let accepted: usize = rows().map(|row| sources.borrow(row as usize).len()).sum();
+    let pinned = sources.bytes.len();
+    let copy = (accepted < pinned / 2).then(|| {
+        let mut packed = Packed { bytes: Bytes::new(), ends: Vec::with_capacity(applied.len()) };
+        let mut bytes = Vec::with_capacity(accepted);
+        for row in rows() {
+            bytes.extend_from_slice(sources.borrow(row as usize));
+            packed.ends.push(bytes.len() as u32);
+        }
+        packed.bytes = bytes.into();
+        packed
+    });
+    let mut copied = 0..;
+    for (op, applied) in part.ops.iter_mut().zip(applied) {
+        op.source = applied.row.map(|row| match &copy {
+            Some(copy) => copy.slice(copied.next().unwrap_or_default()),
+            None => sources.slice(row as usize),
+        });
+    }
+    if copy.is_some() { 0 } else { pinned - accepted }
+}
+
 /// What was decided about a batch.
 struct Decided {
     ops: Option<ShardOps>,
@@ -503,6 +527,11 @@ impl RowMeta {
     }
 }
 
+/// Makes a buffer without the room that was meant for refused documents: what is kept is counted by its length.
+fn packed(sources: Vec<u8>) -> Bytes {
+    sources.into_boxed_slice().into()
+}
+
 /// Documents refused while parsing: batch, operation, error.
 type Refused = Vec<(usize, usize, Error)>;
 
@@ -516,7 +545,7 @@ fn parse_with(
     for (at, batch) in batches.iter_mut().enumerate() {
         let bytes: usize = batch.ops.iter().filter_map(|op| op.source.as_ref()).map(Bytes::len).sum();
         let mut builder = ChunkBuilder::new(Arc::clone(&mapping));
-        let mut sources = BytesMut::with_capacity(bytes);
+        let mut sources = Vec::with_capacity(bytes);
         let mut ends = Vec::with_capacity(batch.ops.len());
         batch.rows.clear();
         for (i, op) in batch.ops.iter().enumerate() {
@@ -546,7 +575,7 @@ fn parse_with(
         }
         let (chunk, grown) = builder.finish();
         mapping = grown;
-        batch.builder = (chunk.rows > 0).then(|| (chunk, Packed { bytes: sources.freeze(), ends }));
+        batch.builder = (chunk.rows > 0).then(|| (chunk, Packed { bytes: packed(sources), ends }));
     }
     (batches, mapping)
 }

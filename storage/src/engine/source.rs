@@ -127,7 +127,7 @@ impl Engine {
     /// where one was refused for good, its error, and `dead_letter` has said what is stored in its place.
     ///
     /// # Errors
-    /// [`Error::PositionMoved`] where a position is not what its move comes from; [`Error::DeadLetterRefused`]
+    /// [`Error::IllegalArgument`] for a principal with rules for documents; [`Error::PositionMoved`] where a position is not what its move comes from; [`Error::DeadLetterRefused`]
     /// where what stands for a refused operation is refused as well, or nothing is to be written without it; what passes by itself: overload, a full
     /// disk, a block, shutdown. Then nothing was written.
     pub fn write_from_source<'a>(
@@ -161,6 +161,7 @@ impl Engine {
             let inner = &self.inner;
             inner.check_accepting()?;
             refuse_reserved(principal, &write.moves)?;
+            refuse_rules(principal)?;
             let mut load = Load::new(write, principal.origin());
             let (asked, own) = load.surveys();
             let bytes = asked.bytes + own.bytes + load.moves.iter().map(move_bytes).sum::<u64>();
@@ -233,7 +234,7 @@ impl Engine {
         let inner = Arc::clone(&self.inner);
         let own: Vec<bool> = (0..load.ops.len()).map(|item| load.is_own(item)).collect();
         let ops = std::mem::take(&mut load.ops);
-        // Those who write from sources have no rules.
+        // Those who write from sources have no rules for documents.
         let looks = Looks::default();
         let job = move || {
             let (mut round, mut refusals) = (Vec::with_capacity(ops.len()), Vec::new());
@@ -337,6 +338,17 @@ impl Engine {
             .await?;
         outcomes.extend(noops);
         Ok(tried(frame, outcomes, &updates))
+    }
+}
+
+/// Refuses a principal that does not see all documents: what a source writes is not looked up for whether it does.
+fn refuse_rules(principal: &Principal) -> Result<()> {
+    match principal.privileges().has_document_rules() {
+        true => Err(Error::IllegalArgument(format!(
+            "{} cannot write from a source: its roles have rules for documents",
+            principal.caller()
+        ))),
+        false => Ok(()),
     }
 }
 

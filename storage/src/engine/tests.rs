@@ -1,6 +1,8 @@
 //! What only small bounds show.
 
+mod feed;
 mod remote;
+mod upgrade;
 
 use std::sync::Arc;
 use std::time::Duration;

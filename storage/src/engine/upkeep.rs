@@ -379,7 +379,7 @@ impl Inner {
         // from here on stays.
         let mut below = wal.applied_below();
         if wal.oldest_removable(below).is_none() {
-            return Ok(());
+            return self.save_kept_leases().await;
         }
         let indices = self.all_indices();
         for index in &indices {
@@ -390,7 +390,7 @@ impl Inner {
             }
         }
         below = below.min(self.leases.lock().least(wal, &self.config, self.clock.now_ms()).unwrap_or(below));
-        let Some(kept) = wal.first_kept(below) else { return Ok(()) };
+        let Some(kept) = wal.first_kept(below) else { return self.save_kept_leases().await };
         self.save_mappings(&indices).await?;
         if !self.save_positions().await? {
             return Ok(());

@@ -1,5 +1,6 @@
 //! Rows on their way into a file: for each field of its schema what one input has of it.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -149,11 +150,17 @@ impl Batch {
     }
 }
 
-/// Finds where the fields of one schema are in another.
+/// Finds where the fields of one schema are in another: mapped ones by their numbers, as other versions may have named them
+/// otherwise, those of the metadata by their names.
 pub(crate) fn places(schema: &SchemaRef, of: &SchemaRef) -> Vec<Option<usize>> {
-    let by_name: std::collections::HashMap<&str, usize> =
-        of.fields().iter().enumerate().map(|(at, field)| (field.name().as_str(), at)).collect();
-    schema.fields().iter().map(|field| by_name.get(field.name().as_str()).copied()).collect()
+    fn key(field: &Field) -> (Option<PathId>, &str) {
+        match layout::number_of(field) {
+            Some(number) => (Some(number), ""),
+            None => (None, field.name()),
+        }
+    }
+    let known: HashMap<_, usize> = of.fields().iter().enumerate().map(|(at, f)| (key(f), at)).collect();
+    schema.fields().iter().map(|field| known.get(&key(field)).copied()).collect()
 }
 
 /// Brings an array of one segment into the type of a field that has at least what it has: missing

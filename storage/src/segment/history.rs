@@ -202,7 +202,7 @@ impl Stored {
         let data = self.data()?;
         let (_, metadata) = data.parts();
         // The columns in front of both have a single leaf each.
-        let leaf = |name: &str| metadata.schema().index_of(name).ok();
+        let leaf = |name: &str| layout::metadata_root(metadata.schema().fields(), name);
         let (seq_nos, frames, times) = (leaf(layout::SEQ_NO), leaf(layout::FRAME), leaf(layout::FRAME_TIME));
         let mut first_row = 0u32;
         let groups = metadata.metadata().row_groups().iter().enumerate().map(|(number, group)| {

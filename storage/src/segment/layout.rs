@@ -125,6 +125,8 @@ pub(crate) fn schema(mapping: &Mapping, shape: &Shape) -> SchemaRef {
     let top = shape.nested.iter().filter(|nested| nested.outer.is_none());
     fields.extend(top.map(|nested| list_of_elements(mapping, shape, nested, "")));
     fields.push(Arc::new(Field::new(SOURCE, DataType::Utf8View, false)));
+    #[cfg(test)]
+    let fields = before::fields(mapping, fields);
     Arc::new(Schema::new(fields))
 }
 
@@ -204,6 +206,11 @@ pub(crate) fn number_of(field: &Field) -> Option<PathId> {
     field.metadata().get(PARQUET_FIELD_ID_META_KEY)?.parse().ok().map(PathId)
 }
 
+/// Finds a column of the metadata. A user's column of the same name, which versions before wrote, has a number.
+pub(crate) fn metadata_root(fields: &Fields, name: &str) -> Option<usize> {
+    fields.iter().position(|field| field.name() == name && number_of(field).is_none())
+}
+
 /// Whether a field holds the elements of a nested path.
 pub(crate) fn elements_of(field: &Field) -> Option<&Fields> {
     match field.data_type() {
@@ -229,4 +236,29 @@ pub(crate) fn leaf_count(data_type: &DataType) -> usize {
 /// Makes the list type of several values a row.
 pub(crate) fn list_of(element: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(element, true)))
+}
+
+/// Segments as the version before the change feed wrote them.
+#[cfg(test)]
+pub(crate) mod before {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// A field that indices have whose segments are written so, while [`WRITES`] is set.
+    pub(crate) const MARK: &str = "written_by_the_version_before";
+    pub(crate) static WRITES: AtomicBool = AtomicBool::new(false);
+
+    pub(super) fn fields(mapping: &Mapping, mut fields: Vec<FieldRef>) -> Vec<FieldRef> {
+        if mapping.field(MARK).is_none() || !WRITES.load(Ordering::SeqCst) {
+            return fields;
+        }
+        let is_new = |field: &Field| [FRAME_TIME, FRAME_ORIGIN, CREATED].contains(&field.name().as_str());
+        fields.retain(|field| number_of(field).is_some() || !is_new(field));
+        let plain = |field: FieldRef| match field.name().split_once('#') {
+            Some((name, _)) => Arc::new(field.as_ref().clone().with_name(name)),
+            None => field,
+        };
+        fields.into_iter().map(plain).collect()
+    }
 }

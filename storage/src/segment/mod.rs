@@ -19,7 +19,7 @@ mod file;
 mod history;
 mod ids;
 mod interleave;
-mod layout;
+pub(crate) mod layout;
 mod list_rows;
 mod memory;
 mod merge;

@@ -279,8 +279,9 @@ impl Stored {
         self.record.columns.iter().find(|c| c.column == column.0)
     }
 
+    /// Finds the root of a metadata column.
     pub(super) fn named_root(&self, name: &str) -> Result<Option<usize>> {
-        Ok(self.data()?.metadata.schema().index_of(name).ok())
+        Ok(layout::metadata_root(self.data()?.metadata.schema().fields(), name))
     }
 
     /// Arrow type of a root column.

@@ -100,10 +100,11 @@ impl Unapplied {
     }
 
     /// Does what [`Unapplied::applied`] does, and hands the frame's operations, all of them, to the readers of the change
-    /// feed, which get them once the frame is durable.
-    pub fn hand_over(self, parts: Vec<ShardOps>) -> FrameNumber {
+    /// feed, which get them once the frame is durable. Their buffers have `slack` bytes beyond what the operations are, which
+    /// who keeps these keeps as well.
+    pub fn hand_over(self, parts: Vec<ShardOps>, slack: usize) -> FrameNumber {
         let Self { number, time_ms, origin, queue } = self;
-        queue.applied(number, Some(AppliedFrame { number, time_ms, origin, parts }));
+        queue.applied(number, Some((AppliedFrame { number, time_ms, origin, parts }, slack)));
         number
     }
 }
@@ -215,7 +216,7 @@ impl Wal {
         Ok(())
     }
 
-    /// Appends a frame; its time becomes that of the frame before where that is later. Cheap and synchronous, meant to be called under shard locks: the order of
+    /// Appends a frame; its time becomes that of the frame before where that is later, by five minutes at most. Cheap and synchronous, meant to be called under shard locks: the order of
     /// calls is the order of the log. It is durable once [`Wal::synced`] returns. Frames are held
     /// in memory until then: the bound on unflushed documents, which callers keep, bounds them too.
     ///
@@ -306,9 +307,9 @@ impl Wal {
         self.queue.follow();
     }
 
-    /// Takes note that a reader has gone; whether it was the last.
-    pub(crate) fn unfollow(&self) -> bool {
-        self.queue.unfollow()
+    /// Takes note that a reader has gone.
+    pub(crate) fn unfollow(&self) {
+        self.queue.unfollow();
     }
 
     /// Returns frames from `from` on that are durable and applied, at most `most`, without decoding any; empty where the

@@ -14,6 +14,10 @@ use super::record::RECORD_HEADER;
 use crate::sync::{Condvar, Mutex, Rank};
 use crate::{Error, Result};
 
+/// Time by which frames may be ahead of the clock, so that their times never go back: that of a clock that is set right.
+/// What is further ahead comes of a clock that was wrong.
+const MAX_AHEAD_MS: i64 = 5 * 60 * 1000;
+
 /// A frame as bytes: room for the record's header, then the payload.
 pub(super) struct Encoded {
     pub(super) number: FrameNumber,
@@ -63,7 +67,7 @@ pub(super) struct Progress {
 }
 
 impl Queue {
-    /// Begins with the frame `next`, whose time is not before `last_ms`; keeps so many bytes of applied frames.
+    /// Begins with the frame `next`, before which there is one of `last_ms`; keeps so many bytes of applied frames.
     pub(super) fn new(next: FrameNumber, last_ms: i64, recent_bytes: usize) -> Self {
         let state = State {
             frames: VecDeque::new(),
@@ -85,8 +89,9 @@ impl Queue {
     }
 
     /// Numbers a frame, gives it its time and queues it. `payload_checksum` is that of the payload before the time, with
-    /// which it ends; the time is `now_ms`, or that of the frame before where that is later. It counts as unapplied
-    /// until [`Queue::applied`]. Returns number and time.
+    /// which it ends; the time is `now_ms`, or that of the frame before where that is later, by five minutes at most: one
+    /// append by a clock that is far ahead is not to give all that follow its time. It counts as unapplied until
+    /// [`Queue::applied`]. Returns number and time.
     pub(super) fn push(
         &self,
         mut bytes: Vec<u8>,
@@ -100,7 +105,9 @@ impl Queue {
         state.next += 1;
         state.bytes += bytes.len() as u64;
         state.unapplied.insert(number);
-        state.last_ms = state.last_ms.max(now_ms);
+        let before_ms = state.last_ms;
+        let is_ahead = before_ms.saturating_sub(now_ms) > MAX_AHEAD_MS;
+        state.last_ms = if is_ahead { now_ms } else { before_ms.max(now_ms) };
         let time_ms = state.last_ms;
         let time = time_ms.to_le_bytes();
         let at = bytes.len() - TIME_BYTES;
@@ -109,12 +116,21 @@ impl Queue {
         state.frames.push_back(Encoded { number, bytes, payload_checksum });
         drop(state);
         self.wake.notify_one();
+        if is_ahead {
+            tracing::error!(
+                frame = number,
+                time_ms,
+                before_ms,
+                "the frame before is more than five minutes ahead of the clock: the time of frames goes back"
+            );
+        }
         Ok((number, time_ms))
     }
 
-    /// Takes note that the effect of a frame is in memory, and what it was, for those who follow.
-    pub(super) fn applied(&self, number: FrameNumber, frame: Option<AppliedFrame>) {
-        let frame = frame.map(|frame| (frame.heap_bytes(), Arc::new(frame)));
+    /// Takes note that the effect of a frame is in memory, and what it was, for those who follow, with the bytes that it holds
+    /// beside its own.
+    pub(super) fn applied(&self, number: FrameNumber, frame: Option<(AppliedFrame, usize)>) {
+        let frame = frame.map(|(frame, slack)| (frame.heap_bytes() + slack, Arc::new(frame)));
         let gone = {
             let mut state = self.state.lock();
             state.unapplied.remove(&number);
@@ -146,14 +162,13 @@ impl Queue {
         self.followers.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Takes note that a reader has gone; whether it was the last.
-    pub(super) fn unfollow(&self) -> bool {
+    /// Takes note that a reader has gone.
+    pub(super) fn unfollow(&self) {
         let mut state = self.state.lock();
         let last = self.followers.fetch_sub(1, Ordering::AcqRel) == 1;
         let gone = last.then(|| state.recent.clear());
         drop(state);
         drop(gone);
-        last
     }
 
     /// Returns frames from `next` on as their writers applied them, as far as they are durable.
@@ -278,5 +293,30 @@ impl State {
             None if self.closing => Err(Error::Stopped("the log is closed".to_owned())),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_stands_still_for_a_clock_that_is_set_back_a_little_and_goes_back_with_one_that_was_wrong() {
+        let bytes = || vec![0; RECORD_HEADER + TIME_BYTES];
+        let start = 1_700_000_000_000;
+        // The log ends with a frame of a clock that was a year ahead.
+        let queue = Queue::new(5, start + 365 * 86_400_000, 1 << 10);
+        let push = |now_ms| queue.push(bytes(), 0, now_ms).unwrap();
+        assert_eq!(push(start), (5, start));
+        assert_eq!(push(start - MAX_AHEAD_MS), (6, start));
+        assert_eq!(push(i64::MAX), (7, i64::MAX));
+        assert_eq!(push(start + 1), (8, start + 1));
+        assert_eq!(push(start), (9, start + 1));
+        let frames = queue.take_group(1 << 20).unwrap();
+        let times = frames.iter().map(|frame| frame.bytes[RECORD_HEADER..].try_into().unwrap());
+        let times: Vec<i64> = times.map(i64::from_le_bytes).collect();
+        assert_eq!(times, [start, start, i64::MAX, start + 1, start + 1]);
+        // Nothing is before the first frame of all.
+        assert_eq!(Queue::new(1, i64::MIN, 0).push(bytes(), 0, start).unwrap(), (1, start));
     }
 }

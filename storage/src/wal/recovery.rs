@@ -135,7 +135,7 @@ fn read(
             disk.sync_file(path)?;
         }
         let mut timed = |number, frame: Frame| {
-            recovered.last_ms = recovered.last_ms.max(frame.time_ms);
+            recovered.last_ms = frame.time_ms;
             replay(number, frame)
         };
         let file = scan(path, &bytes, header, last, progress, &mut timed)?;

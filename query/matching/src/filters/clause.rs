@@ -46,6 +46,16 @@ pub(super) struct Timed {
     predicate: Predicate,
     view: Arc<IndexView>,
     mapping: Arc<Mapping>,
+    part: Part,
+}
+
+/// What a clause is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// What is asked.
+    Asked,
+    /// What may be seen: it must not be more than a search by the same shows.
+    Narrowing,
 }
 
 impl Timed {
@@ -54,21 +64,23 @@ impl Timed {
     /// # Errors
     /// Those of the mapping.
     pub(super) fn at(&self, now_ms: i64) -> Result<Resolved> {
-        resolved(&self.predicate, &self.view, &self.mapping, now_ms)
+        resolved(&self.predicate, &self.view, &self.mapping, self.part, now_ms)
     }
 }
 
 /// Makes a tree of a predicate; its clauses are put behind those that there are.
 ///
 /// # Errors
-/// Clauses that the mapping refuses, and those in which a score decides what matches: it would be another in each batch.
+/// Clauses that the mapping refuses, and those in which a score decides what matches: it would be another in each batch. Where
+/// it says what may be seen, also those of which the terms are chosen among all of an index.
 pub(super) fn tree(
     predicate: &Predicate,
     view: &Arc<IndexView>,
     mapping: &Arc<Mapping>,
+    in_part: Part,
     clauses: &mut Vec<Arc<Clause>>,
 ) -> Result<Tree> {
-    let mut of = |part: &Predicate| tree(part, view, mapping, clauses);
+    let mut of = |part: &Predicate| tree(part, view, mapping, in_part, clauses);
     Ok(match predicate {
         Predicate::All => Tree::Everything,
         Predicate::And(parts) => {
@@ -83,7 +95,7 @@ pub(super) fn tree(
         Predicate::Not(part) => Tree::Not(Box::new(of(part)?)),
         Predicate::Constant(_, part) | Predicate::Boosting { positive: part, .. } => of(part)?,
         Predicate::Leaf(_) | Predicate::FunctionScore(..) | Predicate::Nested(..) => {
-            clauses.push(Arc::new(Clause::new(predicate, view, mapping)?));
+            clauses.push(Arc::new(Clause::new(predicate, view, mapping, in_part)?));
             Tree::Clause(clauses.len() - 1)
         }
     })
@@ -116,22 +128,22 @@ impl Tree {
 }
 
 impl Clause {
-    fn new(predicate: &Predicate, view: &Arc<IndexView>, mapping: &Arc<Mapping>) -> Result<Self> {
+    fn new(predicate: &Predicate, view: &Arc<IndexView>, mapping: &Arc<Mapping>, part: Part) -> Result<Self> {
         let mut written = format!("{predicate:?}");
         // An escaped letter may be one of `now`.
         let may_be_timed = written.contains("now") || written.contains('\\');
         let [at, other] = TIMES_MS;
-        let own = resolved(predicate, view, mapping, at)?;
+        let own = resolved(predicate, view, mapping, part, at)?;
         let mut fields = Fields::default();
         fields.add(&own);
         let mut timed = None;
         if may_be_timed {
-            let other = resolved(predicate, view, mapping, other)?;
+            let other = resolved(predicate, view, mapping, part, other)?;
             if shown(&own) != shown(&other) {
                 // A range that is empty at some time asks no field then.
                 fields.add(&other);
                 let (predicate, view, mapping) = (predicate.clone(), Arc::clone(view), Arc::clone(mapping));
-                timed = Some(Timed { predicate, view, mapping });
+                timed = Some(Timed { predicate, view, mapping, part });
             }
         }
         if !mapping.field_rules().is_empty() {
@@ -146,7 +158,13 @@ fn shown(resolved: &Resolved) -> String {
     format!("{:?} {:?}", resolved.node, resolved.expansions)
 }
 
-fn resolved(predicate: &Predicate, view: &IndexView, mapping: &Mapping, now_ms: i64) -> Result<Resolved> {
+fn resolved(
+    predicate: &Predicate,
+    view: &IndexView,
+    mapping: &Mapping,
+    part: Part,
+    now_ms: i64,
+) -> Result<Resolved> {
     let mut resolved = resolve(predicate, view.context(mapping, now_ms))?;
     if resolved.node.scores_decide() {
         return Err(Error::IllegalArgument(format!(
@@ -154,6 +172,14 @@ fn resolved(predicate: &Predicate, view: &IndexView, mapping: &Mapping, now_ms: 
         )));
     }
     for expansion in &mut resolved.expansions {
+        if part == Part::Narrowing && expansion.is_chosen() {
+            // What the rule is, is not told.
+            return Err(Error::IllegalArgument(format!(
+                "no filter is available on [{}], of which the query of a role or the filter of an alias shows documents by terms \
+                 that are chosen among those of all documents",
+                view.meta.name
+            )));
+        }
         if matches!(expansion.keep, Keep::Telling(_)) {
             return Err(Error::IllegalArgument(format!(
                 "[{predicate}] is no filter: an index's statistics decide what matches"

@@ -8,7 +8,7 @@ use roaring::RoaringBitmap;
 
 use super::matcher::{clause_rows, found, source};
 use crate::score::reader::SegmentReader;
-use crate::table::node::Resolved;
+use crate::table::node::{Expansion, Resolved};
 use crate::table::predicate::Predicate;
 use crate::table::resolve::{IndexContext, resolve};
 
@@ -20,12 +20,18 @@ impl RowFilter {
     /// Resolves a predicate, whose scores count for nothing.
     ///
     /// # Errors
-    /// What the mapping refuses, and what goes by scores: they would be others in each segment.
+    /// What the mapping refuses, and what goes by scores, or by terms that are chosen among those of all documents: they would
+    /// be others in each segment.
     pub fn of(predicate: &Predicate, index: IndexContext<'_>) -> Result<Self> {
         let resolved = resolve(predicate, index)?;
         if resolved.node.scores_decide() {
             return Err(Error::IllegalArgument(format!(
                 "[{predicate}] is no filter: its scores decide what matches"
+            )));
+        }
+        if resolved.expansions.iter().any(Expansion::is_chosen) {
+            return Err(Error::IllegalArgument(format!(
+                "[{predicate}] is no filter: the terms of all documents decide what matches"
             )));
         }
         Ok(Self(resolved))

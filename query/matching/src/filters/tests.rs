@@ -208,6 +208,14 @@ fn a_filter_matches_what_its_owner_may_see() {
     let batch = Batch::build(&mapping, &arrivals, matcher.fields(), COMPUTE.clone()).unwrap();
     assert_eq!(rows(&matcher, 2, &batch), [vec![], vec![2, 5, 8, 11]]);
 
+    // Which words are the nearest ones is known of an index, not of a document: nobody is to see more by a filter.
+    let chosen = json!({"fuzzy": {"message": "disc"}});
+    let by_words = vec![vec![chosen.to_string().into()]];
+    let under = IndexView::under(Arc::clone(&meta), Arc::clone(&mapping), by_words, Vec::new()).unwrap();
+    let refused = Filter::compile(&json!({"query": {"match_all": {}}}), &Arc::new(under)).unwrap_err();
+    assert!(refused.reason().contains("chosen among those of all documents"), "{refused}");
+    assert!(Filter::compile(&json!({"query": chosen}), &all).is_ok(), "one's own words may be");
+
     let through_alias = IndexView::whole(meta, mapping).named_by(&["errors".to_owned()]).unwrap();
     assert_eq!(matched(json!({"match_all": {}}), &Arc::new(through_alias), &arrivals), [2, 5, 8, 11]);
 }

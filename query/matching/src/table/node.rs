@@ -413,6 +413,13 @@ pub struct Expansion {
     pub boost: f32,
 }
 
+impl Expansion {
+    /// Whether which terms it stands for hangs on what other terms there are: it stands for others in a part of a shard.
+    pub fn is_chosen(&self) -> bool {
+        matches!(self.keep, Keep::Best(_) | Keep::First(_) | Keep::Telling(_))
+    }
+}
+
 /// A predicate over one index with what has to be looked up in each shard before.
 #[derive(Clone, Debug)]
 pub struct Resolved {

@@ -21,7 +21,7 @@ pub(super) type Seen = Vec<Option<Arc<RoaringBitmap>>>;
 /// Finds the rows that are seen. Blocks.
 ///
 /// # Errors
-/// Rules by which scores decide what is seen; files that cannot be read.
+/// Rules by which scores decide what is seen, or terms that are chosen among those of all documents; files that cannot be read.
 pub(super) fn seen(snapshot: &TableSnapshot, now_ms: i64, work: &Work) -> Result<Seen> {
     let filters: Vec<Option<RowFilter>> =
         snapshot.indices.iter().map(|index| filter(index, now_ms)).collect::<Result<_>>()?;
@@ -42,7 +42,8 @@ fn filter(index: &TableIndex, now_ms: i64) -> Result<Option<RowFilter>> {
     // What the rule is, is not told.
     let filter = filter.map_err(|_| {
         Error::IllegalArgument(format!(
-            "[suggest] is not available on [{}], of which the query of a role shows documents by their score",
+            "[suggest] is not available on [{}], of which the query of a role shows documents by their score, or by terms that are \
+             chosen among those of all documents",
             index.meta.name
         ))
     })?;

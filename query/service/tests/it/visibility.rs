@@ -600,12 +600,23 @@ async fn rules_by_score_have_no_suggestions_and_are_not_told() {
     let store = Store::open().await;
     store.create("logs", &json!({"mappings": mapping()})).await;
     store.index("logs", &[json!({"n": 1, "msg": "alpha"})]).await;
-    let rule = json!({"function_score": {"query": {"match": {"msg": "alpha"}}, "min_score": 0.01}});
-    let role = Role { documents: Some(rule), grant: vec!["*"], except: vec![] };
-    let session = role.session(&store, Action::Search);
-    let body = json!({"suggest": {"text": "alpa", "s": {"term": {"field": "msg"}}}});
-    let refused = store.service.search(&session, "logs", Vec::new(), Some(body)).await.unwrap_err();
-    assert!(refused.status() == 400 && refused.reason().contains("by their score"), "{}", refused.reason());
+    for rule in [
+        json!({"function_score": {"query": {"match": {"msg": "alpha"}}, "min_score": 0.01}}),
+        // Of all terms that are near, a search has the best fifty.
+        json!({"fuzzy": {"msg": "alpha"}}),
+        json!({"match_phrase_prefix": {"msg": "al"}}),
+        json!({"prefix": {"msg": {"value": "al", "rewrite": "top_terms_1"}}}),
+    ] {
+        let role = Role { documents: Some(rule.clone()), grant: vec!["*"], except: vec![] };
+        let session = role.session(&store, Action::Search);
+        let body = json!({"suggest": {"text": "alpa", "s": {"term": {"field": "msg"}}}});
+        let refused = store.service.search(&session, "logs", Vec::new(), Some(body)).await.unwrap_err();
+        let reason = refused.reason();
+        assert!(
+            refused.status() == 400 && reason.contains("by their score, or by terms"),
+            "{rule}: {reason}"
+        );
+    }
     store.engine.shutdown().await.unwrap();
 }
 
