@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_to_a_dictionary_counts_with_it() {
+    fn dictionaries_hold_room_until_others_take_their_place_and_are_bounded() {
         let words: DictionaryArray<Int32Type> = ["a"].into_iter().collect();
         let sent = messages(Arc::new(words));
         let room = Budget::new(1 << 30);

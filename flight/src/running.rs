@@ -211,6 +211,30 @@ mod tests {
         assert!(!running.cancel(&[1; 16]) && running.0.lock().answers.is_empty());
     }
 
+    #[tokio::test]
+    async fn what_is_cancelled_is_dropped_before_it_answers_and_where_nobody_reads_it() {
+        let running = Running::default();
+        let (held, gone) = oneshot::channel::<()>();
+        let place = running.begin([1; 16], owner("ann")).unwrap();
+        let making = place.make::<()>(async move {
+            let _held = held;
+            std::future::pending().await
+        });
+        let (made, any) = tokio::join!(making, async { running.cancel(&[1; 16]) });
+        assert_eq!((made.unwrap_err().code(), any), (tonic::Code::Cancelled, true));
+        assert!(gone.await.is_err());
+        // Nobody polls this one.
+        let (held, gone) = oneshot::channel::<()>();
+        let unread = stream::pending::<Result<(), Status>>().map(move |item| {
+            let _ = &held;
+            item
+        });
+        let unread = running.begin([2; 16], owner("ann")).unwrap().watch(unread);
+        assert!(running.cancel(&[2; 16]));
+        assert!(gone.await.is_err());
+        drop(unread);
+    }
+
     #[test]
     fn there_are_bounds_for_each_owner_and_for_all() {
         let running = Running::default();
