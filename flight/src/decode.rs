@@ -1,8 +1,11 @@
 //! Batches that are sent, out of their messages.
 //!
 //! What a message says of itself is not believed: numbers of rows, depths and fields have bounds, dictionaries that are kept have one in
-//! bytes, compressed buffers are refused, and the rest is validated as it is read. A defect of that on hostile input is an
-//! error of the request. It is done on the threads of writes.
+//! bytes, compressed buffers are refused, buffers are those of the body, each byte in one of them, and the rest is validated as it is
+//! read. A defect of that on hostile input is an error of the request. It is done on the threads of writes.
+//!
+//! Reading copies what is not aligned, a body's bytes at most: these are reserved before, for a batch for as long as [`Decoded`] is
+//! there, for a dictionary until another one takes its place.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -11,13 +14,15 @@ use std::sync::Arc;
 use arrow_flight::FlightData;
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::buffer::Buffer;
-use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, UnionFields};
 use datafusion::arrow::ipc;
+use datafusion::arrow::ipc::convert::fb_to_schema;
 use datafusion::arrow::ipc::reader::{read_dictionary, read_record_batch};
 use millrace_storage::{Compute, Priority};
 use tonic::Status;
 
 use crate::status;
+use crate::upload::{Held, Received};
 
 /// Most rows of a batch.
 const MAX_ROWS: i64 = 8 << 20;
@@ -27,8 +32,14 @@ const MAX_FIELDS: usize = 10_000;
 const MAX_DEPTH: usize = 20;
 /// Bytes of all dictionaries that are kept for the batches behind them.
 const MAX_DICTIONARY_BYTES: usize = 64 << 20;
+/// Least that a dictionary counts for: what is added to one has all of it copied.
+const LEAST_DICTIONARY_BYTES: usize = 64 << 10;
 /// Longest metadata of a message.
 const MAX_HEADER_BYTES: usize = 4 << 20;
+/// Tables in the metadata of a message: a few for each field.
+const MAX_TABLES: usize = 12 * MAX_FIELDS;
+/// Bytes that metadata may stand for beside twice their own: parts of them may be shared.
+const SHARED_BYTES: usize = 64 << 10;
 
 /// What a message was.
 #[derive(Debug)]
@@ -37,19 +48,26 @@ pub(crate) enum Decoded {
     Nothing,
     /// The schema of all batches behind it.
     Schema(SchemaRef),
-    Batch(RecordBatch),
+    /// With what it holds beside its message.
+    Batch(RecordBatch, Held),
 }
 
 /// Reads the messages of one stream in their order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Decoder {
+    received: Received,
     schema: Option<SchemaRef>,
     dictionaries: HashMap<i64, ArrayRef>,
-    /// Bytes of each dictionary as sent.
-    weights: HashMap<i64, usize>,
+    /// What each dictionary holds: that of its message, and of each that added to it.
+    held: HashMap<i64, Vec<Held>>,
 }
 
 impl Decoder {
+    /// Begins a stream, of a request whose room is shared.
+    pub(crate) fn new(received: Received) -> Self {
+        Self { received, schema: None, dictionaries: HashMap::new(), held: HashMap::new() }
+    }
+
     /// Reads a message on a thread of writes.
     ///
     /// # Errors
@@ -59,17 +77,18 @@ impl Decoder {
         compute: &Compute,
         message: FlightData,
     ) -> Result<(Self, Decoded), Status> {
-        let work = move || Ok(self.guarded(message).map(|decoded| (self, decoded)));
+        let copy = self.received.reserve(message.data_body.len() as u64).await?;
+        let work = move || Ok(self.guarded(message, copy).map(|decoded| (self, decoded)));
         compute.run(Priority::Ingest, work).await.map_err(status::of)?
     }
 
     /// Reads a message. What the reader of the format does not expect of one ends the request and nothing else.
-    fn guarded(&mut self, message: FlightData) -> Result<Decoded, Status> {
-        let decoded = std::panic::catch_unwind(AssertUnwindSafe(|| self.decode(message)));
+    fn guarded(&mut self, message: FlightData, copy: Held) -> Result<Decoded, Status> {
+        let decoded = std::panic::catch_unwind(AssertUnwindSafe(|| self.decode(message, copy)));
         decoded.unwrap_or_else(|_| Err(invalid("it contradicts itself")))
     }
 
-    fn decode(&mut self, message: FlightData) -> Result<Decoded, Status> {
+    fn decode(&mut self, message: FlightData, mut copy: Held) -> Result<Decoded, Status> {
         if message.data_header.is_empty() {
             return Ok(Decoded::Nothing);
         }
@@ -77,48 +96,60 @@ impl Decoder {
             return Err(invalid("its metadata are too long"));
         }
         let header = message.data_header.clone();
-        let header = ipc::root_as_message(&header).map_err(|error| invalid(&error))?;
+        let header = verified(&header)?;
         let version = header.version();
         match header.header_type() {
             ipc::MessageHeader::NONE => Ok(Decoded::Nothing),
-            ipc::MessageHeader::Schema => self.schema(&message),
+            ipc::MessageHeader::Schema => {
+                let schema = header.header_as_schema().filter(|schema| schema.fields().is_some());
+                self.schema(schema.ok_or_else(|| invalid("it has no schema"))?)
+            }
             ipc::MessageHeader::DictionaryBatch => {
                 let schema = self.schema.as_ref().ok_or_else(no_schema)?;
                 let batch =
                     header.header_as_dictionary_batch().ok_or_else(|| invalid("it has no dictionary"))?;
-                if let Some(data) = batch.data() {
-                    check(&data)?;
-                }
-                let bytes = message.data_body.len();
-                self.weights.insert(batch.id(), bytes);
-                if self.weights.values().sum::<usize>() > MAX_DICTIONARY_BYTES {
+                let data = batch.data().ok_or_else(|| invalid("its dictionary has no values"))?;
+                check(&data, message.data_body.len())?;
+                let (id, adds) = (batch.id(), batch.isDelta());
+                // It is copied out of its message, and once more where it is not aligned.
+                copy.double(LEAST_DICTIONARY_BYTES as u64)?;
+                let others = self.held.iter().filter(|(other, _)| adds || **other != id);
+                let others: u64 = others.flat_map(|(_, held)| held).map(Held::bytes).sum();
+                if others + copy.bytes() > MAX_DICTIONARY_BYTES as u64 {
                     return Err(Status::resource_exhausted(format!(
                         "the dictionaries of the batches take more than [{MAX_DICTIONARY_BYTES}] bytes"
                     )));
                 }
-                let buffer = Buffer::from(message.data_body);
+                // Of the message nothing else is kept.
+                let buffer = Buffer::from(&message.data_body[..]);
                 read_dictionary(&buffer, batch, schema, &mut self.dictionaries, &version)
                     .map_err(|error| invalid(&error))?;
+                let held = self.held.entry(id).or_default();
+                if !adds {
+                    held.clear();
+                }
+                held.push(copy);
                 Ok(Decoded::Nothing)
             }
             ipc::MessageHeader::RecordBatch => {
                 let schema = self.schema.as_ref().ok_or_else(no_schema)?;
                 let batch = header.header_as_record_batch().ok_or_else(|| invalid("it has no batch"))?;
-                check(&batch)?;
+                check(&batch, message.data_body.len())?;
                 let buffer = Buffer::from(message.data_body);
                 let batch =
                     read_record_batch(&buffer, batch, Arc::clone(schema), &self.dictionaries, None, &version);
-                batch.map(Decoded::Batch).map_err(|error| invalid(&error))
+                batch.map(|batch| Decoded::Batch(batch, copy)).map_err(|error| invalid(&error))
             }
             other => Err(invalid(&format_args!("it is a [{}]", other.variant_name().unwrap_or("unknown")))),
         }
     }
 
-    fn schema(&mut self, message: &FlightData) -> Result<Decoded, Status> {
-        let schema = Schema::try_from(message).map_err(|error| invalid(&error))?;
+    fn schema(&mut self, schema: ipc::Schema<'_>) -> Result<Decoded, Status> {
+        let schema = fb_to_schema(schema);
         let mut fields = 0;
         schema.fields().iter().try_for_each(|field| bounded(field.data_type(), 1, &mut fields))?;
-        let schema = Arc::new(schema);
+        // Nothing asks for metadata.
+        let schema = Arc::new(Schema::new(bare_all(schema.fields())));
         match &self.schema {
             Some(before) if **before != *schema => Err(invalid("its schema is not the one before")),
             _ => {
@@ -129,8 +160,57 @@ impl Decoder {
     }
 }
 
-/// Refuses what would be more than it says.
-fn check(batch: &ipc::RecordBatch<'_>) -> Result<(), Status> {
+/// Reads metadata that stand for about as much as they are.
+fn verified(header: &[u8]) -> Result<ipc::Message<'_>, Status> {
+    let mut options = options_of(ipc::root_as_message_with_opts);
+    options.max_tables = MAX_TABLES;
+    options.max_apparent_size = header.len() * 2 + SHARED_BYTES;
+    ipc::root_as_message_with_opts(&options, header).map_err(|error| invalid(&error))
+}
+
+/// Makes the options that a reader of metadata takes, whose type has no name here.
+fn options_of<O: Default, M, E>(_: for<'o> fn(&'o O, &'static [u8]) -> Result<M, E>) -> O {
+    O::default()
+}
+
+fn bare_all(fields: &Fields) -> Fields {
+    fields.iter().map(bare).collect()
+}
+
+/// Takes the metadata from a field and those within it.
+fn bare(field: &FieldRef) -> FieldRef {
+    let kind = match field.data_type() {
+        DataType::List(item) => DataType::List(bare(item)),
+        DataType::LargeList(item) => DataType::LargeList(bare(item)),
+        DataType::ListView(item) => DataType::ListView(bare(item)),
+        DataType::LargeListView(item) => DataType::LargeListView(bare(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(bare(item), *size),
+        DataType::Map(item, sorted) => DataType::Map(bare(item), *sorted),
+        DataType::RunEndEncoded(ends, values) => DataType::RunEndEncoded(bare(ends), bare(values)),
+        DataType::Struct(inner) => DataType::Struct(bare_all(inner)),
+        DataType::Union(inner, mode) => {
+            let inner: UnionFields = inner.iter().map(|(id, field)| (id, bare(field))).collect();
+            DataType::Union(inner, *mode)
+        }
+        plain => plain.clone(),
+    };
+    Arc::new(Field::clone(field).with_data_type(kind).with_metadata(HashMap::new()))
+}
+
+/// Refuses what would be more than it says, or than the body is.
+fn check(batch: &ipc::RecordBatch<'_>, body: usize) -> Result<(), Status> {
+    let mut end = 0;
+    for buffer in batch.buffers().into_iter().flatten() {
+        let (from, length) = (u64::try_from(buffer.offset()), u64::try_from(buffer.length()));
+        let (Ok(from), Ok(length)) = (from, length) else { return Err(invalid("a buffer is nowhere")) };
+        if length == 0 {
+            continue;
+        }
+        if from < end || from.checked_add(length).is_none_or(|end| end > body as u64) {
+            return Err(invalid("its buffers are not one behind the other in its body"));
+        }
+        end = from + length;
+    }
     if batch.compression().is_some() {
         return Err(invalid("its buffers are compressed: send them as they are"));
     }
@@ -184,10 +264,12 @@ mod tests {
     use datafusion::arrow::datatypes::{Field, Int32Type};
     use datafusion::arrow::ipc::writer::IpcWriteOptions;
     use futures::{FutureExt, TryStreamExt, stream};
+    use millrace_listen::Budget;
     use proptest::prelude::*;
     use tonic::Code;
 
     use super::*;
+    use crate::upload::Shares;
 
     fn of_schema(fields: Vec<Field>) -> FlightData {
         let (schema, options) = (Schema::new(fields), IpcWriteOptions::default());
@@ -203,9 +285,12 @@ mod tests {
     }
 
     fn decode(messages: Vec<FlightData>) -> Result<Vec<RecordBatch>, Status> {
-        let (mut decoder, mut batches) = (Decoder::default(), Vec::new());
+        let room = Budget::new(1 << 30);
+        let received = Shares::new(&room).begin(None);
+        let (mut decoder, mut batches) = (Decoder::new(received.clone()), Vec::new());
         for message in messages {
-            if let Decoded::Batch(batch) = decoder.guarded(message)? {
+            let copy = received.try_reserve(message.data_body.len() as u64)?;
+            if let Decoded::Batch(batch, _) = decoder.guarded(message, copy)? {
                 batches.push(batch);
             }
         }
@@ -250,6 +335,59 @@ mod tests {
         let rows = usize::try_from(MAX_ROWS).unwrap();
         assert_eq!(decode(messages(Arc::new(NullArray::new(rows)))).unwrap()[0].num_rows(), rows);
         assert_eq!(code(messages(Arc::new(NullArray::new(rows + 1)))), Code::ResourceExhausted);
+    }
+
+    #[test]
+    fn buffers_that_are_in_each_other_are_refused() {
+        let columns: Vec<(String, ArrayRef)> =
+            (0..2).map(|n| (n.to_string(), Arc::new(Int64Array::from(vec![n; 64])) as ArrayRef)).collect();
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let encoder = FlightDataEncoderBuilder::new().build(stream::iter([Ok(batch)]));
+        let mut sent: Vec<FlightData> = encoder.try_collect().now_or_never().unwrap().unwrap();
+        assert!(decode(sent.clone()).is_ok());
+        let header = sent[1].data_header.to_vec();
+        let message = ipc::root_as_message(&header).unwrap();
+        let buffers = message.header_as_record_batch().unwrap().buffers().unwrap();
+        let second = buffers.iter().filter(|buffer| buffer.length() == 512).nth(1).unwrap();
+        // The second column is to be the first one, too.
+        let place = std::ptr::from_ref(second) as usize - header.as_ptr() as usize;
+        let mut changed = header.clone();
+        changed[place..place + 8].copy_from_slice(&0_i64.to_le_bytes());
+        sent[1].data_header = changed.into();
+        let error = decode(sent).unwrap_err();
+        assert!(error.message().contains("one behind the other"), "{error}");
+    }
+
+    #[test]
+    fn metadata_are_left_out_and_may_not_stand_for_much_more_than_they_are() {
+        let field = Field::new("c", DataType::new_list(DataType::Int8, true), true)
+            .with_metadata([("k".to_owned(), "v".to_owned())].into());
+        let mut decoder = Decoder::new(Shares::new(&Budget::new(1 << 20)).begin(None));
+        let copy = decoder.received.try_reserve(0).unwrap();
+        let Ok(Decoded::Schema(schema)) = decoder.guarded(of_schema(vec![field]), copy) else { panic!() };
+        assert!(schema.field(0).metadata().is_empty());
+        let wide = of_schema((0..1_000).map(|n| Field::new(n.to_string(), DataType::Utf8, true)).collect());
+        assert!(verified(&wide.data_header).is_ok());
+    }
+
+    #[test]
+    fn dictionaries_hold_room_until_others_take_their_place_and_are_bounded() {
+        let words: DictionaryArray<Int32Type> = ["a"].into_iter().collect();
+        let sent = messages(Arc::new(words));
+        let room = Budget::new(1 << 30);
+        let received = Shares::new(&room).begin(None);
+        let mut decoder = Decoder::new(received.clone());
+        let half = MAX_DICTIONARY_BYTES as u64 / 2;
+        decoder.guarded(sent[0].clone(), received.try_reserve(0).unwrap()).unwrap();
+        // One that takes the place of the one before is all that is held.
+        for _ in 0..3 {
+            decoder.guarded(sent[1].clone(), received.try_reserve(half / 2 + 1).unwrap()).unwrap();
+            assert_eq!(room.used(), half + 2);
+        }
+        let error = decoder.guarded(sent[1].clone(), received.try_reserve(half + 1).unwrap());
+        assert_eq!(error.unwrap_err().code(), Code::ResourceExhausted);
+        drop(decoder);
+        assert_eq!(room.used(), 0);
     }
 
     proptest! {

@@ -8,9 +8,11 @@
 //! - [`statement`]: what `millrace-query` is asked; [`wire`]: batches as they are sent
 //! - [`tickets`], [`handles`], [`running`]: what clients are given to come back with, prepared statements, statements under way
 //! - [`metadata`], [`options`]: catalogs, tables, types, what the server can do
+//! - [`bound`]: values for parameters as they are kept
 //! - [`decode`], [`ingest`]: batches that are sent, and documents that are made of them
 //! - [`status`] makes errors what gRPC has of them
 
+mod bound;
 mod decode;
 mod handles;
 mod ingest;

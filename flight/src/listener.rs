@@ -14,13 +14,15 @@ use http::{HeaderMap, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use millrace_api::Beside;
 use millrace_listen::head_bytes;
+use millrace_query::PATIENCE;
 use tonic::Status;
 use tonic::body::Body;
 use tower::Service as _;
 
 use crate::service::{MAX_SENT, MAX_TAKEN, Service};
 use crate::status;
-use crate::upload::{Length, Received, Upload};
+use crate::tickets::Owner;
+use crate::upload::{Length, Shares, Upload};
 
 /// Path of the methods.
 const METHODS: &str = "/arrow.flight.protocol.FlightService/";
@@ -28,8 +30,6 @@ const METHODS: &str = "/arrow.flight.protocol.FlightService/";
 const HANDSHAKE: &str = "Handshake";
 /// Those whose requests are as long as their clients want.
 const UPLOADS: [&str; 2] = ["DoPut", "DoExchange"];
-/// How long an answer may wait for its reader, who may have something to do with each batch.
-const PATIENCE: Duration = Duration::from_secs(600);
 /// What the audit calls the listener.
 const LISTENER: &str = "flight";
 /// What a login answers where nobody has to log in: clients insist on something to show.
@@ -44,6 +44,7 @@ pub(crate) struct LoggedIn(pub(crate) Option<String>);
 pub struct Flight {
     beside: Beside,
     service: FlightServiceServer<Service>,
+    shares: Arc<Shares>,
 }
 
 impl Flight {
@@ -52,24 +53,27 @@ impl Flight {
         let service = FlightServiceServer::new(Service::new(beside.clone()))
             .max_decoding_message_size(MAX_TAKEN)
             .max_encoding_message_size(MAX_SENT);
-        Self { beside, service }
+        let shares = Arc::new(Shares::new(&beside.room));
+        Self { beside, service, shares }
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, Status> {
         let (mut head, body) = request.into_parts();
         let head_bytes = head_bytes(&head.uri, &head.headers);
         let method = head.uri.path().strip_prefix(METHODS).unwrap_or_default().to_owned();
-        let received = Received::new(&self.beside.room);
-        let _head = received.reserve(head_bytes)?;
-        if method == HANDSHAKE {
+        let _head = self.shares.begin(None).try_reserve(head_bytes)?;
+        let received = if method == HANDSHAKE {
             let token = self.beside.log_in(&head, LISTENER).await.map_err(status::of)?;
             let token =
                 token.or_else(|| self.beside.node.accounts.is_insecure().then(|| NO_TOKEN.to_owned()));
             head.extensions.insert(LoggedIn(token));
+            self.shares.begin(None)
         } else {
             let entry = self.beside.enter(head.clone(), LISTENER).await.map_err(status::of)?;
+            let received = self.shares.begin(Some(Owner::of(entry.principal())));
             head.extensions.insert(Arc::new(entry));
-        }
+            received
+        };
         let length = if UPLOADS.contains(&method.as_str()) { Length::Batches } else { Length::Message };
         head.extensions.insert(received.clone());
         let body = Upload::new(body, length, received);

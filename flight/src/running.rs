@@ -7,8 +7,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures::stream::{AbortHandle, AbortRegistration, Abortable, Stream};
+use futures::future::{Either, Shared, select};
+use futures::stream::Stream;
+use futures::task::AtomicWaker;
+use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 use tonic::Status;
 
 use crate::tickets::{Id, Owner};
@@ -32,7 +36,29 @@ struct State {
 struct Answer {
     id: Id,
     owner: Owner,
-    handle: AbortHandle,
+    /// Tells what is still making the answer.
+    cancel: Option<oneshot::Sender<()>>,
+    /// The answer once it is being sent.
+    sent: Option<Arc<dyn Cancel>>,
+}
+
+/// An answer that is let go of from elsewhere: whoever sends it may wait for a reader that never comes.
+trait Cancel: std::fmt::Debug + Send + Sync {
+    fn cancel(&self);
+}
+
+#[derive(Debug)]
+struct Slot<S> {
+    /// None where it was cancelled.
+    stream: Mutex<Option<S>>,
+    sender: AtomicWaker,
+}
+
+impl<S: std::fmt::Debug + Send> Cancel for Slot<S> {
+    fn cancel(&self) {
+        drop(self.stream.lock().take());
+        self.sender.wake();
+    }
 }
 
 /// The place of an answer, given back on drop.
@@ -40,7 +66,7 @@ struct Answer {
 pub(crate) struct Place {
     running: Running,
     number: u64,
-    registration: Option<AbortRegistration>,
+    cancelled: Shared<oneshot::Receiver<()>>,
 }
 
 impl Running {
@@ -57,30 +83,53 @@ impl Running {
                 state.answers.len()
             )));
         }
-        let (handle, registration) = AbortHandle::new_pair();
+        let (cancel, cancelled) = oneshot::channel();
         let number = state.next;
         state.next += 1;
-        state.answers.insert(number, Answer { id, owner, handle });
-        Ok(Place { running: self.clone(), number, registration: Some(registration) })
+        state.answers.insert(number, Answer { id, owner, cancel: Some(cancel), sent: None });
+        Ok(Place { running: self.clone(), number, cancelled: cancelled.shared() })
     }
 
     /// Cancels the answers to a ticket. Returns whether there were any.
     pub(crate) fn cancel(&self, id: &Id) -> bool {
-        let state = self.0.lock();
-        let mut any = false;
-        for answer in state.answers.values().filter(|answer| answer.id == *id) {
-            answer.handle.abort();
+        let mut state = self.0.lock();
+        let (mut any, mut sent) = (false, Vec::new());
+        for answer in state.answers.values_mut().filter(|answer| answer.id == *id) {
+            if let Some(cancel) = answer.cancel.take() {
+                // Nobody is there to be told once it is being sent.
+                let _ = cancel.send(());
+            }
+            sent.extend(answer.sent.take());
             any = true;
         }
+        drop(state);
+        sent.iter().for_each(|sent| sent.cancel());
         any
     }
 }
 
 impl Place {
-    /// Has a stream end where its ticket is cancelled.
-    pub(crate) fn watch<S: Stream>(mut self, stream: S) -> Watched<S> {
-        let registration = self.registration.take().unwrap_or_else(|| AbortHandle::new_pair().1);
-        Watched { stream: Abortable::new(stream, registration), told: false, _place: self }
+    /// Waits for an answer to be made, or for its ticket to be cancelled: then what makes it is dropped.
+    ///
+    /// # Errors
+    /// `CANCELLED`; that of the answer.
+    pub(crate) async fn make<T>(&self, answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+        match select(std::pin::pin!(answer), self.cancelled.clone()).await {
+            Either::Left((made, _)) => made,
+            Either::Right(_) => Err(cancelled()),
+        }
+    }
+
+    /// Has a stream end, and be dropped, where its ticket is cancelled.
+    pub(crate) fn watch<S: Stream + Send + 'static>(self, stream: S) -> Watched<S> {
+        let slot = Arc::new(Slot { stream: Mutex::new(Some(Hidden(stream))), sender: AtomicWaker::new() });
+        if let Some(answer) = self.running.0.lock().answers.get_mut(&self.number) {
+            match answer.cancel {
+                Some(_) => answer.sent = Some(Arc::<Slot<Hidden<S>>>::clone(&slot)),
+                None => *slot.stream.lock() = None,
+            }
+        }
+        Watched { slot, told: false, ended: false, _place: self }
     }
 }
 
@@ -93,22 +142,41 @@ impl Drop for Place {
 /// An answer that can be cancelled.
 #[derive(Debug)]
 pub(crate) struct Watched<S> {
-    stream: Abortable<S>,
+    slot: Arc<Slot<Hidden<S>>>,
     told: bool,
+    ended: bool,
     _place: Place,
+}
+
+/// A stream, of which there is nothing to be shown.
+struct Hidden<S>(S);
+
+impl<S> std::fmt::Debug for Hidden<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hidden").finish_non_exhaustive()
+    }
+}
+
+fn cancelled() -> Status {
+    Status::cancelled("the statement was cancelled")
 }
 
 impl<T, S: Stream<Item = Result<T, Status>> + Unpin> Stream for Watched<S> {
     type Item = Result<T, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        match Pin::new(&mut self.stream).poll_next(context) {
-            Poll::Ready(None) if self.stream.is_aborted() && !self.told => {
-                self.told = true;
-                Poll::Ready(Some(Err(Status::cancelled("the statement was cancelled"))))
+        let this = &mut *self;
+        this.slot.sender.register(context.waker());
+        let polled = match this.slot.stream.lock().as_mut() {
+            Some(Hidden(stream)) => stream.poll_next_unpin(context),
+            None if this.told || this.ended => Poll::Ready(None),
+            None => {
+                this.told = true;
+                Poll::Ready(Some(Err(cancelled())))
             }
-            polled => polled,
-        }
+        };
+        this.ended = this.ended || matches!(polled, Poll::Ready(None));
+        polled
     }
 }
 
@@ -141,6 +209,30 @@ mod tests {
         let ended = begin(3).watch(stream::iter([Ok(())]));
         assert_eq!(ended.collect::<Vec<_>>().await.len(), 1);
         assert!(!running.cancel(&[1; 16]) && running.0.lock().answers.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_cancelled_is_dropped_before_it_answers_and_where_nobody_reads_it() {
+        let running = Running::default();
+        let (held, gone) = oneshot::channel::<()>();
+        let place = running.begin([1; 16], owner("ann")).unwrap();
+        let making = place.make::<()>(async move {
+            let _held = held;
+            std::future::pending().await
+        });
+        let (made, any) = tokio::join!(making, async { running.cancel(&[1; 16]) });
+        assert_eq!((made.unwrap_err().code(), any), (tonic::Code::Cancelled, true));
+        assert!(gone.await.is_err());
+        // Nobody polls this one.
+        let (held, gone) = oneshot::channel::<()>();
+        let unread = stream::pending::<Result<(), Status>>().map(move |item| {
+            let _ = &held;
+            item
+        });
+        let unread = running.begin([2; 16], owner("ann")).unwrap().watch(unread);
+        assert!(running.cancel(&[2; 16]));
+        assert!(gone.await.is_err());
+        drop(unread);
     }
 
     #[test]

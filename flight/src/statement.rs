@@ -21,6 +21,7 @@ fn failed(error: SqlError) -> Status {
         SqlError::Disabled(_) => Code::FailedPrecondition,
         SqlError::Cursor(_) => Code::NotFound,
         SqlError::TooLarge(_) => Code::ResourceExhausted,
+        SqlError::Unread(_) => Code::DeadlineExceeded,
         SqlError::Query(_) => return of_query(error),
     };
     status::new(code, &error.to_string())

@@ -1,57 +1,145 @@
 //! Bodies of requests within bounds of length, time and memory.
 //!
 //! A request with one message is to arrive as a whole within a minute. One that sends batches may take as long as it wants, but not fall
-//! silent; what of it has arrived counts against the bytes of all requests until whoever works on it lets go of that.
+//! silent, nor let a message that it has begun drip in; what of it has arrived counts against the bytes of all requests, and against
+//! those of its owner, until whoever works on it lets go of that. Where there is no room it is read on once there is, for a while.
 
+use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use millrace_listen::{Budget, Reservation, Reserve};
+use millrace_listen::{Budget, Exceeded, Reservation, Reserve};
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 use tonic::Status;
+
+use crate::service::MAX_TAKEN;
+use crate::tickets::Owner;
 
 /// Longest request with one message, in bytes: statements, commands, tickets.
 const MAX_MESSAGE: u64 = 1 << 20;
 /// Time for such a request to arrive, and longest silence within a longer one.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a message of a longer one may be waited for once it has begun, and how much of it is to arrive in each second beyond.
+const MESSAGE_PATIENCE: Duration = Duration::from_secs(30);
+const BYTES_A_SECOND: u64 = 256 << 10;
+/// How long room is waited for, and how often it is looked for.
+const ROOM_PATIENCE: Duration = Duration::from_secs(30);
+const ROOM_LOOK: Duration = Duration::from_millis(20);
+/// Parts of the room of all of which one owner may hold one.
+const SHARES: u64 = 2;
+/// Bytes before a message of gRPC: whether it is compressed, and its length.
+const PREFIX: usize = 5;
+
+/// The room of all requests, as owners share it.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    room: Budget,
+    /// Of those who hold something, or have a request under way.
+    owners: Mutex<HashMap<Option<Owner>, Weak<Share>>>,
+}
+
+/// What one owner may hold.
+#[derive(Debug)]
+struct Share {
+    room: Budget,
+    own: Budget,
+}
+
+/// Bytes that are held, of the room of all and of the owner's share, given back on drop.
+#[derive(Debug)]
+#[must_use = "dropping it gives the bytes back"]
+pub(crate) struct Held {
+    all: Reservation,
+    own: Reservation,
+    _share: Arc<Share>,
+}
 
 /// What has arrived of a request and is not worked off yet; its clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
-    room: Budget,
-    held: Arc<Mutex<Reservation>>,
+    share: Arc<Share>,
+    held: Arc<Mutex<Held>>,
+}
+
+impl Shares {
+    pub(crate) fn new(room: &Budget) -> Self {
+        Self { room: room.clone(), owners: Mutex::default() }
+    }
+
+    /// Begins a request of an owner; `None` for somebody who is just logging in.
+    pub(crate) fn begin(&self, owner: Option<Owner>) -> Received {
+        let mut owners = self.owners.lock();
+        let share = owners.get(&owner).and_then(Weak::upgrade).unwrap_or_else(|| {
+            owners.retain(|_, share| share.strong_count() > 0);
+            let share =
+                Arc::new(Share { room: self.room.clone(), own: Budget::new(self.room.limit() / SHARES) });
+            owners.insert(owner, Arc::downgrade(&share));
+            share
+        });
+        let held = Arc::new(Mutex::new(Held::nothing(&share)));
+        Received { share, held }
+    }
+}
+
+impl Held {
+    fn nothing(share: &Arc<Share>) -> Self {
+        Self { all: share.room.empty(), own: share.own.empty(), _share: Arc::clone(share) }
+    }
+
+    fn grow(&mut self, by: u64) -> Result<(), Exceeded> {
+        self.own.grow(by)?;
+        self.all.grow(by).inspect_err(|_| self.own.shrink_to(self.own.bytes() - by))
+    }
+
+    /// Holds as much again, and no less than that.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` where there is no room.
+    pub(crate) fn double(&mut self, least: u64) -> Result<(), Status> {
+        let more = self.bytes().max(least.saturating_sub(self.bytes()));
+        self.grow(more).map_err(|exceeded| full(&exceeded))
+    }
+
+    /// Returns how many bytes these are.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.own.bytes()
+    }
 }
 
 impl Received {
-    /// Begins with nothing.
-    pub(crate) fn new(room: &Budget) -> Self {
-        Self { room: room.clone(), held: Arc::new(Mutex::new(room.empty())) }
-    }
-
     /// Hands over what is reserved for all that has arrived so far.
-    pub(crate) fn take(&self) -> Reservation {
-        std::mem::replace(&mut *self.held.lock(), self.room.empty())
+    pub(crate) fn take(&self) -> Held {
+        std::mem::replace(&mut *self.held.lock(), Held::nothing(&self.share))
     }
 
-    /// Reserves bytes for what is made of what has arrived.
+    /// Reserves bytes for what is made of what has arrived, if they fit.
+    pub(crate) fn try_reserve(&self, bytes: u64) -> Result<Held, Status> {
+        let mut held = Held::nothing(&self.share);
+        held.grow(bytes).map_err(|exceeded| full(&exceeded))?;
+        Ok(held)
+    }
+
+    /// Reserves bytes for what is made of what has arrived, once there is room.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED` where they do not fit beside other requests.
-    pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, Status> {
-        self.room.reserve(bytes).map_err(|exceeded| full(&exceeded))
-    }
-
-    fn grow(&self, bytes: u64) -> Result<(), Status> {
-        self.held.lock().grow(bytes).map_err(|exceeded| full(&exceeded))
+    /// `RESOURCE_EXHAUSTED` where there is none for half a minute.
+    pub(crate) async fn reserve(&self, bytes: u64) -> Result<Held, Status> {
+        let end = Instant::now() + ROOM_PATIENCE;
+        loop {
+            match self.try_reserve(bytes) {
+                Err(_) if Instant::now() < end => tokio::time::sleep(ROOM_LOOK).await,
+                reserved => return reserved,
+            }
+        }
     }
 }
 
-fn full(exceeded: &millrace_listen::Exceeded) -> Status {
+fn full(exceeded: &Exceeded) -> Status {
     Status::resource_exhausted(format!("too much is sent at once, try again: {exceeded}"))
 }
 
@@ -64,6 +152,51 @@ pub(crate) enum Length {
     Batches,
 }
 
+/// How far the message has come that is arriving.
+#[derive(Debug, Default)]
+struct Progress {
+    prefix: [u8; PREFIX],
+    /// Bytes of the prefix that are there.
+    begun: usize,
+    /// Bytes that are to come behind a whole prefix.
+    left: u64,
+    /// How long it may still be waited for.
+    patience: Duration,
+}
+
+impl Progress {
+    /// Whether a message has begun and not ended.
+    fn is_within(&self) -> bool {
+        self.begun > 0
+    }
+
+    fn advance(&mut self, mut bytes: &[u8]) {
+        while let Some(first) = bytes.first() {
+            if self.begun < PREFIX {
+                if self.begun == 0 {
+                    self.patience = MESSAGE_PATIENCE;
+                }
+                self.prefix[self.begun] = *first;
+                self.begun += 1;
+                bytes = &bytes[1..];
+                if self.begun == PREFIX {
+                    let [_, length @ ..] = self.prefix;
+                    // One that is longer is refused by who reads it.
+                    self.left = u64::from(u32::from_be_bytes(length)).min(MAX_TAKEN as u64 + 1);
+                    self.patience += Duration::from_secs(self.left / BYTES_A_SECOND);
+                }
+            } else {
+                let some = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
+                bytes = &bytes[some..];
+                self.left -= some as u64;
+            }
+            if self.begun == PREFIX && self.left == 0 {
+                self.begun = 0;
+            }
+        }
+    }
+}
+
 /// The body of a request.
 #[derive(Debug)]
 pub(crate) struct Upload<B> {
@@ -72,26 +205,84 @@ pub(crate) struct Upload<B> {
     received: Received,
     bytes: u64,
     timer: Pin<Box<Sleep>>,
-    /// Whether the next part is waited for already.
-    waits: bool,
+    /// Since when the next part is waited for.
+    waits: Option<Instant>,
+    progress: Progress,
+    /// A part that there is no room for yet, and how long that is waited for.
+    unheld: Option<(Frame<Bytes>, Instant)>,
+    look: Pin<Box<Sleep>>,
 }
 
 impl<B> Upload<B> {
     /// Wraps a body.
     pub(crate) fn new(body: B, length: Length, received: Received) -> Self {
         let timer = Box::pin(tokio::time::sleep(PATIENCE));
-        Self { body, length, received, bytes: 0, timer, waits: false }
+        let look = Box::pin(tokio::time::sleep(Duration::ZERO));
+        Self {
+            body,
+            length,
+            received,
+            bytes: 0,
+            timer,
+            waits: None,
+            progress: Progress::default(),
+            unheld: None,
+            look,
+        }
     }
 
-    fn take_note(&mut self, bytes: usize) -> Result<(), Status> {
-        let bytes = bytes as u64;
-        self.bytes += bytes;
+    fn take_note(&mut self, frame: Option<&Bytes>) -> Result<(), Status> {
+        let Some(bytes) = frame else { return Ok(()) };
+        self.bytes += bytes.len() as u64;
         if self.length == Length::Message && self.bytes > MAX_MESSAGE {
             return Err(Status::resource_exhausted(format!(
                 "the request is longer than [{MAX_MESSAGE}] bytes"
             )));
         }
-        self.received.grow(bytes)
+        self.progress.advance(bytes);
+        Ok(())
+    }
+
+    /// Passes a part on once there is room for it.
+    fn hold(
+        &mut self,
+        frame: Frame<Bytes>,
+        end: Instant,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Frame<Bytes>, Status>> {
+        let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+        let grown = self.received.held.lock().grow(bytes);
+        match grown {
+            Ok(()) => Poll::Ready(Ok(frame)),
+            Err(exceeded) if Instant::now() >= end => Poll::Ready(Err(full(&exceeded))),
+            Err(_) => {
+                self.look.as_mut().reset(Instant::now() + ROOM_LOOK);
+                // It is in the future.
+                let _ = self.look.as_mut().poll(context);
+                self.unheld = Some((frame, end));
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Takes note that a part is waited for; returns whether that has taken too long.
+    fn wait(&mut self, context: &mut Context<'_>) -> Poll<Status> {
+        if self.waits.is_none() {
+            self.waits = Some(Instant::now());
+            if self.length == Length::Batches {
+                let patience = match self.progress.is_within() {
+                    true => PATIENCE.min(self.progress.patience),
+                    false => PATIENCE,
+                };
+                self.timer.as_mut().reset(Instant::now() + patience);
+            }
+        }
+        self.timer.as_mut().poll(context).map(|()| {
+            Status::deadline_exceeded(format!(
+                "the request stopped arriving: nothing came for [{}] s, or too little of a message",
+                PATIENCE.as_secs()
+            ))
+        })
     }
 }
 
@@ -108,33 +299,28 @@ where
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = &mut *self;
+        if let Some((frame, end)) = this.unheld.take() {
+            return this.hold(frame, end, context).map(Some);
+        }
         match Pin::new(&mut this.body).poll_frame(context) {
-            Poll::Ready(frame) => {
-                this.waits = false;
-                Poll::Ready(frame.map(|frame| {
-                    let frame = frame.map_err(|error| Status::from_error(Box::new(error)))?;
-                    this.take_note(frame.data_ref().map_or(0, Bytes::len))?;
-                    Ok(frame)
-                }))
-            }
-            Poll::Pending => {
-                if !this.waits && this.length == Length::Batches {
-                    this.timer.as_mut().reset(Instant::now() + PATIENCE);
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(Status::from_error(Box::new(error))))),
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(since) = this.waits.take() {
+                    // Time for which nobody asked for it does not count.
+                    this.progress.patience = this.progress.patience.saturating_sub(since.elapsed());
                 }
-                this.waits = true;
-                match this.timer.as_mut().poll(context) {
-                    Poll::Ready(()) => Poll::Ready(Some(Err(Status::deadline_exceeded(format!(
-                        "the request stopped arriving: nothing came for [{}] s",
-                        PATIENCE.as_secs()
-                    ))))),
-                    Poll::Pending => Poll::Pending,
+                if let Err(error) = this.take_note(frame.data_ref()) {
+                    return Poll::Ready(Some(Err(error)));
                 }
+                this.hold(frame, Instant::now() + ROOM_PATIENCE, context).map(Some)
             }
+            Poll::Pending => this.wait(context).map(|status| Some(Err(status))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.unheld.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -155,10 +341,10 @@ mod tests {
         Ok(Frame::data(Bytes::from(vec![0; bytes])))
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn what_arrives_is_reserved_until_it_is_taken() {
-        let room = Budget::new(3_000);
-        let received = Received::new(&room);
+        let room = Budget::new(3_000 * SHARES);
+        let received = Shares::new(&room).begin(None);
         let body = StreamBody::new(stream::iter([part(1_000), part(1_000), part(1_001), part(1)]));
         let mut upload = Upload::new(body, Length::Batches, received.clone());
         for _ in 0..2 {
@@ -166,32 +352,91 @@ mod tests {
         }
         assert_eq!(room.used(), 2_000);
         let held = received.take();
+        let begun = Instant::now();
         let error = upload.frame().await.unwrap().unwrap_err();
         assert_eq!(error.code(), tonic::Code::ResourceExhausted);
+        assert!(begun.elapsed() >= ROOM_PATIENCE);
         drop(held);
+        assert_eq!(room.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn room_is_waited_for() {
+        let room = Budget::new(1_000 * SHARES);
+        let received = Shares::new(&room).begin(None);
+        let body = StreamBody::new(stream::iter([part(1_000), part(1_000)]));
+        let mut upload = Upload::new(body, Length::Batches, received.clone());
+        upload.frame().await.unwrap().unwrap();
+        let held = received.take();
+        let (next, ()) = tokio::join!(upload.frame(), async {
+            tokio::time::sleep(ROOM_PATIENCE / 2).await;
+            drop(held);
+        });
+        assert_eq!(next.unwrap().unwrap().data_ref().unwrap().len(), 1_000);
+    }
+
+    #[test]
+    fn one_owner_leaves_room_for_others() {
+        use millrace_storage::Principal;
+        use millrace_storage::access::{ActionSet, Caller, Privileges};
+        let owner = |name: &str| {
+            let nothing = Arc::new(Privileges::new(ActionSet::NONE, Vec::new()));
+            Some(Owner::of(&Principal::new(Caller::User(name.into()), Vec::new(), nothing)))
+        };
+        let room = Budget::new(100 * SHARES);
+        let shares = Shares::new(&room);
+        let (first, second) = (shares.begin(owner("ann")), shares.begin(owner("ann")));
+        let held = [first.try_reserve(60).unwrap(), second.try_reserve(40).unwrap()];
+        assert!(first.try_reserve(1).is_err());
+        drop(shares.begin(owner("bob")).try_reserve(100).unwrap());
+        assert_eq!(room.used(), 100);
+        drop(held);
+        drop((first, second));
+        drop(shares.begin(owner("cid")));
+        assert_eq!(shares.owners.lock().len(), 1);
         assert_eq!(room.used(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn silence_ends_batches_and_slowness_one_message() {
         let room = Budget::new(u64::MAX);
-        let slow = || {
-            let parts = stream::iter(0..5).then(|_| async {
-                tokio::time::sleep(PATIENCE / 2).await;
-                part(1)
+        let begin = || Shares::new(&room).begin(None);
+        // Each part is a message, as gRPC has it.
+        let slow = |bytes: usize| {
+            let parts = stream::iter(0..5).then(move |_| async move {
+                tokio::time::sleep(PATIENCE * 2 / 3).await;
+                part(bytes)
             });
             StreamBody::new(Box::pin(parts))
         };
-        let upload = Upload::new(slow(), Length::Batches, Received::new(&room));
-        assert_eq!(upload.collect().await.unwrap().to_bytes().len(), 5);
-        let upload = Upload::new(slow(), Length::Message, Received::new(&room));
-        assert_eq!(upload.collect().await.unwrap_err().code(), tonic::Code::DeadlineExceeded);
-        let silent = StreamBody::new(Box::pin(stream::iter([part(1)]).chain(stream::pending())));
-        let upload = Upload::new(silent, Length::Batches, Received::new(&room));
+        let upload = Upload::new(slow(PREFIX), Length::Batches, begin());
+        assert_eq!(upload.collect().await.unwrap().to_bytes().len(), 5 * PREFIX);
+        for length in [Length::Message, Length::Batches] {
+            // A byte now and then never makes a message.
+            let upload = Upload::new(slow(1), length, begin());
+            assert_eq!(upload.collect().await.unwrap_err().code(), tonic::Code::DeadlineExceeded);
+        }
+        let silent = StreamBody::new(Box::pin(stream::iter([part(PREFIX)]).chain(stream::pending())));
+        let upload = Upload::new(silent, Length::Batches, begin());
         assert_eq!(upload.collect().await.unwrap_err().code(), tonic::Code::DeadlineExceeded);
         let long = StreamBody::new(stream::iter([part(1 << 20), part(1)]));
-        let upload = Upload::new(long, Length::Message, Received::new(&room));
+        let upload = Upload::new(long, Length::Message, begin());
         assert_eq!(upload.collect().await.unwrap_err().code(), tonic::Code::ResourceExhausted);
         assert_eq!(room.used(), 0);
+    }
+
+    #[test]
+    fn a_message_has_time_for_its_length() {
+        let mut progress = Progress::default();
+        let mut bytes = vec![0];
+        bytes.extend(u32::try_from(2 * BYTES_A_SECOND).unwrap().to_be_bytes());
+        progress.advance(&bytes[..3]);
+        assert!(progress.is_within() && progress.patience == MESSAGE_PATIENCE);
+        progress.advance(&bytes[3..]);
+        assert_eq!(progress.patience, MESSAGE_PATIENCE + Duration::from_secs(2));
+        progress.advance(&vec![0; usize::try_from(2 * BYTES_A_SECOND).unwrap() - 1]);
+        assert!(progress.is_within());
+        progress.advance(&[1]);
+        assert!(!progress.is_within());
     }
 }

@@ -7,12 +7,12 @@ use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
 use arrow_flight::{FlightData, IpcMessage, SchemaAsIpc};
 use bytes::Bytes;
-use datafusion::arrow::array::{Array as _, RecordBatch};
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::array::{Array as _, ArrayRef, AsArray as _, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::writer::IpcWriteOptions;
 use futures::stream::BoxStream;
-use futures::{Stream, StreamExt, TryStreamExt, stream};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use prost::Message;
 use tonic::Status;
 
@@ -38,8 +38,7 @@ pub(crate) fn messages(
     schema: SchemaRef,
     batches: Batches,
 ) -> impl Stream<Item = Result<FlightData, Status>> + Send + use<> {
-    let cut = batches.map(|batch| cut(batch?).map_err(|error| status::internal(&error)));
-    let cut = cut.map_ok(|batches| stream::iter(batches.into_iter().map(Ok))).try_flatten();
+    let cut = batches.map_ok(|batch| stream::iter(cut(batch).into_iter().map(Ok))).try_flatten();
     FlightDataEncoderBuilder::new()
         .with_schema(schema)
         // They are cut already, by what their rows take and not by what they are cut from.
@@ -61,12 +60,12 @@ pub(crate) fn messages(
 }
 
 /// Cuts a batch into parts of which each is short, or one row.
-fn cut(batch: RecordBatch) -> Result<Vec<RecordBatch>, ArrowError> {
+fn cut(batch: RecordBatch) -> Vec<RecordBatch> {
     let mut parts = Vec::new();
     let mut rest = vec![batch];
     while let Some(batch) = rest.pop() {
         let rows = batch.num_rows();
-        if rows <= 1 || bytes(&batch)? <= BATCH_BYTES {
+        if rows <= 1 || bytes(&batch) <= BATCH_BYTES {
             parts.push(batch);
         } else {
             let half = rows / 2;
@@ -74,19 +73,43 @@ fn cut(batch: RecordBatch) -> Result<Vec<RecordBatch>, ArrowError> {
             rest.push(batch.slice(0, half));
         }
     }
-    Ok(parts)
+    parts
 }
 
 /// Bytes of the values of a batch, which may be a part of another.
-fn bytes(batch: &RecordBatch) -> Result<usize, ArrowError> {
-    batch.columns().iter().map(|column| column.to_data().get_slice_memory_size()).sum()
+fn bytes(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|column| bytes_of(column, 0, column.len())).sum()
+}
+
+/// Bytes of some values of a column: of lists and texts those that their offsets tell, and not what they are a part of.
+fn bytes_of(array: &ArrayRef, from: usize, count: usize) -> usize {
+    let within = |offsets: &[i32]| {
+        let at = |place: usize| offsets.get(place).map_or(0, |offset| *offset as usize);
+        (at(from), at(from + count).saturating_sub(at(from)))
+    };
+    let offsets = 4 * count;
+    match array.data_type() {
+        DataType::Utf8 => within(array.as_string::<i32>().value_offsets()).1 + offsets,
+        DataType::Binary => within(array.as_binary::<i32>().value_offsets()).1 + offsets,
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            let (first, items) = within(list.value_offsets());
+            bytes_of(list.values(), first, items) + offsets
+        }
+        DataType::Boolean | DataType::Null => count.div_ceil(8),
+        other => match other.primitive_width() {
+            Some(width) => width * count,
+            None => array.slice(from, count).to_data().get_slice_memory_size().unwrap_or(BATCH_BYTES),
+        },
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use datafusion::arrow::array::{ArrayRef, StringArray};
+    use datafusion::arrow::array::{ListArray, StringArray};
+    use datafusion::arrow::datatypes::Int64Type;
 
     use super::*;
 
@@ -96,11 +119,21 @@ mod tests {
         let texts: Vec<&str> = (0..64).map(|row| if row == 40 { long.as_str() } else { "short" }).collect();
         let batch =
             RecordBatch::try_from_iter([("t", Arc::new(StringArray::from(texts)) as ArrayRef)]).unwrap();
-        let parts = cut(batch).unwrap();
+        let parts = cut(batch);
         assert_eq!(parts.iter().map(RecordBatch::num_rows).sum::<usize>(), 64);
         assert!(parts.len() < 16, "{}", parts.len());
         for part in &parts {
-            assert!(part.num_rows() == 1 || bytes(part).unwrap() <= BATCH_BYTES);
+            assert!(part.num_rows() == 1 || bytes(part) <= BATCH_BYTES);
         }
+    }
+
+    #[test]
+    fn lists_are_measured_by_what_their_rows_have() {
+        let lists = (0..8_000).map(|row| Some((0..64).map(move |item| Some(row * item))));
+        let lists = ListArray::from_iter_primitive::<Int64Type, _, _>(lists);
+        let batch = RecordBatch::try_from_iter([("l", Arc::new(lists) as ArrayRef)]).unwrap();
+        let parts = cut(batch);
+        assert_eq!(parts.iter().map(RecordBatch::num_rows).sum::<usize>(), 8_000);
+        assert!(parts.len() <= 4, "{}", parts.len());
     }
 }

@@ -14,10 +14,11 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type,
-    Decimal256Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
-    DurationSecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, RunEndIndexType,
-    TimeUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowDictionaryKeyType, ArrowNativeType, ArrowPrimitiveType, DataType, Date32Type, Date64Type,
+    Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DurationMicrosecondType,
+    DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float32Type, Float64Type, Int8Type,
+    Int16Type, Int32Type, Int64Type, RunEndIndexType, TimeUnit, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
 };
 
 use super::mapping::ID;
@@ -255,20 +256,30 @@ fn with<A: Array + Send + 'static>(
 }
 
 /// Values that are found by a key.
-struct Keyed<F> {
-    keys: ArrayRef,
-    key: F,
+struct Keyed<K: ArrowPrimitiveType> {
+    keys: PrimitiveArray<K>,
     values: Column,
 }
 
-impl<F: Fn(&ArrayRef, usize) -> usize + Send> Values for Keyed<F> {
+impl<K: ArrowPrimitiveType> Keyed<K> {
+    fn key(&self, row: usize) -> usize {
+        self.keys.value(row).to_usize().unwrap_or(usize::MAX)
+    }
+}
+
+impl<K: ArrowPrimitiveType> Values for Keyed<K> {
     fn is_null(&self, row: usize) -> bool {
-        self.keys.is_null(row) || self.values.is_null((self.key)(&self.keys, row))
+        self.keys.is_null(row) || self.values.is_null(self.key(row))
     }
 
     fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<()> {
-        self.values.write((self.key)(&self.keys, row), out)
+        self.values.write(self.key(row), out)
     }
+}
+
+fn keyed<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Result<Column> {
+    let dictionary = array.as_dictionary::<K>();
+    Ok(Box::new(Keyed { keys: dictionary.keys().clone(), values: values(dictionary.values())? }))
 }
 
 /// Lists, as the range of their elements.
@@ -480,15 +491,17 @@ fn values(array: &ArrayRef) -> Result<Column> {
             moments(&numbers, *unit, time::time)?
         }
         DataType::Time64(unit) => moments(array, *unit, time::time)?,
-        DataType::Dictionary(..) => {
-            let dictionary = array.as_any_dictionary();
-            let keys =
-                cast(&dictionary.keys().slice(0, array.len()), &DataType::UInt64).map_err(|_| unknown())?;
-            let key = |keys: &ArrayRef, row: usize| {
-                usize::try_from(keys.as_primitive::<UInt64Type>().value(row)).unwrap_or(usize::MAX)
-            };
-            Box::new(Keyed { keys, key, values: values(dictionary.values())? })
-        }
+        DataType::Dictionary(keys, _) => match **keys {
+            DataType::Int8 => keyed::<Int8Type>(array)?,
+            DataType::Int16 => keyed::<Int16Type>(array)?,
+            DataType::Int32 => keyed::<Int32Type>(array)?,
+            DataType::Int64 => keyed::<Int64Type>(array)?,
+            DataType::UInt8 => keyed::<UInt8Type>(array)?,
+            DataType::UInt16 => keyed::<UInt16Type>(array)?,
+            DataType::UInt32 => keyed::<UInt32Type>(array)?,
+            DataType::UInt64 => keyed::<UInt64Type>(array)?,
+            _ => return Err(unknown()),
+        },
         // Never as what it stands for: a few bytes may stand for any number.
         DataType::RunEndEncoded(ends, _) => match ends.data_type() {
             DataType::Int16 => runs::<Int16Type>(array)?,

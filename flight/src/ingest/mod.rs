@@ -12,7 +12,8 @@ mod mapping;
 mod target;
 mod time;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,6 @@ use arrow_flight::sql::CommandStatementIngest;
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use millrace_listen::Reservation;
 use millrace_storage::access::Action;
 use millrace_storage::{Action as Operation, Priority, RefreshPolicy, Session, WriteOp};
 use tokio::task::JoinHandle;
@@ -31,6 +31,7 @@ use self::target::Target;
 use crate::decode::{Decoded, Decoder};
 use crate::service::{Call, Sent};
 use crate::status;
+use crate::upload::Held;
 
 /// Documents and bytes of them that are written at once.
 const PART_ROWS: usize = 5_000;
@@ -46,7 +47,7 @@ const SLICE: usize = 256;
 struct Part {
     session: Session,
     ops: Vec<WriteOp>,
-    _held: Reservation,
+    _held: Held,
 }
 
 /// What was written, and the first refusal.
@@ -55,6 +56,8 @@ struct Tally {
     written: u64,
     refused: u64,
     first: Option<Status>,
+    /// The indices that documents were written to.
+    touched: BTreeSet<Arc<str>>,
 }
 
 /// Answers an ingestion: how many documents were written.
@@ -66,18 +69,15 @@ pub(crate) async fn ingest(
     command: CommandStatementIngest,
     mut sent: Sent,
 ) -> Result<u64, Status> {
-    let target = Target::read(&command, call.shared.catalog())?;
+    let mut target = Target::read(&command, call.shared.catalog())?;
+    target.check_rights(call)?;
     let mut writes = Writes::default();
-    let result = run(call, &target, &mut sent, &mut writes).await;
+    let result = run(call, &mut target, &mut sent, &mut writes).await;
     // What has begun is counted, whatever happened behind it.
-    let last = result.as_ref().ok().and_then(|()| writes.last.take());
     writes.drain().await;
-    if let Some(last) = last.filter(|_| writes.tally.first.is_none()) {
-        writes.begin(last, RefreshPolicy::Immediate);
-        writes.drain().await;
-    }
-    let Tally { written, refused, first } = writes.tally;
-    match first.or(result.err()) {
+    let durable = writes.finish().await;
+    let Tally { written, refused, first, .. } = writes.tally;
+    match first.or(result.err()).or(durable.err()) {
         None => Ok(written),
         Some(error) if written + refused == 0 => Err(error),
         Some(error) => {
@@ -90,9 +90,9 @@ pub(crate) async fn ingest(
     }
 }
 
-async fn run(call: &Call, target: &Target, sent: &mut Sent, writes: &mut Writes) -> Result<(), Status> {
+async fn run(call: &Call, target: &mut Target, sent: &mut Sent, writes: &mut Writes) -> Result<(), Status> {
     let compute = call.shared.beside.node.engine.compute();
-    let (mut decoder, mut schema) = (Decoder::default(), None);
+    let (mut decoder, mut schema) = (Decoder::new(sent.received.clone()), None);
     while let Some(message) = sent.next().await? {
         let held = sent.received.take();
         let (back, decoded) = decoder.decode_on(compute, message).await?;
@@ -102,12 +102,12 @@ async fn run(call: &Call, target: &Target, sent: &mut Sent, writes: &mut Writes)
             Decoded::Schema(told) => {
                 mapping::check(&told)?;
                 if schema.is_none() {
-                    target.prepare(call, &told).await?;
+                    target.check(call, &told)?;
                 }
                 writes.most = if has_ids(&told) { 1 } else { WRITES };
                 schema = Some(told);
             }
-            Decoded::Batch(batch) => batch_of_rows(call, target, sent, writes, batch).await?,
+            Decoded::Batch(batch, _copy) => batch_of_rows(call, target, sent, writes, batch).await?,
         }
         drop(held);
         if writes.tally.first.is_some() {
@@ -115,7 +115,7 @@ async fn run(call: &Call, target: &Target, sent: &mut Sent, writes: &mut Writes)
         }
     }
     match schema {
-        Some(_) => Ok(()),
+        Some(_) => target.prepare(call).await,
         None => Err(Status::invalid_argument("there is no schema, and so nothing to be ingested")),
     }
 }
@@ -124,10 +124,10 @@ fn has_ids(schema: &SchemaRef) -> bool {
     schema.field_with_name(mapping::ID).is_ok()
 }
 
-/// Writes the rows of a batch, but for a last part that is kept for later.
+/// Writes the rows of a batch. The index is made what it is to be when the first documents are there.
 async fn batch_of_rows(
     call: &Call,
-    target: &Target,
+    target: &mut Target,
     sent: &Sent,
     writes: &mut Writes,
     batch: RecordBatch,
@@ -138,19 +138,24 @@ async fn batch_of_rows(
         return Ok(());
     }
     let session = call.begin_again(Action::Bulk).await?;
-    let batch = Arc::new(batch);
+    let read = move || Ok(Rows::new(&batch));
+    let read = compute.run(Priority::Ingest, read).await.map_err(status::of)?;
+    let mut read = read.map_err(|error| Status::invalid_argument(error.to_string()))?;
     let mut next = 0;
     while next < rows {
-        let (from, index, batch) = (next, Arc::clone(&target.index), Arc::clone(&batch));
+        let (from, index) = (next, Arc::clone(&target.index));
         let threads = compute.clone();
-        let work = move || Ok(documents(&batch, from, &index, || threads.give_way()));
-        let (ops, bytes, end) = compute.run(Priority::Ingest, work).await.map_err(status::of)??;
-        next = end;
+        let work = move || {
+            let made = documents(&read, from..rows, &index, || threads.give_way());
+            Ok((read, made))
+        };
+        let (back, made) = compute.run(Priority::Ingest, work).await.map_err(status::of)?;
+        let (ops, bytes, end) = made?;
+        (read, next) = (back, end);
         let held = writes.reserve(sent, bytes).await?;
         let part = Part { session: session.clone(), ops, _held: held };
-        if let Some(before) = writes.last.replace(part) {
-            writes.begin(before, RefreshPolicy::None);
-        }
+        target.prepare(call).await?;
+        writes.begin(part);
         writes.settle(writes.most).await;
         if writes.tally.first.is_some() {
             return Ok(());
@@ -161,22 +166,21 @@ async fn batch_of_rows(
 
 /// Makes documents of rows until they are a part. Returns them with their bytes, and the row behind them.
 fn documents(
-    batch: &RecordBatch,
-    from: usize,
+    rows: &Rows,
+    left: Range<usize>,
     index: &Arc<str>,
     give_way: impl Fn(),
 ) -> Result<(Vec<WriteOp>, u64, usize), Status> {
-    let batch = batch.slice(from, PART_ROWS.min(batch.num_rows() - from));
-    let rows = Rows::new(&batch).map_err(|error| Status::invalid_argument(error.to_string()))?;
+    let from = left.start;
     let (mut text, mut id_text) = (Vec::new(), Vec::new());
     let (mut ends, mut ids) = (Vec::new(), Vec::new());
-    for row in 0..batch.num_rows() {
+    for row in left.take(PART_ROWS) {
         if text.len() >= PART_BYTES {
             break;
         }
         let written = rows.write(row, &mut text).and_then(|()| rows.id(row, &mut id_text));
         let written = written.map_err(|error| {
-            Status::invalid_argument(format!("row [{}] of a batch is no document: {error}", from + row))
+            Status::invalid_argument(format!("row [{row}] of a batch is no document: {error}"))
         });
         ids.push(written?);
         ends.push(text.len());
@@ -206,13 +210,13 @@ fn documents(
     Ok((ops, bytes as u64, end))
 }
 
-type Written = (usize, Result<Vec<Result<(), Status>>, Status>);
+type Written = (usize, Result<Vec<Result<Arc<str>, Status>>, Status>);
 
 /// Parts that are being written.
 #[derive(Default)]
 struct Writes {
-    /// The part that came last, which waits to be known for the last one or not.
-    last: Option<Part>,
+    /// Who has written last.
+    session: Option<Session>,
     under_way: VecDeque<JoinHandle<Written>>,
     /// How many may be under way.
     most: usize,
@@ -221,13 +225,15 @@ struct Writes {
 
 impl Writes {
     /// Begins to write a part, which goes on whether somebody waits for it or not.
-    fn begin(&mut self, part: Part, refresh: RefreshPolicy) {
+    fn begin(&mut self, part: Part) {
+        self.session = Some(part.session.clone());
         self.under_way.push_back(tokio::spawn(async move {
             let Part { session, ops, _held } = part;
             let count = ops.len();
-            let results = session.write(ops, refresh, TIMEOUT).await.map_err(status::of);
-            let results = results
-                .map(|results| results.into_iter().map(|done| done.map(drop).map_err(status::of)).collect());
+            let results = session.write(ops, RefreshPolicy::None, TIMEOUT).await.map_err(status::of);
+            let results = results.map(|results| {
+                results.into_iter().map(|done| done.map(|done| done.index).map_err(status::of)).collect()
+            });
             (count, results)
         }));
     }
@@ -245,6 +251,19 @@ impl Writes {
         }
     }
 
+    /// Has what was written be durable, whatever the settings of its index are, and statements see it.
+    async fn finish(&self) -> Result<(), Status> {
+        let Some(session) = &self.session else { return Ok(()) };
+        session.durable().await.map_err(status::of)?;
+        // One that was deleted meanwhile has nothing to be seen.
+        let indices: Vec<_> = self.tally.touched.iter().filter_map(|name| session.index(name).ok()).collect();
+        if let Err(error) = session.refresh(&indices).await {
+            // What was written is durable: an error now would have the client write it again.
+            tracing::error!(%error, "what was ingested cannot be made visible yet");
+        }
+        Ok(())
+    }
+
     async fn finish_one(&mut self) {
         let Some(oldest) = self.under_way.pop_front() else { return };
         match oldest.await {
@@ -260,20 +279,24 @@ impl Writes {
     }
 
     /// Reserves the bytes of a part, for which parts under way may have to end.
-    async fn reserve(&mut self, sent: &Sent, bytes: u64) -> Result<Reservation, Status> {
+    async fn reserve(&mut self, sent: &Sent, bytes: u64) -> Result<Held, Status> {
         loop {
-            match sent.received.reserve(bytes) {
+            match sent.received.try_reserve(bytes) {
+                Ok(held) => return Ok(held),
                 Err(_) if !self.under_way.is_empty() => self.finish_one().await,
-                reserved => return reserved,
+                Err(_) => return sent.received.reserve(bytes).await,
             }
         }
     }
 }
 
 impl Tally {
-    fn add(&mut self, result: Result<(), Status>) {
+    fn add(&mut self, result: Result<Arc<str>, Status>) {
         match result {
-            Ok(()) => self.written += 1,
+            Ok(index) => {
+                self.written += 1;
+                self.touched.insert(index);
+            }
             Err(error) => {
                 self.refused += 1;
                 // That of a right comes first: the audit tells it.

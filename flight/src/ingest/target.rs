@@ -5,7 +5,9 @@ use std::sync::Arc;
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
 use datafusion::arrow::datatypes::Schema;
 use millrace_storage::access::Action;
-use millrace_storage::metadata::{CreateIndex, IndicesOptions, Uuid, check_index_name};
+use millrace_storage::metadata::{
+    CreateIndex, IndicesOptions, Metadata, MetadataChange, Uuid, check_index_name,
+};
 use millrace_storage::{Error, Session};
 use serde_json::json;
 use tonic::Status;
@@ -28,6 +30,8 @@ pub(super) struct Target {
     pub(super) index: Arc<str>,
     existing: Existing,
     creates: bool,
+    /// What makes the index what it is to be; none where it is.
+    wanted: Option<CreateIndex>,
 }
 
 impl Target {
@@ -73,53 +77,85 @@ impl Target {
         }
         // Nothing that stands for several, or is made of the date.
         check_index_name(&command.table).map_err(status::of)?;
-        Ok(Self { index: command.table.as_str().into(), existing, creates })
+        Ok(Self { index: command.table.as_str().into(), existing, creates, wanted: None })
     }
 
-    /// Has the index be there as it is wanted, for rows of a schema.
+    /// Refuses whoever may not write to the index, before more of the rows is taken.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS`, `NOT_FOUND`, `PERMISSION_DENIED`, and the store's.
-    pub(super) async fn prepare(&self, call: &Call, schema: &Schema) -> Result<(), Status> {
+    /// `PERMISSION_DENIED`.
+    pub(super) fn check_rights(&self, call: &Call) -> Result<(), Status> {
+        let writes = call.begin(Action::Bulk)?;
+        let access = writes.access(&self.index);
+        let may = access.allows(Action::CreateDocument) || access.allows(Action::IndexDocument);
+        if may { Ok(()) } else { Err(status::of(writes.refusal(&self.index))) }
+    }
+
+    /// Finds out what is to be done for rows of a schema, and whether it may be.
+    ///
+    /// # Errors
+    /// `ALREADY_EXISTS`, `NOT_FOUND`, `PERMISSION_DENIED`, and `INVALID_ARGUMENT` for what no mapping can be made of.
+    pub(super) fn check(&mut self, call: &Call, schema: &Schema) -> Result<(), Status> {
         let writes = call.begin(Action::Bulk)?;
         let metadata = writes.metadata();
         let is_alias = metadata.alias_indices(&self.index).is_some_and(|indices| !indices.is_empty());
         let exists = metadata.index(&self.index).is_some() || is_alias;
         match (exists, self.existing) {
             (true, Existing::Append) => return Ok(()),
-            (true, Existing::Replace) => self.delete(&call.begin(Action::DeleteIndex)?).await?,
-            // It is said below that it is there.
+            (true, Existing::Replace) => drop(self.may(call, Action::DeleteIndex)?),
             (true, Existing::Fail) | (false, _) => {}
         }
         if !self.creates && !exists {
-            let may = writes.access(&self.index).allows(Action::CreateDocument);
-            let missing = Error::IndexNotFound { index: self.index.to_string() };
-            return Err(status::of(if may { missing } else { writes.refusal(&self.index) }));
+            return Err(status::of(Error::IndexNotFound { index: self.index.to_string() }));
         }
-        let session = call.begin(Action::CreateIndex)?;
-        match self.create(&session, schema).await {
-            // Somebody else was as quick.
-            Err(Error::IndexAlreadyExists { .. }) if self.existing == Existing::Append => Ok(()),
-            created => created.map_err(status::of),
-        }
+        let session = self.may(call, Action::CreateIndex)?;
+        let now_ms = session.clock().now_ms();
+        let body = json!({ "mappings": mapping::of(schema)? });
+        let create = CreateIndex::parse(&self.index, &body, false, now_ms).map_err(status::of)?;
+        // What refuses it does so now, when nothing is deleted yet.
+        self.decide(&session.metadata(), &create, now_ms).map_err(status::of)?;
+        self.wanted = Some(create);
+        Ok(())
     }
 
-    async fn delete(&self, session: &Session) -> Result<(), Status> {
-        let now_ms = session.clock().now_ms();
-        let options = IndicesOptions { ignore_aliases: true, ..IndicesOptions::open_and_closed() };
-        session
-            .change(|metadata| metadata.delete_indices(&self.index, &options, now_ms))
-            .await
-            .map_err(status::of)
+    fn may(&self, call: &Call, action: Action) -> Result<Session, Status> {
+        let session = call.begin(action)?;
+        let may = session.access(&self.index).allows(action);
+        if may { Ok(session) } else { Err(status::of(session.refusal(&self.index))) }
     }
 
-    async fn create(&self, session: &Session, schema: &Schema) -> Result<(), Error> {
-        let now_ms = session.clock().now_ms();
-        let mapping =
-            mapping::of(schema).map_err(|error| Error::IllegalArgument(error.message().to_owned()))?;
-        let create = CreateIndex::parse(&self.index, &json!({ "mappings": mapping }), false, now_ms)?;
+    /// Decides how the index becomes what it is to be: one that is there goes in the same step as the new one comes.
+    fn decide(
+        &self,
+        metadata: &Metadata,
+        create: &CreateIndex,
+        now_ms: i64,
+    ) -> Result<Vec<MetadataChange>, Error> {
         let uuid = Uuid::new_v4();
-        session.change(|metadata| metadata.create(&create, now_ms, uuid)).await
+        let is_alias = metadata.alias_indices(&self.index).is_some_and(|indices| !indices.is_empty());
+        let exists = metadata.index(&self.index).is_some() || is_alias;
+        match self.existing {
+            // Somebody else was as quick.
+            Existing::Append if exists => Ok(Vec::new()),
+            Existing::Replace if exists => {
+                let options = IndicesOptions { ignore_aliases: true, ..IndicesOptions::open_and_closed() };
+                let mut changes = metadata.delete_indices(&self.index, &options, now_ms)?;
+                changes.extend(metadata.apply(&changes).create(create, now_ms, uuid)?);
+                Ok(changes)
+            }
+            _ => metadata.create(create, now_ms, uuid),
+        }
+    }
+
+    /// Has the index be there as it is wanted, once.
+    ///
+    /// # Errors
+    /// As [`Target::check`], and the store's.
+    pub(super) async fn prepare(&mut self, call: &Call) -> Result<(), Status> {
+        let Some(create) = self.wanted.take() else { return Ok(()) };
+        let session = call.begin(Action::CreateIndex)?;
+        let now_ms = session.clock().now_ms();
+        session.change(|metadata| self.decide(metadata, &create, now_ms)).await.map_err(status::of)
     }
 }
 

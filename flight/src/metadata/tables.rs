@@ -21,7 +21,7 @@ const SCHEMA: &str = "";
 /// What `SHOW TABLES` calls a table.
 const TABLE: &str = "BASE TABLE";
 /// Tables of a batch; with their schemas these take memory, of which there is no more than that of a batch.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 16;
 
 /// Lists the names of the tables that a caller sees, in order.
 pub(crate) fn names(session: &Session) -> Result<Vec<Arc<str>>, Status> {
@@ -82,7 +82,12 @@ pub(super) fn tables(call: &Call, command: CommandGetTables) -> Result<Batches, 
 /// Keeps the names that a command asks for.
 fn named(names: &[Arc<str>], command: &CommandGetTables, catalog: &str) -> Result<Vec<Arc<str>>, Status> {
     let nothing = Schema::empty();
-    let mut builder = CommandGetTables { include_schema: false, ..command.clone() }.into_builder();
+    let mut command = CommandGetTables { include_schema: false, ..command.clone() };
+    // Many clients know that name only.
+    if command.table_types.iter().any(|kind| kind == "TABLE") {
+        command.table_types.push(TABLE.to_owned());
+    }
+    let mut builder = command.into_builder();
     for name in names {
         builder.append(catalog, SCHEMA, name, TABLE, &nothing).map_err(|error| status::internal(&error))?;
     }
@@ -125,7 +130,7 @@ async fn columns(call: &Call, session: &Session, name: &str) -> Result<Option<Sc
     let described = statement::describe(&call.shared.beside.node.search, session, &all_of(name)?).await;
     match described {
         Ok(described) => Ok(described.columns),
-        Err(error) if error.code() == Code::NotFound => Ok(None),
+        Err(error) if matches!(error.code(), Code::NotFound | Code::FailedPrecondition) => Ok(None),
         Err(error) if error.code() == Code::InvalidArgument => Ok(Some(Arc::new(Schema::empty()))),
         Err(error) => Err(error),
     }

@@ -68,8 +68,10 @@ pub(super) async fn act(call: &Call, action: FlightAction) -> Result<std::option
         }
         "RenewFlightEndpoint" => {
             let known = decode::<RenewFlightEndpointRequest>(body)?.endpoint.unwrap_or_default();
-            let Ticket { kind, schema, body, .. } = opened(call, &ticket(&known))?;
-            Some(endpoint(call, kind, schema, body).encode_to_vec())
+            let Ticket { kind, id, schema, body, .. } = opened(call, &ticket(&known))?;
+            // Its id stays: whoever has the info of before cancels what is fetched with this one, too.
+            let renewed = Ticket { id, ..Ticket::new(kind, schema, body, call.shared.now_ms()) };
+            Some(endpoint(call, &renewed).encode_to_vec())
         }
         "SetSessionOptions" => {
             let request = decode::<SetRequest>(body)?;

@@ -49,7 +49,7 @@ pub(super) fn opened(call: &Call, bytes: &Bytes) -> Result<Ticket, Status> {
 pub(super) async fn get(call: &Call, ticket: FlightTicket) -> Result<Messages<FlightData>, Status> {
     let ticket = opened(call, &ticket.ticket)?;
     let place = call.shared.running.begin(ticket.id, call.owner)?;
-    let (schema, batches) = batches(call, &ticket).await?;
+    let (schema, batches) = place.make(batches(call, &ticket)).await?;
     if fingerprint(&wire::encode_schema(&schema)?) != ticket.schema {
         return Err(Status::failed_precondition(
             "the columns of the answer are not those that were told, because a mapping was changed: ask for the \

@@ -9,14 +9,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::{StreamExt, stream};
 use millrace_storage::access::Action;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::asked::{Asked, all_of};
 use super::get::sealed;
 use super::{Call, Messages};
 use crate::metadata;
 use crate::statement;
-use crate::tickets::{Fingerprint, Id, Kind, Ticket, fingerprint};
+use crate::tickets::{Id, Kind, Ticket, fingerprint};
 use crate::{status, wire};
 
 /// What a descriptor stands for.
@@ -85,16 +85,16 @@ pub(super) async fn get(call: &Call, descriptor: FlightDescriptor) -> Result<Fli
 
 fn info(call: &Call, descriptor: FlightDescriptor, answer: &Answer) -> Result<FlightInfo, Status> {
     let schema = wire::encode_schema(&answer.schema)?;
-    let endpoint = endpoint(call, answer.kind, fingerprint(&schema), answer.body.clone());
+    let ticket = Ticket::new(answer.kind, fingerprint(&schema), answer.body.clone(), call.shared.now_ms());
+    let endpoint = endpoint(call, &ticket);
     let mut info = FlightInfo::new().with_endpoint(endpoint).with_descriptor(descriptor).with_ordered(true);
     info.schema = schema;
     Ok(info)
 }
 
 /// Makes a place to fetch an answer: here.
-pub(super) fn endpoint(call: &Call, kind: Kind, schema: Fingerprint, body: Bytes) -> FlightEndpoint {
-    let ticket = Ticket::new(kind, schema, body, call.shared.now_ms());
-    let mut endpoint = FlightEndpoint::new().with_ticket(FlightTicket::new(sealed(call, &ticket)));
+pub(super) fn endpoint(call: &Call, ticket: &Ticket) -> FlightEndpoint {
+    let mut endpoint = FlightEndpoint::new().with_ticket(FlightTicket::new(sealed(call, ticket)));
     let end = endpoint.expiration_time.get_or_insert_default();
     end.seconds = ticket.ends_ms.div_euclid(1_000);
     end.nanos = i32::try_from(ticket.ends_ms.rem_euclid(1_000) * 1_000_000).unwrap_or_default();
@@ -115,16 +115,26 @@ pub(super) fn list(call: &Call, criteria: &Criteria) -> Result<Messages<FlightIn
     let mut names = metadata::table_names(&session)?;
     names.retain(|name| name.starts_with(beginning));
     let of_each = Arc::new((call.clone(), session));
-    let infos = stream::iter(names).then(move |name| {
+    let infos = stream::iter(names).filter_map(move |name| {
         let of_each = Arc::clone(&of_each);
         async move {
             let (call, session) = &*of_each;
-            let query = all_of(&name)?;
-            let described = statement::describe(&call.shared.beside.node.search, session, &query).await?;
+            // What was deleted or closed meanwhile is no table any more, nor is what statements cannot be put to.
+            let query = all_of(&name).ok()?;
+            let described = match statement::describe(&call.shared.beside.node.search, session, &query).await
+            {
+                Ok(described) => described,
+                Err(error) => return is_serious(&error).then_some(Err(error)),
+            };
             let schema = described.columns.unwrap_or_else(of_update);
             let answer = Answer { schema, kind: Kind::Statement, body: query.into() };
-            info(call, FlightDescriptor::new_path(vec![name.to_string()]), &answer)
+            Some(info(call, FlightDescriptor::new_path(vec![name.to_string()]), &answer))
         }
     });
     Ok(infos.boxed())
+}
+
+/// Whether an error is more than that a table is not there any more, or is none.
+fn is_serious(error: &Status) -> bool {
+    !matches!(error.code(), Code::NotFound | Code::InvalidArgument | Code::FailedPrecondition)
 }

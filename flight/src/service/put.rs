@@ -19,7 +19,7 @@ use super::info::prepared;
 use super::{Call, MAX_TAKEN};
 use crate::decode::{Decoded, Decoder};
 use crate::upload::Received;
-use crate::{ingest, statement, status};
+use crate::{bound, ingest, statement, status};
 
 /// Most rows of values for parameters of one statement, and their bytes as sent.
 const MAX_ROWS: usize = 10_000;
@@ -89,6 +89,7 @@ fn counted(count: u64) -> Result<PutResult, Status> {
 async fn bind(call: &Call, command: CommandPreparedStatementQuery, sent: Sent) -> Result<PutResult, Status> {
     let handle = command.prepared_statement_handle;
     let (id, prepared) = prepared(call, &handle)?;
+    call.begin(Action::Sql)?;
     let rows = values(call, sent, &prepared.parameters).await?;
     if let Some(rows) = rows {
         call.shared.handles.bind(&call.owner, &id, rows, call.shared.now_ms())?;
@@ -107,10 +108,10 @@ async fn update(
     if !prepared.update {
         return Err(Status::invalid_argument("the prepared statement answers rows: ask for its info"));
     }
+    let session = call.begin(Action::Sql)?;
     if let Some(rows) = values(call, sent, &prepared.parameters).await? {
         prepared.bound = Some(rows);
     }
-    let session = call.begin(Action::Sql)?;
     let search = &call.shared.beside.node.search;
     counted(statement::update_each(search, &session, &prepared).await?)
 }
@@ -118,9 +119,11 @@ async fn update(
 /// Reads values for parameters: a row a set of them. `None` where none are sent.
 async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<Option<RecordBatch>, Status> {
     let compute = call.shared.beside.node.engine.compute();
-    let (mut decoder, mut batches, mut bytes, mut rows) = (Decoder::default(), Vec::new(), 0, 0);
+    let (mut decoder, mut batches, mut bytes, mut rows) =
+        (Decoder::new(sent.received.clone()), Vec::new(), 0, 0);
+    let mut all_held = Vec::new();
     while let Some(message) = sent.next().await? {
-        bytes += message.data_body.len() + message.data_header.len();
+        bytes += message.encoded_len();
         if bytes > MAX_BYTES {
             return Err(Status::resource_exhausted(format!(
                 "the values for parameters are longer than [{MAX_BYTES}] bytes"
@@ -128,7 +131,7 @@ async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<O
         }
         let (back, decoded) = decoder.decode_on(compute, message).await?;
         decoder = back;
-        if let Decoded::Batch(batch) = decoded {
+        if let Decoded::Batch(batch, held) = decoded {
             rows += batch.num_rows();
             if rows > MAX_ROWS {
                 return Err(Status::resource_exhausted(format!(
@@ -136,6 +139,7 @@ async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<O
                 )));
             }
             batches.push(batch);
+            all_held.push(held);
         }
     }
     let Some(first) = batches.first() else { return Ok(None) };
@@ -149,5 +153,7 @@ async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<O
         )));
     }
     let all = concat_batches(&first.schema(), &batches);
-    all.map(Some).map_err(|error| Status::invalid_argument(format!("the values do not go together: {error}")))
+    let all =
+        all.map_err(|error| Status::invalid_argument(format!("the values do not go together: {error}")))?;
+    bound::values(&all).map(Some)
 }

@@ -43,6 +43,19 @@ async fn tables_are_created_appended_to_and_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_table_is_replaced_only_by_rows_that_can_be_taken() {
+    let node = Node::start().await;
+    let mut client = node.admin().await;
+    let replace = || into_table("t", Create, Replace);
+    let floats = |value: f64| vec![batch([("f", Arc::new(Float64Array::from(vec![value])) as ArrayRef)])];
+    assert_eq!(ingest(&mut client, replace(), floats(1.5)).await.unwrap(), 1);
+    assert_eq!(code(ingest(&mut client, replace(), floats(f64::INFINITY)).await), Code::InvalidArgument);
+    assert_eq!(lines(&run(&mut client, "SELECT f FROM t").await.unwrap()), ["|1.5|"]);
+    assert_eq!(ingest(&mut client, replace(), floats(2.5)).await.unwrap(), 1);
+    assert_eq!(lines(&run(&mut client, "SELECT f FROM t").await.unwrap()), ["|2.5|"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn values_come_back_with_their_types() {
     let node = Node::start().await;
     let mut client = node.admin().await;

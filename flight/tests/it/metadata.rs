@@ -49,6 +49,8 @@ async fn tables_are_listed_by_patterns_with_their_columns() {
     assert_eq!(names(&tables(&mut client, of("logs")).await).len(), 0);
     let views = CommandGetTables { table_types: vec!["VIEW".to_owned()], ..Default::default() };
     assert_eq!(names(&tables(&mut client, views).await).len(), 0);
+    let plain = CommandGetTables { table_types: vec!["TABLE".to_owned()], ..Default::default() };
+    assert_eq!(names(&tables(&mut client, plain).await).len(), 2);
     let elsewhere = CommandGetTables { catalog: Some("other".to_owned()), ..Default::default() };
     assert_eq!(names(&tables(&mut client, elsewhere).await).len(), 0);
     let with_schema = CommandGetTables { include_schema: true, ..of("logs-1") };

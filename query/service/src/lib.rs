@@ -23,5 +23,6 @@ pub use millrace_matching::rules::check as check_rule;
 pub use millrace_sql::batches::Batches;
 pub use millrace_sql::describe::Described;
 pub use millrace_sql::error::SqlError;
+pub use millrace_sql::run::PATIENCE;
 pub use millrace_work::Work;
 pub use millrace_work::error::Error;

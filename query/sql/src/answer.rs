@@ -111,6 +111,7 @@ mod tests {
     use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
     use futures::stream;
     use millrace_matching::pinned::Pins;
+    use millrace_storage::access::Caller;
     use millrace_work::compute::Compute;
     use tokio::sync::oneshot;
 
@@ -154,7 +155,7 @@ mod tests {
             let lines = Lines::new(format, &answer.columns, &answer.work);
             runner.write(answer, lines, parts).await
         };
-        (threads.stream(work.stop(), None, write).unwrap(), dropped)
+        (threads.stream(&Caller::System, work.stop(), None, write).unwrap(), dropped)
     }
 
     async fn read(mut parts: Items<Bytes>) -> Result<String> {

@@ -97,25 +97,27 @@ impl Runner {
         Box::pin(async move {
             let asked = self.asked(session, request, bounds.now_ms);
             let (runner, stop) = (self.clone(), Arc::clone(asked.work.stop()));
-            let mut items = self.threads.stream(&stop, bounds.timeout_ms, move |parts| async move {
-                let SqlRequest { query, parameters, .. } = &asked.request;
-                let statement = statement::parse_with(query, parameters)?;
-                if let Statement::Delete(_) = statement {
-                    return Err(SqlError::Request(
-                        "the statement changes documents; run it as an update".to_owned(),
-                    ));
-                }
-                // Values may change the types of columns.
-                let described = match parameters {
-                    Parameters::Given(values) if values.is_empty() => None,
-                    _ => runner.outline(&asked, bounds).await?.columns,
-                };
-                let answer = runner.start(&asked, statement, bounds, Counted::Answered).await?;
-                let columns = Arc::clone(&answer.columns);
-                let exporter = Exporter::new(&columns, described.as_deref().unwrap_or(&columns))?;
-                let writer = Collected::new(exporter, &answer.work);
-                runner.write(answer, writer, parts).await
-            })?;
+            let owner = asked.session.principal().caller().clone();
+            let mut items =
+                self.threads.stream(&owner, &stop, bounds.timeout_ms, move |parts| async move {
+                    let SqlRequest { query, parameters, .. } = &asked.request;
+                    let statement = statement::parse_with(query, parameters)?;
+                    if let Statement::Delete(_) = statement {
+                        return Err(SqlError::Request(
+                            "the statement changes documents; run it as an update".to_owned(),
+                        ));
+                    }
+                    // Values may change the types of columns.
+                    let described = match parameters {
+                        Parameters::Given(values) if values.is_empty() => None,
+                        _ => runner.outline(&asked, bounds).await?.columns,
+                    };
+                    let answer = runner.start(&asked, statement, bounds, Counted::Answered).await?;
+                    let columns = Arc::clone(&answer.columns);
+                    let exporter = Exporter::new(&columns, described.as_deref().unwrap_or(&columns))?;
+                    let writer = Collected::new(exporter, &answer.work);
+                    runner.write(answer, writer, parts).await
+                })?;
             Ok(match items.next().await? {
                 Item::Given(first) => Batches::new(first, Some(items)),
                 Item::Last(only) => Batches::new(only, None),

@@ -27,6 +27,8 @@ pub enum SqlError {
     Cursor(String),
     /// A bound is reached.
     TooLarge(String),
+    /// Its answer was not read in time.
+    Unread(String),
     /// What it reads failed.
     Query(Error),
 }
@@ -41,7 +43,8 @@ impl fmt::Display for SqlError {
             | Self::Disabled(details)
             | Self::Request(details)
             | Self::Cursor(details)
-            | Self::TooLarge(details) => f.write_str(details),
+            | Self::TooLarge(details)
+            | Self::Unread(details) => f.write_str(details),
             Self::Query(error) => error.fmt(f),
         }
     }
@@ -89,6 +92,7 @@ impl SqlError {
     pub fn status(&self) -> u16 {
         match self {
             Self::Query(error) => error.status(),
+            Self::Unread(_) => 408,
             _ => 400,
         }
     }
@@ -119,6 +123,9 @@ impl SqlError {
             }
             Self::TooLarge(details) => {
                 ("Invalid SQL query".to_owned(), "IllegalArgumentException", details.clone())
+            }
+            Self::Unread(details) => {
+                ("The answer was not read".to_owned(), "OpenSearchTimeoutException", details.clone())
             }
             Self::Query(error) => {
                 let kind = match error {

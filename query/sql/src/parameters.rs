@@ -139,7 +139,10 @@ fn literal(column: &ArrayRef, number: usize) -> Result<Literal> {
         T::Utf8 | T::LargeUtf8 | T::Utf8View => {
             Literal::Str(as_type(&T::Utf8)?.as_string::<i32>().value(0).to_owned())
         }
-        T::Date32 => Literal::Timestamp(i64::from(column.as_primitive::<Date32Type>().value(0)) * DAY),
+        T::Date32 => {
+            let micros = i64::from(column.as_primitive::<Date32Type>().value(0)).checked_mul(DAY);
+            Literal::Timestamp(micros.ok_or_else(|| refused("is out of the range of times of statements"))?)
+        }
         T::Date64 => Literal::Timestamp(micros(column.as_primitive::<Date64Type>().value(0), 1_000)?),
         T::Time32(TimeUnit::Second) => {
             Literal::Time(micros(column.as_primitive::<Time32SecondType>().value(0).into(), 1)?)
@@ -250,6 +253,8 @@ mod tests {
             (Arc::new(Float64Array::from(vec![f64::NAN])), "no finite number"),
             (Arc::new(Time64NanosecondArray::from(vec![1])), "microseconds"),
             (Arc::new(TimestampSecondArray::from(vec![i64::MAX])), "microseconds"),
+            (Arc::new(Date32Array::from(vec![i32::MAX])), "out of the range"),
+            (Arc::new(Date32Array::from(vec![i32::MIN])), "out of the range"),
         ];
         for (column, part) in refused {
             let error = read(column).unwrap_err();

@@ -50,8 +50,8 @@ use super::request::SqlRequest;
 use super::rows::{Cut, Rows};
 use super::statement::{self, Names, Statement};
 use super::stop::stoppable;
-pub use super::threads::Items;
 use super::threads::{Item, StatementThreads};
+pub use super::threads::{Items, PATIENCE};
 
 /// Name of the cluster in metadata.
 const CLUSTER: &str = "millrace";
@@ -178,11 +178,13 @@ impl Runner {
         Box::pin(async move {
             let asked = self.asked(session, request, bounds.now_ms);
             let (runner, stop) = (self.clone(), Arc::clone(asked.work.stop()));
-            let mut parts = self.threads.stream(&stop, bounds.timeout_ms, move |parts| async move {
-                let answer = runner.open(&asked, bounds, Counted::Answered).await?;
-                let lines = Lines::new(format, &answer.columns, &answer.work);
-                runner.write(answer, lines, parts).await
-            })?;
+            let owner = asked.session.principal().caller().clone();
+            let mut parts =
+                self.threads.stream(&owner, &stop, bounds.timeout_ms, move |parts| async move {
+                    let answer = runner.open(&asked, bounds, Counted::Answered).await?;
+                    let lines = Lines::new(format, &answer.columns, &answer.work);
+                    runner.write(answer, lines, parts).await
+                })?;
             Ok(match parts.next().await? {
                 Item::Given(first) => (first, Some(parts)),
                 Item::Last(text) => (text, None),

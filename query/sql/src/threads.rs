@@ -7,9 +7,10 @@
 //!
 //! A join that finds nothing hands its thread's place to another, so that what waits behind it gets a turn; each statement may
 //! come to hold a thread so. Statements at work are bounded by permits, and so are those that wait for one and those whose answers
-//! are on their way ([`items`]): beyond, they are refused.
+//! are on their way ([`items`]), by their owners: beyond, they are refused.
 
 mod items;
+mod sending;
 
 use std::fmt;
 use std::future::Future;
@@ -17,6 +18,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_storage::access::Caller;
 use millrace_work::compute::{Stop, StopOnDrop};
 use millrace_work::error::Error;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -24,8 +26,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-pub use self::items::Items;
 pub(crate) use self::items::{Item, ItemSink};
+pub use self::items::{Items, PATIENCE};
+use self::sending::Sending;
 use super::error::Result;
 
 /// Stack of a thread. Only what a statement's nesting needs of it is ever touched.
@@ -37,8 +40,9 @@ const AT_WORK_A_THREAD: usize = 2;
 const LEAST_AT_WORK: usize = 4;
 /// Statements that may wait for each at work.
 const WAITING_FOR_EACH: usize = 32;
-/// Answers that may be on their way, item by item, for each statement at work.
-const SENDING_FOR_EACH: usize = 4;
+/// Answers that may be on their way, item by item, for each statement at work, and those of one owner.
+const SENDING_FOR_EACH: usize = 16;
+const SENDING_OF_OWNER_FOR_EACH: usize = 4;
 
 /// The threads; clones share them. They end with the last clone.
 #[derive(Clone)]
@@ -52,8 +56,8 @@ struct Shared {
     at_work: Arc<Semaphore>,
     /// One for each that may be at work or wait.
     places: Arc<Semaphore>,
-    /// One for each whose answer may be on its way.
-    sending: Arc<Semaphore>,
+    /// Those whose answers are on their way.
+    sending: Arc<Sending>,
 }
 
 impl Drop for Shared {
@@ -92,7 +96,7 @@ impl StatementThreads {
             runtime: Some(runtime),
             at_work: Arc::new(Semaphore::new(at_work)),
             places: Arc::new(Semaphore::new(at_work * (1 + WAITING_FOR_EACH))),
-            sending: Arc::new(Semaphore::new(at_work * SENDING_FOR_EACH)),
+            sending: Sending::new(at_work * SENDING_FOR_EACH, at_work * SENDING_OF_OWNER_FOR_EACH),
         })))
     }
 
@@ -128,9 +132,10 @@ impl StatementThreads {
     /// Dropping the items ends it, as dropping the future of [`StatementThreads::run`] does.
     ///
     /// # Errors
-    /// [`Error::Rejected`] where too many answers are on their way; [`Items::next`] has those of the statement.
+    /// [`Error::Rejected`] where too many answers are on their way to the owner, or to all; [`Items::next`] has those of the statement.
     pub(crate) fn stream<T, F>(
         &self,
+        owner: &Caller,
         stop: &Arc<Stop>,
         timeout_ms: Option<u64>,
         statement: impl FnOnce(ItemSink<T>) -> F + Send + 'static,
@@ -139,7 +144,7 @@ impl StatementThreads {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let place = place(&self.0.sending, "too many answers of SQL are on their way")?;
+        let place = self.0.sending.begin(owner)?;
         let (sender, given) = mpsc::channel(1);
         let at_work = Arc::clone(&self.0.at_work);
         let statement = async move {

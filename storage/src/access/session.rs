@@ -208,6 +208,14 @@ impl Session {
         })
     }
 
+    /// Waits until everything written so far is durable.
+    ///
+    /// # Errors
+    /// As [`Engine::durable`].
+    pub fn durable(&self) -> BoxFuture<'_, Result<()>> {
+        self.engine.durable()
+    }
+
     /// Makes everything written so far visible to search.
     ///
     /// # Errors

@@ -420,6 +420,20 @@ impl Engine {
         }))
     }
 
+    /// Waits until everything written so far is durable, whatever the indices' settings say. Cancellation safe.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`]: the log came to its end before.
+    pub fn durable(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let wal = self.inner.wal()?;
+            match wal.next_frame().checked_sub(1) {
+                Some(last) => wal.synced(last).await,
+                None => Ok(()),
+            }
+        })
+    }
+
     /// Makes everything written so far visible to search.
     ///
     /// # Errors

@@ -9,17 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, stream};
-use millrace_work::error::Error;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::Running;
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 
 /// Longest time for which an item waits to be taken. A slow line is not cut off: a socket with a buffer of megabytes takes nothing
-/// for minutes, and then several items.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// for minutes, and then several items. Listeners that stream answers wait as long for their readers.
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Longest time, for all items together, for which what the statement computes at once waits for room in the memory of queries. Who
 /// is about as fast as the statement never needs it; for anybody else the rest waits elsewhere.
@@ -67,7 +66,7 @@ impl<T> ItemSink<T> {
     /// Gives an item: at once where there is room, and the statement keeps its turn; else once there is, and it waits for its next turn.
     ///
     /// # Errors
-    /// [`Error::Execution`] where it was not taken in time, or nobody is there to take it.
+    /// [`SqlError::Unread`] where it was not taken in time, or nobody is there to take it.
     pub(crate) async fn give(&mut self, item: T) -> Result<()> {
         let item = match self.sender.try_send(item) {
             Ok(()) => return Ok(()),
@@ -77,7 +76,7 @@ impl<T> ItemSink<T> {
         let given = tokio::time::timeout(self.patience, self.sender.send(item)).await;
         if !matches!(given, Ok(Ok(()))) {
             let reason = format!("the answer was not read for [{}] seconds", self.patience.as_secs());
-            return Err(Error::Execution(reason).into());
+            return Err(SqlError::Unread(reason));
         }
         self.turn = Arc::clone(&self.at_work).acquire_owned().await.ok();
         Ok(())
@@ -136,6 +135,8 @@ impl<T: Send + 'static> Items<T> {
 
 #[cfg(test)]
 mod tests {
+    use millrace_storage::access::Caller;
+
     use super::*;
     use crate::threads::{LEAST_AT_WORK, StatementThreads};
 
@@ -149,7 +150,7 @@ mod tests {
             Ok(100)
         };
         // More than may be at work; those whose items are not taken wait.
-        let start = |_| threads.stream(&Arc::default(), None, statement).unwrap();
+        let start = |_| threads.stream(&Caller::System, &Arc::default(), None, statement).unwrap();
         let started: Vec<_> = (0..2 * LEAST_AT_WORK).map(start).collect();
         for mut items in started {
             for number in 0..100 {
@@ -190,8 +191,8 @@ mod tests {
             }
             Ok(100)
         };
-        let mut items = threads.stream(&Arc::default(), None, statement).unwrap();
-        items.running.ended().await.unwrap_err();
+        let mut items = threads.stream(&Caller::System, &Arc::default(), None, statement).unwrap();
+        assert!(matches!(items.running.ended().await, Err(SqlError::Unread(_))));
         assert!(matches!(items.given.recv().await, Some(0)));
         assert!(items.given.recv().await.is_none());
     }
@@ -199,7 +200,9 @@ mod tests {
     #[tokio::test]
     async fn answers_on_their_way_are_bounded() {
         let threads = StatementThreads::start(1).unwrap();
-        let start = || threads.stream(&Arc::default(), None, |_: ItemSink<u32>| std::future::pending());
+        let start = || {
+            threads.stream(&Caller::System, &Arc::default(), None, |_: ItemSink<u32>| std::future::pending())
+        };
         let mut started = Vec::new();
         let refused = loop {
             match start() {
@@ -209,7 +212,7 @@ mod tests {
         };
         assert_eq!(
             (refused.status(), started.len()),
-            (429, LEAST_AT_WORK * crate::threads::SENDING_FOR_EACH)
+            (429, LEAST_AT_WORK * crate::threads::SENDING_OF_OWNER_FOR_EACH)
         );
         drop(started);
         threads.run(None, None, async { Ok(()) }).await.unwrap();

@@ -1,0 +1,95 @@
+//! Answers that are on their way: how many there may be, of one owner and of all.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millrace_storage::access::Caller;
+use millrace_work::error::Error;
+
+use crate::error::Result;
+
+/// Counts answers, by whose they are.
+#[derive(Debug)]
+pub(super) struct Sending {
+    most: usize,
+    most_of_owner: usize,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    all: usize,
+    owners: HashMap<Caller, usize>,
+}
+
+/// The place of one answer, given back on drop.
+#[derive(Debug)]
+pub(super) struct Place {
+    sending: Arc<Sending>,
+    owner: Caller,
+}
+
+impl Sending {
+    /// Begins with none.
+    pub(super) fn new(most: usize, most_of_owner: usize) -> Arc<Self> {
+        Arc::new(Self { most, most_of_owner, counts: Mutex::default() })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        // Nothing panics between two changes.
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] where there is none, for the owner or for anybody.
+    pub(super) fn begin(self: &Arc<Self>, owner: &Caller) -> Result<Place> {
+        let mut counts = self.counts();
+        let of_owner = counts.owners.get(owner).copied().unwrap_or_default();
+        if of_owner >= self.most_of_owner || counts.all >= self.most {
+            let all = counts.all;
+            return Err(Error::Rejected(format!(
+                "too many answers of SQL are on their way: [{of_owner}] to this caller, [{all}] to all; read some of them to their end"
+            ))
+            .into());
+        }
+        counts.all += 1;
+        *counts.owners.entry(owner.clone()).or_default() += 1;
+        Ok(Place { sending: Arc::clone(self), owner: owner.clone() })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.sending.counts();
+        counts.all -= 1;
+        if let Some(of_owner) = counts.owners.get_mut(&self.owner) {
+            *of_owner -= 1;
+            if *of_owner == 0 {
+                counts.owners.remove(&self.owner);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answers_of_one_owner_leave_room_for_others() {
+        let sending = Sending::new(5, 2);
+        let user = |name: &str| Caller::User(name.into());
+        let mut places = Vec::new();
+        for name in ["ann", "bob", "cid"] {
+            places.extend((0..10).map_while(|_| sending.begin(&user(name)).ok()));
+        }
+        assert_eq!(places.iter().filter(|place| place.owner == user("ann")).count(), 2);
+        assert_eq!(places.len(), 5);
+        assert_eq!(sending.begin(&user("dan")).unwrap_err().status(), 429);
+        places.clear();
+        assert!(sending.counts().owners.is_empty());
+        drop(sending.begin(&user("ann")).unwrap());
+    }
+}
