@@ -1,9 +1,24 @@
 //! Faults that tests switch on, to see that the simulation notices them. Outside of tests all of this is `false`.
 
-/// A fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(test), allow(dead_code))]
-pub(crate) enum Mutation {
+/// Declares the faults, and the list of all of them.
+macro_rules! mutations {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A fault.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[cfg_attr(not(test), allow(dead_code))]
+        pub(crate) enum Mutation {
+            $($(#[$doc])* $name,)*
+        }
+
+        #[cfg(test)]
+        impl Mutation {
+            /// All of them.
+            pub(crate) const ALL: &[Self] = &[$(Self::$name),*];
+        }
+    };
+}
+
+mutations! {
     /// Firing does not clear the key.
     KeepAfterFiring,
     /// An event leaves a window only when it is older than the timeframe.

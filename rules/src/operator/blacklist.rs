@@ -3,12 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::codec::{Reader, Writer};
 use super::key::Key;
-use super::{Arrival, Figures, Finding, Moment, Operator};
-use crate::error::Result;
+use super::{Arrival, Finding, Moment, Operator};
 use crate::fields;
-use crate::time::Time;
 
 #[derive(Debug)]
 pub(super) struct Blacklist {
@@ -28,17 +25,5 @@ impl Operator for Blacklist {
             self.compare_key.iter().flat_map(|field| fields::values(&arrival.event.source, field));
         let found = values.any(|value| self.entries.contains(&*fields::text(value)));
         if found { keys.iter().map(|key| Finding::of(arrival, key)).collect() } else { Vec::new() }
-    }
-
-    fn tick(&mut self, _: Time) {}
-
-    fn encode(&self, _: Time, _: &mut Writer) {}
-
-    fn decode(&mut self, _: &mut Reader<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    fn figures(&self) -> Figures {
-        Figures::default()
     }
 }

@@ -12,7 +12,7 @@ use super::codec::{Reader, Writer};
 use super::frequency::{decode_reference, encode_reference};
 use super::key::Key;
 use super::keyed::{Bounds, Keyed, State};
-use super::{Arrival, Figures, Finding, MAX_EVIDENCE, Moment, Operator};
+use super::{Arrival, Finding, MAX_EVIDENCE, Memory, Moment, Operator};
 use crate::error::{Error, Result};
 use crate::event::Reference;
 use crate::fields;
@@ -171,20 +171,11 @@ impl Operator for Cardinality {
         findings
     }
 
-    fn tick(&mut self, watermark: Time) {
-        self.keys.purge(watermark);
+    fn memory(&self) -> Option<&dyn Memory> {
+        Some(&self.keys)
     }
 
-    fn encode(&self, watermark: Time, writer: &mut Writer) {
-        self.keys.encode(watermark, writer);
-    }
-
-    fn decode(&mut self, reader: &mut Reader<'_>) -> Result<()> {
-        self.keys.decode(reader)
-    }
-
-    fn figures(&self) -> Figures {
-        let (keys, bytes, evicted) = self.keys.figures();
-        Figures { keys, bytes, evicted }
+    fn memory_mut(&mut self) -> Option<&mut dyn Memory> {
+        Some(&mut self.keys)
     }
 }

@@ -6,7 +6,9 @@
 //! are the oldest goes first.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
+use super::Figures;
 use super::codec::{Reader, Writer};
 use super::key::Key;
 use crate::error::{Error, Result};
@@ -29,11 +31,26 @@ impl Default for Bounds {
 }
 
 /// State of one key.
-pub(crate) trait State: Sized {
+pub(crate) trait State: fmt::Debug + Send + Sync + Sized {
     /// The bytes that it takes.
     fn bytes(&self) -> usize;
     fn encode(&self, writer: &mut Writer);
     fn decode(reader: &mut Reader<'_>) -> Result<Self>;
+}
+
+/// What an operator remembers, whatever it is of each key.
+pub(crate) trait Memory: fmt::Debug + Send + Sync {
+    /// Frees the state of keys that are forgotten.
+    fn purge(&mut self, watermark: Time);
+
+    /// Writes the state of keys that are not forgotten.
+    fn encode(&self, watermark: Time, writer: &mut Writer);
+
+    /// Reads what [`Self::encode`] wrote.
+    fn decode(&mut self, reader: &mut Reader<'_>) -> Result<()>;
+
+    /// How many keys there are, the bytes that they take, and how many had to go before their time.
+    fn figures(&self) -> Figures;
 }
 
 #[derive(Debug)]
@@ -79,8 +96,16 @@ impl<S: State> Keyed<S> {
         }
     }
 
-    /// Frees the state of keys that are forgotten.
-    pub(crate) fn purge(&mut self, watermark: Time) {
+    fn remove(&mut self, key: &Key) -> Option<Kept<S>> {
+        let (key, kept) = self.entries.remove_entry(key)?;
+        self.bytes -= kept.bytes;
+        self.order.remove(&(kept.deadline, key));
+        Some(kept)
+    }
+}
+
+impl<S: State> Memory for Keyed<S> {
+    fn purge(&mut self, watermark: Time) {
         if mutated(Mutation::NeverForget) {
             return;
         }
@@ -92,19 +117,11 @@ impl<S: State> Keyed<S> {
         }
     }
 
-    fn remove(&mut self, key: &Key) -> Option<Kept<S>> {
-        let (key, kept) = self.entries.remove_entry(key)?;
-        self.bytes -= kept.bytes;
-        self.order.remove(&(kept.deadline, key));
-        Some(kept)
+    fn figures(&self) -> Figures {
+        Figures { keys: self.entries.len(), bytes: self.bytes, evicted: self.evicted }
     }
 
-    /// How many keys there are, the bytes that they take, and how many had to go before their time.
-    pub(crate) fn figures(&self) -> (usize, usize, u64) {
-        (self.entries.len(), self.bytes, self.evicted)
-    }
-
-    pub(crate) fn encode(&self, watermark: Time, writer: &mut Writer) {
+    fn encode(&self, watermark: Time, writer: &mut Writer) {
         let lasting = || self.order.iter().filter(|(deadline, _)| watermark < *deadline);
         writer.number(self.evicted);
         writer.size(lasting().count());
@@ -117,7 +134,7 @@ impl<S: State> Keyed<S> {
         }
     }
 
-    pub(crate) fn decode(&mut self, reader: &mut Reader<'_>) -> Result<()> {
+    fn decode(&mut self, reader: &mut Reader<'_>) -> Result<()> {
         let evicted = reader.number()?;
         for _ in 0..reader.count()? {
             let deadline = reader.time()?;

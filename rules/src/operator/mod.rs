@@ -28,6 +28,7 @@ use serde_json::Value;
 use self::codec::{Reader, Writer};
 use self::key::Key;
 pub use self::keyed::Bounds;
+pub(crate) use self::keyed::Memory;
 pub use self::watermark::Timing;
 pub(crate) use self::watermark::{Moment, Watermark};
 use crate::definition::RuleType;
@@ -100,15 +101,36 @@ pub(crate) trait Operator: fmt::Debug + Send + Sync {
     /// Takes an event under each of its keys.
     fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], moment: Moment) -> Vec<Finding>;
 
-    /// Frees what is forgotten; changes nothing that anybody could see.
-    fn tick(&mut self, watermark: Time);
+    /// What it remembers; `None` where each event is decided by itself.
+    fn memory(&self) -> Option<&dyn Memory> {
+        None
+    }
 
-    fn encode(&self, watermark: Time, writer: &mut Writer);
+    fn memory_mut(&mut self) -> Option<&mut dyn Memory> {
+        None
+    }
+
+    /// Frees what is forgotten; changes nothing that anybody could see.
+    fn tick(&mut self, watermark: Time) {
+        if let Some(memory) = self.memory_mut() {
+            memory.purge(watermark);
+        }
+    }
+
+    fn encode(&self, watermark: Time, writer: &mut Writer) {
+        if let Some(memory) = self.memory() {
+            memory.encode(watermark, writer);
+        }
+    }
 
     /// Reads what [`Self::encode`] wrote into an operator that is new.
-    fn decode(&mut self, reader: &mut Reader<'_>) -> Result<()>;
+    fn decode(&mut self, reader: &mut Reader<'_>) -> Result<()> {
+        self.memory_mut().map_or(Ok(()), |memory| memory.decode(reader))
+    }
 
-    fn figures(&self) -> Figures;
+    fn figures(&self) -> Figures {
+        self.memory().map_or_else(Figures::default, Memory::figures)
+    }
 }
 
 /// Makes the operator of a type.

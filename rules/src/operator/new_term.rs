@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::codec::{Reader, Writer};
 use super::key::{Key, combinations};
 use super::keyed::{Bounds, Keyed, State};
-use super::{Arrival, Figures, Finding, Moment, Operator};
+use super::{Arrival, Finding, Memory, Moment, Operator};
 use crate::error::Result;
 use crate::mutation::{Mutation, mutated};
 use crate::time::{Span, Time};
@@ -103,20 +103,11 @@ impl Operator for NewTerm {
         findings
     }
 
-    fn tick(&mut self, watermark: Time) {
-        self.terms.purge(watermark);
+    fn memory(&self) -> Option<&dyn Memory> {
+        Some(&self.terms)
     }
 
-    fn encode(&self, watermark: Time, writer: &mut Writer) {
-        self.terms.encode(watermark, writer);
-    }
-
-    fn decode(&mut self, reader: &mut Reader<'_>) -> Result<()> {
-        self.terms.decode(reader)
-    }
-
-    fn figures(&self) -> Figures {
-        let (keys, bytes, evicted) = self.terms.figures();
-        Figures { keys, bytes, evicted }
+    fn memory_mut(&mut self) -> Option<&mut dyn Memory> {
+        Some(&mut self.terms)
     }
 }

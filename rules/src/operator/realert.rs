@@ -6,7 +6,7 @@
 
 use super::codec::{Reader, Writer};
 use super::key::Key;
-use super::keyed::{Bounds, Keyed, State};
+use super::keyed::{Bounds, Keyed, Memory, State};
 use super::{Figures, Moment};
 use crate::definition::Realert;
 use crate::error::Result;
@@ -88,8 +88,7 @@ impl Silences {
     }
 
     pub(crate) fn figures(&self) -> Figures {
-        let (keys, bytes, evicted) = self.0.figures();
-        Figures { keys, bytes, evicted }
+        self.0.figures()
     }
 }
 

@@ -42,13 +42,13 @@ fn keys_with_the_oldest_events_go_where_there_is_no_room() {
     keyed.put(key("b"), Number(2), at(10), never);
     keyed.put(key("c"), Number(3), at(30), never);
     assert_eq!(keyed.take(&key("b"), never), None);
-    assert_eq!((keyed.take(&key("a"), never), keyed.figures().2), (Some(Number(1)), 1));
+    assert_eq!((keyed.take(&key("a"), never), keyed.figures().evicted), (Some(Number(1)), 1));
     let mut keyed = Keyed::new(Bounds { keys: 100, bytes: 2 * (100 + key("a").bytes()) });
     for (name, deadline) in [("a", 1), ("b", 2), ("c", 3), ("d", 4)] {
         keyed.put(key(name), Number(0), at(deadline), never);
     }
-    assert_eq!((keyed.figures().0, keyed.figures().2), (2, 2));
-    assert!(keyed.figures().1 <= 2 * (100 + key("a").bytes()));
+    assert_eq!((keyed.figures().keys, keyed.figures().evicted), (2, 2));
+    assert!(keyed.figures().bytes <= 2 * (100 + key("a").bytes()));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_key_is_forgotten_at_its_deadline_whether_or_not_it_was_freed() {
         assert_eq!(keyed.take(&key("a"), at(10)), None);
         keyed.put(key("a"), Number(1), at(10), at(0));
         assert_eq!(keyed.take(&key("a"), Time::from_ms(9999)), Some(Number(1)));
-        assert_eq!(keyed.figures(), (0, 0, 0));
+        assert_eq!(keyed.figures(), Figures { keys: 0, bytes: 0, evicted: 0 });
     }
 }
 

@@ -4,13 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::codec::{Reader, Writer};
 use super::key::Key;
-use super::{Arrival, Figures, Finding, Moment, Operator};
-use crate::error::Result;
+use super::{Arrival, Finding, Moment, Operator};
 use crate::fields;
 use crate::mutation::{Mutation, mutated};
-use crate::time::Time;
 
 #[derive(Debug)]
 pub(super) struct Whitelist {
@@ -33,17 +30,5 @@ impl Operator for Whitelist {
             missing || values.iter().any(|value| !self.entries.contains(&*fields::text(value)))
         });
         if found { keys.iter().map(|key| Finding::of(arrival, key)).collect() } else { Vec::new() }
-    }
-
-    fn tick(&mut self, _: Time) {}
-
-    fn encode(&self, _: Time, _: &mut Writer) {}
-
-    fn decode(&mut self, _: &mut Reader<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    fn figures(&self) -> Figures {
-        Figures::default()
     }
 }

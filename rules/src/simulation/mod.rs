@@ -240,40 +240,8 @@ fn histories_raise_what_the_oracle_expects() {
 
 #[test]
 fn the_simulation_sees_each_fault() {
-    use Mutation::*;
-    let mutations = [
-        KeepAfterFiring,
-        LeaveLate,
-        CarryTrigger,
-        DropLate,
-        ForgetRealert,
-        RealertWithoutKey,
-        ConstantRealert,
-        SkipSnapshot,
-        NotMuted,
-        ArrivalOrder,
-        EvaluatePieces,
-        CountPiecesTwice,
-        CountUpdates,
-        FirstValueOnly,
-        SkipMissingKey,
-        NeverForget,
-        ForgetEarly,
-        IdentityWithoutKey,
-        IdentityWithoutSequence,
-        CardinalityReached,
-        CardinalityFirstTime,
-        ChangeWithoutTimeframe,
-        ChangeKeepsFirst,
-        TermNotRemembered,
-        TermNeverForgotten,
-        WhitelistMissing,
-        SnapshotWithoutRealert,
-        SnapshotWithoutWatermark,
-        TakeFramesTwice,
-    ];
     let mut survived = Vec::new();
-    for mutation in mutations {
+    for mutation in Mutation::ALL.iter().copied() {
         let seen = (0..300).any(|seed| {
             mutate(Some(mutation));
             let seen = check(seed).is_err();
