@@ -49,7 +49,7 @@ pub(crate) fn may_see(asker: &Principal, rule: &Rule) -> bool {
 ///
 /// # Errors
 /// [`Error::Invalid`] with the reason.
-pub(crate) fn check_caller(asker: &Principal) -> Result<()> {
+fn check_caller(asker: &Principal) -> Result<()> {
     if let Caller::ApiKey { .. } = asker.caller() {
         let reason = "a rule runs with the rights of the user who saves it: it cannot be an API key's";
         return Err(Error::Invalid(reason.to_owned()));
@@ -91,14 +91,21 @@ impl Shared {
         })
     }
 
+    /// Reads a rule that somebody could save.
+    ///
+    /// # Errors
+    /// An asker who may save none, a definition that cannot be used, a filter that no index of the pattern can be asked.
+    pub(crate) async fn read(&self, asker: &Principal, body: Value) -> Result<Definition> {
+        check_caller(asker)?;
+        matching::read(&self.engine, asker, body).await
+    }
+
     /// Saves a rule.
     ///
     /// # Errors
     /// As [`crate::Alerting::change`].
-    pub(crate) async fn change(&self, asker: &Principal, body: &Value) -> Result<Changed> {
-        check_caller(asker)?;
-        let mut definition = Definition::parse(body)?;
-        matching::check(&self.engine, asker, &definition)?;
+    pub(crate) async fn change(&self, asker: &Principal, body: Value) -> Result<Changed> {
+        let mut definition = self.read(asker, body).await?;
         let held = self.held().await?;
         let before = self.replaced(asker, &definition)?;
         let is_named = definition.id.is_some();

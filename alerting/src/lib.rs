@@ -38,7 +38,7 @@ use tokio::task::JoinHandle;
 
 use crate::runner::Shared;
 use crate::snapshot::Snapshots;
-use crate::store::Store;
+use crate::store::{Kept, Store};
 use crate::told::Told;
 
 pub use error::{Error, Result};
@@ -79,6 +79,27 @@ pub struct Changed {
     pub message: String,
 }
 
+/// A rule that somebody may see, and how it is. What it says is written one at a time: a rule may be long, and there may be many.
+pub struct Record {
+    shared: Arc<Shared>,
+    kept: Arc<Kept>,
+    last_frame: u64,
+    now_ms: i64,
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record").field("rule", &self.kept.rule.id).finish_non_exhaustive()
+    }
+}
+
+impl Record {
+    /// Writes the fields of the definition, and `id`, `enabled`, `last_run`, `last_alert`, `lag`, `error` and `notices`.
+    pub fn value(&self) -> Value {
+        self.shared.told.record(&self.kept, self.last_frame, self.now_ms)
+    }
+}
+
 impl Alerting {
     /// Loads the rules and goes on where they were: returns once they are known; what they missed is evaluated in a task.
     ///
@@ -111,17 +132,17 @@ impl Alerting {
         }
     }
 
-    /// Lists the rules that the asker may see, by name: the fields of the definition, and `id`, `enabled`, `last_run`,
-    /// `last_alert`, `lag`, `error` and `notices`.
-    pub fn list(&self, asker: &Principal) -> Vec<Value> {
+    /// Lists the rules that the asker may see, by name.
+    pub fn list(&self, asker: &Principal) -> Vec<Record> {
         let mut seen = self.shared.store.all();
         seen.retain(|kept| changes::may_see(asker, &kept.rule));
         seen.sort_by(|one, other| one.rule.definition.name.cmp(&other.rule.definition.name));
-        let (last, now_ms) = self.now();
-        seen.iter().map(|kept| self.shared.told.record(kept, last, now_ms)).collect()
+        let (last_frame, now_ms) = self.now();
+        let record = |kept| Record { shared: Arc::clone(&self.shared), kept, last_frame, now_ms };
+        seen.into_iter().map(record).collect()
     }
 
-    /// Shows one as [`Alerting::list`] does.
+    /// Shows one as [`Record::value`] does.
     ///
     /// # Errors
     /// [`Error::NotFound`].
@@ -137,7 +158,7 @@ impl Alerting {
     /// A definition that cannot be used, by its field; a filter that no index of the pattern can be asked;
     /// [`Error::Conflict`] for the id of one rule and the name of another; the store's. Nothing has changed then.
     pub async fn change(&self, asker: &Principal, body: Value) -> Result<Changed> {
-        self.shared.change(asker, &body).await
+        self.shared.change(asker, body).await
     }
 
     /// Deletes a rule with its state; its alerts stay.

@@ -76,7 +76,7 @@ fn first_seen(kept: &[Arc<Kept>]) -> u64 {
 /// # Errors
 /// The log is not open.
 pub(crate) fn last_frame(engine: &Engine) -> Result<u64> {
-    Ok(engine.follow(None)?.position().saturating_sub(1))
+    Ok(engine.next_frame()?.saturating_sub(1))
 }
 
 /// Takes the newest state that can be read, with what was lost of rules, and why.

@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use millrace_accounts::Accounts;
 use millrace_query::Work;
-use millrace_rules::definition::Definition;
 use millrace_rules::engine::{Engine as Core, Operation, Rule};
 use millrace_rules::{Bounds, Timing};
 use millrace_storage::wal::AppliedFrame;
@@ -21,8 +20,8 @@ use millrace_storage::{Engine, Error as StorageError, Principal, Priority, ReadB
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::matching::{self, Evaluable, Known, Matching};
-use crate::{Alerting, Error, Result, changes, commit};
+use crate::matching::{Evaluable, Known, Matching};
+use crate::{Alerting, Error, Result, commit};
 
 /// Alerts that are answered, and their bytes; of the rest only how many there are.
 const MAX_ALERTS: usize = 1_000;
@@ -116,8 +115,7 @@ impl Alerting {
         let rule = match tested {
             Tested::Stored(id) => self.rule(asker, &id)?,
             Tested::Written(body) => {
-                let definition = Definition::parse(&body)?;
-                self.check_asker(asker, &definition)?;
+                let definition = self.shared.read(asker, body).await?;
                 let id = definition.id.clone().unwrap_or_else(|| "tested".to_owned());
                 Rule { id, revision: 1, since: 0, owner: asker.name().to_owned(), definition }
             }
@@ -141,8 +139,7 @@ impl Alerting {
     /// # Errors
     /// As [`Alerting::change`]; more alerts than can be compared.
     pub async fn dry_run(&self, asker: &Principal, body: Value, times: Range<i64>) -> Result<Difference> {
-        let definition = Definition::parse(&body)?;
-        self.check_asker(asker, &definition)?;
+        let definition = self.shared.read(asker, body).await?;
         let old = self.shared.replaced(asker, &definition)?.map(|kept| kept.rule.clone());
         let (id, revision) = match &old {
             Some(old) => (old.id.clone(), old.revision),
@@ -211,12 +208,6 @@ impl Alerting {
         }
         ran.problems = replay.problems;
         Ok(ran)
-    }
-
-    /// Refuses a rule that could not be saved.
-    fn check_asker(&self, asker: &Principal, definition: &Definition) -> Result<()> {
-        changes::check_caller(asker)?;
-        matching::check(&self.shared.engine, asker, definition)
     }
 
     /// Returns the ids of the alerts of a rule.

@@ -32,7 +32,7 @@ use self::compiled::{Compiled, Shown};
 use self::slow::Slow;
 use self::targets::Targets;
 
-pub(crate) use self::targets::check;
+pub(crate) use self::targets::read;
 
 /// A rule as it is asked.
 #[derive(Debug)]

@@ -9,7 +9,8 @@ use millrace_query::filters::{Filter, IndexView};
 use millrace_rules::definition::Definition;
 use millrace_storage::access::Action;
 use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
-use millrace_storage::{Engine, Principal, Session};
+use millrace_storage::{Engine, Principal, Priority, Session};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::Asked;
@@ -151,12 +152,27 @@ fn watched(
     Ok(found)
 }
 
+/// Reads a rule that an owner writes, and checks it, on a compute thread: its filter is compiled for the indices of its patterns,
+/// which may be many.
+///
+/// # Errors
+/// A definition that cannot be used; as [`check`].
+pub(crate) async fn read(engine: &Arc<Engine>, owner: &Principal, body: Value) -> Result<Definition> {
+    let (store, owner) = (Arc::clone(engine), owner.clone());
+    let read = move || {
+        let definition = Definition::parse(&body)?;
+        check(&store, &owner, &definition)?;
+        Ok(definition)
+    };
+    engine.compute().run(Priority::Foreground, move || Ok(read())).await?
+}
+
 /// Refuses a rule that no index of its patterns could be asked, by what its owner may see of them. Patterns that name no index
 /// yet are fine, as long as the search body could be asked of some.
 ///
 /// # Errors
 /// [`Error::Filter`] with the reason; names that the owner may not search.
-pub(crate) fn check(engine: &Arc<Engine>, owner: &Principal, definition: &Definition) -> Result<()> {
+fn check(engine: &Arc<Engine>, owner: &Principal, definition: &Definition) -> Result<()> {
     if let Some(never) = definition.index.iter().find(|part| indices::is_never_fed(part)) {
         return Err(Error::Invalid(format!(
             "[index] [{never}] is the server's own, which rules do not watch"

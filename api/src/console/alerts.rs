@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use millrace_alerting::{Alerting, Replayed, Tested};
+use millrace_alerting::{Alerting, Record, Replayed, Tested};
 use millrace_rules::{Span, Time};
 use serde_json::{Map, Value, json};
 
@@ -14,12 +14,14 @@ use super::error::invalid;
 use super::saved_objects::object::object;
 use crate::Api;
 use crate::error::Error;
+use crate::http::listing::items;
 use crate::http::{Request, Response};
 
 /// Lists the rules that the caller may see.
 pub(crate) fn list(api: &Api, request: &Request) -> Result<Response, Error> {
     request.finish()?;
-    Ok(Response::json(200, alerting(api)?.list(api.session.principal()).into()))
+    let rules = alerting(api)?.list(api.session.principal());
+    Ok(Response::raw_json(200, items(&request.room, &rules, Record::value)?))
 }
 
 /// Shows a rule.

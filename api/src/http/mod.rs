@@ -2,12 +2,14 @@
 //!
 //! The dispatcher makes a [`Request`] (after authentication, body decoded) and renders the
 //! [`Response`] that a handler returned: [`content`] knows media types, [`json`] reads values,
-//! [`render`] applies `pretty`, `filter_path`, `format` and compression, [`room`] bounds what requests take. A handler takes what it
+//! [`render`] applies `pretty`, `filter_path`, `format` and compression, [`room`] bounds what requests take,
+//! [`listing`] writes long lists within it. A handler takes what it
 //! knows from [`Params`], calls [`Request::finish`] *before it changes anything*, then acts.
 
 pub(crate) mod content;
 pub(crate) mod filter_path;
 pub(crate) mod json;
+pub(crate) mod listing;
 mod offload;
 mod params;
 mod parts;

@@ -12,10 +12,10 @@ use millrace_storage::access::{Action, Caller};
 use serde_json::{Map, Value, json};
 
 use super::form::{Form, expected, text};
-use super::listing::items;
 use super::users::{metadata, take_refresh};
 use crate::Api;
 use crate::error::Error;
+use crate::http::listing::items;
 use crate::http::{Request, Response, parse_time};
 
 /// Name of the one realm that users are in.

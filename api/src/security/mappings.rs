@@ -7,10 +7,10 @@ use millrace_accounts::Mapping;
 use serde_json::{Map, Value, json};
 
 use super::form::{self, Form};
-use super::listing::members;
 use super::users::{found, names, take_refresh};
 use crate::Api;
 use crate::error::Error;
+use crate::http::listing::members;
 use crate::http::{Request, Response};
 
 /// Depth of rules: any of fields and of alls of fields.

@@ -15,7 +15,6 @@
 
 pub(crate) mod api_keys;
 mod form;
-mod listing;
 pub(crate) mod login;
 pub(crate) mod mappings;
 pub(crate) mod opensearch;

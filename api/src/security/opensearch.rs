@@ -8,10 +8,10 @@ use millrace_accounts::{Account, Edit, Mapping, NewPassword, Over, Role, User, p
 use serde_json::{Map, Value, json};
 
 use super::form::{Form, text};
-use super::listing::members;
 use super::{Meaning, login, patch};
 use crate::Api;
 use crate::error::Error;
+use crate::http::listing::members;
 use crate::http::{Request, Response, Room};
 
 /// Most that a request changes.

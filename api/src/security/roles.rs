@@ -5,10 +5,10 @@ use std::sync::Arc;
 use millrace_accounts::Role;
 use serde_json::json;
 
-use super::listing::members;
 use super::users::{found, metadata, names, take_refresh};
 use crate::Api;
 use crate::error::Error;
+use crate::http::listing::members;
 use crate::http::{Request, Response};
 
 /// Lists roles, all or those of the path.

@@ -7,9 +7,9 @@ use millrace_storage::access::{Action, Caller};
 use serde_json::{Map, Value, json};
 
 use super::form::Form;
-use super::listing::members;
 use crate::Api;
 use crate::error::Error;
+use crate::http::listing::members;
 use crate::http::{Request, Response};
 
 /// Takes the parameter by which writers say when others are to see it: that is at once here.

@@ -108,6 +108,14 @@ pub struct FeedReader {
 }
 
 impl Engine {
+    /// Returns the number that the next frame will have.
+    ///
+    /// # Errors
+    /// The log is not open.
+    pub fn next_frame(&self) -> Result<FrameNumber> {
+        Ok(self.inner.wal()?.next_frame())
+    }
+
     /// Reads committed frames from `from` on; `None` starts with the next one.
     ///
     /// # Errors

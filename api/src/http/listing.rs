@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::{Room, json, offload};
 use crate::error::Error;
-use crate::http::{Room, json, offload};
 
 /// Bytes of an entry, to tell long lists from short ones.
 const ENTRY_BYTES: usize = 512;
@@ -12,7 +12,7 @@ const ENTRY_BYTES: usize = 512;
 ///
 /// # Errors
 /// 413 and 429 where it takes more than there is.
-pub(super) fn members<T, N: AsRef<str>>(
+pub(crate) fn members<T, N: AsRef<str>>(
     room: &Room,
     entries: &[T],
     write: impl Fn(&T) -> (N, Value),
@@ -29,7 +29,7 @@ pub(super) fn members<T, N: AsRef<str>>(
 ///
 /// # Errors
 /// 413 and 429 where it takes more than there is.
-pub(super) fn items<T>(room: &Room, entries: &[T], write: impl Fn(&T) -> Value) -> Result<Vec<u8>, Error> {
+pub(crate) fn items<T>(room: &Room, entries: &[T], write: impl Fn(&T) -> Value) -> Result<Vec<u8>, Error> {
     list(room, entries, [b'[', b']'], |entry, out| {
         serde_json::to_writer(out, &write(entry)).expect("writing to memory cannot fail");
     })
