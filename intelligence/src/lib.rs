@@ -1,0 +1,1 @@
+//! AI rules at work: kept as documents, run by schedule over aggregates, their predictions written as documents.

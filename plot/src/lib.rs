@@ -1,0 +1,1 @@
+//! Pictures of series as SVG: lines, bands, thresholds, marks.
