@@ -9,15 +9,20 @@
 //! - `matching`: which documents match which rules, by patterns, rights and filters
 //! - [`runner`], [`state`], [`commit`]: the feed followed, evaluated, and what is raised written with the position
 //! - [`snapshot`], [`recovery`]: state on disk, and the start
+//! - [`reading`], [`gap`]: frames read back from what is stored, where the log was cut
+//! - [`catching_up`]: rules that begin in the past
 //! - [`replay`]: tests, dry runs and runs over what is stored
 //! - [`recompute`]: what rules raise of the log, computed at once, for checks
 //! - [`indices`], [`told`]: what is written beside alerts, and what is told of rules
 
+mod catching_up;
 mod changes;
 mod commit;
 mod error;
+mod gap;
 mod indices;
 mod matching;
+mod reading;
 mod recompute;
 mod recovery;
 mod replay;
@@ -51,7 +56,7 @@ pub use replay::{Alert, Difference, Ran, Replayed, Tested};
 #[derive(Clone)]
 pub struct Alerting {
     shared: Arc<Shared>,
-    task: Arc<Task>,
+    tasks: Arc<Tasks>,
 }
 
 impl fmt::Debug for Alerting {
@@ -60,12 +65,12 @@ impl fmt::Debug for Alerting {
     }
 }
 
-/// What follows the feed.
-struct Task(Mutex<Option<JoinHandle<()>>>);
+/// What follows the feed, and has rules catch up.
+struct Tasks(Mutex<Vec<JoinHandle<()>>>);
 
-impl Drop for Task {
+impl Drop for Tasks {
     fn drop(&mut self) {
-        if let Some(task) = self.0.lock().take() {
+        for task in self.0.lock().drain(..) {
             task.abort();
         }
     }
@@ -97,7 +102,8 @@ impl fmt::Debug for Record {
 }
 
 impl Record {
-    /// Writes the fields of the definition, and `id`, `enabled`, `last_run`, `last_alert`, `lag`, `error` and `notices`.
+    /// Writes the fields of the definition, and `id`, `enabled`, `last_run`, `last_alert`, `lag`, `error` and `notices`; of one
+    /// that begins in the past `catching_up` says how far it is.
     pub fn value(&self) -> Value {
         self.shared.told.record(&self.kept, self.last_frame, self.now_ms)
     }
@@ -117,21 +123,25 @@ impl Alerting {
             core: Arc::default(),
             told: Told::default(),
             changed: Notify::new(),
+            catching_up: Notify::new(),
             advanced: Notify::new(),
             stopping: watch::Sender::new(false),
         });
-        let task = tokio::spawn(runner::run(Arc::clone(&shared)));
-        Ok(Self { shared, task: Arc::new(Task(Mutex::new(Some(task)))) })
+        let tasks = [
+            tokio::spawn(runner::run(Arc::clone(&shared))),
+            tokio::spawn(catching_up::run(Arc::clone(&shared))),
+        ];
+        Ok(Self { shared, tasks: Arc::new(Tasks(Mutex::new(tasks.into()))) })
     }
 
     /// Ends evaluation at the end of a frame, and stores the state.
     pub async fn stop(&self) {
         self.shared.stopping.send_replace(true);
-        let task = self.task.0.lock().take();
-        if let Some(task) = task
-            && let Err(error) = task.await
-        {
-            tracing::error!(%error, "following the feed for rules has failed");
+        let tasks = std::mem::take(&mut *self.tasks.0.lock());
+        for task in tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "following the feed for rules has failed");
+            }
         }
     }
 
@@ -161,7 +171,16 @@ impl Alerting {
     /// A definition that cannot be used, by its field; a filter that no index of the pattern can be asked;
     /// [`Error::Conflict`] for the id of one rule and the name of another; the store's. Nothing has changed then.
     pub async fn change(&self, asker: &Principal, body: Value) -> Result<Changed> {
-        self.shared.change(asker, body).await
+        self.shared.change(asker, body, None).await
+    }
+
+    /// Saves a rule that begins in the past: with what was written from a time on, in milliseconds since the epoch. A rule that is
+    /// there begins a new revision. It raises alerts of what is stored in the background, and goes on with what arrives then.
+    ///
+    /// # Errors
+    /// As [`Alerting::change`]; a time to come.
+    pub async fn change_from(&self, asker: &Principal, body: Value, from_ms: i64) -> Result<Changed> {
+        self.shared.change(asker, body, Some(from_ms)).await
     }
 
     /// Deletes a rule with its state; its alerts stay.

@@ -14,12 +14,12 @@ use millrace_storage::{Engine, Error, FeedItem, FeedReader, Priority, Result};
 use tokio::sync::{Notify, OwnedMutexGuard, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 
-use crate::commit::{Pending, READER};
-use crate::recovery;
+use crate::commit::READER;
 use crate::snapshot::Snapshots;
 use crate::state::Core;
 use crate::store::Store;
 use crate::told::Told;
+use crate::{gap, recovery};
 
 /// How long frames are gathered: many small ones are one batch.
 const GATHERED: Duration = Duration::from_millis(20);
@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) told: Told,
     /// Told when there may be a first rule.
     pub(crate) changed: Notify,
+    /// Told when there may be a rule that has to catch up.
+    pub(crate) catching_up: Notify,
     /// Told when rules have seen more of the feed.
     pub(crate) advanced: Notify,
     pub(crate) stopping: watch::Sender<bool>,
@@ -64,11 +66,12 @@ enum Ended {
 }
 
 /// When things were done last.
-struct Done {
+pub(crate) struct Done {
     position: Instant,
     snapshot: Instant,
     snapshot_took: Duration,
-    bytes: usize,
+    /// Bytes that were evaluated since the last snapshot.
+    pub(crate) bytes: usize,
     minute: Instant,
 }
 
@@ -117,13 +120,13 @@ async fn follow(shared: &Arc<Shared>) -> Result<Ended> {
         tokio::select! {
             _ = stopping.changed() => {}
             item = reader.next() => match item? {
-                FeedItem::Gap { from, to } => gap(shared, from, to).await?,
+                FeedItem::Gap { from, to } => gap::read_back(shared, from..to, &mut done).await?,
                 FeedItem::Frame(first) => {
                     let (frames, behind) = gather(&mut reader, first).await?;
                     done.bytes += frames.iter().map(|frame| bytes_of(frame)).sum::<usize>();
                     evaluate(shared, frames, &mut done).await?;
                     if let Some((from, to)) = behind {
-                        gap(shared, from, to).await?;
+                        gap::read_back(shared, from..to, &mut done).await?;
                     }
                 }
             },
@@ -185,9 +188,9 @@ fn bytes_of(frame: &AppliedFrame) -> usize {
     ops.map(|op| op.id.len() + op.source.as_ref().map_or(0, bytes::Bytes::len)).sum()
 }
 
-type Held = OwnedMutexGuard<Option<Core>>;
+pub(crate) type Held = OwnedMutexGuard<Option<Core>>;
 
-async fn hold(shared: &Shared) -> Result<Held> {
+pub(crate) async fn hold(shared: &Shared) -> Result<Held> {
     let held = Arc::clone(&shared.core).lock_owned().await;
     match held.is_some() {
         true => Ok(held),
@@ -214,20 +217,8 @@ async fn evaluate(shared: &Shared, frames: Vec<Arc<AppliedFrame>>, done: &mut Do
     committed
 }
 
-/// Notes frames that are lost.
-async fn gap(shared: &Shared, from: u64, to: u64) -> Result<()> {
-    let mut held = hold(shared).await?;
-    if let Some(core) = held.as_mut() {
-        core.pending.push_back(Pending::gap(from, to.saturating_sub(1), shared.engine.clock().now_ms()));
-        core.next = core.next.max(to);
-    }
-    let written = write_pending(shared, held).await;
-    shared.advanced.notify_waiters();
-    written
-}
-
 /// Writes what is pending, or the position where that is due.
-async fn commit(shared: &Shared, mut held: Held, done: &mut Done) -> Result<()> {
+pub(crate) async fn commit(shared: &Shared, mut held: Held, done: &mut Done) -> Result<()> {
     let Some(core) = held.as_mut() else { return Ok(()) };
     let is_behind = core.has_matched && core.position.next().is_none_or(|stored| stored < core.next);
     if core.pending.is_empty() && !(is_behind && done.position.elapsed() >= POSITION_EVERY) {
@@ -249,7 +240,7 @@ async fn commit(shared: &Shared, mut held: Held, done: &mut Done) -> Result<()> 
 }
 
 /// Writes what is pending, however long that takes. Who changes rules gets by meanwhile.
-async fn write_pending(shared: &Shared, mut held: Held) -> Result<()> {
+pub(crate) async fn write_pending(shared: &Shared, mut held: Held) -> Result<()> {
     let mut stopping = shared.stopping.subscribe();
     loop {
         let Some(core) = held.as_mut() else { return Ok(()) };
@@ -282,7 +273,7 @@ async fn write_pending(shared: &Shared, mut held: Held) -> Result<()> {
 }
 
 /// Does what is due.
-async fn keep(shared: &Shared, done: &mut Done) -> Result<()> {
+pub(crate) async fn keep(shared: &Shared, done: &mut Done) -> Result<()> {
     if done.minute.elapsed() >= MINUTE {
         done.minute = Instant::now();
         let mut held = hold(shared).await?;

@@ -18,6 +18,7 @@ use millrace_storage::{
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 
+use crate::catching_up::CatchUp;
 use crate::error::{Error, Result};
 
 /// The index.
@@ -34,6 +35,8 @@ pub(crate) struct Kept {
     pub(crate) rule: Rule,
     /// Orders to be quiet.
     pub(crate) quiet: Vec<Quiet>,
+    /// What it has to see of what is stored before it sees what arrives.
+    pub(crate) catching_up: Option<CatchUp>,
     /// Which document it is; `None` before it is stored.
     pub(crate) version: Option<Version>,
 }
@@ -87,6 +90,13 @@ impl Store {
     /// Returns all rules, in the order of their ids.
     pub(crate) fn all(&self) -> Vec<Arc<Kept>> {
         self.rules.read().values().cloned().collect()
+    }
+
+    /// Returns those that have to catch up, in the order of their ids.
+    pub(crate) fn catching_up(&self) -> Vec<Arc<Kept>> {
+        let rules = self.rules.read();
+        let catching_up = |kept: &&Arc<Kept>| kept.catching_up.is_some() && kept.rule.definition.enabled;
+        rules.values().filter(catching_up).cloned().collect()
     }
 
     /// Whether there is no rule.
@@ -213,6 +223,9 @@ fn document(kept: &Kept) -> Value {
         "since": since,
         "quiet": quiet.collect::<Vec<_>>(),
     });
+    if let Some(CatchUp { seen_from, raised_from }) = kept.catching_up {
+        document["state"]["catching_up"] = json!({"seen_from": seen_from, "raised_from": raised_from});
+    }
     document
 }
 
@@ -231,7 +244,13 @@ fn read(id: &str, source: &[u8], version: Version) -> Result<Kept, String> {
             until: Time::from_ms(quiet["until"].as_i64().ok_or("[state.quiet.until] is missing")?),
         })
     });
+    let catching_up = state.get("catching_up").map(|catching_up| {
+        let seen_from =
+            catching_up["seen_from"].as_i64().ok_or("[state.catching_up.seen_from] is missing")?;
+        Ok::<_, String>(CatchUp { seen_from, raised_from: catching_up["raised_from"].as_i64() })
+    });
     Ok(Kept {
+        catching_up: catching_up.transpose()?,
         quiet: quiet.collect::<Result<_, String>>()?,
         rule: Rule {
             id: id.to_owned(),

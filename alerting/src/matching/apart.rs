@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use millrace_query::filters::Found;
 use millrace_query::Error as QueryError;
+use millrace_query::filters::Found;
 
 type QueryResult<T> = std::result::Result<T, QueryError>;
 

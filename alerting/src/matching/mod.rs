@@ -34,7 +34,7 @@ use self::compiled::{Compiled, Shown};
 use self::slow::Slow;
 use self::targets::Targets;
 
-pub(crate) use self::targets::read;
+pub(crate) use self::targets::{read, watches_any};
 
 /// A rule as it is asked.
 #[derive(Debug)]

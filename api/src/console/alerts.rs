@@ -34,11 +34,21 @@ pub(crate) fn show(api: &Api, request: &Request, id: &str) -> Result<Response, E
 pub(crate) async fn change(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let now = api.session.clock().now_ms();
     let dry_run = request.params.take("dry_run").map(|span| before("dry_run", &span, now)).transpose()?;
+    let from = request.params.take("from").map(|from| moment("from", &from.into(), now)).transpose()?;
     request.finish()?;
+    if dry_run.is_some() && from.is_some() {
+        return Err(invalid("from", "stands beside [dry_run]: give one of them"));
+    }
+    if from.is_some_and(|from| from > now) {
+        return Err(invalid("from", "is to come"));
+    }
     let rule = body(request)?;
     let (alerting, asker) = (alerting(api)?, api.session.principal());
     let Some(times) = dry_run else {
-        let changed = alerting.change(asker, rule).await?;
+        let changed = match from {
+            Some(from) => alerting.change_from(asker, rule, from).await?,
+            None => alerting.change(asker, rule).await?,
+        };
         let mut answer = done(&changed.id, &changed.message);
         answer["created"] = changed.created.into();
         return Ok(Response::json(200, answer));
