@@ -92,6 +92,11 @@ impl Replayed {
         self.alerts.len() as u64 + self.more
     }
 
+    /// Returns how many bytes of JSON the documents have.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     fn add(&mut self, id: String, document: Value) {
         let bytes = document.to_string().len();
         if self.more > 0 || self.alerts.len() == MAX_ALERTS || self.bytes + bytes > MAX_BYTES {

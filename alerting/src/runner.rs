@@ -32,8 +32,10 @@ const POSITION_EVERY: Duration = Duration::from_secs(5);
 /// How often state is stored, and what its storing may cost: so many times as long it is not stored again.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(10);
 const SNAPSHOT_SHARE: u32 = 20;
-/// Bytes of frames behind which state is stored sooner: so much has to be evaluated again at a start, twice at most.
-const SNAPSHOT_BYTES: usize = 32 << 20;
+/// Bytes of frames behind which state is stored sooner: so much has to be evaluated again at a start, twice at most. It is this
+/// share of a small log: the last two snapshots hold it.
+const SNAPSHOT_BYTES: u64 = 32 << 20;
+const SNAPSHOT_LOG_SHARE: u64 = 10;
 /// How often `alert_status` is written, state that is forgotten freed, and a lease that does not move kept from growing old.
 const MINUTE: Duration = Duration::from_secs(60);
 /// How long a write that failed waits for its next try.
@@ -291,8 +293,9 @@ pub(crate) async fn keep(shared: &Shared, done: &mut Done) -> Result<()> {
         commit(shared, held, done).await?;
     }
     let apart = SNAPSHOT_EVERY.max(done.snapshot_took * SNAPSHOT_SHARE);
+    let enough = SNAPSHOT_BYTES.min(shared.engine.wal_max_bytes() / SNAPSHOT_LOG_SHARE);
     let is_due = done.snapshot.elapsed() >= apart
-        || (done.bytes >= SNAPSHOT_BYTES && done.snapshot.elapsed() >= done.snapshot_took * SNAPSHOT_SHARE);
+        || (done.bytes as u64 >= enough && done.snapshot.elapsed() >= done.snapshot_took * SNAPSHOT_SHARE);
     if is_due && done.bytes > 0 {
         let began = Instant::now();
         match store_state(shared, hold(shared).await?).await {

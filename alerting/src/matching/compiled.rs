@@ -10,6 +10,7 @@ use millrace_storage::access::FieldRules;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
 
+use super::formats::Formats;
 use super::slow::Slow;
 use super::targets::Owners;
 use super::{Asked, apart};
@@ -32,6 +33,7 @@ pub(super) struct Compiled {
     filters: Vec<One>,
     /// By rule, for those whose owners do not see all fields.
     shown: HashMap<String, Shown>,
+    formats: Formats,
     matcher: Matcher,
     problems: BTreeMap<String, String>,
 }
@@ -128,6 +130,7 @@ impl Compiled {
             mapping: Arc::clone(mapping),
             watching: rules.to_vec(),
             owners: Arc::clone(owners),
+            formats: Formats::of(mapping, rules),
             matcher: Matcher::new(&all),
             filters,
             shown,
@@ -159,6 +162,11 @@ impl Compiled {
     /// Name of the index.
     pub(super) fn name(&self) -> &Arc<str> {
         &self.meta.name
+    }
+
+    /// How fields of time are read that are written in a way of their own.
+    pub(super) fn formats(&self) -> &Formats {
+        &self.formats
     }
 
     /// Its uuid, as it is shown.

@@ -8,10 +8,12 @@
 //! - [`compiled`]: the filters of an index, compiled anew only where they may mean something else
 //! - [`stored`]: which stored documents rules may match, by the index
 //! - [`apart`]: filters that panic
+//! - [`formats`]: event times that are written in a way of their own
 //! - [`slow`]: which filter it is that takes too long
 
 mod apart;
 mod compiled;
+mod formats;
 mod slow;
 mod stored;
 mod targets;
@@ -31,6 +33,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use self::compiled::{Compiled, Shown};
+use self::formats::Formats;
 use self::slow::Slow;
 use self::targets::Targets;
 
@@ -48,6 +51,7 @@ pub(crate) struct Asked {
     pub(crate) body: Value,
     pub(crate) include_updates: bool,
     pub(crate) allow_alerts: bool,
+    pub(crate) timestamp_field: String,
 }
 
 impl Asked {
@@ -61,6 +65,7 @@ impl Asked {
             body: definition.body.clone(),
             include_updates: definition.include_updates,
             allow_alerts: definition.allow_alerts,
+            timestamp_field: definition.timestamp_field.clone(),
         }
     }
 }
@@ -110,6 +115,8 @@ struct Hit<'a> {
     uuid: Arc<str>,
     /// What these see of its source.
     shown: Shown,
+    /// How fields of time are read that are written in a way of their own.
+    formats: Formats,
     rules: Vec<Arc<Asked>>,
 }
 
@@ -342,7 +349,8 @@ impl<'a> Asking<'a, '_> {
             let Some(hits) = self.hits.get_mut(place.frame) else { continue };
             for (shown, rules) in self.compiled.by_sight(rules) {
                 let (index, uuid) = (Arc::clone(self.compiled.name()), Arc::clone(self.compiled.uuid()));
-                hits.push(Hit { place, index, uuid, shown, rules });
+                let formats = self.compiled.formats().clone();
+                hits.push(Hit { place, index, uuid, shown, formats, rules });
             }
         }
     }
@@ -363,14 +371,18 @@ fn evaluable(frame: &AppliedFrame, hits: Vec<Hit<'_>>) -> Evaluable {
         .into_iter()
         .map(|(rule, places)| Matched { rule: rule.to_owned(), outcome: Ok(places) })
         .collect();
-    let events = hits.iter().map(|hit| Event {
-        index: Arc::clone(&hit.index),
-        uuid: Arc::clone(&hit.uuid),
-        shard: hit.place.shard,
-        seq_no: hit.place.seq_no,
-        id: String::from_utf8_lossy(&hit.place.op.id).into(),
-        created: hit.place.op.created,
-        source: Arc::new(shown(serde_json::from_slice(hit.place.source).unwrap_or_default(), &hit.shown)),
+    let events = hits.iter().map(|hit| {
+        let source = shown(serde_json::from_slice(hit.place.source).unwrap_or_default(), &hit.shown);
+        Event {
+            index: Arc::clone(&hit.index),
+            uuid: Arc::clone(&hit.uuid),
+            shard: hit.place.shard,
+            seq_no: hit.place.seq_no,
+            id: String::from_utf8_lossy(&hit.place.op.id).into(),
+            created: hit.place.op.created,
+            times: hit.formats.read(&source),
+            source: Arc::new(source),
+        }
     });
     let frame = Frame {
         number: frame.number,

@@ -78,6 +78,7 @@ fn rule(id: &str, revision: u64, options: Value) -> Rule {
 
 fn frame(number: u64, second: i64, source: Value, origin: Origin, index: &str) -> Frame {
     let event = Event {
+        times: Default::default(),
         index: index.into(),
         uuid: "u".into(),
         shard: 0,
