@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_rules::Time;
+use millrace_rules::{Time, for_roles};
 use millrace_rules::engine::{Operation, Quiet, Rule};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
@@ -52,8 +52,9 @@ impl Pending {
         Self { frame, op: operation(ALERT, id, Action::Update(Box::new(update))), bytes }
     }
 
-    /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it.
-    pub(crate) fn of(operation: Operation, frame: u64, place: usize, now_ms: i64) -> Self {
+    /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it. What is wrong with a rule is told to
+    /// the roles that it is for.
+    pub(crate) fn of(operation: Operation, frame: u64, place: usize, now_ms: i64, roles: &[String]) -> Self {
         match operation {
             Operation::Alert { id, document, .. } => Self::new(frame, ALERT, id, Action::Create, &document),
             Operation::Silence { id, document, .. } => {
@@ -70,6 +71,7 @@ impl Pending {
                     "message": reason,
                     "frame": of,
                 });
+                let document = for_roles(document, roles);
                 Self::new(frame, ERROR, format!("{of}-{place}-{rule}"), Action::Create, &document)
             }
         }
@@ -98,6 +100,7 @@ impl Pending {
             "until": quiet.until.iso(),
             "exponent": 0,
         });
+        let document = for_roles(document, &rule.definition.roles);
         Self::new(frame, SILENCE, format!("{}-{}", rule.id, quiet.since), Action::Index, &document)
     }
 
@@ -245,9 +248,18 @@ fn dead_letter(engine: &Engine) -> DeadLetter {
             "@timestamp": Time::from_ms(now_ms).iso(),
             "message": format!("document [{id}] of [{}] was refused: {error}", op.index),
         });
+        let document = for_roles(document, &roles_of(op));
         let letter = Action::Index(Bytes::from(document.to_string()));
         Instead::Letter(operation(ERROR, format!("refused-{id}"), letter))
     })
+}
+
+/// The roles that a document is for.
+fn roles_of(op: &WriteOp) -> Vec<String> {
+    let (Action::Create(source) | Action::Index(source)) = &op.action else { return Vec::new() };
+    let document: Value = serde_json::from_slice(source).unwrap_or_default();
+    let roles = document["roles"].as_array().map(Vec::as_slice).unwrap_or_default();
+    roles.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
