@@ -13,7 +13,7 @@ use millrace_rules::{Time, for_roles};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
-    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, WriteOp,
+    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, Update, WriteOp,
 };
 use serde_json::{Value, json};
 
@@ -44,6 +44,14 @@ impl Pending {
         Self { frame, op: operation(index, id, action(document)), bytes }
     }
 
+    /// Makes it of members that take the place of those of an alert, where it is there.
+    fn merge(frame: u64, id: String, document: Value) -> Self {
+        let bytes = document.to_string().len();
+        let update =
+            Update { doc: Some(document), detect_noop: true, retry_on_conflict: 3, ..Update::default() };
+        Self { frame, op: operation(ALERT, id, Action::Update(Box::new(update))), bytes }
+    }
+
     /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it. What is wrong with a rule is told to
     /// the roles that it is for.
     pub(crate) fn of(operation: Operation, frame: u64, place: usize, now_ms: i64, roles: &[String]) -> Self {
@@ -51,6 +59,10 @@ impl Pending {
             Operation::Alert { id, document, .. } => Self::new(frame, ALERT, id, Action::Create, &document),
             Operation::Silence { id, document, .. } => {
                 Self::new(frame, SILENCE, id, Action::Index, &document)
+            }
+            Operation::Revision { id, document, .. } => Self::merge(frame, id, document),
+            Operation::Recovery { id, time, .. } => {
+                Self::merge(frame, id, json!({"recovered": true, "recovered_at": time.iso()}))
             }
             Operation::Problem { rule, frame: of, reason } => {
                 let document = json!({
@@ -210,7 +222,7 @@ impl Position {
         let write = SourceWrite { ops: Vec::new(), own, moves: vec![delta] };
         let results = engine.write_from_source(&self.principal, write, dead_letter(engine), TIMEOUT).await?;
         for error in results.into_iter().filter_map(Result::err) {
-            if !matches!(error, Error::VersionConflict { .. }) {
+            if !is_expected(&error) {
                 tracing::warn!(%error, "what a rule has raised was refused; alert_error has the reason");
             }
         }
@@ -230,11 +242,16 @@ fn fitting(pending: &VecDeque<Pending>) -> usize {
     pending.iter().take(MAX_OPERATIONS).enumerate().take_while(fits).count()
 }
 
+/// Whether a refusal is nothing to be told: an alert that is there already, a change of one that somebody deleted.
+fn is_expected(error: &Error) -> bool {
+    matches!(error, Error::VersionConflict { .. } | Error::DocumentMissing { .. })
+}
+
 /// What stands for something that is refused: nothing for what is there already, else the reason.
 fn dead_letter(engine: &Engine) -> DeadLetter {
     let now_ms = engine.clock().now_ms();
     Arc::new(move |op, error| {
-        if matches!(error, Error::VersionConflict { .. }) || &*op.index == ERROR {
+        if is_expected(error) || &*op.index == ERROR {
             return Instead::Nothing;
         }
         let id = op.id.clone().unwrap_or_default();

@@ -69,6 +69,12 @@ fn body(name: &str) -> Value {
             "trigger": document,
             "events": document,
             "event_count": long,
+            "window": {"properties": {"start": date, "end": date}},
+            "holds": {"type": "boolean"},
+            "revised": {"type": "boolean"},
+            "revised_at": date,
+            "recovered": {"type": "boolean"},
+            "recovered_at": date,
             "match_body": {"type": "flat_object"},
         }),
         STATUS => json!({

@@ -176,7 +176,10 @@ impl Core {
 
 /// The roles that the rule is for of which something is said.
 pub(crate) fn roles_of<'a>(rules: &'a Rules, operation: &Operation) -> &'a [String] {
-    let (Operation::Alert { rule, .. } | Operation::Silence { rule, .. } | Operation::Problem { rule, .. }) =
-        operation;
+    let (Operation::Alert { rule, .. }
+    | Operation::Revision { rule, .. }
+    | Operation::Recovery { rule, .. }
+    | Operation::Silence { rule, .. }
+    | Operation::Problem { rule, .. }) = operation;
     rules.rule(rule).map(|rule| rule.definition.roles.as_slice()).unwrap_or_default()
 }

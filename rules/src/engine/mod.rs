@@ -107,6 +107,27 @@ pub enum Operation {
         /// The document.
         document: Value,
     },
+    /// Late events changed what an alert says: members of `document` take the place of those of the alert. It never has
+    /// `status`, `alert_sent` or who changed the alert, and never makes one: where the alert is gone nothing happens.
+    Revision {
+        /// Id of the rule.
+        rule: String,
+        /// `_id` of the alert.
+        id: String,
+        /// The members that are different now.
+        document: Value,
+    },
+    /// The condition that an alert told of has ended: once an alert, and only of rules with `recovery`.
+    Recovery {
+        /// Id of the rule.
+        rule: String,
+        /// `_id` of the alert.
+        id: String,
+        /// The key as the alert shows it.
+        key: String,
+        /// The end of the window without the condition.
+        time: Time,
+    },
     /// Something for `alert_error`.
     Problem {
         /// Id of the rule.
