@@ -10,7 +10,7 @@
 //! the rule, it begins again, and what was written is there already. The document says that the rule catches up until a
 //! snapshot with its state is durable; before that no start takes the state of it from a snapshot.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ pub(crate) struct Progress {
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut stopping = shared.stopping.subscribe();
     let mut running: JoinSet<(String, Result<()>)> = JoinSet::new();
-    let mut busy: HashMap<String, ()> = HashMap::new();
+    let mut busy: HashSet<String> = HashSet::new();
     let mut later: HashMap<String, Instant> = HashMap::new();
     while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
         let wanted = shared.store.catching_up();
@@ -99,10 +99,10 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             if running.len() == AT_A_TIME {
                 break;
             }
-            if busy.contains_key(&id) || later.contains_key(&id) {
+            if busy.contains(&id) || later.contains_key(&id) {
                 continue;
             }
-            busy.insert(id.clone(), ());
+            busy.insert(id.clone());
             let shared = Arc::clone(&shared);
             running.spawn(async move {
                 let ended = catch_up(&shared, &kept).await;

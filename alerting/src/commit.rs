@@ -13,7 +13,8 @@ use millrace_rules::{Time, for_roles};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
-    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, Update, WriteOp,
+    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, Update,
+    WriteOp,
 };
 use serde_json::{Value, json};
 

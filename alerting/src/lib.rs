@@ -224,7 +224,7 @@ impl Alerting {
     /// Tells why rules are not evaluated, or their alerts not written; nothing where all is well.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = self.shared.told.faults();
-        faults.extend(self.shared.store.unreadable().iter().cloned());
+        faults.extend(self.shared.store.unreadable());
         faults
     }
 

@@ -279,6 +279,10 @@ pub(crate) async fn keep(shared: &Shared, done: &mut Done) -> Result<()> {
     if done.minute.elapsed() >= MINUTE {
         done.minute = Instant::now();
         let mut held = hold(shared).await?;
+        match shared.store.look_again().await {
+            Ok(found) => found.into_iter().for_each(|kept| shared.begin(&mut held, &kept)),
+            Err(error) => tracing::warn!(%error, "what is no rule was not looked at again"),
+        }
         if let Some(core) = held.as_mut() {
             core.rules.tick();
             core.tell_activity(shared.engine.clock().now_ms());

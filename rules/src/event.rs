@@ -52,7 +52,10 @@ pub struct Times(Option<Arc<Vec<(String, Time)>>>);
 
 impl Times {
     /// Reads the first value of some fields of a source, each in its own way; what is no time is left out.
-    pub fn read<'a>(source: &Value, fields: impl Iterator<Item = (&'a str, &'a dyn Fn(&str) -> Option<i64>)>) -> Self {
+    pub fn read<'a>(
+        source: &Value,
+        fields: impl Iterator<Item = (&'a str, &'a dyn Fn(&str) -> Option<i64>)>,
+    ) -> Self {
         let times = fields.filter_map(|(field, read)| {
             let value = fields::values(source, field).into_iter().next()?;
             Some((field.to_owned(), Time::from_ms(read(&fields::text(value))?)))

@@ -21,7 +21,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-use crate::fixture::{Server, op, until};
+use crate::fixture::{Server, op, open_engine, until};
 
 /// Where the process that is killed has its data.
 const DIRECTORY: &str = "MILLRACE_RULE_KILLS_DIRECTORY";
@@ -250,8 +250,10 @@ impl Process {
 async fn under_load() {
     let Ok(data) = std::env::var(DIRECTORY) else { return };
     let load: u64 = std::env::var(LOAD).unwrap().parse().unwrap();
+    // What the store needs for its own start is not the rules'.
+    let engine = open_engine(config(Path::new(&data))).await;
     let began = Instant::now();
-    let server = Arc::new(Server::open_with(config(Path::new(&data))).await);
+    let server = Arc::new(Server::over(engine).await);
     for writer in 0..WRITERS {
         let (server, mut rng) = (Arc::clone(&server), StdRng::seed_from_u64(load.wrapping_add(writer)));
         tokio::spawn(async move {
