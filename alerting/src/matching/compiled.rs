@@ -1,14 +1,15 @@
 //! The filters of an index, as the owners of rules may see it, in one matcher.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 use millrace_query::Work;
 use millrace_query::filters::{Arrival, Batch, Changes, Filter, IndexView, Matcher};
-use millrace_storage::Compute;
 use millrace_storage::access::FieldRules;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
+use millrace_storage::{Compute, Priority};
 
 use super::Asked;
 use super::slow::Slow;
@@ -18,7 +19,7 @@ use super::targets::Owners;
 pub(super) type Shown = Arc<[Arc<FieldRules>]>;
 
 /// Rows by rule, or why the rule's filter could not be asked.
-type Found = Vec<(Arc<Asked>, Result<Vec<u32>, String>)>;
+pub(super) type Found = Vec<(Arc<Asked>, Result<Vec<u32>, String>)>;
 
 /// The filters of an index.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub(super) struct Compiled {
     filters: Vec<One>,
     /// By rule, for those whose owners do not see all fields.
     shown: HashMap<String, Shown>,
-    matcher: Matcher,
+    matcher: Arc<Matcher>,
     problems: BTreeMap<String, String>,
 }
 
@@ -125,7 +126,7 @@ impl Compiled {
             mapping: Arc::clone(mapping),
             watching: rules.to_vec(),
             owners: Arc::clone(owners),
-            matcher: Matcher::new(&all),
+            matcher: Arc::new(Matcher::new(&all)),
             filters,
             shown,
             problems,
@@ -204,31 +205,60 @@ impl Compiled {
         self.problems.iter().map(|(rule, reason)| (rule.as_str(), reason.as_str()))
     }
 
-    /// Asks the filters of documents that fit into a batch.
+    /// Asks the filters of some documents each, as many at a time as fit into a batch, on several threads; in the order of `parts`.
     ///
     /// # Errors
-    /// The documents cannot be made a batch.
+    /// Of a part, that its documents cannot be made a batch.
     pub(super) fn found(
         &self,
-        arrivals: &[Arrival],
-        compute: Compute,
+        arrivals: &Arc<[Arrival]>,
+        parts: &[Range<usize>],
+        compute: &Compute,
         slow: &mut Slow,
-    ) -> Result<Found, String> {
+    ) -> Vec<Result<Found, String>> {
         let said = |error: millrace_query::Error| error.to_string();
-        let batch = Batch::build(&self.mapping, arrivals, self.matcher.fields(), compute).map_err(said)?;
-        let work = Work::default();
-        let (found, took) = slow.timed(|| self.matcher.run(&batch, &work));
-        let found = found.map_err(said)?;
-        let mut rows: Found = Vec::with_capacity(found.len());
-        for of in found {
-            let Some(one) = self.filters.get(of.filter) else { continue };
-            rows.push((Arc::clone(&one.rule), of.rows.map(|rows| rows.iter().collect()).map_err(said)));
+        let asked = {
+            let (arrivals, parts, pool) = (Arc::clone(arrivals), parts.to_vec(), compute.clone());
+            let (matcher, mapping) = (Arc::clone(&self.matcher), Arc::clone(&self.mapping));
+            move |at: usize| {
+                let part = parts.get(at).and_then(|part| arrivals.get(part.clone())).unwrap_or_default();
+                Slow::timed(|| {
+                    let batch = matcher.batch(&mapping, part, &pool)?;
+                    matcher.run(&batch, &Work::default())
+                })
+            }
+        };
+        let all = compute.each(Priority::Follow, parts.len(), asked);
+        let mut answers = Vec::with_capacity(parts.len());
+        for (part, asked) in parts.iter().zip(all) {
+            let Some((found, took)) = asked else {
+                answers.push(Err("a compute job panicked".to_owned()));
+                continue;
+            };
+            let found = found.map_err(said).map(|found| {
+                let mut rows: Found = Vec::with_capacity(found.len());
+                for of in found {
+                    let Some(one) = self.filters.get(of.filter) else { continue };
+                    let own = of.rows.map(|rows| rows.iter().collect()).map_err(said);
+                    rows.push((Arc::clone(&one.rule), own));
+                }
+                if slow.is_long(took, self.filters.len()) {
+                    let arrivals = arrivals.get(part.clone()).unwrap_or_default();
+                    let fields = self.matcher.fields();
+                    // All of it, so that each filter has what it asks for.
+                    let batch = Batch::build(&self.mapping, arrivals, fields, compute.clone());
+                    let filters = self.filters.iter().map(|one| (&one.rule, &one.filter));
+                    for (rule, reason) in
+                        batch.map_or_else(|_| Vec::new(), |batch| slow.blame(took, &batch, filters))
+                    {
+                        rows.retain(|(of, _)| of.id != rule.id);
+                        rows.push((rule, Err(reason)));
+                    }
+                }
+                rows
+            });
+            answers.push(found);
         }
-        let filters = self.filters.iter().map(|one| (&one.rule, &one.filter));
-        for (rule, reason) in slow.blame(took, &batch, filters) {
-            rows.retain(|(of, _)| of.id != rule.id);
-            rows.push((rule, Err(reason)));
-        }
-        Ok(rows)
+        answers
     }
 }
