@@ -83,8 +83,7 @@ pub struct Changed {
 pub struct Record {
     shared: Arc<Shared>,
     kept: Arc<Kept>,
-    last_frame: u64,
-    now_ms: i64,
+    lag_ms: i64,
 }
 
 impl fmt::Debug for Record {
@@ -96,7 +95,7 @@ impl fmt::Debug for Record {
 impl Record {
     /// Writes the fields of the definition, and `id`, `enabled`, `last_run`, `last_alert`, `lag`, `error` and `notices`.
     pub fn value(&self) -> Value {
-        self.shared.told.record(&self.kept, self.last_frame, self.now_ms)
+        self.shared.told.record(&self.kept, self.lag_ms)
     }
 }
 
@@ -137,8 +136,8 @@ impl Alerting {
         let mut seen = self.shared.store.all();
         seen.retain(|kept| changes::may_see(asker, &kept.rule));
         seen.sort_by(|one, other| one.rule.definition.name.cmp(&other.rule.definition.name));
-        let (last_frame, now_ms) = self.now();
-        let record = |kept| Record { shared: Arc::clone(&self.shared), kept, last_frame, now_ms };
+        let lag_ms = self.shared.told.lag_ms(&self.shared.engine);
+        let record = |kept| Record { shared: Arc::clone(&self.shared), kept, lag_ms };
         seen.into_iter().map(record).collect()
     }
 
@@ -148,8 +147,7 @@ impl Alerting {
     /// [`Error::NotFound`].
     pub fn show(&self, asker: &Principal, id: &str) -> Result<Value> {
         let kept = self.shared.seen(asker, id)?;
-        let (last, now_ms) = self.now();
-        Ok(self.shared.told.record(&kept, last, now_ms))
+        Ok(self.shared.told.record(&kept, self.shared.told.lag_ms(&self.shared.engine)))
     }
 
     /// Saves a rule: a new one, or one in the place of that with its id or name. It runs with the asker's rights from then on.
@@ -204,11 +202,5 @@ impl Alerting {
         let mut faults = self.shared.told.faults();
         faults.extend(self.shared.store.unreadable().iter().cloned());
         faults
-    }
-
-    /// The last frame of the log, and the time.
-    fn now(&self) -> (u64, i64) {
-        let engine = &self.shared.engine;
-        (recovery::last_frame(engine).unwrap_or(0), engine.clock().now_ms())
     }
 }
