@@ -336,7 +336,7 @@ mod tests {
             if busy {
                 for _ in 0..2 {
                     let held = Arc::clone(&held);
-                    compute.spawn(Priority::Follow, move || drop(held.lock().unwrap().recv()));
+                    compute.spawn(Priority::Follow, move || assert!(held.lock().unwrap().recv().is_err()));
                 }
             }
             let squares = compute.each(Priority::Follow, 100, |at| at * at);

@@ -34,6 +34,8 @@ pub(super) struct Compiled {
     /// By rule, for those whose owners do not see all fields.
     shown: HashMap<String, Shown>,
     matcher: Arc<Matcher>,
+    includes_updates: bool,
+    allows_alerts: bool,
     problems: BTreeMap<String, String>,
 }
 
@@ -127,6 +129,8 @@ impl Compiled {
             watching: rules.to_vec(),
             owners: Arc::clone(owners),
             matcher: Arc::new(Matcher::new(&all)),
+            includes_updates: filters.iter().any(|one| one.rule.include_updates),
+            allows_alerts: filters.iter().any(|one| one.rule.allow_alerts),
             filters,
             shown,
             problems,
@@ -171,12 +175,12 @@ impl Compiled {
 
     /// Whether updates are events of some rule.
     pub(super) fn includes_updates(&self) -> bool {
-        self.filters.iter().any(|one| one.rule.include_updates)
+        self.includes_updates
     }
 
     /// Whether what rules write is an event of some rule.
     pub(super) fn allows_alerts(&self) -> bool {
-        self.filters.iter().any(|one| one.rule.allow_alerts)
+        self.allows_alerts
     }
 
     /// Puts rules together that see the same of a source.
