@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_query::Work;
 use millrace_query::filters::{Arrival, Batch, Changes, Filter, IndexView, Matcher};
@@ -11,9 +12,10 @@ use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
 use millrace_storage::{Compute, Priority};
 
-use super::Asked;
+use super::apart::Rows;
 use super::slow::Slow;
 use super::targets::Owners;
+use super::{Asked, apart};
 
 /// What a source has to keep that is shown to an owner; nothing where all is shown.
 pub(super) type Shown = Arc<[Arc<FieldRules>]>;
@@ -30,7 +32,7 @@ pub(super) struct Compiled {
     /// The rules that watch it, those that cannot be asked included.
     watching: Vec<Arc<Asked>>,
     owners: Arc<Owners>,
-    filters: Vec<One>,
+    filters: Arc<[One]>,
     /// By rule, for those whose owners do not see all fields.
     shown: HashMap<String, Shown>,
     matcher: Arc<Matcher>,
@@ -92,8 +94,11 @@ impl Compiled {
         before: Option<&Self>,
         to_tell: &mut Vec<(String, String)>,
     ) -> Self {
-        let known: HashMap<&str, &One> =
-            before.into_iter().flat_map(|b| &b.filters).map(|one| (one.rule.id.as_str(), one)).collect();
+        let known: HashMap<&str, &One> = before
+            .into_iter()
+            .flat_map(|b| b.filters.iter())
+            .map(|one| (one.rule.id.as_str(), one))
+            .collect();
         let mut views = Views { meta, mapping, owners, made: HashMap::new(), changes: HashMap::new() };
         let (mut filters, mut problems) = (Vec::with_capacity(rules.len()), BTreeMap::new());
         for rule in rules {
@@ -103,7 +108,10 @@ impl Compiled {
                     .filter(|one| Arc::ptr_eq(&one.rule, rule) && !views.needs_recompile(one, &view));
                 let filter = match same {
                     Some(one) => Arc::clone(&one.filter),
-                    None => Arc::new(Filter::compile(&rule.body, &view).map_err(|error| error.to_string())?),
+                    None => {
+                        let compiled = apart::guarded(|| Filter::compile(&rule.body, &view))?;
+                        Arc::new(compiled.map_err(|error| error.to_string())?)
+                    }
                 };
                 Ok(One { rule: Arc::clone(rule), view, filter })
             });
@@ -131,7 +139,7 @@ impl Compiled {
             matcher: Arc::new(Matcher::new(&all)),
             includes_updates: filters.iter().any(|one| one.rule.include_updates),
             allows_alerts: filters.iter().any(|one| one.rule.allow_alerts),
-            filters,
+            filters: filters.into(),
             shown,
             problems,
         }
@@ -220,16 +228,13 @@ impl Compiled {
         compute: &Compute,
         slow: &mut Slow,
     ) -> Vec<Result<Found, String>> {
-        let said = |error: millrace_query::Error| error.to_string();
         let asked = {
             let (arrivals, parts, pool) = (Arc::clone(arrivals), parts.to_vec(), compute.clone());
             let (matcher, mapping) = (Arc::clone(&self.matcher), Arc::clone(&self.mapping));
+            let filters = Arc::clone(&self.filters);
             move |at: usize| {
                 let part = parts.get(at).and_then(|part| arrivals.get(part.clone())).unwrap_or_default();
-                Slow::timed(|| {
-                    let batch = matcher.batch(&mapping, part, &pool)?;
-                    matcher.run(&batch, &Work::default())
-                })
+                Slow::timed(|| of_part(&filters, &matcher, &mapping, part, &pool))
             }
         };
         let all = compute.each(Priority::Follow, parts.len(), asked);
@@ -239,30 +244,61 @@ impl Compiled {
                 answers.push(Err("a compute job panicked".to_owned()));
                 continue;
             };
-            let found = found.map_err(said).map(|found| {
-                let mut rows: Found = Vec::with_capacity(found.len());
-                for of in found {
-                    let Some(one) = self.filters.get(of.filter) else { continue };
-                    let own = of.rows.map(|rows| rows.iter().collect()).map_err(said);
-                    rows.push((Arc::clone(&one.rule), own));
-                }
-                if slow.is_long(took, self.filters.len()) {
-                    let arrivals = arrivals.get(part.clone()).unwrap_or_default();
-                    let fields = self.matcher.fields();
-                    // All of it, so that each filter has what it asks for.
-                    let batch = Batch::build(&self.mapping, arrivals, fields, compute.clone());
-                    let filters = self.filters.iter().map(|one| (&one.rule, &one.filter));
-                    for (rule, reason) in
-                        batch.map_or_else(|_| Vec::new(), |batch| slow.blame(took, &batch, filters))
-                    {
-                        rows.retain(|(of, _)| of.id != rule.id);
-                        rows.push((rule, Err(reason)));
-                    }
-                }
-                rows
-            });
-            answers.push(found);
+            let part = arrivals.get(part.clone()).unwrap_or_default();
+            answers.push(found.map(|found| self.of_rules(found, took, part, compute, slow)));
         }
         answers
     }
+
+    /// Puts rules in the place of their filters; those that are too slow fail.
+    fn of_rules(
+        &self,
+        found: Vec<Rows>,
+        took: Duration,
+        arrivals: &[Arrival],
+        compute: &Compute,
+        slow: &mut Slow,
+    ) -> Found {
+        let rule = |filter: usize| self.filters.get(filter).map(|one| Arc::clone(&one.rule));
+        let mut rows: Found =
+            found.into_iter().filter_map(|(filter, of)| Some((rule(filter)?, of))).collect();
+        if slow.is_long(took, self.filters.len()) {
+            // All of it, so that each filter has what it asks for.
+            let build = || Batch::build(&self.mapping, arrivals, self.matcher.fields(), compute.clone()).ok();
+            let filters = self.filters.iter().map(|one| (&one.rule, &one.filter));
+            let blamed = apart::guarded(build).ok().flatten().map(|batch| slow.blame(took, &batch, filters));
+            for (rule, reason) in blamed.unwrap_or_default() {
+                rows.retain(|(of, _)| of.id != rule.id);
+                rows.push((rule, Err(reason)));
+            }
+        }
+        rows
+    }
+}
+
+/// Asks filters of the documents of one part.
+///
+/// # Errors
+/// The documents cannot be made a batch.
+fn of_part(
+    filters: &[One],
+    matcher: &Matcher,
+    mapping: &Arc<Mapping>,
+    arrivals: &[Arrival],
+    compute: &Compute,
+) -> Result<Vec<Rows>, String> {
+    let said = |error: millrace_query::Error| error.to_string();
+    let work = Work::default();
+    let quick = || matcher.run(&matcher.batch(mapping, arrivals, compute)?, &work);
+    if let Ok(found) = apart::guarded(quick) {
+        return Ok(found.map_err(said)?.into_iter().map(apart::rows).collect());
+    }
+    // A filter may have been looked for when it panicked: all is made, and each is asked.
+    let build = || Batch::build(mapping, arrivals, matcher.fields(), compute.clone());
+    let batch = apart::guarded(build)?.map_err(said)?;
+    let alone = |filter: usize| match filters.get(filter) {
+        Some(one) => Matcher::new(&[Arc::clone(&one.filter)]).run(&batch, &work),
+        None => Ok(Vec::new()),
+    };
+    apart::asked(filters.len(), || matcher.run(&batch, &work), alone)
 }
