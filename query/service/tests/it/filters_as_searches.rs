@@ -685,7 +685,7 @@ async fn a_filter_matches_what_a_search_finds() {
     for found in Matcher::new(&filters).without_pruning().run(&whole, &Work::default()).unwrap() {
         let rows = found.rows.unwrap();
         unpruned[found.filter] =
-            rows.iter().map(|row| arrivals[row as usize].document.id.to_string()).collect();
+            rows.iter().map(|row| String::from_utf8_lossy(&arrivals[row as usize].id).into_owned()).collect();
     }
     assert_eq!(unpruned, matched);
 }
