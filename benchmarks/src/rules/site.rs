@@ -66,6 +66,8 @@ impl Site {
         self.server.kill()?;
         self.server = self.launch.start().await?;
         self.target = self.server.target.clone();
+        // Without connections to the one that is gone.
+        self.console = self.console.apart()?;
         Ok(self.server.started_in)
     }
 
