@@ -144,10 +144,11 @@ impl Finder {
         &self.always
     }
 
-    /// Takes these alone.
-    pub(super) fn others(&self) -> Candidates {
+    /// Takes these alone, without some of them, which ascend.
+    pub(super) fn others(&self, without: &[u32]) -> Candidates {
         let mut candidates = Candidates(vec![false; self.filters]);
-        candidates.add_all(Some(&self.always));
+        let others = self.always.iter().filter(|filter| without.binary_search(filter).is_err());
+        others.for_each(|filter| candidates.add(*filter));
         candidates
     }
 

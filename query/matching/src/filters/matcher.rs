@@ -36,9 +36,11 @@ pub struct Matcher {
     clauses: Vec<Arc<Clause>>,
     fields: Fields,
     finder: Finder,
-    /// Fields of the filters that the finder finds, and of the others.
+    /// Filters that match everything.
+    everything: Vec<u32>,
+    /// Fields of the filters that the finder finds, and of the others, where there are any but those.
     needing: Fields,
-    others: Fields,
+    others: Option<Fields>,
     prunes: bool,
 }
 
@@ -79,15 +81,16 @@ impl Matcher {
         }
         let needs = placed.iter().map(|filter| atoms::of_tree(&filter.tree, &clauses)).collect();
         let finder = Finder::new(needs);
-        let (mut needing, mut others) = (Fields::default(), Fields::default());
+        let (mut needing, mut others, mut everything) = (Fields::default(), None, Vec::new());
         let mut always = finder.always().iter().peekable();
-        for (number, filter) in (0..).zip(filters) {
+        for ((number, filter), placed) in (0..).zip(filters).zip(&placed) {
             match always.next_if(|other| **other == number) {
-                Some(_) => others.join(&filter.fields),
+                Some(_) if placed.tree.is_everything() => everything.push(number),
+                Some(_) => others.get_or_insert_with(Fields::default).join(&filter.fields),
                 None => needing.join(&filter.fields),
             }
         }
-        Self { filters: placed, clauses, fields, finder, needing, others, prunes: true }
+        Self { filters: placed, clauses, fields, finder, everything, needing, others, prunes: true }
     }
 
     /// Asks every filter, whatever a batch has: the rows are the same, found in more time.
@@ -103,9 +106,12 @@ impl Matcher {
     /// More documents than [`Batch::fitting`] counts, an analyzer that is missing.
     pub fn batch(&self, mapping: &Arc<Mapping>, arrivals: &[Arrival], compute: &Compute) -> Result<Batch> {
         Batch::checked(arrivals)?;
-        let always = self.finder.always().len();
-        if !self.prunes || (always == self.filters.len() && always > 0) {
+        let known = self.finder.always().len() < self.filters.len();
+        if !self.prunes || (!known && self.others.is_some()) {
             return Batch::build(mapping, arrivals, &self.fields, compute.clone());
+        }
+        if !known {
+            return Batch::of_parts(mapping, arrivals, (RoaringBitmap::new(), &self.needing), None, compute);
         }
         let documents = arrivals
             .iter()
@@ -115,8 +121,7 @@ impl Matcher {
             return Batch::build(mapping, arrivals, &self.fields, compute.clone());
         };
         drop(parsed);
-        let others = (always > 0).then_some(&self.others);
-        Batch::of_parts(mapping, arrivals, (rows, &self.needing), others, compute)
+        Batch::of_parts(mapping, arrivals, (rows, &self.needing), self.others.as_ref(), compute)
     }
 
     /// Returns the fields that batches are made with.
@@ -134,7 +139,13 @@ impl Matcher {
         for part in &batch.parts {
             self.run_part(part, work, &mut all)?;
         }
-        if batch.parts.len() > 1 {
+        if batch.parts.iter().all(|part| part.whom != Whom::All) {
+            if batch.rows() > 0 {
+                let rows = || RoaringBitmap::from_iter(0..batch.rows());
+                all.extend(
+                    self.everything.iter().map(|filter| Found { filter: *filter as usize, rows: Ok(rows()) }),
+                );
+            }
             // Each filter is asked of one part.
             all.sort_by_key(|found| found.filter);
         }
@@ -161,7 +172,7 @@ impl Matcher {
             _ if !self.prunes => Ok(Candidates::all(self.filters.len())),
             Whom::All => self.finder.candidates(source, true),
             Whom::Needing => self.finder.candidates(source, false),
-            Whom::Others => Ok(self.finder.others()),
+            Whom::Others => Ok(self.finder.others(&self.everything)),
         }
     }
 

@@ -174,6 +174,25 @@ fn only_filters_of_what_a_batch_has_are_asked() {
 }
 
 #[test]
+fn nothing_is_indexed_for_filters_that_match_everything() {
+    let (view, arrivals) = (whole(), arrivals(20));
+    let all = json!({"match_all": {}});
+    let every = [all.clone(), json!({"bool": {"filter": [all, {"match_all": {}}]}})];
+    let some =
+        [json!({"term": {"level": "error"}}), json!({"bool": {"must_not": {"term": {"level": "error"}}}})];
+    for (queries, parts) in [(every.to_vec(), 0), ([&every[..], &some[..]].concat(), 2), (some.to_vec(), 2)] {
+        let matcher = Matcher::new(&compiled(&queries, &view));
+        let batch = matcher.batch(view.mapping(), &arrivals, &COMPUTE).unwrap();
+        assert_eq!((batch.parts.len(), batch.rows()), (parts, 20));
+        let whole = Batch::build(view.mapping(), &arrivals, matcher.fields(), COMPUTE.clone()).unwrap();
+        let found = rows(&matcher, queries.len(), &batch);
+        assert_eq!(found, rows(&matcher, queries.len(), &whole));
+    }
+    let none = Matcher::new(&[]).batch(view.mapping(), &[], &COMPUTE).unwrap();
+    assert!(Matcher::new(&[]).run(&none, &Work::default()).unwrap().is_empty());
+}
+
+#[test]
 fn now_is_the_time_of_each_document() {
     let hour = 3_600_000;
     let at = |row: usize, age_ms: i64| {
