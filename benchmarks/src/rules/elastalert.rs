@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// What ElastAlert is run with.
-const SCRIPT: &str = include_str!("elastalert.py");
+const SCRIPT: &str = include_str!("counting.py");
 /// Distinct keys.
 const KEYS: u64 = 1_000;
 /// Events that are handed over at once.
