@@ -32,6 +32,7 @@ use crate::decode::{Decoded, Decoder};
 use crate::service::{Call, Sent};
 use crate::status;
 use crate::upload::Held;
+use crate::wire::computed;
 
 /// Documents and bytes of them that are written at once.
 const PART_ROWS: usize = 5_000;
@@ -91,7 +92,7 @@ pub(crate) async fn ingest(
 }
 
 async fn run(call: &Call, target: &mut Target, sent: &mut Sent, writes: &mut Writes) -> Result<(), Status> {
-    let compute = call.shared.beside.node.engine.compute();
+    let compute = call.compute();
     let (mut decoder, mut schema) = (Decoder::new(sent.received.clone()), None);
     while let Some(message) = sent.next().await? {
         let held = sent.received.take();
@@ -100,9 +101,10 @@ async fn run(call: &Call, target: &mut Target, sent: &mut Sent, writes: &mut Wri
         match decoded {
             Decoded::Nothing => {}
             Decoded::Schema(told) => {
-                mapping::check(&told)?;
                 if schema.is_none() {
-                    target.check(call, &told)?;
+                    let checked = Arc::clone(&told);
+                    computed(compute, Priority::Ingest, move || mapping::check(&checked)).await?;
+                    target.check(call, &told).await?;
                 }
                 writes.most = if has_ids(&told) { 1 } else { WRITES };
                 schema = Some(told);
@@ -132,15 +134,14 @@ async fn batch_of_rows(
     writes: &mut Writes,
     batch: RecordBatch,
 ) -> Result<(), Status> {
-    let compute = call.shared.beside.node.engine.compute();
+    let compute = call.compute();
     let rows = batch.num_rows();
     if rows == 0 {
         return Ok(());
     }
     let session = call.begin_again(Action::Bulk).await?;
-    let read = move || Ok(Rows::new(&batch));
-    let read = compute.run(Priority::Ingest, read).await.map_err(status::of)?;
-    let mut read = read.map_err(|error| Status::invalid_argument(error.to_string()))?;
+    let read = move || Rows::new(&batch).map_err(|error| Status::invalid_argument(error.to_string()));
+    let mut read = computed(compute, Priority::Ingest, read).await?;
     let mut next = 0;
     while next < rows {
         let (from, index) = (next, Arc::clone(&target.index));

@@ -14,7 +14,7 @@ use tonic::Status;
 
 use super::info::of_update;
 use super::{Call, Messages, asked};
-use crate::tickets::{Id, Kind, Ticket, fingerprint};
+use crate::tickets::{Id, Kind, Ticket};
 use crate::wire::{self, Batches};
 use crate::{metadata, statement, status};
 
@@ -50,14 +50,15 @@ pub(super) async fn get(call: &Call, ticket: FlightTicket) -> Result<Messages<Fl
     let ticket = opened(call, &ticket.ticket)?;
     let place = call.shared.running.begin(ticket.id, call.owner)?;
     let (schema, batches) = place.make(batches(call, &ticket)).await?;
-    if fingerprint(&wire::encode_schema(&schema)?) != ticket.schema {
+    let compute = call.compute();
+    if wire::told(compute, &schema).await?.fingerprint != ticket.schema {
         return Err(Status::failed_precondition(
             "the columns of the answer are not those that were told, because a mapping was changed: ask for the \
              statement's info, or prepare it, anew",
         ));
     }
     call.has_read();
-    let messages = wire::messages(schema, batches);
+    let messages = wire::messages(compute, schema, batches).await?;
     Ok(place.watch(messages.boxed()).boxed())
 }
 
@@ -92,7 +93,7 @@ async fn batches(call: &Call, ticket: &Ticket) -> Result<(SchemaRef, Batches), S
         Kind::Listing => {
             let command = asked::command(&ticket.body)?;
             let command = command.ok_or_else(|| status::internal(&"a ticket has no command"))?;
-            metadata::batches(call, command)
+            metadata::batches(call, command).await
         }
         Kind::Handle => Err(status::internal(&"a handle is no ticket")),
     }
@@ -106,6 +107,6 @@ fn text(bytes: &Bytes) -> Result<&str, Status> {
 fn counted(count: u64) -> Result<(SchemaRef, Batches), Status> {
     let (schema, count) = (of_update(), i64::try_from(count).unwrap_or(i64::MAX));
     let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(Int64Array::from(vec![count]))]);
-    let batch = batch.map_err(|error| status::internal(&error));
-    Ok((schema, stream::iter([batch]).boxed()))
+    let batch = batch.map_err(|error| status::internal(&error))?;
+    Ok((schema, stream::iter([Ok(batch.into())]).boxed()))
 }

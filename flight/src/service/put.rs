@@ -10,6 +10,7 @@ use arrow_flight::{FlightData, PutResult};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::SchemaRef;
+use millrace_storage::Priority;
 use millrace_storage::access::Action;
 use prost::Message;
 use tonic::{Code, Status, Streaming};
@@ -19,6 +20,7 @@ use super::info::prepared;
 use super::{Call, MAX_TAKEN};
 use crate::decode::{Decoded, Decoder};
 use crate::upload::Received;
+use crate::wire::computed;
 use crate::{bound, ingest, statement, status};
 
 /// Most rows of values for parameters of one statement, and their bytes as sent.
@@ -118,7 +120,7 @@ async fn update(
 
 /// Reads values for parameters: a row a set of them. `None` where none are sent.
 async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<Option<RecordBatch>, Status> {
-    let compute = call.shared.beside.node.engine.compute();
+    let compute = call.compute();
     let (mut decoder, mut batches, mut bytes, mut rows) =
         (Decoder::new(sent.received.clone()), Vec::new(), 0, 0);
     let mut all_held = Vec::new();
@@ -142,8 +144,8 @@ async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<O
             all_held.push(held);
         }
     }
-    let Some(first) = batches.first() else { return Ok(None) };
-    let (given, taken) = (first.num_columns(), parameters.fields().len());
+    let Some(schema) = batches.first().map(RecordBatch::schema) else { return Ok(None) };
+    let (given, taken) = (schema.fields().len(), parameters.fields().len());
     if taken == 0 && given == 0 {
         return Ok(None);
     }
@@ -152,8 +154,13 @@ async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<O
             "the statement has [{taken}] parameters, but values for [{given}] are sent"
         )));
     }
-    let all = concat_batches(&first.schema(), &batches);
-    let all =
-        all.map_err(|error| Status::invalid_argument(format!("the values do not go together: {error}")))?;
-    bound::values(&all).map(Some)
+    let values = move || {
+        let all = concat_batches(&schema, &batches);
+        let all =
+            all.map_err(|error| Status::invalid_argument(format!("the values do not go together: {error}")))?;
+        let values = bound::values(&all);
+        drop((batches, all_held));
+        values
+    };
+    computed(compute, Priority::Ingest, values).await.map(Some)
 }
