@@ -68,7 +68,8 @@ impl Decoder {
         Self { received, schema: None, dictionaries: HashMap::new(), held: HashMap::new() }
     }
 
-    /// Reads a message on a thread of writes.
+    /// Reads a message on a thread of writes. `held` is what the message holds, for as long as that is read, also where nobody waits for
+    /// it any more.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` or `RESOURCE_EXHAUSTED`.
@@ -76,9 +77,15 @@ impl Decoder {
         mut self,
         compute: &Compute,
         message: FlightData,
+        held: &Arc<Held>,
     ) -> Result<(Self, Decoded), Status> {
         let copy = self.received.reserve(message.data_body.len() as u64).await?;
-        let work = move || Ok(self.guarded(message, copy).map(|decoded| (self, decoded)));
+        let held = Arc::clone(held);
+        let work = move || {
+            let decoded = self.guarded(message, copy);
+            drop(held);
+            Ok(decoded.map(|decoded| (self, decoded)))
+        };
         compute.run(Priority::Ingest, work).await.map_err(status::of)?
     }
 

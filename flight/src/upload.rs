@@ -23,8 +23,9 @@ use tonic::Status;
 use crate::service::MAX_TAKEN;
 use crate::tickets::Owner;
 
-/// Longest request with one message, in bytes: statements, commands, tickets.
+/// Longest request with one message, in bytes: statements, commands, tickets; and longest one that needs no credentials.
 const MAX_MESSAGE: u64 = 1 << 20;
+const MAX_OPEN: u64 = 16 << 10;
 /// Time for such a request to arrive, and longest silence within a longer one.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a message of a longer one may be waited for once it has begun, and how much of it is to arrive in each second beyond.
@@ -119,6 +120,12 @@ impl Held {
         self.grow(more).map_err(|exceeded| full(&exceeded))
     }
 
+    /// Gives back what exceeds so many bytes.
+    pub(crate) fn shrink_to(&mut self, bytes: u64) {
+        self.own.shrink_to(bytes);
+        self.all.shrink_to(bytes);
+    }
+
     /// Returns how many bytes these are.
     pub(crate) fn bytes(&self) -> u64 {
         self.own.bytes()
@@ -164,6 +171,8 @@ fn full(exceeded: &Exceeded) -> Status {
 /// How much a request may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
+    /// One message of somebody who is not known.
+    Open,
     /// One message.
     Message,
     /// Any number of batches.
@@ -253,10 +262,13 @@ impl<B> Upload<B> {
     fn take_note(&mut self, frame: Option<&Bytes>) -> Result<(), Status> {
         let Some(bytes) = frame else { return Ok(()) };
         self.bytes += bytes.len() as u64;
-        if self.length == Length::Message && self.bytes > MAX_MESSAGE {
-            return Err(Status::resource_exhausted(format!(
-                "the request is longer than [{MAX_MESSAGE}] bytes"
-            )));
+        let most = match self.length {
+            Length::Open => MAX_OPEN,
+            Length::Message => MAX_MESSAGE,
+            Length::Batches => u64::MAX,
+        };
+        if self.bytes > most {
+            return Err(Status::resource_exhausted(format!("the request is longer than [{most}] bytes")));
         }
         self.progress.advance(bytes);
         Ok(())
@@ -470,9 +482,13 @@ mod tests {
         let silent = StreamBody::new(Box::pin(stream::iter([part(PREFIX)]).chain(stream::pending())));
         let upload = Upload::new(silent, Length::Batches, begin());
         assert_eq!(upload.collect().await.unwrap_err().code(), tonic::Code::DeadlineExceeded);
-        let long = StreamBody::new(stream::iter([part(1 << 20), part(1)]));
-        let upload = Upload::new(long, Length::Message, begin());
-        assert_eq!(upload.collect().await.unwrap_err().code(), tonic::Code::ResourceExhausted);
+        for (length, most) in [(Length::Message, MAX_MESSAGE), (Length::Open, MAX_OPEN)] {
+            let most = usize::try_from(most).unwrap();
+            let upload = |parts| Upload::new(StreamBody::new(stream::iter(parts)), length, begin());
+            assert!(upload(vec![part(most)]).collect().await.is_ok());
+            let error = upload(vec![part(most), part(1)]).collect().await.unwrap_err();
+            assert_eq!(error.code(), tonic::Code::ResourceExhausted);
+        }
         assert_eq!(room.used(), 0);
     }
 

@@ -2,41 +2,29 @@
 
 use std::sync::Arc;
 
-use arrow_flight::sql::{Any, Command, ProstMessageExt, TicketStatementQuery};
 use arrow_flight::{FlightData, Ticket as FlightTicket};
 use bytes::{Buf, Bytes};
 use datafusion::arrow::array::{Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::SchemaRef;
 use futures::{StreamExt, stream};
 use millrace_storage::access::Action;
-use prost::Message;
 use tonic::Status;
 
 use super::info::of_update;
 use super::{Call, Messages, asked};
 use crate::tickets::{Id, Kind, Ticket};
 use crate::wire::{self, Batches};
-use crate::{metadata, statement, status};
+use crate::{metadata, statement, status, tickets};
 
 /// Writes a ticket as clients of Flight SQL know it.
 pub(super) fn sealed(call: &Call, ticket: &Ticket) -> Bytes {
-    let statement_handle = call.shared.seals.seal(&call.owner, ticket);
-    TicketStatementQuery { statement_handle }.as_any().encode_to_vec().into()
+    tickets::wrapped(call.shared.seals.seal(&call.owner, ticket))
 }
 
 /// Reads a ticket that was given to the caller. There is one spelling of each.
 pub(super) fn opened(call: &Call, bytes: &Bytes) -> Result<Ticket, Status> {
-    let handle =
-        Any::decode(bytes.clone()).ok().filter(|any| any.encode_to_vec() == *bytes).and_then(|any| {
-            match Command::try_from(any) {
-                Ok(Command::TicketStatementQuery(ticket)) if ticket.as_any().encode_to_vec() == *bytes => {
-                    Some(ticket.statement_handle)
-                }
-                _ => None,
-            }
-        });
-    let handle = handle.unwrap_or_default();
-    let ticket = call.shared.seals.open(&call.owner, &handle, call.shared.now_ms())?;
+    let sealed = tickets::unwrapped(bytes)?;
+    let ticket = call.shared.seals.open(&call.owner, &sealed, call.shared.now_ms())?;
     match ticket.kind {
         Kind::Handle => Err(Status::invalid_argument(
             "this is the handle of a prepared statement: ask for its info, which has a ticket",

@@ -1,6 +1,7 @@
 //! What is sent: values for parameters, statements that change something, and rows to be ingested.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use arrow_flight::sql::{
     Command, CommandPreparedStatementQuery, CommandPreparedStatementUpdate, DoPutPreparedStatementResult,
@@ -15,7 +16,7 @@ use millrace_storage::access::Action;
 use prost::Message;
 use tonic::{Code, Status, Streaming};
 
-use super::asked::{command, refuse_transaction, shown};
+use super::asked::{bounded, command, refuse_transaction, shown};
 use super::info::prepared;
 use super::{Call, MAX_TAKEN};
 use crate::decode::{Decoded, Decoder};
@@ -60,6 +61,7 @@ pub(super) async fn put(call: &Call, mut rest: Streaming<FlightData>) -> Result<
     };
     let first = message(&mut rest).await?.ok_or_else(nothing)?;
     let descriptor = first.flight_descriptor.clone().ok_or_else(nothing)?;
+    bounded(descriptor.cmd.len())?;
     let command = command(&descriptor.cmd)?.ok_or_else(nothing)?;
     let sent = Sent { first: Some(first), rest, received: call.received.clone() };
     match command {
@@ -123,7 +125,7 @@ async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<O
     let compute = call.compute();
     let (mut decoder, mut batches, mut bytes, mut rows) =
         (Decoder::new(sent.received.clone()), Vec::new(), 0, 0);
-    let mut all_held = Vec::new();
+    let (mut all_held, nothing) = (Vec::new(), Arc::new(sent.received.try_reserve(0)?));
     while let Some(message) = sent.next().await? {
         bytes += message.encoded_len();
         if bytes > MAX_BYTES {
@@ -131,7 +133,8 @@ async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<O
                 "the values for parameters are longer than [{MAX_BYTES}] bytes"
             )));
         }
-        let (back, decoded) = decoder.decode_on(compute, message).await?;
+        // They are few, and all that has arrived counts until the end.
+        let (back, decoded) = decoder.decode_on(compute, message, &nothing).await?;
         decoder = back;
         if let Decoded::Batch(batch, held) = decoded {
             rows += batch.num_rows();
