@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_rules::Time;
+use millrace_rules::{Time, for_roles};
 use millrace_rules::engine::{Operation, Quiet, Rule};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
-    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, WriteOp,
+    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, Update, WriteOp,
 };
 use serde_json::{Value, json};
 
@@ -44,12 +44,25 @@ impl Pending {
         Self { frame, op: operation(index, id, action(document)), bytes }
     }
 
-    /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it.
-    pub(crate) fn of(operation: Operation, frame: u64, place: usize, now_ms: i64) -> Self {
+    /// Makes it of members that take the place of those of an alert, where it is there.
+    fn merge(frame: u64, id: String, document: Value) -> Self {
+        let bytes = document.to_string().len();
+        let update =
+            Update { doc: Some(document), detect_noop: true, retry_on_conflict: 3, ..Update::default() };
+        Self { frame, op: operation(ALERT, id, Action::Update(Box::new(update))), bytes }
+    }
+
+    /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it. What is wrong with a rule is told to
+    /// the roles that it is for.
+    pub(crate) fn of(operation: Operation, frame: u64, place: usize, now_ms: i64, roles: &[String]) -> Self {
         match operation {
             Operation::Alert { id, document, .. } => Self::new(frame, ALERT, id, Action::Create, &document),
             Operation::Silence { id, document, .. } => {
                 Self::new(frame, SILENCE, id, Action::Index, &document)
+            }
+            Operation::Revision { id, document, .. } => Self::merge(frame, id, document),
+            Operation::Recovery { id, time, .. } => {
+                Self::merge(frame, id, json!({"recovered": true, "recovered_at": time.iso()}))
             }
             Operation::Problem { rule, frame: of, reason } => {
                 let document = json!({
@@ -58,6 +71,7 @@ impl Pending {
                     "message": reason,
                     "frame": of,
                 });
+                let document = for_roles(document, roles);
                 Self::new(frame, ERROR, format!("{of}-{place}-{rule}"), Action::Create, &document)
             }
         }
@@ -86,6 +100,7 @@ impl Pending {
             "until": quiet.until.iso(),
             "exponent": 0,
         });
+        let document = for_roles(document, &rule.definition.roles);
         Self::new(frame, SILENCE, format!("{}-{}", rule.id, quiet.since), Action::Index, &document)
     }
 
@@ -196,7 +211,7 @@ impl Position {
         let write = SourceWrite { ops: Vec::new(), own, moves: vec![delta] };
         let results = engine.write_from_source(&self.principal, write, dead_letter(engine), TIMEOUT).await?;
         for error in results.into_iter().filter_map(Result::err) {
-            if !matches!(error, Error::VersionConflict { .. }) {
+            if !is_expected(&error) {
                 tracing::warn!(%error, "what a rule has raised was refused; alert_error has the reason");
             }
         }
@@ -216,11 +231,16 @@ fn fitting(pending: &VecDeque<Pending>) -> usize {
     pending.iter().take(MAX_OPERATIONS).enumerate().take_while(fits).count()
 }
 
+/// Whether a refusal is nothing to be told: an alert that is there already, a change of one that somebody deleted.
+fn is_expected(error: &Error) -> bool {
+    matches!(error, Error::VersionConflict { .. } | Error::DocumentMissing { .. })
+}
+
 /// What stands for something that is refused: nothing for what is there already, else the reason.
 fn dead_letter(engine: &Engine) -> DeadLetter {
     let now_ms = engine.clock().now_ms();
     Arc::new(move |op, error| {
-        if matches!(error, Error::VersionConflict { .. }) || &*op.index == ERROR {
+        if is_expected(error) || &*op.index == ERROR {
             return Instead::Nothing;
         }
         let id = op.id.clone().unwrap_or_default();
@@ -228,9 +248,18 @@ fn dead_letter(engine: &Engine) -> DeadLetter {
             "@timestamp": Time::from_ms(now_ms).iso(),
             "message": format!("document [{id}] of [{}] was refused: {error}", op.index),
         });
+        let document = for_roles(document, &roles_of(op));
         let letter = Action::Index(Bytes::from(document.to_string()));
         Instead::Letter(operation(ERROR, format!("refused-{id}"), letter))
     })
+}
+
+/// The roles that a document is for.
+fn roles_of(op: &WriteOp) -> Vec<String> {
+    let (Action::Create(source) | Action::Index(source)) = &op.action else { return Vec::new() };
+    let document: Value = serde_json::from_slice(source).unwrap_or_default();
+    let roles = document["roles"].as_array().map(Vec::as_slice).unwrap_or_default();
+    roles.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! - [`runner`], [`state`], [`commit`]: the feed followed, evaluated, and what is raised written with the position
 //! - [`snapshot`], [`recovery`]: state on disk, and the start
 //! - [`replay`]: tests, dry runs and runs over what is stored
+//! - [`recompute`]: what rules raise of the log, computed at once, for checks
 //! - [`indices`], [`told`]: what is written beside alerts, and what is told of rules
 
 mod changes;
@@ -17,6 +18,7 @@ mod commit;
 mod error;
 mod indices;
 mod matching;
+mod recompute;
 mod recovery;
 mod replay;
 mod runner;
@@ -42,6 +44,7 @@ use crate::store::{Kept, Store};
 use crate::told::Told;
 
 pub use error::{Error, Result};
+pub use recompute::recompute;
 pub use replay::{Alert, Difference, Ran, Replayed, Tested};
 
 /// Rules at work; cheap to clone. They end with the last clone, as after a crash: [`Alerting::stop`] saves the next start work.

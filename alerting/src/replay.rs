@@ -200,7 +200,10 @@ impl Alerting {
                 .into_iter()
                 .filter_map(|operation| match operation {
                     Operation::Alert { id, document, .. } => Some((id, document)),
-                    Operation::Silence { .. } | Operation::Problem { .. } => None,
+                    Operation::Silence { .. }
+                    | Operation::Revision { .. }
+                    | Operation::Recovery { .. }
+                    | Operation::Problem { .. } => None,
                 })
                 .collect();
             ran.alerts += alerts.len() as u64;
@@ -315,7 +318,7 @@ impl Replay {
         let told = matching.take_told().into_iter().map(|(_, reason)| reason);
         let said = operations.iter().filter_map(|operation| match operation {
             Operation::Problem { reason, .. } => Some(reason.clone()),
-            Operation::Alert { .. } | Operation::Silence { .. } => None,
+            _ => None,
         });
         for problem in told.chain(said) {
             if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {

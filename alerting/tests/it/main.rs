@@ -4,6 +4,7 @@
 mod alerts;
 mod faults;
 mod fixture;
+mod kills;
 mod replay;
 mod rights;
 mod rules;
