@@ -86,6 +86,7 @@ fn frame(first: u64, events: u64) -> Frame {
         seq_no: number,
         id: number.to_string().into(),
         created: true,
+        times: Times::default(),
         source: Arc::new(json!({
             "@timestamp": START_MS + 10 * number as i64,
             "user": format!("user-{}", number * 7_919 % KEYS),
