@@ -91,7 +91,7 @@ pub struct Changed {
 pub struct Record {
     shared: Arc<Shared>,
     kept: Arc<Kept>,
-    last_frame: u64,
+    lag_ms: i64,
     now_ms: i64,
 }
 
@@ -105,7 +105,7 @@ impl Record {
     /// Writes the fields of the definition, and `id`, `enabled`, `last_run`, `last_alert`, `lag`, `error` and `notices`; of one
     /// that begins in the past `catching_up` says how far it is.
     pub fn value(&self) -> Value {
-        self.shared.told.record(&self.kept, self.last_frame, self.now_ms)
+        self.shared.told.record(&self.kept, self.lag_ms, self.now_ms)
     }
 }
 
@@ -150,8 +150,8 @@ impl Alerting {
         let mut seen = self.shared.store.all();
         seen.retain(|kept| changes::may_see(asker, &kept.rule));
         seen.sort_by(|one, other| one.rule.definition.name.cmp(&other.rule.definition.name));
-        let (last_frame, now_ms) = self.now();
-        let record = |kept| Record { shared: Arc::clone(&self.shared), kept, last_frame, now_ms };
+        let (lag_ms, now_ms) = self.now();
+        let record = |kept| Record { shared: Arc::clone(&self.shared), kept, lag_ms, now_ms };
         seen.into_iter().map(record).collect()
     }
 
@@ -161,8 +161,8 @@ impl Alerting {
     /// [`Error::NotFound`].
     pub fn show(&self, asker: &Principal, id: &str) -> Result<Value> {
         let kept = self.shared.seen(asker, id)?;
-        let (last, now_ms) = self.now();
-        Ok(self.shared.told.record(&kept, last, now_ms))
+        let (lag_ms, now_ms) = self.now();
+        Ok(self.shared.told.record(&kept, lag_ms, now_ms))
     }
 
     /// Saves a rule: a new one, or one in the place of that with its id or name. It runs with the asker's rights from then on.
@@ -221,16 +221,16 @@ impl Alerting {
         Ok(self.shared.seen(asker, id)?.rule.clone())
     }
 
+    /// For how long the oldest frame that is not evaluated has been waiting, and the time, both in milliseconds.
+    fn now(&self) -> (i64, i64) {
+        let engine = &self.shared.engine;
+        (self.shared.told.lag_ms(engine), engine.clock().now_ms())
+    }
+
     /// Tells why rules are not evaluated, or their alerts not written; nothing where all is well.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = self.shared.told.faults();
         faults.extend(self.shared.store.unreadable());
         faults
-    }
-
-    /// The last frame of the log, and the time.
-    fn now(&self) -> (u64, i64) {
-        let engine = &self.shared.engine;
-        (recovery::last_frame(engine).unwrap_or(0), engine.clock().now_ms())
     }
 }

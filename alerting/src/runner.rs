@@ -210,7 +210,7 @@ async fn evaluate(shared: &Shared, frames: Vec<Arc<AppliedFrame>>, done: &mut Do
         }
         Ok(held)
     };
-    let mut held = shared.engine.compute().run(Priority::Ingest, job).await?;
+    let mut held = shared.engine.compute().run(Priority::Follow, job).await?;
     if let Some(core) = held.as_mut() {
         shared.told.update(core, time_ms);
     }
@@ -323,7 +323,7 @@ pub(crate) async fn store_state(shared: &Shared, held: Held) -> Result<bool> {
         drop(held);
         Ok(taken)
     };
-    let Some((position, bytes)) = shared.engine.compute().run(Priority::Ingest, taken).await? else {
+    let Some((position, bytes)) = shared.engine.compute().run(Priority::Follow, taken).await? else {
         return Ok(false);
     };
     keep_state(shared, position, bytes).await?;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use millrace_rules::Time;
 use millrace_rules::engine::{Condition, Status};
+use millrace_storage::Engine;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -91,8 +92,19 @@ impl Told {
         self.fault.lock().clone().or_else(waits).into_iter().collect()
     }
 
-    /// Writes the record of a rule; `last_frame` is the last one of the log.
-    pub(crate) fn record(&self, kept: &Kept, last_frame: u64, now_ms: i64) -> Value {
+    /// Tells for how long the oldest frame that is not evaluated has been waiting, in milliseconds. Where it is not in memory any more, rules are
+    /// so far behind that the time of the frame before does.
+    pub(crate) fn lag_ms(&self, engine: &Engine) -> i64 {
+        let (next, time_ms) = (self.next.load(Ordering::Relaxed), self.time_ms.load(Ordering::Relaxed));
+        if time_ms == 0 || engine.feed_end().is_ok_and(|end| next >= end) {
+            return 0;
+        }
+        let since = engine.feed_time_ms(next).unwrap_or(time_ms);
+        engine.clock().now_ms().saturating_sub(since).max(0)
+    }
+
+    /// Writes the record of a rule, of a moment and the lag of then.
+    pub(crate) fn record(&self, kept: &Kept, lag_ms: i64, now_ms: i64) -> Value {
         let rule = &kept.rule;
         let definition = &rule.definition;
         let status = self.rules.lock().get(&rule.id).cloned();
@@ -105,7 +117,6 @@ impl Told {
         let error = paused.or_else(|| self.problems.lock().get(&rule.id).cloned());
         // A rule that was saved a moment ago has not run yet.
         let has_run = definition.enabled && next > rule.since + 1 && time_ms > 0;
-        let lag_ms = if next > last_frame || time_ms == 0 { 0 } else { (now_ms - time_ms).max(0) };
         let progress = kept.catching_up.map(|from| {
             let progress = self.catching_up.lock().get(&rule.id).cloned().unwrap_or_default();
             (from, progress)
