@@ -139,7 +139,9 @@ impl Shared {
                 (before.rule.revision, before.rule.since, Vec::new(), "nothing has changed".to_owned())
             }
         };
-        let goes_on_otherwise = keeps.iter().any(|field| matches!(*field, "realert" | "enabled"));
+        let goes_on_otherwise = keeps
+            .iter()
+            .any(|field| matches!(*field, "realert" | "enabled" | "schedule" | "recovery" | "query_delay"));
         let held = if goes_on_otherwise { self.with_state_stored(held).await? } else { held };
         let rule = Rule { id: id.clone(), revision, since, owner, definition };
         self.save(held, Kept { rule, ..Kept::clone(&before) }).await?;

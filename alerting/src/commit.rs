@@ -13,7 +13,8 @@ use millrace_rules::engine::{Operation, Quiet, Rule};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
-    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, Update, WriteOp,
+    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, Update,
+    WriteOp,
 };
 use serde_json::{Value, json};
 
@@ -60,9 +61,7 @@ impl Pending {
                 Self::new(frame, SILENCE, id, Action::Index, &document)
             }
             Operation::Revision { id, document, .. } => Self::merge(frame, id, document),
-            Operation::Recovery { id, time, .. } => {
-                Self::merge(frame, id, json!({"recovered": true, "recovered_at": time.iso()}))
-            }
+            Operation::Recovery { id, time, .. } => Self::merge(frame, id, recovered(time)),
             Operation::Problem { rule, frame: of, reason } => {
                 let document = json!({
                     "@timestamp": Time::from_ms(now_ms).iso(),
@@ -121,27 +120,45 @@ fn operation(index: &str, id: String, action: Action) -> WriteOp {
     }
 }
 
-/// Writes alerts that rules raise beside the feed, without a position; returns how many were not there yet.
+/// What becomes of an alert whose condition has ended.
+pub(crate) fn recovered(time: Time) -> Value {
+    json!({"recovered": true, "recovered_at": time.iso()})
+}
+
+/// Writes alerts that rules raise beside the feed, without a position; returns the ids of those that were not there yet.
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn alerts(engine: &Engine, alerts: Vec<(String, Value)>) -> Result<u64> {
-    let mut pending: VecDeque<Pending> = alerts
-        .into_iter()
-        .map(|(id, document)| Pending::new(0, ALERT, id, Action::Create, &document))
-        .collect();
-    let mut created = 0;
+pub(crate) async fn alerts(engine: &Engine, alerts: Vec<(String, Value)>) -> Result<Vec<String>> {
+    let create = |(id, document)| Pending::new(0, ALERT, id, Action::Create, &document);
+    write(engine, alerts.into_iter().map(create).collect()).await
+}
+
+/// Changes members of alerts beside the feed, where they are there.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn changes(engine: &Engine, changes: Vec<(String, Value)>) -> Result<()> {
+    let merge = |(id, members)| Pending::merge(0, id, members);
+    write(engine, changes.into_iter().map(merge).collect()).await.map(drop)
+}
+
+/// Writes without a position; returns the ids of what was done.
+async fn write(engine: &Engine, mut pending: VecDeque<Pending>) -> Result<Vec<String>> {
+    let mut done = Vec::new();
     while !pending.is_empty() {
         for index in [ALERT, ERROR] {
             indices::make(engine, index).await?;
         }
         let count = fitting(&pending);
         let own: Vec<WriteOp> = pending.drain(..count).map(|pending| pending.op).collect();
+        let ids: Vec<String> = own.iter().map(|op| op.id.clone().unwrap_or_default()).collect();
         let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
         let results = engine.write_from_source(&principal(), write, dead_letter(engine), TIMEOUT).await?;
-        created += results.iter().filter(|result| result.is_ok()).count() as u64;
+        let written = ids.into_iter().zip(results).filter(|(_, result)| result.is_ok());
+        done.extend(written.map(|(id, _)| id));
     }
-    Ok(created)
+    Ok(done)
 }
 
 /// Whose writes those of rules are.

@@ -9,6 +9,8 @@ use millrace_storage::Compute;
 use millrace_storage::access::FieldRules;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
+use roaring::RoaringBitmap;
+use serde_json::Value;
 
 use super::Asked;
 use super::slow::Slow;
@@ -18,7 +20,14 @@ use super::targets::Owners;
 pub(super) type Shown = Arc<[Arc<FieldRules>]>;
 
 /// Rows by rule, or why the rule's filter could not be asked.
-type Found = Vec<(Arc<Asked>, Result<Vec<u32>, String>)>;
+type Found = Vec<(Arc<Asked>, Result<Rows, String>)>;
+
+/// Rows that match a rule's filter, and those that match its second one.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    pub(super) rows: RoaringBitmap,
+    pub(super) second: RoaringBitmap,
+}
 
 /// The filters of an index.
 #[derive(Debug)]
@@ -40,6 +49,8 @@ pub(super) struct Compiled {
 #[derive(Clone, Debug)]
 struct One {
     rule: Arc<Asked>,
+    /// Whether it is the second one of its rule.
+    is_second: bool,
     view: Arc<IndexView>,
     filter: Arc<Filter>,
 }
@@ -89,23 +100,34 @@ impl Compiled {
         before: Option<&Self>,
         to_tell: &mut Vec<(String, String)>,
     ) -> Self {
-        let known: HashMap<&str, &One> =
-            before.into_iter().flat_map(|b| &b.filters).map(|one| (one.rule.id.as_str(), one)).collect();
+        let before_of = |one: &'_ One| (one.rule.id.clone(), one.is_second);
+        let known: HashMap<(String, bool), &One> =
+            before.into_iter().flat_map(|b| &b.filters).map(|one| (before_of(one), one)).collect();
         let mut views = Views { meta, mapping, owners, made: HashMap::new(), changes: HashMap::new() };
         let (mut filters, mut problems) = (Vec::with_capacity(rules.len()), BTreeMap::new());
         for rule in rules {
             let compiled = views.of(rule).and_then(|view| {
-                let same = known
-                    .get(rule.id.as_str())
-                    .filter(|one| Arc::ptr_eq(&one.rule, rule) && !views.needs_recompile(one, &view));
-                let filter = match same {
-                    Some(one) => Arc::clone(&one.filter),
-                    None => Arc::new(Filter::compile(&rule.body, &view).map_err(|error| error.to_string())?),
+                let mut one = |is_second: bool, body: &Value| {
+                    let same = known
+                        .get(&(rule.id.clone(), is_second))
+                        .filter(|one| Arc::ptr_eq(&one.rule, rule) && !views.needs_recompile(one, &view));
+                    let filter = match same {
+                        Some(one) => Arc::clone(&one.filter),
+                        None => Arc::new(Filter::compile(body, &view).map_err(|error| error.to_string())?),
+                    };
+                    Ok(One { rule: Arc::clone(rule), is_second, view: Arc::clone(&view), filter })
                 };
-                Ok(One { rule: Arc::clone(rule), view, filter })
+                let first = one(false, &rule.body)?;
+                let second = rule.second.as_ref().map(|body| {
+                    one(true, body).map_err(|error: String| format!("[match_bucket_filter] {error}"))
+                });
+                Ok((first, second.transpose()?))
             });
             match compiled {
-                Ok(one) => filters.push(one),
+                Ok((first, second)) => {
+                    filters.push(first);
+                    filters.extend(second);
+                }
                 Err(reason) => {
                     let reason = format!("index [{}] is not watched: {reason}", meta.name);
                     if before.is_none_or(|before| before.problems.get(&rule.id) != Some(&reason)) {
@@ -179,13 +201,13 @@ impl Compiled {
     }
 
     /// Puts rules together that see the same of a source.
-    pub(super) fn by_sight(&self, rules: Vec<Arc<Asked>>) -> Vec<(Shown, Vec<Arc<Asked>>)> {
+    pub(super) fn by_sight(&self, rules: Vec<(Arc<Asked>, bool)>) -> Vec<(Shown, Vec<(Arc<Asked>, bool)>)> {
         if self.shown.is_empty() {
             return vec![(Shown::default(), rules)];
         }
-        let mut all: Vec<(Shown, Vec<Arc<Asked>>)> = Vec::new();
+        let mut all: Vec<(Shown, Vec<(Arc<Asked>, bool)>)> = Vec::new();
         for rule in rules {
-            let shown = self.shown.get(&rule.id).cloned().unwrap_or_default();
+            let shown = self.shown.get(&rule.0.id).cloned().unwrap_or_default();
             match all.iter_mut().find(|(known, _)| *known == shown) {
                 Some((_, of)) => of.push(rule),
                 None => all.push((shown, vec![rule])),
@@ -196,7 +218,7 @@ impl Compiled {
 
     /// Lists the rules that are asked.
     pub(super) fn rules(&self) -> impl Iterator<Item = &Arc<Asked>> {
-        self.filters.iter().map(|one| &one.rule)
+        self.filters.iter().filter(|one| !one.is_second).map(|one| &one.rule)
     }
 
     /// Lists rules that are not asked of the index, with the reason.
@@ -220,9 +242,29 @@ impl Compiled {
         let (found, took) = slow.timed(|| self.matcher.run(&batch, &work));
         let found = found.map_err(said)?;
         let mut rows: Found = Vec::with_capacity(found.len());
+        let mut second: HashMap<&str, Result<RoaringBitmap, String>> = HashMap::new();
         for of in found {
             let Some(one) = self.filters.get(of.filter) else { continue };
-            rows.push((Arc::clone(&one.rule), of.rows.map(|rows| rows.iter().collect()).map_err(said)));
+            let found = of.rows.map(|rows| rows.iter().collect::<RoaringBitmap>()).map_err(said);
+            match one.is_second {
+                true => drop(second.insert(&one.rule.id, found)),
+                false => {
+                    let found = found.map(|rows| Rows { rows, second: RoaringBitmap::new() });
+                    rows.push((Arc::clone(&one.rule), found));
+                }
+            }
+        }
+        for (rule, found) in rows.iter_mut().filter(|(rule, _)| rule.second.is_some()) {
+            match second.remove(rule.id.as_str()) {
+                Some(Err(reason)) => *found = Err(reason),
+                Some(Ok(also)) => {
+                    if let Ok(found) = found {
+                        found.second = also;
+                    }
+                }
+                // No row matches.
+                None => {}
+            }
         }
         let filters = self.filters.iter().map(|one| (&one.rule, &one.filter));
         for (rule, reason) in slow.blame(took, &batch, filters) {

@@ -28,7 +28,7 @@ use millrace_storage::{Engine, Origin as FrameOrigin};
 use serde_json::Value;
 use uuid::Uuid;
 
-use self::compiled::{Compiled, Shown};
+use self::compiled::{Compiled, Rows, Shown};
 use self::slow::Slow;
 use self::targets::Targets;
 
@@ -44,6 +44,8 @@ pub(crate) struct Asked {
     pub(crate) parts: Vec<String>,
     /// The search body.
     pub(crate) body: Value,
+    /// The second one, where the rule's type has one.
+    pub(crate) second: Option<Value>,
     pub(crate) include_updates: bool,
     pub(crate) allow_alerts: bool,
 }
@@ -57,6 +59,7 @@ impl Asked {
             expression: definition.index.join(","),
             parts: definition.index.iter().filter(|part| !part.starts_with('-')).cloned().collect(),
             body: definition.body.clone(),
+            second: definition.second(),
             include_updates: definition.include_updates,
             allow_alerts: definition.allow_alerts,
         }
@@ -108,7 +111,8 @@ struct Hit<'a> {
     uuid: Arc<str>,
     /// What these see of its source.
     shown: Shown,
-    rules: Vec<Arc<Asked>>,
+    /// And whether it matches their second filter.
+    rules: Vec<(Arc<Asked>, bool)>,
 }
 
 /// Gone indices whose filters are kept, as frames of them may still come.
@@ -189,7 +193,7 @@ impl Matching {
         for (frame, rule, reason) in failed {
             let Some(Evaluable { matched, .. }) = evaluable.get_mut(frame) else { continue };
             matched.retain(|of| of.rule != rule);
-            matched.push(Matched { rule, outcome: Err(reason) });
+            matched.push(Matched { rule, outcome: Err(reason), second: Vec::new() });
         }
         evaluable
     }
@@ -321,12 +325,13 @@ impl<'a> Asking<'a, '_> {
                 return;
             }
         };
-        let mut by_row: BTreeMap<u32, Vec<Arc<Asked>>> = BTreeMap::new();
+        let mut by_row: BTreeMap<u32, Vec<(Arc<Asked>, bool)>> = BTreeMap::new();
         for (rule, rows) in found {
             match rows {
-                Ok(rows) => {
+                Ok(Rows { rows, second }) => {
                     for row in rows {
-                        by_row.entry(row).or_default().push(Arc::clone(&rule));
+                        let also = second.contains(row);
+                        by_row.entry(row).or_default().push((Arc::clone(&rule), also));
                     }
                 }
                 Err(reason) => {
@@ -348,18 +353,22 @@ impl<'a> Asking<'a, '_> {
 
 /// Makes a frame with the events that some rule matches.
 fn evaluable(frame: &AppliedFrame, hits: Vec<Hit<'_>>) -> Evaluable {
-    let mut matched: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    let mut matched: BTreeMap<&str, (Vec<usize>, Vec<usize>)> = BTreeMap::new();
     for (at, hit) in hits.iter().enumerate() {
-        for rule in &hit.rules {
+        for (rule, also) in &hit.rules {
             // An update is an event of those alone that ask for it.
             if hit.place.op.created || rule.include_updates {
-                matched.entry(&rule.id).or_default().push(at);
+                let (places, second) = matched.entry(&rule.id).or_default();
+                places.push(at);
+                if *also {
+                    second.push(at);
+                }
             }
         }
     }
     let matched: Vec<Matched> = matched
         .into_iter()
-        .map(|(rule, places)| Matched { rule: rule.to_owned(), outcome: Ok(places) })
+        .map(|(rule, (places, second))| Matched { rule: rule.to_owned(), outcome: Ok(places), second })
         .collect();
     let events = hits.iter().map(|hit| Event {
         index: Arc::clone(&hit.index),

@@ -7,3 +7,4 @@ mod fixture;
 mod replay;
 mod rights;
 mod rules;
+mod windows;
