@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_rules::Time;
 use millrace_rules::engine::{Operation, Quiet, Rule};
+use millrace_rules::{Time, for_roles};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
@@ -53,8 +53,9 @@ impl Pending {
         Self { frame, op: operation(ALERT, id, Action::Update(Box::new(update))), bytes }
     }
 
-    /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it.
-    pub(crate) fn of(operation: Operation, frame: u64, place: usize, now_ms: i64) -> Self {
+    /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it. What is wrong with a rule is told to
+    /// the roles that it is for.
+    pub(crate) fn of(operation: Operation, frame: u64, place: usize, now_ms: i64, roles: &[String]) -> Self {
         match operation {
             Operation::Alert { id, document, .. } => Self::new(frame, ALERT, id, Action::Create, &document),
             Operation::Silence { id, document, .. } => {
@@ -69,17 +70,18 @@ impl Pending {
                     "message": reason,
                     "frame": of,
                 });
+                let document = for_roles(document, roles);
                 Self::new(frame, ERROR, format!("{of}-{place}-{rule}"), Action::Create, &document)
             }
         }
     }
 
-    /// Makes it of frames that are lost.
-    pub(crate) fn gap(first: u64, last: u64, now_ms: i64) -> Self {
+    /// Makes it of frames that the log does not have any more; `what` says what became of them.
+    pub(crate) fn gap(first: u64, last: u64, what: &str, now_ms: i64) -> Self {
         let document = json!({
             "@timestamp": Time::from_ms(now_ms).iso(),
             "message": format!(
-                "frames {first} to {last} were not evaluated: rules were away for longer than the log reaches back"
+                "frames {first} to {last} were cut from the log, as rules were away for longer than it reaches back: {what}"
             ),
             "first_frame": first,
             "last_frame": last,
@@ -97,6 +99,7 @@ impl Pending {
             "until": quiet.until.iso(),
             "exponent": 0,
         });
+        let document = for_roles(document, &rule.definition.roles);
         Self::new(frame, SILENCE, format!("{}-{}", rule.id, quiet.since), Action::Index, &document)
     }
 
@@ -131,7 +134,7 @@ pub(crate) fn recovered(time: Time) -> Value {
 /// The store's.
 pub(crate) async fn alerts(engine: &Engine, alerts: Vec<(String, Value)>) -> Result<Vec<String>> {
     let create = |(id, document)| Pending::new(0, ALERT, id, Action::Create, &document);
-    write(engine, alerts.into_iter().map(create).collect()).await
+    beside(engine, &mut alerts.into_iter().map(create).collect()).await
 }
 
 /// Changes members of alerts beside the feed, where they are there.
@@ -140,25 +143,39 @@ pub(crate) async fn alerts(engine: &Engine, alerts: Vec<(String, Value)>) -> Res
 /// The store's.
 pub(crate) async fn changes(engine: &Engine, changes: Vec<(String, Value)>) -> Result<()> {
     let merge = |(id, members)| Pending::merge(0, id, members);
-    write(engine, changes.into_iter().map(merge).collect()).await.map(drop)
+    beside(engine, &mut changes.into_iter().map(merge).collect()).await.map(drop)
 }
 
-/// Writes without a position; returns the ids of what was done.
-async fn write(engine: &Engine, mut pending: VecDeque<Pending>) -> Result<Vec<String>> {
+/// Writes what rules raise beside the feed, without a position; returns the ids of what was done: created, or changed.
+///
+/// # Errors
+/// The store's; what is not written yet is still pending then.
+pub(crate) async fn beside(engine: &Engine, pending: &mut VecDeque<Pending>) -> Result<Vec<String>> {
     let mut done = Vec::new();
     while !pending.is_empty() {
-        for index in [ALERT, ERROR] {
-            indices::make(engine, index).await?;
-        }
-        let count = fitting(&pending);
-        let own: Vec<WriteOp> = pending.drain(..count).map(|pending| pending.op).collect();
+        let count = fitting(pending);
+        let own: Vec<WriteOp> = pending.iter().take(count).map(|pending| pending.op.clone()).collect();
         let ids: Vec<String> = own.iter().map(|op| op.id.clone().unwrap_or_default()).collect();
+        make_indices(engine, &own).await?;
         let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
         let results = engine.write_from_source(&principal(), write, dead_letter(engine), TIMEOUT).await?;
         let written = ids.into_iter().zip(results).filter(|(_, result)| result.is_ok());
         done.extend(written.map(|(id, _)| id));
+        pending.drain(..count);
     }
     Ok(done)
+}
+
+/// Makes the indices that operations are for, where they are missing.
+async fn make_indices(engine: &Engine, operations: &[WriteOp]) -> Result<()> {
+    let mut named: BTreeSet<&str> = operations.iter().map(|op| &*op.index).collect();
+    if !named.is_empty() {
+        named.insert(ERROR);
+    }
+    for index in named {
+        indices::make(engine, index).await?;
+    }
+    Ok(())
 }
 
 /// Whose writes those of rules are.
@@ -206,13 +223,7 @@ impl Position {
         // A frame whose operations do not fit is not behind: what of it was written is there already next time.
         let to = pending.get(count).map_or(next, |rest| rest.frame.min(next)).max(self.next().unwrap_or(0));
         let own: Vec<WriteOp> = pending.iter().take(count).map(|pending| pending.op.clone()).collect();
-        let mut named: BTreeSet<&str> = own.iter().map(|op| &*op.index).collect();
-        if !named.is_empty() {
-            named.insert(ERROR);
-        }
-        for index in named {
-            indices::make(engine, index).await?;
-        }
+        make_indices(engine, &own).await?;
         let new = Bytes::copy_from_slice(&to.to_le_bytes());
         let delta = PositionDelta {
             pipeline: FEED_PIPELINE.to_owned(),
@@ -262,9 +273,18 @@ fn dead_letter(engine: &Engine) -> DeadLetter {
             "@timestamp": Time::from_ms(now_ms).iso(),
             "message": format!("document [{id}] of [{}] was refused: {error}", op.index),
         });
+        let document = for_roles(document, &roles_of(op));
         let letter = Action::Index(Bytes::from(document.to_string()));
         Instead::Letter(operation(ERROR, format!("refused-{id}"), letter))
     })
+}
+
+/// The roles that a document is for.
+fn roles_of(op: &WriteOp) -> Vec<String> {
+    let (Action::Create(source) | Action::Index(source)) = &op.action else { return Vec::new() };
+    let document: Value = serde_json::from_slice(source).unwrap_or_default();
+    let roles = document["roles"].as_array().map(Vec::as_slice).unwrap_or_default();
+    roles.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -14,12 +14,12 @@ use std::sync::Arc;
 use millrace_query::Work;
 use millrace_rules::engine::{Engine as Core, Operation, Rule};
 use millrace_rules::{Bounds, Time, Timing};
-use millrace_storage::wal::AppliedFrame;
-use millrace_storage::{Engine, Error as StorageError, Principal, Priority, ReadBack};
+use millrace_storage::{Engine, Error as StorageError, Principal, Priority};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::matching::{Evaluable, Known, Matching};
+use crate::reading::Reading;
 use crate::runner::Shared;
 use crate::{Alerting, Error, Result, commit};
 
@@ -30,9 +30,6 @@ const MAX_BYTES: usize = 8 << 20;
 const MAX_COMPARED: usize = 200_000;
 /// What is answered of what went wrong.
 const MAX_PROBLEMS: usize = 100;
-/// Documents of a step, about, and their bytes.
-const STEP_ROWS: usize = 10_000;
-const STEP_BYTES: usize = 8 << 20;
 
 /// Replays at a time, each of which may hold as much as a rule at work; others wait for their turn.
 static TURNS: Semaphore = Semaphore::const_new(2);
@@ -114,6 +111,11 @@ impl Replayed {
         {
             document.extend(members);
         }
+    }
+
+    /// Returns how many bytes of JSON the documents have.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     fn add(&mut self, id: String, document: Value) {
@@ -259,14 +261,11 @@ impl Alerting {
 /// A rule on its way over what is stored.
 struct Replay {
     engine: Arc<Engine>,
-    reading: ReadBack,
-    times: Range<i64>,
+    reading: Reading,
     /// Until when windows are closed.
     until: i64,
     /// `None` while a step is on its way.
     evaluating: Option<(Matching, Core)>,
-    /// The first that the next step is about.
-    ahead: Option<Arc<AppliedFrame>>,
     problems: Vec<String>,
     _turn: SemaphorePermit<'static>,
 }
@@ -279,7 +278,7 @@ impl Replay {
         rule.since = 0;
         let (engine, accounts) = (Arc::clone(&shared.engine), Arc::clone(&shared.accounts));
         let lived = Lived::of(shared, &rule.id).await;
-        let window = rule.definition.timeframe().ms().max(1_000);
+        let window = rule.definition.timeframe().ms();
         let work = Work::default();
         // Who goes away stops the choosing of rows, too.
         let _ends = work.until_dropped();
@@ -297,54 +296,36 @@ impl Replay {
         let prepared = engine.compute().run(Priority::Background, prepared).await?;
         let (matching, mut core, indices, choice) = prepared;
         let frames = 0..u64::MAX;
-        let mut reading = engine.read_back_chosen(&indices, frames, times.clone(), &choice).await?;
-        let ahead = next_of(&mut reading, &times).await?;
-        // What is ahead is not decided yet.
+        let reading = engine.read_back_chosen(&indices, frames, times.clone(), &choice).await?;
+        let reading = Reading::begin(reading, times.clone()).await?;
         let until = times.end.min(lived.now);
-        let begins = lived.beginning(&times, until, window, ahead.as_ref().map(|frame| frame.time_ms));
-        core.set_absences(lived.absences);
-        core.begin(Time::from_ms(begins));
+        core.set_absences(lived.absences.clone());
+        core.begin(Time::from_ms(lived.beginning(&times, until, window, reading.first())));
         let evaluating = Some((matching, core));
-        Ok(Self { engine, reading, times, until, evaluating, ahead, problems: Vec::new(), _turn: turn })
+        Ok(Self { engine, reading, until, evaluating, problems: Vec::new(), _turn: turn })
     }
 
     /// Has time go on to the end; `None` where it has.
     async fn end(&mut self) -> Result<Option<Vec<Operation>>> {
-        let Some((matching, mut core)) = self.evaluating.take() else { return Ok(None) };
+        let Some((_, mut core)) = self.evaluating.take() else { return Ok(None) };
         let until = Time::from_ms(self.until);
         let step = move || Ok(core.advance(until));
-        drop(matching);
         Ok(Some(self.engine.compute().run(Priority::Background, step).await?))
     }
 
     /// Goes on by a step, and returns what the rule says there: alerts in their order. `None` at the end.
     async fn next(&mut self) -> Result<Option<Vec<Operation>>> {
-        let Some(first) = self.ahead.take() else { return self.end().await };
         if self.engine.is_stopping() {
             return Err(StorageError::Stopped("the server is stopping".to_owned()).into());
         }
-        let (mut frames, mut rows, mut bytes) = (Vec::new(), 0, 0);
-        let mut next = Some(first);
-        while let Some(frame) = next {
-            let ops = || frame.parts.iter().flat_map(|part| &part.ops);
-            rows += ops().count();
-            bytes += ops().map(|op| op.source.as_ref().map_or(0, |source| source.len())).sum::<usize>();
-            frames.push(frame);
-            next = next_of(&mut self.reading, &self.times).await?;
-            if rows >= STEP_ROWS || bytes >= STEP_BYTES {
-                break;
-            }
-        }
-        self.ahead = next;
-        let follows = self.ahead.as_ref().map(|frame| frame.number);
+        let Some(step) = self.reading.next().await? else { return self.end().await };
         let ended = || Error::Storage(StorageError::Internal("the replay ended before".to_owned()));
         let (mut matching, mut core) = self.evaluating.take().ok_or_else(ended)?;
         let step = move || {
-            let evaluable = matching.run(&frames);
+            let evaluable = matching.run(&step.frames);
             let mut operations = Vec::new();
             for (at, Evaluable { mut frame, matched }) in evaluable.into_iter().enumerate() {
-                let next = frames.get(at + 1).map(|frame| frame.number).or(follows);
-                frame.complete = next != Some(frame.number);
+                frame.complete = step.completes(at);
                 operations.extend(core.frame(&frame, &mut Known(matched)));
             }
             core.tick();
@@ -367,9 +348,9 @@ impl Replay {
 }
 
 /// What the rules at work know of the time that is evaluated again.
-struct Lived {
+pub(crate) struct Lived {
     /// When the server was down.
-    absences: Vec<(Time, Time)>,
+    pub(crate) absences: Vec<(Time, Time)>,
     /// How far time has come.
     now: i64,
     /// When the rule began, where it is at work.
@@ -379,8 +360,13 @@ struct Lived {
 /// Windows without events that are looked at before the first one.
 const MAX_BEFORE: i64 = 10_000;
 
+/// Whether a rule can begin at a time, though nothing comes until another one.
+pub(crate) fn can_begin(from: i64, until: i64, window: i64) -> bool {
+    until.saturating_sub(from) / window.max(1_000) <= MAX_BEFORE
+}
+
 impl Lived {
-    async fn of(shared: &Shared, rule: &str) -> Self {
+    pub(crate) async fn of(shared: &Shared, rule: &str) -> Self {
         let core = shared.core.lock().await;
         // A frame that is written now may be a little older.
         let clock = shared.engine.clock().now_ms().saturating_sub(1_000);
@@ -397,20 +383,10 @@ impl Lived {
     /// When a rule begins that is enabled at the first of some times: then, or where that is many windows ago, when the first document
     /// came that it may match, or when it began itself.
     fn beginning(&self, times: &Range<i64>, until: i64, window: i64, first: Option<i64>) -> i64 {
-        if until.saturating_sub(times.start) / window <= MAX_BEFORE {
+        if can_begin(times.start, until, window) {
             return times.start;
         }
         let began = self.begun.filter(|begun| *begun >= times.start);
         first.into_iter().chain(began).min().unwrap_or(until)
-    }
-}
-
-/// Reads on to the next frame of some times.
-async fn next_of(reading: &mut ReadBack, times: &Range<i64>) -> Result<Option<Arc<AppliedFrame>>> {
-    loop {
-        match reading.next().await? {
-            Some(frame) if !times.contains(&frame.time_ms) => {}
-            next => return Ok(next),
-        }
     }
 }

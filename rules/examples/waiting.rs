@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use millrace_rules::definition::Definition;
 use millrace_rules::engine::{Engine, Frame, Matched, Matcher, Operation, Rule};
-use millrace_rules::{Bounds, Event, Origin, Time, Timing};
+use millrace_rules::{Bounds, Event, Origin, Time, Times, Timing};
 use serde_json::{Value, json};
 
 const RULES: usize = 1_000;
@@ -103,6 +103,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 seq_no: serial,
                 id: id.clone(),
                 created: true,
+                times: Times::default(),
                 source: sources[(random >> 33) as usize % KEYS].clone(),
             }
         });

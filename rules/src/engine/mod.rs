@@ -16,6 +16,7 @@ mod snapshot;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde_json::Value;
 
@@ -269,6 +270,23 @@ impl Engine {
         }
     }
 
+    /// Whether no frame is there in part.
+    pub fn is_between_frames(&self) -> bool {
+        self.open.is_none()
+    }
+
+    /// Takes a rule over with its state from an engine that has seen the same frames; `since` is the last of them. Returns
+    /// whether it has that rule.
+    pub fn adopt(&mut self, other: &mut Self, id: &str, since: u64) -> bool {
+        let Some(mut running) = other.rules.remove(id) else { return false };
+        running.rule.since = since;
+        self.rules.insert(id.to_owned(), running);
+        self.changed(id);
+        // Where nothing was seen yet, there was nothing to be seen up to there.
+        self.position.get_or_insert(since);
+        true
+    }
+
     /// Removes a rule with its state.
     pub fn remove(&mut self, id: &str) -> bool {
         let was_there = self.rules.remove(id).is_some();
@@ -334,10 +352,17 @@ impl Engine {
         }
         for id in std::mem::take(&mut self.waiting) {
             let Some(running) = self.rules.get_mut(&id) else { continue };
-            if running.is_waiting() {
-                running.pass(frame.number, self.now, &self.timing, &self.absences, &mut operations);
+            let before = operations.len();
+            let (now, timing, absences) = (self.now, &self.timing, &self.absences);
+            let evaluate = || {
+                running.pass(frame.number, now, timing, absences, &mut operations);
+                running.evaluate(frame.number, now, timing, absences, &mut operations);
+            };
+            // A fault in what one rule does stops no other.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(evaluate)) {
+                operations.truncate(before);
+                operations.push(running.fail(frame.number, &*panic, timing, self.bounds));
             }
-            running.evaluate(frame.number, self.now, &self.timing, &self.absences, &mut operations);
             self.set_alarm(&id);
         }
         if frame.complete {
@@ -401,7 +426,13 @@ impl Engine {
         let ringing = self.alarms.iter().take_while(|(at, _)| *at <= self.now);
         for id in ringing.map(|(_, id)| id.clone()).collect::<Vec<_>>() {
             if let Some(running) = self.rules.get_mut(&id) {
-                running.pass(frame, self.now, &self.timing, &self.absences, operations);
+                let before = operations.len();
+                let (now, timing, absences) = (self.now, &self.timing, &self.absences);
+                let pass = || running.pass(frame, now, timing, absences, operations);
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(pass)) {
+                    operations.truncate(before);
+                    operations.push(running.fail(frame, &*panic, timing, self.bounds));
+                }
             }
             self.set_alarm(&id);
         }
@@ -417,6 +448,11 @@ impl Engine {
     /// Tells how a rule is.
     pub fn status(&self, id: &str) -> Option<Status> {
         self.rules.get(id).map(Running::status)
+    }
+
+    /// Returns a rule.
+    pub fn rule(&self, id: &str) -> Option<&Rule> {
+        self.rules.get(id).map(|running| &running.rule)
     }
 
     /// Returns the rules, by id.
