@@ -27,7 +27,8 @@ const GATHERED: Duration = Duration::from_millis(20);
 const MAX_FRAMES: usize = 4_096;
 /// How often it is looked what is due.
 const TICK: Duration = Duration::from_secs(1);
-/// How often the position is stored, where no alert takes it along.
+/// How often the position is stored, where no alert takes it along. It is the heartbeat of rules that wait, and as such far shorter
+/// than what counts as time in which the server was down.
 const POSITION_EVERY: Duration = Duration::from_secs(5);
 /// How often state is stored, and what its storing may cost: so many times as long it is not stored again.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(10);
@@ -235,6 +236,8 @@ async fn evaluate(shared: &Shared, frames: Vec<Arc<AppliedFrame>>, done: &mut Do
 pub(crate) async fn commit(shared: &Shared, mut held: Held, done: &mut Done) -> Result<()> {
     let Some(core) = held.as_mut() else { return Ok(()) };
     let is_behind = core.has_matched && core.position.next().is_none_or(|stored| stored < core.next);
+    // Rules that wait for windows go by the times of frames, also while nothing comes: without any the server was down.
+    let is_behind = is_behind || core.rules.has_waiting();
     if core.pending.is_empty() && !(is_behind && done.position.elapsed() >= POSITION_EVERY) {
         return Ok(());
     }
