@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use millrace_rules::definition::Definition;
 use millrace_rules::engine::{Engine, Frame, Matched, Matcher, Operation, Rule};
-use millrace_rules::{Bounds, Event, Origin, Time, Timing};
+use millrace_rules::{Bounds, Event, Origin, Time, Times, Timing};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
