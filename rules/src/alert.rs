@@ -185,9 +185,9 @@ pub(crate) fn document(author: Author<'_>, id: &str, finding: &Finding, trigger:
         "rule_name": rule.name,
         "rule_type": rule.rule_type.name(),
         "alert_info": {
-            "type": rule.method,
-            "command": rule.method_data.get("command").and_then(Value::as_str).unwrap_or_default(),
-            "recipients": rule.email,
+            "type": rule.notification.method(),
+            "command": rule.notification.command(),
+            "recipients": rule.notification.recipients(),
             "risk_value": rule.importance,
             "playbooks": rule.playbooks,
             "username": author.owner,
@@ -243,7 +243,7 @@ fn option(rule: &Definition, name: &str) -> Option<String> {
         "index" => return Some(rule.index.join(",")),
         "type" => return Some(rule.rule_type.name().to_owned()),
         "importance" => return Some(rule.importance.to_string()),
-        "alert_method" => return Some(rule.method.clone()),
+        "alert_method" => return Some(fields::text(&rule.notification.method()).into_owned()),
         _ => {}
     }
     match (&rule.rule_type, name) {
