@@ -31,18 +31,17 @@ use crate::store::Kept;
 const MAX_QUIET: usize = 1_000;
 /// How long a change waits for the end of a start.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Name of the role that sees all rules.
-const ADMIN: &str = "admin";
 
 type Held = OwnedMutexGuard<Option<Core>>;
 
-/// Whether somebody may see a rule: its owner, administrators, and the roles that it names, all where it names none.
+/// Whether somebody may see a rule: its owner, who has full rights, and the roles that it names, all where it names none. Its
+/// alerts are seen by these roles as well (`Privileges::showing_of_rules`), but by its owner only with one of them.
 pub(crate) fn may_see(asker: &Principal, rule: &Rule) -> bool {
     let named = &rule.definition.roles;
     named.is_empty()
         || asker.name() == rule.owner
-        || asker.privileges().is_unrestricted()
-        || asker.roles().iter().any(|role| role == ADMIN || named.contains(role))
+        || asker.privileges().sees_all_of_rules()
+        || asker.roles().iter().any(|role| named.contains(role))
 }
 
 /// Refuses API keys: a rule would run with all the rights of whose key it is.
@@ -97,7 +96,12 @@ impl Shared {
     /// An asker who may save none, a definition that cannot be used, a filter that no index of the pattern can be asked.
     pub(crate) async fn read(&self, asker: &Principal, body: Value) -> Result<Definition> {
         check_caller(asker)?;
-        matching::read(&self.engine, asker, body).await
+        let definition = matching::read(&self.engine, asker, body).await?;
+        let Some(notifications) = &self.notifications else { return Ok(definition) };
+        // Templates are compiled, and patterns of cron looked ahead.
+        let notifications = notifications.clone();
+        let check = move || Ok(notifications.check(&definition).map(|()| definition));
+        Ok(self.engine.compute().run(Priority::Foreground, check).await??)
     }
 
     /// Saves a rule.
@@ -198,7 +202,7 @@ impl Shared {
         let saved = self.store.put(kept).await;
         if let (Some(core), Ok(kept)) = (held.as_mut(), &saved) {
             core.rules.put(kept.rule.clone());
-            core.matching.put(&kept.rule);
+            core.ask(&kept.rule);
             core.touched.insert(kept.rule.id.clone());
             self.told.update(core, None);
         }
@@ -241,7 +245,7 @@ impl Shared {
         let condition = core.rules.status(id).map(|status| status.condition);
         if enabled && matches!(condition, Some(Condition::Paused { .. })) {
             core.rules.resume(id);
-            core.matching.put(&before.rule);
+            core.ask(&before.rule);
             core.touched.insert(id.to_owned());
             self.told.update(core, None);
             self.with_state_stored(held).await?;

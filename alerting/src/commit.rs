@@ -8,16 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_rules::Time;
+use millrace_rules::{Time, for_roles};
 use millrace_rules::engine::{Operation, Quiet, Rule};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
-    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, WriteOp,
+    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, Session, SourceWrite, Update,
+    WriteOp,
 };
 use serde_json::{Value, json};
 
-use crate::indices::{self, ALERT, ERROR, SILENCE, STATUS};
+use crate::indices::{self, ALERT, ERROR, OUTBOX, SILENCE, STATUS};
 
 /// Name of the reader of the feed, of its position, and of its lease.
 pub(crate) const READER: &str = "rules";
@@ -33,7 +34,8 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Pending {
     /// The frame that it is of.
     pub(crate) frame: u64,
-    op: WriteOp,
+    /// Written together: an alert, and what it adds to the outbox.
+    ops: Vec<WriteOp>,
     bytes: usize,
 }
 
@@ -41,15 +43,28 @@ impl Pending {
     fn new(frame: u64, index: &str, id: String, action: fn(Bytes) -> Action, document: &Value) -> Self {
         let document = Bytes::from(document.to_string());
         let bytes = document.len();
-        Self { frame, op: operation(index, id, action(document)), bytes }
+        Self { frame, ops: vec![operation(index, id, action(document))], bytes }
     }
 
-    /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it.
-    pub(crate) fn of(operation: Operation, frame: u64, place: usize, now_ms: i64) -> Self {
+    /// Makes it of members that take the place of those of an alert, where it is there.
+    fn merge(frame: u64, id: String, document: Value) -> Self {
+        let bytes = document.to_string().len();
+        let update =
+            Update { doc: Some(document), detect_noop: true, retry_on_conflict: 3, ..Update::default() };
+        Self { frame, ops: vec![operation(ALERT, id, Action::Update(Box::new(update)))], bytes }
+    }
+
+    /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it. What is wrong with a rule is told to
+    /// the roles that it is for.
+    pub(crate) fn of(operation: Operation, frame: u64, place: usize, now_ms: i64, roles: &[String]) -> Self {
         match operation {
             Operation::Alert { id, document, .. } => Self::new(frame, ALERT, id, Action::Create, &document),
             Operation::Silence { id, document, .. } => {
                 Self::new(frame, SILENCE, id, Action::Index, &document)
+            }
+            Operation::Revision { id, document, .. } => Self::merge(frame, id, document),
+            Operation::Recovery { id, time, .. } => {
+                Self::merge(frame, id, json!({"recovered": true, "recovered_at": time.iso()}))
             }
             Operation::Problem { rule, frame: of, reason } => {
                 let document = json!({
@@ -58,9 +73,20 @@ impl Pending {
                     "message": reason,
                     "frame": of,
                 });
+                let document = for_roles(document, roles);
                 Self::new(frame, ERROR, format!("{of}-{place}-{rule}"), Action::Create, &document)
             }
         }
+    }
+
+    /// Adds rows of the outbox, which are written in the same frame.
+    pub(crate) fn with_rows(mut self, rows: Vec<(String, Value)>) -> Self {
+        for (id, row) in rows {
+            let row = Bytes::from(row.to_string());
+            self.bytes += row.len();
+            self.ops.push(operation(OUTBOX, id, Action::Create(row)));
+        }
+        self
     }
 
     /// Makes it of frames that are lost.
@@ -86,6 +112,7 @@ impl Pending {
             "until": quiet.until.iso(),
             "exponent": 0,
         });
+        let document = for_roles(document, &rule.definition.roles);
         Self::new(frame, SILENCE, format!("{}-{}", rule.id, quiet.since), Action::Index, &document)
     }
 
@@ -95,7 +122,7 @@ impl Pending {
     }
 }
 
-fn operation(index: &str, id: String, action: Action) -> WriteOp {
+pub(crate) fn operation(index: &str, id: String, action: Action) -> WriteOp {
     WriteOp {
         index: Arc::from(index),
         id: Some(id),
@@ -109,27 +136,49 @@ fn operation(index: &str, id: String, action: Action) -> WriteOp {
     }
 }
 
-/// Writes alerts that rules raise beside the feed, without a position; returns how many were not there yet.
+/// An alert that a rule raises beside the feed, and what it adds to the outbox.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    pub(crate) id: String,
+    pub(crate) document: Value,
+    pub(crate) rows: Vec<(String, Value)>,
+}
+
+/// Writes alerts that rules raise beside the feed, without a position; returns how many were not there yet. Those that are there are
+/// not told of again.
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn alerts(engine: &Engine, alerts: Vec<(String, Value)>) -> Result<u64> {
-    let mut pending: VecDeque<Pending> = alerts
-        .into_iter()
-        .map(|(id, document)| Pending::new(0, ALERT, id, Action::Create, &document))
-        .collect();
+pub(crate) async fn alerts(engine: &Arc<Engine>, alerts: Vec<Beside>) -> Result<u64> {
+    let session = Session::system(engine);
+    let mut pending = VecDeque::with_capacity(alerts.len());
+    for Beside { id, document, rows } in alerts {
+        let told = rows.is_empty() || matches!(session.get(ALERT, &id, None, true).await, Ok(Some(_)));
+        let rows = if told { Vec::new() } else { rows };
+        pending.push_back(Pending::new(0, ALERT, id, Action::Create, &document).with_rows(rows));
+    }
     let mut created = 0;
     while !pending.is_empty() {
-        for index in [ALERT, ERROR] {
+        let count = fitting(&pending);
+        let own: Vec<WriteOp> = pending.drain(..count).flat_map(|pending| pending.ops).collect();
+        for index in named(&own) {
             indices::make(engine, index).await?;
         }
-        let count = fitting(&pending);
-        let own: Vec<WriteOp> = pending.drain(..count).map(|pending| pending.op).collect();
+        let alert: Vec<bool> = own.iter().map(|op| &*op.index == ALERT).collect();
         let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
         let results = engine.write_from_source(&principal(), write, dead_letter(engine), TIMEOUT).await?;
-        created += results.iter().filter(|result| result.is_ok()).count() as u64;
+        created += alert.iter().zip(&results).filter(|(alert, result)| **alert && result.is_ok()).count() as u64;
     }
     Ok(created)
+}
+
+/// The indices that operations need, that for problems among them.
+fn named(ops: &[WriteOp]) -> BTreeSet<&str> {
+    let mut named: BTreeSet<&str> = ops.iter().map(|op| &*op.index).collect();
+    if !named.is_empty() {
+        named.insert(ERROR);
+    }
+    named
 }
 
 /// Whose writes those of rules are.
@@ -176,12 +225,9 @@ impl Position {
         let count = fitting(pending);
         // A frame whose operations do not fit is not behind: what of it was written is there already next time.
         let to = pending.get(count).map_or(next, |rest| rest.frame.min(next)).max(self.next().unwrap_or(0));
-        let own: Vec<WriteOp> = pending.iter().take(count).map(|pending| pending.op.clone()).collect();
-        let mut named: BTreeSet<&str> = own.iter().map(|op| &*op.index).collect();
-        if !named.is_empty() {
-            named.insert(ERROR);
-        }
-        for index in named {
+        let own: Vec<WriteOp> =
+            pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
+        for index in named(&own) {
             indices::make(engine, index).await?;
         }
         let new = Bytes::copy_from_slice(&to.to_le_bytes());
@@ -196,7 +242,7 @@ impl Position {
         let write = SourceWrite { ops: Vec::new(), own, moves: vec![delta] };
         let results = engine.write_from_source(&self.principal, write, dead_letter(engine), TIMEOUT).await?;
         for error in results.into_iter().filter_map(Result::err) {
-            if !matches!(error, Error::VersionConflict { .. }) {
+            if !is_expected(&error) {
                 tracing::warn!(%error, "what a rule has raised was refused; alert_error has the reason");
             }
         }
@@ -208,19 +254,25 @@ impl Position {
 
 /// Counts what one frame may have.
 fn fitting(pending: &VecDeque<Pending>) -> usize {
-    let mut bytes = 0_usize;
+    let (mut bytes, mut ops) = (0_usize, 0_usize);
     let fits = |(at, pending): &(usize, &Pending)| {
         bytes = bytes.saturating_add(pending.bytes);
-        *at == 0 || bytes <= MAX_BYTES
+        ops += pending.ops.len();
+        *at == 0 || (bytes <= MAX_BYTES && ops <= MAX_OPERATIONS)
     };
-    pending.iter().take(MAX_OPERATIONS).enumerate().take_while(fits).count()
+    pending.iter().enumerate().take_while(fits).count()
+}
+
+/// Whether a refusal is nothing to be told: an alert that is there already, a change of one that somebody deleted.
+fn is_expected(error: &Error) -> bool {
+    matches!(error, Error::VersionConflict { .. } | Error::DocumentMissing { .. })
 }
 
 /// What stands for something that is refused: nothing for what is there already, else the reason.
 fn dead_letter(engine: &Engine) -> DeadLetter {
     let now_ms = engine.clock().now_ms();
     Arc::new(move |op, error| {
-        if matches!(error, Error::VersionConflict { .. }) || &*op.index == ERROR {
+        if is_expected(error) || &*op.index == ERROR {
             return Instead::Nothing;
         }
         let id = op.id.clone().unwrap_or_default();
@@ -228,9 +280,18 @@ fn dead_letter(engine: &Engine) -> DeadLetter {
             "@timestamp": Time::from_ms(now_ms).iso(),
             "message": format!("document [{id}] of [{}] was refused: {error}", op.index),
         });
+        let document = for_roles(document, &roles_of(op));
         let letter = Action::Index(Bytes::from(document.to_string()));
         Instead::Letter(operation(ERROR, format!("refused-{id}"), letter))
     })
+}
+
+/// The roles that a document is for.
+fn roles_of(op: &WriteOp) -> Vec<String> {
+    let (Action::Create(source) | Action::Index(source)) = &op.action else { return Vec::new() };
+    let document: Value = serde_json::from_slice(source).unwrap_or_default();
+    let roles = document["roles"].as_array().map(Vec::as_slice).unwrap_or_default();
+    roles.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

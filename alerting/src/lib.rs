@@ -10,6 +10,8 @@
 //! - [`runner`], [`state`], [`commit`]: the feed followed, evaluated, and what is raised written with the position
 //! - [`snapshot`], [`recovery`]: state on disk, and the start
 //! - [`replay`]: tests, dry runs and runs over what is stored
+//! - [`recompute`]: what rules raise of the log, computed at once, for checks
+//! - [`status`]: what people say of alerts, and tests of channels
 //! - [`indices`], [`told`]: what is written beside alerts, and what is told of rules
 
 mod changes;
@@ -17,18 +19,21 @@ mod commit;
 mod error;
 mod indices;
 mod matching;
+mod recompute;
 mod recovery;
 mod replay;
 mod runner;
 mod snapshot;
 mod state;
 mod store;
+mod status;
 mod told;
 
 use std::fmt;
 use std::sync::Arc;
 
 use millrace_accounts::Accounts;
+use millrace_notifications::Notifications;
 use millrace_rules::engine::Rule;
 use millrace_storage::{Engine, Principal};
 use parking_lot::Mutex;
@@ -42,6 +47,9 @@ use crate::store::{Kept, Store};
 use crate::told::Told;
 
 pub use error::{Error, Result};
+pub use millrace_notifications::Tested as NotifyTested;
+pub use recompute::recompute;
+pub use status::AlertStatus;
 pub use replay::{Alert, Difference, Ran, Replayed, Tested};
 
 /// Rules at work; cheap to clone. They end with the last clone, as after a crash: [`Alerting::stop`] saves the next start work.
@@ -96,7 +104,7 @@ impl fmt::Debug for Record {
 impl Record {
     /// Writes the fields of the definition, and `id`, `enabled`, `last_run`, `last_alert`, `lag`, `error` and `notices`.
     pub fn value(&self) -> Value {
-        self.shared.told.record(&self.kept, self.last_frame, self.now_ms)
+        self.shared.record(&self.kept, self.last_frame, self.now_ms)
     }
 }
 
@@ -106,9 +114,22 @@ impl Alerting {
     /// # Errors
     /// The store's.
     pub async fn start(engine: &Arc<Engine>, accounts: &Arc<Accounts>) -> Result<Self> {
+        Self::start_with(engine, accounts, None).await
+    }
+
+    /// Does so with what sends notifications of alerts; without it no alert is sent.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn start_with(
+        engine: &Arc<Engine>,
+        accounts: &Arc<Accounts>,
+        notifications: Option<Notifications>,
+    ) -> Result<Self> {
         let shared = Arc::new(Shared {
             engine: Arc::clone(engine),
             accounts: Arc::clone(accounts),
+            notifications,
             store: Store::load(engine).await?,
             snapshots: Snapshots::of(engine),
             core: Arc::default(),
@@ -149,7 +170,7 @@ impl Alerting {
     pub fn show(&self, asker: &Principal, id: &str) -> Result<Value> {
         let kept = self.shared.seen(asker, id)?;
         let (last, now_ms) = self.now();
-        Ok(self.shared.told.record(&kept, last, now_ms))
+        Ok(self.shared.record(&kept, last, now_ms))
     }
 
     /// Saves a rule: a new one, or one in the place of that with its id or name. It runs with the asker's rights from then on.
@@ -199,10 +220,32 @@ impl Alerting {
         Ok(self.shared.seen(asker, id)?.rule.clone())
     }
 
+    /// Returns what sends notifications.
+    pub fn notifications(&self) -> Option<&Notifications> {
+        self.shared.notifications.as_ref()
+    }
+
+    /// Says what is the matter with an alert, and who says so; a note may say more.
+    ///
+    /// # Errors
+    /// [`Error::NoAlert`] where there is no such alert, or none that the asker may see; the store's.
+    pub async fn set_status(&self, asker: &Principal, alert: &str, status: AlertStatus, note: Option<String>) -> Result<()> {
+        self.shared.set_status(asker, alert, status, note).await
+    }
+
+    /// Sends a sample through the channels of a rule, stored or written, or an alert that is given in its place.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; a definition that cannot be used; as many tests under way as may be.
+    pub async fn notify_test(&self, asker: &Principal, tested: Tested, alert: Option<Value>) -> Result<Vec<NotifyTested>> {
+        self.shared.notify_test(asker, tested, alert).await
+    }
+
     /// Tells why rules are not evaluated, or their alerts not written; nothing where all is well.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = self.shared.told.faults();
         faults.extend(self.shared.store.unreadable().iter().cloned());
+        faults.extend(self.shared.notifications.iter().flat_map(Notifications::faults));
         faults
     }
 

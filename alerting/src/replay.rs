@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use millrace_accounts::Accounts;
+use millrace_notifications::Occasion;
 use millrace_query::Work;
 use millrace_rules::engine::{Engine as Core, Operation, Rule};
 use millrace_rules::{Bounds, Timing};
@@ -21,6 +22,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::matching::{Evaluable, Known, Matching};
+use crate::commit::Beside;
 use crate::{Alerting, Error, Result, commit};
 
 /// Alerts that are answered, and their bytes; of the rest only how many there are.
@@ -185,26 +187,43 @@ impl Alerting {
     }
 
     /// Evaluates a rule over documents that were written between two times, in milliseconds, and writes the alerts under the ids that
-    /// they have when the rule raises them as it goes; without `from`, its `timeframe` before `to`. The rule's state stays as it is.
+    /// they have when the rule raises them as it goes; without `from`, its `timeframe` before `to`. The rule's state stays as it is. Those that
+    /// were not there before are sent where `notify` says so.
     ///
     /// # Errors
     /// [`Error::NotFound`]; the store's: what was written until then stays.
-    pub async fn run(&self, asker: &Principal, id: &str, from: Option<i64>, to: i64) -> Result<Ran> {
+    pub async fn run(&self, asker: &Principal, id: &str, from: Option<i64>, to: i64, notify: bool) -> Result<Ran> {
         let rule = self.rule(asker, id)?;
         let before = || to.saturating_sub(rule.definition.timeframe().ms());
         let times = from.unwrap_or_else(before)..to;
         let mut ran = Ran::default();
-        let mut replay = Replay::begin(&self.shared.engine, &self.shared.accounts, rule, times).await?;
+        let (engine, told_of) = (&self.shared.engine, rule.clone());
+        let notifications = self.shared.notifications.as_ref().filter(|_| notify);
+        let mut replay = Replay::begin(engine, &self.shared.accounts, rule, times).await?;
         while let Some(operations) = replay.next().await? {
-            let alerts: Vec<(String, Value)> = operations
+            let now_ms = engine.clock().now_ms();
+            let alerts: Vec<Beside> = operations
                 .into_iter()
                 .filter_map(|operation| match operation {
                     Operation::Alert { id, document, .. } => Some((id, document)),
-                    Operation::Silence { .. } | Operation::Problem { .. } => None,
+                    Operation::Silence { .. }
+                    | Operation::Revision { .. }
+                    | Operation::Recovery { .. }
+                    | Operation::Problem { .. } => None,
+                })
+                .map(|(id, document)| {
+                    let occasion = Occasion::Alert(&document);
+                    let rows = notifications.map(|notifications| {
+                        millrace_notifications::rows(&told_of, &id, occasion, 0, now_ms, notifications.give_up_ms())
+                    });
+                    Beside { rows: rows.unwrap_or_default(), id, document }
                 })
                 .collect();
             ran.alerts += alerts.len() as u64;
-            ran.created += commit::alerts(&self.shared.engine, alerts).await?;
+            ran.created += commit::alerts(engine, alerts).await?;
+            if let Some(notifications) = notifications {
+                notifications.committed(0, true);
+            }
         }
         ran.problems = replay.problems;
         Ok(ran)
@@ -315,7 +334,7 @@ impl Replay {
         let told = matching.take_told().into_iter().map(|(_, reason)| reason);
         let said = operations.iter().filter_map(|operation| match operation {
             Operation::Problem { reason, .. } => Some(reason.clone()),
-            Operation::Alert { .. } | Operation::Silence { .. } => None,
+            _ => None,
         });
         for problem in told.chain(said) {
             if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {

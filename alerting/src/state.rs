@@ -1,12 +1,13 @@
 //! Rules in memory: the core with its state, who matches, and what is to be written. One at a time has it, behind a lock that
 //! the runner holds for a batch of frames and a change of rules for as long as it takes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use millrace_rules::Time;
-use millrace_rules::engine::{Engine as Rules, Operation};
+use millrace_notifications::Occasion;
+use millrace_rules::engine::{Condition, Engine as Rules, Operation, Rule};
+use millrace_rules::{Time, for_roles};
 use millrace_storage::wal::AppliedFrame;
 use serde_json::{Value, json};
 
@@ -25,6 +26,8 @@ pub(crate) struct Core {
     pub(crate) next: u64,
     /// Whether a rule matched anything behind the stored position.
     pub(crate) has_matched: bool,
+    /// For how long notifications are tried; `None` where none are sent.
+    pub(crate) notifies: Option<i64>,
     /// Rules whose state may be another since it was asked last.
     pub(crate) touched: BTreeSet<String>,
     activity: BTreeMap<String, Activity>,
@@ -49,6 +52,7 @@ impl Core {
             position,
             next,
             has_matched: false,
+            notifies: None,
             touched: BTreeSet::new(),
             activity: BTreeMap::new(),
         }
@@ -81,45 +85,82 @@ impl Core {
             self.touched.insert(of.rule.clone());
             self.has_matched = true;
         }
+        let failed: Vec<String> =
+            matched.iter().filter(|of| of.outcome.is_err()).map(|of| of.rule.clone()).collect();
         let operations = self.rules.frame(&frame, &mut Known(matched));
+        for rule in failed {
+            self.ask_no_longer_if_paused(&rule);
+        }
         for (place, operation) in operations.into_iter().enumerate() {
             if let Operation::Alert { rule, .. } = &operation
                 && let Some(activity) = self.activity.get_mut(rule)
             {
                 activity.matches += 1;
             }
-            self.pending.push_back(Pending::of(operation, frame.number, place, now_ms));
+            let roles = roles_of(&self.rules, &operation);
+            let rows = self.rows(&operation, frame.number, now_ms);
+            let pending = Pending::of(operation, frame.number, place, now_ms, roles);
+            self.pending.push_back(pending.with_rows(rows));
         }
         self.next = self.next.max(frame.number + 1);
+    }
+
+    /// Makes what an operation adds to the outbox.
+    fn rows(&self, operation: &Operation, frame: u64, now_ms: i64) -> Vec<(String, Value)> {
+        let (rule, id, occasion) = match operation {
+            Operation::Alert { rule, id, document } => (rule, id, Occasion::Alert(document)),
+            Operation::Recovery { rule, id, key, time } => (rule, id, Occasion::Recovery { key, time: *time }),
+            Operation::Revision { .. } | Operation::Silence { .. } | Operation::Problem { .. } => return Vec::new(),
+        };
+        let (Some(give_up_ms), Some(rule)) = (self.notifies, self.rules.rule(rule)) else { return Vec::new() };
+        millrace_notifications::rows(rule, id, occasion, frame, now_ms, give_up_ms)
+    }
+
+    /// Has a rule asked as it is now, unless it is paused.
+    pub(crate) fn ask(&mut self, rule: &Rule) {
+        self.matching.put(rule);
+        self.ask_no_longer_if_paused(&rule.id);
+    }
+
+    /// Has the filter of a rule that is paused not asked any more: it would cost the others what it was paused for.
+    fn ask_no_longer_if_paused(&mut self, rule: &str) {
+        let condition = self.rules.status(rule).map(|status| status.condition);
+        if matches!(condition, Some(Condition::Paused { .. })) {
+            self.matching.remove(rule);
+        }
     }
 
     /// Has what matching found out about rules written to `alert_error`.
     pub(crate) fn tell(&mut self, now_ms: i64) {
         for (place, (rule, reason)) in self.matching.take_told().into_iter().enumerate() {
             let frame = self.next.saturating_sub(1);
+            // One that is gone by now has nobody to tell it to.
+            if self.rules.rule(&rule).is_none() {
+                continue;
+            }
             let problem = Operation::Problem { rule, frame, reason };
+            let roles = roles_of(&self.rules, &problem);
             // Behind what rules tell of the same frame.
-            self.pending.push_back(Pending::of(problem, frame, place + 1_000_000, now_ms));
+            self.pending.push_back(Pending::of(problem, frame, place + 1_000_000, now_ms, roles));
         }
     }
 
     /// Has `alert_status` written for the rules that did anything.
     pub(crate) fn tell_activity(&mut self, now_ms: i64) {
         let frame = self.next.saturating_sub(1);
-        let names: HashMap<&String, &String> =
-            self.rules.rules().map(|rule| (&rule.id, &rule.definition.name)).collect();
         for (id, activity) in std::mem::take(&mut self.activity) {
-            let Some(name) = names.get(&id) else { continue };
+            let Some(rule) = self.rules.rule(&id) else { continue };
             let document: Value = json!({
                 "@timestamp": Time::from_ms(now_ms).iso(),
                 "rule_id": id,
-                "rule_name": name,
+                "rule_name": rule.definition.name,
                 "starttime": activity.start.iso(),
                 "endtime": activity.end.iso(),
                 "hits": activity.hits,
                 "matches": activity.matches,
                 "time_taken": activity.seconds,
             });
+            let document = for_roles(document, &rule.definition.roles);
             self.pending.push_back(Pending::status(frame, &id, &document));
         }
     }
@@ -129,4 +170,14 @@ impl Core {
         let position = self.rules.position().filter(|_| self.pending.is_empty())?;
         Some((position, self.rules.snapshot()))
     }
+}
+
+/// The roles that the rule is for of which something is said.
+pub(crate) fn roles_of<'a>(rules: &'a Rules, operation: &Operation) -> &'a [String] {
+    let (Operation::Alert { rule, .. }
+    | Operation::Revision { rule, .. }
+    | Operation::Recovery { rule, .. }
+    | Operation::Silence { rule, .. }
+    | Operation::Problem { rule, .. }) = operation;
+    rules.rule(rule).map(|rule| rule.definition.roles.as_slice()).unwrap_or_default()
 }

@@ -154,6 +154,11 @@ impl Notifications {
         }
     }
 
+    /// Returns how long a notification is tried again, in milliseconds.
+    pub fn give_up_ms(&self) -> i64 {
+        i64::try_from(self.shared.config.give_up_after.as_millis()).unwrap_or(i64::MAX)
+    }
+
     /// Checks what of a rule's channels is wrong whatever the server's configuration: templates, patterns of cron, addresses,
     /// accounts.
     ///

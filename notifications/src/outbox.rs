@@ -82,7 +82,7 @@ pub fn rows(
     let maker = Maker { rule, alert, occasion, frame, now_ms, give_up_ms };
     let mut rows = Vec::new();
     let when = match occasion {
-        Occasion::Recovery { .. } if !definition.notification.recovery => return rows,
+        Occasion::Recovery { .. } if !definition.recovery => return rows,
         Occasion::Recovery { .. } => Some(now_ms),
         Occasion::Alert(_) => maker.first_time(),
     };
@@ -156,6 +156,7 @@ impl Maker<'_> {
             "method": channel.method.name(),
             "options": channel.options,
             "rule_name": self.definition().name,
+            "roles": self.definition().roles,
             "importance": self.definition().importance,
             "per_minute": self.definition().notification.per_minute,
         });

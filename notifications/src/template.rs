@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::sync::LazyLock;
 
 use minijinja::value::{Rest, Value, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, tests};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, tests as builtin};
 
 /// Steps of a template.
 const FUEL: u64 = 50_000;
@@ -40,8 +40,8 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.add_filter("string", |value: Value| text(&value));
     environment.add_filter("length", |value: Value| value.len().unwrap_or(0));
     environment.add_filter("first", |value: Value| value.get_item(&Value::from(0)).unwrap_or_default());
-    environment.add_test("defined", tests::is_defined);
-    environment.add_test("none", tests::is_none);
+    environment.add_test("defined", builtin::is_defined);
+    environment.add_test("none", builtin::is_none);
     environment
 });
 
@@ -188,7 +188,7 @@ pub(crate) fn render(template: &str, context: &Value, bound: usize) -> Result<St
     check(template)?;
     let mut out = Bounded { bytes: Vec::new(), bound };
     let found = ENVIRONMENT.template_from_str(template).map_err(|error| describe(&error))?;
-    found.render_to_write(context, &mut out).map_err(|error| describe(&error))?;
+    found.render_captured_to(context, &mut out).map_err(|error| describe(&error))?;
     String::from_utf8(out.bytes).map_err(|error| error.to_string())
 }
 

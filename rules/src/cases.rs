@@ -167,7 +167,7 @@ impl Case {
                 match operation {
                     Operation::Alert { document, .. } => alerts.push(document),
                     Operation::Problem { reason, .. } => failures.push(reason),
-                    Operation::Silence { .. } => {}
+                    Operation::Silence { .. } | Operation::Revision { .. } | Operation::Recovery { .. } => {}
                 }
             }
         }

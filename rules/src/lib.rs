@@ -20,6 +20,7 @@ mod operator;
 mod simulation;
 mod time;
 
+pub use alert::for_roles;
 pub use error::{Error, Kind, Result};
 pub use event::{Event, Origin};
 pub use operator::{Bounds, Figures, Timing};

@@ -10,9 +10,9 @@ use millrace_storage::access::FieldRules;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
 
-use super::Asked;
 use super::slow::Slow;
 use super::targets::Owners;
+use super::{Asked, apart};
 
 /// What a source has to keep that is shown to an owner; nothing where all is shown.
 pub(super) type Shown = Arc<[Arc<FieldRules>]>;
@@ -100,7 +100,10 @@ impl Compiled {
                     .filter(|one| Arc::ptr_eq(&one.rule, rule) && !views.needs_recompile(one, &view));
                 let filter = match same {
                     Some(one) => Arc::clone(&one.filter),
-                    None => Arc::new(Filter::compile(&rule.body, &view).map_err(|error| error.to_string())?),
+                    None => {
+                        let compiled = apart::guarded(|| Filter::compile(&rule.body, &view))?;
+                        Arc::new(compiled.map_err(|error| error.to_string())?)
+                    }
                 };
                 Ok(One { rule: Arc::clone(rule), view, filter })
             });
@@ -215,14 +218,20 @@ impl Compiled {
         slow: &mut Slow,
     ) -> Result<Found, String> {
         let said = |error: millrace_query::Error| error.to_string();
-        let batch = Batch::build(&self.mapping, arrivals, self.matcher.fields(), compute).map_err(said)?;
+        let build = || Batch::build(&self.mapping, arrivals, self.matcher.fields(), compute);
+        let batch = apart::guarded(build)?.map_err(said)?;
         let work = Work::default();
-        let (found, took) = slow.timed(|| self.matcher.run(&batch, &work));
-        let found = found.map_err(said)?;
+        let alone = |filter: usize| match self.filters.get(filter) {
+            Some(one) => Matcher::new(&[Arc::clone(&one.filter)]).run(&batch, &work),
+            None => Ok(Vec::new()),
+        };
+        let together = || self.matcher.run(&batch, &work);
+        let (found, took) = slow.timed(|| apart::asked(self.filters.len(), together, alone));
+        let found = found?;
         let mut rows: Found = Vec::with_capacity(found.len());
-        for of in found {
-            let Some(one) = self.filters.get(of.filter) else { continue };
-            rows.push((Arc::clone(&one.rule), of.rows.map(|rows| rows.iter().collect()).map_err(said)));
+        for (filter, of) in found {
+            let Some(one) = self.filters.get(filter) else { continue };
+            rows.push((Arc::clone(&one.rule), of));
         }
         let filters = self.filters.iter().map(|one| (&one.rule, &one.filter));
         for (rule, reason) in slow.blame(took, &batch, filters) {

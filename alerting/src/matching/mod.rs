@@ -7,8 +7,10 @@
 //! - [`targets`]: which indices a rule watches, with the rights that its owner has now
 //! - [`compiled`]: the filters of an index, compiled anew only where they may mean something else
 //! - [`stored`]: which stored documents rules may match, by the index
+//! - [`apart`]: filters that panic
 //! - [`slow`]: which filter it is that takes too long
 
+mod apart;
 mod compiled;
 mod slow;
 mod stored;

@@ -4,6 +4,11 @@
 mod alerts;
 mod faults;
 mod fixture;
+mod kills;
+mod mails;
+mod notifications;
+mod receiver;
+
 mod replay;
 mod rights;
 mod rules;

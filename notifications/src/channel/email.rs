@@ -9,7 +9,7 @@ use lettre::message::header::{HeaderName, HeaderValue};
 use lettre::message::{Mailbox, MultiPart, SinglePart};
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Certificate, Tls, TlsParameters};
-use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
+use lettre::{AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
 use serde_json::{Map, Value};
 
 use super::{Failure, Sent, compute};
@@ -244,12 +244,6 @@ fn as_html(message: &Message) -> String {
     out
 }
 
-/// Whether an address can be mailed to.
-#[cfg(test)]
-fn is_address(text: &str) -> bool {
-    text.parse::<Address>().is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -265,7 +259,7 @@ mod tests {
         let from: Mailbox = "Millrace <alerts@example.com>".parse().unwrap();
         let built = |options: Value| build(options.as_object().unwrap(), &message, from.clone(), "example.com");
         let mail = built(json!({"email": ["ops", "b@c.org"], "email_add_domain": "@example.com", "bcc": ["d@e.org"]})).unwrap();
-        let text = String::from_utf8(mail.formatted()).unwrap();
+        let text = String::from_utf8(mail.formatted()).unwrap().replace("=\r\n", "");
         assert!(text.contains("Message-ID: <k1@example.com>\r\n") && text.contains("Idempotency-Key: k1\r\n"), "{text}");
         assert!(text.contains("To: b@c.org, ops@example.com\r\n") && !text.contains("d@e.org"), "{text}");
         assert!(!text.contains("\nBcc:") && text.contains("&lt;b&gt;") && text.contains("text/html"), "{text}");
@@ -273,7 +267,6 @@ mod tests {
         let own = built(json!({"email": ["b@c.org"], "email_from_field": "owner", "email_format": "text"})).unwrap();
         assert_eq!(own.envelope().to()[0].to_string(), "ann@example.com");
         assert!(built(json!({"email": ["a@b\nc"]})).is_err());
-        assert!(is_address("a@b.org") && !is_address("a b@c"));
         let options = json!({"email": ["a@b@c"]});
         assert!(check(options.as_object().unwrap()).is_err());
     }

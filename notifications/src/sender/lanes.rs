@@ -100,11 +100,6 @@ impl Lanes {
         self.held.contains(id)
     }
 
-    /// Whether nothing is here.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.held.is_empty()
-    }
-
     /// Whether anything is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.under_way == 0
@@ -244,7 +239,8 @@ impl Lanes {
                 return None;
             }
             let missing = 60_000_i64.saturating_sub(lane.tokens).max(0);
-            Some(now_ms + missing.div_ceil(i64::from(lane.per_minute.max(1))))
+            let per_minute = i64::from(lane.per_minute.max(1));
+            Some(now_ms + (missing + per_minute - 1) / per_minute)
         };
         self.lanes.values().filter_map(of_lane).min()
     }

@@ -123,7 +123,8 @@ impl Sender {
         }
         self.start().await?;
         if Instant::now() >= self.next_sweep {
-            self.next_sweep = Instant::now() + if store::sweep(&self.shared, self.began_ms).await? { RETRY } else { SWEEP };
+            let more = self.give_up().await? | store::sweep(&self.shared, self.began_ms).await?;
+            self.next_sweep = Instant::now() + if more { RETRY } else { SWEEP };
         }
         self.shared.set_fault(None);
         Ok(())
@@ -175,6 +176,22 @@ impl Sender {
         self.ended_since = None;
         self.look = true;
         Ok(())
+    }
+
+    /// Gives rows up whose time is over, and which had no turn because their channel fails; returns whether there may be more.
+    async fn give_up(&mut self) -> store::Result<bool> {
+        let now_ms = self.now_ms();
+        if now_ms < self.began_ms.saturating_add(store::OVERDUE_MS) {
+            return Ok(false);
+        }
+        let found = store::overdue(&self.shared, now_ms).await?;
+        let more = found.len() == store::PAGE;
+        let reason = "its channel failed for as long as it is tried";
+        let lost = found.into_iter().filter(|row| !self.lanes.holds(&row.id));
+        let lost: Vec<_> =
+            lost.map(|row| (Unit::one(row), Fate::Lost(reason.to_owned()), false)).collect();
+        store::finish(&self.shared, &lost).await?;
+        Ok(more)
     }
 
     /// Reads rows that are due, as many as can be held.

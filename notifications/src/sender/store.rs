@@ -30,6 +30,8 @@ const SWEPT: usize = 1_000;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a row stays that was sent before its frame could no longer be evaluated again.
 const KEPT_MS: i64 = 3_600_000;
+/// How long behind its end a row may still be tried; also how long a start tries what is overdue.
+pub(crate) const OVERDUE_MS: i64 = 600_000;
 /// How long a row waits for its next attempt after the first one, and at most.
 const WAIT_MS: i64 = 2_000;
 const LONGEST_WAIT_MS: i64 = 3_600_000;
@@ -240,7 +242,7 @@ pub(crate) async fn finish(shared: &Shared, ended: &[(Unit, Fate, bool)]) -> Res
 /// Makes a document of `alert_error`.
 fn told(row: &Row, what: &str, reason: &str, now_ms: i64) -> WriteOp {
     let method = row.about["name"].as_str().unwrap_or_default();
-    let document = json!({
+    let mut document = json!({
         "@timestamp": Time::from_ms(now_ms).iso(),
         "rule_id": row.rule,
         "rule_name": row.about["rule_name"],
@@ -248,8 +250,19 @@ fn told(row: &Row, what: &str, reason: &str, now_ms: i64) -> WriteOp {
         "method": method,
         "message": format!("notification by [{method}] of alert [{}] {reason}", row.alert),
     });
+    // Who may read of it: those who may read the alert.
+    if let Some(roles) = row.about["roles"].as_array().filter(|roles| !roles.is_empty()) {
+        document["roles"] = json!(roles);
+    }
     // The same problem of the same row is one document.
     operation(ERROR, &format!("{what}-{}", row.id), Action::Index(Bytes::from(document.to_string())))
+}
+
+/// Reads rows whose time was over a while ago: their channel fails so often that not each has its turn.
+pub(crate) async fn overdue(shared: &Shared, now_ms: i64) -> Result<Vec<Row>> {
+    let filter = json!([{"term": {"state": "waiting"}}, {"range": {"expires": {"lte": now_ms - OVERDUE_MS}}}]);
+    let body = json!({"size": PAGE, "query": {"bool": {"filter": filter}}, "track_total_hits": false});
+    Ok(rows(&search(shared, body).await?))
 }
 
 /// Removes rows that were sent a while ago; returns whether there may be more.

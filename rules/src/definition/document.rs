@@ -104,6 +104,9 @@ impl Definition {
         };
         set("timestamp_field", json!(self.timestamp_field));
         set("realert", json!(self.realert.wait.text()));
+        if self.recovery {
+            set("recovery", json!(true));
+        }
         if let Some(most) = self.realert.at_most {
             set("exponential_realert", json!(most.text()));
         }

@@ -40,6 +40,7 @@ pub fn edit(old: &Definition, new: &Definition) -> Edit {
         ("name", old.name != new.name),
         ("description", old.description != new.description),
         ("realert", old.realert != new.realert),
+        ("recovery", old.recovery != new.recovery),
         ("alert_text", old.text != new.text),
         ("include", old.include != new.include),
         ("importance", old.importance != new.importance),

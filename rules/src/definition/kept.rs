@@ -169,10 +169,9 @@ const OF_TYPES: [&str; 12] = [
 ];
 
 /// Options that would change which alerts there are, and are refused.
-const REFUSED: [(&str, &str); 6] = [
+const REFUSED: [(&str, &str); 5] = [
     ("import", "files are not read: write what it imports into the rule"),
     ("match_enhancements", "code that changes or drops alerts is not run"),
-    ("calendar", "is not there yet"),
     ("recovery_command", "is not there: recovery tells each channel of the rule"),
     ("timestamp_to_datetime_format_expr", "code is not run"),
     ("timestamp_format_expr", "code is not run"),

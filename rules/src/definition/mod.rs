@@ -63,6 +63,8 @@ pub struct Definition {
     pub allow_alerts: bool,
     /// For how long a key is silent behind an alert.
     pub realert: Realert,
+    /// Whether it is told that a condition has ended.
+    pub recovery: bool,
     /// What an alert says.
     pub text: Text,
     /// Fields that an alert shows, with what is below them; all without one.

@@ -125,6 +125,7 @@ impl Definition {
             include_updates: options.flag("include_updates")?.unwrap_or(false),
             allow_alerts,
             realert: realert(&mut options)?,
+            recovery: options.flag("recovery")?.unwrap_or(false),
             text: Text::take(&mut options)?,
             include: include(&mut options)?,
             importance: options.integer("importance", 1, 100)?.unwrap_or(50) as u8,

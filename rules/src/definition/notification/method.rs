@@ -180,6 +180,20 @@ impl Method {
         }
     }
 
+    /// Gives options that have several names the one under which they are kept.
+    pub(super) fn canonical(self, mut given: Map<String, Value>) -> Result<Map<String, Value>> {
+        if self == Self::Webhook {
+            for (alias, name) in ALIASES {
+                if let Some(value) = given.shift_remove(alias)
+                    && given.insert(name.to_owned(), value).is_some()
+                {
+                    return Err(Error::invalid(name, format!("is there twice, also as [{alias}]")));
+                }
+            }
+        }
+        Ok(given)
+    }
+
     /// Reads its options; what is unknown is refused.
     pub(super) fn read(self, given: Map<String, Value>) -> Result<Map<String, Value>> {
         let size = Value::Object(given.clone()).to_string().len();
@@ -199,15 +213,6 @@ impl Method {
                 }
             }
         } else {
-            if self == Self::Webhook {
-                for (alias, name) in ALIASES {
-                    if let Some(value) = given.take(alias)
-                        && given.0.insert(name.to_owned(), value).is_some()
-                    {
-                        return Err(Error::invalid(name, format!("is there twice, also as [{alias}]")));
-                    }
-                }
-            }
             if self == Self::Command && matches!(given.0.get("command"), Some(Value::String(text)) if text.contains(' ')) {
                 let reason = "is a text of several words: write a list, a word each; no shell takes it apart";
                 return Err(Error::invalid("command", reason));

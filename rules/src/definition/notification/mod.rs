@@ -46,8 +46,6 @@ pub struct Notification {
     pub per_minute: Option<u32>,
     /// Who is told of alerts that nobody looked at.
     pub escalation: Option<Escalation>,
-    /// Whether it is told that a condition ended.
-    pub recovery: bool,
 }
 
 /// A method with its options.
@@ -160,6 +158,7 @@ impl Notification {
             let mut silent = |reason| self.silent.push(Silent { name: name.clone(), reason });
             let Some(method) = Method::named(name) else {
                 match name.as_str() {
+                    "none" => {}
                     name if is_silent(name) => silent(None),
                     name if method::is_known(name) => {
                         silent(Some(format!("nothing is sent by [{name}]: there is no such channel")));
@@ -182,9 +181,12 @@ impl Notification {
                     given.insert((*option).to_owned(), value.clone());
                 }
             }
-            given.extend(data.clone());
-            given.extend(own.clone());
-            match method.read(given) {
+            let read = method.canonical(given).and_then(|mut given| {
+                given.extend(method.canonical(data.clone())?);
+                given.extend(method.canonical(own.clone())?);
+                method.read(given)
+            });
+            match read {
                 Ok(options) => {
                     used.extend(names);
                     self.channels.push(Channel { name: name.clone(), method, options });
@@ -230,7 +232,6 @@ impl Notification {
             limit,
             per_minute: per_minute.and_then(|number| u32::try_from(number).ok()),
             escalation,
-            recovery: options.flag("recovery")?.unwrap_or(false),
             ..Self::default()
         })
     }
@@ -263,9 +264,6 @@ impl Notification {
         if let Some(Escalation { users, after }) = &self.escalation {
             set("escalate_users", json!(users));
             set("escalate_after", json!(after.text()));
-        }
-        if self.recovery {
-            set("recovery", json!(true));
         }
     }
 
