@@ -187,12 +187,26 @@ impl Alerting {
     }
 
     /// Evaluates a rule over documents that were written between two times, in milliseconds, and writes the alerts under the ids that
-    /// they have when the rule raises them as it goes; without `from`, its `timeframe` before `to`. The rule's state stays as it is. Those that
-    /// were not there before are sent where `notify` says so.
+    /// they have when the rule raises them as it goes; without `from`, its `timeframe` before `to`. The rule's state stays as it is.
     ///
     /// # Errors
     /// [`Error::NotFound`]; the store's: what was written until then stays.
-    pub async fn run(&self, asker: &Principal, id: &str, from: Option<i64>, to: i64, notify: bool) -> Result<Ran> {
+    pub async fn run(&self, asker: &Principal, id: &str, from: Option<i64>, to: i64) -> Result<Ran> {
+        self.run_and_notify(asker, id, from, to, false).await
+    }
+
+    /// Does so, and has those that were not there before sent where `notify` says so.
+    ///
+    /// # Errors
+    /// As [`Alerting::run`].
+    pub async fn run_and_notify(
+        &self,
+        asker: &Principal,
+        id: &str,
+        from: Option<i64>,
+        to: i64,
+        notify: bool,
+    ) -> Result<Ran> {
         let rule = self.rule(asker, id)?;
         let before = || to.saturating_sub(rule.definition.timeframe().ms());
         let times = from.unwrap_or_else(before)..to;

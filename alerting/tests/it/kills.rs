@@ -90,9 +90,10 @@ fn frame(rng: &mut StdRng, writer: u64, now_ms: i64) -> Vec<WriteOp> {
         if rng.random_bool(0.1) {
             return op(&index, &id, Action::Delete);
         }
+        let level = ["error", "warn", "info", "fatal"][rng.random_range(0..4)];
         let event = json!({
             "@timestamp": now_ms - rng.random_range(0..7_200_000),
-            "level": ["error", "warn", "info", "fatal"][rng.random_range(0..4)],
+            "level": level,
             "host": format!("h{}", rng.random_range(0..8)),
             "user": format!("u{}", rng.random_range(0..10)),
             "n": rng.random_range(0..100),

@@ -284,9 +284,8 @@ async fn secrets_are_used_and_never_shown() {
     // With another key they are of no use, and without one there are none.
     server.stop().await;
     let server = Server::open_notifying(dir.path(), Config { secret_key: Some([8; 32]), ..config() }).await;
-    let tested = server.alerting.notify_test(&server.admin(), Tested::Written(rule("t", json!({"alert_method": "slack",
-        "slack_webhook_url": {"secret": "slack"}}))), None);
-    let tested = tested.await.unwrap();
+    let written = rule("t", json!({"alert_method": "slack", "slack_webhook_url": {"secret": "slack"}}));
+    let tested = server.alerting.notify_test(&server.admin(), Tested::Written(written), None).await.unwrap();
     assert!(tested[0].error.as_ref().unwrap().contains("secret_key is another one"), "{tested:?}");
     server.stop().await;
     let server = Server::open_notifying(dir.path(), Config { secret_key: None, ..config() }).await;
@@ -346,7 +345,7 @@ async fn a_run_sends_only_what_it_is_told_to_and_nothing_twice() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     write(&server, 5).await;
     let id = server.save(webhook("late", &receiver)).await.id;
-    let run = async |notify| server.alerting.run(&server.admin(), &id, Some(0), i64::MAX, notify).await.unwrap();
+    let run = async |notify| server.alerting.run_and_notify(&server.admin(), &id, Some(0), i64::MAX, notify).await.unwrap();
     assert_eq!(run(true).await.created, 5);
     sent(&server, 5).await;
     assert_eq!(run(true).await.created, 0);
@@ -356,7 +355,7 @@ async fn a_run_sends_only_what_it_is_told_to_and_nothing_twice() {
     let mut quiet = webhook("quiet", &receiver);
     quiet["index"] = json!("other");
     let id = server.save(quiet).await.id;
-    assert_eq!(server.alerting.run(&server.admin(), &id, Some(0), i64::MAX, false).await.unwrap().created, 1);
+    assert_eq!(server.alerting.run(&server.admin(), &id, Some(0), i64::MAX).await.unwrap().created, 1);
     server.settled().await;
     assert_eq!(receiver.got().len(), 5);
     server.stop().await;

@@ -115,7 +115,7 @@ pub(crate) async fn run(api: &Api, request: &mut Request, id: &str) -> Result<Re
     if from.is_some_and(|from| from >= to) {
         return Err(invalid("from", "is not before [to]"));
     }
-    let ran = alerting(api)?.run(api.session.principal(), id, from, to, notify).await?;
+    let ran = alerting(api)?.run_and_notify(api.session.principal(), id, from, to, notify).await?;
     let message = match ran.alerts {
         0 => "no alerts".to_owned(),
         1 => format!("1 alert, {} of it new", ran.created),
