@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_rules::{Time, for_roles};
 use millrace_rules::engine::{Operation, Quiet, Rule};
+use millrace_rules::{Time, for_roles};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
@@ -89,12 +89,12 @@ impl Pending {
         self
     }
 
-    /// Makes it of frames that are lost.
-    pub(crate) fn gap(first: u64, last: u64, now_ms: i64) -> Self {
+    /// Makes it of frames that the log does not have any more; `what` says what became of them.
+    pub(crate) fn gap(first: u64, last: u64, what: &str, now_ms: i64) -> Self {
         let document = json!({
             "@timestamp": Time::from_ms(now_ms).iso(),
             "message": format!(
-                "frames {first} to {last} were not evaluated: rules were away for longer than the log reaches back"
+                "frames {first} to {last} were cut from the log, as rules were away for longer than it reaches back: {what}"
             ),
             "first_frame": first,
             "last_frame": last,
@@ -157,28 +157,38 @@ pub(crate) async fn alerts(engine: &Arc<Engine>, alerts: Vec<Beside>) -> Result<
         let rows = if told { Vec::new() } else { rows };
         pending.push_back(Pending::new(0, ALERT, id, Action::Create, &document).with_rows(rows));
     }
+    beside(engine, &mut pending).await
+}
+
+/// Writes what rules raise beside the feed, without a position; returns how many of its alerts were not there yet.
+///
+/// # Errors
+/// The store's; what is not written yet is still pending then.
+pub(crate) async fn beside(engine: &Engine, pending: &mut VecDeque<Pending>) -> Result<u64> {
     let mut created = 0;
     while !pending.is_empty() {
-        let count = fitting(&pending);
-        let own: Vec<WriteOp> = pending.drain(..count).flat_map(|pending| pending.ops).collect();
-        for index in named(&own) {
-            indices::make(engine, index).await?;
-        }
+        let count = fitting(pending);
+        let own: Vec<WriteOp> = pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
+        make_indices(engine, &own).await?;
         let alert: Vec<bool> = own.iter().map(|op| &*op.index == ALERT).collect();
         let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
         let results = engine.write_from_source(&principal(), write, dead_letter(engine), TIMEOUT).await?;
         created += alert.iter().zip(&results).filter(|(alert, result)| **alert && result.is_ok()).count() as u64;
+        pending.drain(..count);
     }
     Ok(created)
 }
 
-/// The indices that operations need, that for problems among them.
-fn named(ops: &[WriteOp]) -> BTreeSet<&str> {
-    let mut named: BTreeSet<&str> = ops.iter().map(|op| &*op.index).collect();
+/// Makes the indices that operations are for, where they are missing.
+async fn make_indices(engine: &Engine, operations: &[WriteOp]) -> Result<()> {
+    let mut named: BTreeSet<&str> = operations.iter().map(|op| &*op.index).collect();
     if !named.is_empty() {
         named.insert(ERROR);
     }
-    named
+    for index in named {
+        indices::make(engine, index).await?;
+    }
+    Ok(())
 }
 
 /// Whose writes those of rules are.
@@ -225,11 +235,8 @@ impl Position {
         let count = fitting(pending);
         // A frame whose operations do not fit is not behind: what of it was written is there already next time.
         let to = pending.get(count).map_or(next, |rest| rest.frame.min(next)).max(self.next().unwrap_or(0));
-        let own: Vec<WriteOp> =
-            pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
-        for index in named(&own) {
-            indices::make(engine, index).await?;
-        }
+        let own: Vec<WriteOp> = pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
+        make_indices(engine, &own).await?;
         let new = Bytes::copy_from_slice(&to.to_le_bytes());
         let delta = PositionDelta {
             pipeline: FEED_PIPELINE.to_owned(),

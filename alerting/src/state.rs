@@ -60,10 +60,22 @@ impl Core {
 
     /// Evaluates frames that follow one another; what rules raise is pending then. Blocks: it is called on a compute thread.
     pub(crate) fn evaluate(&mut self, frames: &[Arc<AppliedFrame>], now_ms: i64) {
+        self.evaluate_pieces(frames, |_| true, now_ms);
+    }
+
+    /// Evaluates frames that were read back, of which large ones come in pieces: `completes` tells at which place no piece
+    /// follows. Blocks.
+    pub(crate) fn evaluate_pieces(
+        &mut self,
+        frames: &[Arc<AppliedFrame>],
+        completes: impl Fn(usize) -> bool,
+        now_ms: i64,
+    ) {
         let began = Instant::now();
         let evaluable = self.matching.run(frames);
         let seconds = began.elapsed().as_secs_f64();
-        for one in evaluable {
+        for (at, mut one) in evaluable.into_iter().enumerate() {
+            one.frame.complete = completes(at);
             self.evaluate_one(one, seconds, now_ms);
         }
         self.tell(now_ms);
@@ -98,22 +110,18 @@ impl Core {
                 activity.matches += 1;
             }
             let roles = roles_of(&self.rules, &operation);
-            let rows = self.rows(&operation, frame.number, now_ms);
+            let rows = rows_of(&self.rules, &operation, frame.number, now_ms, self.notifies);
             let pending = Pending::of(operation, frame.number, place, now_ms, roles);
             self.pending.push_back(pending.with_rows(rows));
         }
-        self.next = self.next.max(frame.number + 1);
+        if frame.complete {
+            self.next = self.next.max(frame.number + 1);
+        }
     }
 
-    /// Makes what an operation adds to the outbox.
-    fn rows(&self, operation: &Operation, frame: u64, now_ms: i64) -> Vec<(String, Value)> {
-        let (rule, id, occasion) = match operation {
-            Operation::Alert { rule, id, document } => (rule, id, Occasion::Alert(document)),
-            Operation::Recovery { rule, id, key, time } => (rule, id, Occasion::Recovery { key, time: *time }),
-            Operation::Revision { .. } | Operation::Silence { .. } | Operation::Problem { .. } => return Vec::new(),
-        };
-        let (Some(give_up_ms), Some(rule)) = (self.notifies, self.rules.rule(rule)) else { return Vec::new() };
-        millrace_notifications::rows(rule, id, occasion, frame, now_ms, give_up_ms)
+    /// Whether a rule may be taken over: all that was raised is written, and no frame is there in part.
+    pub(crate) fn can_be_joined(&self) -> bool {
+        self.pending.is_empty() && self.rules.is_between_frames()
     }
 
     /// Has a rule asked as it is now, unless it is paused.
@@ -170,6 +178,23 @@ impl Core {
         let position = self.rules.position().filter(|_| self.pending.is_empty())?;
         Some((position, self.rules.snapshot()))
     }
+}
+
+/// Makes what an operation adds to the outbox; `notifies` is for how long notifications are tried.
+pub(crate) fn rows_of(
+    rules: &Rules,
+    operation: &Operation,
+    frame: u64,
+    now_ms: i64,
+    notifies: Option<i64>,
+) -> Vec<(String, Value)> {
+    let (rule, id, occasion) = match operation {
+        Operation::Alert { rule, id, document } => (rule, id, Occasion::Alert(document)),
+        Operation::Recovery { rule, id, key, time } => (rule, id, Occasion::Recovery { key, time: *time }),
+        Operation::Revision { .. } | Operation::Silence { .. } | Operation::Problem { .. } => return Vec::new(),
+    };
+    let (Some(give_up_ms), Some(rule)) = (notifies, rules.rule(rule)) else { return Vec::new() };
+    millrace_notifications::rows(rule, id, occasion, frame, now_ms, give_up_ms)
 }
 
 /// The roles that the rule is for of which something is said.

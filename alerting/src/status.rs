@@ -142,9 +142,9 @@ impl Shared {
         Ok(notifications.test(&definition, alert, asker.name()).await?)
     }
 
-    /// Writes the record of a rule; `last_frame` is the last one of the log.
-    pub(crate) fn record(&self, kept: &Kept, last_frame: u64, now_ms: i64) -> Value {
-        let mut record = self.told.record(kept, last_frame, now_ms);
+    /// Writes the record of a rule, with why its channels cannot send.
+    pub(crate) fn record(&self, kept: &Kept, lag_ms: i64, now_ms: i64) -> Value {
+        let mut record = self.told.record(kept, lag_ms, now_ms);
         let definition = &kept.rule.definition;
         let warnings = match &self.notifications {
             Some(notifications) => notifications.warnings(definition),

@@ -7,8 +7,8 @@ mod fixture;
 mod kills;
 mod mails;
 mod notifications;
+mod past;
 mod receiver;
-
 mod replay;
 mod rights;
 mod rules;
