@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
+use millrace_intelligence::Intelligence;
 use millrace_listen::{Config, Listener, Tls, TlsFiles};
 use millrace_pipelines::Manager;
 use millrace_query::SearchService;
@@ -86,6 +87,9 @@ pub enum StartError {
     /// The rules that are stored cannot be read.
     #[error("rules: {0}")]
     Rules(millrace_alerting::Error),
+    /// The AI rules that are stored cannot be read.
+    #[error("AI rules: {0}")]
+    Intelligence(millrace_intelligence::Error),
 }
 
 /// Where something is listened for; what is served there may need to know the addresses that it got, and comes after.
@@ -150,6 +154,7 @@ pub struct Server {
     addresses: Vec<(&'static str, Vec<SocketAddr>)>,
     data: Service,
     alerting: Alerting,
+    intelligence: Intelligence,
     insecure: bool,
     generated_password: Option<String>,
     tls: Option<Tls>,
@@ -221,10 +226,12 @@ impl Server {
             .await
             .map_err(|error| StartError::Accounts(error.to_string()))?;
         identity.max_content_length = config.max_content_length;
-        let alerting =
-            Alerting::start(&engine, &Arc::new(accounts.clone())).await.map_err(StartError::Rules)?;
+        let owners = Arc::new(accounts.clone());
+        let alerting = Alerting::start(&engine, &owners).await.map_err(StartError::Rules)?;
+        let intelligence = Intelligence::start(&engine, &search, &owners).await;
+        let intelligence = intelligence.map_err(StartError::Intelligence)?;
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
-        let node = node.with_alerting(alerting.clone());
+        let node = node.with_alerting(alerting.clone()).with_intelligence(intelligence.clone());
         let node = Arc::new(node.with_audit(config.audit));
         let audit = Auditing::start(node.audit().clone());
         let http = HttpConfig { max_content_length: config.max_content_length, ..HttpConfig::default() };
@@ -235,6 +242,7 @@ impl Server {
             addresses: Vec::new(),
             data: data.clone(),
             alerting,
+            intelligence,
             insecure,
             generated_password,
             tls,
@@ -324,6 +332,11 @@ impl Server {
     /// Returns the rules at work. They go on when the server has ended, until they are told to stop.
     pub fn alerting(&self) -> &Alerting {
         &self.alerting
+    }
+
+    /// Returns the AI rules at work, as [`Server::alerting`] does.
+    pub fn intelligence(&self) -> &Intelligence {
+        &self.intelligence
     }
 
     /// Returns the administrator's password if this start generated it.

@@ -157,7 +157,8 @@ pub(crate) async fn test(api: &Api, request: &Request) -> Result<Response, Error
     Ok(Response::json(200, answer))
 }
 
-fn alerting(api: &Api) -> Result<&Alerting, Error> {
+/// Returns the rules at work.
+pub(super) fn alerting(api: &Api) -> Result<&Alerting, Error> {
     let none = || Error::new(503, "unavailable_exception", "this server evaluates no rules");
     api.alerting.as_ref().ok_or_else(none)
 }
