@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use crate::api_key::ApiKey;
 use crate::error::Result;
 use crate::limits::MAX_PATTERNS;
-use crate::privileges::{Compiled, Reader, privileges};
+use crate::privileges::{Compiled, Reader, of_rules, privileges};
 use crate::state::{Account, State};
 
 /// Users that are remembered; beyond that, memory of them starts anew.
@@ -145,7 +145,12 @@ impl Resolver {
                 return Arc::clone(known);
             }
         }
-        let made = Arc::new(privileges(compiled(), Reader { user, roles }));
+        let made = privileges(compiled(), Reader { user, roles });
+        // API keys have it of their owners.
+        let made = Arc::new(match of_rules(compiled(), roles) {
+            Some(query) => made.showing_of_rules(query),
+            None => made,
+        });
         let patterns: usize = compiled().map(|role| role.patterns).sum();
         let mut sets = self.sets.write();
         let is_full = sets.known.len() >= SETS.0 || sets.patterns + patterns > SETS.1;

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_rules::Time;
 use millrace_rules::engine::{Operation, Quiet, Rule};
+use millrace_rules::{Time, for_roles};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
-    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, WriteOp,
+    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, Update,
+    WriteOp,
 };
 use serde_json::{Value, json};
 
@@ -44,12 +45,25 @@ impl Pending {
         Self { frame, op: operation(index, id, action(document)), bytes }
     }
 
-    /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it.
-    pub(crate) fn of(operation: Operation, frame: u64, place: usize, now_ms: i64) -> Self {
+    /// Makes it of members that take the place of those of an alert, where it is there.
+    fn merge(frame: u64, id: String, document: Value) -> Self {
+        let bytes = document.to_string().len();
+        let update =
+            Update { doc: Some(document), detect_noop: true, retry_on_conflict: 3, ..Update::default() };
+        Self { frame, op: operation(ALERT, id, Action::Update(Box::new(update))), bytes }
+    }
+
+    /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it. What is wrong with a rule is told to
+    /// the roles that it is for.
+    pub(crate) fn of(operation: Operation, frame: u64, place: usize, now_ms: i64, roles: &[String]) -> Self {
         match operation {
             Operation::Alert { id, document, .. } => Self::new(frame, ALERT, id, Action::Create, &document),
             Operation::Silence { id, document, .. } => {
                 Self::new(frame, SILENCE, id, Action::Index, &document)
+            }
+            Operation::Revision { id, document, .. } => Self::merge(frame, id, document),
+            Operation::Recovery { id, time, .. } => {
+                Self::merge(frame, id, json!({"recovered": true, "recovered_at": time.iso()}))
             }
             Operation::Problem { rule, frame: of, reason } => {
                 let document = json!({
@@ -58,17 +72,18 @@ impl Pending {
                     "message": reason,
                     "frame": of,
                 });
+                let document = for_roles(document, roles);
                 Self::new(frame, ERROR, format!("{of}-{place}-{rule}"), Action::Create, &document)
             }
         }
     }
 
-    /// Makes it of frames that are lost.
-    pub(crate) fn gap(first: u64, last: u64, now_ms: i64) -> Self {
+    /// Makes it of frames that the log does not have any more; `what` says what became of them.
+    pub(crate) fn gap(first: u64, last: u64, what: &str, now_ms: i64) -> Self {
         let document = json!({
             "@timestamp": Time::from_ms(now_ms).iso(),
             "message": format!(
-                "frames {first} to {last} were not evaluated: rules were away for longer than the log reaches back"
+                "frames {first} to {last} were cut from the log, as rules were away for longer than it reaches back: {what}"
             ),
             "first_frame": first,
             "last_frame": last,
@@ -86,6 +101,7 @@ impl Pending {
             "until": quiet.until.iso(),
             "exponent": 0,
         });
+        let document = for_roles(document, &rule.definition.roles);
         Self::new(frame, SILENCE, format!("{}-{}", rule.id, quiet.since), Action::Index, &document)
     }
 
@@ -114,22 +130,39 @@ fn operation(index: &str, id: String, action: Action) -> WriteOp {
 /// # Errors
 /// The store's.
 pub(crate) async fn alerts(engine: &Engine, alerts: Vec<(String, Value)>) -> Result<u64> {
-    let mut pending: VecDeque<Pending> = alerts
-        .into_iter()
-        .map(|(id, document)| Pending::new(0, ALERT, id, Action::Create, &document))
-        .collect();
+    let pending = alerts.into_iter();
+    let pending = pending.map(|(id, document)| Pending::new(0, ALERT, id, Action::Create, &document));
+    beside(engine, &mut pending.collect()).await
+}
+
+/// Writes what rules raise beside the feed, without a position; returns how much of it was not there yet.
+///
+/// # Errors
+/// The store's; what is not written yet is still pending then.
+pub(crate) async fn beside(engine: &Engine, pending: &mut VecDeque<Pending>) -> Result<u64> {
     let mut created = 0;
     while !pending.is_empty() {
-        for index in [ALERT, ERROR] {
-            indices::make(engine, index).await?;
-        }
-        let count = fitting(&pending);
-        let own: Vec<WriteOp> = pending.drain(..count).map(|pending| pending.op).collect();
+        let count = fitting(pending);
+        let own: Vec<WriteOp> = pending.iter().take(count).map(|pending| pending.op.clone()).collect();
+        make_indices(engine, &own).await?;
         let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
         let results = engine.write_from_source(&principal(), write, dead_letter(engine), TIMEOUT).await?;
         created += results.iter().filter(|result| result.is_ok()).count() as u64;
+        pending.drain(..count);
     }
     Ok(created)
+}
+
+/// Makes the indices that operations are for, where they are missing.
+async fn make_indices(engine: &Engine, operations: &[WriteOp]) -> Result<()> {
+    let mut named: BTreeSet<&str> = operations.iter().map(|op| &*op.index).collect();
+    if !named.is_empty() {
+        named.insert(ERROR);
+    }
+    for index in named {
+        indices::make(engine, index).await?;
+    }
+    Ok(())
 }
 
 /// Whose writes those of rules are.
@@ -177,13 +210,7 @@ impl Position {
         // A frame whose operations do not fit is not behind: what of it was written is there already next time.
         let to = pending.get(count).map_or(next, |rest| rest.frame.min(next)).max(self.next().unwrap_or(0));
         let own: Vec<WriteOp> = pending.iter().take(count).map(|pending| pending.op.clone()).collect();
-        let mut named: BTreeSet<&str> = own.iter().map(|op| &*op.index).collect();
-        if !named.is_empty() {
-            named.insert(ERROR);
-        }
-        for index in named {
-            indices::make(engine, index).await?;
-        }
+        make_indices(engine, &own).await?;
         let new = Bytes::copy_from_slice(&to.to_le_bytes());
         let delta = PositionDelta {
             pipeline: FEED_PIPELINE.to_owned(),
@@ -196,7 +223,7 @@ impl Position {
         let write = SourceWrite { ops: Vec::new(), own, moves: vec![delta] };
         let results = engine.write_from_source(&self.principal, write, dead_letter(engine), TIMEOUT).await?;
         for error in results.into_iter().filter_map(Result::err) {
-            if !matches!(error, Error::VersionConflict { .. }) {
+            if !is_expected(&error) {
                 tracing::warn!(%error, "what a rule has raised was refused; alert_error has the reason");
             }
         }
@@ -216,11 +243,16 @@ fn fitting(pending: &VecDeque<Pending>) -> usize {
     pending.iter().take(MAX_OPERATIONS).enumerate().take_while(fits).count()
 }
 
+/// Whether a refusal is nothing to be told: an alert that is there already, a change of one that somebody deleted.
+fn is_expected(error: &Error) -> bool {
+    matches!(error, Error::VersionConflict { .. } | Error::DocumentMissing { .. })
+}
+
 /// What stands for something that is refused: nothing for what is there already, else the reason.
 fn dead_letter(engine: &Engine) -> DeadLetter {
     let now_ms = engine.clock().now_ms();
     Arc::new(move |op, error| {
-        if matches!(error, Error::VersionConflict { .. }) || &*op.index == ERROR {
+        if is_expected(error) || &*op.index == ERROR {
             return Instead::Nothing;
         }
         let id = op.id.clone().unwrap_or_default();
@@ -228,9 +260,18 @@ fn dead_letter(engine: &Engine) -> DeadLetter {
             "@timestamp": Time::from_ms(now_ms).iso(),
             "message": format!("document [{id}] of [{}] was refused: {error}", op.index),
         });
+        let document = for_roles(document, &roles_of(op));
         let letter = Action::Index(Bytes::from(document.to_string()));
         Instead::Letter(operation(ERROR, format!("refused-{id}"), letter))
     })
+}
+
+/// The roles that a document is for.
+fn roles_of(op: &WriteOp) -> Vec<String> {
+    let (Action::Create(source) | Action::Index(source)) = &op.action else { return Vec::new() };
+    let document: Value = serde_json::from_slice(source).unwrap_or_default();
+    let roles = document["roles"].as_array().map(Vec::as_slice).unwrap_or_default();
+    roles.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! They are made when something is to be written, so also anew once somebody has deleted them. Nobody else writes them.
 
-use millrace_storage::{Engine, Result};
+use millrace_storage::{Engine, Error as StorageError, Principal, Result};
 use serde_json::{Value, json};
 
 /// Alerts.
@@ -19,16 +19,23 @@ pub(crate) fn is_never_fed(index: &str) -> bool {
     index.starts_with('.') || matches!(index, STATUS | ERROR | SILENCE)
 }
 
-/// Makes an index where it is missing.
+/// A field that a version before did not have. Who it names is who may read the document: see `accounts`.
+const ROLES: &str = "roles";
+
+/// Makes an index where it is missing, and adds what its mapping lacks where a version before made it.
 ///
 /// # Errors
 /// The store's.
 pub(crate) async fn make(engine: &Engine, name: &str) -> Result<()> {
     // Mostly it is there: its mapping need not be written down then.
-    if engine.metadata().index(name).is_none() {
-        engine.make_own_index(name, &body(name)).await?;
+    match engine.index(name) {
+        Err(StorageError::IndexNotFound { .. }) => engine.make_own_index(name, &body(name)).await.map(drop),
+        Ok(index) if index.mapping().field(ROLES).is_none() => {
+            engine.put_mapping(&Principal::system(), name, &body(name)["mappings"]).await
+        }
+        // One that is closed refuses what is written.
+        Ok(_) | Err(_) => Ok(()),
     }
-    Ok(())
 }
 
 fn body(name: &str) -> Value {
@@ -37,6 +44,8 @@ fn body(name: &str) -> Value {
     let (text, date, long) = (json!({"type": "text"}), json!({"type": "date"}), json!({"type": "long"}));
     let document = json!({"properties": {"_index": keyword, "_id": keyword, "_seq_no": long}});
     let mut properties = json!({"@timestamp": date, "rule_id": keyword, "rule_name": words});
+    // Without a bound beyond which a value is not indexed: the document would be everybody's.
+    properties[ROLES] = json!({"type": "keyword"});
     let own = match name {
         ALERT => json!({
             "alert_id": keyword,
@@ -60,6 +69,12 @@ fn body(name: &str) -> Value {
             "trigger": document,
             "events": document,
             "event_count": long,
+            "window": {"properties": {"start": date, "end": date}},
+            "holds": {"type": "boolean"},
+            "revised": {"type": "boolean"},
+            "revised_at": date,
+            "recovered": {"type": "boolean"},
+            "recovered_at": date,
             "match_body": {"type": "flat_object"},
         }),
         STATUS => json!({

@@ -1,12 +1,12 @@
 //! Rules in memory: the core with its state, who matches, and what is to be written. One at a time has it, behind a lock that
 //! the runner holds for a batch of frames and a change of rules for as long as it takes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use millrace_rules::Time;
-use millrace_rules::engine::{Engine as Rules, Operation};
+use millrace_rules::engine::{Condition, Engine as Rules, Operation, Rule};
+use millrace_rules::{Time, for_roles};
 use millrace_storage::wal::AppliedFrame;
 use serde_json::{Value, json};
 
@@ -56,10 +56,22 @@ impl Core {
 
     /// Evaluates frames that follow one another; what rules raise is pending then. Blocks: it is called on a compute thread.
     pub(crate) fn evaluate(&mut self, frames: &[Arc<AppliedFrame>], now_ms: i64) {
+        self.evaluate_pieces(frames, |_| true, now_ms);
+    }
+
+    /// Evaluates frames that were read back, of which large ones come in pieces: `completes` tells at which place no piece
+    /// follows. Blocks.
+    pub(crate) fn evaluate_pieces(
+        &mut self,
+        frames: &[Arc<AppliedFrame>],
+        completes: impl Fn(usize) -> bool,
+        now_ms: i64,
+    ) {
         let began = Instant::now();
         let evaluable = self.matching.run(frames);
         let seconds = began.elapsed().as_secs_f64();
-        for one in evaluable {
+        for (at, mut one) in evaluable.into_iter().enumerate() {
+            one.frame.complete = completes(at);
             self.evaluate_one(one, seconds, now_ms);
         }
         self.tell(now_ms);
@@ -81,45 +93,76 @@ impl Core {
             self.touched.insert(of.rule.clone());
             self.has_matched = true;
         }
+        let failed: Vec<String> =
+            matched.iter().filter(|of| of.outcome.is_err()).map(|of| of.rule.clone()).collect();
         let operations = self.rules.frame(&frame, &mut Known(matched));
+        for rule in failed {
+            self.ask_no_longer_if_paused(&rule);
+        }
         for (place, operation) in operations.into_iter().enumerate() {
             if let Operation::Alert { rule, .. } = &operation
                 && let Some(activity) = self.activity.get_mut(rule)
             {
                 activity.matches += 1;
             }
-            self.pending.push_back(Pending::of(operation, frame.number, place, now_ms));
+            let roles = roles_of(&self.rules, &operation);
+            self.pending.push_back(Pending::of(operation, frame.number, place, now_ms, roles));
         }
-        self.next = self.next.max(frame.number + 1);
+        if frame.complete {
+            self.next = self.next.max(frame.number + 1);
+        }
+    }
+
+    /// Whether a rule may be taken over: all that was raised is written, and no frame is there in part.
+    pub(crate) fn can_be_joined(&self) -> bool {
+        self.pending.is_empty() && self.rules.is_between_frames()
+    }
+
+    /// Has a rule asked as it is now, unless it is paused.
+    pub(crate) fn ask(&mut self, rule: &Rule) {
+        self.matching.put(rule);
+        self.ask_no_longer_if_paused(&rule.id);
+    }
+
+    /// Has the filter of a rule that is paused not asked any more: it would cost the others what it was paused for.
+    fn ask_no_longer_if_paused(&mut self, rule: &str) {
+        let condition = self.rules.status(rule).map(|status| status.condition);
+        if matches!(condition, Some(Condition::Paused { .. })) {
+            self.matching.remove(rule);
+        }
     }
 
     /// Has what matching found out about rules written to `alert_error`.
     pub(crate) fn tell(&mut self, now_ms: i64) {
         for (place, (rule, reason)) in self.matching.take_told().into_iter().enumerate() {
             let frame = self.next.saturating_sub(1);
+            // One that is gone by now has nobody to tell it to.
+            if self.rules.rule(&rule).is_none() {
+                continue;
+            }
             let problem = Operation::Problem { rule, frame, reason };
+            let roles = roles_of(&self.rules, &problem);
             // Behind what rules tell of the same frame.
-            self.pending.push_back(Pending::of(problem, frame, place + 1_000_000, now_ms));
+            self.pending.push_back(Pending::of(problem, frame, place + 1_000_000, now_ms, roles));
         }
     }
 
     /// Has `alert_status` written for the rules that did anything.
     pub(crate) fn tell_activity(&mut self, now_ms: i64) {
         let frame = self.next.saturating_sub(1);
-        let names: HashMap<&String, &String> =
-            self.rules.rules().map(|rule| (&rule.id, &rule.definition.name)).collect();
         for (id, activity) in std::mem::take(&mut self.activity) {
-            let Some(name) = names.get(&id) else { continue };
+            let Some(rule) = self.rules.rule(&id) else { continue };
             let document: Value = json!({
                 "@timestamp": Time::from_ms(now_ms).iso(),
                 "rule_id": id,
-                "rule_name": name,
+                "rule_name": rule.definition.name,
                 "starttime": activity.start.iso(),
                 "endtime": activity.end.iso(),
                 "hits": activity.hits,
                 "matches": activity.matches,
                 "time_taken": activity.seconds,
             });
+            let document = for_roles(document, &rule.definition.roles);
             self.pending.push_back(Pending::status(frame, &id, &document));
         }
     }
@@ -129,4 +172,14 @@ impl Core {
         let position = self.rules.position().filter(|_| self.pending.is_empty())?;
         Some((position, self.rules.snapshot()))
     }
+}
+
+/// The roles that the rule is for of which something is said.
+pub(crate) fn roles_of<'a>(rules: &'a Rules, operation: &Operation) -> &'a [String] {
+    let (Operation::Alert { rule, .. }
+    | Operation::Revision { rule, .. }
+    | Operation::Recovery { rule, .. }
+    | Operation::Silence { rule, .. }
+    | Operation::Problem { rule, .. }) = operation;
+    rules.rule(rule).map(|rule| rule.definition.roles.as_slice()).unwrap_or_default()
 }

@@ -5,7 +5,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millrace_accounts::{Accounts, TokenLifetimes};
@@ -350,7 +349,7 @@ impl Server {
         // From here on probes tell load balancers to send no more.
         let ends = async {
             shutdown.await;
-            ending.store(true, Ordering::Release);
+            ending.send_replace(true);
         };
         self.serving.run(ends).await;
         self.audit.finish().await;

@@ -177,7 +177,7 @@ pub(crate) fn document(author: Author<'_>, id: &str, finding: &Finding, trigger:
         }
     }
     let option = |name: &str| option(rule, name);
-    json!({
+    let document = json!({
         "@timestamp": finding.time.iso(),
         "alert_id": id,
         "rule_id": author.id,
@@ -203,19 +203,29 @@ pub(crate) fn document(author: Author<'_>, id: &str, finding: &Finding, trigger:
         "events": finding.evidence.iter().map(|event| event.document()).collect::<Vec<_>>(),
         "event_count": finding.count,
         "match_body": body,
-    })
+    });
+    for_roles(document, &rule.roles)
+}
+
+/// Names the roles whom a document is for; it is for all where there are none.
+pub fn for_roles(mut document: Value, roles: &[String]) -> Value {
+    if !roles.is_empty() {
+        document["roles"] = json!(roles);
+    }
+    document
 }
 
 /// Writes the document that tells until when a key is silent.
 pub(crate) fn silence(author: Author<'_>, key: &Key, silence: Silence, now: Time) -> Value {
-    json!({
+    let document = json!({
         "@timestamp": now.iso(),
         "rule_id": author.id,
         "rule_name": author.definition.name,
         "key": key.to_string(),
         "until": silence.until.iso(),
         "exponent": silence.exponent,
-    })
+    });
+    for_roles(document, &author.definition.roles)
 }
 
 /// What the type says of an alert.

@@ -20,7 +20,8 @@ mod operator;
 mod simulation;
 mod time;
 
+pub use alert::for_roles;
 pub use error::{Error, Kind, Result};
-pub use event::{Event, Origin};
+pub use event::{Event, Origin, Times};
 pub use operator::{Bounds, Figures, Timing};
 pub use time::{Span, Time};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millrace_storage::access::{ActionSet, FieldRules, Grant, NamePattern, Privileges};
+use serde_json::json;
 
 use super::names::{Over, privilege};
 use super::query::{is_personal, substitute};
@@ -18,6 +19,8 @@ pub(crate) struct Compiled {
     pub(crate) personal: bool,
     /// How many patterns it has.
     pub(crate) patterns: usize,
+    /// Whether it grants everything.
+    pub(crate) full: bool,
 }
 
 /// Whom privileges are made for, where queries ask.
@@ -34,8 +37,10 @@ impl Compiled {
     /// Those that a check of the role has.
     pub(crate) fn new(role: &Role) -> Result<Self> {
         let grants = role.indices.iter().map(grant).collect::<Result<Vec<_>>>()?;
+        let cluster = actions(Over::Cluster, &role.cluster)?;
         Ok(Self {
-            cluster: actions(Over::Cluster, &role.cluster)?,
+            full: cluster == ActionSet::ALL && role.indices.iter().zip(&grants).any(is_full),
+            cluster,
             personal: role.indices.iter().filter_map(|grant| grant.query.as_deref()).any(is_personal),
             patterns: grants.iter().map(|grant| grant.names.len()).sum(),
             grants,
@@ -55,6 +60,15 @@ fn grant(grant: &IndexGrant) -> Result<Grant> {
     })
 }
 
+/// Whether a grant is everything on all indices.
+fn is_full((written, grant): (&IndexGrant, &Grant)) -> bool {
+    written.names.iter().any(|name| name == "*")
+        && grant.actions == ActionSet::ALL
+        && grant.system
+        && grant.documents.is_none()
+        && grant.fields.is_none()
+}
+
 fn actions(over: Over, names: &[String]) -> Result<ActionSet> {
     names.iter().try_fold(ActionSet::NONE, |set, name| Ok(set.or(privilege(over, name)?)))
 }
@@ -72,4 +86,21 @@ pub(crate) fn privileges<'a>(roles: impl Iterator<Item = &'a Compiled>, reader: 
         }));
     }
     Privileges::new(cluster, grants)
+}
+
+/// Returns which documents of rules roles see, as a query: those that name one of them, or none; `None` for who has full
+/// rights, and sees all. Documents name the roles of the rule that they are of (its `selectedroles`).
+pub(crate) fn of_rules<'a>(roles: impl Iterator<Item = &'a Compiled>, names: &[String]) -> Option<Arc<str>> {
+    let mut roles = roles;
+    if roles.any(|role| role.full) {
+        return None;
+    }
+    let for_all = json!({"bool": {"must_not": [{"exists": {"field": "roles"}}]}});
+    let query = match names {
+        [] => for_all,
+        names => {
+            json!({"bool": {"minimum_should_match": 1, "should": [for_all, {"terms": {"roles": names}}]}})
+        }
+    };
+    Some(query.to_string().into())
 }

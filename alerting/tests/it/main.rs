@@ -4,6 +4,8 @@
 mod alerts;
 mod faults;
 mod fixture;
+mod kills;
+mod past;
 mod replay;
 mod rights;
 mod rules;

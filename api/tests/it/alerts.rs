@@ -297,3 +297,71 @@ async fn what_is_wrong_is_named_and_nothing_is_stored() {
     }
     assert_eq!(site.ask("admin", "GET /api/alert/list", Value::Null, 200).await, json!([]));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alerts_are_read_by_the_roles_that_their_rule_names() {
+    let site = Site::start().await;
+    site.data("PUT /_security/role/soc", json!({})).await;
+    for (name, roles) in [("ann", &["alert", "soc"][..]), ("bob", &["alert"]), ("eve", &["reader"])] {
+        site.user(name, roles).await;
+    }
+    site.data("PUT /_security/user/root", json!({"password": "root-secret", "roles": ["all_access"]})).await;
+    let mut own = rule("theirs");
+    own["selectedroles"] = json!(["soc", "others"]);
+    let (own, shared) = (site.save("admin", own).await, site.save("admin", rule("everybody's")).await);
+    site.write(failed(2)).await;
+    for id in [&own, &shared] {
+        site.ask("admin", &format!("GET /api/alert/run/{id}"), Value::Null, 200).await;
+        let body = json!({"duration": "1h"});
+        site.ask("admin", &format!("POST /api/alert/silence/{id}"), body, 200).await;
+    }
+    // The order to be quiet is written with the next event.
+    site.write(failed(1)).await;
+    let send = async |who: &str, line: &str, body: Value| {
+        let password = if who == "admin" { "secret".to_owned() } else { format!("{who}-secret") };
+        let header = basic(who, &password);
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        site.0.send(line, &[("authorization", &header)], body).await
+    };
+    while site.data("GET /alert_silence/_count", Value::Null).await["count"] != 2 {
+        site.data("POST /alert_silence/_refresh", Value::Null).await;
+    }
+    site.data("POST /alert/_refresh", Value::Null).await;
+    let of_own = json!({"query": {"term": {"rule_id": own}}});
+    let found = site.data("POST /alert/_search", of_own.clone()).await;
+    let alert = found["hits"]["hits"][0]["_id"].as_str().unwrap().to_owned();
+    assert_eq!(found["hits"]["hits"][0]["_source"]["roles"], json!(["soc", "others"]));
+    for (who, sees) in [("admin", true), ("root", true), ("ann", true), ("bob", false), ("eve", false)] {
+        let all = if sees { 2 } else { 1 };
+        for index in ["alert", "alert_silence", "alert*"] {
+            let line = format!("POST /{index}/_search");
+            let aggs = json!({"aggs": {"rules": {"terms": {"field": "rule_id"}}}, "track_total_hits": true});
+            let found = send(who, &line, aggs).await.json();
+            let count = if index == "alert*" { 2 * all } else { all };
+            assert_eq!(found["hits"]["total"]["value"], count, "{who}: {index}: {found}");
+            let buckets = found["aggregations"]["rules"]["buckets"].as_array().unwrap();
+            assert_eq!(buckets.iter().any(|bucket| bucket["key"] == json!(own)), sees, "{who}: {found}");
+            let counted = send(who, &format!("POST /{index}/_count"), of_own.clone()).await.json();
+            let of_own = if index == "alert*" { 2 } else { 1 };
+            assert_eq!(counted["count"], if sees { of_own } else { 0 }, "{who}: {index}: {counted}");
+        }
+        let answer = send(who, &format!("GET /alert/_doc/{alert}"), Value::Null).await;
+        assert_eq!(answer.status, if sees { 200 } else { 404 }, "{who}: {}", answer.text());
+        let got = send(who, "POST /alert/_mget", json!({"ids": [alert]})).await.json();
+        assert_eq!(got["docs"][0]["found"], sees, "{who}: {got}");
+        let query = json!({"query": "SELECT rule_id FROM alert"});
+        let rows = send(who, "POST /_sql", query).await;
+        assert_eq!(rows.text().contains(&own), sees, "{who}: {}", rows.text());
+        assert!(rows.text().contains(&shared), "{who}: {}", rows.text());
+    }
+    // A key that is less than its owner sees what the owner sees.
+    let grant = json!({"name": "k", "role_descriptors": {"r": {"index": [{"names": ["alert"], "privileges": ["read"]}]}}});
+    for (who, sees) in [("ann", 2), ("bob", 1), ("admin", 2)] {
+        let made = send(who, "POST /_security/api_key", grant.clone()).await.json();
+        let (id, key) = (made["id"].as_str().unwrap(), made["api_key"].as_str().unwrap());
+        let key = base64::prelude::BASE64_STANDARD.encode(format!("{id}:{key}"));
+        let headers = [("authorization", &*format!("ApiKey {key}"))];
+        let counted = site.0.send("GET /alert/_count", &headers, String::new()).await.json();
+        assert_eq!(counted["count"], sees, "the key of {who}: {counted}");
+    }
+}

@@ -170,13 +170,11 @@ const OF_TYPES: [&str; 12] = [
 ];
 
 /// Options that would change which alerts there are, and are refused.
-const REFUSED: [(&str, &str); 9] = [
+const REFUSED: [(&str, &str); 7] = [
     ("import", "files are not read: write what it imports into the rule"),
     ("match_enhancements", "code that changes or drops alerts is not run"),
-    ("calendar", "is not there yet"),
     ("escalate_users", "is not there yet"),
     ("escalate_after", "is not there yet"),
-    ("recovery", "is not there yet"),
     ("recovery_command", "is not there yet"),
     ("timestamp_to_datetime_format_expr", "code is not run"),
     ("timestamp_format_expr", "code is not run"),

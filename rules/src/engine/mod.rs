@@ -15,6 +15,7 @@ mod snapshot;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde_json::Value;
 
@@ -106,6 +107,27 @@ pub enum Operation {
         /// The document.
         document: Value,
     },
+    /// Late events changed what an alert says: members of `document` take the place of those of the alert. It never has
+    /// `status`, `alert_sent` or who changed the alert, and never makes one: where the alert is gone nothing happens.
+    Revision {
+        /// Id of the rule.
+        rule: String,
+        /// `_id` of the alert.
+        id: String,
+        /// The members that are different now.
+        document: Value,
+    },
+    /// The condition that an alert told of has ended: once an alert, and only of rules with `recovery`.
+    Recovery {
+        /// Id of the rule.
+        rule: String,
+        /// `_id` of the alert.
+        id: String,
+        /// The key as the alert shows it.
+        key: String,
+        /// The end of the window without the condition.
+        time: Time,
+    },
     /// Something for `alert_error`.
     Problem {
         /// Id of the rule.
@@ -171,6 +193,22 @@ impl Engine {
         }
     }
 
+    /// Whether no frame is there in part.
+    pub fn is_between_frames(&self) -> bool {
+        self.open.is_none()
+    }
+
+    /// Takes a rule over with its state from an engine that has seen the same frames; `since` is the last of them. Returns
+    /// whether it has that rule.
+    pub fn adopt(&mut self, other: &mut Self, id: &str, since: u64) -> bool {
+        let Some(mut running) = other.rules.remove(id) else { return false };
+        running.rule.since = since;
+        self.rules.insert(id.to_owned(), running);
+        // Where nothing was seen yet, there was nothing to be seen up to there.
+        self.position.get_or_insert(since);
+        true
+    }
+
     /// Removes a rule with its state.
     pub fn remove(&mut self, id: &str) -> bool {
         self.rules.remove(id).is_some()
@@ -231,7 +269,14 @@ impl Engine {
         self.now = self.now.max(frame.time);
         for id in std::mem::take(&mut self.waiting) {
             let Some(running) = self.rules.get_mut(&id) else { continue };
-            running.evaluate(frame.number, self.now, &self.timing, &mut operations);
+            let before = operations.len();
+            let (now, timing) = (self.now, &self.timing);
+            let evaluate = || running.evaluate(frame.number, now, timing, &mut operations);
+            // A fault in what one rule does stops no other.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(evaluate)) {
+                operations.truncate(before);
+                operations.push(running.fail(frame.number, &*panic, self.bounds));
+            }
         }
         if frame.complete {
             self.open = None;
@@ -251,6 +296,11 @@ impl Engine {
     /// Tells how a rule is.
     pub fn status(&self, id: &str) -> Option<Status> {
         self.rules.get(id).map(Running::status)
+    }
+
+    /// Returns a rule.
+    pub fn rule(&self, id: &str) -> Option<&Rule> {
+        self.rules.get(id).map(|running| &running.rule)
     }
 
     /// Returns the rules, by id.

@@ -1,5 +1,7 @@
 //! One rule at work: its operator, what is silent, and how it is.
 
+use std::any::Any;
+
 use super::{Frame, MAX_DEPTH, Operation, Quiet, Rule};
 use crate::alert::{self, Author};
 use crate::error::Result;
@@ -101,6 +103,28 @@ impl Running {
             }
             (Condition::Running | Condition::Paused { .. }, true) | (Condition::Disabled(_), false) => {}
         }
+    }
+
+    /// Pauses the rule at a frame because of a fault in what it does. What it remembered may be half of something and is forgotten.
+    pub(super) fn fail(&mut self, frame: u64, panic: &(dyn Any + Send), bounds: Bounds) -> Operation {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or_default();
+        let text = &text[..text.floor_char_boundary(500)];
+        let reason = format!(
+            "it has a fault of the server's, so it is paused; enabled again it begins with empty state: {text}"
+        );
+        self.operator = operator::operator(&self.rule.definition.rule_type, bounds);
+        self.silences = Silences::new(bounds);
+        self.watermark = Watermark::NEW;
+        self.pending.clear();
+        self.condition = Condition::Paused { frame, reason: reason.clone() };
+        Operation::Problem { rule: self.rule.id.clone(), frame, reason }
+    }
+
+    /// Puts another operator in the place of the rule's.
+    #[cfg(test)]
+    pub(super) fn replace_operator(&mut self, operator: Box<dyn Operator>) {
+        self.operator = operator;
     }
 
     pub(super) fn resume(&mut self) {

@@ -78,6 +78,7 @@ fn rule(id: &str, revision: u64, options: Value) -> Rule {
 
 fn frame(number: u64, second: i64, source: Value, origin: Origin, index: &str) -> Frame {
     let event = Event {
+        times: Default::default(),
         index: index.into(),
         uuid: "u".into(),
         shard: 0,
@@ -387,4 +388,53 @@ fn an_event_far_ahead_does_not_make_its_key_deaf() {
     for (second, alerts) in [(1, 0), (240, 0), (241, 1)] {
         assert_eq!(bench.alerts(second, json!({"@timestamp": second * 1000})), alerts, "{second}");
     }
+}
+
+#[derive(Debug)]
+struct Panics;
+
+impl crate::operator::Operator for Panics {
+    fn event(
+        &mut self,
+        _: &crate::operator::Arrival<'_>,
+        _: &[crate::operator::key::Key],
+        _: crate::operator::Moment,
+    ) -> Vec<crate::operator::Finding> {
+        panic!("no such key")
+    }
+}
+
+#[test]
+fn a_rule_that_panics_is_paused_alone_and_begins_anew() {
+    let mut bench = Bench::new(&[("a", json!({})), ("b", frequency()), ("c", json!({}))]);
+    assert_eq!(bench.alerts(1, json!({})), 2);
+    bench.engine.rules.get_mut("b").unwrap().replace_operator(Box::new(Panics));
+    let operations = bench.event(2, json!({}));
+    assert_eq!(count(&operations), 2, "{operations:?}");
+    let told = |operation: &Operation| match operation {
+        Operation::Problem { rule, frame: 2, reason } => rule == "b" && reason.contains("no such key"),
+        _ => false,
+    };
+    assert!(operations.iter().any(told), "{operations:?}");
+    assert!(matches!(bench.engine.status("b").unwrap().condition, Condition::Paused { frame: 2, .. }));
+    assert_eq!(bench.alerts(3, json!({})), 2);
+    bench.engine.resume("b");
+    // Of the first event it knows nothing any more.
+    assert_eq!((bench.alerts(4, json!({})), bench.alerts(5, json!({}))), (2, 3));
+}
+
+#[test]
+fn what_is_said_of_a_rule_names_the_roles_that_it_is_for() {
+    let mut bench =
+        Bench::new(&[("a", json!({"selectedroles": ["soc"], "realert": "1m"})), ("b", json!({}))]);
+    let mut named = 0;
+    for operation in bench.event(1, json!({})) {
+        let (Operation::Alert { rule, document, .. } | Operation::Silence { rule, document, .. }) = operation
+        else {
+            panic!("{operation:?}")
+        };
+        assert_eq!(document.get("roles"), (rule == "a").then(|| json!(["soc"])).as_ref());
+        named += usize::from(document.get("roles").is_some());
+    }
+    assert_eq!(named, 2);
 }

@@ -50,6 +50,8 @@ pub struct Privileges {
     unrestricted: bool,
     /// Whether what is granted on the name of an alias holds for writes through it.
     through_aliases: bool,
+    /// The documents of indices that rules write which may be seen, as a query; all of them where there is none.
+    of_rules: Option<Arc<str>>,
     /// Also what these allow, and no more: the owner's, of an API key.
     within: Option<Arc<Privileges>>,
     remembered: RwLock<Recent<Arc<str>, Arc<IndexAccess>>>,
@@ -94,6 +96,7 @@ impl Privileges {
             ruled,
             unrestricted: false,
             through_aliases: false,
+            of_rules: None,
             within: None,
             remembered: RwLock::new(Recent::new(REMEMBERED)),
         }
@@ -120,6 +123,18 @@ impl Privileges {
     #[must_use]
     pub fn within(self, owner: Arc<Self>) -> Self {
         Self { within: Some(owner), ..self }
+    }
+
+    /// Shows of the indices that rules write, whatever is granted on them, no more than the documents that a query of the search
+    /// language matches.
+    #[must_use]
+    pub fn showing_of_rules(self, query: Arc<str>) -> Self {
+        Self { of_rules: Some(query), ..self }
+    }
+
+    /// Whether what is granted on indices that rules write shows all of their documents: whoever has full rights.
+    pub fn sees_all_of_rules(&self) -> bool {
+        self.of_rules.is_none() && self.within.as_ref().is_none_or(|owner| owner.sees_all_of_rules())
     }
 
     /// Whether some grant has rules for documents or fields.
@@ -206,6 +221,11 @@ impl Privileges {
         }
         let ruled = granted.iter().any(|rules| rules.documents.is_some() || rules.fields.is_some());
         let mut rules = if ruled { vec![Rules { grants: granted }] } else { Vec::new() };
+        if let Some(query) = self.of_rules.as_ref().filter(|_| standing == Standing::OfRules) {
+            let all =
+                GrantedRules { actions: ActionSet::ALL, documents: Some(Arc::clone(query)), fields: None };
+            rules.push(Rules { grants: vec![all] });
+        }
         if let Some(owner) = &self.within {
             let owners = owner.on(index);
             actions = actions.and(owners.actions);
