@@ -1,7 +1,6 @@
 //! Schedules: cron, with the name of a time zone behind it where it is not UTC, as rufus-scheduler has it.
 //!
-//! Daylight saving is as `croner` has it: a time that a change of the clock skips comes at the change, one that it repeats comes once, unless the
-//! schedule names every hour or minute: those go by the time that passes. `tests/clients/schedule.py` compares with `croniter`.
+//! Daylight saving is as `croner` has it, and told in `docs/ai.md`; `tests/clients/schedule.py` compares with `croniter`.
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
@@ -31,16 +30,16 @@ impl Schedule {
         }
         let mut words: Vec<&str> = text.split_whitespace().collect();
         let mut zone = Tz::UTC;
-        let mut named = None;
         if words.len() > 1
             && let Some(last) = words.last()
         {
             match last.parse::<Tz>() {
-                Ok(found) => (zone, named) = (found, words.pop()),
-                // What only a zone looks like.
-                Err(_)
-                    if last.contains('/') && last.starts_with(|first: char| first.is_ascii_alphabetic()) =>
-                {
+                Ok(found) => {
+                    zone = found;
+                    words.pop();
+                }
+                // What only a zone looks like; `mon/2` is none.
+                Err(_) if last.split_once('/').is_some_and(|(_, city)| city.starts_with(char::is_alphabetic)) => {
                     return Err(format!("names time zone [{last}], which is not known"));
                 }
                 Err(_) => {}
@@ -50,7 +49,7 @@ impl Schedule {
         if !is_name && !(5..=6).contains(&words.len()) {
             return Err(format!("[{text}] is no cron schedule: write five fields, such as 0 6 * * *"));
         }
-        if words.len() == 6 && words[0].parse::<u8>().is_ok_and(|second| second < 60) == false {
+        if words.len() == 6 && !words[0].parse::<u8>().is_ok_and(|second| second < 60) {
             return Err("has a second that is not one number: a rule runs at most once a minute".to_owned());
         }
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Optional).build();
@@ -58,13 +57,9 @@ impl Schedule {
             .parse(&words.join(" "))
             .map_err(|error| format!("[{text}] is no cron schedule: {error}"))?;
         let schedule = Self { cron, zone, text: text.trim().to_owned() };
-        // The longest that any schedule is without a run is eight years, from one 29 February over a year 2100 to the next; by days of the
-        // week it is forty.
         match schedule.next(0) {
             Some(_) => Ok(schedule),
-            None => Err(match named {
-                Some(_) | None => format!("[{text}] never comes"),
-            }),
+            None => Err(format!("[{text}] never comes")),
         }
     }
 
