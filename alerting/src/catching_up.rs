@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::commit::{self, Pending};
 use crate::error::{Error, Result};
 use crate::matching::{Evaluable, Known, Matching};
+use crate::replay::{Lived, can_begin};
 use crate::reading::{Reading, Step};
 use crate::runner::{Shared, keep_state};
 use crate::state::{Core, roles_of};
@@ -164,8 +165,15 @@ async fn catch_up(shared: &Shared, kept: &Arc<Kept>) -> Result<()> {
     let rule = Rule { since: 0, ..kept.rule.clone() };
     let (mut rules, mut matching) =
         (Rules::new(Timing::default(), Bounds::default()), Matching::new(&shared.engine, &shared.accounts));
+    let lived = Lived::of(shared, &rule.id).await;
     matching.put(&rule);
+    let window = rule.definition.timeframe().ms();
     rules.put(rule);
+    rules.set_absences(lived.absences);
+    // Else it begins with what it sees first.
+    if can_begin(from.seen_from, lived.now, window) {
+        rules.begin(Time::from_ms(from.seen_from));
+    }
     for quiet in &kept.quiet {
         rules.quiet(&kept.rule.id, quiet.clone());
     }
@@ -365,7 +373,7 @@ impl Own<'_> {
             let taken = held.as_ref().and_then(Core::snapshot);
             Ok((held, taken))
         };
-        let (mut held, taken) = self.shared.engine.compute().run(Priority::Ingest, taken).await?;
+        let (mut held, taken) = self.shared.engine.compute().run(Priority::Follow, taken).await?;
         // Its state is durable before the document says that it is there.
         let stored = match taken {
             Some((position, bytes)) => keep_state(self.shared, position, bytes).await,

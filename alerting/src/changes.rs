@@ -173,7 +173,9 @@ impl Shared {
                 (before.rule.revision, before.rule.since, before.catching_up, Vec::new(), message)
             }
         };
-        let goes_on_otherwise = keeps.iter().any(|field| matches!(*field, "realert" | "enabled"));
+        let goes_on_otherwise = keeps
+            .iter()
+            .any(|field| matches!(*field, "realert" | "enabled" | "schedule" | "recovery" | "query_delay"));
         let held = if goes_on_otherwise { self.with_state_stored(held).await? } else { held };
         let rule = Rule { id: id.clone(), revision, since, owner, definition };
         self.save(held, Kept { rule, catching_up, ..Kept::clone(&before) }).await?;

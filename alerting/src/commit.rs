@@ -62,9 +62,7 @@ impl Pending {
                 Self::new(frame, SILENCE, id, Action::Index, &document)
             }
             Operation::Revision { id, document, .. } => Self::merge(frame, id, document),
-            Operation::Recovery { id, time, .. } => {
-                Self::merge(frame, id, json!({"recovered": true, "recovered_at": time.iso()}))
-            }
+            Operation::Recovery { id, time, .. } => Self::merge(frame, id, recovered(time)),
             Operation::Problem { rule, frame: of, reason } => {
                 let document = json!({
                     "@timestamp": Time::from_ms(now_ms).iso(),
@@ -125,32 +123,47 @@ fn operation(index: &str, id: String, action: Action) -> WriteOp {
     }
 }
 
-/// Writes alerts that rules raise beside the feed, without a position; returns how many were not there yet.
+/// What becomes of an alert whose condition has ended.
+pub(crate) fn recovered(time: Time) -> Value {
+    json!({"recovered": true, "recovered_at": time.iso()})
+}
+
+/// Writes alerts that rules raise beside the feed, without a position; returns the ids of those that were not there yet.
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn alerts(engine: &Engine, alerts: Vec<(String, Value)>) -> Result<u64> {
-    let pending = alerts.into_iter();
-    let pending = pending.map(|(id, document)| Pending::new(0, ALERT, id, Action::Create, &document));
-    beside(engine, &mut pending.collect()).await
+pub(crate) async fn alerts(engine: &Engine, alerts: Vec<(String, Value)>) -> Result<Vec<String>> {
+    let create = |(id, document)| Pending::new(0, ALERT, id, Action::Create, &document);
+    beside(engine, &mut alerts.into_iter().map(create).collect()).await
 }
 
-/// Writes what rules raise beside the feed, without a position; returns how much of it was not there yet.
+/// Changes members of alerts beside the feed, where they are there.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn changes(engine: &Engine, changes: Vec<(String, Value)>) -> Result<()> {
+    let merge = |(id, members)| Pending::merge(0, id, members);
+    beside(engine, &mut changes.into_iter().map(merge).collect()).await.map(drop)
+}
+
+/// Writes what rules raise beside the feed, without a position; returns the ids of what was done: created, or changed.
 ///
 /// # Errors
 /// The store's; what is not written yet is still pending then.
-pub(crate) async fn beside(engine: &Engine, pending: &mut VecDeque<Pending>) -> Result<u64> {
-    let mut created = 0;
+pub(crate) async fn beside(engine: &Engine, pending: &mut VecDeque<Pending>) -> Result<Vec<String>> {
+    let mut done = Vec::new();
     while !pending.is_empty() {
         let count = fitting(pending);
         let own: Vec<WriteOp> = pending.iter().take(count).map(|pending| pending.op.clone()).collect();
+        let ids: Vec<String> = own.iter().map(|op| op.id.clone().unwrap_or_default()).collect();
         make_indices(engine, &own).await?;
         let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
         let results = engine.write_from_source(&principal(), write, dead_letter(engine), TIMEOUT).await?;
-        created += results.iter().filter(|result| result.is_ok()).count() as u64;
+        let written = ids.into_iter().zip(results).filter(|(_, result)| result.is_ok());
+        done.extend(written.map(|(id, _)| id));
         pending.drain(..count);
     }
-    Ok(created)
+    Ok(done)
 }
 
 /// Makes the indices that operations are for, where they are missing.

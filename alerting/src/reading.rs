@@ -49,6 +49,11 @@ impl Reading {
         Ok(begun)
     }
 
+    /// Time of the first frame that was not returned yet.
+    pub(crate) fn first(&self) -> Option<i64> {
+        self.ahead.as_ref().map(|frame| frame.time_ms)
+    }
+
     /// Number of the first frame that is not among those that are read.
     pub(crate) fn end(&self) -> u64 {
         self.reading.end()

@@ -40,6 +40,14 @@ struct Activity {
     seconds: f64,
 }
 
+/// The activity of a rule, at a time.
+fn active<'a>(all: &'a mut BTreeMap<String, Activity>, rule: &str, time: Time) -> &'a mut Activity {
+    let new = || Activity { start: time, end: time, hits: 0, matches: 0, seconds: 0.0 };
+    let activity = all.entry(rule.to_owned()).or_insert_with(new);
+    activity.end = time;
+    activity
+}
+
 impl Core {
     pub(crate) fn new(rules: Rules, matching: Matching, position: Position, next: u64) -> Self {
         Self {
@@ -80,14 +88,7 @@ impl Core {
     fn evaluate_one(&mut self, Evaluable { frame, matched }: Evaluable, seconds: f64, now_ms: i64) {
         for of in &matched {
             let hits = of.outcome.as_ref().map_or(0, Vec::len);
-            let activity = self.activity.entry(of.rule.clone()).or_insert_with(|| Activity {
-                start: frame.time,
-                end: frame.time,
-                hits: 0,
-                matches: 0,
-                seconds: 0.0,
-            });
-            activity.end = frame.time;
+            let activity = active(&mut self.activity, &of.rule, frame.time);
             activity.hits += hits;
             activity.seconds = activity.seconds.max(seconds);
             self.touched.insert(of.rule.clone());
@@ -100,10 +101,10 @@ impl Core {
             self.ask_no_longer_if_paused(&rule);
         }
         for (place, operation) in operations.into_iter().enumerate() {
-            if let Operation::Alert { rule, .. } = &operation
-                && let Some(activity) = self.activity.get_mut(rule)
-            {
-                activity.matches += 1;
+            if let Operation::Alert { rule, .. } = &operation {
+                active(&mut self.activity, rule, frame.time).matches += 1;
+                // Of rules that wait for windows also where nothing of theirs has come.
+                self.touched.insert(rule.clone());
             }
             let roles = roles_of(&self.rules, &operation);
             self.pending.push_back(Pending::of(operation, frame.number, place, now_ms, roles));

@@ -147,7 +147,12 @@ impl Told {
             "revision": rule.revision,
             "state": {"owner": rule.owner},
             "last_run": has_run.then(|| Time::from_ms(time_ms).iso()),
-            "last_alert": status.and_then(|status| status.last_alert).map(Time::iso),
+            "last_alert": status.as_ref().and_then(|status| status.last_alert).map(Time::iso),
+            "passed_over": status.as_ref().map(|status| json!({
+                "outside_schedule": status.outside_schedule,
+                "too_deep": status.too_deep,
+                "too_late": status.too_late,
+            })),
             "lag": lag_ms,
             "catching_up": catching_up,
             "error": error,

@@ -16,7 +16,11 @@ struct All;
 
 impl Matcher for All {
     fn matches(&mut self, frame: &Frame) -> Vec<Matched> {
-        vec![Matched { rule: "r".to_owned(), outcome: Ok((0..frame.events.len()).collect()) }]
+        vec![Matched {
+            rule: "r".to_owned(),
+            outcome: Ok((0..frame.events.len()).collect()),
+            second: Vec::new(),
+        }]
     }
 }
 

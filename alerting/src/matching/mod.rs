@@ -32,7 +32,7 @@ use millrace_storage::{Engine, Origin as FrameOrigin};
 use serde_json::Value;
 use uuid::Uuid;
 
-use self::compiled::{Compiled, Shown};
+use self::compiled::{Compiled, Matches, Shown};
 use self::formats::Formats;
 use self::slow::Slow;
 use self::targets::Targets;
@@ -49,6 +49,8 @@ pub(crate) struct Asked {
     pub(crate) parts: Vec<String>,
     /// The search body.
     pub(crate) body: Value,
+    /// The second one, where the rule's type has one.
+    pub(crate) second: Option<Value>,
     pub(crate) include_updates: bool,
     pub(crate) allow_alerts: bool,
     pub(crate) timestamp_field: String,
@@ -63,6 +65,7 @@ impl Asked {
             expression: definition.index.join(","),
             parts: definition.index.iter().filter(|part| !part.starts_with('-')).cloned().collect(),
             body: definition.body.clone(),
+            second: definition.second(),
             include_updates: definition.include_updates,
             allow_alerts: definition.allow_alerts,
             timestamp_field: definition.timestamp_field.clone(),
@@ -117,7 +120,8 @@ struct Hit<'a> {
     shown: Shown,
     /// How fields of time are read that are written in a way of their own.
     formats: Formats,
-    rules: Vec<Arc<Asked>>,
+    /// And whether it matches their second filter.
+    rules: Vec<(Arc<Asked>, bool)>,
 }
 
 /// Documents for which it is worth to take another thread.
@@ -200,7 +204,7 @@ impl Matching {
         for (frame, rule, reason) in failed {
             let Some(Evaluable { matched, .. }) = evaluable.get_mut(frame) else { continue };
             matched.retain(|of| of.rule != rule);
-            matched.push(Matched { rule, outcome: Err(reason) });
+            matched.push(Matched { rule, outcome: Err(reason), second: Vec::new() });
         }
         evaluable
     }
@@ -334,12 +338,13 @@ impl<'a> Asking<'a, '_> {
 
     /// Notes which rules some places match.
     fn note(&mut self, places: &'a [Place<'a>], found: compiled::Found) {
-        let mut by_row: BTreeMap<u32, Vec<Arc<Asked>>> = BTreeMap::new();
+        let mut by_row: BTreeMap<u32, Vec<(Arc<Asked>, bool)>> = BTreeMap::new();
         for (rule, rows) in found {
             match rows {
-                Ok(rows) => {
+                Ok(Matches { rows, second }) => {
                     for row in rows {
-                        by_row.entry(row).or_default().push(Arc::clone(&rule));
+                        let also = second.contains(row);
+                        by_row.entry(row).or_default().push((Arc::clone(&rule), also));
                     }
                 }
                 Err(reason) => {
@@ -362,18 +367,22 @@ impl<'a> Asking<'a, '_> {
 
 /// Makes a frame with the events that some rule matches.
 fn evaluable(frame: &AppliedFrame, hits: Vec<Hit<'_>>) -> Evaluable {
-    let mut matched: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    let mut matched: BTreeMap<&str, (Vec<usize>, Vec<usize>)> = BTreeMap::new();
     for (at, hit) in hits.iter().enumerate() {
-        for rule in &hit.rules {
+        for (rule, also) in &hit.rules {
             // An update is an event of those alone that ask for it.
             if hit.place.op.created || rule.include_updates {
-                matched.entry(&rule.id).or_default().push(at);
+                let (places, second) = matched.entry(&rule.id).or_default();
+                places.push(at);
+                if *also {
+                    second.push(at);
+                }
             }
         }
     }
     let matched: Vec<Matched> = matched
         .into_iter()
-        .map(|(rule, places)| Matched { rule: rule.to_owned(), outcome: Ok(places) })
+        .map(|(rule, (places, second))| Matched { rule: rule.to_owned(), outcome: Ok(places), second })
         .collect();
     let events = hits.iter().map(|hit| {
         let source = shown(serde_json::from_slice(hit.place.source).unwrap_or_default(), &hit.shown);

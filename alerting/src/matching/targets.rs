@@ -198,8 +198,8 @@ fn check(engine: &Arc<Engine>, owner: &Principal, definition: &Definition) -> Re
         let Ok(index) = engine.index(&meta.name) else { continue };
         let access = owner.privileges().on(&meta.name);
         let view = IndexView::of(index.meta(), index.mapping(), &access)?;
-        match Filter::compile(&definition.body, &Arc::new(view)) {
-            Ok(_) => return Ok(()),
+        match compiled(definition, &Arc::new(view)) {
+            Ok(()) => return Ok(()),
             Err(error) => {
                 first.get_or_insert(error);
             }
@@ -213,9 +213,18 @@ fn check(engine: &Arc<Engine>, owner: &Principal, definition: &Definition) -> Re
     let Some(any) = metadata.indices().next().and_then(|meta| engine.index(&meta.name).ok()) else {
         return Ok(());
     };
-    match Filter::compile(&definition.body, &Arc::new(IndexView::whole(any.meta(), any.mapping()))) {
+    match compiled(definition, &Arc::new(IndexView::whole(any.meta(), any.mapping()))) {
         // That index has other fields.
-        Ok(_) | Err(QueryError::QueryShard { .. } | QueryError::Exception { .. }) => Ok(()),
+        Ok(()) | Err(QueryError::QueryShard { .. } | QueryError::Exception { .. }) => Ok(()),
         Err(error) => Err(Error::Filter(error)),
     }
+}
+
+/// Compiles the filters of a rule, to see whether they can be asked.
+fn compiled(definition: &Definition, view: &Arc<IndexView>) -> Result<(), QueryError> {
+    Filter::compile(&definition.body, view)?;
+    if let Some(second) = definition.second() {
+        Filter::compile(&second, view)?;
+    }
+    Ok(())
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_accounts::{Accounts, AnyQuery};
 use millrace_alerting::{Alerting, Changed};
+use millrace_rules::Time;
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::{Action, Config, Engine, Error, Principal, RefreshPolicy, SystemClock, WriteOp};
 use serde_json::{Value, json};
@@ -114,8 +115,9 @@ impl Server {
         triggers
     }
 
-    /// Waits until there are so many alerts and everything that was written is evaluated, so that none comes any more.
-    pub(crate) async fn settled(&self) {
+    /// Waits until everything that was written is evaluated, so that no alert comes any more; returns the time of the last frame that
+    /// was, in milliseconds.
+    pub(crate) async fn settled(&self) -> i64 {
         until(async || self.catching_up().is_empty().then_some(())).await;
         // The last event of all: once it has raised its alert, all before it have.
         let marker = format!("marker-{}", Uuid::new_v4());
@@ -125,12 +127,13 @@ impl Server {
             json!({"name": marker, "index": index, "type": "any", "search": {"request": {"body": {}}}});
         let id = self.save(rule).await.id;
         self.write(vec![document(&index, &marker, json!({}))]).await;
-        until(async || {
+        let last = until(async || {
             let alerts = self.documents("alert").await;
-            alerts.values().any(|alert| alert["trigger"]["_id"] == json!(marker)).then_some(())
+            alerts.into_values().find(|alert| alert["trigger"]["_id"] == json!(marker))
         })
         .await;
         self.alerting.delete(&self.admin(), &id).await.unwrap();
+        Time::read(&last["alert_time"]).unwrap().ms()
     }
 
     /// Triggers without those of [`Server::settled`].

@@ -9,3 +9,4 @@ mod past;
 mod replay;
 mod rights;
 mod rules;
+mod windows;

@@ -142,19 +142,35 @@ const KNOWN: &[(&str, &str)] = &[
     ("_source_enabled", SERVER),
     ("matrixhookshot_*", CHANNELS),
     ("flashduty_*", CHANNELS),
-    ("alert_on_new_data", OTHER_TYPE),
-    ("forget_keys", OTHER_TYPE),
-    ("sync_bucket_interval", OTHER_TYPE),
-    ("bucket_interval", OTHER_TYPE),
-    ("min_doc_count", OTHER_TYPE),
-    ("threshold*", OTHER_TYPE),
+    ("sync_bucket_interval", "windows begin at whole multiples of their length, whenever a rule begins"),
+    ("metric_format_string", LAYOUT),
+    ("percentage_format_string", LAYOUT),
 ];
 
 /// In place of the reason of an option of a type.
 const OTHER_TYPE: &str = "";
 
 /// Options of the types that are there, which other types do not use.
-const OF_TYPES: [&str; 12] = [
+const OF_TYPES: [&str; 31] = [
+    "threshold",
+    "threshold_ref",
+    "threshold_cur",
+    "spike_height",
+    "spike_type",
+    "field_value",
+    "alert_on_new_data",
+    "forget_keys",
+    "metric_agg_key",
+    "metric_agg_type",
+    "percentile_range",
+    "max_threshold",
+    "min_threshold",
+    "bucket_interval",
+    "min_doc_count",
+    "match_bucket_filter",
+    "min_percentage",
+    "max_percentage",
+    "min_denominator",
     "num_events",
     "timeframe",
     "attach_related",
@@ -170,7 +186,8 @@ const OF_TYPES: [&str; 12] = [
 ];
 
 /// Options that would change which alerts there are, and are refused.
-const REFUSED: [(&str, &str); 7] = [
+const REFUSED: [(&str, &str); 8] = [
+    ("metric_agg_script", "code is not run: metric_agg_key names a field"),
     ("import", "files are not read: write what it imports into the rule"),
     ("match_enhancements", "code that changes or drops alerts is not run"),
     ("escalate_users", "is not there yet"),
@@ -181,7 +198,8 @@ const REFUSED: [(&str, &str); 7] = [
 ];
 
 /// What a listed record has beside the rule.
-const READ_ONLY: [&str; 7] = ["last_run", "last_alert", "lag", "error", "revision", "state", "notices"];
+const READ_ONLY: [&str; 8] =
+    ["last_run", "last_alert", "lag", "error", "revision", "state", "notices", "passed_over"];
 
 fn reason(name: &str) -> Option<&'static str> {
     let found = KNOWN.iter().find(|(known, _)| match known.strip_suffix('*') {

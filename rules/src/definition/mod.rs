@@ -15,9 +15,11 @@ mod kept;
 mod options;
 mod parse;
 mod rule_type;
+mod schedule;
 mod search;
 mod span;
 mod text;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +29,9 @@ use serde_json::{Map, Value};
 pub use self::edit::{Edit, edit};
 pub use self::elastalert::{Imported, import};
 pub use self::rule_type::RuleType;
+pub use self::schedule::Schedule;
 pub use self::text::Text;
+pub use self::waiting::{Aggregation, Direction, Metric, Percentage, Spike};
 use crate::time::Span;
 
 /// A rule, checked.
@@ -61,6 +65,12 @@ pub struct Definition {
     pub allow_alerts: bool,
     /// For how long a key is silent behind an alert.
     pub realert: Realert,
+    /// When alerts are raised; always without one.
+    pub schedule: Option<Schedule>,
+    /// Whether it is told that the condition of an alert has ended: of types that wait for windows.
+    pub recovery: bool,
+    /// `query_delay`: for how long a window waits for events behind its end; ten seconds without it. Of types that wait.
+    pub delay: Option<Span>,
     /// What an alert says.
     pub text: Text,
     /// Fields that an alert shows, with what is below them; all without one.
@@ -126,6 +136,11 @@ impl Definition {
                 ),
             });
         }
+        if self.recovery && !self.rule_type.is_waiting() {
+            let reason =
+                format!("type [{}] tells of events: it has no condition that ends", self.rule_type.name());
+            notices.push(Notice { option: "recovery".to_owned(), reason });
+        }
         if self.method != "email" && !self.email.is_empty() {
             let reason = format!("recipients of [email], and alert_method is [{}]", self.method);
             notices.push(Notice { option: "email".to_owned(), reason });
@@ -145,9 +160,24 @@ impl Definition {
     /// Returns the time within which its events count together; five minutes where its type has none.
     pub fn timeframe(&self) -> Span {
         match &self.rule_type {
-            RuleType::Frequency { timeframe, .. } | RuleType::Cardinality { timeframe, .. } => *timeframe,
+            RuleType::Frequency { timeframe, .. }
+            | RuleType::Cardinality { timeframe, .. }
+            | RuleType::MinCardinality { timeframe, .. }
+            | RuleType::Flatline { timeframe, .. } => *timeframe,
+            // The time before belongs to it.
+            RuleType::Spike(spike) => spike.timeframe.plus(spike.timeframe),
+            RuleType::MetricAggregation(aggregation) => aggregation.window,
+            RuleType::PercentageMatch(percentage) => percentage.window,
             RuleType::Change { timeframe: Some(timeframe), .. } => *timeframe,
             _ => rule_type::TIMEFRAME,
+        }
+    }
+
+    /// Returns the search body of its second filter, where its type has one.
+    pub fn second(&self) -> Option<Value> {
+        match &self.rule_type {
+            RuleType::PercentageMatch(percentage) => Some(percentage.body()),
+            _ => None,
         }
     }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::options::{self, MAX_NAME, MAX_PATH, MAX_TEXT, Options, kind, short};
 use super::rule_type::{MAX_FIELDS, RuleType};
 use super::text::Text;
-use super::{Definition, Realert, kept, search};
+use super::{Definition, Realert, Schedule, kept, search};
 use crate::error::{Error, Result};
 use crate::time::Span;
 
@@ -17,7 +17,8 @@ const MAX_PATTERNS: usize = 100;
 const MAX_LIST: usize = 100;
 
 /// Names that mean the same, the second one in use here.
-const ALIASES: [(&str, &str); 12] = [
+const ALIASES: [(&str, &str); 13] = [
+    ("calendar", "schedule"),
     ("alertrulename", "name"),
     ("alertruleindexpattern", "index"),
     ("alertruletype", "type"),
@@ -89,6 +90,7 @@ impl Definition {
         let query_key = options.paths("query_key", MAX_FIELDS)?.unwrap_or_default();
         let ignore_null = options.flag("ignore_null")?.unwrap_or(false);
         let rule_type = RuleType::take(&mut options, &query_key, ignore_null)?;
+        let is_waiting = rule_type.is_waiting();
         let allow_alerts = options.flag("allow_alerts")?.unwrap_or(false);
         if !allow_alerts && index.iter().any(|pattern| pattern == "alert") {
             return Err(Error::invalid("index", "[alert] is watched with allow_alerts: true only"));
@@ -108,6 +110,9 @@ impl Definition {
             include_updates: options.flag("include_updates")?.unwrap_or(false),
             allow_alerts,
             realert: realert(&mut options)?,
+            schedule: Schedule::take(&mut options)?,
+            recovery: options.flag("recovery")?.unwrap_or(false),
+            delay: if is_waiting { options.span("query_delay", Span::ZERO)? } else { None },
             text: Text::take(&mut options)?,
             include: include(&mut options)?,
             importance: options.integer("importance", 1, 100)?.unwrap_or(50) as u8,

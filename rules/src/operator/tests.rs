@@ -1,5 +1,7 @@
 //! Bounds of state, and bytes of it.
 
+mod windows;
+
 use std::sync::Arc;
 
 use serde_json::json;
