@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use millrace_accounts as accounts;
 use millrace_alerting as alerting;
+use millrace_intelligence as intelligence;
 use millrace_listen::{BodyError, Foreign};
 use millrace_storage as storage;
 use serde_json::{Map, Value, json};
@@ -411,6 +412,28 @@ impl From<alerting::Error> for Error {
                 error => error,
             },
             (_, Kind::NotFound) => Self::resource_not_found(reason),
+            (_, Kind::Conflict) => Self::new(409, "version_conflict_engine_exception", reason),
+            (_, Kind::TooLarge) => Self::new(413, "content_too_long_exception", reason),
+            (_, Kind::InvalidInput) => Self::illegal_argument(reason),
+            (error, _) => Self::concealed(500, "illegal_state_exception", &error),
+        }
+    }
+}
+
+impl From<intelligence::Error> for Error {
+    fn from(error: intelligence::Error) -> Self {
+        use storage::Kind;
+        let reason = error.to_string();
+        let kind = error.kind();
+        match (error, kind) {
+            (intelligence::Error::Storage(error), _) => error.into(),
+            // Whose fault it is, the query knows.
+            (intelligence::Error::Query(error), _) => {
+                let status = Self::from(error).status();
+                Self::new(status, "search_phase_execution_exception", reason)
+            }
+            (_, Kind::NotFound) => Self::resource_not_found(reason),
+            (_, Kind::Unauthorized) => Self::new(403, "security_exception", reason),
             (_, Kind::Conflict) => Self::new(409, "version_conflict_engine_exception", reason),
             (_, Kind::TooLarge) => Self::new(413, "content_too_long_exception", reason),
             (_, Kind::InvalidInput) => Self::illegal_argument(reason),

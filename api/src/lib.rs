@@ -6,7 +6,7 @@
 //! [`Engine`](millrace_storage::Engine), [`search`] passes on to
 //! [`SearchService`](millrace_query::SearchService), [`admin`] looks after indices and the cluster; `pipelines`
 //! serves a listener of its own for the [`Manager`](millrace_pipelines::Manager), `console` another one for saved objects,
-//! dashboards, and the rules of [`Alerting`]; listeners of other protocols, which crates above serve, come in by [`entry`]. All
+//! dashboards, and the rules of [`Alerting`] and [`Intelligence`]; listeners of other protocols, which crates above serve, come in by [`entry`]. All
 //! take a [`Request`] and an [`Api`], which holds a [`Session`] in place of the engine, and return a [`Response`] or an [`Error`].
 
 pub mod admin;
@@ -34,6 +34,7 @@ use std::sync::{Arc, OnceLock};
 
 use millrace_accounts::{Accounts, Credentials, Scheme};
 use millrace_alerting::Alerting;
+use millrace_intelligence::Intelligence;
 use millrace_listen::Tls;
 use millrace_query::SearchService;
 use millrace_storage::access::Action;
@@ -64,6 +65,8 @@ pub struct Node {
     pub accounts: Accounts,
     /// Rules at work; `None` in a server that has none.
     pub alerting: Option<Alerting>,
+    /// AI rules at work; `None` in a server that has none.
+    pub intelligence: Option<Intelligence>,
     /// How the server presents itself.
     pub identity: Arc<Identity>,
     /// What is told of requests.
@@ -83,13 +86,20 @@ impl Node {
         identity: Identity,
     ) -> Self {
         let (identity, audit, changing) = (Arc::new(identity), Audit::default(), Arc::default());
-        Self { engine, search, accounts, alerting: None, identity, audit, tls: None, changing }
+        let (alerting, intelligence) = (None, None);
+        Self { engine, search, accounts, alerting, intelligence, identity, audit, tls: None, changing }
     }
 
     /// Has rules at work.
     #[must_use]
     pub fn with_alerting(self, alerting: Alerting) -> Self {
         Self { alerting: Some(alerting), ..self }
+    }
+
+    /// Has AI rules at work.
+    #[must_use]
+    pub fn with_intelligence(self, intelligence: Intelligence) -> Self {
+        Self { intelligence: Some(intelligence), ..self }
     }
 
     /// Tells requests to an audit.
@@ -133,6 +143,7 @@ impl Node {
             identity: Arc::clone(&self.identity),
             accounts: self.accounts.clone(),
             alerting: self.alerting.clone(),
+            intelligence: self.intelligence.clone(),
             scheme,
             token,
             address,
@@ -170,6 +181,8 @@ pub(crate) struct Api {
     pub(crate) accounts: Accounts,
     /// Rules at work.
     pub(crate) alerting: Option<Alerting>,
+    /// AI rules at work.
+    pub(crate) intelligence: Option<Intelligence>,
     /// How it is known who asks.
     pub(crate) scheme: Option<Scheme>,
     /// The login token in use.

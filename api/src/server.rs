@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
+use millrace_intelligence::Intelligence;
 use millrace_listen::{Config, Listener, Tls, TlsFiles};
-use millrace_pipelines::Manager;
 use millrace_notifications::Notifications;
+use millrace_pipelines::Manager;
 use millrace_query::SearchService;
 use millrace_storage::Engine;
 use tokio::task::JoinHandle;
@@ -91,6 +92,9 @@ pub enum StartError {
     /// What is configured of notifications cannot be used.
     #[error("{0}")]
     Notifications(millrace_notifications::Error),
+    /// The AI rules that are stored cannot be read.
+    #[error("AI rules: {0}")]
+    Intelligence(millrace_intelligence::Error),
 }
 
 /// Where something is listened for; what is served there may need to know the addresses that it got, and comes after.
@@ -155,6 +159,7 @@ pub struct Server {
     addresses: Vec<(&'static str, Vec<SocketAddr>)>,
     data: Service,
     alerting: Alerting,
+    intelligence: Intelligence,
     insecure: bool,
     generated_password: Option<String>,
     tls: Option<Tls>,
@@ -232,8 +237,10 @@ impl Server {
             .map_err(StartError::Notifications)?;
         let alerting =
             Alerting::start_with(&engine, &users, Some(notifications)).await.map_err(StartError::Rules)?;
+        let intelligence =
+            Intelligence::start(&engine, &search, &users).await.map_err(StartError::Intelligence)?;
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
-        let node = node.with_alerting(alerting.clone());
+        let node = node.with_alerting(alerting.clone()).with_intelligence(intelligence.clone());
         let node = Arc::new(node.with_audit(config.audit));
         let audit = Auditing::start(node.audit().clone());
         let http = HttpConfig { max_content_length: config.max_content_length, ..HttpConfig::default() };
@@ -244,6 +251,7 @@ impl Server {
             addresses: Vec::new(),
             data: data.clone(),
             alerting,
+            intelligence,
             insecure,
             generated_password,
             tls,
@@ -333,6 +341,11 @@ impl Server {
     /// Returns the rules at work. They go on when the server has ended, until they are told to stop.
     pub fn alerting(&self) -> &Alerting {
         &self.alerting
+    }
+
+    /// Returns the AI rules at work, as [`Server::alerting`] does.
+    pub fn intelligence(&self) -> &Intelligence {
+        &self.intelligence
     }
 
     /// Returns the administrator's password if this start generated it.

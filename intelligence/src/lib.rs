@@ -1,1 +1,422 @@
-//! AI rules at work: kept as documents, run by schedule over aggregates, their predictions written as documents.
+//! AI rules at work: forecasts of what saved searches find, kept as documents, run by schedule over aggregates, their predictions written as
+//! documents.
+//!
+//! [`Intelligence`] is the way in. `millrace-api` hands it what users ask of rules; it reads buckets through
+//! [`SearchService`] with the rights that `millrace-accounts` says the owner has, has the pure models of `millrace-forecast` predict, and
+//! writes to `intelligence`. `docs/ai.md` is the users' side.
+//!
+//! - [`definition`], [`frame`], [`schedule`]: what a rule says
+//! - [`store`]: rules as documents, with what runs maintain
+//! - [`source`], [`kuery`]: the saved search that a rule reads
+//! - [`samples`], [`walk`], [`run`], [`fill`]: a run, from which times it predicts, and what became of that
+//! - [`results`], [`artefacts`]: what runs write: predictions, and models for later
+//! - [`scheduler`]: when rules run
+//! - [`picture`]: a rule's last predictions as a picture
+
+mod artefacts;
+mod definition;
+mod error;
+mod fill;
+mod frame;
+mod kuery;
+mod picture;
+mod results;
+mod run;
+mod samples;
+mod schedule;
+mod scheduler;
+mod source;
+mod store;
+mod time;
+mod walk;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use millrace_accounts::Accounts;
+use millrace_query::SearchService;
+use millrace_storage::access::Caller;
+use millrace_storage::{Engine, Error as StorageError, Principal, Priority};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use crate::artefacts::Artefacts;
+use crate::definition::Definition;
+use crate::run::Done;
+use crate::source::Source;
+use crate::store::{Kept, State, Store};
+
+pub use error::{Error, Result};
+pub use schedule::Schedule;
+
+/// Runs at a time.
+const TURNS: usize = 2;
+/// Name of the role that may do everything.
+const ADMIN: &str = "admin";
+/// Longest text of an error on a record, in characters.
+const MAX_MESSAGE: usize = 2_000;
+
+/// AI rules at work; cheap to clone. They end with the last clone, as after a crash: [`Intelligence::stop`] lets runs end.
+#[derive(Clone)]
+pub struct Intelligence {
+    shared: Arc<Shared>,
+    task: Arc<Task>,
+}
+
+impl fmt::Debug for Intelligence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Intelligence").field("rules", &self.shared.store.all().len()).finish_non_exhaustive()
+    }
+}
+
+/// What follows schedules.
+struct Task(Mutex<Option<JoinHandle<()>>>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(task) = self.0.lock().take() {
+            task.abort();
+        }
+    }
+}
+
+/// What the parts share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<Engine>,
+    /// Yields to what users ask.
+    pub(crate) search: SearchService,
+    pub(crate) accounts: Arc<Accounts>,
+    pub(crate) store: Store,
+    pub(crate) artefacts: Artefacts,
+    /// Rules that run.
+    running: Arc<Mutex<HashSet<String>>>,
+    turns: Semaphore,
+    pub(crate) stopping: watch::Sender<bool>,
+}
+
+/// A rule that runs, for as long as there is this.
+#[derive(Debug)]
+pub(crate) struct Running {
+    of: Arc<Mutex<HashSet<String>>>,
+    id: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.of.lock().remove(&self.id);
+    }
+}
+
+/// Whether somebody may do everything with rules.
+fn is_admin(asker: &Principal) -> bool {
+    asker.privileges().is_unrestricted() || asker.roles().iter().any(|role| role == ADMIN)
+}
+
+/// Whether somebody may see and run a rule.
+fn may_run(asker: &Principal, kept: &Kept) -> bool {
+    is_admin(asker) || asker.roles().iter().any(|role| kept.definition.roles.contains(role))
+}
+
+/// Refuses who may not save rules.
+fn check_saves(asker: &Principal) -> Result<()> {
+    if let Caller::ApiKey { .. } = asker.caller() {
+        let reason = "an AI rule runs with the rights of the user who saves it: it cannot be an API key's";
+        return Err(Error::Forbidden(reason.to_owned()));
+    }
+    match is_admin(asker) {
+        true => Ok(()),
+        false => Err(Error::Forbidden(format!("AI rules are saved and deleted by the role [{ADMIN}] alone"))),
+    }
+}
+
+impl Intelligence {
+    /// Loads the rules and follows their schedules. Those that ran when the server ended do not any more.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn start(
+        engine: &Arc<Engine>,
+        search: &SearchService,
+        accounts: &Arc<Accounts>,
+    ) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            engine: Arc::clone(engine),
+            search: search.in_background(),
+            accounts: Arc::clone(accounts),
+            store: Store::load(engine).await?,
+            artefacts: Artefacts::of(engine),
+            running: Arc::default(),
+            turns: Semaphore::new(TURNS),
+            stopping: watch::Sender::new(false),
+        });
+        for kept in shared.store.all().into_iter().filter(|kept| kept.ran.pid != 0) {
+            let noted = shared.store.note(&kept.id, |kept| {
+                kept.ran.pid = 0;
+                kept.ran.exit_code = Some(1);
+                kept.ran.error_description = Some("interrupted".to_owned());
+                kept.ran.error_message = Some("the server ended while the rule ran".to_owned());
+            });
+            if let Err(error) = noted.await {
+                tracing::warn!(rule = kept.id, %error, "an AI rule is still marked as running");
+            }
+        }
+        let task = tokio::spawn(scheduler::follow(Arc::clone(&shared)));
+        Ok(Self { shared, task: Arc::new(Task(Mutex::new(Some(task)))) })
+    }
+
+    /// Starts no more runs, and waits for those that are under way: they end at their next step.
+    pub async fn stop(&self) {
+        self.shared.stopping.send_replace(true);
+        let task = self.task.0.lock().take();
+        if let Some(task) = task
+            && let Err(error) = task.await
+        {
+            tracing::error!(%error, "following the schedules of AI rules has failed");
+        }
+    }
+
+    /// Lists the rules that the asker may run, by name, each as it is stored: `_index`, `_type`, `_id`, `_source`, and `id`.
+    pub fn list(&self, asker: &Principal) -> Vec<Record> {
+        let mut seen = self.shared.store.all();
+        seen.retain(|kept| may_run(asker, kept));
+        seen.sort_by(|one, other| one.definition.name.cmp(&other.definition.name));
+        seen.into_iter().map(Record).collect()
+    }
+
+    /// Shows one of them.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub fn show(&self, asker: &Principal, id: &str) -> Result<Value> {
+        Ok(Record(self.shared.seen(asker, id)?).value())
+    }
+
+    /// Saves a new rule; returns its id. It runs with the asker's rights.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the field, [`Error::Forbidden`], [`Error::Conflict`] for a name that is taken; nothing is stored then.
+    pub async fn create(&self, asker: &Principal, body: Value) -> Result<String> {
+        let shared = &self.shared;
+        let definition = shared.read(asker, body).await?;
+        let id = Uuid::new_v4().to_string();
+        let state = State {
+            owner: asker.name().to_owned(),
+            revision: 1,
+            handled_ms: shared.engine.clock().now_ms(),
+            ..State::default()
+        };
+        shared.store.create(Kept::new(id.clone(), definition, state)).await?;
+        Ok(id)
+    }
+
+    /// Puts a rule in the place of another one; it runs with the asker's rights from then on.
+    ///
+    /// # Errors
+    /// As [`Intelligence::create`]; [`Error::NotFound`].
+    pub async fn update(&self, asker: &Principal, id: &str, body: Value) -> Result<()> {
+        let shared = &self.shared;
+        check_saves(asker)?;
+        shared.seen(asker, id)?;
+        let definition = Arc::new(shared.read(asker, body).await?);
+        let now_ms = shared.engine.clock().now_ms();
+        let change = |kept: &mut Kept| {
+            kept.definition = definition;
+            kept.state.owner = asker.name().to_owned();
+            kept.state.revision += 1;
+            kept.state.handled_ms = now_ms;
+            kept.state.walked_ms = None;
+        };
+        shared.store.update(id, change).await
+    }
+
+    /// Deletes a rule with its models; its predictions stay.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Forbidden`], the store's.
+    pub async fn delete(&self, asker: &Principal, id: &str) -> Result<()> {
+        check_saves(asker)?;
+        self.shared.seen(asker, id)?;
+        self.shared.store.delete(id).await?;
+        self.shared.artefacts.remove(id).await;
+        Ok(())
+    }
+
+    /// Runs a rule now, and says what came of it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Conflict`] while it runs; why it failed, which stands on its record, too.
+    pub async fn run(&self, asker: &Principal, id: &str) -> Result<String> {
+        self.shared.seen(asker, id)?;
+        let running = self.shared.begin(id);
+        let running = running.ok_or_else(|| Error::Conflict(format!("AI rule [{id}] is running")))?;
+        let done = self.shared.run(running, None).await?;
+        Ok(match done.predictions {
+            0 => "nothing is predicted before [start_date]".to_owned(),
+            predictions => {
+                let (samples, reused) =
+                    (done.samples, if done.reused > 0 { ", by the model of before" } else { "" });
+                format!("{predictions} predictions from {samples} samples{reused}")
+            }
+        })
+    }
+
+    /// Draws the samples of a rule and what was predicted last, as SVG; of one value where it is multiplied.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Invalid`] for another value; why samples cannot be read.
+    pub async fn plot(&self, asker: &Principal, id: &str, value: Option<&str>) -> Result<String> {
+        let kept = self.shared.seen(asker, id)?;
+        picture::draw(&self.shared, &kept, value).await
+    }
+
+    /// Tells what keeps rules from running; nothing where all is well.
+    pub fn faults(&self) -> Vec<String> {
+        self.shared.store.unreadable().to_vec()
+    }
+}
+
+/// A rule that somebody may see.
+#[derive(Clone, Debug)]
+pub struct Record(Arc<Kept>);
+
+impl Record {
+    /// Writes it as it is stored.
+    pub fn value(&self) -> Value {
+        let id = &self.0.id;
+        json!({"id": id, "_index": store::INDEX, "_type": "_doc", "_id": id, "_source": self.0.shown()})
+    }
+}
+
+impl Shared {
+    /// Finds a rule that somebody may see.
+    fn seen(&self, asker: &Principal, id: &str) -> Result<Arc<Kept>> {
+        let kept = self.store.get(id).filter(|kept| may_run(asker, kept));
+        kept.ok_or_else(|| Error::NotFound(id.to_owned()))
+    }
+
+    /// Reads a rule that somebody saves, and what it searches.
+    async fn read(&self, asker: &Principal, body: Value) -> Result<Definition> {
+        check_saves(asker)?;
+        // Whether a schedule ever comes may take a while to find out.
+        let definition = move || Ok(Definition::parse(&body));
+        let definition = self.engine.compute().run(Priority::Foreground, definition).await??;
+        Source::read(&self.engine, definition.search_id()).await?;
+        Ok(definition)
+    }
+
+    pub(crate) fn is_running(&self, id: &str) -> bool {
+        self.running.lock().contains(id)
+    }
+
+    /// Marks a rule as running.
+    pub(crate) fn begin(&self, id: &str) -> Option<Running> {
+        let marked = self.running.lock().insert(id.to_owned());
+        marked.then(|| Running { of: Arc::clone(&self.running), id: id.to_owned() })
+    }
+
+    pub(crate) fn check_stopping(&self) -> Result<()> {
+        match *self.stopping.borrow() || self.engine.is_stopping() {
+            true => Err(StorageError::Stopped("the server is stopping".to_owned()).into()),
+            false => Ok(()),
+        }
+    }
+
+    async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
+        let closed = |_| StorageError::Internal("no AI rule has a turn".to_owned());
+        Ok(self.turns.acquire().await.map_err(closed)?)
+    }
+
+    /// Runs a rule, as at a time of its schedule or now, and keeps the books.
+    pub(crate) async fn run(&self, running: Running, due_ms: Option<i64>) -> Result<Done> {
+        let id = running.id.as_str();
+        let _turn = self.turn().await?;
+        self.check_stopping()?;
+        let (began, began_ms) = (Instant::now(), self.engine.clock().now_ms());
+        let starts = |kept: &mut Kept| {
+            let ran = &mut kept.ran;
+            ran.pid = std::process::id();
+            ran.last_execute_mili = Some(began_ms);
+            ran.last_execute = Some(time::minute(began_ms));
+            ran.last_execute_timestamp = Some(time::minute(began_ms));
+        };
+        self.store.note(id, starts).await?;
+        let kept = self.store.get(id).ok_or_else(|| Error::NotFound(id.to_owned()))?;
+        let mut done = run::run(self, &kept, due_ms.unwrap_or(began_ms)).await;
+        if done.is_ok()
+            && let Err(error) = self.fill_now(&kept).await
+        {
+            done = Err(error);
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        let stopped = done.is_err() && self.check_stopping().is_err();
+        let ends = |now: &mut Kept| {
+            now.ran.pid = 0;
+            now.ran.processing_time = Some(seconds);
+            if let Some(due) = due_ms.filter(|_| !stopped) {
+                now.state.handled_ms = now.state.handled_ms.max(due);
+            }
+            note(now, &done, now.state.revision == kept.state.revision);
+        };
+        match self.store.note(id, ends).await {
+            // It was deleted meanwhile.
+            Err(Error::NotFound(_)) => self.artefacts.remove(id).await,
+            noted => noted?,
+        }
+        done
+    }
+
+    /// Fills in what became of a rule's predictions.
+    pub(crate) async fn fill(&self, _running: Running, kept: &Kept) -> Result<()> {
+        let _turn = self.turn().await?;
+        self.check_stopping()?;
+        self.fill_now(kept).await
+    }
+
+    async fn fill_now(&self, kept: &Kept) -> Result<()> {
+        let Some(to) = fill::fill(self, kept, self.engine.clock().now_ms()).await? else { return Ok(()) };
+        self.store.note(&kept.id, |kept| kept.state.filled_ms = Some(to)).await
+    }
+}
+
+/// Notes on a record what came of a run; `is_same` says whether the rule is still the one that ran.
+fn note(kept: &mut Kept, done: &Result<Done>, is_same: bool) {
+    let ran = &mut kept.ran;
+    match done {
+        Ok(done) => {
+            ran.exit_code = Some(0);
+            (ran.error_description, ran.error_message) = (None, None);
+            ran.preparation_date = done.prepared_ms.map(time::iso);
+            ran.search_source.clone_from(&done.search_source);
+            if done.predictions == 0 {
+                return;
+            }
+            ran.machine_state_uid.clone_from(&done.machine_state_uid);
+            ran.path_to_machine_state.clone_from(&done.path);
+            ran.threshold_time.clone_from(&done.threshold_time);
+            let state = &mut kept.state;
+            state.filled_ms = state.filled_ms.or(done.origin_ms);
+            state.ends_ms = state.ends_ms.max(done.ends_ms);
+            if is_same {
+                state.walked_ms = done.origin_ms;
+            }
+        }
+        Err(error) => {
+            ran.exit_code = Some(1);
+            let description = match error {
+                Error::Invalid { field, .. } => field.as_str(),
+                Error::Forecast(_) => "forecast",
+                Error::Query(_) => "search",
+                Error::Storage(_) => "store",
+                _ => "run",
+            };
+            ran.error_description = Some(description.to_owned());
+            ran.error_message = Some(error.to_string().chars().take(MAX_MESSAGE).collect());
+        }
+    }
+}

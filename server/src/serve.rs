@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use millrace_alerting::Alerting;
 use millrace_api::{Server, StartError};
+use millrace_intelligence::Intelligence;
 use millrace_flight::Flight;
 use millrace_listen::{Listener, Tls};
 use millrace_pipelines::manager;
@@ -167,6 +168,7 @@ pub(crate) struct Running {
     engine: Arc<Engine>,
     pipelines: Arc<Manager>,
     alerting: Alerting,
+    intelligence: Intelligence,
     server: Server,
     drain_timeout: Duration,
     supervisor: Arc<Supervisor>,
@@ -224,8 +226,8 @@ impl Running {
         match opened.await {
             Ok((server, pipelines)) => {
                 pipelines.start().await;
-                let alerting = server.alerting().clone();
-                Ok(Self { engine, pipelines, alerting, server, drain_timeout, supervisor })
+                let (alerting, intelligence) = (server.alerting().clone(), server.intelligence().clone());
+                Ok(Self { engine, pipelines, alerting, intelligence, server, drain_timeout, supervisor })
             }
             Err(error) => {
                 // The directory was opened for nothing: leave it as found.
@@ -301,6 +303,7 @@ impl Running {
         if let Some(notifications) = self.alerting.notifications() {
             notifications.stop().await;
         }
+        self.intelligence.stop().await;
         self.engine.shutdown().await.map_err(Failure::other)?;
         tracing::info!("stopped");
         Ok(())

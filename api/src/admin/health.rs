@@ -172,7 +172,8 @@ pub(crate) async fn get(
         let state = api.session.metadata();
         let (found, metas) = find_indices(api, &state, expression, &options)?;
         let health: Health = metas.iter().map(|meta| of_index(api, meta)).sum();
-        let rules = api.alerting.as_ref().map(|alerting| alerting.faults()).unwrap_or_default();
+        let mut rules = api.alerting.as_ref().map(|alerting| alerting.faults()).unwrap_or_default();
+        rules.extend(api.intelligence.iter().flat_map(|intelligence| intelligence.faults()));
         let status_now = match rules.is_empty() {
             true => health.status(),
             false => health.status().max(Status::Yellow),

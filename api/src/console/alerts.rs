@@ -178,6 +178,7 @@ pub(super) fn tested(members: &mut Map<String, Value>) -> Result<Tested, Error> 
     }
 }
 
+/// Returns the rules at work.
 pub(super) fn alerting(api: &Api) -> Result<&Alerting, Error> {
     let none = || Error::new(503, "unavailable_exception", "this server evaluates no rules");
     api.alerting.as_ref().ok_or_else(none)

@@ -1,10 +1,12 @@
-//! The console's API, on a listener of its own: saved objects, dashboards as files, and alert rules.
+//! The console's API, on a listener of its own: saved objects, dashboards as files, alert rules, and AI rules.
 //!
 //! Every change, run and export needs the header `console-xsrf: true`, which a web page of elsewhere cannot have a browser
 //! send ([`check_headers`]). Errors have the form of [`error`]. `route::console` says what there is; [`saved_objects`] keeps
-//! objects, [`dashboards`] reads and writes files of them, [`alerts`] asks rules at work,
+//! objects, [`dashboards`] reads and writes files of them, [`alerts`] and [`ai`] ask rules at work,
 //! [`notifications`] says what becomes of alerts and keeps the secrets of channels.
 
+pub(crate) mod ai;
+pub(crate) mod alert_plot;
 pub(crate) mod alerts;
 pub(crate) mod dashboards;
 mod error;

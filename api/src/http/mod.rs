@@ -131,6 +131,14 @@ impl Response {
         Self { status, body: Body::Text(body.into()), headers: Vec::new() }
     }
 
+    /// Makes a picture, of which a browser runs and fetches nothing.
+    pub(crate) fn svg(picture: String) -> Self {
+        let body = Body::Bytes { content_type: "image/svg+xml", bytes: picture.into() };
+        let policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
+        let headers = [("content-security-policy", policy), ("x-content-type-options", "nosniff")];
+        Self { status: 200, body, headers: headers.map(|(name, value)| (name, value.to_owned())).to_vec() }
+    }
+
     /// Makes an answer without a body.
     pub fn empty(status: u16) -> Self {
         Self { status, body: Body::Empty, headers: Vec::new() }

@@ -1,8 +1,8 @@
-//! The console: saved objects, dashboards as files, alert rules.
+//! The console: saved objects, dashboards as files, alert rules, AI rules.
 
 use super::{Route, routes};
 use crate::console::saved_objects::Store;
-use crate::console::{alerts, dashboards, notifications, saved_objects};
+use crate::console::{ai, alert_plot, alerts, dashboards, notifications, saved_objects};
 
 pub(super) fn routes() -> Vec<Route<Store>> {
     routes! { |objects: Store, api, request|
@@ -30,5 +30,14 @@ pub(super) fn routes() -> Vec<Route<Store>> {
         read GET, "/api/alert/secret", () PutAlerts => notifications::secrets(api, request).await;
         change PUT, "/api/alert/secret/{name}", (name) PutAlerts => notifications::put_secret(api, request, name).await;
         change DELETE, "/api/alert/secret/{name}", (name) PutAlerts => notifications::delete_secret(api, request, name).await;
+        read GET, "/api/alert/plot/{id}", (id) GetAlerts => alert_plot::plot(api, request, id).await;
+        read GET, "/api/ai/list", () GetIntelligence => ai::list(api, request);
+        read GET, "/api/ai/show/{id}", (id) GetIntelligence => ai::show(api, request, id);
+        read GET, "/api/ai/plot/{id}", (id) GetIntelligence => ai::plot(api, request, id).await;
+        change PUT, "/api/ai/create", () PutIntelligence => ai::create(api, request).await;
+        change POST, "/api/ai/update/{id}", (id) PutIntelligence => ai::update(api, request, id).await;
+        change POST, "/api/ai/change", () PutIntelligence => ai::change(request);
+        change DELETE, "/api/ai/delete/{id}", (id) PutIntelligence => ai::delete(api, request, id).await;
+        change GET, "/api/ai/run/{id}", (id) GetIntelligence => ai::run(api, request, id).await;
     }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod administration;
+mod ai;
 mod alerts;
 mod audit;
 mod bad_input;

@@ -9,6 +9,7 @@ use http_body_util::{BodyExt, Full};
 use millrace_accounts::{Accounts, Config as AccountsConfig, Store, TokenLifetimes};
 use millrace_alerting::Alerting;
 use millrace_api::{AuditConfig, HttpConfig, Identity, Meaning, Node as Shared, Service};
+use millrace_intelligence::Intelligence;
 use millrace_query::SearchService;
 use millrace_storage::catalog::{AccountChange, AccountRecord};
 use millrace_storage::{Config, Engine, Result, SharedClock, SystemClock};
@@ -154,6 +155,8 @@ impl Node {
         let mut api = Shared::new(engine, search, accounts, identity).with_audit(AuditConfig::default());
         if rules {
             api = api.with_alerting(Alerting::start(&store, &users).await.unwrap());
+            let intelligence = Intelligence::start(&store, &api.search, &users).await.unwrap();
+            api = api.with_intelligence(intelligence);
         }
         let api = Arc::new(api);
         let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };

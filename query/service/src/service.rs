@@ -192,6 +192,26 @@ impl SearchService {
         }
     }
 
+    /// Makes the same service for work that yields to everything else: searches by schedule, not requests. Memory and contexts are shared.
+    #[must_use]
+    pub fn in_background(&self) -> Self {
+        let aside = |searcher: &Searcher| {
+            let (planner, compute) = (searcher.planner.clone(), searcher.compute.in_background());
+            Searcher { planner, compute }
+        };
+        Self {
+            engine: Arc::clone(&self.engine),
+            searcher: self.searcher.as_ref().map(aside).map_err(Clone::clone),
+            runner: self.runner.clone(),
+            scrolls: Arc::clone(&self.scrolls),
+            points_in_time: Arc::clone(&self.points_in_time),
+            cursors: Arc::clone(&self.cursors),
+            pins: self.pins.clone(),
+            config: self.config.clone(),
+            _visibility: self._visibility.clone(),
+        }
+    }
+
     /// Returns what open contexts hold in memory and keep on disk.
     pub fn pinned(&self) -> PinnedFigures {
         self.pins().map_or(PinnedFigures { bytes: 0, limit: 0, refused: 0, replaced: 0 }, Pins::figures)

@@ -8,19 +8,28 @@ use millrace_storage::Priority;
 
 use crate::error::Result;
 
-/// Runs closures on the threads for short jobs. Those beyond the number of threads wait.
+/// Runs closures on the threads for short jobs, or on those for jobs that nobody waits for. Those beyond the number of threads wait.
 #[derive(Clone, Debug)]
-pub struct Compute(millrace_storage::Compute);
+pub struct Compute {
+    pool: millrace_storage::Compute,
+    priority: Priority,
+}
 
 impl Compute {
     /// Wraps the store's pool.
     pub fn new(pool: millrace_storage::Compute) -> Self {
-        Self(pool)
+        Self { pool, priority: Priority::Foreground }
+    }
+
+    /// Makes the same for work that yields to everything else.
+    #[must_use]
+    pub fn in_background(&self) -> Self {
+        Self { pool: self.pool.clone(), priority: Priority::Background }
     }
 
     /// Counts the threads.
     pub fn threads(&self) -> usize {
-        self.0.threads()
+        self.pool.threads()
     }
 
     /// Runs `work` and waits for it.
@@ -31,7 +40,7 @@ impl Compute {
         T: Send + 'static,
         F: FnOnce() -> Result<T> + Send + 'static,
     {
-        self.0.run(Priority::Foreground, move || Ok(work())).await?
+        self.pool.run(self.priority, move || Ok(work())).await?
     }
 }
 

@@ -1,0 +1,40 @@
+//! The crate's one error type.
+
+/// Result of a forecast.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong with a forecast.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// There is less in the window than the algorithm needs.
+    #[error("{algorithm} needs {needed} samples, and the window has {there}: widen it, or wait for more")]
+    TooFew {
+        /// Name of the algorithm.
+        algorithm: &'static str,
+        /// Samples that it needs.
+        needed: usize,
+        /// Samples that there are.
+        there: usize,
+    },
+    /// There is more than the algorithm takes.
+    #[error("{what} may be {limit} at most, not {there}")]
+    TooMany {
+        /// What there is.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+        /// How many there are.
+        there: usize,
+    },
+    /// A sample or a forecast is no finite number.
+    #[error(
+        "{what} leaves what numbers can hold: the series is too large, or grows too fast for this algorithm"
+    )]
+    NotFinite {
+        /// What it is.
+        what: &'static str,
+    },
+    /// Stored bytes are no model, or one of another version.
+    #[error("the stored model cannot be read: {0}")]
+    Corrupt(String),
+}

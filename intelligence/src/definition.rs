@@ -1,0 +1,525 @@
+//! What a rule says: its fields, read from requests and stored documents, and written back.
+//!
+//! Every field is checked by its name. Fields that runs maintain may be sent, as a client does that sends back what it was shown, and are
+//! not read here.
+
+use std::ops::RangeInclusive;
+
+use millrace_forecast::{Algorithm, MAX_PREDICTIONS};
+use serde_json::{Map, Value, json};
+
+use crate::error::{Error, Result};
+use crate::frame::TimeFrame;
+use crate::results;
+use crate::schedule::Schedule;
+use crate::time;
+
+/// Longest name of a rule, and longest value that it is multiplied by, in bytes: both are in the ids of documents.
+const MAX_NAME_BYTES: usize = 128;
+/// Longest name of a field, in bytes.
+const MAX_FIELD_BYTES: usize = 255;
+/// Longest id of a saved search, in bytes.
+const MAX_ID_BYTES: usize = 400;
+/// Values that a rule is multiplied by, and roles, at most.
+const MAX_VALUES: usize = 100;
+/// Predictions of a run, all values together, at most.
+const MAX_RESULTS: usize = 100_000;
+
+/// Fields that users set.
+const EDITABLE: [&str; 18] = [
+    "model_name",
+    "algorithm_type",
+    "search",
+    "label_field",
+    "label_field.field",
+    "max_probes",
+    "time_frame",
+    "value_type",
+    "max_predictions",
+    "threshold",
+    "automatic_cron",
+    "automatic_enable",
+    "automatic",
+    "automatic_flag",
+    "start_date",
+    "multiply_by_values",
+    "multiply_by_field",
+    "selectedroles",
+];
+/// Fields that runs maintain, and what names a record.
+const MAINTAINED: [&str; 19] = [
+    "id",
+    "_id",
+    "_index",
+    "_type",
+    "preparation_date",
+    "machine_state_uid",
+    "path_to_logs",
+    "path_to_machine_state",
+    "searchSourceJSON",
+    "processing_time",
+    "last_execute_mili",
+    "last_execute",
+    "last_execute_timestamp",
+    "pid",
+    "exit_code",
+    "error_description",
+    "error_message",
+    "threshold_time",
+    "state",
+];
+
+/// How the documents of a bucket become a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ValueType {
+    Min,
+    Max,
+    Avg,
+    /// How many documents have the field.
+    Count,
+}
+
+impl ValueType {
+    const ALL: [(&str, Self); 4] =
+        [("min", Self::Min), ("max", Self::Max), ("avg", Self::Avg), ("count", Self::Count)];
+
+    /// Returns its name, which is that of the aggregation.
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, of)| *of == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// From when on a rule forecasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// From the time of each run.
+    Now,
+    /// From this time, in milliseconds, which may be long ago.
+    At(i64),
+}
+
+/// What a rule says.
+#[derive(Clone, Debug)]
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    pub(crate) algorithm: Algorithm,
+    /// As it was given; [`Definition::search_id`] is the id.
+    pub(crate) search: String,
+    pub(crate) field: String,
+    pub(crate) max_probes: usize,
+    pub(crate) frame: TimeFrame,
+    pub(crate) value_type: ValueType,
+    pub(crate) max_predictions: usize,
+    pub(crate) threshold: i64,
+    pub(crate) schedule: Schedule,
+    pub(crate) enable: bool,
+    pub(crate) automatic: bool,
+    pub(crate) start: Start,
+    pub(crate) multiply_by: Option<String>,
+    pub(crate) values: Vec<String>,
+    pub(crate) roles: Vec<String>,
+}
+
+/// The value of [`Definition::threshold`] that asks for nothing.
+const NO_THRESHOLD: i64 = -1;
+
+impl Definition {
+    /// Reads a rule.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the first field that cannot be used.
+    pub(crate) fn parse(body: &Value) -> Result<Self> {
+        let members = body.as_object().ok_or_else(|| Error::invalid("body", "must be an object"))?;
+        let known = |name: &&String| EDITABLE.contains(&name.as_str()) || MAINTAINED.contains(&name.as_str());
+        if let Some(name) = members.keys().find(|name| !known(name)) {
+            return Err(Error::invalid(&shown(name), "is no field of an AI rule"));
+        }
+        let fields = Fields(members);
+        let algorithm = fields.text("algorithm_type", 16)?;
+        let names = || Algorithm::ALL.map(Algorithm::name).join(", ");
+        let algorithm = Algorithm::named(algorithm).ok_or_else(|| {
+            Error::invalid(
+                "algorithm_type",
+                format!("must be one of {}, not [{}]", names(), shown(algorithm)),
+            )
+        })?;
+        let frame = fields.text("time_frame", 32)?;
+        let frame = TimeFrame::named(frame).ok_or_else(|| {
+            let names = TimeFrame::names();
+            Error::invalid("time_frame", format!("must be one of {names}, not [{}]", shown(frame)))
+        })?;
+        let value_type = fields.text("value_type", 16)?;
+        let of_name = ValueType::ALL.into_iter().find(|(name, _)| *name == value_type);
+        let (_, value_type) = of_name.ok_or_else(|| {
+            Error::invalid(
+                "value_type",
+                format!("must be one of min, max, avg, count, not [{}]", shown(value_type)),
+            )
+        })?;
+        let name = fields.text("model_name", MAX_NAME_BYTES)?;
+        if name.contains(['[', ']']) {
+            return Err(Error::invalid("model_name", "must not have brackets: they set values apart in ids"));
+        }
+        let multiply_by = match fields.text("multiply_by_field", MAX_FIELD_BYTES)? {
+            "none" => None,
+            field => Some(path("multiply_by_field", field)?.to_owned()),
+        };
+        let cron = fields.text("automatic_cron", usize::MAX)?;
+        let definition = Self {
+            name: name.to_owned(),
+            algorithm,
+            search: fields.text("search", MAX_ID_BYTES)?.to_owned(),
+            field: fields.label()?,
+            max_probes: fields.count("max_probes", algorithm.least()..=algorithm.most())?,
+            frame,
+            value_type,
+            max_predictions: fields.count("max_predictions", 1..=MAX_PREDICTIONS)?,
+            threshold: fields.threshold()?,
+            schedule: Schedule::parse(cron).map_err(|reason| Error::invalid("automatic_cron", reason))?,
+            enable: fields.boolean("automatic_enable")?,
+            automatic: fields.automatic()?,
+            start: fields.start()?,
+            values: fields.texts("multiply_by_values", true)?,
+            roles: fields.texts("selectedroles", false)?,
+            multiply_by,
+        };
+        let results = definition.runs().len() * definition.max_predictions;
+        if results > MAX_RESULTS {
+            let reason =
+                format!("would make {results} predictions a run with all values; {MAX_RESULTS} are allowed");
+            return Err(Error::invalid("max_predictions", reason));
+        }
+        Ok(definition)
+    }
+
+    /// Writes the fields as they are stored and shown.
+    pub(crate) fn document(&self) -> Map<String, Value> {
+        let document = json!({
+            "model_name": self.name,
+            "algorithm_type": self.algorithm.name(),
+            "search": self.search,
+            "label_field": {"field": self.field},
+            "max_probes": self.max_probes,
+            "time_frame": self.frame.name(),
+            "value_type": self.value_type.name(),
+            "max_predictions": self.max_predictions,
+            "threshold": self.threshold,
+            "automatic_cron": self.schedule.text(),
+            "automatic_enable": self.enable,
+            "automatic": self.automatic,
+            "start_date": match self.start {
+                Start::Now => "now".to_owned(),
+                Start::At(ms) => time::minute(ms),
+            },
+            "multiply_by_values": self.values,
+            "multiply_by_field": self.multiply_by.as_deref().unwrap_or("none"),
+            "selectedroles": self.roles,
+        });
+        match document {
+            Value::Object(members) => members,
+            _ => Map::new(),
+        }
+    }
+
+    /// Returns the id of the saved search.
+    pub(crate) fn search_id(&self) -> &str {
+        self.search.strip_prefix("search:").unwrap_or(&self.search)
+    }
+
+    /// Whether it runs by its schedule.
+    pub(crate) fn is_scheduled(&self) -> bool {
+        self.enable && self.automatic
+    }
+
+    /// Returns the level whose crossing is looked for.
+    pub(crate) fn level(&self) -> Option<f64> {
+        (self.threshold != NO_THRESHOLD).then_some(self.threshold as f64)
+    }
+
+    /// Lists what a run is made for: each value, or all documents together.
+    pub(crate) fn runs(&self) -> Vec<Option<&str>> {
+        match &self.multiply_by {
+            Some(_) if !self.values.is_empty() => {
+                self.values.iter().map(|value| Some(value.as_str())).collect()
+            }
+            _ => vec![None],
+        }
+    }
+}
+
+/// A name as errors show it.
+fn shown(name: &str) -> String {
+    name.chars().take(64).collect()
+}
+
+/// Checks the path of a field.
+fn path<'a>(name: &str, path: &'a str) -> Result<&'a str> {
+    if path.contains(['*', ' ']) || path.split('.').any(str::is_empty) {
+        return Err(Error::invalid(name, format!("[{}] is no name of a field", shown(path))));
+    }
+    Ok(path)
+}
+
+/// Members of a rule that is read.
+struct Fields<'a>(&'a Map<String, Value>);
+
+impl<'a> Fields<'a> {
+    fn get(&self, name: &str) -> Option<&'a Value> {
+        self.0.get(name).filter(|value| !value.is_null())
+    }
+
+    fn required(&self, name: &str) -> Result<&'a Value> {
+        self.get(name).ok_or_else(|| Error::invalid(name, "is required"))
+    }
+
+    fn text(&self, name: &str, most: usize) -> Result<&'a str> {
+        text(name, self.required(name)?, most)
+    }
+
+    fn boolean(&self, name: &str) -> Result<bool> {
+        boolean(name, self.required(name)?)
+    }
+
+    fn count(&self, name: &str, range: RangeInclusive<usize>) -> Result<usize> {
+        let value = self.required(name)?;
+        let count = value.as_u64().and_then(|count| usize::try_from(count).ok());
+        count.filter(|count| range.contains(count)).ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            Error::invalid(name, format!("must be an integer from {least} to {most}"))
+        })
+    }
+
+    /// A list of texts, each there once.
+    fn texts(&self, name: &str, required: bool) -> Result<Vec<String>> {
+        let value = match self.get(name) {
+            None if !required => return Ok(Vec::new()),
+            None => return Err(Error::invalid(name, "is required")),
+            Some(value) => value,
+        };
+        let items = value.as_array().filter(|items| items.len() <= MAX_VALUES);
+        let wrong = || Error::invalid(name, format!("must be an array of at most {MAX_VALUES} strings"));
+        let mut texts: Vec<String> = Vec::new();
+        for item in items.ok_or_else(wrong)? {
+            let item = text(name, item, MAX_NAME_BYTES)?;
+            if texts.iter().any(|known| known == item) {
+                return Err(Error::invalid(name, format!("has [{}] twice", shown(item))));
+            }
+            texts.push(item.to_owned());
+        }
+        Ok(texts)
+    }
+
+    fn label(&self) -> Result<String> {
+        const NAME: &str = "label_field.field";
+        let value = match (self.get("label_field"), self.get(NAME)) {
+            (Some(_), Some(_)) => {
+                return Err(Error::invalid(NAME, "stands beside [label_field]: give one of them"));
+            }
+            (Some(Value::Object(members)), None) => {
+                if let Some(other) = members.keys().find(|name| *name != "field") {
+                    return Err(Error::invalid(&format!("label_field.{}", shown(other)), "is not known"));
+                }
+                members.get("field").filter(|value| !value.is_null())
+            }
+            (Some(_), None) => {
+                return Err(Error::invalid("label_field", "must be an object with a member [field]"));
+            }
+            (None, dotted) => dotted,
+        };
+        let value = value.ok_or_else(|| Error::invalid(NAME, "is required"))?;
+        let field = path(NAME, text(NAME, value, MAX_FIELD_BYTES)?)?;
+        let first = field.split('.').next().unwrap_or_default();
+        if field.contains('.') && results::OWN_FIELDS.contains(&first) {
+            let reason = format!("begins with [{first}], which results have for something else");
+            return Err(Error::invalid(NAME, reason));
+        }
+        Ok(field.to_owned())
+    }
+
+    fn threshold(&self) -> Result<i64> {
+        let wrong = || Error::invalid("threshold", "must be an integer; -1 looks for nothing");
+        self.get("threshold").map_or(Ok(NO_THRESHOLD), |value| {
+            value.as_i64().filter(|level| level.unsigned_abs() <= 1 << 53).ok_or_else(wrong)
+        })
+    }
+
+    /// `automatic`, or its other name.
+    fn automatic(&self) -> Result<bool> {
+        let given = |name| self.get(name).map(|value| boolean(name, value)).transpose();
+        match (given("automatic")?, given("automatic_flag")?) {
+            (Some(one), Some(other)) if one != other => {
+                Err(Error::invalid("automatic_flag", "is another name of [automatic], and has another value"))
+            }
+            (Some(value), _) | (None, Some(value)) => Ok(value),
+            (None, None) => Err(Error::invalid("automatic", "is required")),
+        }
+    }
+
+    fn start(&self) -> Result<Start> {
+        let Some(value) = self.get("start_date") else { return Ok(Start::Now) };
+        let text = text("start_date", value, 32)?;
+        if text == "now" {
+            return Ok(Start::Now);
+        }
+        let wrong = || {
+            Error::invalid("start_date", format!("must be YYYY-MM-DD HH:mm or now, not [{}]", shown(text)))
+        };
+        time::read_minute(text).map(Start::At).ok_or_else(wrong)
+    }
+}
+
+fn text<'a>(name: &str, value: &'a Value, most: usize) -> Result<&'a str> {
+    let text = value.as_str().ok_or_else(|| Error::invalid(name, "must be a string"))?;
+    if text.trim().is_empty() {
+        return Err(Error::invalid(name, "must not be empty"));
+    }
+    if text.len() > most {
+        return Err(Error::invalid(name, format!("must have at most {most} bytes")));
+    }
+    match text.chars().any(char::is_control) {
+        true => Err(Error::invalid(name, "must not have control characters")),
+        false => Ok(text),
+    }
+}
+
+fn boolean(name: &str, value: &Value) -> Result<bool> {
+    value.as_bool().ok_or_else(|| Error::invalid(name, "must be true or false"))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn body() -> Value {
+        json!({
+            "algorithm_type": "TL",
+            "model_name": "cpu",
+            "search": "search:3fa85f64",
+            "label_field": {"field": "system.cpu.idle.pct"},
+            "max_probes": 100,
+            "time_frame": "1 hour",
+            "value_type": "avg",
+            "max_predictions": 10,
+            "threshold": -1,
+            "automatic_cron": "*/5 * * * *",
+            "automatic_enable": true,
+            "automatic_flag": true,
+            "start_date": "now",
+            "multiply_by_values": [],
+            "multiply_by_field": "none",
+            "selectedroles": ["operators"],
+        })
+    }
+
+    #[test]
+    fn a_rule_is_read_and_written_as_it_was() {
+        let definition = Definition::parse(&body()).unwrap();
+        assert_eq!(definition.search_id(), "3fa85f64");
+        assert!(definition.is_scheduled() && definition.level().is_none());
+        assert_eq!(definition.runs(), [None]);
+        let written = Value::Object(definition.document());
+        assert_eq!(written["automatic"], true);
+        let again = Definition::parse(&written).unwrap();
+        assert_eq!(Value::Object(again.document()), written);
+        // What a client was shown it may send back.
+        let mut back = written;
+        for name in MAINTAINED {
+            back[name] = json!({"any": "thing"});
+        }
+        Definition::parse(&back).unwrap();
+        let mut multiplied = body();
+        multiplied["multiply_by_field"] = json!("host.name");
+        multiplied["multiply_by_values"] = json!(["a", "b"]);
+        assert_eq!(Definition::parse(&multiplied).unwrap().runs(), [Some("a"), Some("b")]);
+    }
+
+    #[test]
+    fn every_field_is_refused_by_its_name() {
+        let long = "x".repeat(1000);
+        let many: Vec<String> = (0..101).map(|at| at.to_string()).collect();
+        let cases = [
+            ("algorithm_type", vec![json!(null), json!(1), json!("SARIMA"), json!("sma"), json!("")]),
+            (
+                "model_name",
+                vec![
+                    json!(null),
+                    json!(""),
+                    json!("  "),
+                    json!(7),
+                    json!(long),
+                    json!("a[b]"),
+                    json!("a\nb"),
+                ],
+            ),
+            ("search", vec![json!(null), json!(""), json!(["a"]), json!(long)]),
+            (
+                "label_field.field",
+                vec![
+                    json!({}),
+                    json!({"field": ""}),
+                    json!({"field": "a..b"}),
+                    json!({"field": "a*"}),
+                    json!({"field": "rmse.x"}),
+                    json!({"field": 1}),
+                    json!({"field": long}),
+                ],
+            ),
+            ("label_field", vec![json!("x"), json!([])]),
+            (
+                "max_probes",
+                vec![
+                    json!(null),
+                    json!(1),
+                    json!(0),
+                    json!(-5),
+                    json!("100"),
+                    json!(1.5),
+                    json!(100_001),
+                    json!(u64::MAX),
+                ],
+            ),
+            ("time_frame", vec![json!(null), json!("2 hours"), json!(60), json!("1 Hour")]),
+            ("value_type", vec![json!(null), json!("sum"), json!([])]),
+            ("max_predictions", vec![json!(null), json!(0), json!(10_001), json!("x")]),
+            ("threshold", vec![json!(1.5), json!("5"), json!(i64::MAX), json!([])]),
+            (
+                "automatic_cron",
+                vec![json!(null), json!(""), json!("* * *"), json!("* * * * * *"), json!(5), json!(long)],
+            ),
+            ("automatic_enable", vec![json!(null), json!("true"), json!(1)]),
+            ("automatic_flag", vec![json!("yes"), json!(0)]),
+            (
+                "start_date",
+                vec![json!("yesterday"), json!("2026-13-01 00:00"), json!(5), json!("2026-01-01T00:00")],
+            ),
+            (
+                "multiply_by_values",
+                vec![json!(null), json!("a"), json!([1]), json!(["a", "a"]), json!(many), json!([""])],
+            ),
+            ("multiply_by_field", vec![json!(null), json!(""), json!(5), json!("a b")]),
+            ("selectedroles", vec![json!("admin"), json!([1]), json!(many)]),
+            ("color", vec![json!("red")]),
+        ];
+        for (name, values) in cases {
+            for value in values {
+                let mut body = body();
+                let key = if name == "label_field.field" { "label_field" } else { name };
+                body[key] = value.clone();
+                let refused = Definition::parse(&body).unwrap_err().to_string();
+                assert!(refused.starts_with(&format!("[{name}]")), "{name} {value}: {refused}");
+            }
+        }
+        let mut both = body();
+        both["automatic"] = json!(false);
+        assert!(Definition::parse(&both).unwrap_err().to_string().starts_with("[automatic_flag]"));
+        let mut none = body();
+        none.as_object_mut().unwrap().remove("automatic_flag");
+        assert!(Definition::parse(&none).unwrap_err().to_string().starts_with("[automatic] is required"));
+        let mut forest = body();
+        (forest["algorithm_type"], forest["max_probes"]) = (json!("RFRS"), json!(10_001));
+        assert!(Definition::parse(&forest).unwrap_err().to_string().starts_with("[max_probes]"));
+        for wrong in [json!([]), json!("x"), json!(null)] {
+            assert!(Definition::parse(&wrong).unwrap_err().to_string().starts_with("[body]"));
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The crate's one error type, and what a caller should do about each kind of it.
+
+use std::fmt;
+
+use millrace_storage::Kind;
+
+/// Result of an operation on AI rules.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong with AI rules.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A field cannot be used.
+    #[error("[{field}] {reason}")]
+    Invalid {
+        /// Its name.
+        field: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// There is no such rule, or none that the asker may see.
+    #[error("no such AI rule [{0}]")]
+    NotFound(String),
+    /// Somebody else has changed the rule meanwhile, it runs already, or its name is another one's.
+    #[error("{0}")]
+    Conflict(String),
+    /// Who asks may not do that.
+    #[error("{0}")]
+    Forbidden(String),
+    /// There are as many as there may be.
+    #[error("{0}")]
+    TooMany(String),
+    /// A run cannot be done: its rule or what it reads has to be another.
+    #[error("{0}")]
+    Run(String),
+    /// The series cannot be forecast.
+    #[error(transparent)]
+    Forecast(#[from] millrace_forecast::Error),
+    /// A search is refused or fails.
+    #[error("{}", reason_of(.0))]
+    Query(#[from] millrace_query::Error),
+    /// The store refused or failed.
+    #[error(transparent)]
+    Storage(#[from] millrace_storage::Error),
+}
+
+/// Says why a search failed: where all shards refused it, why the first did.
+fn reason_of(error: &millrace_query::Error) -> String {
+    match error {
+        millrace_query::Error::SearchPhase { failures } => match failures.first() {
+            Some(first) => format!("the search failed: {}", first.reason),
+            None => error.to_string(),
+        },
+        _ => error.to_string(),
+    }
+}
+
+impl Error {
+    /// Makes the refusal of a field.
+    pub(crate) fn invalid(field: &str, reason: impl fmt::Display) -> Self {
+        Self::Invalid { field: field.to_owned(), reason: reason.to_string() }
+    }
+
+    /// Tells what the caller can do; of a query its own error knows.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Invalid { .. } | Self::Run(_) | Self::Forecast(_) | Self::Query(_) => Kind::InvalidInput,
+            Self::NotFound(_) => Kind::NotFound,
+            Self::Conflict(_) => Kind::Conflict,
+            Self::Forbidden(_) => Kind::Unauthorized,
+            Self::TooMany(_) => Kind::TooLarge,
+            Self::Storage(error) => error.kind(),
+        }
+    }
+}

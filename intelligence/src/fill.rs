@@ -1,0 +1,107 @@
+//! Predictions get to know what became of them: `_cur`, once the predicted bucket is over.
+
+use millrace_query::OutcomeBody;
+use millrace_storage::{Priority, Session};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::Shared;
+use crate::error::{Error, Result};
+use crate::results;
+use crate::run::became;
+use crate::samples::{MAX_BUCKETS, Reader};
+use crate::source::Source;
+use crate::store::Kept;
+
+/// How long after its end a bucket counts as over: documents come a moment after their time.
+const GRACE_MS: i64 = 30_000;
+/// Predictions of a page.
+const PAGE: usize = 1_000;
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    hits: Hits,
+}
+
+#[derive(Debug, Deserialize)]
+struct Hits {
+    hits: Vec<Hit>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Hit {
+    #[serde(rename = "_id")]
+    id: String,
+    sort: (i64, String),
+}
+
+/// Returns the predicted times that are over and have no `_cur` yet, as starts of buckets: from one to before another.
+pub(crate) fn pending(kept: &Kept, now_ms: i64) -> Option<(i64, i64)> {
+    let frame = kept.definition.frame;
+    let (from, ends) = (kept.state.filled_ms?, kept.state.ends_ms?);
+    let to = frame.start(now_ms.saturating_sub(GRACE_MS)).min(frame.start(ends) + frame.ms());
+    let from = frame.start(from).max(to.saturating_sub(MAX_BUCKETS / 2 * frame.ms()));
+    (from < to).then_some((from, to))
+}
+
+/// Fills in what is over. Returns up to when.
+pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Option<i64>> {
+    let Some((from, to)) = pending(kept, now_ms) else { return Ok(None) };
+    let definition = &kept.definition;
+    let source = Source::read(&shared.engine, definition.search_id()).await?;
+    let session = shared.session_of(kept)?;
+    let (engine, search) = (&*shared.engine, &shared.search);
+    let reader = Reader { engine, search, session: &session, source: &source, definition };
+    let own = Session::system(&shared.engine);
+    for value in definition.runs() {
+        let buckets = reader.read(value, from, to).await?;
+        let mut after: Option<(i64, String)> = None;
+        loop {
+            shared.check_stopping()?;
+            let body = body(kept, value, from, to, after.as_ref());
+            let params = vec![("ignore_unavailable".to_owned(), "true".to_owned())];
+            let outcome = search.search(&own, results::INDEX, params, Some(body)).await?;
+            let OutcomeBody::Raw(text) = outcome.body else { break };
+            let read = move || Ok(serde_json::from_slice::<Answer>(&text));
+            let answer = engine.compute().run(Priority::Background, read).await?;
+            let hits =
+                answer.map_err(|error| Error::Run(format!("predictions cannot be read: {error}")))?.hits.hits;
+            let Some(last) = hits.last() else { break };
+            after = Some(last.sort.clone());
+            let count = hits.len();
+            let found = hits.into_iter().filter_map(|hit| {
+                let place = usize::try_from(definition.frame.between(from, hit.sort.0)).ok()?;
+                let current = became(definition, *buckets.get(place)?)?;
+                let mut document = Map::new();
+                results::put(&mut document, &definition.field, "cur", current);
+                Some((hit.id, Value::Object(document)))
+            });
+            results::fill(engine, found.collect()).await?;
+            if count < PAGE {
+                break;
+            }
+        }
+    }
+    Ok(Some(to))
+}
+
+fn body(kept: &Kept, value: Option<&str>, from_ms: i64, to_ms: i64, after: Option<&(i64, String)>) -> Value {
+    let within = json!({"range": {"@timestamp": {"gte": from_ms, "lt": to_ms, "format": "epoch_millis"}}});
+    let mut filter = vec![json!({"term": {"model_uid": kept.id}}), within];
+    let mut must_not = vec![json!({"exists": {"field": format!("{}_cur", kept.definition.field)}})];
+    match value {
+        Some(value) => filter.push(json!({"term": {"multiply_by_value": value}})),
+        None => must_not.push(json!({"exists": {"field": "multiply_by_value"}})),
+    }
+    let mut body = json!({
+        "size": PAGE,
+        "_source": false,
+        "track_total_hits": false,
+        "query": {"bool": {"filter": filter, "must_not": must_not}},
+        "sort": [{"@timestamp": "asc"}, {"predictionUID": "asc"}],
+    });
+    if let Some((time, uid)) = after {
+        body["search_after"] = json!([time, uid]);
+    }
+    body
+}

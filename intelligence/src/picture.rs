@@ -1,0 +1,120 @@
+//! A rule as a picture: its samples, what was predicted last with a band around it, and the threshold.
+
+use millrace_plot::{Band, Level, Look, Plot, Series};
+use millrace_query::OutcomeBody;
+use millrace_storage::{Priority, Session};
+use serde_json::{Value, json};
+
+use crate::Shared;
+use crate::error::{Error, Result};
+use crate::results;
+use crate::run::became;
+use crate::samples::Reader;
+use crate::source::Source;
+use crate::store::Kept;
+
+/// Predictions that are drawn.
+const MAX_PREDICTIONS: usize = 10_000;
+/// Samples before the predictions that are drawn for each of them, and at least.
+const SAMPLES_EACH: usize = 4;
+const LEAST_SAMPLES: usize = 100;
+/// How many deviations lie around 95 % of what is normally distributed.
+const DEVIATIONS: f64 = 1.96;
+
+/// A prediction as it was stored.
+struct Predicted {
+    at: i64,
+    value: f64,
+    rmse: Option<f64>,
+}
+
+/// Draws a rule.
+pub(crate) async fn draw(shared: &Shared, kept: &Kept, value: Option<&str>) -> Result<String> {
+    let definition = &kept.definition;
+    let runs = definition.runs();
+    let value = match value {
+        None => runs.first().copied().flatten(),
+        Some(value) if runs.contains(&Some(value)) => Some(value),
+        Some(_) => return Err(Error::invalid("value", "is none of [multiply_by_values] of the rule")),
+    };
+    let frame = definition.frame;
+    let now_ms = shared.engine.clock().now_ms();
+    let source = Source::read(&shared.engine, definition.search_id()).await?;
+    let predicted = predicted(shared, kept, value).await?;
+    let last = frame.start(now_ms);
+    let origin = predicted.first().map_or(last, |first| first.at.min(last));
+    let before = definition.max_probes.min((SAMPLES_EACH * definition.max_predictions).max(LEAST_SAMPLES));
+    let from = (origin - before as i64 * frame.ms()).max(frame.start(0));
+    // What became of predictions since, but not more than of them.
+    let to = last.min(origin + definition.max_predictions as i64 * frame.ms());
+    let session = shared.session_of(kept)?;
+    let (engine, search) = (&*shared.engine, &shared.search);
+    let reader = Reader { engine, search, session: &session, source: &source, definition };
+    let buckets = reader.read(value, from, to).await?;
+    // Before the first document there is nothing to be counted.
+    let first = buckets.iter().position(Option::is_some).unwrap_or(buckets.len());
+    let times = (0..).map(|place: i64| from + place * frame.ms());
+    let measured = times.zip(buckets).skip(first);
+    let measured = measured.map(|(time, bucket)| (time, became(definition, bucket))).collect();
+    let band = predicted.iter().filter_map(|one| {
+        let around = DEVIATIONS * one.rmse?;
+        Some((one.at, one.value - around, one.value + around))
+    });
+    let of = value.map_or_else(String::new, |value| format!(" of {value}"));
+    let (kind, field) = (definition.value_type.name(), &definition.field);
+    let mut plot = Plot {
+        title: format!("{}{of}: {} of {field}, {}", definition.name, definition.algorithm, frame.name()),
+        values: format!("{kind} of {field}"),
+        bands: vec![Band { name: "95 % by the RMSE".to_owned(), points: band.collect() }],
+        series: vec![
+            Series { name: "measured".to_owned(), look: Look::Measured, points: measured },
+            Series {
+                name: "predicted".to_owned(),
+                look: Look::Predicted,
+                points: predicted.iter().map(|one| (one.at, Some(one.value))).collect(),
+            },
+        ],
+        ..Plot::default()
+    };
+    plot.bands.retain(|band| !band.points.is_empty());
+    plot.series.retain(|series| !series.points.is_empty());
+    if let Some(value) = definition.level() {
+        plot.levels.push(Level { name: format!("threshold {value}"), value });
+    }
+    let svg = move || Ok(plot.svg());
+    let svg = engine.compute().run(Priority::Foreground, svg).await?;
+    svg.map_err(|error| Error::Run(error.to_string()))
+}
+
+/// Reads what was predicted last.
+async fn predicted(shared: &Shared, kept: &Kept, value: Option<&str>) -> Result<Vec<Predicted>> {
+    let Some(last) = &kept.ran.machine_state_uid else { return Ok(Vec::new()) };
+    // The record has the state of its last value: that of another differs by the value alone.
+    let origin = last.get(last.len().saturating_sub(15)..).unwrap_or_default();
+    let uid = results::machine_state_uid_of(&kept.definition, value, origin);
+    let field = &kept.definition.field;
+    let body = json!({
+        "size": MAX_PREDICTIONS,
+        "track_total_hits": false,
+        "_source": [format!("{field}_pre"), "rmse"],
+        "query": {"bool": {"filter": [{"term": {"model_uid": kept.id}}, {"term": {"machine_state_uid": uid}}]}},
+        "sort": [{"@timestamp": "asc"}],
+    });
+    let own = Session::system(&shared.engine);
+    let params = vec![("ignore_unavailable".to_owned(), "true".to_owned())];
+    let outcome = shared.search.search(&own, results::INDEX, params, Some(body)).await?;
+    let OutcomeBody::Raw(text) = outcome.body else { return Ok(Vec::new()) };
+    let read = move || Ok(serde_json::from_slice::<Value>(&text));
+    let answer = shared.engine.compute().run(Priority::Foreground, read).await?;
+    let answer = answer.map_err(|error| Error::Run(format!("predictions cannot be read: {error}")))?;
+    let hits = answer["hits"]["hits"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let read = hits.iter().filter_map(|hit| {
+        let source = &hit["_source"];
+        Some(Predicted {
+            at: hit["sort"][0].as_i64()?,
+            value: results::take(source, field, "pre")?,
+            rmse: source["rmse"].as_f64(),
+        })
+    });
+    Ok(read.collect())
+}

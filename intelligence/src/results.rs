@@ -1,0 +1,209 @@
+//! Predictions as documents of `intelligence`, which nobody else writes.
+//!
+//! A document is one predicted bucket: what was predicted in `<field>_pre`, and once the bucket is over what it was in `<field>_cur`, both
+//! where the field is, so that `a.b` becomes `{"a": {"b_pre": …, "b_cur": …}}`. Its `_id` is made of the rule's name, the algorithm, the time
+//! from which was predicted and the predicted time, so that a run that is repeated writes the same documents.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millrace_storage::access::{Caller, Privileges};
+use millrace_storage::{Action, Engine, Error as StorageError, Principal, RefreshPolicy, Update, WriteOp};
+use serde_json::{Map, Value, json};
+
+use crate::definition::Definition;
+use crate::error::{Error, Result};
+use crate::time;
+
+/// The index.
+pub(crate) const INDEX: &str = "intelligence";
+/// First members of its documents that are not those of a predicted field.
+pub(crate) const OWN_FIELDS: [&str; 18] = [
+    "@timestamp",
+    "model_name",
+    "model_uid",
+    "machine_state_uid",
+    "predictionUID",
+    "method_name",
+    "processing_time",
+    "start_date",
+    "rmse",
+    "rmse_normalized",
+    "overall_efficiency",
+    "linear_function_a",
+    "linear_function_b",
+    "threshold",
+    "threshold_time",
+    "multiply_by_field",
+    "multiply_by_value",
+    "time_frame",
+];
+/// Documents of a write.
+const BATCH: usize = 2_000;
+/// How long a write may wait for memory.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+fn index_body() -> Value {
+    let keyword = json!({"type": "keyword", "ignore_above": 8191});
+    let words = json!({"type": "text", "fields": {"keyword": keyword}});
+    let (date, double) = (json!({"type": "date"}), json!({"type": "double"}));
+    let of_field = |ending: &str| json!({"match": format!("*_{ending}"), "mapping": double});
+    json!({
+        "settings": {"index.number_of_shards": 1, "index.number_of_replicas": 0},
+        "mappings": {
+            "dynamic_templates": [{"predicted": of_field("pre")}, {"current": of_field("cur")}],
+            "properties": {
+                "@timestamp": date,
+                "start_date": date,
+                "threshold_time": date,
+                "model_name": words,
+                "model_uid": keyword,
+                "machine_state_uid": keyword,
+                "predictionUID": keyword,
+                "method_name": keyword,
+                "time_frame": keyword,
+                "multiply_by_field": keyword,
+                "multiply_by_value": keyword,
+                "processing_time": double,
+                "rmse": double,
+                "rmse_normalized": double,
+                "overall_efficiency": double,
+                "linear_function_a": double,
+                "linear_function_b": double,
+                "threshold": double,
+            },
+        },
+    })
+}
+
+/// Names the state of a model: what is predicted from a time.
+pub(crate) fn machine_state_uid(definition: &Definition, value: Option<&str>, origin_ms: i64) -> String {
+    machine_state_uid_of(definition, value, &time::underscored(origin_ms))
+}
+
+/// The same with the time as it is written there.
+pub(crate) fn machine_state_uid_of(definition: &Definition, value: Option<&str>, origin: &str) -> String {
+    let value = value.map_or_else(String::new, |value| format!("[{value}]"));
+    let (name, algorithm) = (&definition.name, definition.algorithm);
+    format!("{name}{value}_{algorithm}_{origin}")
+}
+
+/// Names a prediction.
+pub(crate) fn prediction_uid(machine_state_uid: &str, predicted_ms: i64) -> String {
+    format!("{machine_state_uid}_{}", time::packed(predicted_ms))
+}
+
+/// Makes `{"a": {"b_pre": 5}}` of `a.b`, `pre` and 5.
+pub(crate) fn put(document: &mut Map<String, Value>, field: &str, ending: &str, value: f64) {
+    let (mut at, mut rest) = (document, field);
+    while let Some((first, behind)) = rest.split_once('.') {
+        let within = at.entry(first).or_insert_with(|| json!({}));
+        let Value::Object(within) = within else { return };
+        (at, rest) = (within, behind);
+    }
+    at.insert(format!("{rest}_{ending}"), json!(value));
+}
+
+/// Reads what [`put`] wrote.
+pub(crate) fn take(document: &Value, field: &str, ending: &str) -> Option<f64> {
+    let (within, last) = field.rsplit_once('.').map_or((None, field), |(within, last)| (Some(within), last));
+    let mut at = document;
+    for part in within.into_iter().flat_map(|within| within.split('.')) {
+        at = at.get(part)?;
+    }
+    at.get(format!("{last}_{ending}"))?.as_f64()
+}
+
+/// Whose writes they are.
+fn principal() -> Principal {
+    let caller = Caller::Rule(Arc::from(INDEX));
+    Principal::new(caller, Vec::new(), Arc::new(Privileges::unrestricted()))
+}
+
+fn operation(id: String, action: Action) -> WriteOp {
+    WriteOp {
+        index: Arc::from(INDEX),
+        id: Some(id),
+        routing: None,
+        action,
+        version: None,
+        if_seq_no: None,
+        if_primary_term: None,
+        require_alias: false,
+        doc_type: Arc::from("_doc"),
+    }
+}
+
+/// Writes predictions by their ids.
+///
+/// # Errors
+/// The store's; [`Error::Run`] with the first document that is refused. Those before it are written.
+pub(crate) async fn write(engine: &Engine, documents: Vec<(String, Value)>) -> Result<()> {
+    engine.make_own_index(INDEX, &index_body()).await?;
+    let ops = documents
+        .into_iter()
+        .map(|(id, document)| operation(id, Action::Index(Bytes::from(document.to_string()))));
+    in_batches(engine, ops.collect()).await
+}
+
+/// Writes what became of predictions into their documents; those that are gone meanwhile are left out.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) async fn fill(engine: &Engine, found: Vec<(String, Value)>) -> Result<()> {
+    let update = |document| Update {
+        doc: Some(document),
+        detect_noop: true,
+        retry_on_conflict: 3,
+        ..Update::default()
+    };
+    let ops =
+        found.into_iter().map(|(id, document)| operation(id, Action::Update(Box::new(update(document)))));
+    in_batches(engine, ops.collect()).await
+}
+
+async fn in_batches(engine: &Engine, mut ops: Vec<WriteOp>) -> Result<()> {
+    let principal = principal();
+    while !ops.is_empty() {
+        let rest = ops.split_off(ops.len().min(BATCH));
+        let results = engine.write(&principal, ops, RefreshPolicy::None, TIMEOUT).await?;
+        for result in results {
+            match result {
+                Ok(_) | Err(StorageError::DocumentMissing { .. }) => {}
+                Err(error) => {
+                    return Err(Error::Run(format!("a prediction cannot be stored in [{INDEX}]: {error}")));
+                }
+            }
+        }
+        ops = rest;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::tests::body;
+
+    #[test]
+    fn names_are_made_of_rule_algorithm_and_times() {
+        let definition = Definition::parse(&body()).unwrap();
+        let state = machine_state_uid(&definition, None, 1_769_853_600_000);
+        assert_eq!(state, "cpu_TL_20260131_100000");
+        assert_eq!(prediction_uid(&state, 1_769_857_200_000), "cpu_TL_20260131_100000_20260131110000");
+        assert_eq!(machine_state_uid(&definition, Some("a"), 0), "cpu[a]_TL_19700101_000000");
+    }
+
+    #[test]
+    fn fields_stay_where_they_are() {
+        let mut document = Map::new();
+        put(&mut document, "a.b.c", "pre", 1.5);
+        put(&mut document, "a.b.c", "cur", 2.0);
+        put(&mut document, "d", "pre", 3.0);
+        let document = Value::Object(document);
+        assert_eq!(document, json!({"a": {"b": {"c_pre": 1.5, "c_cur": 2.0}}, "d_pre": 3.0}));
+        assert_eq!(take(&document, "a.b.c", "cur"), Some(2.0));
+        assert_eq!((take(&document, "d", "pre"), take(&document, "a.x", "pre")), (Some(3.0), None));
+    }
+}

@@ -1,0 +1,145 @@
+//! Samples: buckets of a saved search, each a number by the rule's `value_type`. They come from aggregations alone, a page of buckets at a
+//! time; no document is read.
+
+use millrace_query::{OutcomeBody, SearchService};
+use millrace_storage::{Engine, Priority, Session};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::definition::{Definition, ValueType};
+use crate::error::{Error, Result};
+use crate::source::Source;
+
+/// Buckets of an aggregation. The cluster's own bound, `search.max_buckets`, is 65,535 unless somebody lowers it.
+const PAGE: i64 = 50_000;
+/// Buckets of an aggregation that are tried where that bound is lower.
+const LEAST_PAGE: i64 = 100;
+/// Buckets of a series, at most: those of a window, and of history that is gone over.
+pub(crate) const MAX_BUCKETS: i64 = 200_000;
+
+/// Who reads samples, and by what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) search: &'a SearchService,
+    /// With the owner's rights.
+    pub(crate) session: &'a Session,
+    pub(crate) source: &'a Source,
+    pub(crate) definition: &'a Definition,
+}
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    aggregations: Option<Aggregations>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Aggregations {
+    buckets: Buckets,
+}
+
+#[derive(Debug, Deserialize)]
+struct Buckets {
+    buckets: Vec<Bucket>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Bucket {
+    key: i64,
+    doc_count: u64,
+    value: Option<Metric>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Metric {
+    value: Option<f64>,
+}
+
+impl Reader<'_> {
+    /// Reads the buckets between two starts, of documents with a value of `multiply_by_field` where one is given; `None` for those without a
+    /// document, and those without a number.
+    ///
+    /// # Errors
+    /// [`Error::Run`] for too many; what the search answers.
+    pub(crate) async fn read(
+        &self,
+        value: Option<&str>,
+        from_ms: i64,
+        to_ms: i64,
+    ) -> Result<Vec<Option<f64>>> {
+        let frame = self.definition.frame;
+        let count = frame.between(from_ms, to_ms).max(0);
+        if count > MAX_BUCKETS {
+            return Err(Error::Run(format!("{count} buckets would be read; {MAX_BUCKETS} are allowed")));
+        }
+        let mut buckets: Vec<Option<f64>> = vec![None; usize::try_from(count).unwrap_or_default()];
+        let (mut page, mut at) = (PAGE, 0);
+        while at < count {
+            let ahead = page.min(count - at);
+            let (begin, end) = (from_ms + at * frame.ms(), from_ms + (at + ahead) * frame.ms());
+            let body = self.body(value, begin, end);
+            let params = [("ignore_unavailable", "true"), ("allow_partial_search_results", "false")];
+            let params = params.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+            let outcome = self.search.search(self.session, &self.source.expression, params, Some(body)).await;
+            let outcome = match outcome {
+                Err(error) if page > LEAST_PAGE && is_too_many(&error) => {
+                    page = (page / 2).max(LEAST_PAGE);
+                    continue;
+                }
+                outcome => outcome?,
+            };
+            let OutcomeBody::Raw(text) = outcome.body else {
+                return Err(Error::Run("the search answered no text".to_owned()));
+            };
+            let read = move || Ok(serde_json::from_slice::<Answer>(&text));
+            let answer = self.engine.compute().run(Priority::Background, read).await?;
+            let answer = answer
+                .map_err(|error| Error::Run(format!("the answer of the search cannot be read: {error}")))?;
+            for bucket in answer.aggregations.map(|all| all.buckets.buckets).unwrap_or_default() {
+                let place = usize::try_from(frame.between(from_ms, bucket.key)).unwrap_or(usize::MAX);
+                let number = match self.definition.value_type {
+                    ValueType::Count => Some(bucket.doc_count as f64),
+                    _ => bucket.value.and_then(|metric| metric.value),
+                };
+                if let Some(slot) = buckets.get_mut(place) {
+                    *slot = number.filter(|_| bucket.doc_count > 0);
+                }
+            }
+            at += ahead;
+        }
+        Ok(buckets)
+    }
+
+    fn body(&self, value: Option<&str>, from_ms: i64, to_ms: i64) -> Value {
+        let Definition { field, frame, value_type, multiply_by, .. } = self.definition;
+        let time = &self.source.time_field;
+        let within = json!({"range": {time: {"gte": from_ms, "lt": to_ms, "format": "epoch_millis"}}});
+        let mut filter = vec![self.source.query.clone(), within, json!({"exists": {"field": field}})];
+        if let (Some(by), Some(value)) = (multiply_by, value) {
+            filter.push(json!({"term": {by: value}}));
+        }
+        let mut buckets = json!({"date_histogram": frame.histogram(time)});
+        if *value_type != ValueType::Count {
+            buckets["aggs"] = json!({"value": {value_type.name(): {"field": field}}});
+        }
+        json!({
+            "size": 0,
+            "track_total_hits": false,
+            "query": {"bool": {"filter": filter}},
+            "aggs": {"buckets": buckets},
+        })
+    }
+}
+
+/// Whether the cluster's bound of buckets is lower than a page.
+fn is_too_many(error: &millrace_query::Error) -> bool {
+    use millrace_query::Error;
+    match error {
+        Error::TooManyBuckets { .. } => true,
+        Error::Reducing(error) => is_too_many(error),
+        Error::SearchPhase { failures } => {
+            failures.iter().any(|failure| failure.error_type == "too_many_buckets_exception")
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,94 @@
+//! When rules run: each by its schedule, at most two at a time, and never one twice at once.
+//!
+//! [`decide`] says what is due; the task around it looks once a second. A rule that was due while the server was down, or while it ran still, runs
+//! once, for the latest of those times. A time counts as seen to when its run has ended, so that one that the server did
+//! not live to see the end of is made up for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::error::Error;
+use crate::fill;
+use crate::store::Kept;
+use crate::{Running, Shared};
+
+/// How often it is looked what is due.
+const TICK: Duration = Duration::from_secs(1);
+/// How often a rule's predictions are looked at for what became of them.
+const FILL_EVERY_MS: i64 = 60_000;
+
+/// What is to be done with a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// Run it as at this time of its schedule.
+    Run(i64),
+    /// Fill in what became of its predictions.
+    Fill,
+}
+
+/// Decides what is due of a rule that is not at work; `filled_ms` says when its predictions were looked at last.
+pub(crate) fn decide(kept: &Kept, filled_ms: Option<i64>, now_ms: i64) -> Option<Job> {
+    if kept.definition.is_scheduled()
+        && let Some(due) = kept.definition.schedule.due(kept.state.handled_ms, now_ms)
+    {
+        return Some(Job::Run(due));
+    }
+    let is_time = filled_ms.is_none_or(|filled| now_ms - filled >= FILL_EVERY_MS || filled > now_ms);
+    (is_time && fill::pending(kept, now_ms).is_some()).then_some(Job::Fill)
+}
+
+/// Runs what is due until it is told to stop; what is running then comes to its end.
+pub(crate) async fn follow(shared: Arc<Shared>) {
+    let mut stopping = shared.stopping.subscribe();
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut jobs: JoinSet<()> = JoinSet::new();
+    let mut filled: HashMap<String, i64> = HashMap::new();
+    while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
+        tokio::select! {
+            _ = stopping.changed() => break,
+            Some(ended) = jobs.join_next(), if !jobs.is_empty() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a run of an AI rule has failed");
+                }
+            }
+            _ = ticks.tick() => {
+                let now_ms = shared.engine.clock().now_ms();
+                filled.retain(|id, _| shared.store.get(id).is_some());
+                for kept in shared.store.all() {
+                    if shared.is_running(&kept.id) {
+                        continue;
+                    }
+                    let Some(job) = decide(&kept, filled.get(&kept.id).copied(), now_ms) else { continue };
+                    if job == Job::Fill {
+                        filled.insert(kept.id.clone(), now_ms);
+                    }
+                    // Marked here, so that the next look sees it.
+                    let Some(running) = shared.begin(&kept.id) else { continue };
+                    let shared = Arc::clone(&shared);
+                    jobs.spawn(async move { work(&shared, running, &kept, job).await });
+                }
+            }
+        }
+    }
+    while jobs.join_next().await.is_some() {}
+}
+
+async fn work(shared: &Shared, running: Running, kept: &Kept, job: Job) {
+    match job {
+        // What goes wrong stands on the record.
+        Job::Run(due) => match shared.run(running, Some(due)).await {
+            Ok(_) | Err(Error::NotFound(_)) => {}
+            Err(error) => tracing::warn!(rule = kept.id, %error, "a scheduled run of an AI rule failed"),
+        },
+        Job::Fill => {
+            if let Err(error) = shared.fill(running, kept).await {
+                tracing::warn!(rule = kept.id, %error, "what became of predictions was not filled in");
+            }
+        }
+    }
+}

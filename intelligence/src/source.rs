@@ -1,0 +1,209 @@
+//! Where a rule reads: a saved search of the console, with its index pattern, as an expression, a time field and a query.
+
+use millrace_storage::{Engine, Error as StorageError, Session};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::kuery;
+
+/// Where the console keeps its objects.
+const INDEX: &str = ".console";
+/// Name of the reference from a saved search to its index pattern.
+const REFERENCE: &str = "kibanaSavedObjectMeta.searchSourceJSON.index";
+/// Filters of a saved search, at most.
+const MAX_FILTERS: usize = 200;
+/// The time field of a pattern that names none.
+const TIME_FIELD: &str = "@timestamp";
+
+/// Where a rule reads.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Source {
+    /// Indices.
+    pub(crate) expression: String,
+    /// The field that puts documents into buckets.
+    pub(crate) time_field: String,
+    /// What documents match.
+    pub(crate) query: Value,
+    /// The search source as it is saved.
+    pub(crate) text: String,
+}
+
+impl Source {
+    /// Reads a saved search by its id.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] of `search`: it is not there, or has what is not understood; the store's.
+    pub(crate) async fn read(engine: &Arc<Engine>, id: &str) -> Result<Self> {
+        let session = Session::system(engine);
+        let Some(search) = object(&session, "search", id).await? else {
+            return Err(Error::invalid("search", format!("there is no saved search [{id}]")));
+        };
+        let wrong = |reason: String| Error::invalid("search", format!("saved search [{id}] {reason}"));
+        let meta = &search["attributes"]["kibanaSavedObjectMeta"]["searchSourceJSON"];
+        let text = meta.as_str().ok_or_else(|| wrong("has no search source".to_owned()))?;
+        let source: Value = serde_json::from_str(text)
+            .map_err(|error| wrong(format!("has no search source in JSON: {error}")))?;
+        let pattern_id = pattern_id(&source, &search["references"]);
+        let pattern_id = pattern_id.ok_or_else(|| wrong("names no index pattern".to_owned()))?;
+        let Some(pattern) = object(&session, "index-pattern", &pattern_id).await? else {
+            return Err(wrong(format!("is over index pattern [{pattern_id}], which is not there")));
+        };
+        let expression = pattern["attributes"]["title"].as_str().unwrap_or_default().trim();
+        if expression.is_empty() {
+            return Err(wrong(format!("is over index pattern [{pattern_id}], which has no title")));
+        }
+        let time_field = pattern["attributes"]["timeFieldName"].as_str().filter(|field| !field.is_empty());
+        Ok(Self {
+            expression: expression.to_owned(),
+            time_field: time_field.unwrap_or(TIME_FIELD).to_owned(),
+            query: query(&source).map_err(wrong)?,
+            text: text.to_owned(),
+        })
+    }
+}
+
+async fn object(session: &Session, kind: &str, id: &str) -> Result<Option<Value>> {
+    let found = match session.get(INDEX, &format!("{kind}:{id}"), None, true).await {
+        Err(StorageError::IndexNotFound { .. }) => return Ok(None),
+        found => found?,
+    };
+    let Some(stored) = found else { return Ok(None) };
+    let mut document: Value = serde_json::from_slice(&stored.source)
+        .map_err(|error| Error::Run(format!("saved object [{kind}:{id}] cannot be read: {error}")))?;
+    Ok(document.get_mut("object").map(Value::take))
+}
+
+/// The id of the index pattern: said in the source, or by a reference that it names.
+fn pattern_id(source: &Value, references: &Value) -> Option<String> {
+    if let Some(id) = source["index"].as_str() {
+        return Some(id.to_owned());
+    }
+    let name = source["indexRefName"].as_str().unwrap_or(REFERENCE);
+    let mut references = references.as_array()?.iter();
+    let reference =
+        references.find(|reference| reference["name"] == name && reference["type"] == "index-pattern")?;
+    reference["id"].as_str().map(str::to_owned)
+}
+
+/// Makes the query of a search source: what was typed, and the filters beside it.
+fn query(source: &Value) -> Result<Value, String> {
+    let (mut filter, mut must_not) = (Vec::new(), Vec::new());
+    match &source["query"] {
+        Value::Null => {}
+        typed => filter.extend(self::typed(typed)?),
+    }
+    let filters = match &source["filter"] {
+        Value::Null => &[][..],
+        Value::Array(filters) if filters.len() <= MAX_FILTERS => filters,
+        Value::Array(_) => return Err(format!("has more than {MAX_FILTERS} filters")),
+        _ => return Err("has a filter that is no list".to_owned()),
+    };
+    for (at, one) in filters.iter().enumerate() {
+        let members = one.as_object().ok_or_else(|| format!("has filter [{at}], which is no object"))?;
+        let meta = &one["meta"];
+        if meta["disabled"] == true {
+            continue;
+        }
+        let condition = condition(members).ok_or_else(|| format!("has filter [{at}] without a query"))?;
+        if meta["negate"] == true { must_not.push(condition) } else { filter.push(condition) }
+    }
+    Ok(json!({"bool": {"filter": filter, "must_not": must_not}}))
+}
+
+/// The query of a filter: its member `query`, or what it has beside what the console keeps there.
+fn condition(members: &Map<String, Value>) -> Option<Value> {
+    if let Some(query) = members.get("query").filter(|query| query.is_object()) {
+        return Some(query.clone());
+    }
+    let rest = members.iter().filter(|(name, _)| !matches!(name.as_str(), "meta" | "$state" | "query"));
+    let rest: Map<String, Value> = rest.map(|(name, value)| (name.clone(), value.clone())).collect();
+    (rest.len() == 1).then_some(Value::Object(rest))
+}
+
+/// What was typed, in the language that it names.
+fn typed(query: &Value) -> Result<Option<Value>, String> {
+    let language = query["language"].as_str().unwrap_or("lucene");
+    let text = match &query["query"] {
+        Value::String(text) => text.trim(),
+        Value::Null => "",
+        // Of old searches it is a query of the search API.
+        Value::Object(_) if language == "lucene" => return Ok(Some(query["query"].clone())),
+        _ => return Err("has a query that is no text".to_owned()),
+    };
+    if text.is_empty() || text == "*" {
+        return Ok(None);
+    }
+    match language {
+        "lucene" => Ok(Some(json!({"query_string": {"query": text, "analyze_wildcard": true}}))),
+        "kuery" => {
+            kuery::query(text).map(Some).map_err(|reason| format!("has a query in kuery that {reason}"))
+        }
+        other => Err(format!("has a query in language [{other}], which is not known: use lucene or kuery")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(source: Value) -> Result<Value, String> {
+        query(&source)
+    }
+
+    #[test]
+    fn a_source_is_what_was_typed_and_its_filters() {
+        let found = of(json!({
+            "query": {"language": "lucene", "query": "status:500"},
+            "filter": [
+                {"meta": {"disabled": false, "negate": false, "key": "host"}, "query": {"match_phrase": {"host": "a"}}, "$state": {}},
+                {"meta": {"negate": true}, "exists": {"field": "error"}},
+                {"meta": {"disabled": true}, "query": {"match_all": {}}},
+            ],
+        }));
+        assert_eq!(
+            found.unwrap(),
+            json!({"bool": {
+                "filter": [
+                    {"query_string": {"query": "status:500", "analyze_wildcard": true}},
+                    {"match_phrase": {"host": "a"}},
+                ],
+                "must_not": [{"exists": {"field": "error"}}],
+            }})
+        );
+        let nothing = json!({"bool": {"filter": [], "must_not": []}});
+        for empty in [
+            json!({}),
+            json!({"query": {"language": "kuery", "query": " "}, "filter": []}),
+            json!({"query": {"query": "*"}}),
+        ] {
+            assert_eq!(of(empty).unwrap(), nothing);
+        }
+        let old = of(json!({"query": {"query": {"match_all": {}}, "language": "lucene"}})).unwrap();
+        assert_eq!(old["bool"]["filter"], json!([{"match_all": {}}]));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for (source, expected) in [
+            (json!({"query": {"language": "ppl", "query": "x"}}), "language [ppl]"),
+            (json!({"query": {"language": "kuery", "query": "a:("}}), "in kuery"),
+            (json!({"query": {"language": "kuery", "query": 5}}), "no text"),
+            (json!({"filter": {}}), "no list"),
+            (json!({"filter": [5]}), "filter [0]"),
+            (json!({"filter": [{"meta": {}}]}), "filter [0] without"),
+            (json!({"filter": vec![json!({}); 201]}), "more than 200"),
+        ] {
+            let refused = of(source.clone()).unwrap_err();
+            assert!(refused.contains(expected), "{source}: {refused}");
+        }
+    }
+
+    #[test]
+    fn the_pattern_is_named_or_referred_to() {
+        let references = json!([{"name": REFERENCE, "type": "index-pattern", "id": "p"}]);
+        assert_eq!(pattern_id(&json!({"indexRefName": REFERENCE}), &references), Some("p".to_owned()));
+        assert_eq!(pattern_id(&json!({"index": "q"}), &references), Some("q".to_owned()));
+        assert_eq!(pattern_id(&json!({}), &json!([])), None);
+    }
+}

@@ -1,0 +1,177 @@
+//! A store with AI rules at work, as the server has them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millrace_accounts::{Accounts, AnyQuery};
+use millrace_intelligence::Intelligence;
+use millrace_query::SearchService;
+use millrace_storage::{
+    Action, Config, Engine, Error, ManualClock, Principal, RefreshPolicy, SharedClock, WriteOp,
+};
+use serde_json::{Value, json};
+
+/// Longest that anything is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const MINUTE: i64 = 60_000;
+/// 2026-03-02 10:00, a Monday.
+pub(crate) const START: i64 = 1_772_445_600_000;
+
+/// A store with AI rules at work.
+pub(crate) struct Server {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) clock: Arc<ManualClock>,
+    accounts: Arc<Accounts>,
+    pub(crate) intelligence: Intelligence,
+}
+
+impl Server {
+    /// Opens one, with a saved search `all` over `logs`.
+    pub(crate) async fn open(dir: &Path, now_ms: i64) -> Self {
+        let server = Self::reopen(dir, now_ms).await;
+        let source = json!({"index": "logs", "query": {"language": "lucene", "query": "*"}});
+        let search = json!({"attributes": {"title": "all", "kibanaSavedObjectMeta": {"searchSourceJSON": source.to_string()}}});
+        let pattern = json!({"attributes": {"title": "logs*", "timeFieldName": "@timestamp"}});
+        server.engine.make_own_index(".console", &json!({"mappings": {"dynamic": false}})).await.unwrap();
+        for (id, object) in [("search:all", search), ("index-pattern:logs", pattern)] {
+            server.write(".console", id, &json!({"object": object})).await;
+        }
+        let mapping =
+            json!({"mappings": {"properties": {"@timestamp": {"type": "date"}, "load": {"type": "double"}}}});
+        server.engine.make_own_index("logs", &mapping).await.unwrap();
+        server
+    }
+
+    /// Opens what may have been dropped a moment ago.
+    pub(crate) async fn reopen(dir: &Path, now_ms: i64) -> Self {
+        let engine = Self::engine(dir, now_ms).await;
+        Self::over(engine.0, engine.1).await
+    }
+
+    pub(crate) async fn engine(dir: &Path, now_ms: i64) -> (Arc<Engine>, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::new(now_ms));
+        let config = Config { data_dir: dir.to_owned(), ..Config::default() };
+        loop {
+            match Engine::open(config.clone(), Arc::clone(&clock) as SharedClock).await {
+                // What is dropped ends a moment later.
+                Err(Error::Locked(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+                opened => return (opened.unwrap(), clock),
+            }
+        }
+    }
+
+    pub(crate) async fn over(engine: Arc<Engine>, clock: Arc<ManualClock>) -> Self {
+        let (accounts, _) = Accounts::open(
+            Arc::clone(&engine) as Arc<_>,
+            millrace_accounts::Config { insecure: true, ..millrace_accounts::Config::default() },
+            Arc::clone(&clock) as SharedClock,
+            Arc::new(AnyQuery),
+        )
+        .await
+        .unwrap();
+        let accounts = Arc::new(accounts);
+        let search = SearchService::new(Arc::clone(&engine), millrace_query::Config::default());
+        let intelligence = Intelligence::start(&engine, &search, &accounts).await.unwrap();
+        Self { engine, clock, accounts, intelligence }
+    }
+
+    /// Ends as a server does that is told to.
+    pub(crate) async fn stop(self) {
+        self.intelligence.stop().await;
+        self.engine.shutdown().await.unwrap();
+    }
+
+    pub(crate) fn admin(&self) -> Principal {
+        self.accounts.administrator()
+    }
+
+    pub(crate) async fn write(&self, index: &str, id: &str, document: &Value) {
+        write(&self.engine, index, id, document).await;
+    }
+
+    /// Writes a document for each minute from one to before another: the load is the number of the minute.
+    pub(crate) async fn minutes(&self, from: i64, to: i64) {
+        for minute in from..to {
+            let document = json!({"@timestamp": START + minute * MINUTE + 1000, "load": minute});
+            self.write("logs", &minute.to_string(), &document).await;
+        }
+    }
+
+    pub(crate) async fn create(&self, rule: Value) -> String {
+        self.intelligence.create(&self.admin(), rule).await.unwrap()
+    }
+
+    /// The record of a rule.
+    pub(crate) fn shown(&self, id: &str) -> Value {
+        self.intelligence.show(&self.admin(), id).unwrap()["_source"].clone()
+    }
+
+    /// Predictions by their ids.
+    pub(crate) async fn predictions(&self) -> BTreeMap<String, Value> {
+        let mut documents = BTreeMap::new();
+        let Ok(index) = self.engine.index("intelligence") else { return documents };
+        let mut reading = self.engine.read_back(&[index], 0..u64::MAX).await.unwrap();
+        while let Some(frame) = reading.next().await.unwrap() {
+            for op in frame.parts.iter().flat_map(|part| &part.ops) {
+                let Some(source) = &op.source else { continue };
+                let id = String::from_utf8(op.id.to_vec()).unwrap();
+                documents.insert(id, serde_json::from_slice(source).unwrap());
+            }
+        }
+        documents
+    }
+}
+
+pub(crate) async fn write(engine: &Engine, index: &str, id: &str, document: &Value) {
+    let op = WriteOp {
+        index: Arc::from(index),
+        id: Some(id.to_owned()),
+        routing: None,
+        action: Action::Index(Bytes::from(document.to_string())),
+        version: None,
+        if_seq_no: None,
+        if_primary_term: None,
+        require_alias: false,
+        doc_type: Arc::from("_doc"),
+    };
+    let written =
+        engine.write(&Principal::system(), vec![op], RefreshPolicy::Immediate, PATIENCE).await.unwrap();
+    for outcome in written {
+        outcome.unwrap();
+    }
+}
+
+/// A rule that predicts five minutes, every five minutes.
+pub(crate) fn rule(name: &str) -> Value {
+    json!({
+        "algorithm_type": "TL",
+        "model_name": name,
+        "search": "search:all",
+        "label_field": {"field": "load"},
+        "max_probes": 30,
+        "time_frame": "1 minute",
+        "value_type": "avg",
+        "max_predictions": 5,
+        "automatic_cron": "*/5 * * * *",
+        "automatic_enable": true,
+        "automatic": true,
+        "multiply_by_values": [],
+        "multiply_by_field": "none",
+    })
+}
+
+/// Waits for something to be there.
+pub(crate) async fn until<T>(what: &str, mut there: impl AsyncFnMut() -> Option<T>) -> T {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        loop {
+            if let Some(found) = there().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("waited for {what}"))
+}

@@ -1,0 +1,6 @@
+//! AI rules over a store with a clock that moves when it is told to: schedules, restarts, and what becomes of predictions.
+
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod fixture;
+mod schedules;
