@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_rules::{Time, for_roles};
 use millrace_rules::engine::{Operation, Quiet, Rule};
+use millrace_rules::{Time, for_roles};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
-    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, Update, WriteOp,
+    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, Update,
+    WriteOp,
 };
 use serde_json::{Value, json};
 
@@ -77,12 +78,12 @@ impl Pending {
         }
     }
 
-    /// Makes it of frames that are lost.
-    pub(crate) fn gap(first: u64, last: u64, now_ms: i64) -> Self {
+    /// Makes it of frames that the log does not have any more; `what` says what became of them.
+    pub(crate) fn gap(first: u64, last: u64, what: &str, now_ms: i64) -> Self {
         let document = json!({
             "@timestamp": Time::from_ms(now_ms).iso(),
             "message": format!(
-                "frames {first} to {last} were not evaluated: rules were away for longer than the log reaches back"
+                "frames {first} to {last} were cut from the log, as rules were away for longer than it reaches back: {what}"
             ),
             "first_frame": first,
             "last_frame": last,
@@ -129,22 +130,39 @@ fn operation(index: &str, id: String, action: Action) -> WriteOp {
 /// # Errors
 /// The store's.
 pub(crate) async fn alerts(engine: &Engine, alerts: Vec<(String, Value)>) -> Result<u64> {
-    let mut pending: VecDeque<Pending> = alerts
-        .into_iter()
-        .map(|(id, document)| Pending::new(0, ALERT, id, Action::Create, &document))
-        .collect();
+    let pending = alerts.into_iter();
+    let pending = pending.map(|(id, document)| Pending::new(0, ALERT, id, Action::Create, &document));
+    beside(engine, &mut pending.collect()).await
+}
+
+/// Writes what rules raise beside the feed, without a position; returns how much of it was not there yet.
+///
+/// # Errors
+/// The store's; what is not written yet is still pending then.
+pub(crate) async fn beside(engine: &Engine, pending: &mut VecDeque<Pending>) -> Result<u64> {
     let mut created = 0;
     while !pending.is_empty() {
-        for index in [ALERT, ERROR] {
-            indices::make(engine, index).await?;
-        }
-        let count = fitting(&pending);
-        let own: Vec<WriteOp> = pending.drain(..count).map(|pending| pending.op).collect();
+        let count = fitting(pending);
+        let own: Vec<WriteOp> = pending.iter().take(count).map(|pending| pending.op.clone()).collect();
+        make_indices(engine, &own).await?;
         let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
         let results = engine.write_from_source(&principal(), write, dead_letter(engine), TIMEOUT).await?;
         created += results.iter().filter(|result| result.is_ok()).count() as u64;
+        pending.drain(..count);
     }
     Ok(created)
+}
+
+/// Makes the indices that operations are for, where they are missing.
+async fn make_indices(engine: &Engine, operations: &[WriteOp]) -> Result<()> {
+    let mut named: BTreeSet<&str> = operations.iter().map(|op| &*op.index).collect();
+    if !named.is_empty() {
+        named.insert(ERROR);
+    }
+    for index in named {
+        indices::make(engine, index).await?;
+    }
+    Ok(())
 }
 
 /// Whose writes those of rules are.
@@ -192,13 +210,7 @@ impl Position {
         // A frame whose operations do not fit is not behind: what of it was written is there already next time.
         let to = pending.get(count).map_or(next, |rest| rest.frame.min(next)).max(self.next().unwrap_or(0));
         let own: Vec<WriteOp> = pending.iter().take(count).map(|pending| pending.op.clone()).collect();
-        let mut named: BTreeSet<&str> = own.iter().map(|op| &*op.index).collect();
-        if !named.is_empty() {
-            named.insert(ERROR);
-        }
-        for index in named {
-            indices::make(engine, index).await?;
-        }
+        make_indices(engine, &own).await?;
         let new = Bytes::copy_from_slice(&to.to_le_bytes());
         let delta = PositionDelta {
             pipeline: FEED_PIPELINE.to_owned(),

@@ -9,15 +9,20 @@
 //! - `matching`: which documents match which rules, by patterns, rights and filters
 //! - [`runner`], [`state`], [`commit`]: the feed followed, evaluated, and what is raised written with the position
 //! - [`snapshot`], [`recovery`]: state on disk, and the start
+//! - [`reading`], [`gap`]: frames read back from what is stored, where the log was cut
+//! - [`catching_up`]: rules that begin in the past
 //! - [`replay`]: tests, dry runs and runs over what is stored
 //! - [`recompute`]: what rules raise of the log, computed at once, for checks
 //! - [`indices`], [`told`]: what is written beside alerts, and what is told of rules
 
+mod catching_up;
 mod changes;
 mod commit;
 mod error;
+mod gap;
 mod indices;
 mod matching;
+mod reading;
 mod recompute;
 mod recovery;
 mod replay;
@@ -51,7 +56,7 @@ pub use replay::{Alert, Difference, Ran, Replayed, Tested};
 #[derive(Clone)]
 pub struct Alerting {
     shared: Arc<Shared>,
-    task: Arc<Task>,
+    tasks: Arc<Tasks>,
 }
 
 impl fmt::Debug for Alerting {
@@ -60,12 +65,12 @@ impl fmt::Debug for Alerting {
     }
 }
 
-/// What follows the feed.
-struct Task(Mutex<Option<JoinHandle<()>>>);
+/// What follows the feed, and has rules catch up.
+struct Tasks(Mutex<Vec<JoinHandle<()>>>);
 
-impl Drop for Task {
+impl Drop for Tasks {
     fn drop(&mut self) {
-        if let Some(task) = self.0.lock().take() {
+        for task in self.0.lock().drain(..) {
             task.abort();
         }
     }
@@ -86,7 +91,7 @@ pub struct Changed {
 pub struct Record {
     shared: Arc<Shared>,
     kept: Arc<Kept>,
-    last_frame: u64,
+    lag_ms: i64,
     now_ms: i64,
 }
 
@@ -97,9 +102,10 @@ impl fmt::Debug for Record {
 }
 
 impl Record {
-    /// Writes the fields of the definition, and `id`, `enabled`, `last_run`, `last_alert`, `lag`, `error` and `notices`.
+    /// Writes the fields of the definition, and `id`, `enabled`, `last_run`, `last_alert`, `lag`, `error` and `notices`; of one
+    /// that begins in the past `catching_up` says how far it is.
     pub fn value(&self) -> Value {
-        self.shared.told.record(&self.kept, self.last_frame, self.now_ms)
+        self.shared.told.record(&self.kept, self.lag_ms, self.now_ms)
     }
 }
 
@@ -117,21 +123,25 @@ impl Alerting {
             core: Arc::default(),
             told: Told::default(),
             changed: Notify::new(),
+            catching_up: Notify::new(),
             advanced: Notify::new(),
             stopping: watch::Sender::new(false),
         });
-        let task = tokio::spawn(runner::run(Arc::clone(&shared)));
-        Ok(Self { shared, task: Arc::new(Task(Mutex::new(Some(task)))) })
+        let tasks = [
+            tokio::spawn(runner::run(Arc::clone(&shared))),
+            tokio::spawn(catching_up::run(Arc::clone(&shared))),
+        ];
+        Ok(Self { shared, tasks: Arc::new(Tasks(Mutex::new(tasks.into()))) })
     }
 
     /// Ends evaluation at the end of a frame, and stores the state.
     pub async fn stop(&self) {
         self.shared.stopping.send_replace(true);
-        let task = self.task.0.lock().take();
-        if let Some(task) = task
-            && let Err(error) = task.await
-        {
-            tracing::error!(%error, "following the feed for rules has failed");
+        let tasks = std::mem::take(&mut *self.tasks.0.lock());
+        for task in tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "following the feed for rules has failed");
+            }
         }
     }
 
@@ -140,8 +150,8 @@ impl Alerting {
         let mut seen = self.shared.store.all();
         seen.retain(|kept| changes::may_see(asker, &kept.rule));
         seen.sort_by(|one, other| one.rule.definition.name.cmp(&other.rule.definition.name));
-        let (last_frame, now_ms) = self.now();
-        let record = |kept| Record { shared: Arc::clone(&self.shared), kept, last_frame, now_ms };
+        let (lag_ms, now_ms) = self.now();
+        let record = |kept| Record { shared: Arc::clone(&self.shared), kept, lag_ms, now_ms };
         seen.into_iter().map(record).collect()
     }
 
@@ -151,8 +161,8 @@ impl Alerting {
     /// [`Error::NotFound`].
     pub fn show(&self, asker: &Principal, id: &str) -> Result<Value> {
         let kept = self.shared.seen(asker, id)?;
-        let (last, now_ms) = self.now();
-        Ok(self.shared.told.record(&kept, last, now_ms))
+        let (lag_ms, now_ms) = self.now();
+        Ok(self.shared.told.record(&kept, lag_ms, now_ms))
     }
 
     /// Saves a rule: a new one, or one in the place of that with its id or name. It runs with the asker's rights from then on.
@@ -161,7 +171,16 @@ impl Alerting {
     /// A definition that cannot be used, by its field; a filter that no index of the pattern can be asked;
     /// [`Error::Conflict`] for the id of one rule and the name of another; the store's. Nothing has changed then.
     pub async fn change(&self, asker: &Principal, body: Value) -> Result<Changed> {
-        self.shared.change(asker, body).await
+        self.shared.change(asker, body, None).await
+    }
+
+    /// Saves a rule that begins in the past: with what was written from a time on, in milliseconds since the epoch. A rule that is
+    /// there begins a new revision. It raises alerts of what is stored in the background, and goes on with what arrives then.
+    ///
+    /// # Errors
+    /// As [`Alerting::change`]; a time to come.
+    pub async fn change_from(&self, asker: &Principal, body: Value, from_ms: i64) -> Result<Changed> {
+        self.shared.change(asker, body, Some(from_ms)).await
     }
 
     /// Deletes a rule with its state; its alerts stay.
@@ -202,16 +221,16 @@ impl Alerting {
         Ok(self.shared.seen(asker, id)?.rule.clone())
     }
 
+    /// For how long the oldest frame that is not evaluated has been waiting, and the time, both in milliseconds.
+    fn now(&self) -> (i64, i64) {
+        let engine = &self.shared.engine;
+        (self.shared.told.lag_ms(engine), engine.clock().now_ms())
+    }
+
     /// Tells why rules are not evaluated, or their alerts not written; nothing where all is well.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = self.shared.told.faults();
-        faults.extend(self.shared.store.unreadable().iter().cloned());
+        faults.extend(self.shared.store.unreadable());
         faults
-    }
-
-    /// The last frame of the log, and the time.
-    fn now(&self) -> (u64, i64) {
-        let engine = &self.shared.engine;
-        (recovery::last_frame(engine).unwrap_or(0), engine.clock().now_ms())
     }
 }

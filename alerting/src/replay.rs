@@ -15,12 +15,12 @@ use millrace_accounts::Accounts;
 use millrace_query::Work;
 use millrace_rules::engine::{Engine as Core, Operation, Rule};
 use millrace_rules::{Bounds, Timing};
-use millrace_storage::wal::AppliedFrame;
-use millrace_storage::{Engine, Error as StorageError, Principal, Priority, ReadBack};
+use millrace_storage::{Engine, Error as StorageError, Principal, Priority};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::matching::{Evaluable, Known, Matching};
+use crate::reading::Reading;
 use crate::{Alerting, Error, Result, commit};
 
 /// Alerts that are answered, and their bytes; of the rest only how many there are.
@@ -30,9 +30,6 @@ const MAX_BYTES: usize = 8 << 20;
 const MAX_COMPARED: usize = 200_000;
 /// What is answered of what went wrong.
 const MAX_PROBLEMS: usize = 100;
-/// Documents of a step, about, and their bytes.
-const STEP_ROWS: usize = 10_000;
-const STEP_BYTES: usize = 8 << 20;
 
 /// Replays at a time, each of which may hold as much as a rule at work; others wait for their turn.
 static TURNS: Semaphore = Semaphore::const_new(2);
@@ -93,6 +90,11 @@ impl Replayed {
     /// Counts all of them.
     pub fn count(&self) -> u64 {
         self.alerts.len() as u64 + self.more
+    }
+
+    /// Returns how many bytes of JSON the documents have.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     fn add(&mut self, id: String, document: Value) {
@@ -236,12 +238,9 @@ impl Alerting {
 /// A rule on its way over what is stored.
 struct Replay {
     engine: Arc<Engine>,
-    reading: ReadBack,
-    times: Range<i64>,
+    reading: Reading,
     /// `None` while a step is on its way.
     evaluating: Option<(Matching, Core)>,
-    /// The first that the next step is about.
-    ahead: Option<Arc<AppliedFrame>>,
     problems: Vec<String>,
     _turn: SemaphorePermit<'static>,
 }
@@ -275,40 +274,25 @@ impl Replay {
         let prepared = engine.compute().run(Priority::Background, prepared).await?;
         let (matching, core, indices, choice) = prepared;
         let frames = 0..u64::MAX;
-        let mut reading = engine.read_back_chosen(&indices, frames, times.clone(), &choice).await?;
-        let ahead = next_of(&mut reading, &times).await?;
+        let reading = engine.read_back_chosen(&indices, frames, times.clone(), &choice).await?;
+        let reading = Reading::begin(reading, times).await?;
         let evaluating = Some((matching, core));
-        Ok(Self { engine, reading, times, evaluating, ahead, problems: Vec::new(), _turn: turn })
+        Ok(Self { engine, reading, evaluating, problems: Vec::new(), _turn: turn })
     }
 
     /// Goes on by a step, and returns what the rule says there: alerts in their order. `None` at the end.
     async fn next(&mut self) -> Result<Option<Vec<Operation>>> {
-        let Some(first) = self.ahead.take() else { return Ok(None) };
         if self.engine.is_stopping() {
             return Err(StorageError::Stopped("the server is stopping".to_owned()).into());
         }
-        let (mut frames, mut rows, mut bytes) = (Vec::new(), 0, 0);
-        let mut next = Some(first);
-        while let Some(frame) = next {
-            let ops = || frame.parts.iter().flat_map(|part| &part.ops);
-            rows += ops().count();
-            bytes += ops().map(|op| op.source.as_ref().map_or(0, |source| source.len())).sum::<usize>();
-            frames.push(frame);
-            next = next_of(&mut self.reading, &self.times).await?;
-            if rows >= STEP_ROWS || bytes >= STEP_BYTES {
-                break;
-            }
-        }
-        self.ahead = next;
-        let follows = self.ahead.as_ref().map(|frame| frame.number);
+        let Some(step) = self.reading.next().await? else { return Ok(None) };
         let ended = || Error::Storage(StorageError::Internal("the replay ended before".to_owned()));
         let (mut matching, mut core) = self.evaluating.take().ok_or_else(ended)?;
         let step = move || {
-            let evaluable = matching.run(&frames);
+            let evaluable = matching.run(&step.frames);
             let mut operations = Vec::new();
             for (at, Evaluable { mut frame, matched }) in evaluable.into_iter().enumerate() {
-                let next = frames.get(at + 1).map(|frame| frame.number).or(follows);
-                frame.complete = next != Some(frame.number);
+                frame.complete = step.completes(at);
                 operations.extend(core.frame(&frame, &mut Known(matched)));
             }
             core.tick();
@@ -327,15 +311,5 @@ impl Replay {
         }
         self.evaluating = Some((matching, core));
         Ok(Some(operations))
-    }
-}
-
-/// Reads on to the next frame of some times.
-async fn next_of(reading: &mut ReadBack, times: &Range<i64>) -> Result<Option<Arc<AppliedFrame>>> {
-    loop {
-        match reading.next().await? {
-            Some(frame) if !times.contains(&frame.time_ms) => {}
-            next => return Ok(next),
-        }
     }
 }

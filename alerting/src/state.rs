@@ -56,10 +56,22 @@ impl Core {
 
     /// Evaluates frames that follow one another; what rules raise is pending then. Blocks: it is called on a compute thread.
     pub(crate) fn evaluate(&mut self, frames: &[Arc<AppliedFrame>], now_ms: i64) {
+        self.evaluate_pieces(frames, |_| true, now_ms);
+    }
+
+    /// Evaluates frames that were read back, of which large ones come in pieces: `completes` tells at which place no piece
+    /// follows. Blocks.
+    pub(crate) fn evaluate_pieces(
+        &mut self,
+        frames: &[Arc<AppliedFrame>],
+        completes: impl Fn(usize) -> bool,
+        now_ms: i64,
+    ) {
         let began = Instant::now();
         let evaluable = self.matching.run(frames);
         let seconds = began.elapsed().as_secs_f64();
-        for one in evaluable {
+        for (at, mut one) in evaluable.into_iter().enumerate() {
+            one.frame.complete = completes(at);
             self.evaluate_one(one, seconds, now_ms);
         }
         self.tell(now_ms);
@@ -96,7 +108,14 @@ impl Core {
             let roles = roles_of(&self.rules, &operation);
             self.pending.push_back(Pending::of(operation, frame.number, place, now_ms, roles));
         }
-        self.next = self.next.max(frame.number + 1);
+        if frame.complete {
+            self.next = self.next.max(frame.number + 1);
+        }
+    }
+
+    /// Whether a rule may be taken over: all that was raised is written, and no frame is there in part.
+    pub(crate) fn can_be_joined(&self) -> bool {
+        self.pending.is_empty() && self.rules.is_between_frames()
     }
 
     /// Has a rule asked as it is now, unless it is paused.

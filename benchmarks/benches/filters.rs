@@ -20,11 +20,10 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use millrace_query::Work;
-use millrace_query::filters::{Arrival, Batch, Filter, IndexView, Matcher};
+use millrace_query::filters::{Arrival, Filter, IndexView, Matcher};
 use millrace_storage::Compute;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
-use millrace_storage::segment::Document;
 use random::{Random, Zipf};
 use serde_json::{Map, Value, json};
 use words::{PAGES, SECTIONS};
@@ -117,8 +116,7 @@ fn batches(filters: u64) -> Vec<Vec<Arrival>> {
     let mut lines = Lines { random: Random::new(7), by_page, filters, second: START };
     let mut arrival = |at: usize| {
         let (source, now_ms) = (Bytes::from(lines.next().to_string()), lines.second * 1_000);
-        let document = Document { id: at.to_string().into(), source, seq_no: at as u64, routing: None };
-        Arrival { document, now_ms }
+        Arrival { id: at.to_string().into(), source, seq_no: at as u64, routing: None, now_ms }
     };
     (0..BATCHES).map(|batch| (0..BATCH).map(|row| arrival(batch * BATCH + row)).collect()).collect()
 }
@@ -129,7 +127,7 @@ fn measure(criterion: &mut Criterion, count: u64) -> Result<()> {
     let filters: Vec<Arc<Filter>> = filters.collect::<Result<_>>()?;
     let (matcher, batches, compute) = (Matcher::new(&filters), batches(count), Compute::start(1)?);
     let run = |arrivals: &[Arrival]| -> Result<u64> {
-        let batch = Batch::build(view.mapping(), arrivals, matcher.fields(), compute.clone())?;
+        let batch = matcher.batch(view.mapping(), arrivals, &compute)?;
         let found = matcher.run(&batch, &Work::default())?;
         found.iter().map(|own| own.rows.as_ref().map_or(Ok(0), |rows| Ok(rows.len()))).sum()
     };

@@ -16,6 +16,7 @@ use crate::measure::{self, Drive};
 use crate::pipelines::PipelinesArgs;
 use crate::probe;
 use crate::query::{self, Effort, Operation};
+use crate::rules::RulesArgs;
 use crate::server::{Launch, default_binary};
 use crate::shape::Shape;
 use crate::suite;
@@ -219,6 +220,16 @@ Examples:
 Starts the server itself, each time on an empty directory. The documents that a pipeline made are read
 back and sent over _bulk in the same run. Writes OUT.md and OUT.json.")]
     Pipelines(PipelinesArgs),
+    /// Measure continuous rules: how far they are behind, what they cost, beside OpenSearch's percolator and ElastAlert
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks rules --opensearch http://127.0.0.1:9201 --elastalert venv/bin/python --out benchmarks/reports/rules
+  millrace-benchmarks rules --parts steady --seconds 60 --loads 1000:20000
+  millrace-benchmarks rules --parts full --full-docs 1000000 --rounds 1
+
+Starts the server itself, each time on an empty directory. Every alert has to be there, and nothing may stand in alert_error.
+Writes OUT.md and OUT.json.")]
+    Rules(RulesArgs),
     /// Kill the server at random moments under concurrent writes and check what it kept
     #[command(after_help = "\
 Examples:
@@ -515,6 +526,7 @@ impl Cli {
             Command::Flight(args) => args.run().await,
             Command::Many(args) => args.run().await,
             Command::Pipelines(args) => args.run().await,
+            Command::Rules(args) => args.run().await,
             Command::Crash(args) => args.run().await,
             Command::Hostile(args) => args.run().await,
             Command::Calls(args) => args.run().await,

@@ -3,7 +3,7 @@
 //! [`shape`] makes documents, [`corpus`] keeps them on disk, [`load`], [`probe`] and [`query`] drive a
 //! server ([`target`], [`server`]), [`measure`] combines them, [`suite`] runs everything and [`report`]
 //! writes it down. [`pipelines`] does the same for pipelines, [`bulk`] for bulk requests alone, [`flight`] for Arrow Flight SQL,
-//! [`many`] for many small things. [`crash`] kills the server and checks what it kept;
+//! [`rules`] for continuous rules, [`many`] for many small things. [`crash`] kills the server and checks what it kept;
 //! [`hostile`] means it harm and [`calls`] asks everything of it at once.
 
 mod bulk;
@@ -25,6 +25,7 @@ mod process;
 mod query;
 mod random;
 mod report;
+mod rules;
 mod server;
 mod shape;
 mod suite;

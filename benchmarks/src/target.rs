@@ -22,6 +22,8 @@ pub(crate) struct Target {
     pub(crate) pid: Option<u32>,
     /// Whether it is what Millrace is compared with.
     pub(crate) is_peer: bool,
+    /// Whether it is a console, whose changes need a header of their own.
+    pub(crate) is_console: bool,
     credentials: Option<(String, String)>,
     client: Client,
 }
@@ -46,7 +48,7 @@ impl Target {
         let url = url.trim_end_matches('/').to_owned();
         let port = url.rsplit(':').next().and_then(|port| port.parse().ok());
         let pid = port.and_then(process::listening_on);
-        Ok(Self { name: name.to_owned(), url, pid, is_peer: false, credentials, client })
+        Ok(Self { name: name.to_owned(), url, pid, is_peer: false, is_console: false, credentials, client })
     }
 
     /// Returns the same target with connections of its own, for another runtime.
@@ -65,6 +67,9 @@ impl Target {
         let mut request = self.client.request(method, format!("{}{path}", self.url));
         if let Some((user, password)) = &self.credentials {
             request = request.basic_auth(user, Some(password));
+        }
+        if self.is_console {
+            request = request.header("console-xsrf", "true");
         }
         let mut answer = request.header("content-type", media).body(body).send().await?;
         let status = answer.status();

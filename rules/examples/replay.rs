@@ -30,6 +30,7 @@ fn replay(line: &str) -> Result<Value, String> {
     for (place, source) in input["events"].as_array().into_iter().flatten().enumerate() {
         now = source.get("@timestamp").and_then(Time::read).unwrap_or(now).max(now);
         let event = Event {
+            times: Default::default(),
             index: "i".into(),
             uuid: "u".into(),
             shard: 0,

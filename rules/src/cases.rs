@@ -112,6 +112,7 @@ impl Case {
             let index =
                 text("_index", rule.index.first().map(|index| index.replace('*', "1")).unwrap_or_default());
             let event = Event {
+                times: Default::default(),
                 uuid: index.clone(),
                 index,
                 shard: u32::try_from(number("_shard", 0)).unwrap_or(0),

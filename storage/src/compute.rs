@@ -1,9 +1,11 @@
 //! The bounded pool for CPU work: the async runtime never parses, decodes or merges itself.
 //!
-//! Four sets of threads at falling priorities of the operating system: *foreground* threads evaluate queries and gets, *ingest*
-//! threads parse and apply bulks, *flush* threads refresh and flush, *background* threads compact. So a get never queues behind a
+//! Five sets of threads at falling priorities of the operating system: *foreground* threads evaluate queries and gets, *ingest*
+//! threads parse and apply bulks, *flush* threads refresh and flush, *follow* threads evaluate what follows the change feed, *background*
+//! threads compact. So a get never queues behind a
 //! bulk, nor a bulk behind a merge. Flushes have the priority of bulks: these come to wait for the memory that a flush frees,
-//! and would do so with a core idle if it had been put off before. Priorities decide who gets how much of a core; that a read does not wait for the end of a bulk's time slice either, the
+//! and would do so with a core idle if it had been put off before. Whoever follows the feed is not to slow it down, and yet gets enough to keep up:
+//! with all cores busy writing, about a quarter. Priorities decide who gets how much of a core; that a read does not wait for the end of a bulk's time slice either, the
 //! bulk sees to: it parses in slices and lets a read begin in between ([`Compute::give_way`]). Threads that serve reads ask for
 //! short time slices ([`run_promptly`]): woken, they do not wait for the end of another thread's.
 //! Jobs of one set start in the order given. The queues are bounded by their callers: requests by
@@ -12,6 +14,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
 use crate::sync::{self, Condvar, Mutex, Rank};
@@ -28,6 +31,8 @@ const FLUSH_THREADS: usize = 2;
 const BACKGROUND_THREADS: usize = 4;
 /// Niceness of the ingest threads and of the flush threads.
 const INGEST_NICENESS: i32 = 4;
+/// Niceness of the follow threads.
+const FOLLOW_NICENESS: i32 = 6;
 /// Niceness of the background threads.
 const BACKGROUND_NICENESS: i32 = 8;
 
@@ -38,6 +43,8 @@ pub enum Priority {
     Foreground,
     /// Writes: jobs of some ten milliseconds that somebody waits for.
     Ingest,
+    /// What follows the change feed: nobody waits for it, but it is to keep up.
+    Follow,
     /// Refreshes and flushes: what readers wait to see, and writers to have room.
     Flush,
     /// Long jobs that nobody waits for.
@@ -113,6 +120,7 @@ struct Inner {
     foreground: Arc<Queue>,
     ingest: Arc<Queue>,
     flush: Arc<Queue>,
+    follow: Arc<Queue>,
     background: Arc<Queue>,
     threads: usize,
 }
@@ -125,7 +133,7 @@ impl fmt::Debug for Compute {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for queue in [&self.foreground, &self.ingest, &self.flush, &self.background] {
+        for queue in [&self.foreground, &self.ingest, &self.flush, &self.follow, &self.background] {
             queue.jobs.lock().1 = true;
             queue.ready.notify_all();
         }
@@ -145,11 +153,13 @@ impl Compute {
         let foreground = Arc::new(Queue::default());
         let ingest = Arc::new(Queue::default());
         let flush = Arc::new(Queue::default());
+        let follow = Arc::new(Queue::default());
         let background = Arc::new(Queue::default());
         for (niceness, name, queue, count) in [
             (0, "read", &foreground, threads),
             (INGEST_NICENESS, "ingest", &ingest, threads),
             (INGEST_NICENESS, "flush", &flush, FLUSH_THREADS),
+            (FOLLOW_NICENESS, "follow", &follow, threads),
             (BACKGROUND_NICENESS, "maintain", &background, BACKGROUND_THREADS),
         ] {
             for n in 0..count {
@@ -166,7 +176,7 @@ impl Compute {
                     .map_err(|source| Error::io("start thread", name, source))?;
             }
         }
-        Ok(Self { inner: Arc::new(Inner { foreground, ingest, flush, background, threads }) })
+        Ok(Self { inner: Arc::new(Inner { foreground, ingest, flush, follow, background, threads }) })
     }
 
     /// Counts the threads of a priority.
@@ -200,9 +210,40 @@ impl Compute {
             Priority::Foreground => &self.inner.foreground,
             Priority::Ingest => &self.inner.ingest,
             Priority::Flush => &self.inner.flush,
+            Priority::Follow => &self.inner.follow,
             Priority::Background => &self.inner.background,
         };
         queue.push(Box::new(job));
+    }
+
+    /// Does something of each of so many parts, on the calling thread and on others of a priority that are free, and returns what came of
+    /// each, in order; `None` of one that panicked. Blocks: it is called on a thread of that priority. It waits for no job that
+    /// has not begun, so it ends also where all threads are busy.
+    pub fn each<T, F>(&self, priority: Priority, parts: usize, work: F) -> Vec<Option<T>>
+    where
+        F: Fn(usize) -> T + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let shared = Arc::new((AtomicUsize::new(0), work));
+        let (sender, receiver) = mpsc::channel();
+        for _ in 1..parts.min(self.inner.threads) {
+            // One that begins when all is done holds nothing until then.
+            let (shared, sender) = (Arc::downgrade(&shared), sender.clone());
+            self.spawn(priority, move || {
+                if let Some(shared) = shared.upgrade() {
+                    take_parts(&shared, parts, &sender);
+                }
+            });
+        }
+        take_parts(&shared, parts, &sender);
+        drop(sender);
+        let mut all: Vec<Option<T>> = (0..parts).map(|_| None).collect();
+        for (at, done) in receiver.iter().take(parts) {
+            if let Some(place) = all.get_mut(at) {
+                *place = done;
+            }
+        }
+        all
     }
 
     /// Lets a read begin that only waits for a core. A long job of another priority calls it every
@@ -211,6 +252,23 @@ impl Compute {
         if self.inner.foreground.wants_core() {
             thread::yield_now();
         }
+    }
+}
+
+/// Takes parts that nobody has taken, until there are none.
+fn take_parts<T, F: Fn(usize) -> T>(
+    (next, work): &(AtomicUsize, F),
+    parts: usize,
+    done: &mpsc::Sender<(usize, Option<T>)>,
+) {
+    loop {
+        let at = next.fetch_add(1, Ordering::Relaxed);
+        if at >= parts {
+            return;
+        }
+        let of_part = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(at)));
+        // Who waits for it is there until it has all.
+        let _ = done.send((at, of_part.ok()));
     }
 }
 
@@ -268,6 +326,28 @@ fn lower_priority(niceness: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_are_done_once_in_order_also_where_no_thread_is_free() {
+        let compute = Compute::start(2).unwrap();
+        let (hold, held) = mpsc::channel::<()>();
+        let held = Arc::new(std::sync::Mutex::new(held));
+        for busy in [false, true] {
+            if busy {
+                for _ in 0..2 {
+                    let held = Arc::clone(&held);
+                    compute.spawn(Priority::Follow, move || assert!(held.lock().unwrap().recv().is_err()));
+                }
+            }
+            let squares = compute.each(Priority::Follow, 100, |at| at * at);
+            let expected: Vec<Option<usize>> = (0..100).map(|at| Some(at * at)).collect();
+            assert_eq!(squares, expected);
+        }
+        drop(hold);
+        assert!(compute.each(Priority::Follow, 0, |at| at).is_empty());
+        let some = compute.each(Priority::Follow, 3, |at| assert_ne!(at, 1));
+        assert_eq!(some, [Some(()), None, Some(())]);
+    }
 
     #[test]
     fn a_core_is_wanted_only_where_a_thread_is_free_for_a_job() {

@@ -98,7 +98,9 @@ pub(crate) fn of_rules<'a>(roles: impl Iterator<Item = &'a Compiled>, names: &[S
     let for_all = json!({"bool": {"must_not": [{"exists": {"field": "roles"}}]}});
     let query = match names {
         [] => for_all,
-        names => json!({"bool": {"minimum_should_match": 1, "should": [for_all, {"terms": {"roles": names}}]}}),
+        names => {
+            json!({"bool": {"minimum_should_match": 1, "should": [for_all, {"terms": {"roles": names}}]}})
+        }
     };
     Some(query.to_string().into())
 }

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use millrace_query::filters::Found;
 use millrace_query::Error as QueryError;
+use millrace_query::filters::Found;
 
 type QueryResult<T> = std::result::Result<T, QueryError>;
 
@@ -24,6 +24,11 @@ fn said(panic: &(dyn Any + Send)) -> String {
     text
 }
 
+/// Takes rows as they are noted.
+pub(super) fn rows(found: Found) -> Rows {
+    (found.filter, found.rows.map(|rows| rows.iter().collect()).map_err(|error| error.to_string()))
+}
+
 /// Asks `count` filters together, and each apart where that panics.
 ///
 /// # Errors
@@ -34,14 +39,13 @@ pub(super) fn asked(
     apart: impl Fn(usize) -> QueryResult<Vec<Found>>,
 ) -> Result<Vec<Rows>, String> {
     let text = |error: QueryError| error.to_string();
-    let rows = |found: Found| found.rows.map(|rows| rows.iter().collect()).map_err(text);
     if let Ok(found) = guarded(together) {
-        return Ok(found.map_err(text)?.into_iter().map(|found| (found.filter, rows(found))).collect());
+        return Ok(found.map_err(text)?.into_iter().map(rows).collect());
     }
     let mut all = Vec::new();
     for filter in 0..count {
         match guarded(|| apart(filter)) {
-            Ok(Ok(found)) => all.extend(found.into_iter().map(|found| (filter, rows(found)))),
+            Ok(Ok(found)) => all.extend(found.into_iter().map(|found| (filter, rows(found).1))),
             Ok(Err(error)) => all.push((filter, Err(text(error)))),
             Err(panic) => {
                 let reason = format!("its filter has a fault of the server's and cannot be asked: {panic}");

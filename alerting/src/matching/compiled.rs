@@ -1,15 +1,19 @@
 //! The filters of an index, as the owners of rules may see it, in one matcher.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_query::Work;
 use millrace_query::filters::{Arrival, Batch, Changes, Filter, IndexView, Matcher};
-use millrace_storage::Compute;
 use millrace_storage::access::FieldRules;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
+use millrace_storage::{Compute, Priority};
 
+use super::formats::Formats;
+use super::apart::Rows;
 use super::slow::Slow;
 use super::targets::Owners;
 use super::{Asked, apart};
@@ -18,7 +22,7 @@ use super::{Asked, apart};
 pub(super) type Shown = Arc<[Arc<FieldRules>]>;
 
 /// Rows by rule, or why the rule's filter could not be asked.
-type Found = Vec<(Arc<Asked>, Result<Vec<u32>, String>)>;
+pub(super) type Found = Vec<(Arc<Asked>, Result<Vec<u32>, String>)>;
 
 /// The filters of an index.
 #[derive(Debug)]
@@ -29,10 +33,13 @@ pub(super) struct Compiled {
     /// The rules that watch it, those that cannot be asked included.
     watching: Vec<Arc<Asked>>,
     owners: Arc<Owners>,
-    filters: Vec<One>,
+    filters: Arc<[One]>,
     /// By rule, for those whose owners do not see all fields.
     shown: HashMap<String, Shown>,
-    matcher: Matcher,
+    formats: Formats,
+    matcher: Arc<Matcher>,
+    includes_updates: bool,
+    allows_alerts: bool,
     problems: BTreeMap<String, String>,
 }
 
@@ -89,8 +96,11 @@ impl Compiled {
         before: Option<&Self>,
         to_tell: &mut Vec<(String, String)>,
     ) -> Self {
-        let known: HashMap<&str, &One> =
-            before.into_iter().flat_map(|b| &b.filters).map(|one| (one.rule.id.as_str(), one)).collect();
+        let known: HashMap<&str, &One> = before
+            .into_iter()
+            .flat_map(|b| b.filters.iter())
+            .map(|one| (one.rule.id.as_str(), one))
+            .collect();
         let mut views = Views { meta, mapping, owners, made: HashMap::new(), changes: HashMap::new() };
         let (mut filters, mut problems) = (Vec::with_capacity(rules.len()), BTreeMap::new());
         for rule in rules {
@@ -128,8 +138,11 @@ impl Compiled {
             mapping: Arc::clone(mapping),
             watching: rules.to_vec(),
             owners: Arc::clone(owners),
-            matcher: Matcher::new(&all),
-            filters,
+            formats: Formats::of(mapping, rules),
+            matcher: Arc::new(Matcher::new(&all)),
+            includes_updates: filters.iter().any(|one| one.rule.include_updates),
+            allows_alerts: filters.iter().any(|one| one.rule.allow_alerts),
+            filters: filters.into(),
             shown,
             problems,
         }
@@ -161,6 +174,11 @@ impl Compiled {
         &self.meta.name
     }
 
+    /// How fields of time are read that are written in a way of their own.
+    pub(super) fn formats(&self) -> &Formats {
+        &self.formats
+    }
+
     /// Its uuid, as it is shown.
     pub(super) fn uuid(&self) -> &Arc<str> {
         &self.uuid
@@ -173,12 +191,12 @@ impl Compiled {
 
     /// Whether updates are events of some rule.
     pub(super) fn includes_updates(&self) -> bool {
-        self.filters.iter().any(|one| one.rule.include_updates)
+        self.includes_updates
     }
 
     /// Whether what rules write is an event of some rule.
     pub(super) fn allows_alerts(&self) -> bool {
-        self.filters.iter().any(|one| one.rule.allow_alerts)
+        self.allows_alerts
     }
 
     /// Puts rules together that see the same of a source.
@@ -207,37 +225,88 @@ impl Compiled {
         self.problems.iter().map(|(rule, reason)| (rule.as_str(), reason.as_str()))
     }
 
-    /// Asks the filters of documents that fit into a batch.
+    /// Asks the filters of some documents each, as many at a time as fit into a batch, on several threads; in the order of `parts`.
     ///
     /// # Errors
-    /// The documents cannot be made a batch.
+    /// Of a part, that its documents cannot be made a batch.
     pub(super) fn found(
         &self,
-        arrivals: &[Arrival],
-        compute: Compute,
+        arrivals: &Arc<[Arrival]>,
+        parts: &[Range<usize>],
+        compute: &Compute,
         slow: &mut Slow,
-    ) -> Result<Found, String> {
-        let said = |error: millrace_query::Error| error.to_string();
-        let build = || Batch::build(&self.mapping, arrivals, self.matcher.fields(), compute);
-        let batch = apart::guarded(build)?.map_err(said)?;
-        let work = Work::default();
-        let alone = |filter: usize| match self.filters.get(filter) {
-            Some(one) => Matcher::new(&[Arc::clone(&one.filter)]).run(&batch, &work),
-            None => Ok(Vec::new()),
+    ) -> Vec<Result<Found, String>> {
+        let asked = {
+            let (arrivals, parts, pool) = (Arc::clone(arrivals), parts.to_vec(), compute.clone());
+            let (matcher, mapping) = (Arc::clone(&self.matcher), Arc::clone(&self.mapping));
+            let filters = Arc::clone(&self.filters);
+            move |at: usize| {
+                let part = parts.get(at).and_then(|part| arrivals.get(part.clone())).unwrap_or_default();
+                Slow::timed(|| of_part(&filters, &matcher, &mapping, part, &pool))
+            }
         };
-        let together = || self.matcher.run(&batch, &work);
-        let (found, took) = slow.timed(|| apart::asked(self.filters.len(), together, alone));
-        let found = found?;
-        let mut rows: Found = Vec::with_capacity(found.len());
-        for (filter, of) in found {
-            let Some(one) = self.filters.get(filter) else { continue };
-            rows.push((Arc::clone(&one.rule), of));
+        let all = compute.each(Priority::Follow, parts.len(), asked);
+        let mut answers = Vec::with_capacity(parts.len());
+        for (part, asked) in parts.iter().zip(all) {
+            let Some((found, took)) = asked else {
+                answers.push(Err("a compute job panicked".to_owned()));
+                continue;
+            };
+            let part = arrivals.get(part.clone()).unwrap_or_default();
+            answers.push(found.map(|found| self.of_rules(found, took, part, compute, slow)));
         }
-        let filters = self.filters.iter().map(|one| (&one.rule, &one.filter));
-        for (rule, reason) in slow.blame(took, &batch, filters) {
-            rows.retain(|(of, _)| of.id != rule.id);
-            rows.push((rule, Err(reason)));
-        }
-        Ok(rows)
+        answers
     }
+
+    /// Puts rules in the place of their filters; those that are too slow fail.
+    fn of_rules(
+        &self,
+        found: Vec<Rows>,
+        took: Duration,
+        arrivals: &[Arrival],
+        compute: &Compute,
+        slow: &mut Slow,
+    ) -> Found {
+        let rule = |filter: usize| self.filters.get(filter).map(|one| Arc::clone(&one.rule));
+        let mut rows: Found =
+            found.into_iter().filter_map(|(filter, of)| Some((rule(filter)?, of))).collect();
+        if slow.is_long(took, self.filters.len()) {
+            // All of it, so that each filter has what it asks for.
+            let build = || Batch::build(&self.mapping, arrivals, self.matcher.fields(), compute.clone()).ok();
+            let filters = self.filters.iter().map(|one| (&one.rule, &one.filter));
+            let blamed = apart::guarded(build).ok().flatten().map(|batch| slow.blame(took, &batch, filters));
+            for (rule, reason) in blamed.unwrap_or_default() {
+                rows.retain(|(of, _)| of.id != rule.id);
+                rows.push((rule, Err(reason)));
+            }
+        }
+        rows
+    }
+}
+
+/// Asks filters of the documents of one part.
+///
+/// # Errors
+/// The documents cannot be made a batch.
+fn of_part(
+    filters: &[One],
+    matcher: &Matcher,
+    mapping: &Arc<Mapping>,
+    arrivals: &[Arrival],
+    compute: &Compute,
+) -> Result<Vec<Rows>, String> {
+    let said = |error: millrace_query::Error| error.to_string();
+    let work = Work::default();
+    let quick = || matcher.run(&matcher.batch(mapping, arrivals, compute)?, &work);
+    if let Ok(found) = apart::guarded(quick) {
+        return Ok(found.map_err(said)?.into_iter().map(apart::rows).collect());
+    }
+    // A filter may have been looked for when it panicked: all is made, and each is asked.
+    let build = || Batch::build(mapping, arrivals, matcher.fields(), compute.clone());
+    let batch = apart::guarded(build)?.map_err(said)?;
+    let alone = |filter: usize| match filters.get(filter) {
+        Some(one) => Matcher::new(&[Arc::clone(&one.filter)]).run(&batch, &work),
+        None => Ok(Vec::new()),
+    };
+    apart::asked(filters.len(), || matcher.run(&batch, &work), alone)
 }

@@ -8,15 +8,18 @@
 //! - [`compiled`]: the filters of an index, compiled anew only where they may mean something else
 //! - [`stored`]: which stored documents rules may match, by the index
 //! - [`apart`]: filters that panic
+//! - [`formats`]: event times that are written in a way of their own
 //! - [`slow`]: which filter it is that takes too long
 
 mod apart;
 mod compiled;
+mod formats;
 mod slow;
 mod stored;
 mod targets;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 use millrace_accounts::Accounts;
@@ -24,17 +27,17 @@ use millrace_query::filters::{Arrival, Batch};
 use millrace_rules::engine::{Frame, Matched, Matcher, Rule};
 use millrace_rules::{Event, Origin, Time};
 use millrace_storage::access::shown;
-use millrace_storage::segment::Document;
 use millrace_storage::wal::{AppliedFrame, Op};
 use millrace_storage::{Engine, Origin as FrameOrigin};
 use serde_json::Value;
 use uuid::Uuid;
 
 use self::compiled::{Compiled, Shown};
+use self::formats::Formats;
 use self::slow::Slow;
 use self::targets::Targets;
 
-pub(crate) use self::targets::read;
+pub(crate) use self::targets::{read, watches_any};
 
 /// A rule as it is asked.
 #[derive(Debug)]
@@ -48,6 +51,7 @@ pub(crate) struct Asked {
     pub(crate) body: Value,
     pub(crate) include_updates: bool,
     pub(crate) allow_alerts: bool,
+    pub(crate) timestamp_field: String,
 }
 
 impl Asked {
@@ -61,6 +65,7 @@ impl Asked {
             body: definition.body.clone(),
             include_updates: definition.include_updates,
             allow_alerts: definition.allow_alerts,
+            timestamp_field: definition.timestamp_field.clone(),
         }
     }
 }
@@ -110,9 +115,13 @@ struct Hit<'a> {
     uuid: Arc<str>,
     /// What these see of its source.
     shown: Shown,
+    /// How fields of time are read that are written in a way of their own.
+    formats: Formats,
     rules: Vec<Arc<Asked>>,
 }
 
+/// Documents for which it is worth to take another thread.
+const PART_ROWS: usize = 250;
 /// Gone indices whose filters are kept, as frames of them may still come.
 const MAX_GONE: usize = 64;
 
@@ -276,53 +285,55 @@ struct Asking<'a, 'b> {
 }
 
 impl<'a> Asking<'a, '_> {
-    /// Asks of all places, as many at a time as a batch may have.
+    /// Asks of all places: in parts, as many at a time as a batch may have, and no more than leave some for each thread.
     fn all(&mut self, places: &'a [Place<'a>]) {
-        let mut rest = places;
-        while !rest.is_empty() {
-            // No more than the first of them can fit.
-            let most = &rest[..rest.len().min(Batch::MAX_ROWS)];
-            let arrivals: Vec<Arrival> = most.iter().map(|place| self.arrival(place)).collect();
-            let fitting = Batch::fitting(&arrivals).max(1);
-            let (now, later) = rest.split_at(fitting);
-            self.some(now, &arrivals[..fitting]);
-            rest = later;
+        let arrivals: Arc<[Arrival]> = places.iter().map(|place| self.arrival(place)).collect();
+        let threads = self.engine.compute().threads().max(1);
+        let most = places.len().div_ceil(threads).max(PART_ROWS);
+        let (mut parts, mut first) = (Vec::new(), 0);
+        while let Some(rest) = arrivals.get(first..).filter(|rest| !rest.is_empty()) {
+            let fitting = Batch::fitting(&rest[..rest.len().min(most)]).max(1);
+            parts.push(first..first + fitting);
+            first += fitting;
         }
+        self.some(places, &arrivals, &parts);
     }
 
     fn arrival(&self, place: &Place<'_>) -> Arrival {
-        let document = Document {
-            id: String::from_utf8_lossy(&place.op.id).into(),
+        Arrival {
+            id: place.op.id.clone(),
             source: place.source.clone(),
             seq_no: place.seq_no,
             routing: place.op.routing.as_deref().map(Arc::from),
-        };
-        let now_ms = self.frames.get(place.frame).map_or(0, |frame| frame.time_ms);
-        Arrival { document, now_ms }
+            now_ms: self.frames.get(place.frame).map_or(0, |frame| frame.time_ms),
+        }
     }
 
-    /// Asks of the places of one batch. What cannot be asked as a whole is asked in halves, so that a document stops no other.
-    fn some(&mut self, places: &'a [Place<'a>], arrivals: &[Arrival]) {
-        let found = self.compiled.found(arrivals, self.engine.compute().clone(), self.slow);
-        let found = match found {
-            Ok(found) => found,
-            Err(_) if places.len() > 1 => {
-                let (one, other) = places.split_at(places.len() / 2);
-                let (of_one, of_other) = arrivals.split_at(places.len() / 2);
-                self.some(one, of_one);
-                self.some(other, of_other);
-                return;
+    /// Asks of parts of the places. What cannot be asked as a whole is asked in halves, so that a document stops no other.
+    fn some(&mut self, places: &'a [Place<'a>], arrivals: &Arc<[Arrival]>, parts: &[Range<usize>]) {
+        let answers = self.compiled.found(arrivals, parts, self.engine.compute(), self.slow);
+        for (part, found) in parts.iter().zip(answers) {
+            let of_part = places.get(part.clone()).unwrap_or_default();
+            match found {
+                Ok(found) => self.note(of_part, found),
+                Err(_) if part.len() > 1 => {
+                    let middle = part.start + part.len() / 2;
+                    self.some(places, arrivals, &[part.start..middle, middle..part.end]);
+                }
+                Err(error) => {
+                    let id = of_part.first().map(|place| String::from_utf8_lossy(&place.op.id));
+                    let id = id.unwrap_or_default();
+                    let reason =
+                        format!("document [{id}] of [{}] could not be asked: {error}", self.compiled.name());
+                    let rules = self.compiled.rules();
+                    self.to_tell.extend(rules.map(|rule| (rule.id.clone(), reason.clone())));
+                }
             }
-            Err(error) => {
-                let id =
-                    places.first().map(|place| String::from_utf8_lossy(&place.op.id)).unwrap_or_default();
-                let reason =
-                    format!("document [{id}] of [{}] could not be asked: {error}", self.compiled.name());
-                let rules = self.compiled.rules();
-                self.to_tell.extend(rules.map(|rule| (rule.id.clone(), reason.clone())));
-                return;
-            }
-        };
+        }
+    }
+
+    /// Notes which rules some places match.
+    fn note(&mut self, places: &'a [Place<'a>], found: compiled::Found) {
         let mut by_row: BTreeMap<u32, Vec<Arc<Asked>>> = BTreeMap::new();
         for (rule, rows) in found {
             match rows {
@@ -342,7 +353,8 @@ impl<'a> Asking<'a, '_> {
             let Some(hits) = self.hits.get_mut(place.frame) else { continue };
             for (shown, rules) in self.compiled.by_sight(rules) {
                 let (index, uuid) = (Arc::clone(self.compiled.name()), Arc::clone(self.compiled.uuid()));
-                hits.push(Hit { place, index, uuid, shown, rules });
+                let formats = self.compiled.formats().clone();
+                hits.push(Hit { place, index, uuid, shown, formats, rules });
             }
         }
     }
@@ -363,14 +375,18 @@ fn evaluable(frame: &AppliedFrame, hits: Vec<Hit<'_>>) -> Evaluable {
         .into_iter()
         .map(|(rule, places)| Matched { rule: rule.to_owned(), outcome: Ok(places) })
         .collect();
-    let events = hits.iter().map(|hit| Event {
-        index: Arc::clone(&hit.index),
-        uuid: Arc::clone(&hit.uuid),
-        shard: hit.place.shard,
-        seq_no: hit.place.seq_no,
-        id: String::from_utf8_lossy(&hit.place.op.id).into(),
-        created: hit.place.op.created,
-        source: Arc::new(shown(serde_json::from_slice(hit.place.source).unwrap_or_default(), &hit.shown)),
+    let events = hits.iter().map(|hit| {
+        let source = shown(serde_json::from_slice(hit.place.source).unwrap_or_default(), &hit.shown);
+        Event {
+            index: Arc::clone(&hit.index),
+            uuid: Arc::clone(&hit.uuid),
+            shard: hit.place.shard,
+            seq_no: hit.place.seq_no,
+            id: String::from_utf8_lossy(&hit.place.op.id).into(),
+            created: hit.place.op.created,
+            times: hit.formats.read(&source),
+            source: Arc::new(source),
+        }
     });
     let frame = Frame {
         number: frame.number,

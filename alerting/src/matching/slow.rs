@@ -34,7 +34,7 @@ pub(super) struct Slow {
 
 impl Slow {
     /// Does something and takes its time.
-    pub(super) fn timed<T>(&self, work: impl FnOnce() -> T) -> (T, Duration) {
+    pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
         let began = Instant::now();
         (work(), began.elapsed())
     }
@@ -44,24 +44,24 @@ impl Slow {
         self.blamed.remove(rule);
     }
 
-    /// Finds the rules that are to be paused because a batch took long, with the reason.
+    /// Whether a batch took so long that filters are looked at, and it is time to.
+    pub(super) fn is_long(&self, took: Duration, filters: usize) -> bool {
+        let is_seldom = self.not_before.is_none_or(|not_before| Instant::now() >= not_before);
+        took >= LONG && filters <= MAX_FILTERS && is_seldom
+    }
+
+    /// Finds the rules that are to be paused because a batch took long ([`Self::is_long`]), with the reason. The batch has all fields.
     pub(super) fn blame<'a>(
         &mut self,
         took: Duration,
         batch: &Batch,
-        filters: impl ExactSizeIterator<Item = (&'a Arc<Asked>, &'a Arc<Filter>)>,
+        filters: impl Iterator<Item = (&'a Arc<Asked>, &'a Arc<Filter>)>,
     ) -> Vec<(Arc<Asked>, String)> {
         let began = Instant::now();
-        if took < LONG
-            || filters.len() > MAX_FILTERS
-            || self.not_before.is_some_and(|not_before| began < not_before)
-        {
-            return Vec::new();
-        }
         let mut paused = Vec::new();
         for (rule, filter) in filters {
             let alone = Matcher::new(&[Arc::clone(filter)]);
-            let (_, took_alone) = self.timed(|| alone.run(batch, &Work::default()).map(drop));
+            let (_, took_alone) = Self::timed(|| alone.run(batch, &Work::default()).map(drop));
             if took_alone < LONG_ALONE || took_alone < took / 2 {
                 continue;
             }

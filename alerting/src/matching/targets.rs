@@ -167,6 +167,20 @@ pub(crate) async fn read(engine: &Arc<Engine>, owner: &Principal, body: Value) -
     engine.compute().run(Priority::Foreground, move || Ok(read())).await?
 }
 
+/// Tells whether there is an index that a rule of somebody watches, on a compute thread: there may be many.
+///
+/// # Errors
+/// Names that the owner may not search.
+pub(crate) async fn watches_any(
+    engine: &Arc<Engine>,
+    owner: &Principal,
+    definition: &Definition,
+) -> Result<bool> {
+    let (store, owner, expression) = (Arc::clone(engine), owner.clone(), definition.index.join(","));
+    let find = move || Ok(watched(&store, &owner, &expression));
+    Ok(!engine.compute().run(Priority::Foreground, find).await??.is_empty())
+}
+
 /// Refuses a rule that no index of its patterns could be asked, by what its owner may see of them. Patterns that name no index
 /// yet are fine, as long as the search body could be asked of some.
 ///

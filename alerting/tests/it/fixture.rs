@@ -30,7 +30,11 @@ impl Server {
 
     /// Opens what may have been dropped a moment ago.
     pub(crate) async fn open_with(config: Config) -> Self {
-        let engine = open_engine(config).await;
+        Self::over(open_engine(config).await).await
+    }
+
+    /// Has rules at work over an engine.
+    pub(crate) async fn over(engine: Arc<Engine>) -> Self {
         let (accounts, _) = Accounts::open(
             Arc::clone(&engine) as Arc<_>,
             millrace_accounts::Config { insecure: true, ..millrace_accounts::Config::default() },
@@ -66,6 +70,14 @@ impl Server {
         let decide =
             |m: &millrace_storage::metadata::Metadata| m.create_index(index, &body, 0, Uuid::new_v4());
         self.engine.change(&Principal::system(), decide).await.unwrap();
+    }
+
+    /// Names of the rules that catch up.
+    pub(crate) fn catching_up(&self) -> Vec<String> {
+        let mut rules: Vec<Value> =
+            self.alerting.list(&self.admin()).iter().map(millrace_alerting::Record::value).collect();
+        rules.retain(|rule| !rule["catching_up"].is_null());
+        rules.iter().map(|rule| rule["name"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Writes as a user does: all of it is one frame.
@@ -104,6 +116,7 @@ impl Server {
 
     /// Waits until there are so many alerts and everything that was written is evaluated, so that none comes any more.
     pub(crate) async fn settled(&self) {
+        until(async || self.catching_up().is_empty().then_some(())).await;
         // The last event of all: once it has raised its alert, all before it have.
         let marker = format!("marker-{}", Uuid::new_v4());
         let index = format!("{marker}-index");

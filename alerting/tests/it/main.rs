@@ -5,6 +5,7 @@ mod alerts;
 mod faults;
 mod fixture;
 mod kills;
+mod past;
 mod replay;
 mod rights;
 mod rules;

@@ -17,6 +17,9 @@ use crate::error::Error;
 use crate::http::listing::items;
 use crate::http::{Request, Response};
 
+/// Bytes that a byte of JSON takes as a value, and twice as text, about.
+const VALUE_BYTES: usize = 8;
+
 /// Lists the rules that the caller may see.
 pub(crate) fn list(api: &Api, request: &Request) -> Result<Response, Error> {
     request.finish()?;
@@ -34,16 +37,27 @@ pub(crate) fn show(api: &Api, request: &Request, id: &str) -> Result<Response, E
 pub(crate) async fn change(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let now = api.session.clock().now_ms();
     let dry_run = request.params.take("dry_run").map(|span| before("dry_run", &span, now)).transpose()?;
+    let from = request.params.take("from").map(|from| moment("from", &from.into(), now)).transpose()?;
     request.finish()?;
+    if dry_run.is_some() && from.is_some() {
+        return Err(invalid("from", "stands beside [dry_run]: give one of them"));
+    }
+    if from.is_some_and(|from| from > now) {
+        return Err(invalid("from", "is to come"));
+    }
     let rule = body(request)?;
     let (alerting, asker) = (alerting(api)?, api.session.principal());
     let Some(times) = dry_run else {
-        let changed = alerting.change(asker, rule).await?;
+        let changed = match from {
+            Some(from) => alerting.change_from(asker, rule, from).await?,
+            None => alerting.change(asker, rule).await?,
+        };
         let mut answer = done(&changed.id, &changed.message);
         answer["created"] = changed.created.into();
         return Ok(Response::json(200, answer));
     };
     let difference = alerting.dry_run(asker, rule, times.clone()).await?;
+    charge(request, difference.adds.bytes().saturating_add(difference.removes.bytes()))?;
     let message = format!(
         "{} alerts are added and {} removed between {} and {}; nothing is stored",
         difference.adds.count(),
@@ -150,6 +164,7 @@ pub(crate) async fn test(api: &Api, request: &Request) -> Result<Response, Error
         return Err(invalid("from", "is not before [to]"));
     }
     let found = alerting(api)?.test(api.session.principal(), tested, times).await?;
+    charge(request, found.bytes())?;
     let message = format!("{} alerts; nothing is written", found.count());
     let mut answer = replayed(found);
     answer["status"] = true.into();
@@ -165,6 +180,11 @@ fn alerting(api: &Api) -> Result<&Alerting, Error> {
 /// The answer to what was done with a rule.
 fn done(id: &str, message: &str) -> Value {
     json!({ "status": true, "id": id, "message": message })
+}
+
+/// Charges the request for documents of so many bytes, as values and as the text of the answer.
+fn charge(request: &Request, bytes: usize) -> Result<(), Error> {
+    request.room.take(bytes.saturating_mul(VALUE_BYTES))
 }
 
 fn replayed(found: Replayed) -> Value {

@@ -7,15 +7,16 @@
 //! let view = Arc::new(IndexView::of(meta, mapping, &access)?);
 //! let matcher = Matcher::new(&[Arc::new(Filter::compile(&body, &view)?), …]);
 //! // On a compute thread, for each batch; no more of it than `Batch::fitting`.
-//! let batch = Batch::build(view.mapping(), &arrivals, matcher.fields(), compute)?;
+//! let batch = matcher.batch(view.mapping(), &arrivals, compute)?;
 //! for found in matcher.run(&batch, &Work::default())? { … }
 //! ```
 //!
 //! When the mapping has changed, [`Changes::between`] two views tells [`Filter::needs_recompile`] which filters are compiled anew; all
 //! are put into a new matcher, with which batches of the new mapping are made.
 //!
-//! Cost follows what matches, not how many filters there are: filters are found by the values, tokens and numbers that
-//! a batch has ([`finder`]), and only these are evaluated, a clause that several have once. Differences from searches are
+//! Cost follows what matches, not how many filters there are: documents are parsed and looked through for the values, tokens and
+//! numbers that filters need; only those that have some are indexed. Filters are found by what these have
+//! ([`finder`]), and only they are evaluated, a clause that several have once. Differences from searches are
 //! listed in `docs/internals/matching-rules.md`.
 
 mod atoms;

@@ -193,6 +193,22 @@ impl Engine {
         }
     }
 
+    /// Whether no frame is there in part.
+    pub fn is_between_frames(&self) -> bool {
+        self.open.is_none()
+    }
+
+    /// Takes a rule over with its state from an engine that has seen the same frames; `since` is the last of them. Returns
+    /// whether it has that rule.
+    pub fn adopt(&mut self, other: &mut Self, id: &str, since: u64) -> bool {
+        let Some(mut running) = other.rules.remove(id) else { return false };
+        running.rule.since = since;
+        self.rules.insert(id.to_owned(), running);
+        // Where nothing was seen yet, there was nothing to be seen up to there.
+        self.position.get_or_insert(since);
+        true
+    }
+
     /// Removes a rule with its state.
     pub fn remove(&mut self, id: &str) -> bool {
         self.rules.remove(id).is_some()

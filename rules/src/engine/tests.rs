@@ -78,6 +78,7 @@ fn rule(id: &str, revision: u64, options: Value) -> Rule {
 
 fn frame(number: u64, second: i64, source: Value, origin: Origin, index: &str) -> Frame {
     let event = Event {
+        times: Default::default(),
         index: index.into(),
         uuid: "u".into(),
         shard: 0,
@@ -424,7 +425,8 @@ fn a_rule_that_panics_is_paused_alone_and_begins_anew() {
 
 #[test]
 fn what_is_said_of_a_rule_names_the_roles_that_it_is_for() {
-    let mut bench = Bench::new(&[("a", json!({"selectedroles": ["soc"], "realert": "1m"})), ("b", json!({}))]);
+    let mut bench =
+        Bench::new(&[("a", json!({"selectedroles": ["soc"], "realert": "1m"})), ("b", json!({}))]);
     let mut named = 0;
     for operation in bench.event(1, json!({})) {
         let (Operation::Alert { rule, document, .. } | Operation::Silence { rule, document, .. }) = operation

@@ -181,6 +181,7 @@ fn frames(rng: &mut StdRng) -> Vec<Frame> {
             let created = there.insert(place, ()).is_none();
             let source = source(rng, now, serial);
             events.push(Event {
+                times: Default::default(),
                 index: index.into(),
                 uuid: uuid.into(),
                 shard,

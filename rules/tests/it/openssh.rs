@@ -45,6 +45,7 @@ fn alerts(log: &str, expand: bool) -> (usize, usize) {
         for _ in 0..times {
             number += 1;
             let event = Event {
+                times: Default::default(),
                 index: "openssh-2026".into(),
                 uuid: "u".into(),
                 shard: 0,

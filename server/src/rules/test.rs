@@ -12,7 +12,6 @@ use millrace_query::filters::{Arrival, Batch, Filter, IndexView, Matcher as Filt
 use millrace_rules::Event;
 use millrace_rules::cases::{RULE, Suite};
 use millrace_rules::engine::{Frame, Matched, Matcher};
-use millrace_storage::segment::Document;
 use millrace_storage::{Action, Config, Engine, Principal, RefreshPolicy, SystemClock, WriteOp};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -135,7 +134,10 @@ impl Asked<'_> {
         let view = Arc::new(IndexView::whole(running.meta(), running.mapping()));
         let filters = Filters::new(&[Arc::new(Filter::compile(&self.body, &view)?)]);
         let document = |(event, source): (&&Event, Bytes)| Arrival {
-            document: Document { id: event.id.clone(), source, seq_no: event.seq_no, routing: None },
+            id: Bytes::copy_from_slice(event.id.as_bytes()),
+            source,
+            seq_no: event.seq_no,
+            routing: None,
             now_ms,
         };
         let arrivals: Vec<Arrival> = events.iter().zip(sources).map(document).collect();
@@ -144,7 +146,7 @@ impl Asked<'_> {
         while first < arrivals.len() {
             let some = &arrivals[first..];
             let some = &some[..Batch::fitting(some).max(1)];
-            let batch = Batch::build(view.mapping(), some, filters.fields(), compute.clone())?;
+            let batch = filters.batch(view.mapping(), some, &compute)?;
             for found in filters.run(&batch, &Work::default())? {
                 rows.extend(found.rows?.iter().map(|row| first as u32 + row));
             }

@@ -64,6 +64,18 @@ pub(super) fn of_mapping(mapping: &Mapping) -> Result<Vec<FieldSpec<'_>>> {
     Ok(specs)
 }
 
+/// Finds how a bundle indexes the field of a number; `None` of one that it says nothing about.
+///
+/// # Errors
+/// An analyzer that is missing.
+pub(crate) fn of_field(mapping: &Mapping, id: PathId) -> Result<Option<FieldSpec<'_>>> {
+    let Some(field) = mapping.field_by_id(id).filter(|field| field.index || field.doc_values) else {
+        return Ok(None);
+    };
+    let indexing = indexing(field, mapping.analyzers())?;
+    Ok(Some(FieldSpec { id: field.id, path: &field.path, column: field.column, indexing }))
+}
+
 /// Positions between the values of a row, unless the mapping or the analyzer says otherwise.
 const POSITION_GAP: u32 = 100;
 

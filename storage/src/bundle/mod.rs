@@ -56,6 +56,7 @@ mod tests;
 
 pub(crate) use build::build_some;
 pub use build::{build, build_fields};
+pub(crate) use fields::of_field;
 pub use fields::{FieldSpec, Indexing};
 pub(crate) use frequent::{FrequentCache, FrequentTerms};
 pub use impacts::Impact;

@@ -1,5 +1,6 @@
 //! [`ChunkBuilder`]: documents in, one chunk and the grown mapping out.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiter::Jiter;
@@ -8,7 +9,8 @@ use super::chunk::Chunk;
 use super::completion::Input;
 use super::scopes::Scopes;
 use super::walk::Keys;
-use crate::mapping::{Mapping, Mark};
+use super::wanted::Wanted;
+use crate::mapping::{Mapping, Mark, PathId};
 use crate::{Error, Result};
 
 /// Members of a document that replay gives up one by one before it gives up all of them.
@@ -44,6 +46,8 @@ pub struct ChunkBuilder {
     pub(super) flat_leaf: String,
     /// Inputs of completions that wait for the end of the document.
     pub(super) completions: Vec<(u32, Vec<Input>)>,
+    /// What is looked at, where that is not all.
+    pub(super) wanted: Option<Wanted>,
 }
 
 impl ChunkBuilder {
@@ -66,7 +70,14 @@ impl ChunkBuilder {
             flat_path: String::new(),
             flat_leaf: String::new(),
             completions: Vec::new(),
+            wanted: None,
         }
+    }
+
+    /// Looks only at values that go to some columns of the mapping: all others are passed over, whatever they are.
+    pub fn only(mut self, columns: &BTreeSet<PathId>) -> Self {
+        self.wanted = Some(Wanted::of(&self.base, columns));
+        self
     }
 
     /// Appends one document, whose id is only for messages. On error nothing of it stays, neither values

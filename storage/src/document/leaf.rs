@@ -114,7 +114,9 @@ impl ChunkBuilder {
         self.put_one(leaf, token)?;
         for at in 0..self.mapping.leaf(leaf).fan.len() {
             let sub = self.mapping.leaf(leaf).fan[at];
-            self.put_one(sub, token)?;
+            if self.wanted.as_ref().is_none_or(|wanted| wanted.leaf(sub)) {
+                self.put_one(sub, token)?;
+            }
         }
         Ok(())
     }

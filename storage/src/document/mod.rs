@@ -39,6 +39,7 @@ mod structured;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod wanted;
 
 pub use builder::ChunkBuilder;
 pub use chunk::{Chunk, Column, Elements, Strings, Values};

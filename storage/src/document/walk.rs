@@ -171,6 +171,12 @@ impl ChunkBuilder {
                 Err(name) => return Err(Box::new(Failure::Duplicate { name, index: json.current_index() })),
             };
             match target {
+                Target::Leaf(leaf) if self.wanted.as_ref().is_some_and(|wanted| !wanted.leaf(leaf)) => {
+                    self.skip(json)?;
+                }
+                Target::Object(child) if self.wanted.as_ref().is_some_and(|wanted| !wanted.below(child)) => {
+                    self.skip(json)?;
+                }
                 Target::Leaf(leaf) => self.leaf(json, leaf)?,
                 Target::Object(child) => self.objects(json, child)?,
                 Target::Skip => self.skip(json)?,

@@ -130,6 +130,20 @@ impl Engine {
         Ok(FeedReader { inner, wal, lease, next, buffered })
     }
 
+    /// Returns the number below which every frame is durable and its effect in memory: those that readers of the feed can have.
+    ///
+    /// # Errors
+    /// The log is not open.
+    pub fn feed_end(&self) -> Result<FrameNumber> {
+        Ok(self.inner.wal()?.applied_below())
+    }
+
+    /// Returns the time of a frame that is kept in memory for readers of the change feed.
+    pub fn feed_time_ms(&self, frame: FrameNumber) -> Option<i64> {
+        let kept = self.inner.wal().ok()?.recent(frame, 1);
+        kept.first().map(|frame| frame.time_ms)
+    }
+
     /// Counts the frames that are kept in memory for readers of the change feed, and their bytes.
     pub fn feed_held(&self) -> (usize, usize) {
         self.inner.wal().map_or((0, 0), |wal| wal.recent_held())

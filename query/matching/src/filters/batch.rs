@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use millrace_storage::Compute;
 use millrace_storage::mapping::{Mapping, PathId};
 use millrace_storage::segment::{Document, Segment};
@@ -12,21 +13,97 @@ use roaring::RoaringBitmap;
 use super::fields::Fields;
 use crate::score::reader::SegmentReader;
 
-/// A document that arrived.
+/// A document that arrived. Making one copies nothing.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// The document.
-    pub document: Document,
+    /// Its id (UTF-8).
+    pub id: Bytes,
+    /// Its source.
+    pub source: Bytes,
+    /// The sequence number of the operation that wrote it.
+    pub seq_no: u64,
+    /// The routing value that it was written with.
+    pub routing: Option<Arc<str>>,
     /// What `now` means to it: the time of the frame that it came with.
     pub now_ms: i64,
 }
 
-/// A batch of documents, a row each.
+impl Arrival {
+    fn document(&self) -> Document {
+        Document {
+            id: String::from_utf8_lossy(&self.id).into(),
+            source: self.source.clone(),
+            seq_no: self.seq_no,
+            routing: self.routing.clone(),
+        }
+    }
+}
+
+/// A batch of documents, a row each, as far as filters have to look at them.
 #[derive(Debug)]
 pub struct Batch {
+    rows: u32,
+    pub(super) parts: Vec<Part>,
+}
+
+/// Rows of a batch that are a segment in memory.
+#[derive(Debug)]
+pub(super) struct Part {
     pub(super) segment: Arc<dyn SegmentReader>,
-    /// The rows by what `now` means to them.
+    /// Which rows of the batch its rows are, ascending; all where absent.
+    rows: Option<Vec<u32>>,
+    /// The rows of the segment by what `now` means to them.
     pub(super) times: Vec<(i64, RoaringBitmap)>,
+    pub(super) whom: Whom,
+}
+
+/// Which filters are asked of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whom {
+    /// All.
+    All,
+    /// Those that need something which is known.
+    Needing,
+    /// The others.
+    Others,
+}
+
+impl Part {
+    fn build(
+        mapping: &Arc<Mapping>,
+        arrivals: &[Arrival],
+        rows: Option<Vec<u32>>,
+        fields: &Fields,
+        whom: Whom,
+        compute: Compute,
+    ) -> Result<Self> {
+        let own = |row: &u32| arrivals.get(*row as usize);
+        let of_part: Vec<&Arrival> = match &rows {
+            None => arrivals.iter().collect(),
+            Some(rows) => rows.iter().filter_map(own).collect(),
+        };
+        let mut times: Vec<(i64, RoaringBitmap)> = Vec::new();
+        for (row, arrival) in (0..).zip(&of_part) {
+            match times.last_mut() {
+                Some((time, rows)) if *time == arrival.now_ms => {
+                    rows.insert(row);
+                }
+                _ => times.push((arrival.now_ms, RoaringBitmap::from_iter([row]))),
+            }
+        }
+        let documents: Vec<Document> = of_part.iter().map(|arrival| arrival.document()).collect();
+        let some: Option<&BTreeSet<PathId>> = fields.some();
+        let segment = Segment::of_documents(mapping, &documents, some, compute)?;
+        Ok(Self { segment: Arc::new(segment), rows, times, whom })
+    }
+
+    /// Returns the rows of the batch that rows of the segment are.
+    pub(super) fn of_batch(&self, rows: RoaringBitmap) -> RoaringBitmap {
+        match &self.rows {
+            None => rows,
+            Some(all) => rows.iter().filter_map(|row| all.get(row as usize)).collect(),
+        }
+    }
 }
 
 impl Batch {
@@ -39,14 +116,15 @@ impl Batch {
     pub fn fitting(arrivals: &[Arrival]) -> usize {
         let mut bytes = 0_usize;
         let fits = |(at, arrival): &(usize, &Arrival)| {
-            bytes = bytes.saturating_add(arrival.document.source.len());
+            bytes = bytes.saturating_add(arrival.source.len());
             *at == 0 || bytes <= Self::MAX_BYTES
         };
         arrivals.iter().take(Self::MAX_ROWS).enumerate().take_while(fits).count()
     }
 
-    /// Makes the batch of documents of an index, by its whole mapping, with the fields that a matcher asks. Parses and indexes: it
-    /// is called on a compute thread, which `compute` is the pool of.
+    /// Makes the batch of documents of an index, by its whole mapping, with some of the fields: all documents are indexed, for
+    /// filters of any matcher that asks no other fields. [`Matcher::batch`](super::Matcher::batch) makes one for itself, in less time.
+    /// It is called on a compute thread, which `compute` is the pool of.
     ///
     /// # Errors
     /// More documents than [`Batch::fitting`] counts.
@@ -56,6 +134,33 @@ impl Batch {
         fields: &Fields,
         compute: Compute,
     ) -> Result<Self> {
+        let rows = Self::checked(arrivals)?;
+        let part = Part::build(mapping, arrivals, None, fields, Whom::All, compute)?;
+        Ok(Self { rows, parts: vec![part] })
+    }
+
+    /// Makes the batch of documents of which filters that need something look at `rows` alone, and the others, where there are any,
+    /// at all.
+    pub(super) fn of_parts(
+        mapping: &Arc<Mapping>,
+        arrivals: &[Arrival],
+        (rows, needing): (RoaringBitmap, &Fields),
+        others: Option<&Fields>,
+        compute: &Compute,
+    ) -> Result<Self> {
+        let mut parts = Vec::new();
+        if !rows.is_empty() {
+            let rows = Some(rows.iter().collect());
+            parts.push(Part::build(mapping, arrivals, rows, needing, Whom::Needing, compute.clone())?);
+        }
+        if let Some(fields) = others {
+            parts.push(Part::build(mapping, arrivals, None, fields, Whom::Others, compute.clone())?);
+        }
+        Ok(Self { rows: Self::checked(arrivals)?, parts })
+    }
+
+    /// Counts documents that fit into a batch.
+    pub(super) fn checked(arrivals: &[Arrival]) -> Result<u32> {
         let fitting = Self::fitting(arrivals);
         if fitting < arrivals.len() {
             return Err(Error::IllegalArgument(format!(
@@ -63,23 +168,11 @@ impl Batch {
                 arrivals.len()
             )));
         }
-        let mut times: Vec<(i64, RoaringBitmap)> = Vec::new();
-        for (row, arrival) in (0..).zip(arrivals) {
-            match times.last_mut() {
-                Some((time, rows)) if *time == arrival.now_ms => {
-                    rows.insert(row);
-                }
-                _ => times.push((arrival.now_ms, RoaringBitmap::from_iter([row]))),
-            }
-        }
-        let documents: Vec<Document> = arrivals.iter().map(|arrival| arrival.document.clone()).collect();
-        let some: Option<&BTreeSet<PathId>> = fields.some();
-        let segment = Segment::of_documents(mapping, &documents, some, compute)?;
-        Ok(Self { segment: Arc::new(segment), times })
+        Ok(u32::try_from(fitting).unwrap_or(u32::MAX))
     }
 
     /// Counts the documents.
     pub fn rows(&self) -> u32 {
-        self.segment.rows()
+        self.rows
     }
 }

@@ -1,5 +1,7 @@
 //! Which of many intervals contain any of some values.
 
+use std::borrow::Borrow;
+
 /// Intervals, both ends included; each is of somebody who has a number.
 #[derive(Debug)]
 pub(super) struct Between<K> {
@@ -7,6 +9,8 @@ pub(super) struct Between<K> {
     all: Vec<Interval<K>>,
     /// The greatest upper end of the run that each is in the middle of; open where absent.
     greatest: Vec<Option<K>>,
+    /// All of them joined: where each stretch begins, ascending, and its end.
+    covered: Vec<(K, Option<K>)>,
 }
 
 #[derive(Debug)]
@@ -18,7 +22,7 @@ struct Interval<K> {
 
 impl<K> Default for Between<K> {
     fn default() -> Self {
-        Self { all: Vec::new(), greatest: Vec::new() }
+        Self { all: Vec::new(), greatest: Vec::new(), covered: Vec::new() }
     }
 }
 
@@ -36,7 +40,33 @@ impl<K: Ord + Clone> Between<K> {
     pub(super) fn seal(&mut self) {
         self.all.sort_by(|a, b| a.from.cmp(&b.from));
         self.greatest = self.all.iter().map(|own| own.to.clone()).collect();
-        self.sealed(0, self.all.len());
+        if !self.all.is_empty() {
+            self.sealed(0, self.all.len());
+        }
+        self.covered.clear();
+        for own in &self.all {
+            match self.covered.last_mut() {
+                Some((_, None)) => break,
+                Some((_, Some(end))) if own.from <= *end => match &own.to {
+                    Some(to) if to <= end => {}
+                    to => {
+                        let to = to.clone();
+                        self.covered.last_mut().expect("it was just there").1 = to;
+                    }
+                },
+                _ => self.covered.push((own.from.clone(), own.to.clone())),
+            }
+        }
+    }
+
+    /// Whether any interval contains a value.
+    pub(super) fn covers<Q: Ord + ?Sized>(&self, value: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let behind = self.covered.partition_point(|(from, _)| from.borrow() <= value);
+        let stretch = behind.checked_sub(1).and_then(|at| self.covered.get(at));
+        stretch.is_some_and(|(_, to)| to.as_ref().is_none_or(|to| value <= to.borrow()))
     }
 
     fn sealed(&mut self, start: usize, end: usize) -> Option<K> {
@@ -116,6 +146,11 @@ mod tests {
             let expected: Vec<u32> =
                 (0..).zip(&intervals).filter(|(_, own)| contains(own)).map(|(owner, _)| owner).collect();
             assert_eq!(found, expected, "{intervals:?} {values:?}");
+            for value in 0..=u8::MAX {
+                let covered =
+                    intervals.iter().any(|(from, to)| value >= *from && to.is_none_or(|to| value <= to));
+                assert_eq!(between.covers(&value), covered, "{intervals:?} {value}");
+            }
         }
     }
 }

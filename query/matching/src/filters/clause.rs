@@ -113,6 +113,15 @@ impl Tree {
         }
     }
 
+    /// Whether everything matches, whatever it is.
+    pub(super) fn is_everything(&self) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::All(parts) => parts.iter().all(Self::is_everything),
+            Self::Clause(_) | Self::AtLeast(..) | Self::Not(_) => false,
+        }
+    }
+
     /// Gives clauses other numbers.
     pub(super) fn renumbered(&self, number: &mut dyn FnMut(usize) -> usize) -> Self {
         match self {

@@ -4,12 +4,15 @@
 //! documents have. A batch's dictionaries are read once, and each value of them is looked up, so that a filter whose atoms
 //! are not there costs nothing.
 
-use std::collections::HashMap;
-
+use std::collections::HashMap as Few;
 use std::ops::ControlFlow;
 
+use foldhash::fast::FixedState;
+use hashbrown::HashMap as Map;
 use millrace_storage::mapping::PathId;
+use millrace_storage::segment::{Parsed, Place as ParsedPlace};
 use millrace_work::error::Result;
+use roaring::RoaringBitmap;
 
 use super::atoms::{Atom, Needs, Numbers, Place, looseness};
 use super::between::Between;
@@ -19,16 +22,19 @@ use crate::score::nested::Elements;
 use crate::score::prepare::{Source, visit};
 use crate::table::keys::for_each_number;
 
+/// What is looked up for each value: quick, whatever the values are.
+type HashMap<K, V> = Map<K, V, FixedState>;
+
 /// Filters by their atoms.
 #[derive(Debug, Default)]
 pub(super) struct Finder {
     filters: usize,
     /// Those of which nothing is known that they need.
     always: Vec<u32>,
-    values: HashMap<Place, Values>,
-    tokens: HashMap<Place, Tokens>,
-    numbers: HashMap<Place, (Option<Numbers>, Between<u64>)>,
-    present: HashMap<Place, Vec<u32>>,
+    values: Few<Place, Values>,
+    tokens: Few<Place, Tokens>,
+    numbers: Few<Place, (Option<Numbers>, Between<u64>)>,
+    present: Few<Place, Vec<u32>>,
 }
 
 /// Filters by the exact values of a field.
@@ -79,7 +85,7 @@ impl Candidates {
 impl Finder {
     /// Makes the finder of filters by what they need: any of the atoms of each of the needs.
     pub(super) fn new(needs: Vec<Vec<Needs>>) -> Self {
-        let mut asked: HashMap<Key<'_>, u32> = HashMap::new();
+        let mut asked: HashMap<Key<'_>, u32> = HashMap::default();
         let atoms = needs.iter().flatten().flatten().filter_map(Key::of);
         atoms.for_each(|key| *asked.entry(key).or_default() += 1);
         let askers = |atom: &Atom| Key::of(atom).and_then(|key| asked.get(&key)).map_or(1, |askers| *askers);
@@ -96,9 +102,7 @@ impl Finder {
         }
         for values in finder.values.values_mut() {
             values.pieces.seal();
-            if !values.between.is_empty() {
-                values.between.seal();
-            }
+            values.between.seal();
         }
         finder.tokens.values_mut().for_each(|tokens| tokens.pieces.seal());
         finder.numbers.values_mut().for_each(|(_, between)| between.seal());
@@ -135,14 +139,70 @@ impl Finder {
         }
     }
 
-    /// Finds the filters that may match something of a batch.
+    /// Lists those of which nothing is known that they need.
+    pub(super) fn always(&self) -> &[u32] {
+        &self.always
+    }
+
+    /// Takes these alone, without some of them, which ascend.
+    pub(super) fn others(&self, without: &[u32]) -> Candidates {
+        let mut candidates = Candidates(vec![false; self.filters]);
+        let others = self.always.iter().filter(|filter| without.binary_search(filter).is_err());
+        others.for_each(|filter| candidates.add(*filter));
+        candidates
+    }
+
+    /// Finds the rows that one of the other filters may match: those which have an atom that any of them needs. `None` where that
+    /// cannot be told.
+    ///
+    /// # Errors
+    /// An analyzer that is missing.
+    pub(super) fn rows(&self, parsed: &Parsed) -> Result<Option<RoaringBitmap>> {
+        let mut rows = RoaringBitmap::new();
+        let at = |place: &Place| ParsedPlace { nested: place.nested, path: place.path };
+        for (place, own) in &self.values {
+            let mut is_wanted = |value: &[u8]| {
+                own.equal.contains_key(value)
+                    || own.between.covers(value)
+                    || (!own.pieces.is_empty()
+                        && std::str::from_utf8(value).is_ok_and(|value| own.pieces.any(value)))
+            };
+            if !parsed.with_value(at(place), &mut is_wanted, &mut rows)? {
+                return Ok(None);
+            }
+        }
+        for (place, own) in &self.tokens {
+            let mut is_wanted = |token: &str| {
+                own.equal.contains_key(token) || (!own.pieces.is_empty() && own.pieces.any(token))
+            };
+            if !parsed.with_token(at(place), &mut is_wanted, &mut rows)? {
+                return Ok(None);
+            }
+        }
+        for (place, (kind, between)) in &self.numbers {
+            let Some(kind) = kind else { continue };
+            if !parsed.with_number(at(place), &mut |bits| between.covers(&kind.ordered(bits)), &mut rows) {
+                return Ok(None);
+            }
+        }
+        for place in self.present.keys() {
+            if !parsed.with_any(at(place), &mut rows)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(rows))
+    }
+
+    /// Finds the filters that may match something of a batch; those of which nothing is known only where `always`.
     ///
     /// # Errors
     /// [`Error::TimedOut`](millrace_work::error::Error::TimedOut) once the work should end.
-    pub(super) fn candidates(&self, batch: &Source) -> Result<Candidates> {
+    pub(super) fn candidates(&self, batch: &Source, always: bool) -> Result<Candidates> {
         let mut candidates = Candidates(vec![false; self.filters]);
-        candidates.add_all(Some(&self.always));
-        let mut scopes: HashMap<PathId, Option<Source>> = HashMap::new();
+        if always {
+            candidates.add_all(Some(&self.always));
+        }
+        let mut scopes: Few<PathId, Option<Source>> = Few::new();
         let mut scope = |place: &Place| -> Result<Option<Source>> {
             let Some(path) = place.nested else { return Ok(Some(batch.clone())) };
             if let Some(known) = scopes.get(&path) {

@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use millrace_storage::Compute;
+use millrace_storage::mapping::Mapping;
+use millrace_storage::segment::Parsed;
 use millrace_work::Work;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
-use super::batch::Batch;
+use super::batch::{Arrival, Batch, Part, Whom};
 use super::clause::{Clause, Tree};
 use super::fields::Fields;
 use super::finder::{Candidates, Finder};
@@ -33,6 +36,11 @@ pub struct Matcher {
     clauses: Vec<Arc<Clause>>,
     fields: Fields,
     finder: Finder,
+    /// Filters that match everything.
+    everything: Vec<u32>,
+    /// Fields of the filters that the finder finds, and of the others, where there are any but those.
+    needing: Fields,
+    others: Option<Fields>,
     prunes: bool,
 }
 
@@ -73,7 +81,16 @@ impl Matcher {
         }
         let needs = placed.iter().map(|filter| atoms::of_tree(&filter.tree, &clauses)).collect();
         let finder = Finder::new(needs);
-        Self { filters: placed, clauses, fields, finder, prunes: true }
+        let (mut needing, mut others, mut everything) = (Fields::default(), None, Vec::new());
+        let mut always = finder.always().iter().peekable();
+        for ((number, filter), placed) in (0..).zip(filters).zip(&placed) {
+            match always.next_if(|other| **other == number) {
+                Some(_) if placed.tree.is_everything() => everything.push(number),
+                Some(_) => others.get_or_insert_with(Fields::default).join(&filter.fields),
+                None => needing.join(&filter.fields),
+            }
+        }
+        Self { filters: placed, clauses, fields, finder, everything, needing, others, prunes: true }
     }
 
     /// Asks every filter, whatever a batch has: the rows are the same, found in more time.
@@ -81,33 +98,82 @@ impl Matcher {
         Self { prunes: false, ..self }
     }
 
+    /// Makes the batch of documents of an index, by its whole mapping, for this matcher alone. Documents are parsed, and looked through for
+    /// what filters need; those that have some of it are indexed, and all where there are filters of which nothing is known
+    /// that they need. It is called on a compute thread, which `compute` is the pool of.
+    ///
+    /// # Errors
+    /// More documents than [`Batch::fitting`] counts, an analyzer that is missing.
+    pub fn batch(&self, mapping: &Arc<Mapping>, arrivals: &[Arrival], compute: &Compute) -> Result<Batch> {
+        Batch::checked(arrivals)?;
+        let known = self.finder.always().len() < self.filters.len();
+        if !self.prunes || (!known && self.others.is_some()) {
+            return Batch::build(mapping, arrivals, &self.fields, compute.clone());
+        }
+        if !known {
+            return Batch::of_parts(mapping, arrivals, (RoaringBitmap::new(), &self.needing), None, compute);
+        }
+        let documents = arrivals
+            .iter()
+            .map(|arrival| (std::str::from_utf8(&arrival.id).unwrap_or_default(), arrival.source.as_ref()));
+        let parsed = Parsed::of(mapping, documents, self.needing.some())?;
+        let Some(rows) = self.finder.rows(&parsed)? else {
+            return Batch::build(mapping, arrivals, &self.fields, compute.clone());
+        };
+        drop(parsed);
+        Batch::of_parts(mapping, arrivals, (rows, &self.needing), self.others.as_ref(), compute)
+    }
+
     /// Returns the fields that batches are made with.
     pub fn fields(&self) -> &Fields {
         &self.fields
     }
 
-    /// Finds the rows of each filter that matches any of a batch, in the order of the filters. What is held meanwhile is
-    /// given back. Blocks: it is called on a compute thread.
+    /// Finds the rows of each filter that matches any of a batch, in the order of the filters. The batch is one of this matcher's, or of
+    /// all its fields. What is held meanwhile is given back. Blocks: it is called on a compute thread.
     ///
     /// # Errors
     /// [`Error::TimedOut`] once the work should end. What one filter fails of is said of that filter alone.
     pub fn run(&self, batch: &Batch, work: &Work) -> Result<Vec<Found>> {
-        let source = source(&batch.segment, work)?;
-        let candidates = match self.prunes {
-            true => self.finder.candidates(&source)?,
-            false => Candidates::all(self.filters.len()),
-        };
-        let mut asked = Asked { clauses: &self.clauses, found: HashMap::new(), source };
         let mut all = Vec::new();
-        for number in candidates.iter() {
-            let Some(filter) = self.filters.get(number) else { continue };
-            match asked.of_filter(filter, batch) {
-                Err(Error::TimedOut) => return Err(Error::TimedOut),
-                Ok(rows) if rows.is_empty() => {}
-                rows => all.push(Found { filter: number, rows }),
+        for part in &batch.parts {
+            self.run_part(part, work, &mut all)?;
+        }
+        if batch.parts.iter().all(|part| part.whom != Whom::All) {
+            if batch.rows() > 0 {
+                let rows = || RoaringBitmap::from_iter(0..batch.rows());
+                all.extend(
+                    self.everything.iter().map(|filter| Found { filter: *filter as usize, rows: Ok(rows()) }),
+                );
             }
+            // Each filter is asked of one part.
+            all.sort_by_key(|found| found.filter);
         }
         Ok(all)
+    }
+
+    fn run_part(&self, part: &Part, work: &Work, all: &mut Vec<Found>) -> Result<()> {
+        let source = source(&part.segment, work)?;
+        let candidates = self.candidates(part, &source)?;
+        let mut asked = Asked { clauses: &self.clauses, found: HashMap::new(), source };
+        for number in candidates.iter() {
+            let Some(filter) = self.filters.get(number) else { continue };
+            match asked.of_filter(filter, &part.times) {
+                Err(Error::TimedOut) => return Err(Error::TimedOut),
+                Ok(rows) if rows.is_empty() => {}
+                rows => all.push(Found { filter: number, rows: rows.map(|rows| part.of_batch(rows)) }),
+            }
+        }
+        Ok(())
+    }
+
+    fn candidates(&self, part: &Part, source: &Source) -> Result<Candidates> {
+        match part.whom {
+            _ if !self.prunes => Ok(Candidates::all(self.filters.len())),
+            Whom::All => self.finder.candidates(source, true),
+            Whom::Needing => self.finder.candidates(source, false),
+            Whom::Others => Ok(self.finder.others(&self.everything)),
+        }
     }
 
     /// Counts the filters that are asked of a batch once it is known what it has.
@@ -116,8 +182,8 @@ impl Matcher {
     /// [`Error::TimedOut`] once the work should end.
     #[cfg(test)]
     pub(super) fn asked(&self, batch: &Batch, work: &Work) -> Result<usize> {
-        let source = source(&batch.segment, work)?;
-        Ok(self.finder.candidates(&source)?.iter().count())
+        let of_part = |part: &Part| Ok(self.candidates(part, &source(&part.segment, work)?)?.iter().count());
+        batch.parts.iter().map(of_part).sum()
     }
 }
 
@@ -130,13 +196,13 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn of_filter(&mut self, filter: &Placed, batch: &Batch) -> Result<RoaringBitmap> {
+    fn of_filter(&mut self, filter: &Placed, times: &[(i64, RoaringBitmap)]) -> Result<RoaringBitmap> {
         self.source.work.check()?;
         if !filter.is_timed {
             return self.rows(&filter.tree, 0);
         }
         let mut all = RoaringBitmap::new();
-        for (now_ms, rows) in &batch.times {
+        for (now_ms, rows) in times {
             all |= self.rows(&filter.tree, *now_ms)? & rows;
         }
         Ok(all)

@@ -3,8 +3,10 @@
 //! Each pattern has a text that all its values have; three bytes of it, which few of the others have, lead to the pattern. ASCII letters are read
 //! in lower case.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 
 use super::atoms::PIECE_BYTES;
 use crate::automaton::Pattern;
@@ -17,7 +19,40 @@ pub(super) struct Pieces {
     patterns: Vec<(Arc<Pattern>, u32)>,
     /// Literals of patterns, until these are sealed.
     literals: Vec<Vec<String>>,
-    by_gram: HashMap<Gram, Vec<u32>>,
+    by_gram: HashMap<Gram, Vec<u32>, FixedState>,
+    /// A bit for each hash of those three bytes: most of what is in values has none of these.
+    bits: Bits,
+}
+
+/// Bits by hash.
+#[derive(Debug)]
+struct Bits(Box<[u64; Self::WORDS]>);
+
+impl Default for Bits {
+    fn default() -> Self {
+        Self(Box::new([0; Self::WORDS]))
+    }
+}
+
+impl Bits {
+    /// As many as stay in the nearest cache.
+    const WORDS: usize = 1 << 11;
+
+    fn place(gram: Gram) -> (usize, u64) {
+        let [a, b, c] = gram.map(u32::from);
+        let hash = (a << 16 | b << 8 | c).wrapping_mul(0x9E37_79B1) >> 15;
+        (hash as usize >> 6, 1 << (hash & 63))
+    }
+
+    fn set(&mut self, gram: Gram) {
+        let (word, bit) = Self::place(gram);
+        self.0[word] |= bit;
+    }
+
+    fn has(&self, gram: Gram) -> bool {
+        let (word, bit) = Self::place(gram);
+        self.0[word] & bit != 0
+    }
 }
 
 impl Pieces {
@@ -34,13 +69,14 @@ impl Pieces {
     /// Lets patterns be found.
     pub(super) fn seal(&mut self) {
         let literals = std::mem::take(&mut self.literals);
-        let mut shared: HashMap<Gram, u32> = HashMap::new();
+        let mut shared: HashMap<Gram, u32, FixedState> = HashMap::default();
         literals.iter().flatten().flat_map(|text| grams(text.as_bytes())).for_each(|gram| {
             *shared.entry(gram).or_default() += 1;
         });
         for (pattern, literals) in (0..).zip(&literals) {
             let own = literals.iter().flat_map(|text| grams(text.as_bytes()));
             if let Some(gram) = own.min_by_key(|gram| shared.get(gram)) {
+                self.bits.set(gram);
                 self.by_gram.entry(gram).or_default().push(pattern);
             }
         }
@@ -48,7 +84,7 @@ impl Pieces {
 
     /// Calls `found` with the owners of patterns that a value belongs to and that are `wanted`.
     pub(super) fn of(&self, value: &str, wanted: &dyn Fn(u32) -> bool, found: &mut dyn FnMut(u32)) {
-        for gram in grams(value.as_bytes()) {
+        for gram in grams(value.as_bytes()).filter(|gram| self.bits.has(*gram)) {
             for pattern in self.by_gram.get(&gram).into_iter().flatten() {
                 let Some((pattern, owner)) = self.patterns.get(*pattern as usize) else { continue };
                 if wanted(*owner) && pattern.matches(value) {
@@ -56,6 +92,17 @@ impl Pieces {
                 }
             }
         }
+    }
+}
+
+impl Pieces {
+    /// Whether a value belongs to any pattern.
+    pub(super) fn any(&self, value: &str) -> bool {
+        let mut grams = grams(value.as_bytes()).filter(|gram| self.bits.has(*gram));
+        grams.any(|gram| {
+            let mut patterns = self.by_gram.get(&gram).into_iter().flatten();
+            patterns.any(|at| self.patterns.get(*at as usize).is_some_and(|(own, _)| own.matches(value)))
+        })
     }
 }
 
@@ -109,6 +156,7 @@ mod tests {
                 assert!(found.borrow_mut().insert(owner));
             });
             let expected = (0..).zip(&patterns).filter(|(_, pattern)| pattern.matches(value));
+            assert_eq!(all.any(value), patterns.iter().any(|pattern| pattern.matches(value)), "{value}");
             assert_eq!(
                 found.into_inner(),
                 expected.map(|(owner, _)| owner).collect::<BTreeSet<u32>>(),

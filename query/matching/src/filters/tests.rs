@@ -5,7 +5,6 @@ use millrace_storage::Compute;
 use millrace_storage::access::FieldRules;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
-use millrace_storage::segment::Document;
 use millrace_work::Work;
 use serde_json::{Map, Value, json};
 
@@ -43,7 +42,7 @@ fn whole() -> Arc<IndexView> {
 
 fn arrival(row: usize, source: &Value, now_ms: i64) -> Arrival {
     let (id, source) = (row.to_string().into(), Bytes::from(source.to_string()));
-    Arrival { document: Document { id, source, seq_no: row as u64, routing: None }, now_ms }
+    Arrival { id, source, seq_no: row as u64, routing: None, now_ms }
 }
 
 fn arrivals(count: usize) -> Vec<Arrival> {
@@ -77,7 +76,10 @@ fn rows(matcher: &Matcher, filters: usize, batch: &Batch) -> Vec<Vec<u32>> {
 fn matched(query: Value, view: &Arc<IndexView>, arrivals: &[Arrival]) -> Vec<u32> {
     let matcher = Matcher::new(&compiled(&[query], view));
     let batch = Batch::build(view.mapping(), arrivals, matcher.fields(), COMPUTE.clone()).unwrap();
-    rows(&matcher, 1, &batch).remove(0)
+    let found = rows(&matcher, 1, &batch).remove(0);
+    let own = matcher.batch(view.mapping(), arrivals, &COMPUTE).unwrap();
+    assert_eq!(rows(&matcher, 1, &own).remove(0), found);
+    found
 }
 
 #[test]
@@ -128,6 +130,8 @@ fn many_filters_find_what_each_finds_alone() {
     let all = Matcher::new(&filters);
     let batch = Batch::build(view.mapping(), &arrivals, all.fields(), COMPUTE.clone()).unwrap();
     let found = rows(&all, queries.len(), &batch);
+    let own = all.batch(view.mapping(), &arrivals, &COMPUTE).unwrap();
+    assert_eq!(rows(&all, queries.len(), &own), found);
     let everything = Batch::build(view.mapping(), &arrivals, &Fields::all(), COMPUTE.clone()).unwrap();
     let unpruned = rows(&Matcher::new(&filters).without_pruning(), queries.len(), &everything);
     for ((query, found), unpruned) in queries.iter().zip(&found).zip(unpruned) {
@@ -164,6 +168,28 @@ fn only_filters_of_what_a_batch_has_are_asked() {
     let found = matcher.run(&batch, &Work::default()).unwrap();
     assert_eq!(found.iter().map(|own| own.filter).collect::<Vec<_>>(), [4_000, 4_001]);
     assert_eq!(matcher.asked(&batch, &Work::default()).unwrap(), 2);
+    let own = matcher.batch(view.mapping(), &arrivals(100), &COMPUTE).unwrap();
+    assert_eq!(matcher.run(&own, &Work::default()).unwrap().len(), 2);
+    assert_eq!((own.rows(), matcher.asked(&own, &Work::default()).unwrap()), (100, 2));
+}
+
+#[test]
+fn nothing_is_indexed_for_filters_that_match_everything() {
+    let (view, arrivals) = (whole(), arrivals(20));
+    let all = json!({"match_all": {}});
+    let every = [all.clone(), json!({"bool": {"filter": [all, {"match_all": {}}]}})];
+    let some =
+        [json!({"term": {"level": "error"}}), json!({"bool": {"must_not": {"term": {"level": "error"}}}})];
+    for (queries, parts) in [(every.to_vec(), 0), ([&every[..], &some[..]].concat(), 2), (some.to_vec(), 2)] {
+        let matcher = Matcher::new(&compiled(&queries, &view));
+        let batch = matcher.batch(view.mapping(), &arrivals, &COMPUTE).unwrap();
+        assert_eq!((batch.parts.len(), batch.rows()), (parts, 20));
+        let whole = Batch::build(view.mapping(), &arrivals, matcher.fields(), COMPUTE.clone()).unwrap();
+        let found = rows(&matcher, queries.len(), &batch);
+        assert_eq!(found, rows(&matcher, queries.len(), &whole));
+    }
+    let none = Matcher::new(&[]).batch(view.mapping(), &[], &COMPUTE).unwrap();
+    assert!(Matcher::new(&[]).run(&none, &Work::default()).unwrap().is_empty());
 }
 
 #[test]

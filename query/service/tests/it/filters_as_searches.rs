@@ -9,7 +9,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millrace_query::Work;
 use millrace_query::filters::{Arrival, Batch, Fields, Filter, IndexView, Matcher};
-use millrace_storage::segment::Document;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Map, Value, json};
@@ -630,7 +629,7 @@ async fn a_filter_matches_what_a_search_finds() {
             let id = (at + 1).to_string();
             let seq_no = seq_nos[&id];
             let source = Bytes::from(document.to_string());
-            Arrival { document: Document { id: id.into(), source, seq_no, routing: None }, now_ms: NOW_MS }
+            Arrival { id: id.into(), source, seq_no, routing: None, now_ms: NOW_MS }
         })
         .collect();
 
@@ -669,12 +668,11 @@ async fn a_filter_matches_what_a_search_finds() {
     while !rest.is_empty() {
         let (batch, behind) = rest.split_at(rng.random_range(1..=rest.len().min(120)));
         rest = behind;
-        let made =
-            Batch::build(view.mapping(), batch, matcher.fields(), store.engine.compute().clone()).unwrap();
+        let made = matcher.batch(view.mapping(), batch, store.engine.compute()).unwrap();
         for found in matcher.run(&made, &Work::default()).unwrap() {
             let own = &mut matched[found.filter];
             let rows = found.rows.unwrap_or_else(|error| panic!("{}: {error}", queries[found.filter]));
-            own.extend(rows.iter().map(|row| batch[row as usize].document.id.to_string()));
+            own.extend(rows.iter().map(|row| String::from_utf8_lossy(&batch[row as usize].id).into_owned()));
         }
     }
     for ((query, expected), matched) in queries.iter().zip(&expected).zip(&matched) {
@@ -687,7 +685,7 @@ async fn a_filter_matches_what_a_search_finds() {
     for found in Matcher::new(&filters).without_pruning().run(&whole, &Work::default()).unwrap() {
         let rows = found.rows.unwrap();
         unpruned[found.filter] =
-            rows.iter().map(|row| arrivals[row as usize].document.id.to_string()).collect();
+            rows.iter().map(|row| String::from_utf8_lossy(&arrivals[row as usize].id).into_owned()).collect();
     }
     assert_eq!(unpruned, matched);
 }
