@@ -19,6 +19,7 @@ use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 use crate::Changed;
+use crate::catching_up::CatchUp;
 use crate::commit::{Pending, READER};
 use crate::error::{Error, Result};
 use crate::matching;
@@ -40,8 +41,13 @@ pub(crate) fn may_see(asker: &Principal, rule: &Rule) -> bool {
     let named = &rule.definition.roles;
     named.is_empty()
         || asker.name() == rule.owner
-        || asker.privileges().sees_all_of_rules()
+        || sees_all(asker)
         || asker.roles().iter().any(|role| named.contains(role))
+}
+
+/// Whether somebody sees all rules.
+fn sees_all(asker: &Principal) -> bool {
+    asker.privileges().sees_all_of_rules()
 }
 
 /// Refuses API keys: a rule would run with all the rights of whose key it is.
@@ -56,6 +62,20 @@ fn check_caller(asker: &Principal) -> Result<()> {
     Ok(())
 }
 
+/// Says where a rule begins.
+fn begins(what: &str, since: u64, catching_up: Option<CatchUp>) -> String {
+    match catching_up {
+        None => format!("{what} begins behind frame {since}"),
+        Some(CatchUp { seen_from, raised_from: None }) => format!(
+            "{what} begins behind frame {since}, once it knows what was written since {}",
+            Time::from_ms(seen_from).iso()
+        ),
+        Some(CatchUp { raised_from: Some(from), .. }) => {
+            format!("{what} begins with what was written since {}", Time::from_ms(from).iso())
+        }
+    }
+}
+
 impl Shared {
     /// Finds a rule that somebody may see.
     ///
@@ -68,7 +88,7 @@ impl Shared {
 
     /// Holds the rules, once they are where they were before the start: a change must not count for frames of the time before it
     /// that are only evaluated again. Without rules there is nothing to be held.
-    async fn held(&self) -> Result<Held> {
+    pub(crate) async fn held(&self) -> Result<Held> {
         let there = async {
             loop {
                 let mut advanced = pin!(self.advanced.notified());
@@ -96,14 +116,23 @@ impl Shared {
     /// An asker who may save none, a definition that cannot be used, a filter that no index of the pattern can be asked.
     pub(crate) async fn read(&self, asker: &Principal, body: Value) -> Result<Definition> {
         check_caller(asker)?;
-        matching::read(&self.engine, asker, body).await
+        let definition = matching::read(&self.engine, asker, body).await?;
+        let Some(notifications) = &self.notifications else { return Ok(definition) };
+        // Templates are compiled, and patterns of cron looked ahead.
+        let notifications = notifications.clone();
+        let check = move || Ok(notifications.check(&definition).map(|()| definition));
+        Ok(self.engine.compute().run(Priority::Foreground, check).await??)
     }
 
-    /// Saves a rule.
+    /// Saves a rule; `from` is when it begins, where that is in the past.
     ///
     /// # Errors
     /// As [`crate::Alerting::change`].
-    pub(crate) async fn change(&self, asker: &Principal, body: Value) -> Result<Changed> {
+    pub(crate) async fn change(&self, asker: &Principal, body: Value, from: Option<i64>) -> Result<Changed> {
+        let now_ms = self.engine.clock().now_ms();
+        if let Some(from) = from.filter(|from| *from > now_ms) {
+            return Err(Error::Invalid(format!("[from] {} is to come", Time::from_ms(from).iso())));
+        }
         let mut definition = self.read(asker, body).await?;
         let held = self.held().await?;
         let before = self.replaced(asker, &definition)?;
@@ -120,29 +149,56 @@ impl Shared {
             // The state of one that had its id must not be taken for its own, should a start come before the next state.
             let held = if is_named { self.with_state_stored(held).await? } else { held };
             let since = self.since(&held).await?;
+            let catching_up = self.catching_up(asker, &definition, from, now_ms).await?;
+            let message = begins("rule", since, catching_up);
             let rule = Rule { id: id.clone(), revision: 1, since, owner, definition };
-            self.save(held, Kept { rule, quiet: Vec::new(), version: None }).await?;
-            return Ok(Changed { id, created: true, message: format!("rule begins behind frame {since}") });
+            // What has its id and is no rule is replaced.
+            let version = self.store.version_of_unreadable(&id).filter(|_| sees_all(asker));
+            self.save(held, Kept { rule, quiet: Vec::new(), catching_up, version }).await?;
+            return Ok(Changed { id, created: true, message });
         };
-        let (revision, since, keeps, message) = match edit(&before.rule.definition, &definition) {
+        let mut edit = edit(&before.rule.definition, &definition);
+        if from.is_some() && !matches!(edit, Edit::NewRevision { .. }) {
+            edit = Edit::NewRevision { because: vec!["from"] };
+        }
+        let (revision, since, catching_up, keeps, message) = match edit {
             Edit::NewRevision { because } => {
                 let since = self.since(&held).await?;
-                let message = format!("a new revision begins behind frame {since}: {}", because.join(", "));
-                (before.rule.revision + 1, since, Vec::new(), message)
+                let catching_up = self.catching_up(asker, &definition, from, now_ms).await?;
+                let begins = begins("a new revision", since, catching_up);
+                let message = format!("{begins}: {}", because.join(", "));
+                (before.rule.revision + 1, since, catching_up, Vec::new(), message)
             }
             Edit::KeepsState { changed } => {
                 let message = format!("state is kept; changed: {}", changed.join(", "));
-                (before.rule.revision, before.rule.since, changed, message)
+                (before.rule.revision, before.rule.since, before.catching_up, changed, message)
             }
             Edit::Same => {
-                (before.rule.revision, before.rule.since, Vec::new(), "nothing has changed".to_owned())
+                let message = "nothing has changed".to_owned();
+                (before.rule.revision, before.rule.since, before.catching_up, Vec::new(), message)
             }
         };
-        let goes_on_otherwise = keeps.iter().any(|field| matches!(*field, "realert" | "enabled"));
+        let goes_on_otherwise = keeps
+            .iter()
+            .any(|field| matches!(*field, "realert" | "enabled" | "schedule" | "recovery" | "query_delay"));
         let held = if goes_on_otherwise { self.with_state_stored(held).await? } else { held };
         let rule = Rule { id: id.clone(), revision, since, owner, definition };
-        self.save(held, Kept { rule, ..Kept::clone(&before) }).await?;
+        self.save(held, Kept { rule, catching_up, ..Kept::clone(&before) }).await?;
         Ok(Changed { id, created: false, message })
+    }
+
+    /// Decides what a rule has to see of what is stored. It is asked once it is known which frame is the last that the rule does
+    /// not see as it arrives: where there is no index then, there is nothing before that either.
+    async fn catching_up(
+        &self,
+        asker: &Principal,
+        definition: &Definition,
+        from: Option<i64>,
+        now_ms: i64,
+    ) -> Result<Option<CatchUp>> {
+        let Some(catching_up) = CatchUp::of(definition, from, now_ms) else { return Ok(None) };
+        let has_history = matching::watches_any(&self.engine, asker, definition).await?;
+        Ok(Some(catching_up).filter(|_| has_history))
     }
 
     /// Finds the rule that a definition takes the place of.
@@ -195,15 +251,28 @@ impl Shared {
     /// Stores a rule and has it run.
     async fn save(&self, mut held: Held, kept: Kept) -> Result<()> {
         let saved = self.store.put(kept).await;
-        if let (Some(core), Ok(kept)) = (held.as_mut(), &saved) {
-            core.rules.put(kept.rule.clone());
-            core.ask(&kept.rule);
-            core.touched.insert(kept.rule.id.clone());
-            self.told.update(core, None);
+        if let Ok(kept) = &saved {
+            self.begin(&mut held, kept);
         }
         // Also where it failed: what was held for a first rule is let go.
         self.changed.notify_one();
         saved.map(drop)
+    }
+
+    /// Has a rule run as it is stored, or catch up first.
+    pub(crate) fn begin(&self, held: &mut Held, kept: &Kept) {
+        if let Some(core) = held.as_mut() {
+            if kept.catching_up.is_some() {
+                core.rules.remove(&kept.rule.id);
+                core.matching.remove(&kept.rule.id);
+            } else {
+                core.rules.put(kept.rule.clone());
+                core.ask(&kept.rule);
+            }
+            core.touched.insert(kept.rule.id.clone());
+            self.told.update(core, None);
+        }
+        self.catching_up.notify_one();
     }
 
     /// Deletes a rule.
@@ -212,6 +281,9 @@ impl Shared {
     /// As [`crate::Alerting::delete`].
     pub(crate) async fn delete(&self, asker: &Principal, id: &str) -> Result<()> {
         let mut held = self.held().await?;
+        if sees_all(asker) && self.store.delete_unreadable(id).await? {
+            return Ok(());
+        }
         let kept = self.seen(asker, id)?;
         self.store.delete(&kept).await?;
         if let Some(core) = held.as_mut() {
@@ -274,7 +346,8 @@ impl Shared {
         kept.quiet.push(quiet.clone());
         let kept = self.store.put(kept).await?;
         let Some(core) = held.as_mut() else { return Ok(()) };
-        if !core.rules.quiet(id, quiet.clone()) {
+        // One that catches up is told when it goes live.
+        if kept.catching_up.is_none() && !core.rules.quiet(id, quiet.clone()) {
             return Err(Error::TooMany(format!("rule [{id}] is silenced too often already")));
         }
         let frame = core.next.saturating_sub(1);

@@ -13,12 +13,12 @@ use millrace_rules::{Time, for_roles};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
-    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, Update,
+    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, Session, SourceWrite, Update,
     WriteOp,
 };
 use serde_json::{Value, json};
 
-use crate::indices::{self, ALERT, ERROR, SILENCE, STATUS};
+use crate::indices::{self, ALERT, ERROR, OUTBOX, SILENCE, STATUS};
 
 /// Name of the reader of the feed, of its position, and of its lease.
 pub(crate) const READER: &str = "rules";
@@ -34,7 +34,8 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Pending {
     /// The frame that it is of.
     pub(crate) frame: u64,
-    op: WriteOp,
+    /// Written together: an alert, and what it adds to the outbox.
+    ops: Vec<WriteOp>,
     bytes: usize,
 }
 
@@ -42,7 +43,7 @@ impl Pending {
     fn new(frame: u64, index: &str, id: String, action: fn(Bytes) -> Action, document: &Value) -> Self {
         let document = Bytes::from(document.to_string());
         let bytes = document.len();
-        Self { frame, op: operation(index, id, action(document)), bytes }
+        Self { frame, ops: vec![operation(index, id, action(document))], bytes }
     }
 
     /// Makes it of members that take the place of those of an alert, where it is there.
@@ -50,7 +51,7 @@ impl Pending {
         let bytes = document.to_string().len();
         let update =
             Update { doc: Some(document), detect_noop: true, retry_on_conflict: 3, ..Update::default() };
-        Self { frame, op: operation(ALERT, id, Action::Update(Box::new(update))), bytes }
+        Self { frame, ops: vec![operation(ALERT, id, Action::Update(Box::new(update)))], bytes }
     }
 
     /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it. What is wrong with a rule is told to
@@ -62,9 +63,7 @@ impl Pending {
                 Self::new(frame, SILENCE, id, Action::Index, &document)
             }
             Operation::Revision { id, document, .. } => Self::merge(frame, id, document),
-            Operation::Recovery { id, time, .. } => {
-                Self::merge(frame, id, json!({"recovered": true, "recovered_at": time.iso()}))
-            }
+            Operation::Recovery { id, time, .. } => Self::merge(frame, id, recovered(time)),
             Operation::Problem { rule, frame: of, reason } => {
                 let document = json!({
                     "@timestamp": Time::from_ms(now_ms).iso(),
@@ -78,12 +77,22 @@ impl Pending {
         }
     }
 
-    /// Makes it of frames that are lost.
-    pub(crate) fn gap(first: u64, last: u64, now_ms: i64) -> Self {
+    /// Adds rows of the outbox, which are written in the same frame.
+    pub(crate) fn with_rows(mut self, rows: Vec<(String, Value)>) -> Self {
+        for (id, row) in rows {
+            let row = Bytes::from(row.to_string());
+            self.bytes += row.len();
+            self.ops.push(operation(OUTBOX, id, Action::Create(row)));
+        }
+        self
+    }
+
+    /// Makes it of frames that the log does not have any more; `what` says what became of them.
+    pub(crate) fn gap(first: u64, last: u64, what: &str, now_ms: i64) -> Self {
         let document = json!({
             "@timestamp": Time::from_ms(now_ms).iso(),
             "message": format!(
-                "frames {first} to {last} were not evaluated: rules were away for longer than the log reaches back"
+                "frames {first} to {last} were cut from the log, as rules were away for longer than it reaches back: {what}"
             ),
             "first_frame": first,
             "last_frame": last,
@@ -111,7 +120,7 @@ impl Pending {
     }
 }
 
-fn operation(index: &str, id: String, action: Action) -> WriteOp {
+pub(crate) fn operation(index: &str, id: String, action: Action) -> WriteOp {
     WriteOp {
         index: Arc::from(index),
         id: Some(id),
@@ -125,27 +134,75 @@ fn operation(index: &str, id: String, action: Action) -> WriteOp {
     }
 }
 
-/// Writes alerts that rules raise beside the feed, without a position; returns how many were not there yet.
+/// What becomes of an alert whose condition has ended.
+pub(crate) fn recovered(time: Time) -> Value {
+    json!({"recovered": true, "recovered_at": time.iso()})
+}
+
+/// An alert that a rule raises beside the feed, and what it adds to the outbox.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    pub(crate) id: String,
+    pub(crate) document: Value,
+    pub(crate) rows: Vec<(String, Value)>,
+}
+
+/// Writes alerts that rules raise beside the feed, without a position; returns the ids of those that were not there yet. Those that are there are
+/// not told of again.
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn alerts(engine: &Engine, alerts: Vec<(String, Value)>) -> Result<u64> {
-    let mut pending: VecDeque<Pending> = alerts
-        .into_iter()
-        .map(|(id, document)| Pending::new(0, ALERT, id, Action::Create, &document))
-        .collect();
-    let mut created = 0;
+pub(crate) async fn alerts(engine: &Arc<Engine>, alerts: Vec<Beside>) -> Result<Vec<String>> {
+    let session = Session::system(engine);
+    let mut pending = VecDeque::with_capacity(alerts.len());
+    for Beside { id, document, rows } in alerts {
+        let told = rows.is_empty() || matches!(session.get(ALERT, &id, None, true).await, Ok(Some(_)));
+        let rows = if told { Vec::new() } else { rows };
+        pending.push_back(Pending::new(0, ALERT, id, Action::Create, &document).with_rows(rows));
+    }
+    beside(engine, &mut pending).await
+}
+
+/// Changes members of alerts beside the feed, where they are there.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn changes(engine: &Engine, changes: Vec<(String, Value)>) -> Result<()> {
+    let merge = |(id, members)| Pending::merge(0, id, members);
+    beside(engine, &mut changes.into_iter().map(merge).collect()).await.map(drop)
+}
+
+/// Writes what rules raise beside the feed, without a position; returns the ids of the alerts that were created or changed.
+///
+/// # Errors
+/// The store's; what is not written yet is still pending then.
+pub(crate) async fn beside(engine: &Engine, pending: &mut VecDeque<Pending>) -> Result<Vec<String>> {
+    let mut done = Vec::new();
     while !pending.is_empty() {
-        for index in [ALERT, ERROR] {
-            indices::make(engine, index).await?;
-        }
-        let count = fitting(&pending);
-        let own: Vec<WriteOp> = pending.drain(..count).map(|pending| pending.op).collect();
+        let count = fitting(pending);
+        let own: Vec<WriteOp> = pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
+        make_indices(engine, &own).await?;
+        let of_alerts: Vec<Option<String>> =
+            own.iter().map(|op| op.id.clone().filter(|_| &*op.index == ALERT)).collect();
         let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
         let results = engine.write_from_source(&principal(), write, dead_letter(engine), TIMEOUT).await?;
-        created += results.iter().filter(|result| result.is_ok()).count() as u64;
+        let written = of_alerts.into_iter().zip(results).filter(|(_, result)| result.is_ok());
+        done.extend(written.filter_map(|(id, _)| id));
+        pending.drain(..count);
     }
-    Ok(created)
+    Ok(done)
+}
+
+/// Makes the indices that operations are for, where they are missing.
+async fn make_indices(engine: &Engine, operations: &[WriteOp]) -> Result<()> {
+    let mut named: BTreeSet<&str> = operations.iter().map(|op| &*op.index).collect();
+    if !named.is_empty() {
+        named.insert(ERROR);
+    }
+    for index in named {
+        indices::make(engine, index).await?;
+    }
+    Ok(())
 }
 
 /// Whose writes those of rules are.
@@ -192,14 +249,8 @@ impl Position {
         let count = fitting(pending);
         // A frame whose operations do not fit is not behind: what of it was written is there already next time.
         let to = pending.get(count).map_or(next, |rest| rest.frame.min(next)).max(self.next().unwrap_or(0));
-        let own: Vec<WriteOp> = pending.iter().take(count).map(|pending| pending.op.clone()).collect();
-        let mut named: BTreeSet<&str> = own.iter().map(|op| &*op.index).collect();
-        if !named.is_empty() {
-            named.insert(ERROR);
-        }
-        for index in named {
-            indices::make(engine, index).await?;
-        }
+        let own: Vec<WriteOp> = pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
+        make_indices(engine, &own).await?;
         let new = Bytes::copy_from_slice(&to.to_le_bytes());
         let delta = PositionDelta {
             pipeline: FEED_PIPELINE.to_owned(),
@@ -224,12 +275,13 @@ impl Position {
 
 /// Counts what one frame may have.
 fn fitting(pending: &VecDeque<Pending>) -> usize {
-    let mut bytes = 0_usize;
+    let (mut bytes, mut ops) = (0_usize, 0_usize);
     let fits = |(at, pending): &(usize, &Pending)| {
         bytes = bytes.saturating_add(pending.bytes);
-        *at == 0 || bytes <= MAX_BYTES
+        ops += pending.ops.len();
+        *at == 0 || (bytes <= MAX_BYTES && ops <= MAX_OPERATIONS)
     };
-    pending.iter().take(MAX_OPERATIONS).enumerate().take_while(fits).count()
+    pending.iter().enumerate().take_while(fits).count()
 }
 
 /// Whether a refusal is nothing to be told: an alert that is there already, a change of one that somebody deleted.

@@ -9,15 +9,21 @@
 //! - `matching`: which documents match which rules, by patterns, rights and filters
 //! - [`runner`], [`state`], [`commit`]: the feed followed, evaluated, and what is raised written with the position
 //! - [`snapshot`], [`recovery`]: state on disk, and the start
+//! - [`reading`], [`gap`]: frames read back from what is stored, where the log was cut
+//! - [`catching_up`]: rules that begin in the past
 //! - [`replay`]: tests, dry runs and runs over what is stored
 //! - [`recompute`]: what rules raise of the log, computed at once, for checks
+//! - [`status`]: what people say of alerts, and tests of channels
 //! - [`indices`], [`told`]: what is written beside alerts, and what is told of rules
 
+mod catching_up;
 mod changes;
 mod commit;
 mod error;
+mod gap;
 mod indices;
 mod matching;
+mod reading;
 mod recompute;
 mod recovery;
 mod replay;
@@ -25,12 +31,14 @@ mod runner;
 mod snapshot;
 mod state;
 mod store;
+mod status;
 mod told;
 
 use std::fmt;
 use std::sync::Arc;
 
 use millrace_accounts::Accounts;
+use millrace_notifications::Notifications;
 use millrace_rules::engine::Rule;
 use millrace_storage::{Engine, Principal};
 use parking_lot::Mutex;
@@ -44,14 +52,16 @@ use crate::store::{Kept, Store};
 use crate::told::Told;
 
 pub use error::{Error, Result};
+pub use millrace_notifications::Tested as NotifyTested;
 pub use recompute::recompute;
+pub use status::AlertStatus;
 pub use replay::{Alert, Difference, Ran, Replayed, Tested};
 
 /// Rules at work; cheap to clone. They end with the last clone, as after a crash: [`Alerting::stop`] saves the next start work.
 #[derive(Clone)]
 pub struct Alerting {
     shared: Arc<Shared>,
-    task: Arc<Task>,
+    tasks: Arc<Tasks>,
 }
 
 impl fmt::Debug for Alerting {
@@ -60,12 +70,12 @@ impl fmt::Debug for Alerting {
     }
 }
 
-/// What follows the feed.
-struct Task(Mutex<Option<JoinHandle<()>>>);
+/// What follows the feed, and has rules catch up.
+struct Tasks(Mutex<Vec<JoinHandle<()>>>);
 
-impl Drop for Task {
+impl Drop for Tasks {
     fn drop(&mut self) {
-        if let Some(task) = self.0.lock().take() {
+        for task in self.0.lock().drain(..) {
             task.abort();
         }
     }
@@ -87,6 +97,7 @@ pub struct Record {
     shared: Arc<Shared>,
     kept: Arc<Kept>,
     lag_ms: i64,
+    now_ms: i64,
 }
 
 impl fmt::Debug for Record {
@@ -96,9 +107,10 @@ impl fmt::Debug for Record {
 }
 
 impl Record {
-    /// Writes the fields of the definition, and `id`, `enabled`, `last_run`, `last_alert`, `lag`, `error` and `notices`.
+    /// Writes the fields of the definition, and `id`, `enabled`, `last_run`, `last_alert`, `lag`, `error` and `notices`; of one
+    /// that begins in the past `catching_up` says how far it is.
     pub fn value(&self) -> Value {
-        self.shared.told.record(&self.kept, self.lag_ms)
+        self.shared.record(&self.kept, self.lag_ms, self.now_ms)
     }
 }
 
@@ -108,29 +120,46 @@ impl Alerting {
     /// # Errors
     /// The store's.
     pub async fn start(engine: &Arc<Engine>, accounts: &Arc<Accounts>) -> Result<Self> {
+        Self::start_with(engine, accounts, None).await
+    }
+
+    /// Does so with what sends notifications of alerts; without it no alert is sent.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn start_with(
+        engine: &Arc<Engine>,
+        accounts: &Arc<Accounts>,
+        notifications: Option<Notifications>,
+    ) -> Result<Self> {
         let shared = Arc::new(Shared {
             engine: Arc::clone(engine),
             accounts: Arc::clone(accounts),
+            notifications,
             store: Store::load(engine).await?,
             snapshots: Snapshots::of(engine),
             core: Arc::default(),
             told: Told::default(),
             changed: Notify::new(),
+            catching_up: Notify::new(),
             advanced: Notify::new(),
             stopping: watch::Sender::new(false),
         });
-        let task = tokio::spawn(runner::run(Arc::clone(&shared)));
-        Ok(Self { shared, task: Arc::new(Task(Mutex::new(Some(task)))) })
+        let tasks = [
+            tokio::spawn(runner::run(Arc::clone(&shared))),
+            tokio::spawn(catching_up::run(Arc::clone(&shared))),
+        ];
+        Ok(Self { shared, tasks: Arc::new(Tasks(Mutex::new(tasks.into()))) })
     }
 
     /// Ends evaluation at the end of a frame, and stores the state.
     pub async fn stop(&self) {
         self.shared.stopping.send_replace(true);
-        let task = self.task.0.lock().take();
-        if let Some(task) = task
-            && let Err(error) = task.await
-        {
-            tracing::error!(%error, "following the feed for rules has failed");
+        let tasks = std::mem::take(&mut *self.tasks.0.lock());
+        for task in tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "following the feed for rules has failed");
+            }
         }
     }
 
@@ -139,8 +168,8 @@ impl Alerting {
         let mut seen = self.shared.store.all();
         seen.retain(|kept| changes::may_see(asker, &kept.rule));
         seen.sort_by(|one, other| one.rule.definition.name.cmp(&other.rule.definition.name));
-        let lag_ms = self.shared.told.lag_ms(&self.shared.engine);
-        let record = |kept| Record { shared: Arc::clone(&self.shared), kept, lag_ms };
+        let (lag_ms, now_ms) = self.now();
+        let record = |kept| Record { shared: Arc::clone(&self.shared), kept, lag_ms, now_ms };
         seen.into_iter().map(record).collect()
     }
 
@@ -150,7 +179,8 @@ impl Alerting {
     /// [`Error::NotFound`].
     pub fn show(&self, asker: &Principal, id: &str) -> Result<Value> {
         let kept = self.shared.seen(asker, id)?;
-        Ok(self.shared.told.record(&kept, self.shared.told.lag_ms(&self.shared.engine)))
+        let (lag_ms, now_ms) = self.now();
+        Ok(self.shared.record(&kept, lag_ms, now_ms))
     }
 
     /// Saves a rule: a new one, or one in the place of that with its id or name. It runs with the asker's rights from then on.
@@ -159,7 +189,16 @@ impl Alerting {
     /// A definition that cannot be used, by its field; a filter that no index of the pattern can be asked;
     /// [`Error::Conflict`] for the id of one rule and the name of another; the store's. Nothing has changed then.
     pub async fn change(&self, asker: &Principal, body: Value) -> Result<Changed> {
-        self.shared.change(asker, body).await
+        self.shared.change(asker, body, None).await
+    }
+
+    /// Saves a rule that begins in the past: with what was written from a time on, in milliseconds since the epoch. A rule that is
+    /// there begins a new revision. It raises alerts of what is stored in the background, and goes on with what arrives then.
+    ///
+    /// # Errors
+    /// As [`Alerting::change`]; a time to come.
+    pub async fn change_from(&self, asker: &Principal, body: Value, from_ms: i64) -> Result<Changed> {
+        self.shared.change(asker, body, Some(from_ms)).await
     }
 
     /// Deletes a rule with its state; its alerts stay.
@@ -200,10 +239,38 @@ impl Alerting {
         Ok(self.shared.seen(asker, id)?.rule.clone())
     }
 
+    /// Returns what sends notifications.
+    pub fn notifications(&self) -> Option<&Notifications> {
+        self.shared.notifications.as_ref()
+    }
+
+    /// Says what is the matter with an alert, and who says so; a note may say more.
+    ///
+    /// # Errors
+    /// [`Error::NoAlert`] where there is no such alert, or none that the asker may see; the store's.
+    pub async fn set_status(&self, asker: &Principal, alert: &str, status: AlertStatus, note: Option<String>) -> Result<()> {
+        self.shared.set_status(asker, alert, status, note).await
+    }
+
+    /// Sends a sample through the channels of a rule, stored or written, or an alert that is given in its place.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; a definition that cannot be used; as many tests under way as may be.
+    pub async fn notify_test(&self, asker: &Principal, tested: Tested, alert: Option<Value>) -> Result<Vec<NotifyTested>> {
+        self.shared.notify_test(asker, tested, alert).await
+    }
+
+    /// For how long the oldest frame that is not evaluated has been waiting, and the time, both in milliseconds.
+    fn now(&self) -> (i64, i64) {
+        let engine = &self.shared.engine;
+        (self.shared.told.lag_ms(engine), engine.clock().now_ms())
+    }
+
     /// Tells why rules are not evaluated, or their alerts not written; nothing where all is well.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = self.shared.told.faults();
-        faults.extend(self.shared.store.unreadable().iter().cloned());
+        faults.extend(self.shared.store.unreadable());
+        faults.extend(self.shared.notifications.iter().flat_map(Notifications::faults));
         faults
     }
 }

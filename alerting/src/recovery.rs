@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use millrace_notifications::Notifications;
 use millrace_rules::engine::{Engine as Rules, Operation, Rule};
 use millrace_rules::{Bounds, Timing};
 use millrace_storage::{Engine, FeedReader, Result};
@@ -36,12 +37,14 @@ pub(crate) async fn recover(shared: &Shared) -> Result<FeedReader> {
     let last = last_frame(engine)?;
     let usable: Vec<Found> = found.into_iter().filter(|found| found.position <= last).collect();
     let committed = position.next().map_or(0, |next| next.saturating_sub(1));
-    let rules: Vec<Rule> = kept.iter().map(|kept| kept.rule.clone()).collect();
+    // Those that catch up join the others once they have; what a snapshot may have of them is not used.
+    let live: Vec<Arc<Kept>> = kept.iter().filter(|kept| kept.catching_up.is_none()).cloned().collect();
+    let rules: Vec<Rule> = live.iter().map(|kept| kept.rule.clone()).collect();
     let restore = move || Ok(restored(usable, &rules, committed));
     let (mut rules, failed) = engine.compute().run(millrace_storage::Priority::Ingest, restore).await?;
     let seen = rules.position();
     let (now_ms, mut quiets) = (engine.clock().now_ms(), Vec::new());
-    for kept in &kept {
+    for kept in &live {
         // Those before are in the state.
         for quiet in kept.quiet.iter().filter(|quiet| seen.is_none_or(|seen| quiet.since > seen)) {
             rules.quiet(&kept.rule.id, quiet.clone());
@@ -51,7 +54,9 @@ pub(crate) async fn recover(shared: &Shared) -> Result<FeedReader> {
     }
     let next = seen.map_or_else(|| first_seen(&kept).min(last + 1), |seen| seen + 1);
     let mut new = Core::new(rules, Matching::new(engine, &shared.accounts), position, next);
-    for kept in &kept {
+    new.notifies = shared.notifications.as_ref().map(Notifications::give_up_ms);
+    shared.tell_committed(&new.position, false);
+    for kept in &live {
         new.ask(&kept.rule);
     }
     new.pending.extend(quiets);

@@ -7,20 +7,22 @@
 //! What is held is bounded: windows of rows, a batch, the rule's state, and of alerts the first ones. All work is done in steps on
 //! compute threads, behind that of others; who goes away leaves one step at most.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_accounts::Accounts;
+use millrace_notifications::Occasion;
 use millrace_query::Work;
 use millrace_rules::engine::{Engine as Core, Operation, Rule};
-use millrace_rules::{Bounds, Timing};
-use millrace_storage::wal::AppliedFrame;
-use millrace_storage::{Engine, Error as StorageError, Principal, Priority, ReadBack};
+use millrace_rules::{Bounds, Time, Timing};
+use millrace_storage::{Engine, Error as StorageError, Principal, Priority};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::commit::Beside;
 use crate::matching::{Evaluable, Known, Matching};
+use crate::reading::Reading;
+use crate::runner::Shared;
 use crate::{Alerting, Error, Result, commit};
 
 /// Alerts that are answered, and their bytes; of the rest only how many there are.
@@ -30,9 +32,6 @@ const MAX_BYTES: usize = 8 << 20;
 const MAX_COMPARED: usize = 200_000;
 /// What is answered of what went wrong.
 const MAX_PROBLEMS: usize = 100;
-/// Documents of a step, about, and their bytes.
-const STEP_ROWS: usize = 10_000;
-const STEP_BYTES: usize = 8 << 20;
 
 /// Replays at a time, each of which may hold as much as a rule at work; others wait for their turn.
 static TURNS: Semaphore = Semaphore::const_new(2);
@@ -65,6 +64,7 @@ pub struct Replayed {
     /// What went wrong: at most 100.
     pub problems: Vec<String>,
     bytes: usize,
+    places: HashMap<String, usize>,
 }
 
 /// What a change of a rule would do to its alerts.
@@ -95,6 +95,31 @@ impl Replayed {
         self.alerts.len() as u64 + self.more
     }
 
+    /// Takes what a rule says.
+    fn take(&mut self, operation: Operation) {
+        match operation {
+            Operation::Alert { id, document, .. } => self.add(id, document),
+            Operation::Revision { id, document, .. } => self.merge(&id, document),
+            Operation::Recovery { id, time, .. } => self.merge(&id, commit::recovered(time)),
+            Operation::Silence { .. } | Operation::Problem { .. } => {}
+        }
+    }
+
+    /// Changes members of an alert, where it is one of those that are answered.
+    fn merge(&mut self, id: &str, members: Value) {
+        let alert = self.places.get(id).and_then(|place| self.alerts.get_mut(*place));
+        if let (Some(Value::Object(document)), Value::Object(members)) =
+            (alert.map(|alert| &mut alert.document), members)
+        {
+            document.extend(members);
+        }
+    }
+
+    /// Returns how many bytes of JSON the documents have.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     fn add(&mut self, id: String, document: Value) {
         let bytes = document.to_string().len();
         if self.more > 0 || self.alerts.len() == MAX_ALERTS || self.bytes + bytes > MAX_BYTES {
@@ -102,6 +127,7 @@ impl Replayed {
             return;
         }
         self.bytes += bytes;
+        self.places.insert(id.clone(), self.alerts.len());
         self.alerts.push(Alert { id, document });
     }
 }
@@ -121,13 +147,9 @@ impl Alerting {
             }
         };
         let mut found = Replayed::default();
-        let mut replay = Replay::begin(&self.shared.engine, &self.shared.accounts, rule, times).await?;
+        let mut replay = Replay::begin(&self.shared, rule, times).await?;
         while let Some(operations) = replay.next().await? {
-            for operation in operations {
-                if let Operation::Alert { id, document, .. } = operation {
-                    found.add(id, document);
-                }
-            }
+            operations.into_iter().for_each(|operation| found.take(operation));
         }
         found.problems = replay.problems;
         Ok(found)
@@ -154,28 +176,24 @@ impl Alerting {
             None => HashSet::new(),
         };
         let mut now = HashSet::new();
-        let mut replay =
-            Replay::begin(&self.shared.engine, &self.shared.accounts, new, times.clone()).await?;
+        let mut replay = Replay::begin(&self.shared, new, times.clone()).await?;
         while let Some(operations) = replay.next().await? {
             for operation in operations {
-                let Operation::Alert { id, document, .. } = operation else { continue };
-                if before.contains(&id) {
-                    now.insert(id);
-                } else {
-                    difference.adds.add(id, document);
+                match operation {
+                    Operation::Alert { id, .. } if before.contains(&id) => drop(now.insert(id)),
+                    other => difference.adds.take(other),
                 }
             }
         }
         difference.adds.problems = std::mem::take(&mut replay.problems);
         drop(replay);
         if let Some(old) = old.filter(|_| now.len() < before.len()) {
-            let mut replay = Replay::begin(&self.shared.engine, &self.shared.accounts, old, times).await?;
+            let mut replay = Replay::begin(&self.shared, old, times).await?;
             while let Some(operations) = replay.next().await? {
                 for operation in operations {
-                    if let Operation::Alert { id, document, .. } = operation
-                        && !now.contains(&id)
-                    {
-                        difference.removes.add(id, document);
+                    match operation {
+                        Operation::Alert { id, .. } if now.contains(&id) => {}
+                        other => difference.removes.take(other),
                     }
                 }
             }
@@ -190,25 +208,65 @@ impl Alerting {
     /// # Errors
     /// [`Error::NotFound`]; the store's: what was written until then stays.
     pub async fn run(&self, asker: &Principal, id: &str, from: Option<i64>, to: i64) -> Result<Ran> {
+        self.run_and_notify(asker, id, from, to, false).await
+    }
+
+    /// Does so, and has those that were not there before sent where `notify` says so.
+    ///
+    /// # Errors
+    /// As [`Alerting::run`].
+    pub async fn run_and_notify(
+        &self,
+        asker: &Principal,
+        id: &str,
+        from: Option<i64>,
+        to: i64,
+        notify: bool,
+    ) -> Result<Ran> {
         let rule = self.rule(asker, id)?;
-        let before = || to.saturating_sub(rule.definition.timeframe().ms());
+        let window = rule.definition.timeframe().ms();
+        let before = || match rule.definition.rule_type.is_waiting() {
+            false => to.saturating_sub(window),
+            // The last window that is over, and as long before: windows begin at whole multiples of their length.
+            true => {
+                to.saturating_sub(window.saturating_mul(2)).div_euclid(window.max(1)).saturating_mul(window)
+            }
+        };
         let times = from.unwrap_or_else(before)..to;
-        let mut ran = Ran::default();
-        let mut replay = Replay::begin(&self.shared.engine, &self.shared.accounts, rule, times).await?;
+        let (mut ran, mut created) = (Ran::default(), HashSet::new());
+        let (engine, told_of) = (&self.shared.engine, rule.clone());
+        let notifications = self.shared.notifications.as_ref().filter(|_| notify);
+        let mut replay = Replay::begin(&self.shared, rule, times).await?;
         while let Some(operations) = replay.next().await? {
-            let alerts: Vec<(String, Value)> = operations
-                .into_iter()
-                .filter_map(|operation| match operation {
-                    Operation::Alert { id, document, .. } => Some((id, document)),
-                    Operation::Silence { .. }
-                    | Operation::Revision { .. }
-                    | Operation::Recovery { .. }
-                    | Operation::Problem { .. } => None,
-                })
-                .collect();
+            let now_ms = engine.clock().now_ms();
+            let rows = |id: &str, document: &Value| {
+                let rows = notifications.map(|notifications| {
+                    let occasion = Occasion::Alert(document);
+                    millrace_notifications::rows(&told_of, id, occasion, 0, now_ms, notifications.give_up_ms())
+                });
+                rows.unwrap_or_default()
+            };
+            let (mut alerts, mut changes) = (Vec::new(), Vec::new());
+            for operation in operations {
+                match operation {
+                    Operation::Alert { id, document, .. } => {
+                        alerts.push(Beside { rows: rows(&id, &document), id, document });
+                    }
+                    Operation::Revision { id, document, .. } => changes.push((id, document)),
+                    Operation::Recovery { id, time, .. } => changes.push((id, commit::recovered(time))),
+                    Operation::Silence { .. } | Operation::Problem { .. } => {}
+                }
+            }
             ran.alerts += alerts.len() as u64;
-            ran.created += commit::alerts(&self.shared.engine, alerts).await?;
+            created.extend(commit::alerts(engine, alerts).await?);
+            // What is there already may know more than what was evaluated here.
+            changes.retain(|(id, _)| created.contains(id));
+            commit::changes(engine, changes).await?;
+            if let Some(notifications) = notifications {
+                notifications.committed(0, true);
+            }
         }
+        ran.created = created.len() as u64;
         ran.problems = replay.problems;
         Ok(ran)
     }
@@ -216,8 +274,7 @@ impl Alerting {
     /// Returns the ids of the alerts of a rule.
     async fn ids(&self, rule: &Rule, times: &Range<i64>) -> Result<HashSet<String>> {
         let mut ids = HashSet::new();
-        let mut replay =
-            Replay::begin(&self.shared.engine, &self.shared.accounts, rule.clone(), times.clone()).await?;
+        let mut replay = Replay::begin(&self.shared, rule.clone(), times.clone()).await?;
         while let Some(operations) = replay.next().await? {
             for operation in operations {
                 if let Operation::Alert { id, .. } = operation {
@@ -236,28 +293,24 @@ impl Alerting {
 /// A rule on its way over what is stored.
 struct Replay {
     engine: Arc<Engine>,
-    reading: ReadBack,
-    times: Range<i64>,
+    reading: Reading,
+    /// Until when windows are closed.
+    until: i64,
     /// `None` while a step is on its way.
     evaluating: Option<(Matching, Core)>,
-    /// The first that the next step is about.
-    ahead: Option<Arc<AppliedFrame>>,
     problems: Vec<String>,
     _turn: SemaphorePermit<'static>,
 }
 
 impl Replay {
-    async fn begin(
-        engine: &Arc<Engine>,
-        accounts: &Arc<Accounts>,
-        mut rule: Rule,
-        times: Range<i64>,
-    ) -> Result<Self> {
+    async fn begin(shared: &Shared, mut rule: Rule, times: Range<i64>) -> Result<Self> {
         let closed = |_| Error::Storage(StorageError::Internal("no replay has a turn".to_owned()));
         let turn = TURNS.acquire().await.map_err(closed)?;
         rule.definition.enabled = true;
         rule.since = 0;
-        let (engine, accounts) = (Arc::clone(engine), Arc::clone(accounts));
+        let (engine, accounts) = (Arc::clone(&shared.engine), Arc::clone(&shared.accounts));
+        let lived = Lived::of(shared, &rule.id).await;
+        let window = rule.definition.timeframe().ms();
         let work = Work::default();
         // Who goes away stops the choosing of rows, too.
         let _ends = work.until_dropped();
@@ -273,42 +326,38 @@ impl Replay {
             }
         };
         let prepared = engine.compute().run(Priority::Background, prepared).await?;
-        let (matching, core, indices, choice) = prepared;
+        let (matching, mut core, indices, choice) = prepared;
         let frames = 0..u64::MAX;
-        let mut reading = engine.read_back_chosen(&indices, frames, times.clone(), &choice).await?;
-        let ahead = next_of(&mut reading, &times).await?;
+        let reading = engine.read_back_chosen(&indices, frames, times.clone(), &choice).await?;
+        let reading = Reading::begin(reading, times.clone()).await?;
+        let until = times.end.min(lived.now);
+        core.set_absences(lived.absences.clone());
+        core.begin(Time::from_ms(lived.beginning(&times, until, window, reading.first())));
         let evaluating = Some((matching, core));
-        Ok(Self { engine, reading, times, evaluating, ahead, problems: Vec::new(), _turn: turn })
+        Ok(Self { engine, reading, until, evaluating, problems: Vec::new(), _turn: turn })
+    }
+
+    /// Has time go on to the end; `None` where it has.
+    async fn end(&mut self) -> Result<Option<Vec<Operation>>> {
+        let Some((_, mut core)) = self.evaluating.take() else { return Ok(None) };
+        let until = Time::from_ms(self.until);
+        let step = move || Ok(core.advance(until));
+        Ok(Some(self.engine.compute().run(Priority::Background, step).await?))
     }
 
     /// Goes on by a step, and returns what the rule says there: alerts in their order. `None` at the end.
     async fn next(&mut self) -> Result<Option<Vec<Operation>>> {
-        let Some(first) = self.ahead.take() else { return Ok(None) };
         if self.engine.is_stopping() {
             return Err(StorageError::Stopped("the server is stopping".to_owned()).into());
         }
-        let (mut frames, mut rows, mut bytes) = (Vec::new(), 0, 0);
-        let mut next = Some(first);
-        while let Some(frame) = next {
-            let ops = || frame.parts.iter().flat_map(|part| &part.ops);
-            rows += ops().count();
-            bytes += ops().map(|op| op.source.as_ref().map_or(0, |source| source.len())).sum::<usize>();
-            frames.push(frame);
-            next = next_of(&mut self.reading, &self.times).await?;
-            if rows >= STEP_ROWS || bytes >= STEP_BYTES {
-                break;
-            }
-        }
-        self.ahead = next;
-        let follows = self.ahead.as_ref().map(|frame| frame.number);
+        let Some(step) = self.reading.next().await? else { return self.end().await };
         let ended = || Error::Storage(StorageError::Internal("the replay ended before".to_owned()));
         let (mut matching, mut core) = self.evaluating.take().ok_or_else(ended)?;
         let step = move || {
-            let evaluable = matching.run(&frames);
+            let evaluable = matching.run(&step.frames);
             let mut operations = Vec::new();
             for (at, Evaluable { mut frame, matched }) in evaluable.into_iter().enumerate() {
-                let next = frames.get(at + 1).map(|frame| frame.number).or(follows);
-                frame.complete = next != Some(frame.number);
+                frame.complete = step.completes(at);
                 operations.extend(core.frame(&frame, &mut Known(matched)));
             }
             core.tick();
@@ -330,12 +379,46 @@ impl Replay {
     }
 }
 
-/// Reads on to the next frame of some times.
-async fn next_of(reading: &mut ReadBack, times: &Range<i64>) -> Result<Option<Arc<AppliedFrame>>> {
-    loop {
-        match reading.next().await? {
-            Some(frame) if !times.contains(&frame.time_ms) => {}
-            next => return Ok(next),
+/// What the rules at work know of the time that is evaluated again.
+pub(crate) struct Lived {
+    /// When the server was down.
+    pub(crate) absences: Vec<(Time, Time)>,
+    /// How far time has come.
+    now: i64,
+    /// When the rule began, where it is at work.
+    begun: Option<i64>,
+}
+
+/// Windows without events that are looked at before the first one.
+const MAX_BEFORE: i64 = 10_000;
+
+/// Whether a rule can begin at a time, though nothing comes until another one.
+pub(crate) fn can_begin(from: i64, until: i64, window: i64) -> bool {
+    until.saturating_sub(from) / window.max(1_000) <= MAX_BEFORE
+}
+
+impl Lived {
+    pub(crate) async fn of(shared: &Shared, rule: &str) -> Self {
+        let core = shared.core.lock().await;
+        // A frame that is written now may be a little older.
+        let clock = shared.engine.clock().now_ms().saturating_sub(1_000);
+        match core.as_ref().map(|core| &core.rules) {
+            Some(rules) => Self {
+                absences: rules.absences().to_vec(),
+                now: if rules.has_waiting() { rules.now().ms() } else { clock },
+                begun: rules.status(rule).and_then(|status| status.begun).map(Time::ms),
+            },
+            None => Self { absences: Vec::new(), now: clock, begun: None },
         }
+    }
+
+    /// When a rule begins that is enabled at the first of some times: then, or where that is many windows ago, when the first document
+    /// came that it may match, or when it began itself.
+    fn beginning(&self, times: &Range<i64>, until: i64, window: i64, first: Option<i64>) -> i64 {
+        if can_begin(times.start, until, window) {
+            return times.start;
+        }
+        let began = self.begun.filter(|begun| *begun >= times.start);
+        first.into_iter().chain(began).min().unwrap_or(until)
     }
 }

@@ -8,18 +8,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_notifications::Notifications;
 use millrace_query::filters::Batch;
 use millrace_storage::wal::AppliedFrame;
 use millrace_storage::{Engine, Error, FeedItem, FeedReader, Priority, Result};
 use tokio::sync::{Notify, OwnedMutexGuard, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 
-use crate::commit::{Pending, READER};
-use crate::recovery;
+use crate::commit::{Position, READER};
 use crate::snapshot::Snapshots;
 use crate::state::Core;
 use crate::store::Store;
 use crate::told::Told;
+use crate::{gap, recovery};
 
 /// How long frames are gathered: many small ones are one batch.
 const GATHERED: Duration = Duration::from_millis(20);
@@ -27,13 +28,18 @@ const GATHERED: Duration = Duration::from_millis(20);
 const MAX_FRAMES: usize = 4_096;
 /// How often it is looked what is due.
 const TICK: Duration = Duration::from_secs(1);
-/// How often the position is stored, where no alert takes it along.
+/// How often the position is stored, where no alert takes it along. It is the heartbeat of rules that wait, and as such far shorter
+/// than what counts as time in which the server was down.
 const POSITION_EVERY: Duration = Duration::from_secs(5);
 /// How often state is stored, and what its storing may cost: so many times as long it is not stored again.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(10);
 const SNAPSHOT_SHARE: u32 = 20;
-/// Bytes of frames behind which state is stored sooner: so much has to be evaluated again at a start, twice at most.
-const SNAPSHOT_BYTES: usize = 32 << 20;
+/// Bytes of frames behind which state is stored sooner: so much has to be evaluated again at a start, twice at most. It is this
+/// share of a small log: the last two snapshots hold it.
+const SNAPSHOT_BYTES: u64 = 32 << 20;
+const SNAPSHOT_LOG_SHARE: u64 = 10;
+/// Time of evaluation behind which state is stored sooner, for the same reason: also where a process never lives long.
+const SNAPSHOT_WORK: Duration = Duration::from_secs(2);
 /// How often `alert_status` is written, state that is forgotten freed, and a lease that does not move kept from growing old.
 const MINUTE: Duration = Duration::from_secs(60);
 /// How long a write that failed waits for its next try.
@@ -44,6 +50,8 @@ const RETRY: Duration = Duration::from_millis(500);
 pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
     pub(crate) accounts: Arc<millrace_accounts::Accounts>,
+    /// What sends; `None` where nothing does.
+    pub(crate) notifications: Option<Notifications>,
     pub(crate) store: Store,
     pub(crate) snapshots: Snapshots,
     /// `None` while there are no rules, or they are not there again after a fault.
@@ -51,9 +59,20 @@ pub(crate) struct Shared {
     pub(crate) told: Told,
     /// Told when there may be a first rule.
     pub(crate) changed: Notify,
+    /// Told when there may be a rule that has to catch up.
+    pub(crate) catching_up: Notify,
     /// Told when rules have seen more of the feed.
     pub(crate) advanced: Notify,
     pub(crate) stopping: watch::Sender<bool>,
+}
+
+impl Shared {
+    /// Tells who sends what is committed, and whether there may be something to be sent.
+    pub(crate) fn tell_committed(&self, position: &Position, rows: bool) {
+        if let (Some(notifications), Some(next)) = (&self.notifications, position.next()) {
+            notifications.committed(next, rows);
+        }
+    }
 }
 
 /// Why the feed is not followed any more.
@@ -64,11 +83,14 @@ enum Ended {
 }
 
 /// When things were done last.
-struct Done {
+pub(crate) struct Done {
     position: Instant,
     snapshot: Instant,
     snapshot_took: Duration,
-    bytes: usize,
+    /// Bytes that were evaluated since the last snapshot.
+    pub(crate) bytes: usize,
+    /// How long that took.
+    pub(crate) worked: Duration,
     minute: Instant,
 }
 
@@ -107,8 +129,14 @@ async fn follow(shared: &Arc<Shared>) -> Result<Ended> {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let now = Instant::now();
-    let mut done =
-        Done { position: now, snapshot: now, snapshot_took: Duration::ZERO, bytes: 0, minute: now };
+    let mut done = Done {
+        position: now,
+        snapshot: now,
+        snapshot_took: Duration::ZERO,
+        bytes: 0,
+        worked: Duration::ZERO,
+        minute: now,
+    };
     loop {
         if *stopping.borrow_and_update() {
             stop(shared).await?;
@@ -117,13 +145,13 @@ async fn follow(shared: &Arc<Shared>) -> Result<Ended> {
         tokio::select! {
             _ = stopping.changed() => {}
             item = reader.next() => match item? {
-                FeedItem::Gap { from, to } => gap(shared, from, to).await?,
+                FeedItem::Gap { from, to } => gap::read_back(shared, from..to, &mut done).await?,
                 FeedItem::Frame(first) => {
                     let (frames, behind) = gather(&mut reader, first).await?;
                     done.bytes += frames.iter().map(|frame| bytes_of(frame)).sum::<usize>();
                     evaluate(shared, frames, &mut done).await?;
                     if let Some((from, to)) = behind {
-                        gap(shared, from, to).await?;
+                        gap::read_back(shared, from..to, &mut done).await?;
                     }
                 }
             },
@@ -185,9 +213,9 @@ fn bytes_of(frame: &AppliedFrame) -> usize {
     ops.map(|op| op.id.len() + op.source.as_ref().map_or(0, bytes::Bytes::len)).sum()
 }
 
-type Held = OwnedMutexGuard<Option<Core>>;
+pub(crate) type Held = OwnedMutexGuard<Option<Core>>;
 
-async fn hold(shared: &Shared) -> Result<Held> {
+pub(crate) async fn hold(shared: &Shared) -> Result<Held> {
     let held = Arc::clone(&shared.core).lock_owned().await;
     match held.is_some() {
         true => Ok(held),
@@ -205,7 +233,9 @@ async fn evaluate(shared: &Shared, frames: Vec<Arc<AppliedFrame>>, done: &mut Do
         }
         Ok(held)
     };
+    let began = Instant::now();
     let mut held = shared.engine.compute().run(Priority::Follow, job).await?;
+    done.worked += began.elapsed();
     if let Some(core) = held.as_mut() {
         shared.told.update(core, time_ms);
     }
@@ -214,22 +244,12 @@ async fn evaluate(shared: &Shared, frames: Vec<Arc<AppliedFrame>>, done: &mut Do
     committed
 }
 
-/// Notes frames that are lost.
-async fn gap(shared: &Shared, from: u64, to: u64) -> Result<()> {
-    let mut held = hold(shared).await?;
-    if let Some(core) = held.as_mut() {
-        core.pending.push_back(Pending::gap(from, to.saturating_sub(1), shared.engine.clock().now_ms()));
-        core.next = core.next.max(to);
-    }
-    let written = write_pending(shared, held).await;
-    shared.advanced.notify_waiters();
-    written
-}
-
 /// Writes what is pending, or the position where that is due.
-async fn commit(shared: &Shared, mut held: Held, done: &mut Done) -> Result<()> {
+pub(crate) async fn commit(shared: &Shared, mut held: Held, done: &mut Done) -> Result<()> {
     let Some(core) = held.as_mut() else { return Ok(()) };
     let is_behind = core.has_matched && core.position.next().is_none_or(|stored| stored < core.next);
+    // Rules that wait for windows go by the times of frames, also while nothing comes: without any the server was down.
+    let is_behind = is_behind || core.rules.has_waiting();
     if core.pending.is_empty() && !(is_behind && done.position.elapsed() >= POSITION_EVERY) {
         return Ok(());
     }
@@ -249,7 +269,7 @@ async fn commit(shared: &Shared, mut held: Held, done: &mut Done) -> Result<()> 
 }
 
 /// Writes what is pending, however long that takes. Who changes rules gets by meanwhile.
-async fn write_pending(shared: &Shared, mut held: Held) -> Result<()> {
+pub(crate) async fn write_pending(shared: &Shared, mut held: Held) -> Result<()> {
     let mut stopping = shared.stopping.subscribe();
     loop {
         let Some(core) = held.as_mut() else { return Ok(()) };
@@ -261,7 +281,10 @@ async fn write_pending(shared: &Shared, mut held: Held) -> Result<()> {
         let written = core.position.commit(&shared.engine, &mut core.pending, core.next).await;
         shared.told.set_writing(false);
         match written {
-            Ok(()) => continue,
+            Ok(()) => {
+                shared.tell_committed(&core.position, true);
+                continue;
+            }
             Err(error @ Error::PositionMoved { .. }) => return Err(error),
             Err(error) if shared.engine.is_stopping() => return Err(error),
             Err(error) => {
@@ -282,10 +305,14 @@ async fn write_pending(shared: &Shared, mut held: Held) -> Result<()> {
 }
 
 /// Does what is due.
-async fn keep(shared: &Shared, done: &mut Done) -> Result<()> {
+pub(crate) async fn keep(shared: &Shared, done: &mut Done) -> Result<()> {
     if done.minute.elapsed() >= MINUTE {
         done.minute = Instant::now();
         let mut held = hold(shared).await?;
+        match shared.store.look_again().await {
+            Ok(found) => found.into_iter().for_each(|kept| shared.begin(&mut held, &kept)),
+            Err(error) => tracing::warn!(%error, "what is no rule was not looked at again"),
+        }
         if let Some(core) = held.as_mut() {
             core.rules.tick();
             core.tell_activity(shared.engine.clock().now_ms());
@@ -300,12 +327,14 @@ async fn keep(shared: &Shared, done: &mut Done) -> Result<()> {
         commit(shared, held, done).await?;
     }
     let apart = SNAPSHOT_EVERY.max(done.snapshot_took * SNAPSHOT_SHARE);
+    let enough = SNAPSHOT_BYTES.min(shared.engine.wal_max_bytes() / SNAPSHOT_LOG_SHARE);
+    let is_much = done.bytes as u64 >= enough || done.worked >= SNAPSHOT_WORK;
     let is_due = done.snapshot.elapsed() >= apart
-        || (done.bytes >= SNAPSHOT_BYTES && done.snapshot.elapsed() >= done.snapshot_took * SNAPSHOT_SHARE);
+        || (is_much && done.snapshot.elapsed() >= done.snapshot_took * SNAPSHOT_SHARE);
     if is_due && done.bytes > 0 {
         let began = Instant::now();
         match store_state(shared, hold(shared).await?).await {
-            Ok(true) => done.bytes = 0,
+            Ok(true) => (done.bytes, done.worked) = (0, Duration::ZERO),
             Ok(false) => {}
             // Those of before are still there, and hold the log.
             Err(error) => tracing::warn!(%error, "the state of rules was not stored"),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+use millrace_notifications::Occasion;
 use millrace_rules::engine::{Condition, Engine as Rules, Operation, Rule};
 use millrace_rules::{Time, for_roles};
 use millrace_storage::wal::AppliedFrame;
@@ -25,6 +26,8 @@ pub(crate) struct Core {
     pub(crate) next: u64,
     /// Whether a rule matched anything behind the stored position.
     pub(crate) has_matched: bool,
+    /// For how long notifications are tried; `None` where none are sent.
+    pub(crate) notifies: Option<i64>,
     /// Rules whose state may be another since it was asked last.
     pub(crate) touched: BTreeSet<String>,
     activity: BTreeMap<String, Activity>,
@@ -40,6 +43,14 @@ struct Activity {
     seconds: f64,
 }
 
+/// The activity of a rule, at a time.
+fn active<'a>(all: &'a mut BTreeMap<String, Activity>, rule: &str, time: Time) -> &'a mut Activity {
+    let new = || Activity { start: time, end: time, hits: 0, matches: 0, seconds: 0.0 };
+    let activity = all.entry(rule.to_owned()).or_insert_with(new);
+    activity.end = time;
+    activity
+}
+
 impl Core {
     pub(crate) fn new(rules: Rules, matching: Matching, position: Position, next: u64) -> Self {
         Self {
@@ -49,6 +60,7 @@ impl Core {
             position,
             next,
             has_matched: false,
+            notifies: None,
             touched: BTreeSet::new(),
             activity: BTreeMap::new(),
         }
@@ -56,10 +68,22 @@ impl Core {
 
     /// Evaluates frames that follow one another; what rules raise is pending then. Blocks: it is called on a compute thread.
     pub(crate) fn evaluate(&mut self, frames: &[Arc<AppliedFrame>], now_ms: i64) {
+        self.evaluate_pieces(frames, |_| true, now_ms);
+    }
+
+    /// Evaluates frames that were read back, of which large ones come in pieces: `completes` tells at which place no piece
+    /// follows. Blocks.
+    pub(crate) fn evaluate_pieces(
+        &mut self,
+        frames: &[Arc<AppliedFrame>],
+        completes: impl Fn(usize) -> bool,
+        now_ms: i64,
+    ) {
         let began = Instant::now();
         let evaluable = self.matching.run(frames);
         let seconds = began.elapsed().as_secs_f64();
-        for one in evaluable {
+        for (at, mut one) in evaluable.into_iter().enumerate() {
+            one.frame.complete = completes(at);
             self.evaluate_one(one, seconds, now_ms);
         }
         self.tell(now_ms);
@@ -68,14 +92,7 @@ impl Core {
     fn evaluate_one(&mut self, Evaluable { frame, matched }: Evaluable, seconds: f64, now_ms: i64) {
         for of in &matched {
             let hits = of.outcome.as_ref().map_or(0, Vec::len);
-            let activity = self.activity.entry(of.rule.clone()).or_insert_with(|| Activity {
-                start: frame.time,
-                end: frame.time,
-                hits: 0,
-                matches: 0,
-                seconds: 0.0,
-            });
-            activity.end = frame.time;
+            let activity = active(&mut self.activity, &of.rule, frame.time);
             activity.hits += hits;
             activity.seconds = activity.seconds.max(seconds);
             self.touched.insert(of.rule.clone());
@@ -88,15 +105,24 @@ impl Core {
             self.ask_no_longer_if_paused(&rule);
         }
         for (place, operation) in operations.into_iter().enumerate() {
-            if let Operation::Alert { rule, .. } = &operation
-                && let Some(activity) = self.activity.get_mut(rule)
-            {
-                activity.matches += 1;
+            if let Operation::Alert { rule, .. } = &operation {
+                active(&mut self.activity, rule, frame.time).matches += 1;
+                // Of rules that wait for windows also where nothing of theirs has come.
+                self.touched.insert(rule.clone());
             }
             let roles = roles_of(&self.rules, &operation);
-            self.pending.push_back(Pending::of(operation, frame.number, place, now_ms, roles));
+            let rows = rows_of(&self.rules, &operation, frame.number, now_ms, self.notifies);
+            let pending = Pending::of(operation, frame.number, place, now_ms, roles);
+            self.pending.push_back(pending.with_rows(rows));
         }
-        self.next = self.next.max(frame.number + 1);
+        if frame.complete {
+            self.next = self.next.max(frame.number + 1);
+        }
+    }
+
+    /// Whether a rule may be taken over: all that was raised is written, and no frame is there in part.
+    pub(crate) fn can_be_joined(&self) -> bool {
+        self.pending.is_empty() && self.rules.is_between_frames()
     }
 
     /// Has a rule asked as it is now, unless it is paused.
@@ -153,6 +179,23 @@ impl Core {
         let position = self.rules.position().filter(|_| self.pending.is_empty())?;
         Some((position, self.rules.snapshot()))
     }
+}
+
+/// Makes what an operation adds to the outbox; `notifies` is for how long notifications are tried.
+pub(crate) fn rows_of(
+    rules: &Rules,
+    operation: &Operation,
+    frame: u64,
+    now_ms: i64,
+    notifies: Option<i64>,
+) -> Vec<(String, Value)> {
+    let (rule, id, occasion) = match operation {
+        Operation::Alert { rule, id, document } => (rule, id, Occasion::Alert(document)),
+        Operation::Recovery { rule, id, key, time } => (rule, id, Occasion::Recovery { key, time: *time }),
+        Operation::Revision { .. } | Operation::Silence { .. } | Operation::Problem { .. } => return Vec::new(),
+    };
+    let (Some(give_up_ms), Some(rule)) = (notifies, rules.rule(rule)) else { return Vec::new() };
+    millrace_notifications::rows(rule, id, occasion, frame, now_ms, give_up_ms)
 }
 
 /// The roles that the rule is for of which something is said.

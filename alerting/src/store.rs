@@ -18,6 +18,7 @@ use millrace_storage::{
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 
+use crate::catching_up::CatchUp;
 use crate::error::{Error, Result};
 
 /// The index.
@@ -34,6 +35,8 @@ pub(crate) struct Kept {
     pub(crate) rule: Rule,
     /// Orders to be quiet.
     pub(crate) quiet: Vec<Quiet>,
+    /// What it has to see of what is stored before it sees what arrives.
+    pub(crate) catching_up: Option<CatchUp>,
     /// Which document it is; `None` before it is stored.
     pub(crate) version: Option<Version>,
 }
@@ -51,8 +54,15 @@ pub(crate) struct Store {
     engine: Arc<Engine>,
     session: Session,
     rules: RwLock<BTreeMap<String, Arc<Kept>>>,
-    /// What was found in the index that is no rule.
-    unreadable: Vec<String>,
+    /// What was found in the index that is no rule, by id.
+    unreadable: RwLock<BTreeMap<String, Unreadable>>,
+}
+
+/// A document that is no rule.
+#[derive(Clone, Debug)]
+struct Unreadable {
+    reason: String,
+    version: Version,
 }
 
 impl Store {
@@ -61,7 +71,7 @@ impl Store {
     /// # Errors
     /// The store's.
     pub(crate) async fn load(engine: &Arc<Engine>) -> Result<Self> {
-        let (mut rules, mut unreadable) = (BTreeMap::new(), Vec::new());
+        let (mut rules, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
         if let Ok(index) = engine.index(INDEX) {
             let mut reading = engine.read_back(&[index], 0..u64::MAX).await?;
             while let Some(frame) = reading.next().await? {
@@ -74,19 +84,29 @@ impl Store {
                             Ok(kept) => {
                                 rules.insert(id, Arc::new(kept));
                             }
-                            Err(error) => unreadable.push(format!("rule [{id}] cannot be read: {error}")),
+                            Err(reason) => {
+                                unreadable.insert(id, Unreadable { reason, version });
+                            }
                         }
                     }
                 }
             }
         }
         let session = Session::system(engine);
-        Ok(Self { engine: Arc::clone(engine), session, rules: RwLock::new(rules), unreadable })
+        let (rules, unreadable) = (RwLock::new(rules), RwLock::new(unreadable));
+        Ok(Self { engine: Arc::clone(engine), session, rules, unreadable })
     }
 
     /// Returns all rules, in the order of their ids.
     pub(crate) fn all(&self) -> Vec<Arc<Kept>> {
         self.rules.read().values().cloned().collect()
+    }
+
+    /// Returns those that have to catch up, in the order of their ids.
+    pub(crate) fn catching_up(&self) -> Vec<Arc<Kept>> {
+        let rules = self.rules.read();
+        let catching_up = |kept: &&Arc<Kept>| kept.catching_up.is_some() && kept.rule.definition.enabled;
+        rules.values().filter(catching_up).cloned().collect()
     }
 
     /// Whether there is no rule.
@@ -104,9 +124,61 @@ impl Store {
         self.rules.read().values().find(|kept| kept.rule.definition.name == name).cloned()
     }
 
-    /// Tells what was found that is no rule.
-    pub(crate) fn unreadable(&self) -> &[String] {
-        &self.unreadable
+    /// Tells what was found that is no rule, and what can be done with it.
+    pub(crate) fn unreadable(&self) -> Vec<String> {
+        let unreadable = self.unreadable.read();
+        let said = unreadable.iter().map(|(id, Unreadable { reason, .. })| {
+            format!("rule [{id}] cannot be read, save it anew with its id or delete it: {reason}")
+        });
+        said.collect()
+    }
+
+    /// Returns which document it is that has an id and is no rule: a rule that is saved takes its place.
+    pub(crate) fn version_of_unreadable(&self, id: &str) -> Option<Version> {
+        self.unreadable.read().get(id).map(|unreadable| unreadable.version)
+    }
+
+    /// Looks again at what is no rule: by now it may be gone, or one. Returns those that are.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn look_again(&self) -> Result<Vec<Arc<Kept>>> {
+        let ids: Vec<String> = self.unreadable.read().keys().cloned().collect();
+        let mut found = Vec::new();
+        for id in ids {
+            let document = match self.engine.get(self.session.principal(), INDEX, &id, None, true).await {
+                Err(StorageError::IndexNotFound { .. }) => None,
+                got => got?,
+            };
+            let Some(document) = document else {
+                self.unreadable.write().remove(&id);
+                continue;
+            };
+            let version = Version { seq_no: document.seq_no, primary_term: document.primary_term };
+            match read(&id, &document.source, version) {
+                Ok(kept) => {
+                    let kept = Arc::new(kept);
+                    self.unreadable.write().remove(&id);
+                    self.rules.write().insert(id, Arc::clone(&kept));
+                    found.push(kept);
+                }
+                Err(reason) => {
+                    self.unreadable.write().insert(id, Unreadable { reason, version });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Deletes what is no rule; returns whether there was something with that id.
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    pub(crate) async fn delete_unreadable(&self, id: &str) -> Result<bool> {
+        let Some(version) = self.version_of_unreadable(id) else { return Ok(false) };
+        self.write(id, Action::Delete, Some(version)).await?;
+        self.unreadable.write().remove(id);
+        Ok(true)
     }
 
     /// Refuses one more rule beyond the bound.
@@ -136,6 +208,7 @@ impl Store {
         let outcome = self.write(&id, action, kept.version).await?;
         kept.version = Some(Version { seq_no: outcome.seq_no, primary_term: outcome.primary_term });
         let kept = Arc::new(kept);
+        self.unreadable.write().remove(&id);
         self.rules.write().insert(id, Arc::clone(&kept));
         Ok(kept)
     }
@@ -213,6 +286,9 @@ fn document(kept: &Kept) -> Value {
         "since": since,
         "quiet": quiet.collect::<Vec<_>>(),
     });
+    if let Some(CatchUp { seen_from, raised_from }) = kept.catching_up {
+        document["state"]["catching_up"] = json!({"seen_from": seen_from, "raised_from": raised_from});
+    }
     document
 }
 
@@ -220,7 +296,7 @@ fn document(kept: &Kept) -> Value {
 fn read(id: &str, source: &[u8], version: Version) -> Result<Kept, String> {
     let mut document: Value = serde_json::from_slice(source).map_err(|error| error.to_string())?;
     let state = document.get_mut("state").map(Value::take).unwrap_or_default();
-    let mut definition = Definition::parse(&document).map_err(|error| error.to_string())?;
+    let mut definition = Definition::parse_stored(&document).map_err(|error| error.to_string())?;
     definition.id = Some(id.to_owned());
     let number =
         |of: &Value, name: &str| of[name].as_u64().ok_or_else(|| format!("[state.{name}] is missing"));
@@ -231,7 +307,13 @@ fn read(id: &str, source: &[u8], version: Version) -> Result<Kept, String> {
             until: Time::from_ms(quiet["until"].as_i64().ok_or("[state.quiet.until] is missing")?),
         })
     });
+    let catching_up = state.get("catching_up").map(|catching_up| {
+        let seen_from =
+            catching_up["seen_from"].as_i64().ok_or("[state.catching_up.seen_from] is missing")?;
+        Ok::<_, String>(CatchUp { seen_from, raised_from: catching_up["raised_from"].as_i64() })
+    });
     Ok(Kept {
+        catching_up: catching_up.transpose()?,
         quiet: quiet.collect::<Result<_, String>>()?,
         rule: Rule {
             id: id.to_owned(),

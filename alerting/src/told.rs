@@ -1,6 +1,7 @@
 //! What is told of rules at work: how each is, how far they are, and what keeps them from going on.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use millrace_storage::Engine;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::catching_up::Progress;
 use crate::state::Core;
 use crate::store::Kept;
 
@@ -21,6 +23,7 @@ const LONG_WRITE: Duration = Duration::from_secs(3);
 pub(crate) struct Told {
     rules: Mutex<HashMap<String, Status>>,
     problems: Mutex<BTreeMap<String, String>>,
+    catching_up: Mutex<BTreeMap<String, Progress>>,
     fault: Mutex<Option<String>>,
     writing: Mutex<Option<Instant>>,
     /// The first frame that was not evaluated; 0 while nothing is.
@@ -51,6 +54,21 @@ impl Told {
         if let Some(time_ms) = time_ms {
             self.time_ms.store(time_ms, Ordering::Relaxed);
         }
+    }
+
+    /// Notes how far a rule is that catches up.
+    pub(crate) fn catches_up(&self, rule: &str, change: impl FnOnce(&mut Progress)) {
+        change(self.catching_up.lock().entry(rule.to_owned()).or_default());
+    }
+
+    /// Notes that a rule does not catch up any more.
+    pub(crate) fn no_longer_catches_up(&self, rule: &str) {
+        self.catching_up.lock().remove(rule);
+    }
+
+    /// Forgets rules that do not catch up any more.
+    pub(crate) fn only_catching_up(&self, rules: &[Arc<Kept>]) {
+        self.catching_up.lock().retain(|id, _| rules.iter().any(|kept| kept.rule.id == *id));
     }
 
     /// Notes why rules do not go on, or that they do.
@@ -85,8 +103,8 @@ impl Told {
         engine.clock().now_ms().saturating_sub(since).max(0)
     }
 
-    /// Writes the record of a rule.
-    pub(crate) fn record(&self, kept: &Kept, lag_ms: i64) -> Value {
+    /// Writes the record of a rule, of a moment and the lag of then.
+    pub(crate) fn record(&self, kept: &Kept, lag_ms: i64, now_ms: i64) -> Value {
         let rule = &kept.rule;
         let definition = &rule.definition;
         let status = self.rules.lock().get(&rule.id).cloned();
@@ -99,6 +117,24 @@ impl Told {
         let error = paused.or_else(|| self.problems.lock().get(&rule.id).cloned());
         // A rule that was saved a moment ago has not run yet.
         let has_run = definition.enabled && next > rule.since + 1 && time_ms > 0;
+        let progress = kept.catching_up.map(|from| {
+            let progress = self.catching_up.lock().get(&rule.id).cloned().unwrap_or_default();
+            (from, progress)
+        });
+        let (has_run, time_ms, lag_ms) = match &progress {
+            None => (has_run, time_ms, lag_ms),
+            Some((_, Progress { at_ms: Some(at_ms), .. })) => (true, *at_ms, (now_ms - at_ms).max(0)),
+            Some((from, _)) => (false, 0, (now_ms - from.seen_from).max(0)),
+        };
+        let error = error.or_else(|| progress.as_ref().and_then(|(_, progress)| progress.error.clone()));
+        let catching_up = progress.map(|(from, progress)| {
+            json!({
+                "seen_from": Time::from_ms(from.seen_from).iso(),
+                "raised_from": from.raised_from.map(|from| Time::from_ms(from).iso()),
+                "at": progress.at_ms.map(|at| Time::from_ms(at).iso()),
+                "documents": progress.documents,
+            })
+        });
         let notices = definition
             .notices()
             .into_iter()
@@ -111,8 +147,14 @@ impl Told {
             "revision": rule.revision,
             "state": {"owner": rule.owner},
             "last_run": has_run.then(|| Time::from_ms(time_ms).iso()),
-            "last_alert": status.and_then(|status| status.last_alert).map(Time::iso),
+            "last_alert": status.as_ref().and_then(|status| status.last_alert).map(Time::iso),
+            "passed_over": status.as_ref().map(|status| json!({
+                "outside_schedule": status.outside_schedule,
+                "too_deep": status.too_deep,
+                "too_late": status.too_late,
+            })),
             "lag": lag_ms,
+            "catching_up": catching_up,
             "error": error,
             "notices": notices.collect::<Vec<_>>(),
         });

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -13,6 +12,7 @@ use hyper::body::Incoming;
 use millrace_accounts::Scheme;
 use millrace_listen::{Bodies, BodyError, Budget, Held, Reservation, check_host, check_origin, head_bytes};
 use millrace_storage::{Principal, Priority};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::audit::Trail;
@@ -52,7 +52,7 @@ pub struct Service {
     in_flight: Budget,
     routes: Routes,
     /// Whether the server ends after the requests under way.
-    ending: Arc<AtomicBool>,
+    ending: watch::Sender<bool>,
 }
 
 /// What is served.
@@ -159,17 +159,18 @@ impl Service {
         // There is room for the longest body, compressed and not.
         let least = longest.saturating_mul(2).saturating_add(INFLATE_BYTES);
         let in_flight = Budget::new(config.max_in_flight_bytes.max(least));
-        Self { node, bodies, open_bodies, in_flight, routes: Routes::Data, ending: Arc::default() }
+        Self { node, bodies, open_bodies, in_flight, routes: Routes::Data, ending: watch::Sender::default() }
     }
 
     /// What says, once it is set, that the server ends after the requests under way.
-    pub(crate) fn ending(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.ending)
+    pub(crate) fn ending(&self) -> watch::Sender<bool> {
+        self.ending.clone()
     }
 
     /// Returns what listeners of other protocols share with this one.
     pub(crate) fn beside(&self) -> Beside {
-        Beside { node: Arc::clone(&self.node), room: self.in_flight.clone() }
+        let ending = self.ending.subscribe();
+        Beside { node: Arc::clone(&self.node), room: self.in_flight.clone(), ending }
     }
 
     /// Serves the management of pipelines in place of the data API, to the same users.
@@ -312,9 +313,7 @@ impl Service {
     fn probed(&self, path: &str) -> Option<Response> {
         let (status, word) = match path {
             LIVENESS => (200, "live"),
-            READINESS if self.node.engine.is_stopping() || self.ending.load(Ordering::Acquire) => {
-                (503, "stopping")
-            }
+            READINESS if self.node.engine.is_stopping() || *self.ending.borrow() => (503, "stopping"),
             READINESS => (200, "ready"),
             _ => return None,
         };

@@ -12,6 +12,7 @@ use millrace_accounts::{Authenticated, Credentials, Scheme};
 use millrace_listen::{Budget, ClientCertificate, Peer, check_origin};
 use millrace_storage::access::Action;
 use millrace_storage::{Principal, Session};
+use tokio::sync::watch;
 
 use crate::audit::Trail;
 use crate::error::Error;
@@ -24,6 +25,8 @@ pub struct Beside {
     pub node: Arc<Node>,
     /// The bytes that all requests may hold together.
     pub room: Budget,
+    /// Becomes true when the server ends after the requests under way.
+    pub ending: watch::Receiver<bool>,
 }
 
 /// A request whose sender is known.

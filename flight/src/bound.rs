@@ -10,7 +10,7 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::status;
 
@@ -59,10 +59,11 @@ fn plain(column: &ArrayRef, number: usize) -> Result<ArrayRef, Status> {
         || kind.primitive_width().is_none()
             && !matches!(kind, DataType::Utf8 | DataType::Boolean | DataType::Null)
     {
-        return Err(Status::invalid_argument(format!(
-            "the parameter [${number}] of type [{kind}] has no literal in SQL; send a number, a text, a boolean, a date or a \
-             time"
-        )));
+        let message = format!(
+            "the parameter [${number}] has no literal in SQL; send a number, a text, a boolean, a date or a time in place of \
+             the type [{kind}]"
+        );
+        return Err(status::new(Code::InvalidArgument, &message));
     }
     let plain = cast(column, kind)
         .map_err(|error| {
@@ -99,11 +100,9 @@ fn texts(column: &ArrayRef) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use datafusion::arrow::array::{BinaryArray, DictionaryArray, Int64Array, StringViewArray};
     use datafusion::arrow::datatypes::Int8Type;
-    use tonic::Code;
-
-    use super::*;
 
     fn of(column: ArrayRef) -> Result<RecordBatch, Status> {
         values(&RecordBatch::try_from_iter([("x", column)]).unwrap())

@@ -1,7 +1,7 @@
 //! Batches that are sent, out of their messages.
 //!
 //! What a message says of itself is not believed: numbers of rows, depths and fields have bounds, dictionaries that are kept have one in
-//! bytes, compressed buffers are refused, buffers are those of the body, each byte in one of them, and the rest is validated as it is
+//! bytes and none is added to, compressed buffers are refused, buffers are those of the body, each byte in one of them, and the rest is validated as it is
 //! read. A defect of that on hostile input is an error of the request. It is done on the threads of writes.
 //!
 //! Reading copies what is not aligned, a body's bytes at most: these are reserved before, for a batch for as long as [`Decoded`] is
@@ -32,7 +32,7 @@ const MAX_FIELDS: usize = 10_000;
 const MAX_DEPTH: usize = 20;
 /// Bytes of all dictionaries that are kept for the batches behind them.
 const MAX_DICTIONARY_BYTES: usize = 64 << 20;
-/// Least that a dictionary counts for: what is added to one has all of it copied.
+/// Least that a dictionary counts for: there may be as many as fields.
 const LEAST_DICTIONARY_BYTES: usize = 64 << 10;
 /// Longest metadata of a message.
 const MAX_HEADER_BYTES: usize = 4 << 20;
@@ -58,8 +58,8 @@ pub(crate) struct Decoder {
     received: Received,
     schema: Option<SchemaRef>,
     dictionaries: HashMap<i64, ArrayRef>,
-    /// What each dictionary holds: that of its message, and of each that added to it.
-    held: HashMap<i64, Vec<Held>>,
+    /// What each dictionary holds.
+    held: HashMap<i64, Held>,
 }
 
 impl Decoder {
@@ -68,7 +68,8 @@ impl Decoder {
         Self { received, schema: None, dictionaries: HashMap::new(), held: HashMap::new() }
     }
 
-    /// Reads a message on a thread of writes.
+    /// Reads a message on a thread of writes. `held` is what the message holds, for as long as that is read, also where nobody waits for
+    /// it any more.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` or `RESOURCE_EXHAUSTED`.
@@ -76,9 +77,15 @@ impl Decoder {
         mut self,
         compute: &Compute,
         message: FlightData,
+        held: &Arc<Held>,
     ) -> Result<(Self, Decoded), Status> {
         let copy = self.received.reserve(message.data_body.len() as u64).await?;
-        let work = move || Ok(self.guarded(message, copy).map(|decoded| (self, decoded)));
+        let held = Arc::clone(held);
+        let work = move || {
+            let decoded = self.guarded(message, copy);
+            drop(held);
+            Ok(decoded.map(|decoded| (self, decoded)))
+        };
         compute.run(Priority::Ingest, work).await.map_err(status::of)?
     }
 
@@ -110,11 +117,15 @@ impl Decoder {
                     header.header_as_dictionary_batch().ok_or_else(|| invalid("it has no dictionary"))?;
                 let data = batch.data().ok_or_else(|| invalid("its dictionary has no values"))?;
                 check(&data, message.data_body.len())?;
-                let (id, adds) = (batch.id(), batch.isDelta());
+                let id = batch.id();
+                if batch.isDelta() {
+                    // A few bytes would have all that is there copied.
+                    return Err(invalid("its dictionary adds to the one before: send whole dictionaries"));
+                }
                 // It is copied out of its message, and once more where it is not aligned.
                 copy.double(LEAST_DICTIONARY_BYTES as u64)?;
-                let others = self.held.iter().filter(|(other, _)| adds || **other != id);
-                let others: u64 = others.flat_map(|(_, held)| held).map(Held::bytes).sum();
+                let others = self.held.iter().filter(|(other, _)| **other != id);
+                let others: u64 = others.map(|(_, held)| held.bytes()).sum();
                 if others + copy.bytes() > MAX_DICTIONARY_BYTES as u64 {
                     return Err(Status::resource_exhausted(format!(
                         "the dictionaries of the batches take more than [{MAX_DICTIONARY_BYTES}] bytes"
@@ -124,11 +135,7 @@ impl Decoder {
                 let buffer = Buffer::from(&message.data_body[..]);
                 read_dictionary(&buffer, batch, schema, &mut self.dictionaries, &version)
                     .map_err(|error| invalid(&error))?;
-                let held = self.held.entry(id).or_default();
-                if !adds {
-                    held.clear();
-                }
-                held.push(copy);
+                self.held.insert(id, copy);
                 Ok(Decoded::Nothing)
             }
             ipc::MessageHeader::RecordBatch => {
@@ -260,9 +267,11 @@ fn invalid(reason: &(impl std::fmt::Display + ?Sized)) -> Status {
 mod tests {
     use arrow_flight::SchemaAsIpc;
     use arrow_flight::encode::{DictionaryHandling, FlightDataEncoderBuilder};
-    use datafusion::arrow::array::{DictionaryArray, Int64Array, NullArray};
+    use datafusion::arrow::array::{Array as _, DictionaryArray, Int64Array, NullArray};
     use datafusion::arrow::datatypes::{Field, Int32Type};
-    use datafusion::arrow::ipc::writer::IpcWriteOptions;
+    use datafusion::arrow::ipc::writer::{
+        DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions,
+    };
     use futures::{FutureExt, TryStreamExt, stream};
     use millrace_listen::Budget;
     use proptest::prelude::*;
@@ -388,6 +397,30 @@ mod tests {
         assert_eq!(error.unwrap_err().code(), Code::ResourceExhausted);
         drop(decoder);
         assert_eq!(room.used(), 0);
+    }
+
+    #[test]
+    fn dictionaries_that_add_to_others_are_refused() {
+        let whole: DictionaryArray<Int32Type> = ["a", "b"].into_iter().collect();
+        let more: DictionaryArray<Int32Type> = ["a", "b", "c"].into_iter().collect();
+        let schema = Schema::new(vec![Field::new("c", whole.data_type().clone(), true)]);
+        let options =
+            IpcWriteOptions::default().with_dictionary_handling(ipc::writer::DictionaryHandling::Delta);
+        let (generator, mut context) = (IpcDataGenerator::default(), IpcWriteContext::default());
+        let mut tracker = DictionaryTracker::new(false);
+        let told = generator.schema_to_bytes_with_dictionary_tracker(&schema, &mut tracker, &options);
+        let mut sent: Vec<FlightData> = vec![told.into()];
+        for column in [whole, more] {
+            let batch = RecordBatch::try_from_iter([("c", Arc::new(column) as ArrayRef)]).unwrap();
+            let (dictionaries, rows) =
+                generator.encode(&batch, &mut tracker, &options, &mut context).unwrap();
+            sent.extend(dictionaries.into_iter().chain([rows]).map(FlightData::from));
+        }
+        assert_eq!(sent.len(), 5);
+        assert_eq!(decode(sent[..3].to_vec()).unwrap().len(), 1);
+        let error = decode(sent).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument);
+        assert!(error.message().contains("whole dictionaries"), "{error}");
     }
 
     proptest! {

@@ -4,6 +4,7 @@
 //! [`millrace_api`] ([`Beside`](millrace_api::Beside)): accounts, audit, the store and the bytes that requests may hold.
 //!
 //! - [`listener`]: heads of requests: who asks, before anything else is read; [`upload`] bounds what comes behind them
+//! - [`health`]: what probes without credentials are told
 //! - [`service`]: the methods of Flight, a file a group
 //! - [`statement`]: what `millrace-query` is asked; [`wire`]: batches as they are sent
 //! - [`tickets`], [`handles`], [`running`]: what clients are given to come back with, prepared statements, statements under way
@@ -15,6 +16,7 @@
 mod bound;
 mod decode;
 mod handles;
+mod health;
 mod ingest;
 mod listener;
 mod metadata;

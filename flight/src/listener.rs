@@ -1,7 +1,7 @@
 //! What a listener serves: heads of requests are looked at here, methods are answered by [`Service`](crate::service::Service).
 //!
 //! Nobody gets further without credentials but for a handshake, which is for showing them: it logs in here, too, because all that it
-//! needs is in the head.
+//! needs is in the head; and but for what [`health`](crate::health) tells.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tower::Service as _;
 
+use crate::health::{self, Health};
 use crate::service::{MAX_SENT, MAX_TAKEN, Service};
 use crate::status;
 use crate::tickets::Owner;
@@ -44,6 +45,7 @@ pub(crate) struct LoggedIn(pub(crate) Option<String>);
 pub struct Flight {
     beside: Beside,
     service: FlightServiceServer<Service>,
+    health: Health,
     shares: Arc<Shares>,
 }
 
@@ -54,14 +56,20 @@ impl Flight {
             .max_decoding_message_size(MAX_TAKEN)
             .max_encoding_message_size(MAX_SENT);
         let shares = Arc::new(Shares::new(&beside.room));
-        Self { beside, service, shares }
+        let health = Health::new(&beside);
+        Self { beside, service, health, shares }
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, Status> {
         let (mut head, body) = request.into_parts();
         let head_bytes = head_bytes(&head.uri, &head.headers);
-        let method = head.uri.path().strip_prefix(METHODS).unwrap_or_default().to_owned();
         let _head = self.shares.begin(None).try_reserve(head_bytes)?;
+        if let Some(method) = head.uri.path().strip_prefix(health::METHODS) {
+            let method = method.to_owned();
+            let body = Upload::new(body, Length::Open, self.shares.begin(None));
+            return Ok(self.health.answer(&method, Request::from_parts(head, body)).await);
+        }
+        let method = head.uri.path().strip_prefix(METHODS).unwrap_or_default().to_owned();
         let received = if method == HANDSHAKE {
             let token = self.beside.log_in(&head, LISTENER).await.map_err(status::of)?;
             let token =
@@ -74,7 +82,11 @@ impl Flight {
             head.extensions.insert(Arc::new(entry));
             received
         };
-        let length = if UPLOADS.contains(&method.as_str()) { Length::Batches } else { Length::Message };
+        let length = match method.as_str() {
+            HANDSHAKE => Length::Open,
+            method if UPLOADS.contains(&method) => Length::Batches,
+            _ => Length::Message,
+        };
         head.extensions.insert(received.clone());
         let body = Upload::new(body, length, received);
         let Ok(response) = self.service.clone().call(Request::from_parts(head, body)).await;

@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 
 use crate::handles::Prepared;
 use crate::status;
-use crate::wire::Batches;
+use crate::wire::{Batches, Piece};
 
 /// Makes the status of an error of a statement.
 fn failed(error: SqlError) -> Status {
@@ -55,7 +55,12 @@ pub(crate) async fn batches(
     parameters: Option<RecordBatch>,
 ) -> Result<(SchemaRef, Batches), Status> {
     let batches = search.statement_batches(session, query, parameters).await.map_err(failed)?;
-    Ok((SchemaRef::clone(batches.schema()), batches.map_err(failed).boxed()))
+    let schema = SchemaRef::clone(batches.schema());
+    let pieces = batches.into_held().map_ok(|held| {
+        let (batch, hold) = held.into_parts();
+        Piece { batch, hold: Some(hold) }
+    });
+    Ok((schema, pieces.map_err(failed).boxed()))
 }
 
 /// Runs a statement that changes something. Returns how much.

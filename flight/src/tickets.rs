@@ -5,9 +5,11 @@
 
 use std::time::Duration;
 
+use arrow_flight::sql::{Any, Command, ProstMessageExt, TicketStatementQuery};
 use bytes::{BufMut, Bytes, BytesMut};
 use millrace_storage::Principal;
 use millrace_storage::access::Caller;
+use prost::Message;
 use ring::{digest, hmac};
 use tonic::Status;
 
@@ -109,7 +111,11 @@ impl std::fmt::Debug for Seals {
 impl Seals {
     /// Makes a key.
     pub(crate) fn new() -> Self {
-        Self(hmac::Key::new(hmac::HMAC_SHA256, &rand::random::<[u8; 32]>()))
+        Self::of(&rand::random())
+    }
+
+    fn of(key: &[u8; 32]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, key))
     }
 
     /// Writes a ticket for its owner.
@@ -170,6 +176,25 @@ impl Seals {
     }
 }
 
+/// Writes a sealed ticket as clients of Flight SQL know it.
+pub(crate) fn wrapped(sealed: Bytes) -> Bytes {
+    TicketStatementQuery { statement_handle: sealed }.as_any().encode_to_vec().into()
+}
+
+/// Reads what [`wrapped`] has written, and no other spelling of that.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`.
+pub(crate) fn unwrapped(bytes: &Bytes) -> Result<Bytes, Status> {
+    let any = Any::decode(bytes.clone()).ok().filter(|any| any.encode_to_vec() == *bytes);
+    match any.map(Command::try_from) {
+        Some(Ok(Command::TicketStatementQuery(ticket))) if ticket.as_any().encode_to_vec() == *bytes => {
+            Ok(ticket.statement_handle)
+        }
+        _ => Err(unknown()),
+    }
+}
+
 fn unknown() -> Status {
     Status::invalid_argument(
         "the ticket or handle is not one that this server gave to this caller since its start: ask for the statement's \
@@ -186,60 +211,4 @@ pub(crate) fn fingerprint(encoded: &[u8]) -> Fingerprint {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use millrace_storage::access::{ActionSet, Privileges};
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn owner(caller: Caller) -> Owner {
-        let nothing = Arc::new(Privileges::new(ActionSet::NONE, Vec::new()));
-        Owner::of(&Principal::new(caller, Vec::new(), nothing))
-    }
-
-    fn user(name: &str) -> Owner {
-        owner(Caller::User(name.into()))
-    }
-
-    #[test]
-    fn a_ticket_is_its_owners_until_its_end() {
-        let seals = Seals::new();
-        let ticket = Ticket::new(Kind::Statement, [7; 16], "SELECT 1", 1_000);
-        let sealed = seals.seal(&user("ann"), &ticket);
-        assert_eq!(seals.open(&user("ann"), &sealed, 1_000).unwrap(), ticket);
-        let key = Caller::ApiKey { id: "ann".into(), name: "n".into(), owner: "ann".into() };
-        for other in [user("bob"), owner(key), owner(Caller::Pipeline("ann".into()))] {
-            let error = seals.open(&other, &sealed, 1_000).unwrap_err();
-            assert_eq!(error.code(), tonic::Code::InvalidArgument);
-        }
-        assert!(Seals::new().open(&user("ann"), &sealed, 1_000).is_err());
-        let error = seals.open(&user("ann"), &sealed, ticket.ends_ms).unwrap_err();
-        assert_eq!(error.code(), tonic::Code::NotFound);
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4_000))]
-
-        #[test]
-        fn what_was_changed_is_not_taken(
-            text in "[ -~]{0,64}",
-            place in any::<prop::sample::Index>(),
-            change in 1u8..,
-            cut in any::<prop::sample::Index>(),
-            more in proptest::collection::vec(any::<u8>(), 1..8),
-        ) {
-            let (seals, ann) = (Seals::new(), user("ann"));
-            let sealed = seals.seal(&ann, &Ticket::new(Kind::Listing, [0; 16], text.into_bytes(), 0));
-            let mut changed = sealed.to_vec();
-            let place = place.index(changed.len());
-            changed[place] ^= change;
-            prop_assert!(seals.open(&ann, &changed.into(), 0).is_err());
-            prop_assert!(seals.open(&ann, &sealed.slice(..cut.index(sealed.len())), 0).is_err());
-            let mut longer = sealed.to_vec();
-            longer.extend(more);
-            prop_assert!(seals.open(&ann, &longer.into(), 0).is_err());
-        }
-    }
-}
+mod tests;

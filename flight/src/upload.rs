@@ -11,25 +11,28 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{Select, select};
 use http_body::{Body, Frame, SizeHint};
 use millrace_listen::{Budget, Exceeded, Reservation, Reserve};
 use parking_lot::Mutex;
+use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep};
 use tonic::Status;
 
 use crate::service::MAX_TAKEN;
 use crate::tickets::Owner;
 
-/// Longest request with one message, in bytes: statements, commands, tickets.
+/// Longest request with one message, in bytes: statements, commands, tickets; and longest one that needs no credentials.
 const MAX_MESSAGE: u64 = 1 << 20;
+const MAX_OPEN: u64 = 16 << 10;
 /// Time for such a request to arrive, and longest silence within a longer one.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a message of a longer one may be waited for once it has begun, and how much of it is to arrive in each second beyond.
 const MESSAGE_PATIENCE: Duration = Duration::from_secs(30);
 const BYTES_A_SECOND: u64 = 256 << 10;
-/// How long room is waited for, and how often it is looked for.
+/// How long room is waited for.
 const ROOM_PATIENCE: Duration = Duration::from_secs(30);
-const ROOM_LOOK: Duration = Duration::from_millis(20);
 /// Parts of the room of all of which one owner may hold one.
 const SHARES: u64 = 2;
 /// Bytes before a message of gRPC: whether it is compressed, and its length.
@@ -50,13 +53,23 @@ struct Share {
     own: Budget,
 }
 
+/// Ends when something is given back.
+type GivenBack = Select<Pin<Box<OwnedNotified>>, Pin<Box<OwnedNotified>>>;
+
+impl Share {
+    /// Waits until something is given back, from this call on.
+    fn given_back(&self) -> GivenBack {
+        select(Box::pin(self.own.given_back()), Box::pin(self.room.given_back()))
+    }
+}
+
 /// Bytes that are held, of the room of all and of the owner's share, given back on drop.
 #[derive(Debug)]
 #[must_use = "dropping it gives the bytes back"]
 pub(crate) struct Held {
     all: Reservation,
     own: Reservation,
-    _share: Arc<Share>,
+    share: Arc<Share>,
 }
 
 /// What has arrived of a request and is not worked off yet; its clones are the same.
@@ -88,10 +101,12 @@ impl Shares {
 
 impl Held {
     fn nothing(share: &Arc<Share>) -> Self {
-        Self { all: share.room.empty(), own: share.own.empty(), _share: Arc::clone(share) }
+        Self { all: share.room.empty(), own: share.own.empty(), share: Arc::clone(share) }
     }
 
     fn grow(&mut self, by: u64) -> Result<(), Exceeded> {
+        // Giving back what was reserved in vain would wake those who wait for room, who would do the same.
+        self.share.room.check(by)?;
         self.own.grow(by)?;
         self.all.grow(by).inspect_err(|_| self.own.shrink_to(self.own.bytes() - by))
     }
@@ -103,6 +118,12 @@ impl Held {
     pub(crate) fn double(&mut self, least: u64) -> Result<(), Status> {
         let more = self.bytes().max(least.saturating_sub(self.bytes()));
         self.grow(more).map_err(|exceeded| full(&exceeded))
+    }
+
+    /// Gives back what exceeds so many bytes.
+    pub(crate) fn shrink_to(&mut self, bytes: u64) {
+        self.own.shrink_to(bytes);
+        self.all.shrink_to(bytes);
     }
 
     /// Returns how many bytes these are.
@@ -127,13 +148,17 @@ impl Received {
     /// Reserves bytes for what is made of what has arrived, once there is room.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED` where there is none for half a minute.
+    /// `RESOURCE_EXHAUSTED` where there is none for half a minute, or can be none.
     pub(crate) async fn reserve(&self, bytes: u64) -> Result<Held, Status> {
         let end = Instant::now() + ROOM_PATIENCE;
         loop {
-            match self.try_reserve(bytes) {
-                Err(_) if Instant::now() < end => tokio::time::sleep(ROOM_LOOK).await,
+            let given_back = self.share.given_back();
+            let refused = match self.try_reserve(bytes) {
+                Err(refused) if bytes <= self.share.own.limit() => refused,
                 reserved => return reserved,
+            };
+            if tokio::time::timeout_at(end, given_back).await.is_err() {
+                return Err(refused);
             }
         }
     }
@@ -146,6 +171,8 @@ fn full(exceeded: &Exceeded) -> Status {
 /// How much a request may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
+    /// One message of somebody who is not known.
+    Open,
     /// One message.
     Message,
     /// Any number of batches.
@@ -208,16 +235,17 @@ pub(crate) struct Upload<B> {
     /// Since when the next part is waited for.
     waits: Option<Instant>,
     progress: Progress,
-    /// A part that there is no room for yet, and how long that is waited for.
-    unheld: Option<(Frame<Bytes>, Instant)>,
-    look: Pin<Box<Sleep>>,
+    /// A part that there is no room for yet, and what tells that there may be.
+    unheld: Option<(Frame<Bytes>, GivenBack)>,
+    /// How long that is waited for.
+    room_timer: Pin<Box<Sleep>>,
 }
 
 impl<B> Upload<B> {
     /// Wraps a body.
     pub(crate) fn new(body: B, length: Length, received: Received) -> Self {
         let timer = Box::pin(tokio::time::sleep(PATIENCE));
-        let look = Box::pin(tokio::time::sleep(Duration::ZERO));
+        let room_timer = Box::pin(tokio::time::sleep(ROOM_PATIENCE));
         Self {
             body,
             length,
@@ -227,42 +255,56 @@ impl<B> Upload<B> {
             waits: None,
             progress: Progress::default(),
             unheld: None,
-            look,
+            room_timer,
         }
     }
 
     fn take_note(&mut self, frame: Option<&Bytes>) -> Result<(), Status> {
         let Some(bytes) = frame else { return Ok(()) };
         self.bytes += bytes.len() as u64;
-        if self.length == Length::Message && self.bytes > MAX_MESSAGE {
-            return Err(Status::resource_exhausted(format!(
-                "the request is longer than [{MAX_MESSAGE}] bytes"
-            )));
+        let most = match self.length {
+            Length::Open => MAX_OPEN,
+            Length::Message => MAX_MESSAGE,
+            Length::Batches => u64::MAX,
+        };
+        if self.bytes > most {
+            return Err(Status::resource_exhausted(format!("the request is longer than [{most}] bytes")));
         }
         self.progress.advance(bytes);
         Ok(())
     }
 
+    /// Passes a part on, or keeps it until there is room for it.
+    fn hold(&mut self, frame: Frame<Bytes>, context: &mut Context<'_>) -> Poll<Result<Frame<Bytes>, Status>> {
+        if self.grow(&frame).is_ok() {
+            return Poll::Ready(Ok(frame));
+        }
+        self.room_timer.as_mut().reset(Instant::now() + ROOM_PATIENCE);
+        self.hold_later(frame, context)
+    }
+
     /// Passes a part on once there is room for it.
-    fn hold(
+    fn hold_later(
         &mut self,
         frame: Frame<Bytes>,
-        end: Instant,
         context: &mut Context<'_>,
     ) -> Poll<Result<Frame<Bytes>, Status>> {
-        let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
-        let grown = self.received.held.lock().grow(bytes);
-        match grown {
-            Ok(()) => Poll::Ready(Ok(frame)),
-            Err(exceeded) if Instant::now() >= end => Poll::Ready(Err(full(&exceeded))),
-            Err(_) => {
-                self.look.as_mut().reset(Instant::now() + ROOM_LOOK);
-                // It is in the future.
-                let _ = self.look.as_mut().poll(context);
-                self.unheld = Some((frame, end));
-                Poll::Pending
+        loop {
+            let mut given_back = self.received.share.given_back();
+            let Err(exceeded) = self.grow(&frame) else { return Poll::Ready(Ok(frame)) };
+            if self.room_timer.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(full(&exceeded)));
+            }
+            if given_back.poll_unpin(context).is_pending() {
+                self.unheld = Some((frame, given_back));
+                return Poll::Pending;
             }
         }
+    }
+
+    fn grow(&self, frame: &Frame<Bytes>) -> Result<(), Exceeded> {
+        let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+        self.received.held.lock().grow(bytes)
     }
 
     /// Takes note that a part is waited for; returns whether that has taken too long.
@@ -299,8 +341,8 @@ where
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = &mut *self;
-        if let Some((frame, end)) = this.unheld.take() {
-            return this.hold(frame, end, context).map(Some);
+        if let Some((frame, _)) = this.unheld.take() {
+            return this.hold_later(frame, context).map(Some);
         }
         match Pin::new(&mut this.body).poll_frame(context) {
             Poll::Ready(None) => Poll::Ready(None),
@@ -313,7 +355,7 @@ where
                 if let Err(error) = this.take_note(frame.data_ref()) {
                     return Poll::Ready(Some(Err(error)));
                 }
-                this.hold(frame, Instant::now() + ROOM_PATIENCE, context).map(Some)
+                this.hold(frame, context).map(Some)
             }
             Poll::Pending => this.wait(context).map(|status| Some(Err(status))),
         }
@@ -358,6 +400,27 @@ mod tests {
         assert!(begun.elapsed() >= ROOM_PATIENCE);
         drop(held);
         assert_eq!(room.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn room_is_told_to_all_who_wait_for_it_at_once() {
+        let room = Budget::new(1_000);
+        let shares = Shares::new(&room);
+        let begun = Instant::now();
+        // Somebody beside them has nearly all of it: there is room of their own, and none of all.
+        let others = room.reserve(900).unwrap();
+        let received: Vec<_> = (0..4).map(|_| shares.begin(None)).collect();
+        let waiting = futures::future::join_all(received.iter().map(|received| received.reserve(125)));
+        let (reserved, ()) = tokio::join!(waiting, async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            drop(others);
+        });
+        let held: Vec<Held> = reserved.into_iter().collect::<Result<_, _>>().unwrap();
+        assert_eq!((begun.elapsed(), room.used()), (Duration::from_millis(1), 500));
+        // What can never fit is not waited for.
+        drop(held);
+        assert!(received[0].reserve(501).await.is_err());
+        assert_eq!(begun.elapsed(), Duration::from_millis(1));
     }
 
     #[tokio::test(start_paused = true)]
@@ -419,9 +482,13 @@ mod tests {
         let silent = StreamBody::new(Box::pin(stream::iter([part(PREFIX)]).chain(stream::pending())));
         let upload = Upload::new(silent, Length::Batches, begin());
         assert_eq!(upload.collect().await.unwrap_err().code(), tonic::Code::DeadlineExceeded);
-        let long = StreamBody::new(stream::iter([part(1 << 20), part(1)]));
-        let upload = Upload::new(long, Length::Message, begin());
-        assert_eq!(upload.collect().await.unwrap_err().code(), tonic::Code::ResourceExhausted);
+        for (length, most) in [(Length::Message, MAX_MESSAGE), (Length::Open, MAX_OPEN)] {
+            let most = usize::try_from(most).unwrap();
+            let upload = |parts| Upload::new(StreamBody::new(stream::iter(parts)), length, begin());
+            assert!(upload(vec![part(most)]).collect().await.is_ok());
+            let error = upload(vec![part(most), part(1)]).collect().await.unwrap_err();
+            assert_eq!(error.code(), tonic::Code::ResourceExhausted);
+        }
         assert_eq!(room.used(), 0);
     }
 

@@ -1,10 +1,14 @@
 //! Bytes in memory, counted before they are there.
 //!
 //! A [`Budget`] is one bound that many parts share: each reserves before it allocates, and gives back by
-//! dropping its [`Reservation`]. Who is refused answers "too much at once" (429) and holds nothing.
+//! dropping its [`Reservation`]. Who is refused answers "too much at once" (429) and holds nothing, or waits until bytes are
+//! given back ([`Budget::given_back`]) and tries again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 
 /// A bound in bytes; its clones are the same one.
 #[derive(Clone, Debug)]
@@ -14,6 +18,7 @@ pub struct Budget(Arc<Inner>);
 struct Inner {
     limit: u64,
     used: AtomicU64,
+    given_back: Arc<Notify>,
 }
 
 /// A refused reservation.
@@ -60,7 +65,7 @@ pub trait Reserve: Send + 'static {
 impl Budget {
     /// Makes a budget of `limit` bytes.
     pub fn new(limit: u64) -> Self {
-        Self(Arc::new(Inner { limit, used: AtomicU64::new(0) }))
+        Self(Arc::new(Inner { limit, used: AtomicU64::new(0), given_back: Arc::default() }))
     }
 
     /// Returns the bytes that may be reserved in all.
@@ -71,6 +76,24 @@ impl Budget {
     /// Returns the bytes reserved now.
     pub fn used(&self) -> u64 {
         self.0.used.load(Ordering::SeqCst)
+    }
+
+    /// Tells whether so many bytes would fit now, without reserving them.
+    ///
+    /// # Errors
+    /// [`Exceeded`] where they would not.
+    pub fn check(&self, bytes: u64) -> Result<(), Exceeded> {
+        let (used, limit) = (self.used(), self.limit());
+        match used.checked_add(bytes) {
+            Some(sum) if sum <= limit => Ok(()),
+            _ => Err(Exceeded { wanted: bytes, used, limit }),
+        }
+    }
+
+    /// Waits until bytes are given back, from this call on: who makes it before a reservation that is refused misses none.
+    /// Others may be faster to reserve them. Cancellation safe.
+    pub fn given_back(&self) -> OwnedNotified {
+        Arc::clone(&self.0.given_back).notified_owned()
     }
 
     /// Returns a reservation of nothing, which can grow.
@@ -95,7 +118,10 @@ impl Budget {
     }
 
     fn give_back(&self, bytes: u64) {
-        self.0.used.fetch_sub(bytes, Ordering::SeqCst);
+        if bytes > 0 {
+            self.0.used.fetch_sub(bytes, Ordering::SeqCst);
+            self.0.given_back.notify_waiters();
+        }
     }
 }
 
@@ -146,5 +172,28 @@ mod tests {
         assert_eq!((first.bytes(), budget.used()), (30, 30));
         drop(first);
         assert_eq!(budget.used(), 0);
+        assert_eq!(budget.check(101), Err(Exceeded { wanted: 101, used: 0, limit: 100 }));
+        assert_eq!(budget.check(100), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn what_is_given_back_is_told_to_who_waits_for_it() {
+        let budget = Budget::new(100);
+        let mut held = budget.reserve(100).unwrap();
+        for _ in 0..2 {
+            let given_back = budget.given_back();
+            assert!(budget.reserve(10).is_err());
+            held.shrink_to(held.bytes() - 10);
+            // It was told before it was waited for.
+            given_back.await;
+            let _ = budget.reserve(10).unwrap();
+        }
+        let mut given_back = Box::pin(budget.given_back());
+        drop(budget.empty());
+        held.shrink_to(200);
+        let early = futures::future::poll_immediate(&mut given_back).await;
+        assert_eq!(early, None, "nothing was given back");
+        drop(held);
+        given_back.await;
     }
 }

@@ -16,7 +16,11 @@ struct All;
 
 impl Matcher for All {
     fn matches(&mut self, frame: &Frame) -> Vec<Matched> {
-        vec![Matched { rule: "r".to_owned(), outcome: Ok((0..frame.events.len()).collect()) }]
+        vec![Matched {
+            rule: "r".to_owned(),
+            outcome: Ok((0..frame.events.len()).collect()),
+            second: Vec::new(),
+        }]
     }
 }
 
@@ -30,6 +34,7 @@ fn replay(line: &str) -> Result<Value, String> {
     for (place, source) in input["events"].as_array().into_iter().flatten().enumerate() {
         now = source.get("@timestamp").and_then(Time::read).unwrap_or(now).max(now);
         let event = Event {
+            times: Default::default(),
             index: "i".into(),
             uuid: "u".into(),
             shard: 0,

@@ -16,6 +16,7 @@ use crate::mutation::{Mutation, mutated};
 use crate::operator::Finding;
 use crate::operator::key::Key;
 use crate::operator::realert::Silence;
+use crate::operator::waiting::Closing;
 use crate::time::Time;
 
 /// Bytes that an alert shows of an event.
@@ -68,7 +69,14 @@ pub(crate) fn body(source: &Value, rule: &Definition) -> Arc<str> {
 /// Fields that are shown whatever `include` says.
 fn looked_at(rule: &Definition) -> Vec<&str> {
     let of_type: Vec<&String> = match &rule.rule_type {
-        RuleType::Any | RuleType::Frequency { .. } => Vec::new(),
+        // Alerts of types that wait show no event.
+        RuleType::Any
+        | RuleType::Frequency { .. }
+        | RuleType::MinCardinality { .. }
+        | RuleType::Spike(_)
+        | RuleType::Flatline { .. }
+        | RuleType::MetricAggregation(_)
+        | RuleType::PercentageMatch(_) => Vec::new(),
         RuleType::Cardinality { field, .. } => vec![field],
         RuleType::Blacklist { compare_key, .. }
         | RuleType::Whitelist { compare_key, .. }
@@ -110,6 +118,17 @@ pub(crate) fn identity(author: Author<'_>, identity: &Key, trigger: &Event) -> S
     hash.text(&trigger.id);
     if !mutated(Mutation::IdentityWithoutSequence) {
         hash.number(trigger.seq_no);
+    }
+    hash.finish()
+}
+
+/// Returns the `_id` of an alert of a window.
+pub(crate) fn window_identity(author: Author<'_>, key: &Key, start: Time) -> String {
+    let mut hash = Hash::new(author);
+    hash.key(key);
+    hash.text("window");
+    if !mutated(Mutation::IdentityWithoutStart) {
+        hash.number(start.ms() as u64);
     }
     hash.finish()
 }
@@ -184,14 +203,7 @@ pub(crate) fn document(author: Author<'_>, id: &str, finding: &Finding, trigger:
         "rule_revision": author.revision,
         "rule_name": rule.name,
         "rule_type": rule.rule_type.name(),
-        "alert_info": {
-            "type": rule.method,
-            "command": rule.method_data.get("command").and_then(Value::as_str).unwrap_or_default(),
-            "recipients": rule.email,
-            "risk_value": rule.importance,
-            "playbooks": rule.playbooks,
-            "username": author.owner,
-        },
+        "alert_info": info(author),
         "alert_sent": false,
         "alert_time": now.iso(),
         "alert_subject": rule.text.subject(&rule.name, &body, &option),
@@ -213,6 +225,129 @@ pub fn for_roles(mut document: Value, roles: &[String]) -> Value {
         document["roles"] = json!(roles);
     }
     document
+}
+
+/// What an alert of a window shows: the end of the window as its time, the key, and what the type adds.
+fn window_body(rule: &Definition, closing: &Closing<'_>) -> Value {
+    let mut body = Map::new();
+    body.insert(rule.timestamp_field.clone(), closing.end.iso().into());
+    for (field, part) in rule.query_key.iter().zip(closing.key.parts()) {
+        let field = field.strip_suffix(".keyword").unwrap_or(field);
+        body.insert(field.to_owned(), part.as_deref().map_or(Value::Null, Value::from));
+    }
+    body.extend(closing.verdict.added.iter().cloned());
+    Value::Object(body)
+}
+
+/// Writes the document of an alert of a window.
+pub(crate) fn window_document(author: Author<'_>, id: &str, closing: &Closing<'_>) -> Value {
+    let rule = author.definition;
+    let mut document = json!({
+        "@timestamp": closing.end.iso(),
+        "alert_id": id,
+        "rule_id": author.id,
+        "rule_revision": author.revision,
+        "rule_name": rule.name,
+        "rule_type": rule.rule_type.name(),
+        "alert_info": info(author),
+        "alert_sent": false,
+        "alert_time": closing.clock.iso(),
+        "status": "New",
+        "depth": closing.depth.saturating_add(1),
+        "key": closing.key.to_string(),
+        "window": {"start": closing.start.iso(), "end": closing.end.iso()},
+    });
+    if let (Value::Object(document), Value::Object(told)) = (&mut document, told(author, closing)) {
+        document.extend(told);
+    }
+    for_roles(document, &rule.roles)
+}
+
+/// Writes what an alert of a window says that late events have changed.
+pub(crate) fn revision(author: Author<'_>, closing: &Closing<'_>) -> Value {
+    let mut document = told(author, closing);
+    document["revised"] = json!(true);
+    document["revised_at"] = json!(closing.clock.iso());
+    document
+}
+
+/// What late events may change.
+fn told(author: Author<'_>, closing: &Closing<'_>) -> Value {
+    let rule = author.definition;
+    let body = window_body(rule, closing);
+    let option = |name: &str| option(rule, name);
+    json!({
+        "alert_subject": rule.text.subject(&rule.name, &body, &option),
+        "alert_text": rule.text.text(&rule.name, &said_of_window(rule, closing), &body, &option),
+        "event_count": closing.verdict.count,
+        "holds": closing.verdict.holds,
+        "match_body": body,
+    })
+}
+
+/// What the type says of a window.
+fn said_of_window(rule: &Definition, closing: &Closing<'_>) -> String {
+    let between = format!("between {} and {}", closing.start.iso(), closing.end.iso());
+    let count = closing.verdict.count;
+    let figure = |at: usize| {
+        let figure = closing.verdict.added.get(at).map(|(_, value)| fields::text(value).into_owned());
+        figure.unwrap_or_default()
+    };
+    let allowed = |max: Option<f64>, min: Option<f64>| match (min, max) {
+        (Some(min), Some(max)) => format!("{min} to {max}"),
+        (Some(min), None) => format!("at least {min}"),
+        (None, Some(max)) => format!("at most {max}"),
+        (None, None) => String::new(),
+    };
+    match &rule.rule_type {
+        RuleType::Flatline { threshold, .. } => {
+            format!("{count} events occurred {between}, at least {threshold} are expected")
+        }
+        RuleType::MinCardinality { field, min, .. } => {
+            format!("{} values of {field} occurred {between}, at least {min} are expected", figure(0))
+        }
+        RuleType::Spike(spike) => {
+            let what = spike
+                .field_value
+                .as_ref()
+                .map_or_else(|| "events".to_owned(), |field| format!("as the mean of {field}"));
+            let before = closing.start.minus(spike.timeframe).iso();
+            format!("{} {what} {between}, {} in the time before, from {before} on", figure(0), figure(1))
+        }
+        RuleType::MetricAggregation(aggregation) => format!(
+            "{} of {} is {} {between}, allowed is {}",
+            aggregation.metric.name(),
+            aggregation.field,
+            figure(0),
+            allowed(aggregation.max, aggregation.min)
+        ),
+        RuleType::PercentageMatch(percentage) => format!(
+            "{} % of {} events match {between}, allowed is {}",
+            figure(0),
+            figure(1),
+            allowed(percentage.max, percentage.min)
+        ),
+        _ => String::new(),
+    }
+}
+
+/// `alert_info` of a rule.
+fn info(author: Author<'_>) -> Value {
+    let rule = author.definition;
+    json!({
+        "type": rule.notification.method(),
+        "command": rule.notification.command(),
+        "recipients": recipients(rule),
+        "risk_value": rule.importance,
+        "playbooks": rule.playbooks,
+        "username": author.owner,
+    })
+}
+
+/// Whom the alerts of a rule are for.
+fn recipients(rule: &Definition) -> Vec<&str> {
+    let of_channels = rule.notification.recipients();
+    if of_channels.is_empty() { rule.email.iter().map(String::as_str).collect() } else { of_channels }
 }
 
 /// Writes the document that tells until when a key is silent.
@@ -253,15 +388,29 @@ fn option(rule: &Definition, name: &str) -> Option<String> {
         "index" => return Some(rule.index.join(",")),
         "type" => return Some(rule.rule_type.name().to_owned()),
         "importance" => return Some(rule.importance.to_string()),
-        "alert_method" => return Some(rule.method.clone()),
+        "alert_method" => return Some(fields::text(&rule.notification.method()).into_owned()),
         _ => {}
     }
     match (&rule.rule_type, name) {
         (RuleType::Frequency { num_events, .. }, "num_events") => Some(num_events.to_string()),
         (RuleType::Cardinality { max, .. }, "max_cardinality") => Some(max.to_string()),
-        (RuleType::Frequency { timeframe, .. } | RuleType::Cardinality { timeframe, .. }, "timeframe") => {
-            Some(timeframe.text())
-        }
+        (RuleType::MinCardinality { min, .. }, "min_cardinality") => Some(min.to_string()),
+        (RuleType::Flatline { threshold, .. }, "threshold") => Some(threshold.to_string()),
+        (RuleType::Spike(spike), "timeframe") => Some(spike.timeframe.text()),
+        (RuleType::Spike(spike), "spike_height") => Some(spike.height.to_string()),
+        (RuleType::MetricAggregation(of), "max_threshold") => of.max.map(|max| max.to_string()),
+        (RuleType::MetricAggregation(of), "min_threshold") => of.min.map(|min| min.to_string()),
+        (RuleType::PercentageMatch(of), "max_percentage") => of.max.map(|max| max.to_string()),
+        (RuleType::PercentageMatch(of), "min_percentage") => of.min.map(|min| min.to_string()),
+        (
+            RuleType::Frequency { .. }
+            | RuleType::Cardinality { .. }
+            | RuleType::MinCardinality { .. }
+            | RuleType::Flatline { .. }
+            | RuleType::MetricAggregation(_)
+            | RuleType::PercentageMatch(_),
+            "timeframe",
+        ) => Some(rule.timeframe().text()),
         _ => rule
             .kept
             .get(name)

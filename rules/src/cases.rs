@@ -5,7 +5,10 @@
 //! `_index`, `_shard`, `_frame` (one of its own, in the order of the list), `_time` (of the frame: the greatest event time so
 //! far), `_update: true`. Of an expected alert each member has to be equal in the alert's document, by dotted names;
 //! `trigger` and `events` are written as the `_id`s, numbers and times as their text. Alerts are expected in the order in
-//! which they are raised, and no others.
+//! which they are raised, and no others; each as it is at the end, revised and recovered.
+//!
+//! For types that wait for windows, `until` says until when time goes on behind the last event, and `down` lists when the server
+//! was down, as pairs of times.
 //!
 //! The runner has no filters: who calls it brings the [`Matcher`].
 
@@ -40,6 +43,8 @@ pub struct Suite {
 struct Case {
     name: String,
     frames: Vec<Frame>,
+    down: Vec<(Time, Time)>,
+    until: Option<Time>,
     expected: Vec<Map<String, Value>>,
 }
 
@@ -112,6 +117,7 @@ impl Case {
             let index =
                 text("_index", rule.index.first().map(|index| index.replace('*', "1")).unwrap_or_default());
             let event = Event {
+                times: Default::default(),
                 uuid: index.clone(),
                 index,
                 shard: u32::try_from(number("_shard", 0)).unwrap_or(0),
@@ -151,7 +157,27 @@ impl Case {
             };
             expected.push(members.clone());
         }
-        Ok(Self { name, frames, expected })
+        let mut down = Vec::new();
+        for stretch in list("down", case.get("down"), MAX_CASES)? {
+            let times: Vec<Time> = stretch.as_array().into_iter().flatten().filter_map(Time::read).collect();
+            match times[..] {
+                [from, to] if from < to => down.push((from, to)),
+                _ => {
+                    return Err(Error::invalid(
+                        "down",
+                        format!("has something else than two times in case [{name}]"),
+                    ));
+                }
+            }
+        }
+        let until =
+            match case.get("until") {
+                None | Some(Value::Null) => None,
+                Some(time) => Some(Time::read(time).ok_or_else(|| {
+                    Error::invalid("until", format!("[{time}] is no time in case [{name}]"))
+                })?),
+            };
+        Ok(Self { name, frames, down, until, expected })
     }
 
     fn run(&self, rule: &Definition, matcher: &mut dyn Matcher) -> Outcome {
@@ -160,14 +186,26 @@ impl Case {
         definition.enabled = true;
         let rule = Rule { id: RULE.to_owned(), revision: 1, since: 0, owner: "test".to_owned(), definition };
         engine.put(rule);
-        let mut alerts = Vec::new();
-        let mut failures = Vec::new();
+        // Between the times of a case the server was up, unless the case says otherwise.
+        engine.set_absences(self.down.clone());
+        let mut operations: Vec<Operation> = Vec::new();
         for frame in &self.frames {
-            for operation in engine.frame(frame, matcher) {
-                match operation {
-                    Operation::Alert { document, .. } => alerts.push(document),
-                    Operation::Problem { reason, .. } => failures.push(reason),
-                    Operation::Silence { .. } | Operation::Revision { .. } | Operation::Recovery { .. } => {}
+            operations.extend(engine.frame(frame, matcher));
+        }
+        if let Some(until) = self.until {
+            operations.extend(engine.advance(until));
+        }
+        let mut alerts: Vec<Value> = Vec::new();
+        let mut failures = Vec::new();
+        for operation in operations {
+            match operation {
+                Operation::Alert { document, .. } => alerts.push(document),
+                Operation::Problem { reason, .. } => failures.push(reason),
+                Operation::Silence { .. } => {}
+                Operation::Revision { id, document, .. } => merge(&mut alerts, &id, document),
+                Operation::Recovery { id, time, .. } => {
+                    let ended = serde_json::json!({"recovered": true, "recovered_at": time.iso()});
+                    merge(&mut alerts, &id, ended);
                 }
             }
         }
@@ -183,13 +221,24 @@ impl Case {
         }
         for alert in alerts.iter().skip(self.expected.len()) {
             failures.push(format!(
-                "unexpected alert: key [{}], trigger {}, at {}",
+                "unexpected alert: key [{}], {}, at {}",
                 alert["key"].as_str().unwrap_or_default(),
-                alert["trigger"]["_id"],
+                match alert.get("window") {
+                    Some(window) => format!("window from {}", window["start"]),
+                    None => format!("trigger {}", alert["trigger"]["_id"]),
+                },
                 alert["@timestamp"]
             ));
         }
         Outcome { name: self.name.clone(), failures }
+    }
+}
+
+/// Changes members of an alert.
+fn merge(alerts: &mut [Value], id: &str, members: Value) {
+    let alert = alerts.iter_mut().find(|alert| alert["alert_id"] == *id);
+    if let (Some(Value::Object(alert)), Value::Object(members)) = (alert, members) {
+        alert.extend(members);
     }
 }
 

@@ -42,12 +42,38 @@ pub struct Event {
     pub created: bool,
     /// The source.
     pub source: Arc<Value>,
+    /// Event times by field, of fields that are not read as ISO 8601 or milliseconds.
+    pub times: Times,
+}
+
+/// Event times by field; mostly there are none.
+#[derive(Clone, Debug, Default)]
+pub struct Times(Option<Arc<Vec<(String, Time)>>>);
+
+impl Times {
+    /// Reads the first value of some fields of a source, each in its own way; what is no time is left out.
+    pub fn read<'a>(
+        source: &Value,
+        fields: impl Iterator<Item = (&'a str, &'a dyn Fn(&str) -> Option<i64>)>,
+    ) -> Self {
+        let times = fields.filter_map(|(field, read)| {
+            let value = fields::values(source, field).into_iter().next()?;
+            Some((field.to_owned(), Time::from_ms(read(&fields::text(value))?)))
+        });
+        let times: Vec<_> = times.collect();
+        Self((!times.is_empty()).then(|| Arc::new(times)))
+    }
+
+    fn of(&self, field: &str) -> Option<Time> {
+        self.0.iter().flat_map(|times| times.iter()).find(|(of, _)| of == field).map(|(_, time)| *time)
+    }
 }
 
 impl Event {
-    /// Returns the event time: the first value of `field`, or the frame's time where that is no time.
+    /// Returns the event time: the first value of `field`, by its format where that is another one, or the frame's time where that is no time.
     pub(crate) fn time(&self, field: &str, frame: Time) -> Time {
-        fields::values(&self.source, field).first().and_then(|value| Time::read(value)).unwrap_or(frame)
+        let read = || fields::values(&self.source, field).first().and_then(|value| Time::read(value));
+        self.times.of(field).or_else(read).unwrap_or(frame)
     }
 
     /// Returns how many rules an alert has gone through.

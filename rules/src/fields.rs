@@ -65,6 +65,27 @@ pub(crate) fn texts(source: &Value, path: &str) -> Vec<Box<str>> {
     texts
 }
 
+/// Returns the numbers that a field has: also those that are written as texts, as a numeric mapping reads them.
+pub(crate) fn numbers(source: &Value, path: &str) -> Vec<f64> {
+    let number = |value: &Value| match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    values(source, path).into_iter().filter_map(number).filter(|number| number.is_finite()).collect()
+}
+
+/// Returns the first number that a field has.
+pub(crate) fn number(source: &Value, path: &str) -> Option<f64> {
+    numbers(source, path).first().copied()
+}
+
+/// Returns what stands for a value where different ones are counted: of those who choose values none can choose that two are one.
+pub(crate) fn hash(text: &str) -> u64 {
+    let hash = digest::digest(&digest::SHA256, text.as_bytes());
+    hash.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
 /// Returns the text by which a value is compared.
 pub(crate) fn text(value: &Value) -> Cow<'_, str> {
     match value {

@@ -75,6 +75,42 @@ mutations! {
     SnapshotWithoutRealert,
     /// A snapshot leaves the watermark out.
     SnapshotWithoutWatermark,
+    /// Late events do not change windows that are closed.
+    LateNotSettled,
+    /// Windows that overlap are told of each by itself.
+    OverlappingFire,
+    /// Keys that were told of go on being told of.
+    KeysNotForgotten,
+    /// A flatline has as many events as are enough.
+    FlatlineReached,
+    /// Of both kinds of spikes only those upwards are seen.
+    SpikeUpOnly,
+    /// A key that is new is compared with nothing.
+    SpikeOfNewKeys,
+    /// Enough values are too few.
+    CardinalityEnough,
+    /// A share of too few events counts.
+    DenominatorForgotten,
+    /// A figure of too few events counts.
+    DocCountForgotten,
+    /// A threshold is reached, not exceeded.
+    ThresholdReached,
+    /// Time in which the source lagged counts as time without events.
+    LagsForgotten,
+    /// Time before the rule began counts as time without events.
+    JudgedBeforeOrigin,
+    /// Time in which the server was down counts as time without events.
+    DowntimeForgotten,
+    /// Event time waits for events for ever.
+    IdleWaits,
+    /// Alerts are raised whatever the schedule says.
+    ScheduleForgotten,
+    /// The end of a condition is told each time.
+    RecoverAgain,
+    /// Windows close at their end, without waiting for events.
+    CloseEarly,
+    /// A window's identity leaves its start out.
+    IdentityWithoutStart,
     /// A frame is evaluated again though the state has seen it.
     TakeFramesTwice,
 }

@@ -11,7 +11,10 @@ use millrace_storage::access::FieldRules;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
 use millrace_storage::{Compute, Priority};
+use roaring::RoaringBitmap;
+use serde_json::Value;
 
+use super::formats::Formats;
 use super::apart::Rows;
 use super::slow::Slow;
 use super::targets::Owners;
@@ -21,7 +24,14 @@ use super::{Asked, apart};
 pub(super) type Shown = Arc<[Arc<FieldRules>]>;
 
 /// Rows by rule, or why the rule's filter could not be asked.
-pub(super) type Found = Vec<(Arc<Asked>, Result<Vec<u32>, String>)>;
+pub(super) type Found = Vec<(Arc<Asked>, Result<Matches, String>)>;
+
+/// Rows that match a rule's filter, and those that match its second one.
+#[derive(Debug, Default)]
+pub(super) struct Matches {
+    pub(super) rows: Vec<u32>,
+    pub(super) second: RoaringBitmap,
+}
 
 /// The filters of an index.
 #[derive(Debug)]
@@ -35,6 +45,7 @@ pub(super) struct Compiled {
     filters: Arc<[One]>,
     /// By rule, for those whose owners do not see all fields.
     shown: HashMap<String, Shown>,
+    formats: Formats,
     matcher: Arc<Matcher>,
     includes_updates: bool,
     allows_alerts: bool,
@@ -45,6 +56,8 @@ pub(super) struct Compiled {
 #[derive(Clone, Debug)]
 struct One {
     rule: Arc<Asked>,
+    /// Whether it is the second one of its rule.
+    is_second: bool,
     view: Arc<IndexView>,
     filter: Arc<Filter>,
 }
@@ -94,29 +107,39 @@ impl Compiled {
         before: Option<&Self>,
         to_tell: &mut Vec<(String, String)>,
     ) -> Self {
-        let known: HashMap<&str, &One> = before
+        let known: HashMap<(&str, bool), &One> = before
             .into_iter()
             .flat_map(|b| b.filters.iter())
-            .map(|one| (one.rule.id.as_str(), one))
+            .map(|one| ((one.rule.id.as_str(), one.is_second), one))
             .collect();
         let mut views = Views { meta, mapping, owners, made: HashMap::new(), changes: HashMap::new() };
         let (mut filters, mut problems) = (Vec::with_capacity(rules.len()), BTreeMap::new());
         for rule in rules {
             let compiled = views.of(rule).and_then(|view| {
-                let same = known
-                    .get(rule.id.as_str())
-                    .filter(|one| Arc::ptr_eq(&one.rule, rule) && !views.needs_recompile(one, &view));
-                let filter = match same {
-                    Some(one) => Arc::clone(&one.filter),
-                    None => {
-                        let compiled = apart::guarded(|| Filter::compile(&rule.body, &view))?;
-                        Arc::new(compiled.map_err(|error| error.to_string())?)
-                    }
+                let mut one = |is_second: bool, body: &Value| {
+                    let same = known
+                        .get(&(rule.id.as_str(), is_second))
+                        .filter(|one| Arc::ptr_eq(&one.rule, rule) && !views.needs_recompile(one, &view));
+                    let filter = match same {
+                        Some(one) => Arc::clone(&one.filter),
+                        None => {
+                            let compiled = apart::guarded(|| Filter::compile(body, &view))?;
+                            Arc::new(compiled.map_err(|error| error.to_string())?)
+                        }
+                    };
+                    Ok(One { rule: Arc::clone(rule), is_second, view: Arc::clone(&view), filter })
                 };
-                Ok(One { rule: Arc::clone(rule), view, filter })
+                let first = one(false, &rule.body)?;
+                let second = rule.second.as_ref().map(|body| {
+                    one(true, body).map_err(|error: String| format!("[match_bucket_filter] {error}"))
+                });
+                Ok((first, second.transpose()?))
             });
             match compiled {
-                Ok(one) => filters.push(one),
+                Ok((first, second)) => {
+                    filters.push(first);
+                    filters.extend(second);
+                }
                 Err(reason) => {
                     let reason = format!("index [{}] is not watched: {reason}", meta.name);
                     if before.is_none_or(|before| before.problems.get(&rule.id) != Some(&reason)) {
@@ -136,6 +159,7 @@ impl Compiled {
             mapping: Arc::clone(mapping),
             watching: rules.to_vec(),
             owners: Arc::clone(owners),
+            formats: Formats::of(mapping, rules),
             matcher: Arc::new(Matcher::new(&all)),
             includes_updates: filters.iter().any(|one| one.rule.include_updates),
             allows_alerts: filters.iter().any(|one| one.rule.allow_alerts),
@@ -171,6 +195,11 @@ impl Compiled {
         &self.meta.name
     }
 
+    /// How fields of time are read that are written in a way of their own.
+    pub(super) fn formats(&self) -> &Formats {
+        &self.formats
+    }
+
     /// Its uuid, as it is shown.
     pub(super) fn uuid(&self) -> &Arc<str> {
         &self.uuid
@@ -192,13 +221,13 @@ impl Compiled {
     }
 
     /// Puts rules together that see the same of a source.
-    pub(super) fn by_sight(&self, rules: Vec<Arc<Asked>>) -> Vec<(Shown, Vec<Arc<Asked>>)> {
+    pub(super) fn by_sight(&self, rules: Vec<(Arc<Asked>, bool)>) -> Vec<(Shown, Vec<(Arc<Asked>, bool)>)> {
         if self.shown.is_empty() {
             return vec![(Shown::default(), rules)];
         }
-        let mut all: Vec<(Shown, Vec<Arc<Asked>>)> = Vec::new();
+        let mut all: Vec<(Shown, Vec<(Arc<Asked>, bool)>)> = Vec::new();
         for rule in rules {
-            let shown = self.shown.get(&rule.id).cloned().unwrap_or_default();
+            let shown = self.shown.get(&rule.0.id).cloned().unwrap_or_default();
             match all.iter_mut().find(|(known, _)| *known == shown) {
                 Some((_, of)) => of.push(rule),
                 None => all.push((shown, vec![rule])),
@@ -209,7 +238,7 @@ impl Compiled {
 
     /// Lists the rules that are asked.
     pub(super) fn rules(&self) -> impl Iterator<Item = &Arc<Asked>> {
-        self.filters.iter().map(|one| &one.rule)
+        self.filters.iter().filter(|one| !one.is_second).map(|one| &one.rule)
     }
 
     /// Lists rules that are not asked of the index, with the reason.
@@ -259,9 +288,30 @@ impl Compiled {
         compute: &Compute,
         slow: &mut Slow,
     ) -> Found {
-        let rule = |filter: usize| self.filters.get(filter).map(|one| Arc::clone(&one.rule));
-        let mut rows: Found =
-            found.into_iter().filter_map(|(filter, of)| Some((rule(filter)?, of))).collect();
+        let mut rows: Found = Vec::with_capacity(found.len());
+        let mut second: HashMap<&str, Result<RoaringBitmap, String>> = HashMap::new();
+        for (filter, of) in found {
+            let Some(one) = self.filters.get(filter) else { continue };
+            match one.is_second {
+                true => drop(second.insert(&one.rule.id, of.map(|rows| rows.into_iter().collect()))),
+                false => {
+                    let matches = of.map(|rows| Matches { rows, second: RoaringBitmap::new() });
+                    rows.push((Arc::clone(&one.rule), matches));
+                }
+            }
+        }
+        for (rule, found) in rows.iter_mut().filter(|(rule, _)| rule.second.is_some()) {
+            match second.remove(rule.id.as_str()) {
+                Some(Err(reason)) => *found = Err(reason),
+                Some(Ok(also)) => {
+                    if let Ok(found) = found {
+                        found.second = also;
+                    }
+                }
+                // No row matches.
+                None => {}
+            }
+        }
         if slow.is_long(took, self.filters.len()) {
             // All of it, so that each filter has what it asks for.
             let build = || Batch::build(&self.mapping, arrivals, self.matcher.fields(), compute.clone()).ok();

@@ -8,10 +8,12 @@
 //! - [`compiled`]: the filters of an index, compiled anew only where they may mean something else
 //! - [`stored`]: which stored documents rules may match, by the index
 //! - [`apart`]: filters that panic
+//! - [`formats`]: event times that are written in a way of their own
 //! - [`slow`]: which filter it is that takes too long
 
 mod apart;
 mod compiled;
+mod formats;
 mod slow;
 mod stored;
 mod targets;
@@ -30,11 +32,12 @@ use millrace_storage::{Engine, Origin as FrameOrigin};
 use serde_json::Value;
 use uuid::Uuid;
 
-use self::compiled::{Compiled, Shown};
+use self::compiled::{Compiled, Matches, Shown};
+use self::formats::Formats;
 use self::slow::Slow;
 use self::targets::Targets;
 
-pub(crate) use self::targets::read;
+pub(crate) use self::targets::{read, watches_any};
 
 /// A rule as it is asked.
 #[derive(Debug)]
@@ -46,8 +49,11 @@ pub(crate) struct Asked {
     pub(crate) parts: Vec<String>,
     /// The search body.
     pub(crate) body: Value,
+    /// The second one, where the rule's type has one.
+    pub(crate) second: Option<Value>,
     pub(crate) include_updates: bool,
     pub(crate) allow_alerts: bool,
+    pub(crate) timestamp_field: String,
 }
 
 impl Asked {
@@ -59,8 +65,10 @@ impl Asked {
             expression: definition.index.join(","),
             parts: definition.index.iter().filter(|part| !part.starts_with('-')).cloned().collect(),
             body: definition.body.clone(),
+            second: definition.second(),
             include_updates: definition.include_updates,
             allow_alerts: definition.allow_alerts,
+            timestamp_field: definition.timestamp_field.clone(),
         }
     }
 }
@@ -110,7 +118,10 @@ struct Hit<'a> {
     uuid: Arc<str>,
     /// What these see of its source.
     shown: Shown,
-    rules: Vec<Arc<Asked>>,
+    /// How fields of time are read that are written in a way of their own.
+    formats: Formats,
+    /// And whether it matches their second filter.
+    rules: Vec<(Arc<Asked>, bool)>,
 }
 
 /// Documents for which it is worth to take another thread.
@@ -193,7 +204,7 @@ impl Matching {
         for (frame, rule, reason) in failed {
             let Some(Evaluable { matched, .. }) = evaluable.get_mut(frame) else { continue };
             matched.retain(|of| of.rule != rule);
-            matched.push(Matched { rule, outcome: Err(reason) });
+            matched.push(Matched { rule, outcome: Err(reason), second: Vec::new() });
         }
         evaluable
     }
@@ -327,12 +338,13 @@ impl<'a> Asking<'a, '_> {
 
     /// Notes which rules some places match.
     fn note(&mut self, places: &'a [Place<'a>], found: compiled::Found) {
-        let mut by_row: BTreeMap<u32, Vec<Arc<Asked>>> = BTreeMap::new();
+        let mut by_row: BTreeMap<u32, Vec<(Arc<Asked>, bool)>> = BTreeMap::new();
         for (rule, rows) in found {
             match rows {
-                Ok(rows) => {
+                Ok(Matches { rows, second }) => {
                     for row in rows {
-                        by_row.entry(row).or_default().push(Arc::clone(&rule));
+                        let also = second.contains(row);
+                        by_row.entry(row).or_default().push((Arc::clone(&rule), also));
                     }
                 }
                 Err(reason) => {
@@ -346,7 +358,8 @@ impl<'a> Asking<'a, '_> {
             let Some(hits) = self.hits.get_mut(place.frame) else { continue };
             for (shown, rules) in self.compiled.by_sight(rules) {
                 let (index, uuid) = (Arc::clone(self.compiled.name()), Arc::clone(self.compiled.uuid()));
-                hits.push(Hit { place, index, uuid, shown, rules });
+                let formats = self.compiled.formats().clone();
+                hits.push(Hit { place, index, uuid, shown, formats, rules });
             }
         }
     }
@@ -354,27 +367,35 @@ impl<'a> Asking<'a, '_> {
 
 /// Makes a frame with the events that some rule matches.
 fn evaluable(frame: &AppliedFrame, hits: Vec<Hit<'_>>) -> Evaluable {
-    let mut matched: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    let mut matched: BTreeMap<&str, (Vec<usize>, Vec<usize>)> = BTreeMap::new();
     for (at, hit) in hits.iter().enumerate() {
-        for rule in &hit.rules {
+        for (rule, also) in &hit.rules {
             // An update is an event of those alone that ask for it.
             if hit.place.op.created || rule.include_updates {
-                matched.entry(&rule.id).or_default().push(at);
+                let (places, second) = matched.entry(&rule.id).or_default();
+                places.push(at);
+                if *also {
+                    second.push(at);
+                }
             }
         }
     }
     let matched: Vec<Matched> = matched
         .into_iter()
-        .map(|(rule, places)| Matched { rule: rule.to_owned(), outcome: Ok(places) })
+        .map(|(rule, (places, second))| Matched { rule: rule.to_owned(), outcome: Ok(places), second })
         .collect();
-    let events = hits.iter().map(|hit| Event {
-        index: Arc::clone(&hit.index),
-        uuid: Arc::clone(&hit.uuid),
-        shard: hit.place.shard,
-        seq_no: hit.place.seq_no,
-        id: String::from_utf8_lossy(&hit.place.op.id).into(),
-        created: hit.place.op.created,
-        source: Arc::new(shown(serde_json::from_slice(hit.place.source).unwrap_or_default(), &hit.shown)),
+    let events = hits.iter().map(|hit| {
+        let source = shown(serde_json::from_slice(hit.place.source).unwrap_or_default(), &hit.shown);
+        Event {
+            index: Arc::clone(&hit.index),
+            uuid: Arc::clone(&hit.uuid),
+            shard: hit.place.shard,
+            seq_no: hit.place.seq_no,
+            id: String::from_utf8_lossy(&hit.place.op.id).into(),
+            created: hit.place.op.created,
+            times: hit.formats.read(&source),
+            source: Arc::new(source),
+        }
     });
     let frame = Frame {
         number: frame.number,

@@ -33,6 +33,17 @@ impl Matching {
         (indices, Arc::new(move |index: Uuid, segment: &Segment| chosen(&filters, index, segment, &work)))
     }
 
+    /// Returns the indices that rules watch.
+    pub(crate) fn watched(&mut self) -> Vec<Arc<Index>> {
+        self.targets.refresh(&self.rules, &mut self.to_tell);
+        let metas = self.engine.metadata();
+        let watched = metas.indices().filter_map(|meta| {
+            let (name, _) = self.targets.of(&meta.uuid)?;
+            self.engine.index(name).ok().filter(|index| index.meta().uuid == meta.uuid)
+        });
+        watched.collect()
+    }
+
     fn filter(&self, rule: &Asked, index: &Index) -> Option<Filter> {
         let owner = self.targets.owners().get(&rule.owner)?.as_ref()?;
         let meta = index.meta();

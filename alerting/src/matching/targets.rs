@@ -167,6 +167,20 @@ pub(crate) async fn read(engine: &Arc<Engine>, owner: &Principal, body: Value) -
     engine.compute().run(Priority::Foreground, move || Ok(read())).await?
 }
 
+/// Tells whether there is an index that a rule of somebody watches, on a compute thread: there may be many.
+///
+/// # Errors
+/// Names that the owner may not search.
+pub(crate) async fn watches_any(
+    engine: &Arc<Engine>,
+    owner: &Principal,
+    definition: &Definition,
+) -> Result<bool> {
+    let (store, owner, expression) = (Arc::clone(engine), owner.clone(), definition.index.join(","));
+    let find = move || Ok(watched(&store, &owner, &expression));
+    Ok(!engine.compute().run(Priority::Foreground, find).await??.is_empty())
+}
+
 /// Refuses a rule that no index of its patterns could be asked, by what its owner may see of them. Patterns that name no index
 /// yet are fine, as long as the search body could be asked of some.
 ///
@@ -184,8 +198,8 @@ fn check(engine: &Arc<Engine>, owner: &Principal, definition: &Definition) -> Re
         let Ok(index) = engine.index(&meta.name) else { continue };
         let access = owner.privileges().on(&meta.name);
         let view = IndexView::of(index.meta(), index.mapping(), &access)?;
-        match Filter::compile(&definition.body, &Arc::new(view)) {
-            Ok(_) => return Ok(()),
+        match compiled(definition, &Arc::new(view)) {
+            Ok(()) => return Ok(()),
             Err(error) => {
                 first.get_or_insert(error);
             }
@@ -199,9 +213,18 @@ fn check(engine: &Arc<Engine>, owner: &Principal, definition: &Definition) -> Re
     let Some(any) = metadata.indices().next().and_then(|meta| engine.index(&meta.name).ok()) else {
         return Ok(());
     };
-    match Filter::compile(&definition.body, &Arc::new(IndexView::whole(any.meta(), any.mapping()))) {
+    match compiled(definition, &Arc::new(IndexView::whole(any.meta(), any.mapping()))) {
         // That index has other fields.
-        Ok(_) | Err(QueryError::QueryShard { .. } | QueryError::Exception { .. }) => Ok(()),
+        Ok(()) | Err(QueryError::QueryShard { .. } | QueryError::Exception { .. }) => Ok(()),
         Err(error) => Err(Error::Filter(error)),
     }
+}
+
+/// Compiles the filters of a rule, to see whether they can be asked.
+fn compiled(definition: &Definition, view: &Arc<IndexView>) -> Result<(), QueryError> {
+    Filter::compile(&definition.body, view)?;
+    if let Some(second) = definition.second() {
+        Filter::compile(&second, view)?;
+    }
+    Ok(())
 }

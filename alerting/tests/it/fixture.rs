@@ -8,6 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_accounts::{Accounts, AnyQuery};
 use millrace_alerting::{Alerting, Changed};
+use millrace_notifications::Notifications;
+use millrace_query::SearchService;
+use millrace_rules::Time;
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::{Action, Config, Engine, Error, Principal, RefreshPolicy, SystemClock, WriteOp};
 use serde_json::{Value, json};
@@ -30,7 +33,11 @@ impl Server {
 
     /// Opens what may have been dropped a moment ago.
     pub(crate) async fn open_with(config: Config) -> Self {
-        let engine = open_engine(config).await;
+        Self::over(open_engine(config).await).await
+    }
+
+    /// Has rules at work over an engine.
+    pub(crate) async fn over(engine: Arc<Engine>) -> Self {
         let (accounts, _) = Accounts::open(
             Arc::clone(&engine) as Arc<_>,
             millrace_accounts::Config { insecure: true, ..millrace_accounts::Config::default() },
@@ -44,9 +51,28 @@ impl Server {
         Self { engine, accounts, alerting }
     }
 
+    /// Opens one that sends notifications.
+    pub(crate) async fn open_notifying(dir: &Path, notifying: millrace_notifications::Config) -> Self {
+        let Self { engine, accounts, alerting } = Self::open(dir).await;
+        // The rules of the one without are not at work any more.
+        alerting.stop().await;
+        drop(alerting);
+        let search = Arc::new(SearchService::new(Arc::clone(&engine), millrace_query::Config::default()));
+        let notifications = Notifications::start(&engine, &search, &accounts, notifying).await.unwrap();
+        let alerting = Alerting::start_with(&engine, &accounts, Some(notifications)).await.unwrap();
+        Self { engine, accounts, alerting }
+    }
+
+    pub(crate) fn notifications(&self) -> &Notifications {
+        self.alerting.notifications().unwrap()
+    }
+
     /// Ends as a server does that is told to.
     pub(crate) async fn stop(self) {
         self.alerting.stop().await;
+        if let Some(notifications) = self.alerting.notifications() {
+            notifications.stop().await;
+        }
         self.engine.shutdown().await.unwrap();
     }
 
@@ -66,6 +92,14 @@ impl Server {
         let decide =
             |m: &millrace_storage::metadata::Metadata| m.create_index(index, &body, 0, Uuid::new_v4());
         self.engine.change(&Principal::system(), decide).await.unwrap();
+    }
+
+    /// Names of the rules that catch up.
+    pub(crate) fn catching_up(&self) -> Vec<String> {
+        let mut rules: Vec<Value> =
+            self.alerting.list(&self.admin()).iter().map(millrace_alerting::Record::value).collect();
+        rules.retain(|rule| !rule["catching_up"].is_null());
+        rules.iter().map(|rule| rule["name"].as_str().unwrap().to_owned()).collect()
     }
 
     /// Writes as a user does: all of it is one frame.
@@ -102,8 +136,10 @@ impl Server {
         triggers
     }
 
-    /// Waits until there are so many alerts and everything that was written is evaluated, so that none comes any more.
-    pub(crate) async fn settled(&self) {
+    /// Waits until everything that was written is evaluated, so that no alert comes any more; returns the time of the last frame that
+    /// was, in milliseconds.
+    pub(crate) async fn settled(&self) -> i64 {
+        until(async || self.catching_up().is_empty().then_some(())).await;
         // The last event of all: once it has raised its alert, all before it have.
         let marker = format!("marker-{}", Uuid::new_v4());
         let index = format!("{marker}-index");
@@ -112,12 +148,13 @@ impl Server {
             json!({"name": marker, "index": index, "type": "any", "search": {"request": {"body": {}}}});
         let id = self.save(rule).await.id;
         self.write(vec![document(&index, &marker, json!({}))]).await;
-        until(async || {
+        let last = until(async || {
             let alerts = self.documents("alert").await;
-            alerts.values().any(|alert| alert["trigger"]["_id"] == json!(marker)).then_some(())
+            alerts.into_values().find(|alert| alert["trigger"]["_id"] == json!(marker))
         })
         .await;
         self.alerting.delete(&self.admin(), &id).await.unwrap();
+        Time::read(&last["alert_time"]).unwrap().ms()
     }
 
     /// Triggers without those of [`Server::settled`].

@@ -21,7 +21,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-use crate::fixture::{Server, op, until};
+use crate::fixture::{Server, op, open_engine, until};
 
 /// Where the process that is killed has its data.
 const DIRECTORY: &str = "MILLRACE_RULE_KILLS_DIRECTORY";
@@ -90,9 +90,10 @@ fn frame(rng: &mut StdRng, writer: u64, now_ms: i64) -> Vec<WriteOp> {
         if rng.random_bool(0.1) {
             return op(&index, &id, Action::Delete);
         }
+        let level = ["error", "warn", "info", "fatal"][rng.random_range(0..4)];
         let event = json!({
             "@timestamp": now_ms - rng.random_range(0..7_200_000),
-            "level": ["error", "warn", "info", "fatal"][rng.random_range(0..4)],
+            "level": level,
             "host": format!("h{}", rng.random_range(0..8)),
             "user": format!("u{}", rng.random_range(0..10)),
             "n": rng.random_range(0..100),
@@ -249,8 +250,10 @@ impl Process {
 async fn under_load() {
     let Ok(data) = std::env::var(DIRECTORY) else { return };
     let load: u64 = std::env::var(LOAD).unwrap().parse().unwrap();
+    // What the store needs for its own start is not the rules'.
+    let engine = open_engine(config(Path::new(&data))).await;
     let began = Instant::now();
-    let server = Arc::new(Server::open_with(config(Path::new(&data))).await);
+    let server = Arc::new(Server::over(engine).await);
     for writer in 0..WRITERS {
         let (server, mut rng) = (Arc::clone(&server), StdRng::seed_from_u64(load.wrapping_add(writer)));
         tokio::spawn(async move {

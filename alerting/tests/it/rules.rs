@@ -226,3 +226,33 @@ async fn a_rule_that_has_the_id_of_one_that_was_deleted_begins_anew_over_a_crash
     assert!(alerts.values().all(|alert| alert["rule_id"] != json!("triple")), "{alerts:?}");
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_rule_is_told_until_it_is_deleted_or_saved_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    server.save(errors("errors")).await;
+    let bad = ["a", "b"].map(|id| document(".alertrules", id, json!({"colour": "red"})));
+    let none = millrace_storage::RefreshPolicy::None;
+    let patience = std::time::Duration::from_secs(60);
+    let system = millrace_storage::Principal::system();
+    for written in server.engine.write(&system, bad.into(), none, patience).await.unwrap() {
+        written.unwrap();
+    }
+    server.stop().await;
+    let server = Server::open(dir.path()).await;
+    let told = async |count: usize| {
+        until(async || (server.alerting.faults().len() == count).then(|| server.alerting.faults())).await
+    };
+    let faults = told(2).await;
+    assert!(faults[0].contains("rule [a] cannot be read"), "{faults:?}");
+    server.alerting.delete(&server.admin(), "a").await.unwrap();
+    assert!(told(1).await[0].contains("rule [b]"));
+    let mut rule = errors("anew");
+    rule["id"] = json!("b");
+    assert!(server.save(rule).await.created);
+    told(0).await;
+    server.write(vec![document("logs", "1", json!({"level": "error"}))]).await;
+    assert_eq!(server.settled_triggers().await, ["1", "1"]);
+    server.stop().await;
+}

@@ -17,6 +17,9 @@ use crate::error::Error;
 use crate::http::listing::items;
 use crate::http::{Request, Response};
 
+/// Bytes that a byte of JSON takes as a value, and twice as text, about.
+const VALUE_BYTES: usize = 8;
+
 /// Lists the rules that the caller may see.
 pub(crate) fn list(api: &Api, request: &Request) -> Result<Response, Error> {
     request.finish()?;
@@ -34,16 +37,27 @@ pub(crate) fn show(api: &Api, request: &Request, id: &str) -> Result<Response, E
 pub(crate) async fn change(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let now = api.session.clock().now_ms();
     let dry_run = request.params.take("dry_run").map(|span| before("dry_run", &span, now)).transpose()?;
+    let from = request.params.take("from").map(|from| moment("from", &from.into(), now)).transpose()?;
     request.finish()?;
+    if dry_run.is_some() && from.is_some() {
+        return Err(invalid("from", "stands beside [dry_run]: give one of them"));
+    }
+    if from.is_some_and(|from| from > now) {
+        return Err(invalid("from", "is to come"));
+    }
     let rule = body(request)?;
     let (alerting, asker) = (alerting(api)?, api.session.principal());
     let Some(times) = dry_run else {
-        let changed = alerting.change(asker, rule).await?;
+        let changed = match from {
+            Some(from) => alerting.change_from(asker, rule, from).await?,
+            None => alerting.change(asker, rule).await?,
+        };
         let mut answer = done(&changed.id, &changed.message);
         answer["created"] = changed.created.into();
         return Ok(Response::json(200, answer));
     };
     let difference = alerting.dry_run(asker, rule, times.clone()).await?;
+    charge(request, difference.adds.bytes().saturating_add(difference.removes.bytes()))?;
     let message = format!(
         "{} alerts are added and {} removed between {} and {}; nothing is stored",
         difference.adds.count(),
@@ -109,12 +123,13 @@ pub(crate) async fn run(api: &Api, request: &mut Request, id: &str) -> Result<Re
         text.map(|text| moment(name, &text.into(), now)).transpose()
     };
     let (from, to) = (take("from")?, take("to")?);
+    let notify = request.params.take_bool("notify")?.unwrap_or(false);
     request.finish()?;
     let to = to.unwrap_or_else(|| now.saturating_add(1));
     if from.is_some_and(|from| from >= to) {
         return Err(invalid("from", "is not before [to]"));
     }
-    let ran = alerting(api)?.run(api.session.principal(), id, from, to).await?;
+    let ran = alerting(api)?.run_and_notify(api.session.principal(), id, from, to, notify).await?;
     let message = match ran.alerts {
         0 => "no alerts".to_owned(),
         1 => format!("1 alert, {} of it new", ran.created),
@@ -134,13 +149,7 @@ pub(crate) async fn test(api: &Api, request: &Request) -> Result<Response, Error
     request.finish()?;
     let now = api.session.clock().now_ms();
     let mut members = object("body", body(request)?)?;
-    let tested = match (taken(&mut members, "id"), taken(&mut members, "rule")) {
-        (Some(Value::String(id)), None) => Tested::Stored(id),
-        (Some(_), None) => return Err(invalid("id", "must be a string")),
-        (None, Some(rule)) => Tested::Written(rule),
-        (Some(_), Some(_)) => return Err(invalid("rule", "stands beside [id]: give one of them")),
-        (None, None) => return Err(invalid("rule", "is missing, and so is [id]: give one of them")),
-    };
+    let tested = tested(&mut members)?;
     let from = taken(&mut members, "from").ok_or_else(|| invalid("from", "is missing"))?;
     let from = moment("from", &from, now)?;
     let to = taken(&mut members, "to").map(|to| moment("to", &to, now)).transpose()?;
@@ -150,6 +159,7 @@ pub(crate) async fn test(api: &Api, request: &Request) -> Result<Response, Error
         return Err(invalid("from", "is not before [to]"));
     }
     let found = alerting(api)?.test(api.session.principal(), tested, times).await?;
+    charge(request, found.bytes())?;
     let message = format!("{} alerts; nothing is written", found.count());
     let mut answer = replayed(found);
     answer["status"] = true.into();
@@ -157,14 +167,30 @@ pub(crate) async fn test(api: &Api, request: &Request) -> Result<Response, Error
     Ok(Response::json(200, answer))
 }
 
-fn alerting(api: &Api) -> Result<&Alerting, Error> {
+/// Takes the rule that something is tested with.
+pub(super) fn tested(members: &mut Map<String, Value>) -> Result<Tested, Error> {
+    match (taken(members, "id"), taken(members, "rule")) {
+        (Some(Value::String(id)), None) => Ok(Tested::Stored(id)),
+        (Some(_), None) => Err(invalid("id", "must be a string")),
+        (None, Some(rule)) => Ok(Tested::Written(rule)),
+        (Some(_), Some(_)) => Err(invalid("rule", "stands beside [id]: give one of them")),
+        (None, None) => Err(invalid("rule", "is missing, and so is [id]: give one of them")),
+    }
+}
+
+pub(super) fn alerting(api: &Api) -> Result<&Alerting, Error> {
     let none = || Error::new(503, "unavailable_exception", "this server evaluates no rules");
     api.alerting.as_ref().ok_or_else(none)
 }
 
 /// The answer to what was done with a rule.
-fn done(id: &str, message: &str) -> Value {
+pub(super) fn done(id: &str, message: &str) -> Value {
     json!({ "status": true, "id": id, "message": message })
+}
+
+/// Charges the request for documents of so many bytes, as values and as the text of the answer.
+fn charge(request: &Request, bytes: usize) -> Result<(), Error> {
+    request.room.take(bytes.saturating_mul(VALUE_BYTES))
 }
 
 fn replayed(found: Replayed) -> Value {
@@ -175,16 +201,16 @@ fn replayed(found: Replayed) -> Value {
     json!({ "total": total, "alerts": alerts, "more": more, "problems": found.problems })
 }
 
-fn body(request: &Request) -> Result<Value, Error> {
+pub(super) fn body(request: &Request) -> Result<Value, Error> {
     request.json()?.ok_or_else(|| Error::illegal_argument("request body is required"))
 }
 
 /// Takes a member; null is none.
-fn taken(members: &mut Map<String, Value>, name: &str) -> Option<Value> {
+pub(super) fn taken(members: &mut Map<String, Value>, name: &str) -> Option<Value> {
     members.shift_remove(name).filter(|value| !value.is_null())
 }
 
-fn refuse_rest(members: &Map<String, Value>) -> Result<(), Error> {
+pub(super) fn refuse_rest(members: &Map<String, Value>) -> Result<(), Error> {
     members.keys().next().map_or(Ok(()), |name| Err(invalid(name, "is not known here")))
 }
 

@@ -26,6 +26,8 @@ use super::time;
 
 /// Longest document, in bytes.
 const MAX_DOCUMENT: usize = 16 << 20;
+/// Longest id, as with the data API.
+const MAX_ID: usize = 512;
 
 /// Why a row is no document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +38,9 @@ pub(super) enum Unwritable {
     /// It is too long.
     #[error("it takes more than [{MAX_DOCUMENT}] bytes")]
     Long,
+    /// Its id is none, or too long.
+    #[error("its id is empty or takes more than [{MAX_ID}] bytes")]
+    Id,
     /// Its type is none that can be written.
     #[error("a column has the type [{0}], which documents cannot hold")]
     Type(String),
@@ -91,11 +96,13 @@ impl Rows {
         let Some(ids) = self.ids.as_ref().filter(|ids| !ids.is_null(row)) else { return Ok(None) };
         text.clear();
         ids.write(row, text)?;
-        let id = match text.first() {
+        let id: Option<String> = match text.first() {
+            // Each of its bytes takes six at most.
+            _ if text.len() > 6 * MAX_ID + 2 => None,
             Some(b'"') => serde_json::from_slice(text).ok(),
             _ => String::from_utf8(text.clone()).ok(),
         };
-        id.map(Some).ok_or(Unwritable::Long)
+        id.filter(|id| (1..=MAX_ID).contains(&id.len())).map(Some).ok_or(Unwritable::Id)
     }
 }
 

@@ -5,7 +5,9 @@
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, TimeUnit};
 use serde_json::{Map, Value, json};
-use tonic::Status;
+use tonic::{Code, Status};
+
+use crate::status;
 
 /// Column that names documents, and is no field of theirs.
 pub(super) const ID: &str = "_id";
@@ -128,7 +130,7 @@ pub(super) fn plain(kind: &DataType) -> &DataType {
 
 fn refused(name: &str, reason: &str) -> Status {
     let name: String = name.chars().take(100).collect();
-    Status::invalid_argument(format!("column [{name}] cannot be ingested: {reason}"))
+    status::new(Code::InvalidArgument, &format!("column [{name}] cannot be ingested: {reason}"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! id stays. Each part is written with the rights that its sender has when it has come. The last one makes all of them visible to statements, and the count
 //! is told when all are durable. Rows that are refused end the ingestion, and the error says how many were written.
 //!
-//! Bytes count against what all requests may hold from when they arrive until their part is written.
+//! Bytes count against what all requests may hold from when they arrive until their part is written; those of a part before it is made.
 
 mod json;
 mod mapping;
@@ -32,10 +32,14 @@ use crate::decode::{Decoded, Decoder};
 use crate::service::{Call, Sent};
 use crate::status;
 use crate::upload::Held;
+use crate::wire::computed;
 
 /// Documents and bytes of them that are written at once.
 const PART_ROWS: usize = 5_000;
 const PART_BYTES: usize = 4 << 20;
+/// Bytes that a part holds mostly, at least as many as it has: those of its documents, and of what is told of each.
+const PART_HELD: u64 = (PART_BYTES + PART_ROWS * OP_BYTES) as u64;
+const OP_BYTES: usize = size_of::<WriteOp>();
 /// Parts that are written at the same time, where their order does not matter.
 const WRITES: usize = 4;
 /// How long a part may wait for room in the store.
@@ -48,6 +52,12 @@ struct Part {
     session: Session,
     ops: Vec<WriteOp>,
     _held: Held,
+}
+
+/// A batch, and what it holds: its message, and what was copied of that.
+struct Batch {
+    rows: RecordBatch,
+    held: Arc<(Arc<Held>, Held)>,
 }
 
 /// What was written, and the first refusal.
@@ -91,25 +101,28 @@ pub(crate) async fn ingest(
 }
 
 async fn run(call: &Call, target: &mut Target, sent: &mut Sent, writes: &mut Writes) -> Result<(), Status> {
-    let compute = call.shared.beside.node.engine.compute();
+    let compute = call.compute();
     let (mut decoder, mut schema) = (Decoder::new(sent.received.clone()), None);
     while let Some(message) = sent.next().await? {
-        let held = sent.received.take();
-        let (back, decoded) = decoder.decode_on(compute, message).await?;
+        let held = Arc::new(sent.received.take());
+        let (back, decoded) = decoder.decode_on(compute, message, &held).await?;
         decoder = back;
         match decoded {
             Decoded::Nothing => {}
             Decoded::Schema(told) => {
-                mapping::check(&told)?;
                 if schema.is_none() {
-                    target.check(call, &told)?;
+                    let checked = Arc::clone(&told);
+                    computed(compute, Priority::Ingest, move || mapping::check(&checked)).await?;
+                    target.check(call, &told).await?;
                 }
                 writes.most = if has_ids(&told) { 1 } else { WRITES };
                 schema = Some(told);
             }
-            Decoded::Batch(batch, _copy) => batch_of_rows(call, target, sent, writes, batch).await?,
+            Decoded::Batch(batch, copy) => {
+                let batch = Batch { rows: batch, held: Arc::new((held, copy)) };
+                batch_of_rows(call, target, sent, writes, batch).await?;
+            }
         }
-        drop(held);
         if writes.tally.first.is_some() {
             return Ok(());
         }
@@ -130,29 +143,40 @@ async fn batch_of_rows(
     target: &mut Target,
     sent: &Sent,
     writes: &mut Writes,
-    batch: RecordBatch,
+    batch: Batch,
 ) -> Result<(), Status> {
-    let compute = call.shared.beside.node.engine.compute();
+    let compute = call.compute();
+    let Batch { rows: batch, held: of_batch } = batch;
     let rows = batch.num_rows();
     if rows == 0 {
         return Ok(());
     }
     let session = call.begin_again(Action::Bulk).await?;
-    let read = move || Ok(Rows::new(&batch));
-    let read = compute.run(Priority::Ingest, read).await.map_err(status::of)?;
-    let mut read = read.map_err(|error| Status::invalid_argument(error.to_string()))?;
-    let mut next = 0;
+    let read =
+        move || Rows::new(&batch).map_err(|error| status::new(Code::InvalidArgument, &error.to_string()));
+    let mut read = computed(compute, Priority::Ingest, read).await?;
+    let (mut next, mut most) = (0, PART_HELD);
     while next < rows {
-        let (from, index) = (next, Arc::clone(&target.index));
-        let threads = compute.clone();
+        // There is room for what is made before it is made: a few bytes of an encoded batch stand for any number.
+        let mut held = writes.reserve(sent, most).await?;
+        let (from, index, threads) = (next, Arc::clone(&target.index), compute.clone());
+        // What is worked on holds what it takes, also where nobody waits for that any more.
+        let of_batch = Arc::clone(&of_batch);
         let work = move || {
-            let made = documents(&read, from..rows, &index, || threads.give_way());
-            Ok((read, made))
+            let made = documents(&read, from..rows, &index, most, || threads.give_way())?;
+            drop(of_batch);
+            Ok((read, held, made))
         };
-        let (back, made) = compute.run(Priority::Ingest, work).await.map_err(status::of)?;
-        let (ops, bytes, end) = made?;
-        (read, next) = (back, end);
-        let held = writes.reserve(sent, bytes).await?;
+        let made;
+        (read, held, made) = computed(compute, Priority::Ingest, work).await?;
+        let Made { ops, bytes, end } = made;
+        if bytes > most {
+            // One that takes more by itself is made again, once there is room for it.
+            most = bytes;
+            continue;
+        }
+        held.shrink_to(bytes);
+        next = end;
         let part = Part { session: session.clone(), ops, _held: held };
         target.prepare(call).await?;
         writes.begin(part);
@@ -164,25 +188,44 @@ async fn batch_of_rows(
     Ok(())
 }
 
-/// Makes documents of rows until they are a part. Returns them with their bytes, and the row behind them.
+/// Documents of some rows.
+struct Made {
+    ops: Vec<WriteOp>,
+    /// What they hold.
+    bytes: u64,
+    /// The row behind them.
+    end: usize,
+}
+
+/// Makes documents of rows until they are a part: those that take no more than `most` bytes together, or one that takes more.
 fn documents(
     rows: &Rows,
     left: Range<usize>,
     index: &Arc<str>,
+    most: u64,
     give_way: impl Fn(),
-) -> Result<(Vec<WriteOp>, u64, usize), Status> {
+) -> Result<Made, Status> {
     let from = left.start;
     let (mut text, mut id_text) = (Vec::new(), Vec::new());
-    let (mut ends, mut ids) = (Vec::new(), Vec::new());
+    let (mut ends, mut ids, mut bytes) = (Vec::new(), Vec::new(), 0);
     for row in left.take(PART_ROWS) {
-        if text.len() >= PART_BYTES {
+        let begin = text.len();
+        if begin >= PART_BYTES {
             break;
         }
         let written = rows.write(row, &mut text).and_then(|()| rows.id(row, &mut id_text));
-        let written = written.map_err(|error| {
-            Status::invalid_argument(format!("row [{row}] of a batch is no document: {error}"))
-        });
-        ids.push(written?);
+        let id = written.map_err(|error| {
+            let message = format!("row [{row}] of a batch is no document: {error}");
+            status::new(Code::InvalidArgument, &message)
+        })?;
+        let more = (text.len() - begin + id.as_ref().map_or(0, String::len) + OP_BYTES) as u64;
+        if bytes + more > most && !ids.is_empty() {
+            text.truncate(begin);
+            text.shrink_to_fit();
+            break;
+        }
+        bytes += more;
+        ids.push(id);
         ends.push(text.len());
         if (row + 1).is_multiple_of(SLICE) {
             give_way();
@@ -206,8 +249,7 @@ fn documents(
             doc_type: Arc::clone(&doc_type),
         })
         .collect();
-    let bytes = text.len() + ops.len() * size_of::<WriteOp>();
-    Ok((ops, bytes as u64, end))
+    Ok(Made { ops, bytes, end })
 }
 
 type Written = (usize, Result<Vec<Result<Arc<str>, Status>>, Status>);
@@ -309,5 +351,71 @@ impl Tally {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::{ArrayRef, DictionaryArray, StringArray};
+    use datafusion::arrow::datatypes::Int32Type;
+
+    use super::*;
+
+    fn rows(columns: Vec<(&str, ArrayRef)>) -> Rows {
+        Rows::new(&RecordBatch::try_from_iter(columns).unwrap()).unwrap()
+    }
+
+    fn made(rows: &Rows, left: Range<usize>, most: u64) -> Made {
+        documents(rows, left, &"t".into(), most, || ()).unwrap()
+    }
+
+    /// Few bytes that stand for many.
+    fn repeated(text: &str, rows: usize) -> ArrayRef {
+        let values = Arc::new(StringArray::from(vec![text]));
+        Arc::new(DictionaryArray::<Int32Type>::new(vec![0; rows].into(), values))
+    }
+
+    #[test]
+    fn a_part_takes_no_more_than_it_may_or_is_one_document() {
+        let rows = rows(vec![("t", repeated(&"x".repeat(1 << 20), 40))]);
+        let (mut next, mut parts) = (0, 0);
+        while next < 40 {
+            let part = made(&rows, next..40, PART_HELD);
+            assert!(part.bytes <= PART_HELD && part.ops.len() == part.end - next);
+            let text: usize = part
+                .ops
+                .iter()
+                .map(|op| match &op.action {
+                    Operation::Index(source) => source.len(),
+                    _ => 0,
+                })
+                .sum();
+            assert!(part.bytes >= (text + part.ops.len() * OP_BYTES) as u64);
+            (next, parts) = (part.end, parts + 1);
+        }
+        assert_eq!((next, parts), (40, 10));
+        // Where it may take less than one document, that is told.
+        let one = made(&rows, 3..40, 1_000);
+        assert!(one.end == 4 && one.bytes > 1 << 20);
+        let again = made(&rows, 3..40, one.bytes);
+        assert_eq!((again.end, again.bytes), (4, one.bytes));
+    }
+
+    #[test]
+    fn ids_are_no_longer_than_the_store_takes() {
+        let id = |text: String| {
+            let rows = rows(vec![("_id", repeated(&text, PART_ROWS))]);
+            documents(&rows, 0..PART_ROWS, &"t".into(), PART_HELD, || ())
+        };
+        let part = id("\u{1}".repeat(512)).unwrap();
+        assert_eq!(part.ops[0].id.as_deref().map(str::len), Some(512));
+        assert!(part.bytes >= (part.ops.len() * 512) as u64 && part.bytes <= PART_HELD);
+        for wrong in [String::new(), "x".repeat(513), "x".repeat(1 << 20), "\u{1}".repeat(513)] {
+            let error = id(wrong).map(|made| made.end).unwrap_err();
+            assert!(error.code() == Code::InvalidArgument && error.message().contains("512"), "{error}");
+        }
+        let plain = rows(vec![("_id", Arc::new(StringArray::from(vec![Some("a"), None])) as ArrayRef)]);
+        let ids: Vec<_> = made(&plain, 0..2, PART_HELD).ops.into_iter().map(|op| op.id).collect();
+        assert_eq!(ids, [Some("a".to_owned()), None]);
     }
 }

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
-use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::datatypes::SchemaRef;
 use millrace_storage::access::Action;
 use millrace_storage::metadata::{
     CreateIndex, IndicesOptions, Metadata, MetadataChange, Uuid, check_index_name,
 };
-use millrace_storage::{Error, Session};
+use millrace_storage::{Error, Priority, Session};
 use serde_json::json;
 use tonic::Status;
 
 use super::mapping;
 use crate::service::{Call, refuse_transaction};
 use crate::status;
+use crate::wire::computed;
 
 /// What becomes of an index that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +96,7 @@ impl Target {
     ///
     /// # Errors
     /// `ALREADY_EXISTS`, `NOT_FOUND`, `PERMISSION_DENIED`, and `INVALID_ARGUMENT` for what no mapping can be made of.
-    pub(super) fn check(&mut self, call: &Call, schema: &Schema) -> Result<(), Status> {
+    pub(super) async fn check(&mut self, call: &Call, schema: &SchemaRef) -> Result<(), Status> {
         let writes = call.begin(Action::Bulk)?;
         let metadata = writes.metadata();
         let is_alias = metadata.alias_indices(&self.index).is_some_and(|indices| !indices.is_empty());
@@ -109,12 +110,16 @@ impl Target {
             return Err(status::of(Error::IndexNotFound { index: self.index.to_string() }));
         }
         let session = self.may(call, Action::CreateIndex)?;
-        let now_ms = session.clock().now_ms();
-        let body = json!({ "mappings": mapping::of(schema)? });
-        let create = CreateIndex::parse(&self.index, &body, false, now_ms).map_err(status::of)?;
-        // What refuses it does so now, when nothing is deleted yet.
-        self.decide(&session.metadata(), &create, now_ms).map_err(status::of)?;
-        self.wanted = Some(create);
+        let (index, existing, schema) = (Arc::clone(&self.index), self.existing, Arc::clone(schema));
+        let wanted = move || {
+            let now_ms = session.clock().now_ms();
+            let body = json!({ "mappings": mapping::of(&schema)? });
+            let create = CreateIndex::parse(&index, &body, false, now_ms).map_err(status::of)?;
+            // What refuses it does so now, when nothing is deleted yet.
+            decide(&index, existing, &session.metadata(), &create, now_ms).map_err(status::of)?;
+            Ok(create)
+        };
+        self.wanted = Some(computed(call.compute(), Priority::Ingest, wanted).await?);
         Ok(())
     }
 
@@ -122,29 +127,6 @@ impl Target {
         let session = call.begin(action)?;
         let may = session.access(&self.index).allows(action);
         if may { Ok(session) } else { Err(status::of(session.refusal(&self.index))) }
-    }
-
-    /// Decides how the index becomes what it is to be: one that is there goes in the same step as the new one comes.
-    fn decide(
-        &self,
-        metadata: &Metadata,
-        create: &CreateIndex,
-        now_ms: i64,
-    ) -> Result<Vec<MetadataChange>, Error> {
-        let uuid = Uuid::new_v4();
-        let is_alias = metadata.alias_indices(&self.index).is_some_and(|indices| !indices.is_empty());
-        let exists = metadata.index(&self.index).is_some() || is_alias;
-        match self.existing {
-            // Somebody else was as quick.
-            Existing::Append if exists => Ok(Vec::new()),
-            Existing::Replace if exists => {
-                let options = IndicesOptions { ignore_aliases: true, ..IndicesOptions::open_and_closed() };
-                let mut changes = metadata.delete_indices(&self.index, &options, now_ms)?;
-                changes.extend(metadata.apply(&changes).create(create, now_ms, uuid)?);
-                Ok(changes)
-            }
-            _ => metadata.create(create, now_ms, uuid),
-        }
     }
 
     /// Has the index be there as it is wanted, once.
@@ -155,7 +137,32 @@ impl Target {
         let Some(create) = self.wanted.take() else { return Ok(()) };
         let session = call.begin(Action::CreateIndex)?;
         let now_ms = session.clock().now_ms();
-        session.change(|metadata| self.decide(metadata, &create, now_ms)).await.map_err(status::of)
+        let change = |metadata: &Metadata| decide(&self.index, self.existing, metadata, &create, now_ms);
+        session.change(change).await.map_err(status::of)
+    }
+}
+
+/// Decides how an index becomes what it is to be: one that is there goes in the same step as the new one comes.
+fn decide(
+    index: &str,
+    existing: Existing,
+    metadata: &Metadata,
+    create: &CreateIndex,
+    now_ms: i64,
+) -> Result<Vec<MetadataChange>, Error> {
+    let uuid = Uuid::new_v4();
+    let is_alias = metadata.alias_indices(index).is_some_and(|indices| !indices.is_empty());
+    let exists = metadata.index(index).is_some() || is_alias;
+    match existing {
+        // Somebody else was as quick.
+        Existing::Append if exists => Ok(Vec::new()),
+        Existing::Replace if exists => {
+            let options = IndicesOptions { ignore_aliases: true, ..IndicesOptions::open_and_closed() };
+            let mut changes = metadata.delete_indices(index, &options, now_ms)?;
+            changes.extend(metadata.apply(&changes).create(create, now_ms, uuid)?);
+            Ok(changes)
+        }
+        _ => metadata.create(create, now_ms, uuid),
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::OnceLock;
 
 use arrow_flight::sql::metadata::{SqlInfoData, SqlInfoDataBuilder};
 use arrow_flight::sql::{
-    SqlInfo, SqlNullOrdering, SqlOuterJoinsSupportLevel, SqlSupportedCaseSensitivity, SqlSupportedGroupBy,
-    SqlSupportedResultSetConcurrency, SqlSupportedResultSetType, SqlSupportedTransaction,
-    SqlTransactionIsolationLevel, SupportedSqlGrammar,
+    CommandGetSqlInfo, SqlInfo, SqlNullOrdering, SqlOuterJoinsSupportLevel, SqlSupportedCaseSensitivity,
+    SqlSupportedGroupBy, SqlSupportedResultSetConcurrency, SqlSupportedResultSetType,
+    SqlSupportedTransaction, SqlTransactionIsolationLevel, SupportedSqlGrammar,
 };
+use datafusion::arrow::array::RecordBatch;
 use tonic::Status;
 
 use crate::service::MAX_STATEMENT;
@@ -117,6 +118,23 @@ pub(super) fn data() -> Result<&'static SqlInfoData, Status> {
     static DATA: OnceLock<Option<SqlInfoData>> = OnceLock::new();
     let data = DATA.get_or_init(|| build().ok());
     data.as_ref().ok_or_else(|| status::internal(&"what the server can do cannot be told"))
+}
+
+/// Returns what a command asks for; all of it where it asks for nothing. What is not known is left out.
+pub(super) fn asked(mut command: CommandGetSqlInfo) -> Result<RecordBatch, Status> {
+    let data = data()?;
+    if !command.info.is_empty() {
+        // Each takes a look at all there is, and a command has room for half a million.
+        command
+            .info
+            .retain(|number| i32::try_from(*number).is_ok_and(|number| SqlInfo::try_from(number).is_ok()));
+        command.info.sort_unstable();
+        command.info.dedup();
+        if command.info.is_empty() {
+            return Ok(RecordBatch::new_empty(data.schema()));
+        }
+    }
+    command.into_builder(data).build().map_err(|error| status::internal(&error))
 }
 
 /// Returns the bits of what is supported.

@@ -7,29 +7,37 @@ use arrow_flight::sql::{Command, CommandGetTables};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use futures::{StreamExt, stream};
-use millrace_storage::Session;
 use millrace_storage::access::Action;
 use millrace_storage::metadata::IndicesOptions;
+use millrace_storage::{Priority, Session};
 use tonic::{Code, Status};
 
-use crate::service::{Call, all_of};
-use crate::wire::Batches;
+use crate::service::{Call, all_of, shown};
+use crate::wire::{Batches, computed};
 use crate::{statement, status};
 
 /// Name of the one schema.
 const SCHEMA: &str = "";
 /// What `SHOW TABLES` calls a table.
 const TABLE: &str = "BASE TABLE";
-/// Tables of a batch; with their schemas these take memory, of which there is no more than that of a batch.
+/// Tables of a batch, and columns of them beyond which there are no more in it: schemas take memory, of which there is no more than
+/// that of a batch.
 const AT_ONCE: usize = 16;
+const COLUMNS_AT_ONCE: usize = 10_000;
+/// Longest pattern, in bytes: several times that of the longest name.
+const MAX_PATTERN: usize = 1 << 10;
 
 /// Lists the names of the tables that a caller sees, in order.
-pub(crate) fn names(session: &Session) -> Result<Vec<Arc<str>>, Status> {
-    let indices = session.resolve("*", &IndicesOptions::open_only()).map_err(status::of)?;
-    let mut names: Vec<Arc<str>> = indices.iter().map(|index| index.meta().name.clone()).collect();
-    names.retain(|name| !name.starts_with('.'));
-    names.sort_unstable();
-    Ok(names)
+pub(crate) async fn names(call: &Call, session: &Session) -> Result<Vec<Arc<str>>, Status> {
+    let session = session.clone();
+    let names = move || {
+        let indices = session.resolve("*", &IndicesOptions::open_only()).map_err(status::of)?;
+        let mut names: Vec<Arc<str>> = indices.iter().map(|index| index.meta().name.clone()).collect();
+        names.retain(|name| !name.starts_with('.'));
+        names.sort_unstable();
+        Ok(names)
+    };
+    computed(call.compute(), Priority::Foreground, names).await
 }
 
 /// Lists what is above tables: catalogs, schemas or types; `None` for another command.
@@ -63,31 +71,32 @@ pub(super) fn schema(command: &CommandGetTables) -> SchemaRef {
 }
 
 /// Lists tables, some at a time: the schemas of all may be many.
-pub(super) fn tables(call: &Call, command: CommandGetTables) -> Result<Batches, Status> {
+pub(super) async fn tables(call: &Call, command: CommandGetTables) -> Result<Batches, Status> {
     let session = call.begin(Action::Sql)?;
-    let names = named(&names(&session)?, &command, call.shared.catalog())?;
-    let chunks: Vec<Vec<Arc<str>>> = names.chunks(AT_ONCE).map(<[_]>::to_vec).collect();
-    let of_all = Arc::new((call.clone(), session, command));
-    Ok(stream::iter(chunks)
-        .then(move |names| {
-            let of_all = Arc::clone(&of_all);
-            async move {
-                let (call, session, command) = &*of_all;
-                chunk(call, session, command, &names).await
-            }
-        })
-        .boxed())
+    let names = names(call, &session).await?;
+    let (include_schema, catalog) = (command.include_schema, call.shared.catalog().to_owned());
+    let names =
+        computed(call.compute(), Priority::Foreground, move || named(names, command, &catalog)).await?;
+    let listing = Listing { call: call.clone(), session, names: names.into_iter(), include_schema };
+    Ok(stream::try_unfold(listing, |mut listing| async move {
+        Ok(listing.next().await?.map(|batch| (batch.into(), listing)))
+    })
+    .boxed())
 }
 
 /// Keeps the names that a command asks for.
-fn named(names: &[Arc<str>], command: &CommandGetTables, catalog: &str) -> Result<Vec<Arc<str>>, Status> {
-    let nothing = Schema::empty();
-    let mut command = CommandGetTables { include_schema: false, ..command.clone() };
-    // Many clients know that name only.
-    if command.table_types.iter().any(|kind| kind == "TABLE") {
-        command.table_types.push(TABLE.to_owned());
+fn named(
+    names: Vec<Arc<str>>,
+    mut command: CommandGetTables,
+    catalog: &str,
+) -> Result<Vec<Arc<str>>, Status> {
+    command.include_schema = false;
+    // There is one type, which many clients know by another name. Looking for each that is asked for would take its time.
+    let types = std::mem::take(&mut command.table_types);
+    if !types.is_empty() && !types.iter().any(|kind| kind == "TABLE" || kind == TABLE) {
+        return Ok(Vec::new());
     }
-    let mut builder = command.into_builder();
+    let (nothing, mut builder) = (Schema::empty(), command.into_builder());
     for name in names {
         builder.append(catalog, SCHEMA, name, TABLE, &nothing).map_err(|error| status::internal(&error))?;
     }
@@ -101,28 +110,62 @@ fn named(names: &[Arc<str>], command: &CommandGetTables, catalog: &str) -> Resul
     Ok(column.iter().flatten().map(Arc::from).collect())
 }
 
-async fn chunk(
-    call: &Call,
-    session: &Session,
-    command: &CommandGetTables,
-    names: &[Arc<str>],
-) -> Result<RecordBatch, Status> {
-    let include_schema = command.include_schema;
-    let mut builder = CommandGetTables { include_schema, ..CommandGetTables::default() }.into_builder();
-    for name in names {
-        let schema = match include_schema {
-            false => None,
-            true => match columns(call, session, name).await? {
-                // It was deleted meanwhile.
-                None => continue,
-                schema => schema,
-            },
-        };
-        let schema = schema.unwrap_or_else(|| Arc::new(Schema::empty()));
-        let appended = builder.append(call.shared.catalog(), SCHEMA, name, TABLE, &schema);
-        appended.map_err(|error| status::internal(&error))?;
+/// Refuses a pattern that no name is as long as.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`.
+pub(super) fn check_pattern(pattern: Option<&str>) -> Result<(), Status> {
+    match pattern {
+        Some(pattern) if pattern.len() > MAX_PATTERN => Err(Status::invalid_argument(format!(
+            "the pattern [{}…] is longer than [{MAX_PATTERN}] bytes",
+            shown(pattern)
+        ))),
+        _ => Ok(()),
     }
-    builder.build().map_err(|error| status::internal(&error))
+}
+
+/// Tables that are listed.
+struct Listing {
+    call: Call,
+    session: Session,
+    /// Those that are to come.
+    names: std::vec::IntoIter<Arc<str>>,
+    include_schema: bool,
+}
+
+impl Listing {
+    /// Makes the next batch.
+    async fn next(&mut self) -> Result<Option<RecordBatch>, Status> {
+        if self.names.len() == 0 {
+            return Ok(None);
+        }
+        let (mut tables, mut width) = (Vec::new(), 0);
+        while tables.len() < AT_ONCE && width < COLUMNS_AT_ONCE {
+            let Some(name) = self.names.next() else { break };
+            let schema = match self.include_schema {
+                false => None,
+                true => match columns(&self.call, &self.session, &name).await? {
+                    // It was deleted meanwhile.
+                    None => continue,
+                    schema => schema,
+                },
+            };
+            let schema = schema.unwrap_or_else(|| Arc::new(Schema::empty()));
+            width += schema.fields().len();
+            tables.push((name, schema));
+        }
+        let (include_schema, catalog) = (self.include_schema, self.call.shared.catalog().to_owned());
+        let batch = move || {
+            let command = CommandGetTables { include_schema, ..CommandGetTables::default() };
+            let mut builder = command.into_builder();
+            for (name, schema) in tables {
+                let appended = builder.append(&catalog, SCHEMA, name, TABLE, &schema);
+                appended.map_err(|error| status::internal(&error))?;
+            }
+            builder.build().map_err(|error| status::internal(&error))
+        };
+        computed(self.call.compute(), Priority::Foreground, batch).await.map(Some)
+    }
 }
 
 /// Returns the columns of a table, none of one that statements cannot be put to; `None` where it is not there any more.

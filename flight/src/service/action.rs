@@ -96,11 +96,12 @@ async fn prepare(call: &Call, request: ActionCreatePreparedStatementRequest) -> 
     refuse_transaction(request.transaction_id.as_ref())?;
     bounded(request.query.len())?;
     let described = describe(call, &request.query).await?;
-    let parameter_schema = wire::encode_schema(&described.parameters)?;
+    let compute = call.compute();
+    let parameter_schema = wire::told(compute, &described.parameters).await?.bytes;
     // By having no columns it is known for a statement that changes something.
     let dataset_schema = match &described.columns {
-        Some(columns) => wire::encode_schema(columns)?,
-        None => wire::encode_schema(&Schema::empty())?,
+        Some(columns) => wire::told(compute, columns).await?.bytes,
+        None => wire::told(compute, &Arc::new(Schema::empty())).await?.bytes,
     };
     let statement = Prepared {
         query: Arc::from(request.query),

@@ -37,6 +37,7 @@ impl Asked {
                     "the path of a descriptor is one name: that of an index",
                 ));
             };
+            bounded(table.len())?;
             return Ok(Self::Statement(all_of(table)?));
         }
         match command(&descriptor.cmd)? {

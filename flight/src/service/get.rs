@@ -2,41 +2,29 @@
 
 use std::sync::Arc;
 
-use arrow_flight::sql::{Any, Command, ProstMessageExt, TicketStatementQuery};
 use arrow_flight::{FlightData, Ticket as FlightTicket};
 use bytes::{Buf, Bytes};
 use datafusion::arrow::array::{Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::SchemaRef;
 use futures::{StreamExt, stream};
 use millrace_storage::access::Action;
-use prost::Message;
 use tonic::Status;
 
 use super::info::of_update;
 use super::{Call, Messages, asked};
-use crate::tickets::{Id, Kind, Ticket, fingerprint};
+use crate::tickets::{Id, Kind, Ticket};
 use crate::wire::{self, Batches};
-use crate::{metadata, statement, status};
+use crate::{metadata, statement, status, tickets};
 
 /// Writes a ticket as clients of Flight SQL know it.
 pub(super) fn sealed(call: &Call, ticket: &Ticket) -> Bytes {
-    let statement_handle = call.shared.seals.seal(&call.owner, ticket);
-    TicketStatementQuery { statement_handle }.as_any().encode_to_vec().into()
+    tickets::wrapped(call.shared.seals.seal(&call.owner, ticket))
 }
 
 /// Reads a ticket that was given to the caller. There is one spelling of each.
 pub(super) fn opened(call: &Call, bytes: &Bytes) -> Result<Ticket, Status> {
-    let handle =
-        Any::decode(bytes.clone()).ok().filter(|any| any.encode_to_vec() == *bytes).and_then(|any| {
-            match Command::try_from(any) {
-                Ok(Command::TicketStatementQuery(ticket)) if ticket.as_any().encode_to_vec() == *bytes => {
-                    Some(ticket.statement_handle)
-                }
-                _ => None,
-            }
-        });
-    let handle = handle.unwrap_or_default();
-    let ticket = call.shared.seals.open(&call.owner, &handle, call.shared.now_ms())?;
+    let sealed = tickets::unwrapped(bytes)?;
+    let ticket = call.shared.seals.open(&call.owner, &sealed, call.shared.now_ms())?;
     match ticket.kind {
         Kind::Handle => Err(Status::invalid_argument(
             "this is the handle of a prepared statement: ask for its info, which has a ticket",
@@ -50,14 +38,15 @@ pub(super) async fn get(call: &Call, ticket: FlightTicket) -> Result<Messages<Fl
     let ticket = opened(call, &ticket.ticket)?;
     let place = call.shared.running.begin(ticket.id, call.owner)?;
     let (schema, batches) = place.make(batches(call, &ticket)).await?;
-    if fingerprint(&wire::encode_schema(&schema)?) != ticket.schema {
+    let compute = call.compute();
+    if wire::told(compute, &schema).await?.fingerprint != ticket.schema {
         return Err(Status::failed_precondition(
             "the columns of the answer are not those that were told, because a mapping was changed: ask for the \
              statement's info, or prepare it, anew",
         ));
     }
     call.has_read();
-    let messages = wire::messages(schema, batches);
+    let messages = wire::messages(compute, schema, batches).await?;
     Ok(place.watch(messages.boxed()).boxed())
 }
 
@@ -92,7 +81,7 @@ async fn batches(call: &Call, ticket: &Ticket) -> Result<(SchemaRef, Batches), S
         Kind::Listing => {
             let command = asked::command(&ticket.body)?;
             let command = command.ok_or_else(|| status::internal(&"a ticket has no command"))?;
-            metadata::batches(call, command)
+            metadata::batches(call, command).await
         }
         Kind::Handle => Err(status::internal(&"a handle is no ticket")),
     }
@@ -106,6 +95,6 @@ fn text(bytes: &Bytes) -> Result<&str, Status> {
 fn counted(count: u64) -> Result<(SchemaRef, Batches), Status> {
     let (schema, count) = (of_update(), i64::try_from(count).unwrap_or(i64::MAX));
     let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(Int64Array::from(vec![count]))]);
-    let batch = batch.map_err(|error| status::internal(&error));
-    Ok((schema, stream::iter([batch]).boxed()))
+    let batch = batch.map_err(|error| status::internal(&error))?;
+    Ok((schema, stream::iter([Ok(batch.into())]).boxed()))
 }

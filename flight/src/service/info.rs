@@ -16,7 +16,7 @@ use super::get::sealed;
 use super::{Call, Messages};
 use crate::metadata;
 use crate::statement;
-use crate::tickets::{Id, Kind, Ticket, fingerprint};
+use crate::tickets::{Id, Kind, Ticket};
 use crate::{status, wire};
 
 /// What a descriptor stands for.
@@ -49,6 +49,7 @@ async fn answer(call: &Call, descriptor: &FlightDescriptor) -> Result<Answer, St
             Ok(Answer { schema, kind: Kind::Prepared, body: binding(&id, prepared.binding) })
         }
         Asked::Listing(command) => {
+            metadata::check(&command)?;
             let schema =
                 metadata::schema(&command).ok_or_else(|| status::internal(&"a listing has no schema"))?;
             Ok(Answer { schema, kind: Kind::Listing, body: descriptor.cmd.clone() })
@@ -80,15 +81,15 @@ fn binding(id: &Id, binding: u64) -> Bytes {
 /// Answers `GetFlightInfo`.
 pub(super) async fn get(call: &Call, descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
     let answer = answer(call, &descriptor).await?;
-    info(call, descriptor, &answer)
+    info(call, descriptor, answer).await
 }
 
-fn info(call: &Call, descriptor: FlightDescriptor, answer: &Answer) -> Result<FlightInfo, Status> {
-    let schema = wire::encode_schema(&answer.schema)?;
-    let ticket = Ticket::new(answer.kind, fingerprint(&schema), answer.body.clone(), call.shared.now_ms());
+async fn info(call: &Call, descriptor: FlightDescriptor, answer: Answer) -> Result<FlightInfo, Status> {
+    let told = wire::told(call.compute(), &answer.schema).await?;
+    let ticket = Ticket::new(answer.kind, told.fingerprint, answer.body, call.shared.now_ms());
     let endpoint = endpoint(call, &ticket);
     let mut info = FlightInfo::new().with_endpoint(endpoint).with_descriptor(descriptor).with_ordered(true);
-    info.schema = schema;
+    info.schema = told.bytes;
     Ok(info)
 }
 
@@ -104,16 +105,18 @@ pub(super) fn endpoint(call: &Call, ticket: &Ticket) -> FlightEndpoint {
 /// Answers `GetSchema`.
 pub(super) async fn schema(call: &Call, descriptor: &FlightDescriptor) -> Result<SchemaResult, Status> {
     let answer = answer(call, descriptor).await?;
-    Ok(SchemaResult { schema: wire::encode_schema(&answer.schema)? })
+    Ok(SchemaResult { schema: wire::told(call.compute(), &answer.schema).await?.bytes })
 }
 
 /// Answers `ListFlights`: the tables that the caller sees, of which the criteria are the beginning.
-pub(super) fn list(call: &Call, criteria: &Criteria) -> Result<Messages<FlightInfo>, Status> {
+pub(super) async fn list(call: &Call, criteria: &Criteria) -> Result<Messages<FlightInfo>, Status> {
     let session = call.begin(Action::Sql)?;
     let beginning = std::str::from_utf8(&criteria.expression)
         .map_err(|_| Status::invalid_argument("the criteria are the beginning of a table's name"))?;
-    let mut names = metadata::table_names(&session)?;
+    let mut names = metadata::table_names(call, &session).await?;
     names.retain(|name| name.starts_with(beginning));
+    // Whoever does not read them holds names and a session.
+    let place = call.shared.running.begin(rand::random(), call.owner)?;
     let of_each = Arc::new((call.clone(), session));
     let infos = stream::iter(names).filter_map(move |name| {
         let of_each = Arc::clone(&of_each);
@@ -128,10 +131,10 @@ pub(super) fn list(call: &Call, criteria: &Criteria) -> Result<Messages<FlightIn
             };
             let schema = described.columns.unwrap_or_else(of_update);
             let answer = Answer { schema, kind: Kind::Statement, body: query.into() };
-            Some(info(call, FlightDescriptor::new_path(vec![name.to_string()]), &answer))
+            Some(info(call, FlightDescriptor::new_path(vec![name.to_string()]), answer).await)
         }
     });
-    Ok(infos.boxed())
+    Ok(place.watch(infos.boxed()).boxed())
 }
 
 /// Whether an error is more than that a table is not there any more, or is none.

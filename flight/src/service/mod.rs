@@ -9,7 +9,7 @@ mod get;
 mod info;
 mod put;
 
-pub(crate) use asked::{MAX_STATEMENT, all_of, refuse_transaction};
+pub(crate) use asked::{MAX_STATEMENT, all_of, refuse_transaction, shown};
 pub(crate) use put::Sent;
 
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use arrow_flight::{
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use millrace_api::{Beside, Entry};
-use millrace_storage::Session;
 use millrace_storage::access::Action;
+use millrace_storage::{Compute, Session};
 use parking_lot::Mutex;
 use tonic::{Code, Request, Response, Status, Streaming};
 
@@ -79,6 +79,11 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// Returns the threads that compute.
+    pub(crate) fn compute(&self) -> &Compute {
+        self.shared.beside.node.engine.compute()
+    }
+
     /// Begins an action.
     ///
     /// # Errors
@@ -174,7 +179,7 @@ impl FlightService for Service {
         request: Request<Criteria>,
     ) -> Result<Response<Self::ListFlightsStream>, Status> {
         let call = self.call(&request)?;
-        let result = info::list(&call, &request.into_inner());
+        let result = info::list(&call, &request.into_inner()).await;
         call.ends(result).map(Response::new)
     }
 

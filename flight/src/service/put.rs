@@ -1,6 +1,7 @@
 //! What is sent: values for parameters, statements that change something, and rows to be ingested.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use arrow_flight::sql::{
     Command, CommandPreparedStatementQuery, CommandPreparedStatementUpdate, DoPutPreparedStatementResult,
@@ -10,15 +11,17 @@ use arrow_flight::{FlightData, PutResult};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::SchemaRef;
+use millrace_storage::Priority;
 use millrace_storage::access::Action;
 use prost::Message;
 use tonic::{Code, Status, Streaming};
 
-use super::asked::{command, refuse_transaction, shown};
+use super::asked::{bounded, command, refuse_transaction, shown};
 use super::info::prepared;
 use super::{Call, MAX_TAKEN};
 use crate::decode::{Decoded, Decoder};
 use crate::upload::Received;
+use crate::wire::computed;
 use crate::{bound, ingest, statement, status};
 
 /// Most rows of values for parameters of one statement, and their bytes as sent.
@@ -58,6 +61,7 @@ pub(super) async fn put(call: &Call, mut rest: Streaming<FlightData>) -> Result<
     };
     let first = message(&mut rest).await?.ok_or_else(nothing)?;
     let descriptor = first.flight_descriptor.clone().ok_or_else(nothing)?;
+    bounded(descriptor.cmd.len())?;
     let command = command(&descriptor.cmd)?.ok_or_else(nothing)?;
     let sent = Sent { first: Some(first), rest, received: call.received.clone() };
     match command {
@@ -118,10 +122,10 @@ async fn update(
 
 /// Reads values for parameters: a row a set of them. `None` where none are sent.
 async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<Option<RecordBatch>, Status> {
-    let compute = call.shared.beside.node.engine.compute();
+    let compute = call.compute();
     let (mut decoder, mut batches, mut bytes, mut rows) =
         (Decoder::new(sent.received.clone()), Vec::new(), 0, 0);
-    let mut all_held = Vec::new();
+    let (mut all_held, nothing) = (Vec::new(), Arc::new(sent.received.try_reserve(0)?));
     while let Some(message) = sent.next().await? {
         bytes += message.encoded_len();
         if bytes > MAX_BYTES {
@@ -129,7 +133,8 @@ async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<O
                 "the values for parameters are longer than [{MAX_BYTES}] bytes"
             )));
         }
-        let (back, decoded) = decoder.decode_on(compute, message).await?;
+        // They are few, and all that has arrived counts until the end.
+        let (back, decoded) = decoder.decode_on(compute, message, &nothing).await?;
         decoder = back;
         if let Decoded::Batch(batch, held) = decoded {
             rows += batch.num_rows();
@@ -142,8 +147,8 @@ async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<O
             all_held.push(held);
         }
     }
-    let Some(first) = batches.first() else { return Ok(None) };
-    let (given, taken) = (first.num_columns(), parameters.fields().len());
+    let Some(schema) = batches.first().map(RecordBatch::schema) else { return Ok(None) };
+    let (given, taken) = (schema.fields().len(), parameters.fields().len());
     if taken == 0 && given == 0 {
         return Ok(None);
     }
@@ -152,8 +157,13 @@ async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<O
             "the statement has [{taken}] parameters, but values for [{given}] are sent"
         )));
     }
-    let all = concat_batches(&first.schema(), &batches);
-    let all =
-        all.map_err(|error| Status::invalid_argument(format!("the values do not go together: {error}")))?;
-    bound::values(&all).map(Some)
+    let values = move || {
+        let all = concat_batches(&schema, &batches);
+        let all =
+            all.map_err(|error| Status::invalid_argument(format!("the values do not go together: {error}")))?;
+        let values = bound::values(&all);
+        drop((batches, all_held));
+        values
+    };
+    computed(compute, Priority::Ingest, values).await.map(Some)
 }

@@ -14,7 +14,7 @@ use millrace_storage::Session;
 use serde_json::json;
 use tonic::{Code, Request};
 
-use crate::support::{Node, code, lines, run};
+use crate::support::{Node, Setup, code, lines, run};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_gives_a_token_that_counts_until_the_session_is_closed() {
@@ -108,7 +108,7 @@ async fn no_method_answers_without_credentials() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_insecure_server_takes_everybody_but_pages_of_elsewhere() {
-    let node = Node::with(true).await;
+    let node = Node::with(Setup { insecure: true, ..Setup::default() }).await;
     let mut client: FlightSqlServiceClient<_> = node.connect().await;
     assert!(run(&mut client, "SHOW TABLES LIKE '%'").await.is_ok());
     // Clients that log in are let in, too, and insist on something to show from then on.

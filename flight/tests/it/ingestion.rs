@@ -8,10 +8,13 @@ use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
     TimestampMicrosecondArray,
 };
+use millrace_storage::catalog::{Catalog, MemoryCatalog};
+use millrace_storage::disk::SimulatedDisk;
+use millrace_storage::{Config, Engine, Session, SystemClock};
 use serde_json::json;
 use tonic::Code;
 
-use crate::support::{Node, batch, code, ingest, into_table, lines, run, status};
+use crate::support::{Node, Setup, batch, code, ingest, into_table, lines, run, status};
 
 fn people(ids: &[&str], ages: &[i32]) -> RecordBatch {
     batch([
@@ -148,4 +151,37 @@ async fn what_no_documents_can_be_made_of_is_refused() {
     let long = batch([("text", Arc::new(StringArray::from(vec!["x".repeat(33 << 20)])) as ArrayRef)]);
     let error = ingest(&mut client, into_table("t", Create, Append), vec![long]).await.unwrap_err();
     assert_eq!(status(error).code(), Code::ResourceExhausted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_acknowledged_survives_a_power_loss_whatever_the_durability() {
+    let data = tempfile::tempdir().unwrap();
+    let config = || Config { data_dir: data.path().to_owned(), ..Config::default() };
+    let open = |disk: &SimulatedDisk, catalog: MemoryCatalog| {
+        Engine::open_with(config(), Arc::new(SystemClock), Arc::new(disk.clone()), Arc::new(catalog))
+    };
+    let disk = SimulatedDisk::new(1);
+    let catalog = Arc::new(MemoryCatalog::new(disk.clone()));
+    let shared: Arc<dyn Catalog> = Arc::clone(&catalog) as _;
+    let engine =
+        Engine::open_with(config(), Arc::new(SystemClock), Arc::new(disk.clone()), shared).await.unwrap();
+    let node = Node::with(Setup { engine: Some(engine), ..Setup::default() }).await;
+    let settings = json!({ "index.translog.durability": "async", "index.translog.sync_interval": "1h" });
+    let properties = json!({ "age": { "type": "integer" } });
+    node.index_with("people", settings, properties, &[]).await;
+    let mut client = node.admin().await;
+    let append = || into_table("people", Missing, Append);
+    let syncs = disk.sync_count();
+    for (id, age) in [("a", 1), ("b", 2)] {
+        assert_eq!(ingest(&mut client, append(), vec![people(&[id], &[age])]).await.unwrap(), 1);
+    }
+    assert!(disk.sync_count() >= syncs + 2, "each count is told when what it counts is on disk");
+    let after = disk.power_loss();
+    let catalog = catalog.reopen(after.clone());
+    let again = open(&after, catalog).await.unwrap();
+    let session = Session::system(&again);
+    for id in ["a", "b"] {
+        let found = session.get("people", id, None, true).await.unwrap();
+        assert!(found.is_some(), "{id}");
+    }
 }

@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod calm;
 mod credentials;
+mod health;
 mod ingestion;
 mod metadata;
 mod prepared;
+mod stalled;
 mod statements;
 mod support;
 mod tickets;
+mod tls;

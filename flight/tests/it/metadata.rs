@@ -1,14 +1,16 @@
 //! Catalogs, tables, keys, types and what the server can do.
 
-use arrow_flight::IpcMessage;
 use arrow_flight::sql::{
     CommandGetCrossReference, CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys,
-    CommandGetPrimaryKeys, CommandGetTables, CommandGetXdbcTypeInfo, SqlInfo,
+    CommandGetPrimaryKeys, CommandGetSqlInfo, CommandGetTables, CommandGetXdbcTypeInfo, ProstMessageExt,
+    SqlInfo,
 };
+use arrow_flight::{FlightDescriptor, IpcMessage};
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::Schema;
+use prost::Message;
 use serde_json::json;
-use tonic::Code;
+use tonic::{Code, Request};
 
 use crate::support::{Client, Node, code, fetch, lines};
 
@@ -114,4 +116,33 @@ async fn what_is_told_has_the_schema_that_was_told() {
     let all = client.get_sql_info(Vec::new()).await.unwrap();
     let all = fetch(&mut client, &all).await.unwrap();
     assert!(all[0].num_rows() > 70, "{}", all[0].num_rows());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_lists_and_patterns_take_no_more_than_short_ones() {
+    let (_node, mut client) = node().await;
+    // Half a megabyte of types that are none.
+    let types = vec![String::new(); 200_000];
+    let command = CommandGetTables { table_types: types.clone(), ..Default::default() };
+    assert_eq!(tables(&mut client, command).await.len(), 0);
+    let mut some = types[1_000..].to_vec();
+    some.push("BASE TABLE".to_owned());
+    let command = CommandGetTables { table_types: some, ..Default::default() };
+    assert_eq!(names(&tables(&mut client, command).await).len(), 2);
+    let pattern = |bytes| Some("%".repeat(bytes));
+    let command =
+        |bytes| CommandGetTables { table_name_filter_pattern: pattern(bytes), ..Default::default() };
+    assert_eq!(names(&tables(&mut client, command(1_024)).await).len(), 2);
+    assert_eq!(code(client.get_tables(command(1_025)).await), Code::InvalidArgument);
+    let schemas = CommandGetDbSchemas { catalog: None, db_schema_filter_pattern: pattern(1_025) };
+    assert_eq!(code(client.get_db_schemas(schemas).await), Code::InvalidArgument);
+    // Numbers that are none, and one, a hundred thousand times each.
+    let numbers = [u32::MAX, SqlInfo::FlightSqlServerName as u32].repeat(50_000);
+    let command = CommandGetSqlInfo { info: numbers }.as_any().encode_to_vec();
+    let token = format!("Bearer {}", client.token().unwrap());
+    let mut request = Request::new(FlightDescriptor::new_cmd(command));
+    request.metadata_mut().insert("authorization", token.parse().unwrap());
+    let info = client.inner().clone().get_flight_info(request).await.unwrap().into_inner();
+    let batches = fetch(&mut client, &info).await.unwrap();
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
 }

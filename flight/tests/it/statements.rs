@@ -2,14 +2,14 @@
 
 use arrow_flight::{Action, Criteria, FlightDescriptor, FlightInfo, IpcMessage};
 use bytes::Bytes;
-use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::{DataType, Int64Type, Schema};
 use futures::{StreamExt, TryStreamExt};
 use prost::Message;
 use serde_json::{Value, json};
 use tonic::{Code, Request};
 
-use crate::support::{Client, Node, code, fetch, lines, run, status, ticket};
+use crate::support::{Client, Node, code, fetch, lines, long, run, status, ticket};
 
 async fn node() -> (Node, Client) {
     let node = Node::start().await;
@@ -53,6 +53,10 @@ async fn errors_have_codes_and_the_words_of_statements() {
         assert_eq!(error.code(), code, "{query}: {error}");
         assert!(error.message().contains(words), "{error}");
     }
+    let long = || format!("DELETE FROM logs WHERE word = '{}'", "x".repeat(512 << 10));
+    assert_eq!(code(client.execute_update(long(), None).await), Code::ResourceExhausted);
+    assert_eq!(code(client.execute(long(), None).await), Code::ResourceExhausted);
+    assert_eq!(code(client.prepare(long(), None).await.map(drop)), Code::ResourceExhausted);
     let transaction = Some(Bytes::from_static(b"t"));
     assert_eq!(
         code(client.execute("SHOW TABLES LIKE '%'".to_owned(), transaction.clone()).await),
@@ -125,23 +129,6 @@ async fn raw_descriptors_are_paths_of_tables_and_texts_of_statements() {
     let paths: Vec<_> = listed.iter().map(|info| info.flight_descriptor.clone().unwrap().path).collect();
     assert_eq!(paths, [["metrics"]]);
     assert_eq!(lines(&fetch(&mut ann.clone(), &listed[0]).await.unwrap()), ["|1.5|"]);
-}
-
-/// Ingests rows that take a few megabytes.
-async fn long(client: &mut Client) -> RecordBatch {
-    use arrow_flight::sql::{TableExistsOption::Fail, TableNotExistOption::Create};
-    use datafusion::arrow::array::{ArrayRef, Int64Array, StringArray};
-    use std::sync::Arc;
-    let text = "x".repeat(2_000);
-    let rows = 10_000;
-    let batch = crate::support::batch([
-        ("n", Arc::new(Int64Array::from_iter_values(0..rows)) as ArrayRef),
-        ("text", Arc::new(StringArray::from_iter_values((0..rows).map(|_| text.as_str())))),
-    ]);
-    let count =
-        crate::support::ingest(client, crate::support::into_table("long", Create, Fail), vec![batch.clone()]);
-    assert_eq!(count.await.unwrap(), rows);
-    batch
 }
 
 #[tokio::test(flavor = "multi_thread")]

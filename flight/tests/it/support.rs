@@ -9,15 +9,16 @@ use arrow_flight::sql::{
     CommandStatementIngest, TableDefinitionOptions, TableExistsOption, TableNotExistOption,
 };
 use arrow_flight::{FlightInfo, Ticket};
-use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use futures::{TryStreamExt, stream};
 use millrace_accounts::{Role, TokenLifetimes, User};
 use millrace_api::{AuditConfig, Beside, Server, ServerConfig};
 use millrace_flight::Flight;
+use millrace_listen::TlsFiles;
 use millrace_query::SearchService;
 use millrace_storage::access::Action;
-use millrace_storage::metadata::{ClusterSettingsUpdate, CreateIndex, Uuid};
+use millrace_storage::metadata::{ClusterSettingsUpdate, CreateIndex, IndicesOptions, Uuid};
 use millrace_storage::{Action as Operation, Config, Engine, RefreshPolicy, Session, SystemClock, WriteOp};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -32,31 +33,46 @@ pub(crate) type Client = FlightSqlServiceClient<Channel>;
 pub(crate) struct Node {
     pub(crate) address: SocketAddr,
     pub(crate) beside: Beside,
-    _stop: oneshot::Sender<()>,
-    _running: JoinHandle<()>,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<()>,
     _data: TempDir,
+}
+
+/// How a server is started.
+#[derive(Default)]
+pub(crate) struct Setup {
+    pub(crate) insecure: bool,
+    pub(crate) tls: Option<TlsFiles>,
+    /// One that is open already, in place of one of its own.
+    pub(crate) engine: Option<Arc<Engine>>,
 }
 
 impl Node {
     /// Starts one whose administrator has the password `secret`.
     pub(crate) async fn start() -> Self {
-        Self::with(false).await
+        Self::with(Setup::default()).await
     }
 
-    pub(crate) async fn with(insecure: bool) -> Self {
+    pub(crate) async fn with(setup: Setup) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let storage = Config { data_dir: data.path().to_owned(), ..Config::default() };
-        let engine = Engine::open(storage, Arc::new(SystemClock)).await.unwrap();
+        let engine = match setup.engine {
+            Some(engine) => engine,
+            None => {
+                let storage = Config { data_dir: data.path().to_owned(), ..Config::default() };
+                Engine::open(storage, Arc::new(SystemClock)).await.unwrap()
+            }
+        };
         let search = Arc::new(SearchService::new(Arc::clone(&engine), millrace_query::Config::default()));
         let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let config = ServerConfig {
             listen: vec![listen],
-            insecure,
-            tls: None,
-            admin_password: (!insecure).then(|| "secret".to_owned()),
+            insecure: setup.insecure,
+            tls: setup.tls,
+            admin_password: (!setup.insecure).then(|| "secret".to_owned()),
             password_file: None,
             tokens: TokenLifetimes::default(),
             audit: AuditConfig::default(),
+            notifications: millrace_notifications::Config::default(),
             max_content_length: 100 << 20,
         };
         let mut server = Server::bind(config, engine, search).await.unwrap();
@@ -71,7 +87,14 @@ impl Node {
         let running = tokio::spawn(server.run(async {
             let _ = stopped.await;
         }));
-        Self { address, beside: beside.unwrap(), _stop: stop, _running: running, _data: data }
+        Self { address, beside: beside.unwrap(), stop, running, _data: data }
+    }
+
+    /// Stops it, and waits for what is under way.
+    pub(crate) async fn stop(self) {
+        let Self { stop, running, .. } = self;
+        stop.send(()).unwrap();
+        running.await.unwrap();
     }
 
     /// Connects without credentials.
@@ -107,8 +130,19 @@ impl Node {
 
     /// Creates an index with a mapping and documents, by id.
     pub(crate) async fn index(&self, name: &str, properties: Value, documents: &[Value]) {
+        self.index_with(name, json!({}), properties, documents).await;
+    }
+
+    /// The same with settings.
+    pub(crate) async fn index_with(
+        &self,
+        name: &str,
+        settings: Value,
+        properties: Value,
+        documents: &[Value],
+    ) {
         let session = Session::system(&self.beside.node.engine).doing(Action::CreateIndex).unwrap();
-        let body = json!({ "mappings": { "properties": properties } });
+        let body = json!({ "settings": settings, "mappings": { "properties": properties } });
         let create = CreateIndex::parse(name, &body, false, 0).unwrap();
         session.change(|metadata| metadata.create(&create, 0, Uuid::new_v4())).await.unwrap();
         let op = |(id, document): (usize, &Value)| WriteOp {
@@ -125,6 +159,13 @@ impl Node {
         let ops = documents.iter().enumerate().map(op).collect();
         let written = session.write(ops, RefreshPolicy::Immediate, std::time::Duration::from_secs(10)).await;
         assert!(written.unwrap().iter().all(Result::is_ok));
+    }
+
+    /// Deletes an index.
+    pub(crate) async fn delete(&self, name: &str) {
+        let session = Session::system(&self.beside.node.engine).doing(Action::DeleteIndex).unwrap();
+        let options = IndicesOptions::open_and_closed();
+        session.change(|metadata| metadata.delete_indices(name, &options, 0)).await.unwrap();
     }
 
     /// Has statements delete, which a setting forbids otherwise.
@@ -207,4 +248,18 @@ pub(crate) async fn ingest(
     batches: Vec<RecordBatch>,
 ) -> Result<i64, FlightError> {
     client.execute_ingest(command, stream::iter(batches.into_iter().map(Ok))).await
+}
+
+/// Ingests rows that take twenty megabytes, into `long`.
+pub(crate) async fn long(client: &mut Client) -> RecordBatch {
+    let text = "x".repeat(2_000);
+    let rows = 10_000;
+    let rows = batch([
+        ("n", Arc::new(Int64Array::from_iter_values(0..rows)) as ArrayRef),
+        ("text", Arc::new(StringArray::from_iter_values((0..rows).map(|_| text.as_str())))),
+    ]);
+    let create = into_table("long", TableNotExistOption::Create, TableExistsOption::Fail);
+    let written = ingest(client, create, vec![rows.clone()]).await.unwrap();
+    assert_eq!(written, rows.num_rows() as i64);
+    rows
 }

@@ -1,14 +1,15 @@
 //! Tickets that were changed, made up, or are somebody else's.
 
 use arrow_flight::sql::{Any, ProstMessageExt, TicketStatementQuery};
-use arrow_flight::{Action, FlightEndpoint, RenewFlightEndpointRequest, Ticket};
+use arrow_flight::{Action, Criteria, FlightEndpoint, FlightInfo, RenewFlightEndpointRequest, Ticket};
 use bytes::Bytes;
+use futures::TryStreamExt;
 use prost::Message;
 use rand::RngExt;
 use serde_json::json;
-use tonic::Code;
+use tonic::{Code, Request};
 
-use crate::support::{Node, code, fetch, lines, ticket};
+use crate::support::{Client, Node, code, fetch, lines, ticket};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_ticket_that_was_changed_is_taken() {
@@ -17,7 +18,8 @@ async fn no_ticket_that_was_changed_is_taken() {
     let mut client = node.admin().await;
     let info = client.execute("SELECT n FROM logs".to_owned(), None).await.unwrap();
     let sealed = ticket(&info).ticket;
-    for _ in 0..3_000 {
+    // Many more are tried where they are opened.
+    for _ in 0..500 {
         let mut changed = sealed.to_vec();
         match rand::rng().random_range(0..4) {
             0 => {
@@ -71,4 +73,46 @@ async fn tickets_are_their_owners_and_can_be_renewed_by_them() {
     let catalogs = ann.get_catalogs().await.unwrap();
     assert!(Any::decode(ticket(&catalogs).ticket).unwrap().is::<TicketStatementQuery>());
     assert_eq!(code(fetch(&mut bob, &catalogs).await), Code::InvalidArgument);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_deleted_is_listed_and_fetched_no_more() {
+    let node = Node::start().await;
+    for name in ["gone", "logs"] {
+        node.index(name, json!({ "n": { "type": "long" } }), &[json!({ "n": 1 })]).await;
+    }
+    let mut client = node.admin().await;
+    let listed = async |client: &Client| {
+        let mut request = Request::new(Criteria::default());
+        let token = format!("Bearer {}", client.token().unwrap());
+        request.metadata_mut().insert("authorization", token.parse().unwrap());
+        let listed = client.inner().clone().list_flights(request).await.unwrap().into_inner();
+        listed.try_collect::<Vec<FlightInfo>>().await.unwrap()
+    };
+    let names = |infos: &[FlightInfo]| -> Vec<String> {
+        infos.iter().flat_map(|info| info.flight_descriptor.clone().unwrap().path).collect()
+    };
+    let before = listed(&client).await;
+    assert_eq!(names(&before), ["gone", "logs"]);
+    let mut prepared = client.prepare("SELECT n FROM gone".to_owned(), None).await.unwrap();
+    let fetched = prepared.execute().await.unwrap();
+    assert_eq!(lines(&fetch(&mut client, &fetched).await.unwrap()), ["|1|"]);
+
+    node.delete("gone").await;
+    let after = listed(&client).await;
+    assert_eq!(names(&after), ["logs"]);
+    // Tickets and handles of before are no way around that.
+    for info in [&before[0], &fetched] {
+        assert_eq!(code(fetch(&mut client, info).await), Code::NotFound);
+    }
+    assert_eq!(code(prepared.execute().await), Code::NotFound);
+    assert_eq!(lines(&fetch(&mut client, &before[1]).await.unwrap()), ["|1|"]);
+    // One of the same name with other columns is another index.
+    node.index("gone", json!({ "n": { "type": "keyword" } }), &[json!({ "n": "x" })]).await;
+    for info in [&before[0], &fetched] {
+        assert_eq!(code(fetch(&mut client, info).await), Code::FailedPrecondition);
+    }
+    let again = prepared.execute().await.unwrap();
+    assert_eq!(lines(&fetch(&mut client, &again).await.unwrap()), ["|x|"]);
+    prepared.close().await.unwrap();
 }

@@ -20,7 +20,7 @@ mod visibility;
 pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService, TextParts};
 pub use millrace_matching::filters;
 pub use millrace_matching::rules::check as check_rule;
-pub use millrace_sql::batches::Batches;
+pub use millrace_sql::batches::{Batches, HeldBatch, Hold};
 pub use millrace_sql::describe::Described;
 pub use millrace_sql::error::SqlError;
 pub use millrace_sql::run::PATIENCE;

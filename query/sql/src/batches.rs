@@ -1,7 +1,8 @@
 //! Answers as batches of Arrow, handed on while a statement runs, at the pace of who reads them.
 //!
 //! They take the way of answers in lines: [`Runner::write`] pulls the plan, what makes [`Parts`] of its rows is here. A batch has at most
-//! [`BATCH_ROWS`] rows and [`BATCH_BYTES`] bytes, but for one with a single row that is larger; small ones are put together.
+//! [`BATCH_ROWS`] rows and [`BATCH_BYTES`] bytes, but for one with a single row that is larger; small ones are put together. It is memory
+//! of queries until it is taken, and for as long as who takes it keeps its [`Hold`].
 
 use std::fmt;
 use std::pin::Pin;
@@ -32,10 +33,24 @@ const BATCH_ROWS: usize = 8_192;
 /// Most bytes of a batch of more than one row, about.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// A batch with the memory of queries that it holds until it is taken.
+/// A batch with the memory of queries that it holds.
 #[derive(Debug)]
-struct HeldBatch {
+pub struct HeldBatch {
     batch: RecordBatch,
+    held: Held,
+}
+
+impl HeldBatch {
+    /// Takes it apart: the batch, and what accounts for its memory until that is dropped.
+    pub fn into_parts(self) -> (RecordBatch, Hold) {
+        (self.batch, Hold { _held: self.held })
+    }
+}
+
+/// Memory of queries that a batch is accounted for by, given back on drop.
+#[derive(Debug)]
+#[must_use = "dropping it gives the memory back"]
+pub struct Hold {
     _held: Held,
 }
 
@@ -49,6 +64,21 @@ impl Batches {
     /// Returns the schema of every batch, which is the one that was described.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    fn poll_next_held(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<HeldBatch>>> {
+        loop {
+            match ready!(self.batches.poll_next_unpin(context)) {
+                // The last one may have nothing left for it.
+                Some(Ok(held)) if held.batch.num_rows() == 0 => {}
+                next => return Poll::Ready(next),
+            }
+        }
+    }
+
+    /// Returns them with the memory that they hold.
+    pub fn into_held(mut self) -> impl Stream<Item = Result<HeldBatch>> + Send {
+        stream::poll_fn(move |context| self.poll_next_held(context))
     }
 
     fn new(first: HeldBatch, rest: Option<Items<HeldBatch>>) -> Self {
@@ -72,14 +102,7 @@ impl Stream for Batches {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            match ready!(self.batches.poll_next_unpin(context)) {
-                // The last one may have nothing left for it.
-                Some(Ok(held)) if held.batch.num_rows() == 0 => {}
-                Some(held) => return Poll::Ready(Some(held.map(|held| held.batch))),
-                None => return Poll::Ready(None),
-            }
-        }
+        self.poll_next_held(context).map(|next| next.map(|held| held.map(|held| held.batch)))
     }
 }
 
@@ -186,11 +209,11 @@ impl Parts for Collected {
     fn take(&mut self) -> Result<HeldBatch> {
         let batch = self.taken()?;
         let held = self.held.again();
-        Ok(HeldBatch { batch, _held: std::mem::replace(&mut self.held, held) })
+        Ok(HeldBatch { batch, held: std::mem::replace(&mut self.held, held) })
     }
 
     fn finish(mut self) -> Result<HeldBatch> {
-        Ok(HeldBatch { batch: self.taken()?, _held: self.held })
+        Ok(HeldBatch { batch: self.taken()?, held: self.held })
     }
 }
 
@@ -297,7 +320,10 @@ mod tests {
         let work = Work::new(&env.memory_pool);
         let made = collected(&work, &[batch(0, 8_192, &"x".repeat(100))]);
         assert!(env.memory_pool.reserved() >= 800 << 10);
-        drop(made);
+        let (batches, holds): (Vec<_>, Vec<_>) = made.into_iter().map(HeldBatch::into_parts).unzip();
+        drop(batches);
+        assert!(env.memory_pool.reserved() >= 800 << 10, "until what accounts for them is dropped");
+        drop(holds);
         assert_eq!(env.memory_pool.reserved(), 0);
     }
 }

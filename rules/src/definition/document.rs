@@ -19,7 +19,7 @@ impl Definition {
             "alertrulename": self.name,
             "alertruleindexpattern": self.index.join(","),
             "alertruletype": self.rule_type.name(),
-            "alertrulemethod": self.method,
+            "alertrulemethod": self.notification.method(),
             "alertruleimportance": self.importance,
             "enable": self.enabled,
             "search": {"request": request},
@@ -66,6 +66,19 @@ impl Definition {
                 set("max_cardinality", json!(max));
                 set("timeframe", json!(timeframe.text()));
             }
+            RuleType::MinCardinality { field, min, timeframe } => {
+                set("cardinality_field", json!(field));
+                set("min_cardinality", json!(min));
+                set("timeframe", json!(timeframe.text()));
+            }
+            RuleType::Spike(spike) => spike.write(&mut set),
+            RuleType::Flatline { threshold, timeframe, forget_keys } => {
+                set("threshold", json!(threshold));
+                set("timeframe", json!(timeframe.text()));
+                set("forget_keys", json!(forget_keys));
+            }
+            RuleType::MetricAggregation(aggregation) => aggregation.write(&mut set),
+            RuleType::PercentageMatch(percentage) => percentage.write(&mut set),
             RuleType::Blacklist { compare_key, entries } => {
                 set("compare_key", json!(compare_key));
                 set("blacklist", json!(entries.iter().collect::<Vec<_>>()));
@@ -98,10 +111,26 @@ impl Definition {
                 set(name, json!(true));
             }
         }
+        self.notification.write(&mut options);
+        let mut set = |name: &str, value: Value| {
+            options.insert(name.to_owned(), value);
+        };
         set("timestamp_field", json!(self.timestamp_field));
         set("realert", json!(self.realert.wait.text()));
+        if self.recovery {
+            set("recovery", json!(true));
+        }
         if let Some(most) = self.realert.at_most {
             set("exponential_realert", json!(most.text()));
+        }
+        if let Some(schedule) = &self.schedule {
+            set("schedule", schedule.value());
+        }
+        if self.recovery {
+            set("recovery", json!(true));
+        }
+        if let Some(delay) = self.delay {
+            set("query_delay", json!(delay.text()));
         }
         if !self.include.is_empty() {
             set("include", json!(self.include));

@@ -12,22 +12,28 @@ mod document;
 mod edit;
 mod elastalert;
 mod kept;
+pub mod notification;
 mod options;
 mod parse;
 mod rule_type;
+mod schedule;
 mod search;
 mod span;
 mod text;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
 
 use serde_json::{Map, Value};
 
+use self::notification::{Method, Notification};
 pub use self::edit::{Edit, edit};
 pub use self::elastalert::{Imported, import};
 pub use self::rule_type::RuleType;
+pub use self::schedule::Schedule;
 pub use self::text::Text;
+pub use self::waiting::{Aggregation, Direction, Metric, Percentage, Spike};
 use crate::time::Span;
 
 /// A rule, checked.
@@ -61,6 +67,12 @@ pub struct Definition {
     pub allow_alerts: bool,
     /// For how long a key is silent behind an alert.
     pub realert: Realert,
+    /// When alerts are raised; always without one.
+    pub schedule: Option<Schedule>,
+    /// Whether it is told that the condition of an alert has ended: of types that wait for windows.
+    pub recovery: bool,
+    /// `query_delay`: for how long a window waits for events behind its end; ten seconds without it. Of types that wait.
+    pub delay: Option<Span>,
     /// What an alert says.
     pub text: Text,
     /// Fields that an alert shows, with what is below them; all without one.
@@ -73,9 +85,9 @@ pub struct Definition {
     pub playbooks: Vec<String>,
     /// Roles that may see the rule.
     pub roles: Vec<String>,
-    /// `alert_method`: where alerts are sent, beside the index `alert`.
-    pub method: String,
-    /// What the method needs.
+    /// Who hears of alerts, beside the index `alert`.
+    pub notification: Notification,
+    /// `alert_method_data`, as it was written: options of the method.
     pub method_data: Map<String, Value>,
     /// Recipients of the method `email`.
     pub email: Vec<String>,
@@ -117,17 +129,17 @@ impl Definition {
     /// Tells what of the rule is not used or not sent, and why.
     pub fn notices(&self) -> Vec<Notice> {
         let mut notices = Vec::new();
-        if !matches!(self.method.as_str(), "none" | "index") {
-            notices.push(Notice {
-                option: "alert_method".to_owned(),
-                reason: format!(
-                    "nothing is sent by [{}]: there are no channels yet; alerts are documents of the index [alert]",
-                    self.method
-                ),
-            });
+        for reason in self.notification.silent.iter().filter_map(|silent| silent.reason.clone()) {
+            notices.push(Notice { option: "alert_method".to_owned(), reason });
         }
-        if self.method != "email" && !self.email.is_empty() {
-            let reason = format!("recipients of [email], and alert_method is [{}]", self.method);
+        if self.recovery && !self.rule_type.is_waiting() {
+            let reason =
+                format!("type [{}] tells of events: it has no condition that ends", self.rule_type.name());
+            notices.push(Notice { option: "recovery".to_owned(), reason });
+        }
+        let mails = self.notification.channels.iter().any(|channel| channel.method == Method::Email);
+        if !mails && !self.email.is_empty() {
+            let reason = format!("recipients of [email], and alert_method is {}", self.notification.method());
             notices.push(Notice { option: "email".to_owned(), reason });
         }
         if self.risk_key.is_some() {
@@ -145,9 +157,24 @@ impl Definition {
     /// Returns the time within which its events count together; five minutes where its type has none.
     pub fn timeframe(&self) -> Span {
         match &self.rule_type {
-            RuleType::Frequency { timeframe, .. } | RuleType::Cardinality { timeframe, .. } => *timeframe,
+            RuleType::Frequency { timeframe, .. }
+            | RuleType::Cardinality { timeframe, .. }
+            | RuleType::MinCardinality { timeframe, .. }
+            | RuleType::Flatline { timeframe, .. } => *timeframe,
+            // The time before belongs to it.
+            RuleType::Spike(spike) => spike.timeframe.plus(spike.timeframe),
+            RuleType::MetricAggregation(aggregation) => aggregation.window,
+            RuleType::PercentageMatch(percentage) => percentage.window,
             RuleType::Change { timeframe: Some(timeframe), .. } => *timeframe,
             _ => rule_type::TIMEFRAME,
+        }
+    }
+
+    /// Returns the search body of its second filter, where its type has one.
+    pub fn second(&self) -> Option<Value> {
+        match &self.rule_type {
+            RuleType::PercentageMatch(percentage) => Some(percentage.body()),
+            _ => None,
         }
     }
 

@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 use super::options::{self, MAX_NAME, MAX_PATH, MAX_TEXT, Options, kind, short};
 use super::rule_type::{MAX_FIELDS, RuleType};
 use super::text::Text;
-use super::{Definition, Realert, kept, search};
+use super::notification::Notification;
+use super::{Definition, Realert, Schedule, kept, search};
 use crate::error::{Error, Result};
 use crate::time::Span;
 
@@ -17,7 +18,8 @@ const MAX_PATTERNS: usize = 100;
 const MAX_LIST: usize = 100;
 
 /// Names that mean the same, the second one in use here.
-const ALIASES: [(&str, &str); 12] = [
+const ALIASES: [(&str, &str); 13] = [
+    ("calendar", "schedule"),
     ("alertrulename", "name"),
     ("alertruleindexpattern", "index"),
     ("alertruletype", "type"),
@@ -39,6 +41,19 @@ impl Definition {
     ///
     /// Names the field that is missing, unknown, of the wrong type, out of range or too large, and what is allowed.
     pub fn parse(rule: &Value) -> Result<Self> {
+        Self::read(rule, false)
+    }
+
+    /// Reads a document of `.alertrules`: a channel that cannot be used any more is left out, with a notice.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::parse`].
+    pub fn parse_stored(rule: &Value) -> Result<Self> {
+        Self::read(rule, true)
+    }
+
+    fn read(rule: &Value, stored: bool) -> Result<Self> {
         let Value::Object(members) = rule else {
             return Err(Error::invalid("rule", format!("is {}, an object is expected", kind(rule))));
         };
@@ -53,7 +68,7 @@ impl Definition {
         if let Some(any) = any {
             merge(&mut options, any_options(any)?)?;
         }
-        Self::of_options(options)
+        Self::of_options(options, stored)
     }
 
     /// Reads a rule that is written in YAML; `file` names it in errors.
@@ -65,7 +80,7 @@ impl Definition {
         Self::parse(&yaml(file, text)?)
     }
 
-    fn of_options(mut options: Options) -> Result<Self> {
+    fn of_options(mut options: Options, stored: bool) -> Result<Self> {
         let Some(name) = options.text("name", MAX_NAME)?.filter(|name| !name.trim().is_empty()) else {
             return Err(Error::invalid("name", "is missing: each rule has a name"));
         };
@@ -89,10 +104,14 @@ impl Definition {
         let query_key = options.paths("query_key", MAX_FIELDS)?.unwrap_or_default();
         let ignore_null = options.flag("ignore_null")?.unwrap_or(false);
         let rule_type = RuleType::take(&mut options, &query_key, ignore_null)?;
+        let is_waiting = rule_type.is_waiting();
         let allow_alerts = options.flag("allow_alerts")?.unwrap_or(false);
         if !allow_alerts && index.iter().any(|pattern| pattern == "alert") {
             return Err(Error::invalid("index", "[alert] is watched with allow_alerts: true only"));
         }
+        let method_data = method_data(&mut options)?;
+        let email = options.texts("email", MAX_LIST, MAX_NAME)?.unwrap_or_default();
+        let notification = Notification::take(&mut options, &method_data, &email, stored)?;
         let definition = Self {
             id: options.text("id", MAX_PATH)?.filter(|id| !id.is_empty()),
             name,
@@ -108,18 +127,18 @@ impl Definition {
             include_updates: options.flag("include_updates")?.unwrap_or(false),
             allow_alerts,
             realert: realert(&mut options)?,
+            schedule: Schedule::take(&mut options)?,
+            recovery: options.flag("recovery")?.unwrap_or(false),
+            delay: if is_waiting { options.span("query_delay", Span::ZERO)? } else { None },
             text: Text::take(&mut options)?,
             include: include(&mut options)?,
             importance: options.integer("importance", 1, 100)?.unwrap_or(50) as u8,
             risk_key: options.path("risk_key")?,
             playbooks: options.texts("playbooks", MAX_LIST, MAX_NAME)?.unwrap_or_default(),
             roles: options.texts("selectedroles", MAX_LIST, MAX_NAME)?.unwrap_or_default(),
-            method: options
-                .text("alert_method", MAX_NAME)?
-                .unwrap_or_else(|| "none".to_owned())
-                .to_lowercase(),
-            method_data: method_data(&mut options)?,
-            email: options.texts("email", MAX_LIST, MAX_NAME)?.unwrap_or_default(),
+            notification,
+            method_data,
+            email,
             enabled: options.flag("enabled")?.unwrap_or(true),
             kept: kept::keep(std::mem::take(&mut options.0))?,
         };

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::options::{self, MAX_NAME, Options};
+use super::waiting::{self, Aggregation, Percentage, Spike};
 use crate::error::{Error, Result};
 use crate::time::Span;
 
 /// Events that a rule may wait for.
 const MAX_EVENTS: u64 = 100_000;
 /// Values that a rule may count.
-const MAX_CARDINALITY: u64 = 100_000;
+pub(super) const MAX_CARDINALITY: u64 = 100_000;
 /// Entries of a list, and their bytes together.
 const MAX_ENTRIES: usize = 100_000;
 const MAX_ENTRY_BYTES: usize = 4 << 20;
@@ -45,6 +46,30 @@ pub enum RuleType {
         /// Within which time.
         timeframe: Span,
     },
+    /// Few values of a field within a time.
+    MinCardinality {
+        /// The field.
+        field: String,
+        /// How many values are enough.
+        min: usize,
+        /// Within which time.
+        timeframe: Span,
+    },
+    /// Many more or fewer events than in the time before.
+    Spike(Spike),
+    /// Few events within a time.
+    Flatline {
+        /// How many are enough.
+        threshold: u64,
+        /// Within which time.
+        timeframe: Span,
+        /// Whether a key that was told of is forgotten until it comes again.
+        forget_keys: bool,
+    },
+    /// A figure of a field's values within a time.
+    MetricAggregation(Aggregation),
+    /// A share of events within a time.
+    PercentageMatch(Percentage),
     /// A value that is in a list.
     Blacklist {
         /// Fields that are looked at.
@@ -82,15 +107,22 @@ pub enum RuleType {
 }
 
 /// Names of the types that are there.
-pub(crate) const THERE: [&str; 7] =
-    ["any", "frequency", "cardinality", "blacklist", "whitelist", "change", "new_term"];
-/// Names of those that will be.
-const LATER: [&str; 13] = [
+pub(crate) const THERE: [&str; 11] = [
+    "any",
+    "frequency",
+    "cardinality",
+    "blacklist",
+    "whitelist",
+    "change",
+    "new_term",
     "spike",
-    "spike_aggregation",
     "flatline",
     "metric_aggregation",
     "percentage_match",
+];
+/// Names of those that will be.
+const LATER: [&str; 9] = [
+    "spike_aggregation",
     "unique_long_term",
     "find_match",
     "consecutive_growth",
@@ -107,11 +139,33 @@ impl RuleType {
         match self {
             Self::Any => "any",
             Self::Frequency { .. } => "frequency",
-            Self::Cardinality { .. } => "cardinality",
+            Self::Cardinality { .. } | Self::MinCardinality { .. } => "cardinality",
+            Self::Spike(_) => "spike",
+            Self::Flatline { .. } => "flatline",
+            Self::MetricAggregation(_) => "metric_aggregation",
+            Self::PercentageMatch(_) => "percentage_match",
             Self::Blacklist { .. } => "blacklist",
             Self::Whitelist { .. } => "whitelist",
             Self::Change { .. } => "change",
             Self::NewTerm { .. } => "new_term",
+        }
+    }
+
+    /// Whether it decides when a window of event time is over, not when an event comes.
+    pub fn is_waiting(&self) -> bool {
+        match self {
+            Self::MinCardinality { .. }
+            | Self::Spike(_)
+            | Self::Flatline { .. }
+            | Self::MetricAggregation(_)
+            | Self::PercentageMatch(_) => true,
+            Self::Any
+            | Self::Frequency { .. }
+            | Self::Cardinality { .. }
+            | Self::Blacklist { .. }
+            | Self::Whitelist { .. }
+            | Self::Change { .. }
+            | Self::NewTerm { .. } => false,
         }
     }
 
@@ -130,6 +184,10 @@ impl RuleType {
                 attach_related: options.flag("attach_related")?.unwrap_or(false),
             }),
             "cardinality" => cardinality(options),
+            "spike" => Spike::take(options, query_key).map(Self::Spike),
+            "flatline" => waiting::flatline(options),
+            "metric_aggregation" => Aggregation::take(options).map(Self::MetricAggregation),
+            "percentage_match" => Percentage::take(options).map(Self::PercentageMatch),
             "blacklist" => {
                 let compare_key = compare_key(options)?;
                 Ok(Self::Blacklist { compare_key, entries: entries(options, "blacklist")? })
@@ -167,7 +225,13 @@ impl RuleType {
 
 /// Without a type it is a frequency, unless an option belongs to another type.
 fn without_type(options: &Options) -> Result<String> {
-    const OTHERS: [(&str, &str); 7] = [
+    const OTHERS: [(&str, &str); 13] = [
+        ("spike_height", "spike"),
+        ("spike_type", "spike"),
+        ("threshold", "flatline"),
+        ("metric_agg_type", "metric_aggregation"),
+        ("match_bucket_filter", "percentage_match"),
+        ("min_cardinality", "cardinality"),
         ("blacklist", "blacklist"),
         ("whitelist", "whitelist"),
         ("compare_key", "change, blacklist or whitelist"),
@@ -191,18 +255,29 @@ fn timeframe(options: &mut Options) -> Result<Span> {
 }
 
 fn cardinality(options: &mut Options) -> Result<RuleType> {
-    if options.has("min_cardinality") {
-        let reason = "is not there yet: type [cardinality] tells values above max_cardinality";
-        return Err(Error::invalid("min_cardinality", reason));
-    }
     let Some(field) = options.path("cardinality_field")? else {
         return Err(Error::invalid("cardinality_field", "is missing: type [cardinality] counts its values"));
     };
-    let Some(max) = options.integer("max_cardinality", 0, MAX_CARDINALITY)? else {
-        let reason = "is missing: type [cardinality] tells more values than that";
-        return Err(Error::invalid("max_cardinality", reason));
-    };
-    Ok(RuleType::Cardinality { field, max: max as usize, timeframe: timeframe(options)? })
+    let max = options.integer("max_cardinality", 0, MAX_CARDINALITY)?;
+    let min = options.integer("min_cardinality", 1, MAX_CARDINALITY)?;
+    match (max, min) {
+        (Some(max), None) => {
+            Ok(RuleType::Cardinality { field, max: max as usize, timeframe: timeframe(options)? })
+        }
+        (None, Some(min)) => {
+            Ok(RuleType::MinCardinality { field, min: min as usize, timeframe: waiting::timeframe(options)? })
+        }
+        (Some(_), Some(_)) => {
+            let reason = "is there beside max_cardinality: make a rule of each, one decides when an event comes and the \
+                          other at the end of a window";
+            Err(Error::invalid("min_cardinality", reason))
+        }
+        (None, None) => {
+            let reason =
+                "is missing: type [cardinality] tells more values than that, or fewer than min_cardinality";
+            Err(Error::invalid("max_cardinality", reason))
+        }
+    }
 }
 
 fn compare_key(options: &mut Options) -> Result<Vec<String>> {

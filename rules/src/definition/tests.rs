@@ -20,6 +20,15 @@ fn of_each_type() -> Vec<Value> {
             "ignore_null": true}),
         json!({"name": "r", "index": "i", "type": "change", "query_key": "k", "compare_key": "a", "timeframe": {"days": 1}}),
         json!({"name": "r", "index": "i", "type": "new term", "fields": ["a", ["b", "c"]], "terms_window_size": "2w"}),
+        json!({"name": "r", "index": "i", "type": "spike", "spike_height": 3, "spike_type": "both", "timeframe": "10m",
+            "threshold_ref": 5, "field_value": "a", "query_key": "k", "alert_on_new_data": true}),
+        json!({"name": "r", "index": "i", "type": "flatline", "threshold": 3, "forget_keys": "yes", "query_delay": "20s"}),
+        json!({"name": "r", "index": "i", "type": "cardinality", "cardinality_field": "a.b", "min_cardinality": 2}),
+        json!({"name": "r", "index": "i", "type": "metric_aggregation", "metric_agg_key": "a", "metric_agg_type": "percentiles",
+            "percentile_range": [95], "max_threshold": 1.5, "buffer_time": {"minutes": 15}}),
+        json!({"name": "r", "index": "i", "type": "percentage_match", "match_bucket_filter": [{"term": {"a": 1}}],
+            "min_percentage": 5, "bucket_interval": "1h", "min_denominator": 10, "recovery": true,
+            "schedule": "* 8-15 * * mon-fri Europe/Warsaw"}),
     ]
 }
 
@@ -48,7 +57,7 @@ fn defaults_are_those_of_the_interface() {
     let expected =
         RuleType::Frequency { num_events: 1, timeframe: Span::from_secs(300), attach_related: false };
     assert_eq!(rule.rule_type, expected);
-    assert_eq!((rule.method.as_str(), rule.realert, rule.importance), ("none", Realert::default(), 50));
+    assert_eq!((rule.notification.method(), rule.realert, rule.importance), (json!("none"), Realert::default(), 50));
     let change =
         parse(json!({"name": "r", "index": "i", "type": "change", "query_key": "k", "compare_key": "a"}));
     assert!(matches!(change.rule_type, RuleType::Change { timeframe: None, .. }));
@@ -86,7 +95,83 @@ fn each_field_that_is_missing_wrong_or_out_of_range_is_named() {
         ("index", json!({"index": "Logs"})),
         ("index", json!({"index": "alert"})),
         ("index", json!({"index": {"a": 1}})),
-        ("type", json!({"type": "spike"})),
+        ("type", json!({"type": "spike_aggregation"})),
+        ("type", json!({"type": null, "spike_height": 2, "timeframe": "1m"})),
+        ("spike_height", json!({"type": "spike", "spike_type": "up"})),
+        ("spike_height", json!({"type": "spike", "spike_type": "up", "spike_height": 0.5})),
+        ("spike_height", json!({"type": "spike", "spike_type": "up", "spike_height": "high"})),
+        ("spike_type", json!({"type": "spike", "spike_height": 2})),
+        ("spike_type", json!({"type": "spike", "spike_height": 2, "spike_type": "sideways"})),
+        (
+            "threshold_ref",
+            json!({"type": "spike", "spike_height": 2, "spike_type": "up", "threshold_ref": -1}),
+        ),
+        (
+            "alert_on_new_data",
+            json!({"type": "spike", "spike_height": 2, "spike_type": "up", "alert_on_new_data": true}),
+        ),
+        ("field_value", json!({"type": "spike", "spike_height": 2, "spike_type": "up", "field_value": "a."})),
+        ("threshold", json!({"type": "flatline"})),
+        ("threshold", json!({"type": "flatline", "threshold": 0})),
+        ("timeframe", json!({"type": "flatline", "threshold": 1, "timeframe": "0.5s"})),
+        ("forget_keys", json!({"type": "flatline", "threshold": 1, "forget_keys": "perhaps"})),
+        ("query_delay", json!({"type": "flatline", "threshold": 1, "query_delay": "later"})),
+        (
+            "metric_agg_key",
+            json!({"type": "metric_aggregation", "metric_agg_type": "avg", "max_threshold": 1}),
+        ),
+        ("metric_agg_type", json!({"type": "metric_aggregation", "metric_agg_key": "a", "max_threshold": 1})),
+        (
+            "metric_agg_type",
+            json!({"type": "metric_aggregation", "metric_agg_key": "a", "metric_agg_type": "median", "max_threshold": 1}),
+        ),
+        (
+            "max_threshold",
+            json!({"type": "metric_aggregation", "metric_agg_key": "a", "metric_agg_type": "avg"}),
+        ),
+        (
+            "min_threshold",
+            json!({"type": "metric_aggregation", "metric_agg_key": "a", "metric_agg_type": "avg", "max_threshold": 1,
+                "min_threshold": 2}),
+        ),
+        (
+            "max_threshold",
+            json!({"type": "metric_aggregation", "metric_agg_key": "a", "metric_agg_type": "cardinality",
+                "max_threshold": 1e9}),
+        ),
+        (
+            "percentile_range",
+            json!({"type": "metric_aggregation", "metric_agg_key": "a", "metric_agg_type": "percentiles",
+                "max_threshold": 1}),
+        ),
+        (
+            "percentile_range",
+            json!({"type": "metric_aggregation", "metric_agg_key": "a", "metric_agg_type": "avg", "percentile_range": 5,
+                "max_threshold": 1}),
+        ),
+        (
+            "bucket_interval",
+            json!({"type": "metric_aggregation", "metric_agg_key": "a", "metric_agg_type": "avg", "max_threshold": 1,
+                "bucket_interval": "1"}),
+        ),
+        ("metric_agg_script", json!({"metric_agg_script": {"script": "1"}})),
+        ("match_bucket_filter", json!({"type": "percentage_match", "max_percentage": 5})),
+        (
+            "match_bucket_filter",
+            json!({"type": "percentage_match", "max_percentage": 5, "match_bucket_filter": "x"}),
+        ),
+        (
+            "match_bucket_filter",
+            json!({"type": "percentage_match", "max_percentage": 5, "match_bucket_filter": ["x"]}),
+        ),
+        ("max_percentage", json!({"type": "percentage_match", "match_bucket_filter": []})),
+        (
+            "max_percentage",
+            json!({"type": "percentage_match", "match_bucket_filter": [], "max_percentage": 101}),
+        ),
+        ("schedule", json!({"schedule": "sometimes"})),
+        ("schedule", json!({"calendar": {"schedule": "* * * * *", "timezone": "Mars"}})),
+        ("recovery", json!({"recovery": {"command": "true"}})),
         ("type", json!({"type": "frequncy"})),
         ("type", json!({"type": null, "blacklist": ["a"], "timeframe": "1m"})),
         ("search.request.body", json!({"type": null})),
@@ -130,7 +215,11 @@ fn each_field_that_is_missing_wrong_or_out_of_range_is_named() {
         ("whitelist", json!({"type": "whitelist", "compare_key": "a", "whitelist": vec!["x"; 100_001]})),
         ("cardinality_field", json!({"type": "cardinality", "max_cardinality": 1})),
         ("max_cardinality", json!({"type": "cardinality", "cardinality_field": "a"})),
-        ("min_cardinality", json!({"type": "cardinality", "cardinality_field": "a", "min_cardinality": 1})),
+        ("min_cardinality", json!({"type": "cardinality", "cardinality_field": "a", "min_cardinality": 0})),
+        (
+            "min_cardinality",
+            json!({"type": "cardinality", "cardinality_field": "a", "min_cardinality": 1, "max_cardinality": 2}),
+        ),
         ("fields", json!({"type": "new_term"})),
         ("fields", json!({"type": "new_term", "fields": []})),
         ("fields", json!({"type": "new_term", "fields": [[]]})),
@@ -157,7 +246,34 @@ fn each_field_that_is_missing_wrong_or_out_of_range_is_named() {
         ("include_updates", json!({"include_updates": []})),
         ("num_event", json!({"num_event": 5})),
         ("import", json!({"import": "base.yaml"})),
-        ("calendar", json!({"calendar": {}})),
+        ("alert_method", json!({"alert_method": "pigeon"})),
+        ("alert_method", json!({"alert_method": {"email": {}}})),
+        ("alert", json!({"alert": ["email"], "alert_method": "slack"})),
+        ("alert", json!({"alert": [{"email": 5}]})),
+        ("alert_method", json!({"alert_method": vec!["slack"; 17]})),
+        ("email", json!({"alert_method": "email"})),
+        ("email", json!({"alert_method": "email", "email": "no address"})),
+        ("cc", json!({"alert_method": "email", "email": "a@b", "cc": "a@b\nBcc: c@d"})),
+        ("users", json!({"alert_method": "user"})),
+        ("command", json!({"alert_method": "command"})),
+        ("command", json!({"alert_method": "command", "command": "rm -rf /"})),
+        ("http_post_url", json!({"alert_method": "webhook"})),
+        ("http_post_url", json!({"alert_method": "webhook", "http_post_url": {"secret": "../x"}})),
+        ("http_post_headers", json!({"alert_method": "webhook", "http_post_url": "https://a/", "http_post_headers": {"Host": "a"}})),
+        ("Authorization", json!({"alert_method": "webhook", "http_post_url": "https://a/", "http_post_headers": {"Authorization": "Bearer x"}})),
+        ("webhook_hmac", json!({"alert_method": "webhook", "http_post_url": "https://a/", "webhook_hmac": "x"})),
+        ("http_post_timeout", json!({"alert_method": "webhook", "http_post_url": "https://a/", "http_post_timeout": 600})),
+        ("pigeons", json!({"alert": [{"webhook": {"url": "https://a/", "pigeons": 1}}]})),
+        ("slack_webhook_url", json!({"alert_method": "slack"})),
+        ("slack_webhook_url", json!({"alert_method": "slack", "slack_webhook_url": "https://a/"})),
+        ("alert_method_data", json!({"alert_method": "email,user", "email": "a@b", "users": "u", "alert_method_data": {"cc": "a@b"}})),
+        ("aggregation", json!({"aggregation": "soon"})),
+        ("aggregation_key", json!({"aggregation_key": "user"})),
+        ("escalate_after", json!({"escalate_users": "a"})),
+        ("escalate_users", json!({"escalate_after": "1h"})),
+        ("limit_execution_coverage", json!({"limit_execution_coverage": true})),
+        ("notifications_per_minute", json!({"notifications_per_minute": 0})),
+        ("recovery", json!({"recovery": "perhaps"})),
         ("match_enhancements", json!({"match_enhancements": ["a.B"]})),
         ("importance", json!({"alertruleimportance": 5, "importance": 6})),
         ("realert", json!({"realert": "1m", "alertrule_any": {"realert": "2m"}})),
@@ -179,21 +295,21 @@ fn each_field_that_is_missing_wrong_or_out_of_range_is_named() {
 #[test]
 fn what_is_not_used_is_shown_with_its_reason() {
     let rule = parse(json!({
-        "name": "r", "index": "i", "type": "any", "alert_method": "slack", "email": "a@b", "num_events": 5,
+        "name": "r", "index": "i", "type": "any", "alert_method": "jira", "email": "a@b", "num_events": 5,
         "slack_webhook_url": "https://example.com/token", "es_host": "localhost", "es_password": "p",
-        "forget_keys": true, "aggregation": {"minutes": 1}, "alertruleriskkey": "user",
+        "forget_keys": true, "aggregate_by_match_time": true, "alertruleriskkey": "user",
     }));
     let notices = rule.notices();
     let reason = |option: &str| {
         let found = notices.iter().find(|notice| notice.option == option);
         found.map(|notice| notice.reason.as_str()).unwrap_or_else(|| panic!("{option}: {notices:?}"))
     };
-    assert!(reason("alert_method").contains("[slack]"));
+    assert!(reason("alert_method").contains("[jira]"));
     assert!(reason("slack_webhook_url").ends_with("rules keep no secrets"));
     assert!(reason("es_password").ends_with("rules keep no secrets"));
     assert_eq!(reason("num_events"), "type [any] does not use it");
     assert_eq!(reason("forget_keys"), "type [any] does not use it");
-    assert_eq!(reason("aggregation"), "each alert is raised by itself");
+    assert_eq!(reason("aggregate_by_match_time"), "alerts are gathered by when they are raised");
     reason("email");
     reason("alertruleriskkey");
     assert_eq!(rule.kept["es_host"], "localhost");
@@ -201,6 +317,32 @@ fn what_is_not_used_is_shown_with_its_reason() {
         parse(json!({"name": "r", "index": "i", "type": "any", "alert_method": "index"})).notices(),
         []
     );
+}
+
+#[test]
+fn channels_have_the_options_of_the_rule_and_their_own_and_read_back_the_same() {
+    let rule = parse(json!({
+        "name": "r", "index": "i", "type": "any", "email": "a@b",
+        "alert": ["email", {"webhook": {"url": "https://a/"}}, {"webhook": {"url": {"secret": "b.url"}}}, "jira"],
+        "http_post_headers": {"X-Env": "test", "Authorization": {"secret": "t", "prefix": "Bearer "}},
+        "aggregation": {"schedule": "0 * * * *"}, "aggregation_key": "user", "limit_execution": "* 8-16 * * *",
+        "escalate_users": ["ann"], "escalate_after": {"minutes": 30}, "recovery": true, "notifications_per_minute": 5,
+    }));
+    let notification = &rule.notification;
+    let urls: Vec<_> = notification.channels.iter().skip(1).map(|channel| &channel.options["http_post_url"]).collect();
+    assert_eq!(urls, [&json!("https://a/"), &json!({"secret": "b.url"})]);
+    for channel in &notification.channels[1..] {
+        assert_eq!(channel.options["http_post_headers"]["X-Env"], json!("test"));
+    }
+    assert_eq!(notification.channels[0].options["email"], json!(["a@b"]));
+    assert_eq!(notification.method(), json!(["jira", "email", "webhook", "webhook"]));
+    assert_eq!(rule.kept, Map::new());
+    assert_eq!(parse(rule.document()), rule);
+    let stored = json!({"name": "r", "index": "i", "type": "any", "alert_method": "slack", "slack_webhook_url": "(not stored)"});
+    assert!(Definition::parse(&stored).is_err());
+    let rule = Definition::parse_stored(&stored).unwrap();
+    assert!(rule.notices()[0].reason.contains("nothing is sent by [slack]: [slack_webhook_url] was not stored"));
+    assert_eq!(Definition::parse_stored(&rule.document()).unwrap(), rule);
 }
 
 #[test]
@@ -241,7 +383,7 @@ fn edits_of_appearance_keep_state() {
 fn files_of_elastalert_are_imported() {
     let text = "
 es_host: elasticsearch.example.com
-es_password: secret
+es_password: hunter2
 index: logstash-%Y.%m.%d
 use_strftime_index: true
 type: frequency
@@ -260,17 +402,18 @@ alert:
 - slack
 email:
 - ops@example.com
+slack_webhook_url: https://hooks.slack.com/services/secret
 ";
     let imported = import("rules/many_errors.yaml", text).unwrap();
     let rule = imported.definition;
     assert_eq!((rule.name.as_str(), rule.index.as_slice()), ("many_errors", &["logstash-*".to_owned()][..]));
     assert_eq!(rule.realert.wait, Span::from_secs(60));
     assert_eq!(rule.query_key, ["user", "host"]);
-    assert_eq!((rule.method.as_str(), rule.email.as_slice()), ("email", &["ops@example.com".to_owned()][..]));
+    assert_eq!((rule.notification.method(), rule.email.as_slice()), (json!(["email", "slack"]), &["ops@example.com".to_owned()][..]));
     let filters = json!([{"query_string": {"query": "level: error"}}, {"term": {"status": 500}}]);
     assert_eq!(rule.body, json!({"query": {"bool": {"filter": filters}}}));
     for option in
-        ["index", "realert", "es_host", "es_password", "alert_method", "alert", "use_strftime_index"]
+        ["index", "realert", "es_host", "es_password", "slack_webhook_url", "use_strftime_index"]
     {
         assert!(
             imported.warnings.iter().any(|notice| notice.option == option),
@@ -278,19 +421,22 @@ email:
             imported.warnings
         );
     }
-    assert!(!rule.document().to_string().contains("secret"));
+    let document = rule.document().to_string();
+    assert!(!document.contains("hunter2") && !document.contains("services/secret"), "{document}");
+    assert!(document.contains("many_errors") && document.contains("many-errors.slack_webhook_url"), "{document}");
     for (text, wrong) in [
         ("type: any\nindex: i\ntype: [", "[f.yaml] is no YAML"),
         ("- a", "[f.yaml] is no rule"),
         ("index: i", "[type] is missing"),
         ("index: i\ntype: my.module.Rule", "[type] [my.module.Rule]: code"),
-        ("index: i\ntype: flatline\nthreshold: 1", "[type] [flatline] is not there yet"),
+        ("index: i\ntype: spike_aggregation", "[type] [spike_aggregation] is not there yet"),
+        ("index: i\ntype: flatline", "[threshold] is missing"),
     ] {
         let error = import("f.yaml", text).unwrap_err().to_string();
         assert!(error.starts_with(wrong), "{error}");
     }
     let plain = import("any.yml", "type: any\nindex: i\nalert: debug\nrealert: {minutes: 0}").unwrap();
-    assert_eq!((plain.definition.method.as_str(), plain.definition.realert), ("none", Realert::default()));
+    assert_eq!((plain.definition.notification.method(), plain.definition.realert), (json!("none"), Realert::default()));
     assert_eq!(plain.definition.body, json!({"query": {"match_all": {}}}));
 }
 

@@ -8,6 +8,7 @@
 //! After a crash [`Engine::restore`] takes the state of a snapshot; the frames behind it are given again, and up to the
 //! committed position they change state and answer nothing.
 
+mod raising;
 mod running;
 mod snapshot;
 
@@ -67,6 +68,8 @@ pub struct Matched {
     pub rule: String,
     /// Places in [`Frame::events`], each once; or why the filter cannot be asked.
     pub outcome: Result<Vec<usize>, String>,
+    /// Those of the places that match the rule's second filter, too, where its type has one (`match_bucket_filter`).
+    pub second: Vec<usize>,
 }
 
 /// Who knows which rules' filters match which events, index patterns and rights included.
@@ -154,7 +157,22 @@ pub struct Engine {
     /// What is to be told with that frame.
     problems: Vec<Operation>,
     muted: Option<u64>,
+    /// When rules that wait have to be looked at if they get no event.
+    alarms: BTreeSet<(Time, String)>,
+    /// Those alarms by rule.
+    rings: BTreeMap<String, Time>,
+    /// Rules that wait and have not seen the time yet.
+    new: BTreeSet<String>,
+    /// Rules that wait for windows.
+    waits: BTreeSet<String>,
+    /// When the server was down, as far as it matters.
+    absences: Vec<(Time, Time)>,
+    /// Whether that is told by times of frames.
+    tells_absences: bool,
 }
+
+/// Absences that are remembered.
+const MAX_ABSENCES: usize = 256;
 
 impl Engine {
     /// Makes an engine without rules.
@@ -169,7 +187,35 @@ impl Engine {
             waiting: BTreeSet::new(),
             problems: Vec::new(),
             muted: None,
+            alarms: BTreeSet::new(),
+            rings: BTreeMap::new(),
+            new: BTreeSet::new(),
+            waits: BTreeSet::new(),
+            absences: Vec::new(),
+            tells_absences: true,
         }
+    }
+
+    /// Takes the times at which the server was down from [`Self::absences`] of another engine, in place of telling them by frames:
+    /// of those that rules match only, there are gaps that mean nothing.
+    pub fn set_absences(&mut self, absences: Vec<(Time, Time)>) {
+        self.absences = absences;
+        self.tells_absences = false;
+    }
+
+    /// Returns when the server was down, as far as rules that wait for windows have noticed: the latest 256 times.
+    pub fn absences(&self) -> &[(Time, Time)] {
+        &self.absences
+    }
+
+    /// Whether there are rules that wait for windows: then the log needs a frame in each [`Timing::heartbeat`].
+    pub fn has_waiting(&self) -> bool {
+        !self.waits.is_empty()
+    }
+
+    /// Returns the greatest time of a frame.
+    pub fn now(&self) -> Time {
+        self.now
     }
 
     /// Adds a rule or puts it in the place of the one of its id, whose state stays where the revision is the same. Returns the
@@ -180,28 +226,79 @@ impl Engine {
                 rule.since = running.rule.since;
                 let enabled = rule.definition.enabled;
                 let since = rule.since;
+                let id = rule.id.clone();
                 running.rule = rule;
-                running.enable(enabled, self.now, self.bounds);
+                running.enable(enabled, self.now, &self.timing, self.bounds);
+                self.changed(&id);
                 since
             }
             _ => {
                 rule.since = rule.since.max(self.open.unwrap_or(0));
-                let since = rule.since;
-                self.rules.insert(rule.id.clone(), Running::new(rule, self.now, self.bounds));
+                let (id, since) = (rule.id.clone(), rule.since);
+                let running = Running::new(rule, self.now, &self.timing, self.bounds);
+                self.rules.insert(id.clone(), running);
+                self.changed(&id);
                 since
             }
         }
     }
 
+    /// Takes into account that a rule is another one.
+    fn changed(&mut self, id: &str) {
+        match self.rules.get(id).is_some_and(|running| running.rule.definition.rule_type.is_waiting()) {
+            true => self.waits.insert(id.to_owned()),
+            false => self.waits.remove(id),
+        };
+        match self.rules.get(id).is_some_and(|running| !running.has_begun()) {
+            true => self.new.insert(id.to_owned()),
+            false => self.new.remove(id),
+        };
+        self.set_alarm(id);
+    }
+
+    fn set_alarm(&mut self, id: &str) {
+        let next = self.rules.get(id).and_then(|running| running.alarm(&self.timing, &self.absences));
+        if self.rings.get(id).copied() == next {
+            return;
+        }
+        if let Some(before) = self.rings.remove(id) {
+            self.alarms.remove(&(before, id.to_owned()));
+        }
+        if let Some(next) = next {
+            self.rings.insert(id.to_owned(), next);
+            self.alarms.insert((next, id.to_owned()));
+        }
+    }
+
+    /// Whether no frame is there in part.
+    pub fn is_between_frames(&self) -> bool {
+        self.open.is_none()
+    }
+
+    /// Takes a rule over with its state from an engine that has seen the same frames; `since` is the last of them. Returns
+    /// whether it has that rule.
+    pub fn adopt(&mut self, other: &mut Self, id: &str, since: u64) -> bool {
+        let Some(mut running) = other.rules.remove(id) else { return false };
+        running.rule.since = since;
+        self.rules.insert(id.to_owned(), running);
+        self.changed(id);
+        // Where nothing was seen yet, there was nothing to be seen up to there.
+        self.position.get_or_insert(since);
+        true
+    }
+
     /// Removes a rule with its state.
     pub fn remove(&mut self, id: &str) -> bool {
-        self.rules.remove(id).is_some()
+        let was_there = self.rules.remove(id).is_some();
+        self.changed(id);
+        was_there
     }
 
     /// Lets a rule that was paused run again, from the next frame on, with the state that it had.
     pub fn resume(&mut self, id: &str) {
         if let Some(running) = self.rules.get_mut(id) {
-            running.resume();
+            running.resume(self.now);
+            self.changed(id);
         }
     }
 
@@ -240,7 +337,7 @@ impl Engine {
         if !matches!(frame.origin, Origin::Restore | Origin::System) {
             for matched in matcher.matches(frame) {
                 let Some(running) = self.rules.get_mut(&matched.rule) else { continue };
-                if running.take(frame, matched.outcome, &mut self.problems) {
+                if running.take(frame, matched.outcome, &matched.second, &mut self.problems) {
                     self.waiting.insert(matched.rule);
                 }
             }
@@ -249,18 +346,24 @@ impl Engine {
             return Vec::new();
         }
         let mut operations = std::mem::take(&mut self.problems);
-        // A clock that was set back makes no time pass twice.
-        self.now = self.now.max(frame.time);
+        self.pass(frame.number, frame.time, &mut operations);
+        if !self.new.is_empty() {
+            self.begin_new(frame.number);
+        }
         for id in std::mem::take(&mut self.waiting) {
             let Some(running) = self.rules.get_mut(&id) else { continue };
             let before = operations.len();
-            let (now, timing) = (self.now, &self.timing);
-            let evaluate = || running.evaluate(frame.number, now, timing, &mut operations);
+            let (now, timing, absences) = (self.now, &self.timing, &self.absences);
+            let evaluate = || {
+                running.pass(frame.number, now, timing, absences, &mut operations);
+                running.evaluate(frame.number, now, timing, absences, &mut operations);
+            };
             // A fault in what one rule does stops no other.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(evaluate)) {
                 operations.truncate(before);
-                operations.push(running.fail(frame.number, &*panic, self.bounds));
+                operations.push(running.fail(frame.number, &*panic, timing, self.bounds));
             }
+            self.set_alarm(&id);
         }
         if frame.complete {
             self.open = None;
@@ -270,10 +373,75 @@ impl Engine {
         if muted { Vec::new() } else { operations }
     }
 
+    /// Takes time into account that has passed without a frame, and returns what rules that wait for windows raise by then. Frames
+    /// that follow have no earlier time. Whether and how often it is called changes no operation, only when it comes: windows
+    /// are the same, and their alerts have the time at which they closed. So nothing needs to be known of it after a crash.
+    pub fn advance(&mut self, time: Time) -> Vec<Operation> {
+        let mut operations = Vec::new();
+        // A frame on its way may be an earlier one.
+        if time > self.now && self.open.is_none() {
+            let next = self.position.map_or(0, |position| position + 1);
+            self.pass(next, time, &mut operations);
+        }
+        operations
+    }
+
+    /// Has the rules that there are begin at a time, where no frame was seen yet; else they begin at the first frame that they see.
+    pub fn begin(&mut self, time: Time) {
+        if self.position.is_none() && self.now < time {
+            self.now = time;
+            self.begin_new(u64::MAX);
+        }
+    }
+
+    fn begin_new(&mut self, frame: u64) {
+        for id in std::mem::take(&mut self.new) {
+            match self.rules.get_mut(&id) {
+                Some(running) if frame > running.rule.since => {
+                    running.begin(self.now);
+                    self.set_alarm(&id);
+                }
+                Some(_) => {
+                    self.new.insert(id);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Lets time pass: rules begin, and windows that are over are closed.
+    fn pass(&mut self, frame: u64, time: Time, operations: &mut Vec<Operation>) {
+        let before = self.now;
+        // A clock that was set back makes no time pass twice.
+        self.now = before.max(time);
+        let away = before > Time::from_ms(i64::MIN) && self.now.since(before) > self.timing.heartbeat;
+        if away && self.tells_absences && self.has_waiting() {
+            match self.absences.last_mut() {
+                Some(last) if last.1 == before => last.1 = self.now,
+                _ => self.absences.push((before, self.now)),
+            }
+            let more = self.absences.len().saturating_sub(MAX_ABSENCES);
+            self.absences.drain(..more);
+        }
+        let ringing = self.alarms.iter().take_while(|(at, _)| *at <= self.now);
+        for id in ringing.map(|(_, id)| id.clone()).collect::<Vec<_>>() {
+            if let Some(running) = self.rules.get_mut(&id) {
+                let before = operations.len();
+                let (now, timing, absences) = (self.now, &self.timing, &self.absences);
+                let pass = || running.pass(frame, now, timing, absences, operations);
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(pass)) {
+                    operations.truncate(before);
+                    operations.push(running.fail(frame, &*panic, timing, self.bounds));
+                }
+            }
+            self.set_alarm(&id);
+        }
+    }
+
     /// Frees what is forgotten at the time of the last frame; it changes no operation to come.
     pub fn tick(&mut self) {
         for running in self.rules.values_mut() {
-            running.tick(self.now, &self.timing);
+            running.tick(self.now, &self.timing, &self.absences);
         }
     }
 

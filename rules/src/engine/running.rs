@@ -1,16 +1,20 @@
 //! One rule at work: its operator, what is silent, and how it is.
 
 use std::any::Any;
+use std::collections::HashSet;
 
+use super::raising::Raising;
 use super::{Frame, MAX_DEPTH, Operation, Quiet, Rule};
-use crate::alert::{self, Author};
+use crate::alert;
 use crate::error::Result;
 use crate::event::{Event, Origin};
 use crate::mutation::{Mutation, mutated};
+use crate::operator::blind::{Lags, Stretch};
 use crate::operator::codec::{Reader, Writer};
-use crate::operator::key::{self, Key};
+use crate::operator::key;
 use crate::operator::realert::Silences;
-use crate::operator::{self, Arrival, Bounds, Figures, Finding, Moment, Operator, Timing, Watermark};
+use crate::operator::waiting::Sample;
+use crate::operator::{Arrival, Bounds, Figures, Moment, Timing, Watermark, Work};
 use crate::time::Time;
 
 /// Orders to be quiet that are in force at once.
@@ -43,58 +47,77 @@ pub struct Status {
     pub last_alert: Option<Time>,
     /// Alerts that were no events for it: their depth is at the bound.
     pub too_deep: u64,
+    /// Events that came too late for any window, of a type that waits.
+    pub too_late: u64,
+    /// Alerts that its schedule has no minute for.
+    pub outside_schedule: u64,
+    /// When a rule that waits for windows was first there, in times of frames.
+    pub begun: Option<Time>,
     /// What its operator remembers.
     pub state: Figures,
     /// Keys that `realert` remembers.
     pub silences: Figures,
 }
 
+mod windows;
+
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) rule: Rule,
     pub(super) condition: Condition,
-    operator: Box<dyn Operator>,
+    work: Work,
     silences: Silences,
     watermark: Watermark,
+    /// When it was first there, in times of frames.
+    begun: Option<Time>,
+    lags: Lags,
     quiet: Vec<Quiet>,
-    /// Events of the frame that is being taken.
-    pending: Vec<(Event, Origin)>,
+    /// Events of the frame that is being taken, and whether they match the second filter.
+    pending: Vec<(Event, Origin, bool)>,
     last_event: Option<Time>,
     last_alert: Option<Time>,
     too_deep: u64,
+    too_late: u64,
+    outside: u64,
     /// How many keys that had to go were told of.
     evictions_told: u64,
 }
 
 impl Running {
-    pub(super) fn new(rule: Rule, now: Time, bounds: Bounds) -> Self {
+    pub(super) fn new(rule: Rule, now: Time, timing: &Timing, bounds: Bounds) -> Self {
         let condition = if rule.definition.enabled { Condition::Running } else { Condition::Disabled(now) };
         Self {
-            operator: operator::operator(&rule.definition.rule_type, bounds),
+            work: Work::new(&rule.definition, timing, bounds),
             rule,
             condition,
             silences: Silences::new(bounds),
             watermark: Watermark::NEW,
+            begun: None,
+            lags: Lags::default(),
             quiet: Vec::new(),
             pending: Vec::new(),
             last_event: None,
             last_alert: None,
             too_deep: 0,
+            too_late: 0,
+            outside: 0,
             evictions_told: 0,
         }
     }
 
     /// Enables or disables the rule; state of one that was disabled for longer than its window is forgotten.
-    pub(super) fn enable(&mut self, enabled: bool, now: Time, bounds: Bounds) {
+    pub(super) fn enable(&mut self, enabled: bool, now: Time, timing: &Timing, bounds: Bounds) {
         match (&self.condition, enabled) {
             (Condition::Disabled(since), true) => {
                 let definition = &self.rule.definition;
-                let window = operator::window(&definition.rule_type).max(definition.realert.wait);
+                let window = self.work.window(&definition.rule_type).max(definition.realert.wait);
                 if now.since(*since) >= window {
-                    self.operator = operator::operator(&definition.rule_type, bounds);
+                    self.work = Work::new(definition, timing, bounds);
                     self.silences = Silences::new(bounds);
                     self.watermark = Watermark::NEW;
+                    (self.begun, self.lags) = (None, Lags::default());
                 }
+                self.was_away(now);
                 self.condition = Condition::Running;
             }
             (Condition::Running | Condition::Paused { .. }, false) => {
@@ -106,16 +129,17 @@ impl Running {
     }
 
     /// Pauses the rule at a frame because of a fault in what it does. What it remembered may be half of something and is forgotten.
-    pub(super) fn fail(&mut self, frame: u64, panic: &(dyn Any + Send), bounds: Bounds) -> Operation {
+    pub(super) fn fail(&mut self, frame: u64, panic: &(dyn Any + Send), timing: &Timing, bounds: Bounds) -> Operation {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or_default();
         let text = &text[..text.floor_char_boundary(500)];
         let reason = format!(
             "it has a fault of the server's, so it is paused; enabled again it begins with empty state: {text}"
         );
-        self.operator = operator::operator(&self.rule.definition.rule_type, bounds);
+        self.work = Work::new(&self.rule.definition, timing, bounds);
         self.silences = Silences::new(bounds);
         self.watermark = Watermark::NEW;
+        (self.begun, self.lags) = (None, Lags::default());
         self.pending.clear();
         self.condition = Condition::Paused { frame, reason: reason.clone() };
         Operation::Problem { rule: self.rule.id.clone(), frame, reason }
@@ -123,13 +147,21 @@ impl Running {
 
     /// Puts another operator in the place of the rule's.
     #[cfg(test)]
-    pub(super) fn replace_operator(&mut self, operator: Box<dyn Operator>) {
-        self.operator = operator;
+    pub(super) fn replace_operator(&mut self, operator: Box<dyn crate::operator::Operator>) {
+        self.work = Work::Eager(operator);
     }
 
-    pub(super) fn resume(&mut self) {
+    pub(super) fn resume(&mut self, now: Time) {
         if matches!(self.condition, Condition::Paused { .. }) {
             self.condition = Condition::Running;
+            self.was_away(now);
+        }
+    }
+
+    /// Notes that the rule did not see what came since its last event.
+    fn was_away(&mut self, now: Time) {
+        if !self.watermark.is_new() {
+            self.lags.push(self.watermark.when_set(), now);
         }
     }
 
@@ -151,6 +183,7 @@ impl Running {
         &mut self,
         frame: &Frame,
         outcome: Result<Vec<usize>, String>,
+        second: &[usize],
         problems: &mut Vec<Operation>,
     ) -> bool {
         if self.condition != Condition::Running || frame.number <= self.rule.since {
@@ -158,9 +191,11 @@ impl Running {
         }
         match outcome {
             Ok(places) => {
-                for event in places.into_iter().filter_map(|place| frame.events.get(place)) {
+                let second: HashSet<usize> = second.iter().copied().collect();
+                for place in places {
+                    let Some(event) = frame.events.get(place) else { continue };
                     if self.admits(event, frame.origin) {
-                        self.pending.push((event.clone(), frame.origin));
+                        self.pending.push((event.clone(), frame.origin, second.contains(&place)));
                     }
                 }
             }
@@ -186,6 +221,7 @@ impl Running {
         frame: u64,
         now: Time,
         timing: &Timing,
+        absences: &[Stretch],
         operations: &mut Vec<Operation>,
     ) {
         if self.pending.is_empty() {
@@ -194,10 +230,11 @@ impl Running {
         self.last_event = Some(now);
         let pending = std::mem::take(&mut self.pending);
         let field = &self.rule.definition.timestamp_field;
-        let mut pending: Vec<_> =
-            pending.into_iter().map(|(event, origin)| (event.time(field, now), event, origin)).collect();
+        let timed =
+            |(event, origin, second): (Event, Origin, bool)| (event.time(field, now), event, origin, second);
+        let mut pending: Vec<_> = pending.into_iter().map(timed).collect();
         if !mutated(Mutation::ArrivalOrder) {
-            pending.sort_by(|(one, a, _), (other, b, _)| {
+            pending.sort_by(|(one, a, ..), (other, b, ..)| {
                 one.cmp(other)
                     .then_with(|| a.uuid.cmp(&b.uuid))
                     .then((a.shard, a.seq_no).cmp(&(b.shard, b.seq_no)))
@@ -205,31 +242,30 @@ impl Running {
         }
         // A piece that came twice.
         if !mutated(Mutation::CountPiecesTwice) {
-            pending.dedup_by(|(_, one, _), (_, other, _)| {
+            pending.dedup_by(|(_, one, ..), (_, other, ..)| {
                 one.uuid == other.uuid && (one.shard, one.seq_no) == (other.shard, other.seq_no)
             });
         }
-        for (time, event, origin) in pending {
+        for (time, event, origin, second) in pending {
             let depth = if is_alert(&event, origin) { event.depth() } else { 0 };
             if depth >= MAX_DEPTH {
                 self.too_deep += 1;
                 continue;
             }
-            let definition = &self.rule.definition;
             let time = time.min(now.plus(timing.skew));
-            let moment = Moment { watermark: self.watermark.at(now, timing) };
-            self.watermark.observe(time, now, timing);
-            let keys = key::keys(&event.source, &definition.query_key, definition.skips_missing_key());
-            if keys.is_empty() {
-                continue;
-            }
-            let arrival =
-                Arrival { event: &event, time, body: alert::body(&event.source, definition), depth };
-            for finding in self.operator.event(&arrival, &keys, moment) {
-                self.raise(frame, &finding, &event, now, moment, operations);
+            match self.work {
+                Work::Eager(_) => self.decide(frame, &event, time, depth, now, timing, operations),
+                Work::Waiting(_) => {
+                    let sample = Sample { event: &event, time, second, depth };
+                    self.count(frame, &sample, now, timing, absences, operations);
+                }
             }
         }
-        let evicted = self.operator.figures().evicted + self.silences.figures().evicted;
+        if let Work::Waiting(_) = self.work {
+            self.settle(frame, now, timing, absences, operations);
+            self.close(frame, now, timing, absences, operations);
+        }
+        let evicted = self.work.figures().evicted + self.silences.figures().evicted;
         // At each power of two: a bound that is hit all the time is told often enough.
         if evicted > 0 && evicted.ilog2() >= self.evictions_told.checked_ilog2().map_or(0, |told| told + 1) {
             self.evictions_told = evicted;
@@ -241,46 +277,56 @@ impl Running {
         }
     }
 
-    fn raise(
+    /// Takes an event of a type that decides when one comes.
+    #[allow(clippy::too_many_arguments, reason = "an event and its moment")]
+    fn decide(
         &mut self,
         frame: u64,
-        finding: &Finding,
-        trigger: &Event,
+        event: &Event,
+        time: Time,
+        depth: u8,
         now: Time,
-        moment: Moment,
+        timing: &Timing,
         operations: &mut Vec<Operation>,
     ) {
-        if self.is_quiet(frame, &finding.key, now) {
+        let definition = &self.rule.definition;
+        let moment = Moment { watermark: self.watermark.at(now, timing) };
+        self.watermark.observe(time, now, timing, &[]);
+        let keys = key::keys(&event.source, &definition.query_key, definition.skips_missing_key());
+        if keys.is_empty() {
             return;
         }
-        let realert = self.rule.definition.realert;
-        let Some(silence) = self.silences.raise(&finding.key, finding.time, realert, moment) else { return };
-        let rule = &self.rule;
-        let author = Author {
-            id: &rule.id,
-            revision: rule.revision,
-            owner: &rule.owner,
-            definition: &rule.definition,
+        let arrival = Arrival { event, time, body: alert::body(&event.source, definition), depth };
+        let Work::Eager(operator) = &mut self.work else { return };
+        let findings = operator.event(&arrival, &keys, moment);
+        let mut raising = Raising {
+            rule: &self.rule,
+            silences: &mut self.silences,
+            quiet: &self.quiet,
+            last_alert: &mut self.last_alert,
+            outside: &mut self.outside,
+            frame,
+            operations,
         };
-        let id = alert::identity(author, &finding.identity, trigger);
-        let document = alert::document(author, &id, finding, trigger, now);
-        operations.push(Operation::Alert { rule: rule.id.clone(), id, document });
-        if let Some(silence) = silence {
-            let document = alert::silence(author, &finding.key, silence, now);
-            let id = alert::silence_identity(author, &finding.key);
-            operations.push(Operation::Silence { rule: rule.id.clone(), id, document });
+        for finding in findings {
+            raising.find(&finding, event, now, moment);
         }
-        self.last_alert = Some(now);
     }
 
-    fn is_quiet(&self, frame: u64, key: &Key, now: Time) -> bool {
-        let mut orders = self.quiet.iter().filter(|order| frame > order.since && now < order.until);
-        orders.any(|order| order.key.as_ref().is_none_or(|named| *named == key.to_string()))
+    /// What is forgotten: by rules that wait, also not while the server was down.
+    fn forgets_before(&self, now: Time, timing: &Timing, absences: &[Stretch]) -> Time {
+        match self.work {
+            Work::Eager(_) => self.watermark.at(now, timing),
+            Work::Waiting(_) => self.watermark.greatest(now, timing, absences).minus(timing.lateness),
+        }
     }
 
-    pub(super) fn tick(&mut self, now: Time, timing: &Timing) {
-        let watermark = self.watermark.at(now, timing);
-        self.operator.tick(watermark);
+    pub(super) fn tick(&mut self, now: Time, timing: &Timing, absences: &[Stretch]) {
+        let watermark = self.forgets_before(now, timing, absences);
+        match &mut self.work {
+            Work::Eager(operator) => operator.tick(watermark),
+            Work::Waiting(waiting) => waiting.tick(self.watermark.greatest(now, timing, absences)),
+        }
         self.silences.tick(watermark);
     }
 
@@ -290,12 +336,15 @@ impl Running {
             last_event: self.last_event,
             last_alert: self.last_alert,
             too_deep: self.too_deep,
-            state: self.operator.figures(),
+            too_late: self.too_late,
+            outside_schedule: self.outside,
+            begun: self.begun,
+            state: self.work.figures(),
             silences: self.silences.figures(),
         }
     }
 
-    pub(super) fn encode(&self, now: Time, timing: &Timing, writer: &mut Writer) {
+    pub(super) fn encode(&self, now: Time, timing: &Timing, absences: &[Stretch], writer: &mut Writer) {
         match &self.condition {
             Condition::Running => writer.number(0),
             Condition::Disabled(since) => {
@@ -321,10 +370,21 @@ impl Running {
             writer.flag(time.is_some());
             writer.time(time.unwrap_or_default());
         }
-        writer.number(self.too_deep);
-        writer.number(self.evictions_told);
-        let watermark = self.watermark.at(now, timing);
-        self.operator.encode(watermark, writer);
+        for number in [self.too_deep, self.too_late, self.outside, self.evictions_told] {
+            writer.number(number);
+        }
+        let watermark = self.forgets_before(now, timing, absences);
+        match &self.work {
+            Work::Eager(operator) => operator.encode(watermark, writer),
+            Work::Waiting(waiting) => {
+                writer.flag(self.begun.is_some());
+                writer.time(self.begun.unwrap_or_default());
+                let greatest = self.watermark.greatest(now, timing, absences);
+                let grid = waiting.grid();
+                self.lags.encode(grid.begin(grid.lowest(greatest)), writer);
+                waiting.encode(greatest, grid.number(greatest.minus(self.delay(timing))), writer);
+            }
+        }
         self.silences.encode(watermark, writer);
     }
 
@@ -350,9 +410,19 @@ impl Running {
             let read = reader.time()?;
             *time = there.then_some(read);
         }
-        self.too_deep = reader.number()?;
-        self.evictions_told = reader.number()?;
-        self.operator.decode(reader)?;
+        for number in [&mut self.too_deep, &mut self.too_late, &mut self.outside, &mut self.evictions_told] {
+            *number = reader.number()?;
+        }
+        match &mut self.work {
+            Work::Eager(operator) => operator.decode(reader)?,
+            Work::Waiting(waiting) => {
+                let begun = reader.flag()?;
+                let time = reader.time()?;
+                self.begun = begun.then_some(time);
+                self.lags = Lags::decode(reader)?;
+                waiting.decode(reader)?;
+            }
+        }
         self.silences.decode(reader)?;
         std::mem::replace(reader, Reader::new(&[])).finish()
     }

@@ -1,7 +1,7 @@
 //! Snapshots: the state of all rules, and the frame up to which they have seen the feed.
 //!
-//! Layout, version 1: `MRLS`, the version; the position and whether there is one, the greatest frame time; the number of
-//! rules, and of each, in the order of ids: id, revision, type, and its state behind its length; at the end eight bytes of a
+//! Layout, version 2: `MRLS`, the version; the position and whether there is one, the greatest frame time; when the server was
+//! down; the number of rules, and of each, in the order of ids: id, revision, type, and its state behind its length; at the end eight bytes of a
 //! SHA-256 of all that. Equal state gives equal bytes.
 
 use std::collections::BTreeMap;
@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use ring::digest;
 
 use super::running::Running;
-use super::{Engine, Rule};
+use super::{Engine, MAX_ABSENCES, Rule};
 use crate::error::{Error, Result};
 use crate::mutation::{Mutation, mutated};
 use crate::operator::codec::{Reader, Writer};
 use crate::operator::{Bounds, Timing};
 
 const MAGIC: &[u8; 4] = b"MRLS";
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const CHECKSUM: usize = 8;
 
 impl Engine {
@@ -28,13 +28,18 @@ impl Engine {
         writer.flag(self.position.is_some());
         writer.number(self.position.unwrap_or(0));
         writer.time(self.now);
+        writer.size(self.absences.len());
+        for (from, to) in &self.absences {
+            writer.time(*from);
+            writer.time(*to);
+        }
         writer.size(self.rules.len());
         for (id, running) in &self.rules {
             writer.text(id);
             writer.number(running.rule.revision);
             writer.text(running.rule.definition.rule_type.name());
             let mut state = Writer::default();
-            running.encode(self.now, &self.timing, &mut state);
+            running.encode(self.now, &self.timing, &self.absences, &mut state);
             writer.bytes(&state.finish());
         }
         let mut bytes = writer.finish();
@@ -65,20 +70,22 @@ impl Engine {
             let state = states.remove(&rule.id).filter(|state| {
                 state.revision == rule.revision && state.rule_type == rule.definition.rule_type.name()
             });
-            let mut running = Running::new(rule, engine.now, bounds);
+            let mut running = Running::new(rule, engine.now, &engine.timing, bounds);
             if let Some(state) = state
                 && !mutated(Mutation::SkipSnapshot)
             {
                 let enabled = running.rule.definition.enabled;
                 match running.decode(state.bytes) {
-                    Ok(()) => running.enable(enabled, engine.now, bounds),
+                    Ok(()) => running.enable(enabled, engine.now, &engine.timing, bounds),
                     Err(error) => {
-                        running = Running::new(running.rule, engine.now, bounds);
+                        running = Running::new(running.rule, engine.now, &engine.timing, bounds);
                         failed.push((running.rule.id.clone(), error));
                     }
                 }
             }
-            engine.rules.insert(running.rule.id.clone(), running);
+            let id = running.rule.id.clone();
+            engine.rules.insert(id.clone(), running);
+            engine.changed(&id);
         }
         Ok((engine, failed))
     }
@@ -101,6 +108,9 @@ impl Engine {
         let position = reader.number()?;
         self.position = there.then_some(position);
         self.now = reader.time()?;
+        for _ in 0..reader.count()?.min(MAX_ABSENCES) {
+            self.absences.push((reader.time()?, reader.time()?));
+        }
         let mut states = BTreeMap::new();
         for _ in 0..reader.count()? {
             let id = reader.text()?.to_owned();

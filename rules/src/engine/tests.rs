@@ -21,7 +21,10 @@ impl Matcher for All {
             Some(failing) if failing == rule => Err("no such field".to_owned()),
             _ => Ok((0..frame.events.len()).collect()),
         };
-        self.rules.iter().map(|rule| Matched { rule: rule.clone(), outcome: outcome(rule) }).collect()
+        let second = Vec::new();
+        let of =
+            |rule: &String| Matched { rule: rule.clone(), outcome: outcome(rule), second: second.clone() };
+        self.rules.iter().map(of).collect()
     }
 }
 
@@ -78,6 +81,7 @@ fn rule(id: &str, revision: u64, options: Value) -> Rule {
 
 fn frame(number: u64, second: i64, source: Value, origin: Origin, index: &str) -> Frame {
     let event = Event {
+        times: Default::default(),
         index: index.into(),
         uuid: "u".into(),
         shard: 0,
@@ -389,6 +393,158 @@ fn an_event_far_ahead_does_not_make_its_key_deaf() {
     }
 }
 
+/// Gives a frame without events, at a second.
+fn beat(bench: &mut Bench, second: i64) -> Vec<Operation> {
+    bench.number += 1;
+    let time = Time::from_ms(second * 1000);
+    let frame =
+        Frame { number: bench.number, time, origin: Origin::Rule, events: Vec::new(), complete: true };
+    bench.engine.frame(&frame, &mut bench.matcher)
+}
+
+fn flatline() -> Value {
+    json!({"type": "flatline", "threshold": 1, "timeframe": "1m", "recovery": true})
+}
+
+#[test]
+fn an_alert_of_a_window_says_what_was_found() {
+    let mut bench = Bench::new(&[(
+        "r",
+        json!({
+            "type": "metric_aggregation", "metric_agg_key": "price", "metric_agg_type": "max", "max_threshold": 5,
+            "bucket_interval": "1m", "query_key": ["user", "host"], "recovery": true,
+            "alert_subject": "{0} of {1}", "alert_subject_args": ["metric_price_max", "user"],
+        }),
+    )]);
+    bench.event(0, json!({"@timestamp": 0, "user": "ann", "price": 7}));
+    let operations = bench.event(70, json!({"@timestamp": 70_000, "user": "ann", "price": 1}));
+    let [Operation::Alert { id, document, .. }] = &operations[..] else { panic!("{operations:?}") };
+    let expected = json!({
+        "@timestamp": "1970-01-01T00:01:00.000Z", "alert_id": id, "rule_id": "r", "rule_revision": 1, "rule_name": "r",
+        "rule_type": "metric_aggregation",
+        "alert_info": {"type": "none", "command": "", "recipients": [], "risk_value": 50, "playbooks": [],
+            "username": "ann"},
+        "alert_sent": false, "alert_time": "1970-01-01T00:01:10.000Z", "status": "New", "depth": 1,
+        "key": "ann, (missing)",
+        "window": {"start": "1970-01-01T00:00:00.000Z", "end": "1970-01-01T00:01:00.000Z"},
+        "alert_subject": "7 of ann",
+        "alert_text": "r\n\nmax of price is 7 between 1970-01-01T00:00:00.000Z and 1970-01-01T00:01:00.000Z, allowed is \
+            at most 5\n\n@timestamp: 1970-01-01T00:01:00.000Z\nhost: null\nmetric_price_max: 7\nuser: ann\n",
+        "event_count": 1, "holds": true,
+        "match_body": {"@timestamp": "1970-01-01T00:01:00.000Z", "user": "ann", "host": null, "metric_price_max": 7.0},
+    });
+    assert_eq!(document, &expected);
+    // A late event revises it, and never what users have changed of it.
+    let operations = bench.event(71, json!({"@timestamp": 1000, "user": "ann", "price": 9}));
+    let [Operation::Revision { id: of, document, .. }] = &operations[..] else { panic!("{operations:?}") };
+    assert_eq!((of, &document["match_body"]["metric_price_max"]), (id, &json!(9.0)));
+    assert_eq!(
+        (&document["revised"], &document["revised_at"]),
+        (&json!(true), &json!("1970-01-01T00:01:11.000Z"))
+    );
+    for never in ["status", "alert_sent", "alert_id", "@timestamp", "alert_time"] {
+        assert!(document.get(never).is_none(), "{never}");
+    }
+    let operations = bench.event(140, json!({"@timestamp": 140_000, "user": "bob", "price": 1}));
+    let end = Time::from_ms(120_000);
+    let recovery = Operation::Recovery {
+        rule: "r".to_owned(),
+        id: id.clone(),
+        key: "ann, (missing)".to_owned(),
+        time: end,
+    };
+    assert_eq!(operations, [recovery]);
+    assert_eq!(bench.event(210, json!({"@timestamp": 210_000, "user": "ann", "price": 1})), []);
+}
+
+#[test]
+fn a_source_that_never_was_is_told_of() {
+    let mut bench = Bench::new(&[("r", flatline())]);
+    bench.matcher.rules.clear();
+    let mut ends = Vec::new();
+    for second in (0..400).step_by(10) {
+        for operation in beat(&mut bench, second) {
+            match operation {
+                Operation::Alert { document, .. } => {
+                    ends.push((document["window"]["end"].clone(), document["alert_time"].clone()));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let minute = |at: &str| json!(format!("1970-01-01T00:{at}.000Z"));
+    // From the first frame on: a minute, an idle minute, and ten seconds.
+    assert_eq!(ends[0], (minute("01:00"), minute("02:10")));
+    assert_eq!(ends.len(), 5, "{ends:?}");
+}
+
+#[test]
+fn silence_while_the_server_was_down_or_the_rule_disabled_is_none() {
+    for down in [true, false] {
+        let mut bench = Bench::new(&[("r", flatline())]);
+        let mut disabled = flatline();
+        disabled["enabled"] = json!(false);
+        bench.event(0, json!({"@timestamp": 0}));
+        bench.matcher.rules.clear();
+        if down {
+            assert_eq!(beat(&mut bench, 600), []);
+        } else {
+            bench.put("r", 1, disabled);
+            bench.matcher.rules.clear();
+            // Shorter than its window, so that it has its state.
+            for second in (10..60).step_by(10) {
+                assert_eq!(beat(&mut bench, second), []);
+            }
+            bench.put("r", 1, flatline());
+            bench.matcher.rules.clear();
+        }
+        assert_eq!(bench.engine.absences().len(), usize::from(down));
+        let from = if down { 600 } else { 60 };
+        let mut first = None;
+        for second in (from..from + 200).step_by(10) {
+            first = first.or_else(|| beat(&mut bench, second).into_iter().next());
+        }
+        let Some(Operation::Alert { document, .. }) = first else { panic!("{first:?}") };
+        let start = Time::read(&document["window"]["start"]).unwrap();
+        assert_eq!(start, Time::from_ms(if down { 600_000 } else { 54_000 }));
+    }
+}
+
+#[test]
+fn alerts_outside_of_the_schedule_are_counted_only() {
+    let mut bench = Bench::new(&[
+        ("eager", json!({"schedule": "0-29 * * * *", "realert": "1h"})),
+        (
+            "waits",
+            json!({"type": "metric_aggregation", "metric_agg_key": "n", "metric_agg_type": "sum", "max_threshold": 0,
+                "bucket_interval": "10m", "schedule": {"schedule": "0-29 * * * *", "timezone": "UTC"}}),
+        ),
+    ]);
+    let mut raised = Vec::new();
+    for minute in [45, 59, 60, 89, 90, 101] {
+        for operation in bench.event(minute * 60, json!({"@timestamp": minute * 60_000, "n": 1})) {
+            if let Operation::Alert { rule, document, .. } = operation {
+                raised.push((rule, document["@timestamp"].as_str().unwrap()[11..16].to_owned()));
+            }
+        }
+    }
+    let raised: Vec<_> = raised.iter().map(|(rule, at)| (rule.as_str(), at.as_str())).collect();
+    // The last moment of the window that ends at 01:30 is within it.
+    assert_eq!(raised, [("eager", "01:00"), ("waits", "01:10"), ("waits", "01:30")]);
+    assert_eq!(bench.engine.status("eager").unwrap().outside_schedule, 4);
+    assert_eq!(bench.engine.status("waits").unwrap().outside_schedule, 3);
+}
+
+#[test]
+fn events_that_are_too_late_are_counted_only() {
+    let mut bench = Bench::new(&[("r", flatline())]);
+    bench.event(10_000, json!({"@timestamp": 10_000_000}));
+    // Ten windows of a minute.
+    bench.event(10_001, json!({"@timestamp": 9_399_000}));
+    bench.event(10_002, json!({"@timestamp": 9_401_000}));
+    assert_eq!(bench.engine.status("r").unwrap().too_late, 1);
+}
+
 #[derive(Debug)]
 struct Panics;
 
@@ -424,7 +580,8 @@ fn a_rule_that_panics_is_paused_alone_and_begins_anew() {
 
 #[test]
 fn what_is_said_of_a_rule_names_the_roles_that_it_is_for() {
-    let mut bench = Bench::new(&[("a", json!({"selectedroles": ["soc"], "realert": "1m"})), ("b", json!({}))]);
+    let mut bench =
+        Bench::new(&[("a", json!({"selectedroles": ["soc"], "realert": "1m"})), ("b", json!({}))]);
     let mut named = 0;
     for operation in bench.event(1, json!({})) {
         let (Operation::Alert { rule, document, .. } | Operation::Silence { rule, document, .. }) = operation

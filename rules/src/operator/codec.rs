@@ -24,6 +24,10 @@ impl Writer {
         self.number(((ms << 1) ^ (ms >> 63)) as u64);
     }
 
+    pub(crate) fn float(&mut self, number: f64) {
+        self.0.extend_from_slice(&number.to_bits().to_be_bytes());
+    }
+
     pub(crate) fn flag(&mut self, flag: bool) {
         self.0.push(u8::from(flag));
     }
@@ -85,6 +89,12 @@ impl<'a> Reader<'a> {
     pub(crate) fn time(&mut self) -> Result<Time> {
         let bits = self.number()?;
         Ok(Time::from_ms((bits >> 1) as i64 ^ -((bits & 1) as i64)))
+    }
+
+    pub(crate) fn float(&mut self) -> Result<f64> {
+        let (first, rest) = self.0.split_first_chunk::<8>().ok_or(Error::Corrupt("it ends too early"))?;
+        self.0 = rest;
+        Ok(f64::from_bits(u64::from_be_bytes(*first)))
     }
 
     pub(crate) fn flag(&mut self) -> Result<bool> {

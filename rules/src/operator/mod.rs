@@ -6,14 +6,22 @@
 
 mod any;
 mod blacklist;
+pub(crate) mod blind;
 mod cardinality;
 mod change;
 pub(crate) mod codec;
+mod flatline;
 mod frequency;
 pub(crate) mod key;
 mod keyed;
+mod metric_aggregation;
+mod min_cardinality;
 mod new_term;
+mod panes;
+mod percentage_match;
 pub(crate) mod realert;
+mod spike;
+pub(crate) mod waiting;
 mod watermark;
 mod whitelist;
 
@@ -29,9 +37,11 @@ use self::codec::{Reader, Writer};
 use self::key::Key;
 pub use self::keyed::Bounds;
 pub(crate) use self::keyed::Memory;
+use self::panes::Grid;
+use self::waiting::{Judge, Paned, Waiting};
 pub use self::watermark::Timing;
 pub(crate) use self::watermark::{Moment, Watermark};
-use crate::definition::RuleType;
+use crate::definition::{Definition, RuleType};
 use crate::error::Result;
 use crate::event::{Event, Reference};
 use crate::time::{Span, Time};
@@ -133,7 +143,74 @@ pub(crate) trait Operator: fmt::Debug + Send + Sync {
     }
 }
 
-/// Makes the operator of a type.
+/// What a rule does: types decide when an event comes, or wait for the end of windows.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Eager(Box<dyn Operator>),
+    Waiting(Box<dyn Waiting>),
+}
+
+impl Work {
+    /// Makes that of a rule.
+    pub(crate) fn new(rule: &Definition, timing: &Timing, bounds: Bounds) -> Self {
+        let delay = rule.delay.unwrap_or(timing.delay);
+        let keyless = rule.query_key.is_empty();
+        let sliding = |window, looked_at| Grid::sliding(window, looked_at, timing, delay);
+        let tumbling = |window| Grid::tumbling(window, timing, delay);
+        fn paned<J: Judge + 'static>(judge: J, grid: Grid, keyless: bool, bounds: Bounds) -> Work {
+            Work::Waiting(Box::new(Paned::new(judge, grid, keyless, bounds)))
+        }
+        match &rule.rule_type {
+            RuleType::Flatline { threshold, timeframe, forget_keys } => {
+                let judge = flatline::Flatline { threshold: *threshold, forget_keys: *forget_keys };
+                paned(judge, sliding(*timeframe, 1), keyless, bounds)
+            }
+            RuleType::Spike(spike) => {
+                let grid = sliding(spike.timeframe, 2);
+                match &spike.field_value {
+                    None => paned(spike::Of::<()>::new(spike.clone()), grid, keyless, bounds),
+                    Some(_) => paned(spike::Of::<f64>::new(spike.clone()), grid, keyless, bounds),
+                }
+            }
+            RuleType::MinCardinality { field, min, timeframe } => {
+                let judge = min_cardinality::MinCardinality { field: field.clone(), min: *min };
+                paned(judge, tumbling(*timeframe), keyless, bounds)
+            }
+            RuleType::MetricAggregation(aggregation) => {
+                let judge = metric_aggregation::MetricAggregation::new(aggregation.clone());
+                paned(judge, tumbling(aggregation.window), keyless, bounds)
+            }
+            RuleType::PercentageMatch(percentage) => {
+                let judge = percentage_match::PercentageMatch(percentage.clone());
+                paned(judge, tumbling(percentage.window), keyless, bounds)
+            }
+            RuleType::Any
+            | RuleType::Frequency { .. }
+            | RuleType::Cardinality { .. }
+            | RuleType::Blacklist { .. }
+            | RuleType::Whitelist { .. }
+            | RuleType::Change { .. }
+            | RuleType::NewTerm { .. } => Self::Eager(operator(&rule.rule_type, bounds)),
+        }
+    }
+
+    /// For how long it looks back.
+    pub(crate) fn window(&self, rule_type: &RuleType) -> Span {
+        match self {
+            Self::Eager(_) => window(rule_type),
+            Self::Waiting(waiting) => waiting.grid().window(),
+        }
+    }
+
+    pub(crate) fn figures(&self) -> Figures {
+        match self {
+            Self::Eager(operator) => operator.figures(),
+            Self::Waiting(waiting) => waiting.figures(),
+        }
+    }
+}
+
+/// Makes the operator of a type that decides when an event comes; one that waits has none, and takes every event.
 pub(crate) fn operator(rule_type: &RuleType, bounds: Bounds) -> Box<dyn Operator> {
     match rule_type {
         RuleType::Any => Box::new(any::Any),
@@ -155,13 +232,25 @@ pub(crate) fn operator(rule_type: &RuleType, bounds: Bounds) -> Box<dyn Operator
         RuleType::NewTerm { fields, window, alert_on_missing_field } => {
             Box::new(new_term::NewTerm::new(fields.clone(), *window, *alert_on_missing_field, bounds))
         }
+        RuleType::MinCardinality { .. }
+        | RuleType::Spike(_)
+        | RuleType::Flatline { .. }
+        | RuleType::MetricAggregation(_)
+        | RuleType::PercentageMatch(_) => Box::new(any::Any),
     }
 }
 
-/// Returns for how long a type looks back.
-pub(crate) fn window(rule_type: &RuleType) -> Span {
+/// Returns for how long a type looks back that decides when an event comes.
+fn window(rule_type: &RuleType) -> Span {
     match rule_type {
-        RuleType::Any | RuleType::Blacklist { .. } | RuleType::Whitelist { .. } => Span::ZERO,
+        RuleType::MinCardinality { .. }
+        | RuleType::Spike(_)
+        | RuleType::Flatline { .. }
+        | RuleType::MetricAggregation(_)
+        | RuleType::PercentageMatch(_)
+        | RuleType::Any
+        | RuleType::Blacklist { .. }
+        | RuleType::Whitelist { .. } => Span::ZERO,
         RuleType::Frequency { timeframe, .. } | RuleType::Cardinality { timeframe, .. } => *timeframe,
         RuleType::Change { timeframe, .. } => timeframe.unwrap_or(change::REMEMBERED),
         RuleType::NewTerm { window, .. } => *window,

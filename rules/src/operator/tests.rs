@@ -1,5 +1,7 @@
 //! Bounds of state, and bytes of it.
 
+mod windows;
+
 use std::sync::Arc;
 
 use serde_json::json;
@@ -71,6 +73,7 @@ fn a_key_is_forgotten_at_its_deadline_whether_or_not_it_was_freed() {
 
 fn event(source: serde_json::Value, number: u64) -> Event {
     Event {
+        times: Default::default(),
         index: "i".into(),
         uuid: "u".into(),
         shard: 0,

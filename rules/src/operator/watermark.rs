@@ -1,9 +1,13 @@
 //! How far event time has come for a rule.
 //!
 //! The time of an event counts as at most that of its frame and the allowed skew: one event with a clock that is wrong, or
-//! that lies, must not make its key deaf until then. The watermark is the greatest such time, less the allowed lateness. While no event comes it goes on with the time of frames, after a minute in which it waits. It never goes
-//! back, and it uses no clock: replay gives the same. Eager rules use it to forget, for nothing else.
+//! that lies, must not make its key deaf until then. Event time is the greatest such time. While no event comes it goes on with
+//! the time of frames, after a minute in which it waits. It never goes back, and it uses no clock: replay gives the same.
+//!
+//! Eager rules use it to forget: what is older than it by the allowed lateness, for nothing else. Types that wait close windows by
+//! it. For these it also waits for a minute when the server was down: what piled up meanwhile comes first.
 
+use super::blind::Stretch;
 use super::codec::{Reader, Writer};
 use crate::error::Result;
 use crate::mutation::{Mutation, mutated};
@@ -18,54 +22,112 @@ pub struct Timing {
     pub lateness: Span,
     /// How long input may be silent before the watermark goes on without it.
     pub idle: Span,
+    /// How long a window waits for events behind its end, unless its rule says otherwise.
+    pub delay: Span,
+    /// While there are rules that wait for windows the log has a frame in each such time: where it has none, the server was
+    /// down.
+    pub heartbeat: Span,
 }
 
 impl Default for Timing {
     fn default() -> Self {
-        Self { skew: Span::from_secs(300), lateness: Span::from_secs(3600), idle: Span::from_secs(60) }
+        Self {
+            skew: Span::from_secs(300),
+            lateness: Span::from_secs(3600),
+            idle: Span::from_secs(60),
+            delay: Span::from_secs(10),
+            heartbeat: Span::from_secs(30),
+        }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watermark {
-    at: Time,
+    /// The greatest event time, as far as it had come when it was set.
+    greatest: Time,
     /// The frame's time when it was set.
     set: Time,
 }
 
 impl Watermark {
-    pub(crate) const NEW: Self = Self { at: Time::from_ms(i64::MIN), set: Time::from_ms(i64::MIN) };
+    pub(crate) const NEW: Self = Self { greatest: Time::from_ms(i64::MIN), set: Time::from_ms(i64::MIN) };
 
-    /// Where it is at the time of a frame.
-    pub(crate) fn at(self, now: Time, timing: &Timing) -> Time {
-        if self.at == Self::NEW.at {
-            return self.at;
+    /// Whether there was no event yet.
+    pub(crate) fn is_new(self) -> bool {
+        self.greatest == Self::NEW.greatest
+    }
+
+    /// Event time at the time of a frame; the least time there is without an event.
+    pub(crate) fn greatest(self, now: Time, timing: &Timing, absences: &[Stretch]) -> Time {
+        if self.is_new() {
+            return self.greatest;
         }
-        self.at.plus(now.since(self.set).minus(timing.idle).max(Span::ZERO))
+        let mut now = now;
+        for (from, to) in absences.iter().rev().filter(|(_, to)| *to > self.set) {
+            if now > *from && now < to.plus(timing.idle) {
+                now = *from;
+            }
+        }
+        if mutated(Mutation::IdleWaits) {
+            return self.greatest;
+        }
+        self.greatest.plus(now.since(self.set).minus(timing.idle).max(Span::ZERO))
+    }
+
+    /// When event time comes to `time`, if no event comes before.
+    pub(crate) fn reaches(self, time: Time, timing: &Timing, absences: &[Stretch]) -> Time {
+        if time <= self.greatest {
+            return self.set;
+        }
+        let mut at = self.set.plus(timing.idle).plus(time.since(self.greatest));
+        for (from, to) in absences.iter().filter(|(_, to)| *to > self.set) {
+            if at > *from && at < to.plus(timing.idle) {
+                at = to.plus(timing.idle);
+            }
+        }
+        at
+    }
+
+    /// What is forgotten at the time of a frame, by eager rules: events before that.
+    pub(crate) fn at(self, now: Time, timing: &Timing) -> Time {
+        if self.is_new() {
+            return self.greatest;
+        }
+        let lateness = if mutated(Mutation::ForgetEarly) { Span::ZERO } else { timing.lateness };
+        self.greatest(now, timing, &[]).minus(lateness)
     }
 
     /// Takes an event into account, whose time is not beyond the skew.
-    pub(crate) fn observe(&mut self, time: Time, now: Time, timing: &Timing) {
-        let lateness = if mutated(Mutation::ForgetEarly) { Span::ZERO } else { timing.lateness };
-        self.at = self.at(now, timing).max(time.minus(lateness));
+    pub(crate) fn observe(&mut self, time: Time, now: Time, timing: &Timing, absences: &[Stretch]) {
+        self.greatest = self.greatest(now, timing, absences).max(time);
         self.set = now;
+    }
+
+    /// Tells whether an event is further on than the time that has passed: then those before it were late.
+    pub(crate) fn lags_behind(self, time: Time, now: Time, timing: &Timing) -> bool {
+        !self.is_new() && time.since(self.greatest) > now.since(self.set).plus(timing.idle)
+    }
+
+    /// The greatest event time when the last event came.
+    pub(crate) fn when_set(self) -> Time {
+        self.greatest
     }
 
     pub(crate) fn encode(self, writer: &mut Writer) {
         let shown = if mutated(Mutation::SnapshotWithoutWatermark) { Self::NEW } else { self };
-        writer.time(shown.at);
+        writer.time(shown.greatest);
         writer.time(shown.set);
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self> {
-        Ok(Self { at: reader.time()?, set: reader.time()? })
+        Ok(Self { greatest: reader.time()?, set: reader.time()? })
     }
 }
 
 /// The moment at which an operator sees an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// How far event time had come before the event.
+    /// How far event time had come before the event, less the allowed lateness.
     pub(crate) watermark: Time,
 }
 

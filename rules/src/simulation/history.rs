@@ -37,6 +37,11 @@ impl History {
         wanted.and_then(Value::as_array).is_some_and(|kinds| kinds.contains(&event.source["kind"]))
     }
 
+    /// Whether its second filter does: `n` is even.
+    pub(super) fn matches_second(rule: &Rule, event: &Event) -> bool {
+        rule.definition.second().is_some() && event.source["n"].as_u64().is_some_and(|n| n % 2 == 0)
+    }
+
     pub(super) fn fails(&self, rule: &Rule, frame: u64) -> bool {
         self.failing.is_some_and(|failing| frame >= failing)
             && self.rules.last().is_some_and(|last| last.id == rule.id)
@@ -52,7 +57,13 @@ impl Matcher for Kinds<'_> {
             let places = frame.events.iter().enumerate();
             Ok(places.filter(|(_, event)| History::matches(rule, event)).map(|(place, _)| place).collect())
         };
-        self.0.rules.iter().map(|rule| Matched { rule: rule.id.clone(), outcome: outcome(rule) }).collect()
+        let second = |rule: &Rule| {
+            let places = frame.events.iter().enumerate();
+            places.filter(|(_, event)| History::matches_second(rule, event)).map(|(place, _)| place).collect()
+        };
+        let of =
+            |rule: &Rule| Matched { rule: rule.id.clone(), outcome: outcome(rule), second: second(rule) };
+        self.0.rules.iter().map(of).collect()
     }
 }
 
@@ -64,6 +75,8 @@ impl History {
             skew: Span::from_secs(rng.random_range(0..20)),
             lateness: Span::from_secs(if rng.random_bool(0.5) { 120 } else { rng.random_range(0..20) }),
             idle: Span::from_secs(10),
+            delay: Span::from_secs(rng.random_range(0..5)),
+            heartbeat: Span::from_secs(15),
         };
         let frames = frames(rng);
         let failing = rng.random_bool(0.3).then(|| rng.random_range(1..40));
@@ -80,10 +93,25 @@ fn rule(rng: &mut StdRng, number: u64) -> Rule {
     });
     let set = &mut |name: &str, value: Value| rule[name] = value;
     let seconds = |rng: &mut StdRng| json!(format!("{}s", rng.random_range(3..40)));
-    let types =
-        ["any", "frequency", "frequency", "cardinality", "blacklist", "whitelist", "change", "new_term"];
+    let types = [
+        "any",
+        "frequency",
+        "frequency",
+        "cardinality",
+        "blacklist",
+        "whitelist",
+        "change",
+        "new_term",
+        "flatline",
+        "flatline",
+        "spike",
+        "spike",
+        "min_cardinality",
+        "metric_aggregation",
+        "percentage_match",
+    ];
     let rule_type = types[rng.random_range(0..types.len())];
-    set("type", json!(rule_type));
+    set("type", json!(if rule_type == "min_cardinality" { "cardinality" } else { rule_type }));
     let keys = [json!(null), json!("user"), json!(["user", "host.name"]), json!("host.name")];
     let key = &keys[rng.random_range(usize::from(rule_type == "change")..keys.len())];
     set("query_key", key.clone());
@@ -98,6 +126,51 @@ fn rule(rng: &mut StdRng, number: u64) -> Rule {
             set("cardinality_field", json!("port"));
             set("max_cardinality", json!(rng.random_range(0..4)));
             set("timeframe", seconds(rng));
+        }
+        "flatline" => {
+            set("threshold", json!(rng.random_range(1..5)));
+            set("timeframe", seconds(rng));
+            set("forget_keys", json!(rng.random_bool(0.3)));
+        }
+        "spike" => {
+            set("spike_height", json!([1.5, 2.0, 3.0][rng.random_range(0..3)]));
+            set("spike_type", json!(["up", "down", "both"][rng.random_range(0..3)]));
+            set("threshold_ref", json!(rng.random_range(0..3)));
+            set("threshold_cur", json!(rng.random_range(0..3)));
+            set("timeframe", json!(format!("{}s", rng.random_range(1..20))));
+            set("alert_on_new_data", json!(!key.is_null() && rng.random_bool(0.4)));
+            if rng.random_bool(0.3) {
+                set("field_value", json!("port"));
+            }
+        }
+        "min_cardinality" => {
+            set("cardinality_field", json!("port"));
+            set("min_cardinality", json!(rng.random_range(1..4)));
+            set("timeframe", seconds(rng));
+        }
+        "metric_aggregation" => {
+            let types = ["min", "max", "avg", "sum", "cardinality", "value_count", "percentiles"];
+            let metric = types[rng.random_range(0..types.len())];
+            set("metric_agg_type", json!(metric));
+            set("metric_agg_key", json!("port"));
+            if metric == "percentiles" {
+                set("percentile_range", json!(rng.random_range(0..101)));
+            }
+            let range = match metric {
+                "sum" => 20..120,
+                "cardinality" | "value_count" => 1..5,
+                _ => 20..26,
+            };
+            set("max_threshold", json!(rng.random_range(range)));
+            set("min_doc_count", json!(rng.random_range(0..4)));
+            set("bucket_interval", seconds(rng));
+        }
+        "percentage_match" => {
+            set("match_bucket_filter", json!([{"term": {"even": true}}]));
+            set("min_percentage", json!(rng.random_range(0..50)));
+            set("max_percentage", json!(rng.random_range(50..101)));
+            set("min_denominator", json!(rng.random_range(0..4)));
+            set("bucket_interval", seconds(rng));
         }
         "blacklist" | "whitelist" => {
             set("compare_key", json!("port"));
@@ -122,6 +195,11 @@ fn rule(rng: &mut StdRng, number: u64) -> Rule {
             set("exponential_realert", json!("3m"));
         }
     }
+    if rng.random_bool(0.2) {
+        // Each other minute.
+        set("schedule", json!("*/2 * * * *"));
+    }
+    set("recovery", json!(rng.random_bool(0.5)));
     set("include_updates", json!(rng.random_bool(0.2)));
     set("allow_alerts", json!(rng.random_bool(0.3)));
     if rng.random_bool(0.2) {
@@ -149,8 +227,18 @@ fn frames(rng: &mut StdRng) -> Vec<Frame> {
         number += rng.random_range(1..3);
         now += match rng.random_range(0..20) {
             0 => rng.random_range(20..90) * 1000,
+            1 => {
+                // Nothing comes while the server is up.
+                for _ in 0..rng.random_range(1..30) {
+                    now += rng.random_range(1..15) * 1000;
+                    let (time, origin) = (Time::from_ms(now), Origin::Rule);
+                    frames.push(Frame { number, time, origin, events: Vec::new(), complete: true });
+                    number += 1;
+                }
+                0
+            }
             // The clock is set back.
-            1 => -2000,
+            2 => -2000,
             _ => rng.random_range(0..4) * 1000,
         };
         if rng.random_bool(0.05) {
@@ -181,6 +269,7 @@ fn frames(rng: &mut StdRng) -> Vec<Frame> {
             let created = there.insert(place, ()).is_none();
             let source = source(rng, now, serial);
             events.push(Event {
+                times: Default::default(),
                 index: index.into(),
                 uuid: uuid.into(),
                 shard,

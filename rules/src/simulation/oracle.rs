@@ -42,7 +42,7 @@ fn ids(event: &Event) -> (String, u64) {
 }
 
 /// Values of the fields that histories have, as texts.
-fn values(source: &Value, field: &str) -> Vec<String> {
+pub(super) fn values(source: &Value, field: &str) -> Vec<String> {
     let value = match field {
         "host.name" => {
             source.get("host.name").or_else(|| source.get("host").and_then(|host| host.get("name")))
@@ -67,7 +67,7 @@ fn values(source: &Value, field: &str) -> Vec<String> {
 }
 
 /// All combinations of values; a missing one is `None`.
-fn product(source: &Value, fields: &[String]) -> Vec<Vec<Option<String>>> {
+pub(super) fn product(source: &Value, fields: &[String]) -> Vec<Vec<Option<String>>> {
     let Some((first, rest)) = fields.split_first() else { return vec![Vec::new()] };
     let mut heads: Vec<_> = values(source, first).into_iter().map(Some).collect();
     if heads.is_empty() {
@@ -80,7 +80,7 @@ fn product(source: &Value, fields: &[String]) -> Vec<Vec<Option<String>>> {
         .collect()
 }
 
-fn shown(key: &[Option<String>]) -> String {
+pub(super) fn shown(key: &[Option<String>]) -> String {
     let parts: Vec<_> =
         key.iter().map(|part| part.clone().unwrap_or_else(|| "(missing)".to_owned())).collect();
     parts.join(", ")
@@ -192,6 +192,11 @@ impl<'a> Evaluation<'a> {
         }
         let source = &event.event.source;
         match &definition.rule_type {
+            RuleType::MinCardinality { .. }
+            | RuleType::Spike(_)
+            | RuleType::Flatline { .. }
+            | RuleType::MetricAggregation(_)
+            | RuleType::PercentageMatch(_) => unreachable!("windows have an oracle of their own"),
             RuleType::Any => self.alone(event, &keys, watermark, Value::Null),
             RuleType::Blacklist { entries, .. } => {
                 if values(source, "port").iter().any(|port| entries.contains(port)) {
@@ -355,6 +360,9 @@ impl<'a> Evaluation<'a> {
         count: usize,
         added: Value,
     ) {
+        if self.rule.definition.schedule.is_some() && !is_even_minute(carried.at) {
+            return;
+        }
         let realert = self.rule.definition.realert;
         let wait = realert.wait.ms();
         if wait > 0 {
@@ -401,6 +409,11 @@ impl<'a> Evaluation<'a> {
             added,
         });
     }
+}
+
+/// The schedule of histories.
+pub(super) fn is_even_minute(at: i64) -> bool {
+    at.div_euclid(60_000) % 2 == 0
 }
 
 fn listed(values: &[Vec<String>]) -> Value {

@@ -1,5 +1,6 @@
 //! A small reading of queries, enough for the rules that are tested here: the values of sources, without a mapping.
 
+use millrace_rules::definition::Definition;
 use millrace_rules::engine::{Frame, Matched, Matcher};
 use serde_json::Value;
 
@@ -7,19 +8,36 @@ use serde_json::Value;
 pub(crate) struct Filter {
     pub(crate) rule: &'static str,
     pub(crate) query: Value,
+    pub(crate) second: Option<Value>,
+}
+
+impl Filter {
+    /// Matches what a rule does.
+    pub(crate) fn of(rule: &'static str, definition: &Definition) -> Self {
+        let second = definition.second().map(|body| body["query"].clone());
+        Self { rule, query: definition.query().cloned().unwrap_or_default(), second }
+    }
 }
 
 impl Matcher for Filter {
     fn matches(&mut self, frame: &Frame) -> Vec<Matched> {
-        let mut places = Vec::new();
+        let (mut places, mut second) = (Vec::new(), Vec::new());
         for (place, event) in frame.events.iter().enumerate() {
-            match matches(&self.query, &event.source) {
-                Ok(true) => places.push(place),
-                Ok(false) => {}
-                Err(reason) => return vec![Matched { rule: self.rule.to_owned(), outcome: Err(reason) }],
+            let also = self.second.as_ref().map(|query| matches(query, &event.source));
+            match (matches(&self.query, &event.source), also.transpose()) {
+                (Ok(true), Ok(also)) => {
+                    places.push(place);
+                    if also == Some(true) {
+                        second.push(place);
+                    }
+                }
+                (Ok(false), Ok(_)) => {}
+                (Err(reason), _) | (_, Err(reason)) => {
+                    return vec![Matched { rule: self.rule.to_owned(), outcome: Err(reason), second }];
+                }
             }
         }
-        vec![Matched { rule: self.rule.to_owned(), outcome: Ok(places) }]
+        vec![Matched { rule: self.rule.to_owned(), outcome: Ok(places), second }]
     }
 }
 

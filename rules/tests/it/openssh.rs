@@ -37,7 +37,7 @@ fn alerts(log: &str, expand: bool) -> (usize, usize) {
     }))
     .unwrap();
     let rule = Rule { id: "r".to_owned(), revision: 1, since: 0, owner: "admin".to_owned(), definition };
-    let mut matcher = Filter { rule: "r", query: rule.definition.query().unwrap().clone() };
+    let mut matcher = Filter::of("r", &rule.definition);
     let mut engine = Engine::new(Timing::default(), Bounds::default());
     engine.put(rule);
     let (mut number, mut found, mut addresses) = (0, 0, BTreeSet::new());
@@ -45,6 +45,7 @@ fn alerts(log: &str, expand: bool) -> (usize, usize) {
         for _ in 0..times {
             number += 1;
             let event = Event {
+                times: Default::default(),
                 index: "openssh-2026".into(),
                 uuid: "u".into(),
                 shard: 0,

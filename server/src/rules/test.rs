@@ -80,7 +80,7 @@ fn outcomes(runtime: &Runtime, file: &Path, cases: &Path) -> Result<Vec<(String,
     let scratch = tempfile::tempdir()?;
     let config = Config { data_dir: scratch.path().to_owned(), ..Config::default() };
     let engine = runtime.block_on(Engine::open(config, Arc::new(SystemClock)))?;
-    let mut asked = Asked { runtime, engine, body: suite.rule.body.clone() };
+    let mut asked = Asked { runtime, engine, body: suite.rule.body.clone(), second: suite.rule.second() };
     let outcomes = suite.run(&mut asked);
     runtime.block_on(asked.engine.shutdown())?;
     let mut all: Vec<_> = outcomes.into_iter().map(|outcome| (outcome.name, outcome.failures)).collect();
@@ -95,6 +95,8 @@ struct Asked<'a> {
     runtime: &'a Runtime,
     engine: Arc<Engine>,
     body: Value,
+    /// That of the rule's second filter.
+    second: Option<Value>,
 }
 
 impl Matcher for Asked<'_> {
@@ -103,25 +105,28 @@ impl Matcher for Asked<'_> {
         for (place, event) in frame.events.iter().enumerate() {
             by_index.entry(&event.index).or_default().push(place);
         }
-        let mut all = Vec::new();
+        let (mut all, mut second) = (Vec::new(), Vec::new());
         for (index, places) in by_index {
             let events: Vec<&Event> = places.iter().map(|place| &frame.events[*place]).collect();
             match self.of_index(index, &events, frame.time.ms()) {
-                Ok(rows) => all.extend(rows.into_iter().filter_map(|row| places.get(row as usize))),
+                Ok((rows, also)) => {
+                    all.extend(rows.into_iter().filter_map(|row| places.get(row as usize)));
+                    second.extend(also.into_iter().filter_map(|row| places.get(row as usize)));
+                }
                 Err(error) => {
                     let outcome = Err(format!("index [{index}]: {error:#}"));
-                    return vec![Matched { rule: RULE.to_owned(), outcome }];
+                    return vec![Matched { rule: RULE.to_owned(), outcome, second }];
                 }
             }
         }
         all.sort_unstable();
-        vec![Matched { rule: RULE.to_owned(), outcome: Ok(all) }]
+        vec![Matched { rule: RULE.to_owned(), outcome: Ok(all), second }]
     }
 }
 
 impl Asked<'_> {
-    /// Indexes events, so that the index has their fields, and asks the filter of them.
-    fn of_index(&self, index: &Arc<str>, events: &[&Event], now_ms: i64) -> Result<Vec<u32>> {
+    /// Indexes events, so that the index has their fields, and asks the filters of them: the rows of the first and of the second.
+    fn of_index(&self, index: &Arc<str>, events: &[&Event], now_ms: i64) -> Result<(Vec<u32>, Vec<u32>)> {
         let sources: Vec<Bytes> = events.iter().map(|event| Bytes::from(event.source.to_string())).collect();
         let write = |source: &Bytes| WriteOp {
             index: Arc::clone(index),
@@ -142,7 +147,11 @@ impl Asked<'_> {
         }
         let running = self.engine.index(index)?;
         let view = Arc::new(IndexView::whole(running.meta(), running.mapping()));
-        let filters = Filters::new(&[Arc::new(Filter::compile(&self.body, &view)?)]);
+        let mut compiled = vec![Arc::new(Filter::compile(&self.body, &view)?)];
+        if let Some(second) = &self.second {
+            compiled.push(Arc::new(Filter::compile(second, &view)?));
+        }
+        let filters = Filters::new(&compiled);
         let document = |(event, source): (&&Event, Bytes)| Arrival {
             id: Bytes::copy_from_slice(event.id.as_bytes()),
             source,
@@ -152,16 +161,17 @@ impl Asked<'_> {
         };
         let arrivals: Vec<Arrival> = events.iter().zip(sources).map(document).collect();
         let compute = self.engine.compute().clone();
-        let (mut rows, mut first) = (Vec::new(), 0);
+        let (mut rows, mut second, mut first) = (Vec::new(), Vec::new(), 0);
         while first < arrivals.len() {
             let some = &arrivals[first..];
             let some = &some[..Batch::fitting(some).max(1)];
             let batch = filters.batch(view.mapping(), some, &compute)?;
             for found in filters.run(&batch, &Work::default())? {
-                rows.extend(found.rows?.iter().map(|row| first as u32 + row));
+                let of = if found.filter == 0 { &mut rows } else { &mut second };
+                of.extend(found.rows?.iter().map(|row| first as u32 + row));
             }
             first += some.len();
         }
-        Ok(rows)
+        Ok((rows, second))
     }
 }

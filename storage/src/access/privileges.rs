@@ -222,11 +222,8 @@ impl Privileges {
         let ruled = granted.iter().any(|rules| rules.documents.is_some() || rules.fields.is_some());
         let mut rules = if ruled { vec![Rules { grants: granted }] } else { Vec::new() };
         if let Some(query) = self.of_rules.as_ref().filter(|_| standing == Standing::OfRules) {
-            let all = GrantedRules {
-                actions: ActionSet::ALL,
-                documents: Some(Arc::clone(query)),
-                fields: None,
-            };
+            let all =
+                GrantedRules { actions: ActionSet::ALL, documents: Some(Arc::clone(query)), fields: None };
             rules.push(Rules { grants: vec![all] });
         }
         if let Some(owner) = &self.within {

@@ -253,6 +253,11 @@ impl Engine {
         &self.inner.clock
     }
 
+    /// Returns the bytes that the log is to have at most, about: `storage.wal_max_bytes`.
+    pub fn wal_max_bytes(&self) -> u64 {
+        self.inner.config.wal_max_bytes
+    }
+
     /// Returns the directory of the node's data.
     pub fn data_dir(&self) -> &std::path::Path {
         &self.inner.config.data_dir

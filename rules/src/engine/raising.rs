@@ -1,0 +1,123 @@
+//! What becomes of what is found: an alert, unless an order, the schedule or `realert` has its key silent.
+
+use super::{Operation, Quiet, Rule};
+use crate::alert::{self, Author};
+use crate::event::Event;
+use crate::mutation::{Mutation, mutated};
+use crate::operator::blind::Stretch;
+use crate::operator::key::Key;
+use crate::operator::realert::{Silence, Silences};
+use crate::operator::waiting::{Closing, Outcome};
+use crate::operator::{Finding, Moment, Timing, Watermark};
+use crate::time::{Span, Time};
+
+/// A rule that raises alerts at a frame.
+pub(super) struct Raising<'a> {
+    pub(super) rule: &'a Rule,
+    pub(super) silences: &'a mut Silences,
+    pub(super) quiet: &'a [Quiet],
+    pub(super) last_alert: &'a mut Option<Time>,
+    pub(super) outside: &'a mut u64,
+    pub(super) frame: u64,
+    pub(super) operations: &'a mut Vec<Operation>,
+}
+
+impl Raising<'_> {
+    fn author(&self) -> Author<'_> {
+        Author {
+            id: &self.rule.id,
+            revision: self.rule.revision,
+            owner: &self.rule.owner,
+            definition: &self.rule.definition,
+        }
+    }
+
+    /// Decides whether an alert of a key is raised: `None` where it is not, else until when the key is silent now.
+    #[allow(clippy::option_option, reason = "not raised, and not silenced, are two things")]
+    fn admit(
+        &mut self,
+        key: &Key,
+        time: Time,
+        minute: Time,
+        now: Time,
+        moment: Moment,
+    ) -> Option<Option<Silence>> {
+        let mut orders = self.quiet.iter().filter(|order| self.frame > order.since && now < order.until);
+        if orders.any(|order| order.key.as_ref().is_none_or(|named| *named == key.to_string())) {
+            return None;
+        }
+        let schedule = self.rule.definition.schedule.as_ref();
+        if schedule.is_some_and(|schedule| !schedule.covers(minute)) && !mutated(Mutation::ScheduleForgotten)
+        {
+            *self.outside += 1;
+            return None;
+        }
+        self.silences.raise(key, time, self.rule.definition.realert, moment)
+    }
+
+    fn push(
+        &mut self,
+        id: String,
+        document: serde_json::Value,
+        key: &Key,
+        silence: Option<Silence>,
+        now: Time,
+    ) {
+        let rule = self.rule.id.clone();
+        self.operations.push(Operation::Alert { rule, id, document });
+        if let Some(silence) = silence {
+            let document = alert::silence(self.author(), key, silence, now);
+            let id = alert::silence_identity(self.author(), key);
+            self.operations.push(Operation::Silence { rule: self.rule.id.clone(), id, document });
+        }
+        *self.last_alert = Some(now);
+    }
+
+    /// Raises what was found at an event.
+    pub(super) fn find(&mut self, finding: &Finding, trigger: &Event, now: Time, moment: Moment) {
+        let Some(silence) = self.admit(&finding.key, finding.time, finding.time, now, moment) else { return };
+        let id = alert::identity(self.author(), &finding.identity, trigger);
+        let document = alert::document(self.author(), &id, finding, trigger, now);
+        self.push(id, document, &finding.key, silence, now);
+    }
+}
+
+/// The same of windows.
+pub(super) struct OfWindows<'a> {
+    pub(super) raising: Raising<'a>,
+    pub(super) watermark: Watermark,
+    pub(super) timing: &'a Timing,
+    pub(super) absences: &'a [Stretch],
+}
+
+impl Outcome for OfWindows<'_> {
+    fn recovers(&self) -> bool {
+        self.raising.rule.definition.recovery
+    }
+
+    fn alert(&mut self, closing: Closing<'_>) -> bool {
+        let greatest = self.watermark.greatest(closing.clock, self.timing, self.absences);
+        let moment = Moment { watermark: greatest.minus(self.timing.lateness) };
+        // The end is not of the window any more: the minute is that of its last moment.
+        let minute = closing.end.minus(Span::from_ms(1));
+        let admitted = self.raising.admit(closing.key, closing.end, minute, closing.clock, moment);
+        let Some(silence) = admitted else { return false };
+        let id = alert::window_identity(self.raising.author(), closing.key, closing.start);
+        let document = alert::window_document(self.raising.author(), &id, &closing);
+        self.raising.push(id, document, closing.key, silence, closing.clock);
+        true
+    }
+
+    fn revise(&mut self, closing: Closing<'_>) {
+        let id = alert::window_identity(self.raising.author(), closing.key, closing.start);
+        let document = alert::revision(self.raising.author(), &closing);
+        let rule = self.raising.rule.id.clone();
+        self.raising.operations.push(Operation::Revision { rule, id, document });
+    }
+
+    fn recover(&mut self, key: &Key, start: Time, end: Time) {
+        let id = alert::window_identity(self.raising.author(), key, start);
+        let rule = self.raising.rule.id.clone();
+        self.raising.operations.push(Operation::Recovery { rule, id, key: key.to_string(), time: end });
+    }
+}

@@ -1,0 +1,183 @@
+//! A rule that waits for windows, at work: its event time, what it did not see, and which windows are closed.
+
+use super::Running;
+use crate::engine::raising::{OfWindows, Raising};
+use crate::engine::{Condition, Operation};
+use crate::mutation::{Mutation, mutated};
+use crate::operator::blind::{Blind, Stretch};
+use crate::operator::waiting::{Looking, Sample, Waiting};
+use crate::operator::{Timing, Work, key};
+use crate::time::{Span, Time};
+
+impl Running {
+    /// For how long a window waits behind its end.
+    pub(super) fn delay(&self, timing: &Timing) -> Span {
+        if mutated(Mutation::CloseEarly) {
+            return Span::ZERO;
+        }
+        self.rule.definition.delay.unwrap_or(timing.delay)
+    }
+
+    /// Whether it waits for windows.
+    pub(in crate::engine) fn is_waiting(&self) -> bool {
+        matches!(self.work, Work::Waiting(_)) && self.condition == Condition::Running
+    }
+
+    /// Notes the first time at which it is there.
+    pub(in crate::engine) fn begin(&mut self, now: Time) {
+        self.begun.get_or_insert(now);
+    }
+
+    /// Whether it was there before.
+    pub(in crate::engine) fn has_begun(&self) -> bool {
+        self.begun.is_some() || matches!(self.work, Work::Eager(_))
+    }
+
+    /// When something is to be done if no event comes, in times of frames.
+    pub(in crate::engine) fn alarm(&self, timing: &Timing, absences: &[Stretch]) -> Option<Time> {
+        let Work::Waiting(waiting) = &self.work else { return None };
+        if self.condition != Condition::Running {
+            return None;
+        }
+        if self.lags.origin.is_none() {
+            return self.begun.filter(|_| waiting.looks_always()).map(|begun| begun.plus(timing.idle));
+        }
+        let ends = waiting.due()?.plus(self.delay(timing));
+        Some(self.watermark.reaches(ends, timing, absences))
+    }
+
+    /// Closes the windows that are over at the time of a frame, before its events.
+    pub(in crate::engine) fn pass(
+        &mut self,
+        frame: u64,
+        now: Time,
+        timing: &Timing,
+        absences: &[Stretch],
+        operations: &mut Vec<Operation>,
+    ) {
+        if !self.is_waiting() {
+            return;
+        }
+        // Nothing has come since it began: that, too, is absence.
+        if let Work::Waiting(waiting) = &mut self.work
+            && self.lags.origin.is_none()
+            && waiting.looks_always()
+            && let Some(begun) = self.begun
+            && now >= begun.plus(timing.idle)
+        {
+            self.watermark.observe(begun, begun, timing, absences);
+            self.lags.origin = Some(begun);
+            waiting.begin(begun);
+        }
+        self.close(frame, now, timing, absences, operations);
+    }
+
+    /// Takes an event.
+    pub(super) fn count(
+        &mut self,
+        frame: u64,
+        sample: &Sample<'_>,
+        now: Time,
+        timing: &Timing,
+        absences: &[Stretch],
+        operations: &mut Vec<Operation>,
+    ) {
+        let Work::Waiting(waiting) = &mut self.work else { return };
+        let before = self.watermark.greatest(now, timing, absences);
+        if !self.watermark.is_new() && sample.time < waiting.grid().floor(before) {
+            self.too_late += 1;
+            return;
+        }
+        if self.watermark.lags_behind(sample.time, now, timing) {
+            self.lags.push(self.watermark.when_set(), sample.time);
+        }
+        self.watermark.observe(sample.time, now, timing, absences);
+        if self.lags.origin.is_none() {
+            self.lags.origin = Some(sample.time);
+            waiting.begin(sample.time);
+        }
+        let after = self.watermark.greatest(now, timing, absences);
+        if self.closing(after, timing) > self.closed() {
+            self.settle(frame, now, timing, absences, operations);
+            self.close(frame, now, timing, absences, operations);
+        }
+        let definition = &self.rule.definition;
+        let keys = key::keys(&sample.event.source, &definition.query_key, definition.skips_missing_key());
+        if let Work::Waiting(waiting) = &mut self.work {
+            waiting.event(sample, &keys, before, after);
+        }
+    }
+
+    /// The window up to which all are over.
+    fn closing(&self, greatest: Time, timing: &Timing) -> i64 {
+        match &self.work {
+            Work::Waiting(waiting) => waiting.grid().number(greatest.minus(self.delay(timing))),
+            Work::Eager(_) => i64::MIN,
+        }
+    }
+
+    fn closed(&self) -> i64 {
+        match &self.work {
+            Work::Waiting(waiting) => waiting.closed(),
+            Work::Eager(_) => i64::MIN,
+        }
+    }
+
+    /// Looks again at windows that late events belong to.
+    pub(super) fn settle(
+        &mut self,
+        frame: u64,
+        now: Time,
+        timing: &Timing,
+        absences: &[Stretch],
+        operations: &mut Vec<Operation>,
+    ) {
+        self.look(frame, timing, absences, operations, &|_| now, &mut |waiting, looking| {
+            waiting.settle(looking);
+        });
+    }
+
+    /// Closes the windows that are over.
+    pub(super) fn close(
+        &mut self,
+        frame: u64,
+        now: Time,
+        timing: &Timing,
+        absences: &[Stretch],
+        operations: &mut Vec<Operation>,
+    ) {
+        if self.watermark.is_new() {
+            return;
+        }
+        let number = self.closing(self.watermark.greatest(now, timing, absences), timing);
+        let (watermark, delay) = (self.watermark, self.delay(timing));
+        let clock = move |end: Time| watermark.reaches(end.plus(delay), timing, absences);
+        self.look(frame, timing, absences, operations, &clock, &mut |waiting, looking| {
+            waiting.close(number, looking);
+        });
+    }
+
+    fn look(
+        &mut self,
+        frame: u64,
+        timing: &Timing,
+        absences: &[Stretch],
+        operations: &mut Vec<Operation>,
+        clock: &dyn Fn(Time) -> Time,
+        look: &mut dyn FnMut(&mut dyn Waiting, &mut Looking<'_>),
+    ) {
+        let Work::Waiting(waiting) = &mut self.work else { return };
+        let raising = Raising {
+            rule: &self.rule,
+            silences: &mut self.silences,
+            quiet: &self.quiet,
+            last_alert: &mut self.last_alert,
+            outside: &mut self.outside,
+            frame,
+            operations,
+        };
+        let mut out = OfWindows { raising, watermark: self.watermark, timing, absences };
+        let blind = Blind { lags: &self.lags, absences };
+        look(&mut **waiting, &mut Looking { blind, clock, out: &mut out });
+    }
+}
