@@ -26,8 +26,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::commit::{self, Pending};
 use crate::error::{Error, Result};
 use crate::matching::{Evaluable, Known, Matching};
-use crate::replay::{Lived, can_begin};
 use crate::reading::{Reading, Step};
+use crate::replay::{Lived, can_begin};
 use crate::runner::{Shared, keep_state};
 use crate::state::{Core, roles_of, rows_of};
 use crate::store::Kept;
@@ -330,7 +330,10 @@ impl Own<'_> {
             }
             match commit::beside(&self.shared.engine, &mut self.pending).await {
                 Ok(_) => {
-                    self.shared.notifications.iter().for_each(|notifications| notifications.committed(0, true));
+                    self.shared
+                        .notifications
+                        .iter()
+                        .for_each(|notifications| notifications.committed(0, true));
                     return Ok(Went::On);
                 }
                 Err(error) => {

@@ -242,7 +242,14 @@ impl Alerting {
             let rows = |id: &str, document: &Value| {
                 let rows = notifications.map(|notifications| {
                     let occasion = Occasion::Alert(document);
-                    millrace_notifications::rows(&told_of, id, occasion, 0, now_ms, notifications.give_up_ms())
+                    millrace_notifications::rows(
+                        &told_of,
+                        id,
+                        occasion,
+                        0,
+                        now_ms,
+                        notifications.give_up_ms(),
+                    )
                 });
                 rows.unwrap_or_default()
             };
