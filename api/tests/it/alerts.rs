@@ -278,6 +278,9 @@ async fn what_is_wrong_is_named_and_nothing_is_stored() {
     for (named, line, body) in [
         ("[dry_run]", "POST /api/alert/change?dry_run=often", rule("logins")),
         ("[dry_rum]", "POST /api/alert/change?dry_rum=1d", rule("logins")),
+        ("[from]", "POST /api/alert/change?from=soon", rule("logins")),
+        ("[from]", "POST /api/alert/change?from=2100-01-01T00:00:00Z", rule("logins")),
+        ("[from]", "POST /api/alert/change?from=now-1d&dry_run=1d", rule("logins")),
         ("required", "POST /api/alert/change", Value::Null),
         ("[from]", "POST /api/alert/test", json!({"rule": rule("logins")})),
         ("[from]", "POST /api/alert/test", json!({"rule": rule("logins"), "from": "soon"})),
@@ -364,4 +367,24 @@ async fn alerts_are_read_by_the_roles_that_their_rule_names() {
         let counted = site.0.send("GET /alert/_count", &headers, String::new()).await.json();
         assert_eq!(counted["count"], sees, "the key of {who}: {counted}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_begins_in_the_past_and_says_how_far_it_is() {
+    let site = Site::start().await;
+    site.write(failed(4)).await;
+    let answer = site.ask("admin", "POST /api/alert/change?from=now-1h", rule("logins"), 200).await;
+    assert!(answer["message"].as_str().unwrap().contains("written since"), "{answer}");
+    loop {
+        let list = site.ask("admin", "GET /api/alert/list", Value::Null, 200).await;
+        if list[0]["catching_up"].is_null() {
+            break;
+        }
+        assert!(list[0]["catching_up"]["raised_from"].is_string(), "{list}");
+    }
+    site.data("POST /alert/_refresh", Value::Null).await;
+    assert_eq!(site.data("GET /alert/_count", Value::Null).await["count"], 2);
+    // By then it is live.
+    site.write(failed(2)).await;
+    while site.data("GET /alert/_count", Value::Null).await["count"] != 3 {}
 }
