@@ -12,8 +12,8 @@ use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
 use millrace_storage::{Compute, Priority};
 
-use super::formats::Formats;
 use super::apart::Rows;
+use super::formats::Formats;
 use super::slow::Slow;
 use super::targets::Owners;
 use super::{Asked, apart};

@@ -282,7 +282,7 @@ async fn write(server: &Server, rng: &mut StdRng, writer: u64) {
         let index = server.engine.index(&format!("logs-{}", rng.random_range(0..2))).unwrap();
         match rng.random_bool(0.8) {
             true => server.engine.flush(&[index]).await.unwrap(),
-            false => drop(server.engine.force_merge(&[index], 1).await.unwrap()),
+            false => server.engine.force_merge(&[index], 1).await.unwrap(),
         }
     }
     tokio::time::sleep(Duration::from_millis(rng.random_range(0..6))).await;

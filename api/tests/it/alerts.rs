@@ -305,7 +305,10 @@ async fn what_is_wrong_is_named_and_nothing_is_stored() {
 async fn alerts_are_read_by_the_roles_that_their_rule_names() {
     let site = Site::start().await;
     site.data("PUT /_security/role/soc", json!({})).await;
-    for (name, roles) in [("ann", &["alert", "soc"][..]), ("bob", &["alert"]), ("eve", &["reader"])] {
+    site.data("PUT /_security/role/keys", json!({"cluster": ["manage_own_api_key"]})).await;
+    for (name, roles) in
+        [("ann", &["alert", "soc", "keys"][..]), ("bob", &["alert", "keys"]), ("eve", &["reader"])]
+    {
         site.user(name, roles).await;
     }
     site.data("PUT /_security/user/root", json!({"password": "root-secret", "roles": ["all_access"]})).await;
