@@ -207,7 +207,7 @@ async fn event_times_are_read_by_the_format_of_the_mapping() {
         .map(|(n, time)| document("logs", &n.to_string(), json!({"level": "error", "@timestamp": time})));
     server.write(events.collect()).await;
     assert_eq!(server.settled_triggers().await, ["0", "1", "2"]);
-    for (_, alert) in server.documents("alert").await {
+    for alert in server.documents("alert").await.into_values() {
         if alert["trigger"]["_index"] == json!("logs") {
             assert_eq!(alert["@timestamp"], json!("2020-12-01T08:55:46.000Z"), "{alert}");
         }

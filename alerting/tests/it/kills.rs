@@ -155,8 +155,7 @@ async fn begin(data: &Path) {
 
 /// Compares the alerts of a store with what its log says that there have to be.
 async fn compare(copy: &Path, seed: u64) {
-    let Server { engine, accounts, alerting } = Server::open_with(config(copy)).await;
-    let server = Server { engine, accounts, alerting };
+    let server = Server::open_with(config(copy)).await;
     let shown = |record: millrace_alerting::Record| {
         let value = record.value();
         (value["id"].as_str().unwrap().to_owned(), value["revision"].as_u64().unwrap())
