@@ -14,8 +14,8 @@ use millrace_storage::{Compute, Priority};
 use roaring::RoaringBitmap;
 use serde_json::Value;
 
-use super::formats::Formats;
 use super::apart::Rows;
+use super::formats::Formats;
 use super::slow::Slow;
 use super::targets::Owners;
 use super::{Asked, apart};

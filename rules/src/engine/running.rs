@@ -129,7 +129,13 @@ impl Running {
     }
 
     /// Pauses the rule at a frame because of a fault in what it does. What it remembered may be half of something and is forgotten.
-    pub(super) fn fail(&mut self, frame: u64, panic: &(dyn Any + Send), timing: &Timing, bounds: Bounds) -> Operation {
+    pub(super) fn fail(
+        &mut self,
+        frame: u64,
+        panic: &(dyn Any + Send),
+        timing: &Timing,
+        bounds: Bounds,
+    ) -> Operation {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or_default();
         let text = &text[..text.floor_char_boundary(500)];
