@@ -373,7 +373,7 @@ impl Own<'_> {
             let taken = held.as_ref().and_then(Core::snapshot);
             Ok((held, taken))
         };
-        let (mut held, taken) = self.shared.engine.compute().run(Priority::Ingest, taken).await?;
+        let (mut held, taken) = self.shared.engine.compute().run(Priority::Follow, taken).await?;
         // Its state is durable before the document says that it is there.
         let stored = match taken {
             Some((position, bytes)) => keep_state(self.shared, position, bytes).await,

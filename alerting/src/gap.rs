@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use millrace_storage::{Priority, Result};
+use tokio::time::Instant;
 
 use crate::commit::Pending;
 use crate::reading::{Reading, Step};
@@ -69,7 +70,7 @@ pub(crate) async fn read_back(shared: &Shared, frames: Range<u64>, done: &mut Do
 async fn begin(shared: &Shared, frames: &Range<u64>) -> Result<Reading> {
     let mut held: Held = hold(shared).await?;
     let find = move || Ok(held.as_mut().map(|core| core.matching.watched()).unwrap_or_default());
-    let indices = shared.engine.compute().run(Priority::Ingest, find).await?;
+    let indices = shared.engine.compute().run(Priority::Follow, find).await?;
     let reading = shared.engine.read_back(&indices, frames.clone()).await?;
     Reading::begin(reading, i64::MIN..i64::MAX).await
 }
@@ -85,7 +86,9 @@ async fn evaluate(shared: &Shared, step: Step, done: &mut Done) -> Result<()> {
         }
         Ok(held)
     };
-    let mut held = shared.engine.compute().run(Priority::Ingest, job).await?;
+    let began = Instant::now();
+    let mut held = shared.engine.compute().run(Priority::Follow, job).await?;
+    done.worked += began.elapsed();
     if let Some(core) = held.as_mut() {
         shared.told.update(core, time_ms);
     }

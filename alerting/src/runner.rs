@@ -37,6 +37,8 @@ const SNAPSHOT_SHARE: u32 = 20;
 /// share of a small log: the last two snapshots hold it.
 const SNAPSHOT_BYTES: u64 = 32 << 20;
 const SNAPSHOT_LOG_SHARE: u64 = 10;
+/// Time of evaluation behind which state is stored sooner, for the same reason: also where a process never lives long.
+const SNAPSHOT_WORK: Duration = Duration::from_secs(2);
 /// How often `alert_status` is written, state that is forgotten freed, and a lease that does not move kept from growing old.
 const MINUTE: Duration = Duration::from_secs(60);
 /// How long a write that failed waits for its next try.
@@ -75,6 +77,8 @@ pub(crate) struct Done {
     snapshot_took: Duration,
     /// Bytes that were evaluated since the last snapshot.
     pub(crate) bytes: usize,
+    /// How long that took.
+    pub(crate) worked: Duration,
     minute: Instant,
 }
 
@@ -113,8 +117,14 @@ async fn follow(shared: &Arc<Shared>) -> Result<Ended> {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let now = Instant::now();
-    let mut done =
-        Done { position: now, snapshot: now, snapshot_took: Duration::ZERO, bytes: 0, minute: now };
+    let mut done = Done {
+        position: now,
+        snapshot: now,
+        snapshot_took: Duration::ZERO,
+        bytes: 0,
+        worked: Duration::ZERO,
+        minute: now,
+    };
     loop {
         if *stopping.borrow_and_update() {
             stop(shared).await?;
@@ -211,7 +221,9 @@ async fn evaluate(shared: &Shared, frames: Vec<Arc<AppliedFrame>>, done: &mut Do
         }
         Ok(held)
     };
+    let began = Instant::now();
     let mut held = shared.engine.compute().run(Priority::Follow, job).await?;
+    done.worked += began.elapsed();
     if let Some(core) = held.as_mut() {
         shared.told.update(core, time_ms);
     }
@@ -301,12 +313,13 @@ pub(crate) async fn keep(shared: &Shared, done: &mut Done) -> Result<()> {
     }
     let apart = SNAPSHOT_EVERY.max(done.snapshot_took * SNAPSHOT_SHARE);
     let enough = SNAPSHOT_BYTES.min(shared.engine.wal_max_bytes() / SNAPSHOT_LOG_SHARE);
+    let is_much = done.bytes as u64 >= enough || done.worked >= SNAPSHOT_WORK;
     let is_due = done.snapshot.elapsed() >= apart
-        || (done.bytes as u64 >= enough && done.snapshot.elapsed() >= done.snapshot_took * SNAPSHOT_SHARE);
+        || (is_much && done.snapshot.elapsed() >= done.snapshot_took * SNAPSHOT_SHARE);
     if is_due && done.bytes > 0 {
         let began = Instant::now();
         match store_state(shared, hold(shared).await?).await {
-            Ok(true) => done.bytes = 0,
+            Ok(true) => (done.bytes, done.worked) = (0, Duration::ZERO),
             Ok(false) => {}
             // Those of before are still there, and hold the log.
             Err(error) => tracing::warn!(%error, "the state of rules was not stored"),

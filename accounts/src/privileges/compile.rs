@@ -10,6 +10,9 @@ use super::query::{is_personal, substitute};
 use crate::error::Result;
 use crate::role::{IndexGrant, Role};
 
+/// The privilege of everything.
+const ALL: &str = "all";
+
 /// A role whose names and patterns are understood.
 #[derive(Debug)]
 pub(crate) struct Compiled {
@@ -39,7 +42,8 @@ impl Compiled {
         let grants = role.indices.iter().map(grant).collect::<Result<Vec<_>>>()?;
         let cluster = actions(Over::Cluster, &role.cluster)?;
         Ok(Self {
-            full: cluster == ActionSet::ALL && role.indices.iter().zip(&grants).any(is_full),
+            full: cluster == actions(Over::Cluster, &[ALL.to_owned()])?
+                && role.indices.iter().zip(&grants).any(is_full),
             cluster,
             personal: role.indices.iter().filter_map(|grant| grant.query.as_deref()).any(is_personal),
             patterns: grants.iter().map(|grant| grant.names.len()).sum(),
@@ -63,7 +67,7 @@ fn grant(grant: &IndexGrant) -> Result<Grant> {
 /// Whether a grant is everything on all indices.
 fn is_full((written, grant): (&IndexGrant, &Grant)) -> bool {
     written.names.iter().any(|name| name == "*")
-        && grant.actions == ActionSet::ALL
+        && privilege(Over::Indices, ALL).is_ok_and(|all| grant.actions == all)
         && grant.system
         && grant.documents.is_none()
         && grant.fields.is_none()

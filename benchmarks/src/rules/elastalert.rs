@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use millrace_rules::definition::Definition;
 use millrace_rules::engine::{Engine, Frame, Matched, Matcher, Operation, Rule};
-use millrace_rules::{Bounds, Event, Origin, Time, Timing};
+use millrace_rules::{Bounds, Event, Origin, Time, Times, Timing};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -87,6 +87,7 @@ fn frame(first: u64, events: u64) -> Frame {
         seq_no: number,
         id: number.to_string().into(),
         created: true,
+        times: Times::default(),
         source: Arc::new(json!({
             "@timestamp": START_MS + 10 * number as i64,
             "user": format!("user-{}", number * 7_919 % KEYS),

@@ -177,3 +177,35 @@ async fn more_sets_of_roles_than_are_remembered_are_right_all_the_same() {
         }
     }
 }
+
+#[tokio::test]
+async fn documents_of_rules_are_for_their_roles_and_for_full_rights() {
+    let server = Server::start().await;
+    let all = |documents: Value| {
+        let mut grant = json!({"names": ["*"], "privileges": ["all"], "allow_restricted_indices": true});
+        grant.as_object_mut().unwrap().extend(documents.as_object().unwrap().clone());
+        json!({"cluster": ["all"], "indices": [grant]})
+    };
+    server.role("everything", all(json!({}))).await;
+    server.role("nearly", all(json!({"query": "{\"match_all\":{}}"}))).await;
+    server.role("soc", json!({})).await;
+    for role in ["admin", "superuser", "all_access", "everything"] {
+        server.user(role, &[role]).await;
+        let principal = server.accounts.principal(role).unwrap();
+        assert!(principal.privileges().sees_all_of_rules(), "{role}");
+        assert!(principal.privileges().on("alert").sees_all(Action::Search), "{role}");
+    }
+    for (user, roles) in [("reader", &["reader"][..]), ("ann", &["soc", "reader"]), ("nearly", &["nearly"])] {
+        server.user(user, roles).await;
+        let principal = server.accounts.principal(user).unwrap();
+        let privileges = principal.privileges();
+        assert!(!privileges.sees_all_of_rules(), "{user}");
+        for index in ["alert", "alert_status", "alert_error", "alert_silence"] {
+            let rules = privileges.on(index).documents(Action::Search);
+            let of_roles = rules.last().unwrap();
+            assert!(of_roles.len() == 1 && of_roles[0].contains("\"field\":\"roles\""), "{rules:?}");
+            assert_eq!(of_roles[0].contains("soc"), user == "ann", "{rules:?}");
+        }
+        assert!(user == "nearly" || privileges.on("alerts").sees_all(Action::Search));
+    }
+}
