@@ -316,7 +316,7 @@ impl<'a> Oracle<'a> {
                 let looks_always = self.looks_always();
                 match self.keys.get_mut(&key) {
                     Some(known) if known.asleep && pane > known.latest => {
-                        *known = Known { depth: known.depth.max(depth), ..fresh };
+                        *known = fresh;
                     }
                     Some(known) if !looks_always && known.latest < lowest && !open => *known = fresh,
                     Some(known) => {
