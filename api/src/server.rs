@@ -11,6 +11,7 @@ use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
 use millrace_listen::{Config, Listener, Tls, TlsFiles};
 use millrace_pipelines::Manager;
+use millrace_notifications::Notifications;
 use millrace_query::SearchService;
 use millrace_storage::Engine;
 use tokio::task::JoinHandle;
@@ -66,6 +67,8 @@ pub struct ServerConfig {
     pub tokens: TokenLifetimes,
     /// What the audit tells and keeps.
     pub audit: AuditConfig,
+    /// Where notifications of alerts may go, and how.
+    pub notifications: millrace_notifications::Config,
     /// Greatest body accepted, in bytes.
     pub max_content_length: u64,
 }
@@ -85,6 +88,9 @@ pub enum StartError {
     /// The rules that are stored cannot be read.
     #[error("rules: {0}")]
     Rules(millrace_alerting::Error),
+    /// What is configured of notifications cannot be used.
+    #[error("{0}")]
+    Notifications(millrace_notifications::Error),
 }
 
 /// Where something is listened for; what is served there may need to know the addresses that it got, and comes after.
@@ -220,8 +226,12 @@ impl Server {
             .await
             .map_err(|error| StartError::Accounts(error.to_string()))?;
         identity.max_content_length = config.max_content_length;
+        let users = Arc::new(accounts.clone());
+        let notifications = Notifications::start(&engine, &search, &users, config.notifications)
+            .await
+            .map_err(StartError::Notifications)?;
         let alerting =
-            Alerting::start(&engine, &Arc::new(accounts.clone())).await.map_err(StartError::Rules)?;
+            Alerting::start_with(&engine, &users, Some(notifications)).await.map_err(StartError::Rules)?;
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
         let node = node.with_alerting(alerting.clone());
         let node = Arc::new(node.with_audit(config.audit));
