@@ -415,6 +415,10 @@ impl<J: Judge> Waiting for Paned<J> {
             let Some((end, key)) = self.due.pop_first() else { break };
             if let Some(track) = self.tracks.get_mut(&key) {
                 track.due = None;
+                // A late event may have had it told of meanwhile.
+                if track.asleep {
+                    continue;
+                }
             }
             let clock = (looking.clock)(self.grid.begin(end));
             self.look(&key, end, clock, looking);
