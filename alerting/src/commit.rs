@@ -13,8 +13,8 @@ use millrace_rules::{Time, for_roles};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
-    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, Session, SourceWrite, Update,
-    WriteOp,
+    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, Session, SourceWrite,
+    Update, WriteOp,
 };
 use serde_json::{Value, json};
 
@@ -180,7 +180,8 @@ pub(crate) async fn beside(engine: &Engine, pending: &mut VecDeque<Pending>) -> 
     let mut done = Vec::new();
     while !pending.is_empty() {
         let count = fitting(pending);
-        let own: Vec<WriteOp> = pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
+        let own: Vec<WriteOp> =
+            pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
         make_indices(engine, &own).await?;
         let of_alerts: Vec<Option<String>> =
             own.iter().map(|op| op.id.clone().filter(|_| &*op.index == ALERT)).collect();
@@ -249,7 +250,8 @@ impl Position {
         let count = fitting(pending);
         // A frame whose operations do not fit is not behind: what of it was written is there already next time.
         let to = pending.get(count).map_or(next, |rest| rest.frame.min(next)).max(self.next().unwrap_or(0));
-        let own: Vec<WriteOp> = pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
+        let own: Vec<WriteOp> =
+            pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
         make_indices(engine, &own).await?;
         let new = Bytes::copy_from_slice(&to.to_le_bytes());
         let delta = PositionDelta {

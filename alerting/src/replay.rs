@@ -242,7 +242,14 @@ impl Alerting {
             let rows = |id: &str, document: &Value| {
                 let rows = notifications.map(|notifications| {
                     let occasion = Occasion::Alert(document);
-                    millrace_notifications::rows(&told_of, id, occasion, 0, now_ms, notifications.give_up_ms())
+                    millrace_notifications::rows(
+                        &told_of,
+                        id,
+                        occasion,
+                        0,
+                        now_ms,
+                        notifications.give_up_ms(),
+                    )
                 });
                 rows.unwrap_or_default()
             };
@@ -384,7 +391,7 @@ pub(crate) struct Lived {
     /// When the server was down.
     pub(crate) absences: Vec<(Time, Time)>,
     /// How far time has come.
-    now: i64,
+    pub(crate) now: i64,
     /// When the rule began, where it is at work.
     begun: Option<i64>,
 }
