@@ -322,7 +322,10 @@ impl Own<'_> {
             }
             match commit::beside(&self.shared.engine, &mut self.pending).await {
                 Ok(_) => {
-                    self.shared.notifications.iter().for_each(|notifications| notifications.committed(0, true));
+                    self.shared
+                        .notifications
+                        .iter()
+                        .for_each(|notifications| notifications.committed(0, true));
                     return Ok(Went::On);
                 }
                 Err(error) => {

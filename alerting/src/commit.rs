@@ -13,8 +13,8 @@ use millrace_rules::{Time, for_roles};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
-    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, Session, SourceWrite, Update,
-    WriteOp,
+    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, Session, SourceWrite,
+    Update, WriteOp,
 };
 use serde_json::{Value, json};
 
@@ -168,12 +168,14 @@ pub(crate) async fn beside(engine: &Engine, pending: &mut VecDeque<Pending>) -> 
     let mut created = 0;
     while !pending.is_empty() {
         let count = fitting(pending);
-        let own: Vec<WriteOp> = pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
+        let own: Vec<WriteOp> =
+            pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
         make_indices(engine, &own).await?;
         let alert: Vec<bool> = own.iter().map(|op| &*op.index == ALERT).collect();
         let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
         let results = engine.write_from_source(&principal(), write, dead_letter(engine), TIMEOUT).await?;
-        created += alert.iter().zip(&results).filter(|(alert, result)| **alert && result.is_ok()).count() as u64;
+        created +=
+            alert.iter().zip(&results).filter(|(alert, result)| **alert && result.is_ok()).count() as u64;
         pending.drain(..count);
     }
     Ok(created)
@@ -235,7 +237,8 @@ impl Position {
         let count = fitting(pending);
         // A frame whose operations do not fit is not behind: what of it was written is there already next time.
         let to = pending.get(count).map_or(next, |rest| rest.frame.min(next)).max(self.next().unwrap_or(0));
-        let own: Vec<WriteOp> = pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
+        let own: Vec<WriteOp> =
+            pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
         make_indices(engine, &own).await?;
         let new = Bytes::copy_from_slice(&to.to_le_bytes());
         let delta = PositionDelta {

@@ -230,7 +230,14 @@ impl Alerting {
                 .map(|(id, document)| {
                     let occasion = Occasion::Alert(&document);
                     let rows = notifications.map(|notifications| {
-                        millrace_notifications::rows(&told_of, &id, occasion, 0, now_ms, notifications.give_up_ms())
+                        millrace_notifications::rows(
+                            &told_of,
+                            &id,
+                            occasion,
+                            0,
+                            now_ms,
+                            notifications.give_up_ms(),
+                        )
                     });
                     Beside { rows: rows.unwrap_or_default(), id, document }
                 })

@@ -191,7 +191,9 @@ pub(crate) fn rows_of(
     let (rule, id, occasion) = match operation {
         Operation::Alert { rule, id, document } => (rule, id, Occasion::Alert(document)),
         Operation::Recovery { rule, id, key, time } => (rule, id, Occasion::Recovery { key, time: *time }),
-        Operation::Revision { .. } | Operation::Silence { .. } | Operation::Problem { .. } => return Vec::new(),
+        Operation::Revision { .. } | Operation::Silence { .. } | Operation::Problem { .. } => {
+            return Vec::new();
+        }
     };
     let (Some(give_up_ms), Some(rule)) = (notifies, rules.rule(rule)) else { return Vec::new() };
     millrace_notifications::rows(rule, id, occasion, frame, now_ms, give_up_ms)

@@ -378,16 +378,31 @@ async fn alerts_get_a_status_secrets_are_named_and_channels_tested() {
     let found = site.data("POST /alert/_search", json!({"_source": ["status"]})).await;
     let id = found["hits"]["hits"][0]["_id"].as_str().unwrap_or_else(|| panic!("{found}")).to_owned();
     let line = format!("POST /api/alert/status/{id}");
-    for wrong in [json!({}), json!({"status": "Closed"}), json!({"status": 5}), json!({"status": "New", "note": 5}), json!({"status": "New", "x": 1})] {
+    for wrong in [
+        json!({}),
+        json!({"status": "Closed"}),
+        json!({"status": 5}),
+        json!({"status": "New", "note": 5}),
+        json!({"status": "New", "x": 1}),
+    ] {
         site.ask("admin", &line, wrong, 400).await;
     }
     site.ask("admin", "POST /api/alert/status/none", json!({"status": "Solved"}), 404).await;
     site.ask("admin", &line, json!({"status": "ongoing", "note": "n"}), 200).await;
     let alert = site.data(&format!("GET /alert/_doc/{id}"), Value::Null).await;
-    assert_eq!((&alert["_source"]["status"], &alert["_source"]["status_by"]), (&json!("Ongoing"), &json!("admin")));
+    assert_eq!(
+        (&alert["_source"]["status"], &alert["_source"]["status_by"]),
+        (&json!("Ongoing"), &json!("admin"))
+    );
 
     let secret = "PUT /api/alert/secret/slack-soc";
-    for wrong in [json!({}), json!({"value": ""}), json!({"value": "v", "hosts": "h"}), json!({"value": "v", "hosts": ["a b"]}), json!({"value": 5})] {
+    for wrong in [
+        json!({}),
+        json!({"value": ""}),
+        json!({"value": "v", "hosts": "h"}),
+        json!({"value": "v", "hosts": ["a b"]}),
+        json!({"value": 5}),
+    ] {
         site.ask("admin", secret, wrong, 400).await;
     }
     site.ask("admin", "PUT /api/alert/secret/..%2Fx", json!({"value": "v"}), 400).await;

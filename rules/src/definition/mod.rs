@@ -25,9 +25,9 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-use self::notification::{Method, Notification};
 pub use self::edit::{Edit, edit};
 pub use self::elastalert::{Imported, import};
+use self::notification::{Method, Notification};
 pub use self::rule_type::RuleType;
 pub use self::text::Text;
 use crate::time::Span;

@@ -129,7 +129,8 @@ async fn console(server: &Server, path: &str, body: Value) -> Value {
 async fn write(server: &Server, round: usize) -> bool {
     let lines = (0..WRITTEN).map(|n| format!("{{\"index\":{{\"_id\":\"{round}-{n}\"}}}}\n{{\"n\":{n}}}\n"));
     let client = Client::new();
-    let request = client.post(format!("{}/logs/_bulk", server.url)).header("content-type", "application/x-ndjson");
+    let request =
+        client.post(format!("{}/logs/_bulk", server.url)).header("content-type", "application/x-ndjson");
     request.body(lines.collect::<String>()).send().await.is_ok_and(|answer| answer.status().is_success())
 }
 
@@ -163,15 +164,27 @@ async fn killed_while_notifications_go_out_each_alert_is_told_under_one_key() {
         let sent = alerts.iter().filter(|alert| alert["_source"]["alert_sent"] == true).count();
         let distinct = |keys: &Keys| keys.lock().unwrap().iter().cloned().collect::<BTreeSet<_>>().len();
         let (told, mailed) = (distinct(&hooks), distinct(&mails));
-        if alerts.len() >= acknowledged && sent == alerts.len() && told >= alerts.len() && mailed >= alerts.len() {
+        if alerts.len() >= acknowledged
+            && sent == alerts.len()
+            && told >= alerts.len()
+            && mailed >= alerts.len()
+        {
             // One key an alert and channel, however often it was killed.
             assert_eq!((told, mailed), (alerts.len(), alerts.len()));
             break alerts.len();
         }
-        assert!(began.elapsed() < PATIENCE, "{sent} of {} alerts, {told} told, {mailed} mailed", alerts.len());
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{sent} of {} alerts, {told} told, {mailed} mailed",
+            alerts.len()
+        );
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
-    println!("{kills} kills, {alerts} alerts, {} requests, {} mails", hooks.lock().unwrap().len(), mails.lock().unwrap().len());
+    println!(
+        "{kills} kills, {alerts} alerts, {} requests, {} mails",
+        hooks.lock().unwrap().len(),
+        mails.lock().unwrap().len()
+    );
     assert!(alerts >= acknowledged && acknowledged > 0);
     let test = json!({"rule": {"name": "t", "index": "logs", "type": "any", "alert_method": "webhook", "http_post_url": "http://127.0.0.2:9/"}});
     let answer = console(&server, "/api/alert/notify-test", test).await;
