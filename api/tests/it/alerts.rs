@@ -396,3 +396,58 @@ async fn a_rule_begins_in_the_past_and_says_how_far_it_is() {
     site.write(failed(2)).await;
     while site.data("GET /alert/_count", Value::Null).await["count"] != 3 {}
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alerts_get_a_status_secrets_are_named_and_channels_tested() {
+    let site = Site::start().await;
+    let mut saved = rule("one");
+    saved["num_events"] = json!(1);
+    let saved = site.save("admin", saved).await;
+    site.write(failed(1)).await;
+    site.ask("admin", &format!("GET /api/alert/run/{saved}"), Value::Null, 200).await;
+    site.data("POST /alert/_refresh", Value::Null).await;
+    let found = site.data("POST /alert/_search", json!({"_source": ["status"]})).await;
+    let id = found["hits"]["hits"][0]["_id"].as_str().unwrap_or_else(|| panic!("{found}")).to_owned();
+    let line = format!("POST /api/alert/status/{id}");
+    for wrong in [
+        json!({}),
+        json!({"status": "Closed"}),
+        json!({"status": 5}),
+        json!({"status": "New", "note": 5}),
+        json!({"status": "New", "x": 1}),
+    ] {
+        site.ask("admin", &line, wrong, 400).await;
+    }
+    site.ask("admin", "POST /api/alert/status/none", json!({"status": "Solved"}), 404).await;
+    site.ask("admin", &line, json!({"status": "ongoing", "note": "n"}), 200).await;
+    let alert = site.data(&format!("GET /alert/_doc/{id}"), Value::Null).await;
+    assert_eq!(
+        (&alert["_source"]["status"], &alert["_source"]["status_by"]),
+        (&json!("Ongoing"), &json!("admin"))
+    );
+
+    let secret = "PUT /api/alert/secret/slack-soc";
+    for wrong in [
+        json!({}),
+        json!({"value": ""}),
+        json!({"value": "v", "hosts": "h"}),
+        json!({"value": "v", "hosts": ["a b"]}),
+        json!({"value": 5}),
+    ] {
+        site.ask("admin", secret, wrong, 400).await;
+    }
+    site.ask("admin", "PUT /api/alert/secret/..%2Fx", json!({"value": "v"}), 400).await;
+    site.ask("admin", secret, json!({"value": "sesame", "hosts": ["hooks.slack.com"]}), 200).await;
+    let listed = site.ask("admin", "GET /api/alert/secret", Value::Null, 200).await;
+    assert_eq!((&listed[0]["name"], &listed[0]["by"]), (&json!("slack-soc"), &json!("admin")));
+    assert!(!listed.to_string().contains("sesame") && listed[0].get("sealed").is_none(), "{listed}");
+    site.ask("admin", "DELETE /api/alert/secret/slack-soc", Value::Null, 200).await;
+    site.ask("admin", "DELETE /api/alert/secret/slack-soc", Value::Null, 404).await;
+
+    let written = json!({"name": "t", "index": "logs*", "type": "any", "alert_method": "webhook", "http_post_url": "http://169.254.169.254/"});
+    let tested = site.ask("admin", "POST /api/alert/notify-test", json!({"rule": written}), 200).await;
+    assert!(tested["channels"][0]["error"].as_str().unwrap().contains("not allowed"), "{tested}");
+    assert_eq!(tested["status"], json!(false));
+    site.ask("admin", "POST /api/alert/notify-test", json!({"rule": written, "alert": 5}), 400).await;
+    site.ask("admin", "POST /api/alert/notify-test", json!({"id": "none"}), 404).await;
+}
