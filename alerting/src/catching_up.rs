@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_notifications::Notifications;
 use millrace_query::Work;
 use millrace_rules::definition::{Definition, RuleType};
 use millrace_rules::engine::{Engine as Rules, Rule};
@@ -28,7 +29,7 @@ use crate::matching::{Evaluable, Known, Matching};
 use crate::replay::{Lived, can_begin};
 use crate::reading::{Reading, Step};
 use crate::runner::{Shared, keep_state};
-use crate::state::{Core, roles_of};
+use crate::state::{Core, roles_of, rows_of};
 use crate::store::Kept;
 
 /// Rules that catch up at a time, each of which may hold as much as a rule at work; others wait for their turn.
@@ -281,6 +282,7 @@ impl Own<'_> {
     async fn evaluate(&mut self, step: Step) -> Result<()> {
         let (mut matching, mut rules) = self.evaluating.take().ok_or_else(interrupted)?;
         let (kept, from, now_ms) = (Arc::clone(self.kept), self.from, self.shared.engine.clock().now_ms());
+        let notifies = self.shared.notifications.as_ref().map(Notifications::give_up_ms);
         let (at_ms, documents) = (step.frames.last().map(|frame| frame.time_ms), step.rows as u64);
         let job = move || {
             let (mut pending, mut last) = (Vec::new(), 0);
@@ -293,7 +295,12 @@ impl Own<'_> {
                 let operations = rules.frame(&frame, &mut Known(matched));
                 for (place, operation) in operations.into_iter().enumerate() {
                     let roles = roles_of(&rules, &operation);
-                    pending.push(Pending::of(operation, frame.number, place, now_ms, roles));
+                    // Of what was there before the rule nobody is told. That these frames may be seen again is said by the number.
+                    let rows = match frame.number > kept.rule.since {
+                        true => rows_of(&rules, &operation, 0, now_ms, notifies),
+                        false => Vec::new(),
+                    };
+                    pending.push(Pending::of(operation, frame.number, place, now_ms, roles).with_rows(rows));
                 }
             }
             for (place, (rule, reason)) in matching.take_told().into_iter().enumerate() {
@@ -322,7 +329,10 @@ impl Own<'_> {
                 return Ok(Went::Away);
             }
             match commit::beside(&self.shared.engine, &mut self.pending).await {
-                Ok(_) => return Ok(Went::On),
+                Ok(_) => {
+                    self.shared.notifications.iter().for_each(|notifications| notifications.committed(0, true));
+                    return Ok(Went::On);
+                }
                 Err(error) => {
                     let reason = format!("alerts cannot be written: {error}");
                     self.shared.told.catches_up(&self.kept.rule.id, |told| told.error = Some(reason));

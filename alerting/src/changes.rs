@@ -116,7 +116,12 @@ impl Shared {
     /// An asker who may save none, a definition that cannot be used, a filter that no index of the pattern can be asked.
     pub(crate) async fn read(&self, asker: &Principal, body: Value) -> Result<Definition> {
         check_caller(asker)?;
-        matching::read(&self.engine, asker, body).await
+        let definition = matching::read(&self.engine, asker, body).await?;
+        let Some(notifications) = &self.notifications else { return Ok(definition) };
+        // Templates are compiled, and patterns of cron looked ahead.
+        let notifications = notifications.clone();
+        let check = move || Ok(notifications.check(&definition).map(|()| definition));
+        Ok(self.engine.compute().run(Priority::Foreground, check).await??)
     }
 
     /// Saves a rule; `from` is when it begins, where that is in the past.

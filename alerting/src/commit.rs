@@ -13,12 +13,12 @@ use millrace_rules::{Time, for_roles};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
-    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, SourceWrite, Update,
+    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, Session, SourceWrite, Update,
     WriteOp,
 };
 use serde_json::{Value, json};
 
-use crate::indices::{self, ALERT, ERROR, SILENCE, STATUS};
+use crate::indices::{self, ALERT, ERROR, OUTBOX, SILENCE, STATUS};
 
 /// Name of the reader of the feed, of its position, and of its lease.
 pub(crate) const READER: &str = "rules";
@@ -34,7 +34,8 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Pending {
     /// The frame that it is of.
     pub(crate) frame: u64,
-    op: WriteOp,
+    /// Written together: an alert, and what it adds to the outbox.
+    ops: Vec<WriteOp>,
     bytes: usize,
 }
 
@@ -42,7 +43,7 @@ impl Pending {
     fn new(frame: u64, index: &str, id: String, action: fn(Bytes) -> Action, document: &Value) -> Self {
         let document = Bytes::from(document.to_string());
         let bytes = document.len();
-        Self { frame, op: operation(index, id, action(document)), bytes }
+        Self { frame, ops: vec![operation(index, id, action(document))], bytes }
     }
 
     /// Makes it of members that take the place of those of an alert, where it is there.
@@ -50,7 +51,7 @@ impl Pending {
         let bytes = document.to_string().len();
         let update =
             Update { doc: Some(document), detect_noop: true, retry_on_conflict: 3, ..Update::default() };
-        Self { frame, op: operation(ALERT, id, Action::Update(Box::new(update))), bytes }
+        Self { frame, ops: vec![operation(ALERT, id, Action::Update(Box::new(update)))], bytes }
     }
 
     /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it. What is wrong with a rule is told to
@@ -74,6 +75,16 @@ impl Pending {
                 Self::new(frame, ERROR, format!("{of}-{place}-{rule}"), Action::Create, &document)
             }
         }
+    }
+
+    /// Adds rows of the outbox, which are written in the same frame.
+    pub(crate) fn with_rows(mut self, rows: Vec<(String, Value)>) -> Self {
+        for (id, row) in rows {
+            let row = Bytes::from(row.to_string());
+            self.bytes += row.len();
+            self.ops.push(operation(OUTBOX, id, Action::Create(row)));
+        }
+        self
     }
 
     /// Makes it of frames that the log does not have any more; `what` says what became of them.
@@ -109,7 +120,7 @@ impl Pending {
     }
 }
 
-fn operation(index: &str, id: String, action: Action) -> WriteOp {
+pub(crate) fn operation(index: &str, id: String, action: Action) -> WriteOp {
     WriteOp {
         index: Arc::from(index),
         id: Some(id),
@@ -128,13 +139,28 @@ pub(crate) fn recovered(time: Time) -> Value {
     json!({"recovered": true, "recovered_at": time.iso()})
 }
 
-/// Writes alerts that rules raise beside the feed, without a position; returns the ids of those that were not there yet.
+/// An alert that a rule raises beside the feed, and what it adds to the outbox.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    pub(crate) id: String,
+    pub(crate) document: Value,
+    pub(crate) rows: Vec<(String, Value)>,
+}
+
+/// Writes alerts that rules raise beside the feed, without a position; returns the ids of those that were not there yet. Those that are there are
+/// not told of again.
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn alerts(engine: &Engine, alerts: Vec<(String, Value)>) -> Result<Vec<String>> {
-    let create = |(id, document)| Pending::new(0, ALERT, id, Action::Create, &document);
-    beside(engine, &mut alerts.into_iter().map(create).collect()).await
+pub(crate) async fn alerts(engine: &Arc<Engine>, alerts: Vec<Beside>) -> Result<Vec<String>> {
+    let session = Session::system(engine);
+    let mut pending = VecDeque::with_capacity(alerts.len());
+    for Beside { id, document, rows } in alerts {
+        let told = rows.is_empty() || matches!(session.get(ALERT, &id, None, true).await, Ok(Some(_)));
+        let rows = if told { Vec::new() } else { rows };
+        pending.push_back(Pending::new(0, ALERT, id, Action::Create, &document).with_rows(rows));
+    }
+    beside(engine, &mut pending).await
 }
 
 /// Changes members of alerts beside the feed, where they are there.
@@ -146,7 +172,7 @@ pub(crate) async fn changes(engine: &Engine, changes: Vec<(String, Value)>) -> R
     beside(engine, &mut changes.into_iter().map(merge).collect()).await.map(drop)
 }
 
-/// Writes what rules raise beside the feed, without a position; returns the ids of what was done: created, or changed.
+/// Writes what rules raise beside the feed, without a position; returns the ids of the alerts that were created or changed.
 ///
 /// # Errors
 /// The store's; what is not written yet is still pending then.
@@ -154,13 +180,14 @@ pub(crate) async fn beside(engine: &Engine, pending: &mut VecDeque<Pending>) -> 
     let mut done = Vec::new();
     while !pending.is_empty() {
         let count = fitting(pending);
-        let own: Vec<WriteOp> = pending.iter().take(count).map(|pending| pending.op.clone()).collect();
-        let ids: Vec<String> = own.iter().map(|op| op.id.clone().unwrap_or_default()).collect();
+        let own: Vec<WriteOp> = pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
         make_indices(engine, &own).await?;
+        let of_alerts: Vec<Option<String>> =
+            own.iter().map(|op| op.id.clone().filter(|_| &*op.index == ALERT)).collect();
         let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
         let results = engine.write_from_source(&principal(), write, dead_letter(engine), TIMEOUT).await?;
-        let written = ids.into_iter().zip(results).filter(|(_, result)| result.is_ok());
-        done.extend(written.map(|(id, _)| id));
+        let written = of_alerts.into_iter().zip(results).filter(|(_, result)| result.is_ok());
+        done.extend(written.filter_map(|(id, _)| id));
         pending.drain(..count);
     }
     Ok(done)
@@ -222,7 +249,7 @@ impl Position {
         let count = fitting(pending);
         // A frame whose operations do not fit is not behind: what of it was written is there already next time.
         let to = pending.get(count).map_or(next, |rest| rest.frame.min(next)).max(self.next().unwrap_or(0));
-        let own: Vec<WriteOp> = pending.iter().take(count).map(|pending| pending.op.clone()).collect();
+        let own: Vec<WriteOp> = pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
         make_indices(engine, &own).await?;
         let new = Bytes::copy_from_slice(&to.to_le_bytes());
         let delta = PositionDelta {
@@ -248,12 +275,13 @@ impl Position {
 
 /// Counts what one frame may have.
 fn fitting(pending: &VecDeque<Pending>) -> usize {
-    let mut bytes = 0_usize;
+    let (mut bytes, mut ops) = (0_usize, 0_usize);
     let fits = |(at, pending): &(usize, &Pending)| {
         bytes = bytes.saturating_add(pending.bytes);
-        *at == 0 || bytes <= MAX_BYTES
+        ops += pending.ops.len();
+        *at == 0 || (bytes <= MAX_BYTES && ops <= MAX_OPERATIONS)
     };
-    pending.iter().take(MAX_OPERATIONS).enumerate().take_while(fits).count()
+    pending.iter().enumerate().take_while(fits).count()
 }
 
 /// Whether a refusal is nothing to be told: an alert that is there already, a change of one that somebody deleted.

@@ -17,6 +17,9 @@ pub enum Error {
     /// There is no such rule, or none that the asker may see.
     #[error("no such rule [{0}]")]
     NotFound(String),
+    /// There is no such alert, or none that the asker may see.
+    #[error("no such alert [{0}]")]
+    NoAlert(String),
     /// Somebody else has changed the rule meanwhile, or it would stand in for two.
     #[error("{0}")]
     Conflict(String),
@@ -26,6 +29,9 @@ pub enum Error {
     /// A filter cannot be compiled or asked.
     #[error("[search.request.body] {0}")]
     Filter(#[from] millrace_query::Error),
+    /// What a rule says of notifications cannot be used, or is too much at once.
+    #[error(transparent)]
+    Notifications(#[from] millrace_notifications::Error),
     /// The store refused or failed.
     #[error(transparent)]
     Storage(#[from] millrace_storage::Error),
@@ -41,9 +47,10 @@ impl Error {
                 millrace_rules::Kind::Corrupt => Kind::Corrupt,
             },
             Self::Invalid(_) | Self::Filter(_) => Kind::InvalidInput,
-            Self::NotFound(_) => Kind::NotFound,
+            Self::NotFound(_) | Self::NoAlert(_) => Kind::NotFound,
             Self::Conflict(_) => Kind::Conflict,
             Self::TooMany(_) => Kind::TooLarge,
+            Self::Notifications(error) => error.kind(),
             Self::Storage(error) => error.kind(),
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! They are made when something is to be written, so also anew once somebody has deleted them. Nobody else writes them.
 
+use millrace_notifications::outbox;
 use millrace_storage::{Engine, Error as StorageError, Principal, Result};
 use serde_json::{Value, json};
 
@@ -11,6 +12,7 @@ pub(crate) const ALERT: &str = "alert";
 pub(crate) const STATUS: &str = "alert_status";
 /// What went wrong.
 pub(crate) const ERROR: &str = "alert_error";
+pub(crate) use millrace_notifications::outbox::OUTBOX;
 /// Keys that are silent.
 pub(crate) const SILENCE: &str = "alert_silence";
 
@@ -19,8 +21,16 @@ pub(crate) fn is_never_fed(index: &str) -> bool {
     index.starts_with('.') || matches!(index, STATUS | ERROR | SILENCE)
 }
 
-/// A field that a version before did not have. Who it names is who may read the document: see `accounts`.
+/// Who it names is who may read the document: see `accounts`.
 const ROLES: &str = "roles";
+/// A field that a version before did not have, of each index.
+fn newest(name: &str) -> &'static str {
+    match name {
+        ALERT => "status_by",
+        ERROR => "alert_id",
+        _ => ROLES,
+    }
+}
 
 /// Makes an index where it is missing, and adds what its mapping lacks where a version before made it.
 ///
@@ -29,8 +39,12 @@ const ROLES: &str = "roles";
 pub(crate) async fn make(engine: &Engine, name: &str) -> Result<()> {
     // Mostly it is there: its mapping need not be written down then.
     match engine.index(name) {
+        Err(StorageError::IndexNotFound { .. }) if name == OUTBOX => {
+            engine.make_own_index(name, &outbox::index_body()).await.map(drop)
+        }
+        Ok(_) if name == OUTBOX => Ok(()),
         Err(StorageError::IndexNotFound { .. }) => engine.make_own_index(name, &body(name)).await.map(drop),
-        Ok(index) if index.mapping().field(ROLES).is_none() => {
+        Ok(index) if index.mapping().field(newest(name)).is_none() => {
             engine.put_mapping(&Principal::system(), name, &body(name)["mappings"]).await
         }
         // One that is closed refuses what is written.
@@ -60,10 +74,14 @@ fn body(name: &str) -> Value {
                 "username": keyword,
             }},
             "alert_sent": {"type": "boolean"},
+            "alert_sent_time": date,
             "alert_time": date,
             "alert_subject": text,
             "alert_text": text,
             "status": keyword,
+            "status_by": keyword,
+            "status_time": date,
+            "status_note": text,
             "depth": long,
             "key": keyword,
             "trigger": document,
@@ -85,7 +103,7 @@ fn body(name: &str) -> Value {
             "time_taken": {"type": "double"},
         }),
         SILENCE => json!({"key": keyword, "until": date, "exponent": long}),
-        _ => json!({"message": text, "frame": long, "first_frame": long, "last_frame": long}),
+        _ => json!({"alert_id": keyword, "method": keyword, "message": text, "frame": long, "first_frame": long, "last_frame": long}),
     };
     if let (Value::Object(properties), Value::Object(own)) = (&mut properties, own) {
         properties.extend(own);

@@ -13,6 +13,7 @@
 //! - [`catching_up`]: rules that begin in the past
 //! - [`replay`]: tests, dry runs and runs over what is stored
 //! - [`recompute`]: what rules raise of the log, computed at once, for checks
+//! - [`status`]: what people say of alerts, and tests of channels
 //! - [`indices`], [`told`]: what is written beside alerts, and what is told of rules
 
 mod catching_up;
@@ -30,12 +31,14 @@ mod runner;
 mod snapshot;
 mod state;
 mod store;
+mod status;
 mod told;
 
 use std::fmt;
 use std::sync::Arc;
 
 use millrace_accounts::Accounts;
+use millrace_notifications::Notifications;
 use millrace_rules::engine::Rule;
 use millrace_storage::{Engine, Principal};
 use parking_lot::Mutex;
@@ -49,7 +52,9 @@ use crate::store::{Kept, Store};
 use crate::told::Told;
 
 pub use error::{Error, Result};
+pub use millrace_notifications::Tested as NotifyTested;
 pub use recompute::recompute;
+pub use status::AlertStatus;
 pub use replay::{Alert, Difference, Ran, Replayed, Tested};
 
 /// Rules at work; cheap to clone. They end with the last clone, as after a crash: [`Alerting::stop`] saves the next start work.
@@ -105,7 +110,7 @@ impl Record {
     /// Writes the fields of the definition, and `id`, `enabled`, `last_run`, `last_alert`, `lag`, `error` and `notices`; of one
     /// that begins in the past `catching_up` says how far it is.
     pub fn value(&self) -> Value {
-        self.shared.told.record(&self.kept, self.lag_ms, self.now_ms)
+        self.shared.record(&self.kept, self.lag_ms, self.now_ms)
     }
 }
 
@@ -115,9 +120,22 @@ impl Alerting {
     /// # Errors
     /// The store's.
     pub async fn start(engine: &Arc<Engine>, accounts: &Arc<Accounts>) -> Result<Self> {
+        Self::start_with(engine, accounts, None).await
+    }
+
+    /// Does so with what sends notifications of alerts; without it no alert is sent.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn start_with(
+        engine: &Arc<Engine>,
+        accounts: &Arc<Accounts>,
+        notifications: Option<Notifications>,
+    ) -> Result<Self> {
         let shared = Arc::new(Shared {
             engine: Arc::clone(engine),
             accounts: Arc::clone(accounts),
+            notifications,
             store: Store::load(engine).await?,
             snapshots: Snapshots::of(engine),
             core: Arc::default(),
@@ -162,7 +180,7 @@ impl Alerting {
     pub fn show(&self, asker: &Principal, id: &str) -> Result<Value> {
         let kept = self.shared.seen(asker, id)?;
         let (lag_ms, now_ms) = self.now();
-        Ok(self.shared.told.record(&kept, lag_ms, now_ms))
+        Ok(self.shared.record(&kept, lag_ms, now_ms))
     }
 
     /// Saves a rule: a new one, or one in the place of that with its id or name. It runs with the asker's rights from then on.
@@ -221,6 +239,27 @@ impl Alerting {
         Ok(self.shared.seen(asker, id)?.rule.clone())
     }
 
+    /// Returns what sends notifications.
+    pub fn notifications(&self) -> Option<&Notifications> {
+        self.shared.notifications.as_ref()
+    }
+
+    /// Says what is the matter with an alert, and who says so; a note may say more.
+    ///
+    /// # Errors
+    /// [`Error::NoAlert`] where there is no such alert, or none that the asker may see; the store's.
+    pub async fn set_status(&self, asker: &Principal, alert: &str, status: AlertStatus, note: Option<String>) -> Result<()> {
+        self.shared.set_status(asker, alert, status, note).await
+    }
+
+    /// Sends a sample through the channels of a rule, stored or written, or an alert that is given in its place.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; a definition that cannot be used; as many tests under way as may be.
+    pub async fn notify_test(&self, asker: &Principal, tested: Tested, alert: Option<Value>) -> Result<Vec<NotifyTested>> {
+        self.shared.notify_test(asker, tested, alert).await
+    }
+
     /// For how long the oldest frame that is not evaluated has been waiting, and the time, both in milliseconds.
     fn now(&self) -> (i64, i64) {
         let engine = &self.shared.engine;
@@ -231,6 +270,7 @@ impl Alerting {
     pub fn faults(&self) -> Vec<String> {
         let mut faults = self.shared.told.faults();
         faults.extend(self.shared.store.unreadable());
+        faults.extend(self.shared.notifications.iter().flat_map(Notifications::faults));
         faults
     }
 }

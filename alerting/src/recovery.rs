@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use millrace_notifications::Notifications;
 use millrace_rules::engine::{Engine as Rules, Operation, Rule};
 use millrace_rules::{Bounds, Timing};
 use millrace_storage::{Engine, FeedReader, Result};
@@ -53,6 +54,8 @@ pub(crate) async fn recover(shared: &Shared) -> Result<FeedReader> {
     }
     let next = seen.map_or_else(|| first_seen(&kept).min(last + 1), |seen| seen + 1);
     let mut new = Core::new(rules, Matching::new(engine, &shared.accounts), position, next);
+    new.notifies = shared.notifications.as_ref().map(Notifications::give_up_ms);
+    shared.tell_committed(&new.position, false);
     for kept in &live {
         new.ask(&kept.rule);
     }

@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use millrace_notifications::Occasion;
 use millrace_query::Work;
 use millrace_rules::engine::{Engine as Core, Operation, Rule};
 use millrace_rules::{Bounds, Time, Timing};
@@ -18,6 +19,7 @@ use millrace_storage::{Engine, Error as StorageError, Principal, Priority};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::commit::Beside;
 use crate::matching::{Evaluable, Known, Matching};
 use crate::reading::Reading;
 use crate::runner::Shared;
@@ -206,6 +208,21 @@ impl Alerting {
     /// # Errors
     /// [`Error::NotFound`]; the store's: what was written until then stays.
     pub async fn run(&self, asker: &Principal, id: &str, from: Option<i64>, to: i64) -> Result<Ran> {
+        self.run_and_notify(asker, id, from, to, false).await
+    }
+
+    /// Does so, and has those that were not there before sent where `notify` says so.
+    ///
+    /// # Errors
+    /// As [`Alerting::run`].
+    pub async fn run_and_notify(
+        &self,
+        asker: &Principal,
+        id: &str,
+        from: Option<i64>,
+        to: i64,
+        notify: bool,
+    ) -> Result<Ran> {
         let rule = self.rule(asker, id)?;
         let window = rule.definition.timeframe().ms();
         let before = || match rule.definition.rule_type.is_waiting() {
@@ -217,22 +234,37 @@ impl Alerting {
         };
         let times = from.unwrap_or_else(before)..to;
         let (mut ran, mut created) = (Ran::default(), HashSet::new());
+        let (engine, told_of) = (&self.shared.engine, rule.clone());
+        let notifications = self.shared.notifications.as_ref().filter(|_| notify);
         let mut replay = Replay::begin(&self.shared, rule, times).await?;
         while let Some(operations) = replay.next().await? {
+            let now_ms = engine.clock().now_ms();
+            let rows = |id: &str, document: &Value| {
+                let rows = notifications.map(|notifications| {
+                    let occasion = Occasion::Alert(document);
+                    millrace_notifications::rows(&told_of, id, occasion, 0, now_ms, notifications.give_up_ms())
+                });
+                rows.unwrap_or_default()
+            };
             let (mut alerts, mut changes) = (Vec::new(), Vec::new());
             for operation in operations {
                 match operation {
-                    Operation::Alert { id, document, .. } => alerts.push((id, document)),
+                    Operation::Alert { id, document, .. } => {
+                        alerts.push(Beside { rows: rows(&id, &document), id, document });
+                    }
                     Operation::Revision { id, document, .. } => changes.push((id, document)),
                     Operation::Recovery { id, time, .. } => changes.push((id, commit::recovered(time))),
                     Operation::Silence { .. } | Operation::Problem { .. } => {}
                 }
             }
             ran.alerts += alerts.len() as u64;
-            created.extend(commit::alerts(&self.shared.engine, alerts).await?);
+            created.extend(commit::alerts(engine, alerts).await?);
             // What is there already may know more than what was evaluated here.
             changes.retain(|(id, _)| created.contains(id));
-            commit::changes(&self.shared.engine, changes).await?;
+            commit::changes(engine, changes).await?;
+            if let Some(notifications) = notifications {
+                notifications.committed(0, true);
+            }
         }
         ran.created = created.len() as u64;
         ran.problems = replay.problems;

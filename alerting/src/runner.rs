@@ -8,13 +8,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_notifications::Notifications;
 use millrace_query::filters::Batch;
 use millrace_storage::wal::AppliedFrame;
 use millrace_storage::{Engine, Error, FeedItem, FeedReader, Priority, Result};
 use tokio::sync::{Notify, OwnedMutexGuard, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 
-use crate::commit::READER;
+use crate::commit::{Position, READER};
 use crate::snapshot::Snapshots;
 use crate::state::Core;
 use crate::store::Store;
@@ -49,6 +50,8 @@ const RETRY: Duration = Duration::from_millis(500);
 pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
     pub(crate) accounts: Arc<millrace_accounts::Accounts>,
+    /// What sends; `None` where nothing does.
+    pub(crate) notifications: Option<Notifications>,
     pub(crate) store: Store,
     pub(crate) snapshots: Snapshots,
     /// `None` while there are no rules, or they are not there again after a fault.
@@ -61,6 +64,15 @@ pub(crate) struct Shared {
     /// Told when rules have seen more of the feed.
     pub(crate) advanced: Notify,
     pub(crate) stopping: watch::Sender<bool>,
+}
+
+impl Shared {
+    /// Tells who sends what is committed, and whether there may be something to be sent.
+    pub(crate) fn tell_committed(&self, position: &Position, rows: bool) {
+        if let (Some(notifications), Some(next)) = (&self.notifications, position.next()) {
+            notifications.committed(next, rows);
+        }
+    }
 }
 
 /// Why the feed is not followed any more.
@@ -269,7 +281,10 @@ pub(crate) async fn write_pending(shared: &Shared, mut held: Held) -> Result<()>
         let written = core.position.commit(&shared.engine, &mut core.pending, core.next).await;
         shared.told.set_writing(false);
         match written {
-            Ok(()) => continue,
+            Ok(()) => {
+                shared.tell_committed(&core.position, true);
+                continue;
+            }
             Err(error @ Error::PositionMoved { .. }) => return Err(error),
             Err(error) if shared.engine.is_stopping() => return Err(error),
             Err(error) => {

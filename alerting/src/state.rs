@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+use millrace_notifications::Occasion;
 use millrace_rules::engine::{Condition, Engine as Rules, Operation, Rule};
 use millrace_rules::{Time, for_roles};
 use millrace_storage::wal::AppliedFrame;
@@ -25,6 +26,8 @@ pub(crate) struct Core {
     pub(crate) next: u64,
     /// Whether a rule matched anything behind the stored position.
     pub(crate) has_matched: bool,
+    /// For how long notifications are tried; `None` where none are sent.
+    pub(crate) notifies: Option<i64>,
     /// Rules whose state may be another since it was asked last.
     pub(crate) touched: BTreeSet<String>,
     activity: BTreeMap<String, Activity>,
@@ -57,6 +60,7 @@ impl Core {
             position,
             next,
             has_matched: false,
+            notifies: None,
             touched: BTreeSet::new(),
             activity: BTreeMap::new(),
         }
@@ -107,7 +111,9 @@ impl Core {
                 self.touched.insert(rule.clone());
             }
             let roles = roles_of(&self.rules, &operation);
-            self.pending.push_back(Pending::of(operation, frame.number, place, now_ms, roles));
+            let rows = rows_of(&self.rules, &operation, frame.number, now_ms, self.notifies);
+            let pending = Pending::of(operation, frame.number, place, now_ms, roles);
+            self.pending.push_back(pending.with_rows(rows));
         }
         if frame.complete {
             self.next = self.next.max(frame.number + 1);
@@ -173,6 +179,23 @@ impl Core {
         let position = self.rules.position().filter(|_| self.pending.is_empty())?;
         Some((position, self.rules.snapshot()))
     }
+}
+
+/// Makes what an operation adds to the outbox; `notifies` is for how long notifications are tried.
+pub(crate) fn rows_of(
+    rules: &Rules,
+    operation: &Operation,
+    frame: u64,
+    now_ms: i64,
+    notifies: Option<i64>,
+) -> Vec<(String, Value)> {
+    let (rule, id, occasion) = match operation {
+        Operation::Alert { rule, id, document } => (rule, id, Occasion::Alert(document)),
+        Operation::Recovery { rule, id, key, time } => (rule, id, Occasion::Recovery { key, time: *time }),
+        Operation::Revision { .. } | Operation::Silence { .. } | Operation::Problem { .. } => return Vec::new(),
+    };
+    let (Some(give_up_ms), Some(rule)) = (notifies, rules.rule(rule)) else { return Vec::new() };
+    millrace_notifications::rows(rule, id, occasion, frame, now_ms, give_up_ms)
 }
 
 /// The roles that the rule is for of which something is said.

@@ -296,7 +296,7 @@ fn document(kept: &Kept) -> Value {
 fn read(id: &str, source: &[u8], version: Version) -> Result<Kept, String> {
     let mut document: Value = serde_json::from_slice(source).map_err(|error| error.to_string())?;
     let state = document.get_mut("state").map(Value::take).unwrap_or_default();
-    let mut definition = Definition::parse(&document).map_err(|error| error.to_string())?;
+    let mut definition = Definition::parse_stored(&document).map_err(|error| error.to_string())?;
     definition.id = Some(id.to_owned());
     let number =
         |of: &Value, name: &str| of[name].as_u64().ok_or_else(|| format!("[state.{name}] is missing"));

@@ -11,6 +11,7 @@ use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
 use millrace_intelligence::Intelligence;
 use millrace_listen::{Config, Listener, Tls, TlsFiles};
+use millrace_notifications::Notifications;
 use millrace_pipelines::Manager;
 use millrace_query::SearchService;
 use millrace_storage::Engine;
@@ -67,6 +68,8 @@ pub struct ServerConfig {
     pub tokens: TokenLifetimes,
     /// What the audit tells and keeps.
     pub audit: AuditConfig,
+    /// Where notifications of alerts may go, and how.
+    pub notifications: millrace_notifications::Config,
     /// Greatest body accepted, in bytes.
     pub max_content_length: u64,
 }
@@ -86,6 +89,9 @@ pub enum StartError {
     /// The rules that are stored cannot be read.
     #[error("rules: {0}")]
     Rules(millrace_alerting::Error),
+    /// What is configured of notifications cannot be used.
+    #[error("{0}")]
+    Notifications(millrace_notifications::Error),
     /// The AI rules that are stored cannot be read.
     #[error("AI rules: {0}")]
     Intelligence(millrace_intelligence::Error),
@@ -225,10 +231,14 @@ impl Server {
             .await
             .map_err(|error| StartError::Accounts(error.to_string()))?;
         identity.max_content_length = config.max_content_length;
-        let owners = Arc::new(accounts.clone());
-        let alerting = Alerting::start(&engine, &owners).await.map_err(StartError::Rules)?;
-        let intelligence = Intelligence::start(&engine, &search, &owners).await;
-        let intelligence = intelligence.map_err(StartError::Intelligence)?;
+        let users = Arc::new(accounts.clone());
+        let notifications = Notifications::start(&engine, &search, &users, config.notifications)
+            .await
+            .map_err(StartError::Notifications)?;
+        let alerting =
+            Alerting::start_with(&engine, &users, Some(notifications)).await.map_err(StartError::Rules)?;
+        let intelligence =
+            Intelligence::start(&engine, &search, &users).await.map_err(StartError::Intelligence)?;
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
         let node = node.with_alerting(alerting.clone()).with_intelligence(intelligence.clone());
         let node = Arc::new(node.with_audit(config.audit));

@@ -335,13 +335,19 @@ fn said_of_window(rule: &Definition, closing: &Closing<'_>) -> String {
 fn info(author: Author<'_>) -> Value {
     let rule = author.definition;
     json!({
-        "type": rule.method,
-        "command": rule.method_data.get("command").and_then(Value::as_str).unwrap_or_default(),
-        "recipients": rule.email,
+        "type": rule.notification.method(),
+        "command": rule.notification.command(),
+        "recipients": recipients(rule),
         "risk_value": rule.importance,
         "playbooks": rule.playbooks,
         "username": author.owner,
     })
+}
+
+/// Whom the alerts of a rule are for.
+fn recipients(rule: &Definition) -> Vec<&str> {
+    let of_channels = rule.notification.recipients();
+    if of_channels.is_empty() { rule.email.iter().map(String::as_str).collect() } else { of_channels }
 }
 
 /// Writes the document that tells until when a key is silent.
@@ -382,7 +388,7 @@ fn option(rule: &Definition, name: &str) -> Option<String> {
         "index" => return Some(rule.index.join(",")),
         "type" => return Some(rule.rule_type.name().to_owned()),
         "importance" => return Some(rule.importance.to_string()),
-        "alert_method" => return Some(rule.method.clone()),
+        "alert_method" => return Some(fields::text(&rule.notification.method()).into_owned()),
         _ => {}
     }
     match (&rule.rule_type, name) {

@@ -3,7 +3,7 @@
 //! Up: store, then search, then rules, then listeners, then pipelines, then the ready line; a supervisor is told of each
 //! ([`Supervisor`]). Down, at SIGTERM or SIGINT: pipelines stop
 //! reading and bring to an end what they have read while no new connections are taken and requests in flight end
-//! (both at most `drain_timeout`), then rules stop where they are, then the store flushes and lets go of its directory. [`Running`] is that sequence without the process around it; `demo` uses it too.
+//! (both at most `drain_timeout`), then rules stop where they are, then notifications that are on their way, then the store flushes and lets go of its directory. [`Running`] is that sequence without the process around it; `demo` uses it too.
 //! SIGHUP has all certificates read again; those that change are so within ten seconds by themselves.
 
 use std::future::Future;
@@ -300,6 +300,9 @@ impl Running {
         let _ = stopping.send(true);
         draining.await.map_err(Failure::other)?;
         self.alerting.stop().await;
+        if let Some(notifications) = self.alerting.notifications() {
+            notifications.stop().await;
+        }
         self.intelligence.stop().await;
         self.engine.shutdown().await.map_err(Failure::other)?;
         tracing::info!("stopped");

@@ -8,6 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_accounts::{Accounts, AnyQuery};
 use millrace_alerting::{Alerting, Changed};
+use millrace_notifications::Notifications;
+use millrace_query::SearchService;
 use millrace_rules::Time;
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::{Action, Config, Engine, Error, Principal, RefreshPolicy, SystemClock, WriteOp};
@@ -49,9 +51,28 @@ impl Server {
         Self { engine, accounts, alerting }
     }
 
+    /// Opens one that sends notifications.
+    pub(crate) async fn open_notifying(dir: &Path, notifying: millrace_notifications::Config) -> Self {
+        let Self { engine, accounts, alerting } = Self::open(dir).await;
+        // The rules of the one without are not at work any more.
+        alerting.stop().await;
+        drop(alerting);
+        let search = Arc::new(SearchService::new(Arc::clone(&engine), millrace_query::Config::default()));
+        let notifications = Notifications::start(&engine, &search, &accounts, notifying).await.unwrap();
+        let alerting = Alerting::start_with(&engine, &accounts, Some(notifications)).await.unwrap();
+        Self { engine, accounts, alerting }
+    }
+
+    pub(crate) fn notifications(&self) -> &Notifications {
+        self.alerting.notifications().unwrap()
+    }
+
     /// Ends as a server does that is told to.
     pub(crate) async fn stop(self) {
         self.alerting.stop().await;
+        if let Some(notifications) = self.alerting.notifications() {
+            notifications.stop().await;
+        }
         self.engine.shutdown().await.unwrap();
     }
 

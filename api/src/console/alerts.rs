@@ -123,12 +123,13 @@ pub(crate) async fn run(api: &Api, request: &mut Request, id: &str) -> Result<Re
         text.map(|text| moment(name, &text.into(), now)).transpose()
     };
     let (from, to) = (take("from")?, take("to")?);
+    let notify = request.params.take_bool("notify")?.unwrap_or(false);
     request.finish()?;
     let to = to.unwrap_or_else(|| now.saturating_add(1));
     if from.is_some_and(|from| from >= to) {
         return Err(invalid("from", "is not before [to]"));
     }
-    let ran = alerting(api)?.run(api.session.principal(), id, from, to).await?;
+    let ran = alerting(api)?.run_and_notify(api.session.principal(), id, from, to, notify).await?;
     let message = match ran.alerts {
         0 => "no alerts".to_owned(),
         1 => format!("1 alert, {} of it new", ran.created),
@@ -148,13 +149,7 @@ pub(crate) async fn test(api: &Api, request: &Request) -> Result<Response, Error
     request.finish()?;
     let now = api.session.clock().now_ms();
     let mut members = object("body", body(request)?)?;
-    let tested = match (taken(&mut members, "id"), taken(&mut members, "rule")) {
-        (Some(Value::String(id)), None) => Tested::Stored(id),
-        (Some(_), None) => return Err(invalid("id", "must be a string")),
-        (None, Some(rule)) => Tested::Written(rule),
-        (Some(_), Some(_)) => return Err(invalid("rule", "stands beside [id]: give one of them")),
-        (None, None) => return Err(invalid("rule", "is missing, and so is [id]: give one of them")),
-    };
+    let tested = tested(&mut members)?;
     let from = taken(&mut members, "from").ok_or_else(|| invalid("from", "is missing"))?;
     let from = moment("from", &from, now)?;
     let to = taken(&mut members, "to").map(|to| moment("to", &to, now)).transpose()?;
@@ -172,6 +167,17 @@ pub(crate) async fn test(api: &Api, request: &Request) -> Result<Response, Error
     Ok(Response::json(200, answer))
 }
 
+/// Takes the rule that something is tested with.
+pub(super) fn tested(members: &mut Map<String, Value>) -> Result<Tested, Error> {
+    match (taken(members, "id"), taken(members, "rule")) {
+        (Some(Value::String(id)), None) => Ok(Tested::Stored(id)),
+        (Some(_), None) => Err(invalid("id", "must be a string")),
+        (None, Some(rule)) => Ok(Tested::Written(rule)),
+        (Some(_), Some(_)) => Err(invalid("rule", "stands beside [id]: give one of them")),
+        (None, None) => Err(invalid("rule", "is missing, and so is [id]: give one of them")),
+    }
+}
+
 /// Returns the rules at work.
 pub(super) fn alerting(api: &Api) -> Result<&Alerting, Error> {
     let none = || Error::new(503, "unavailable_exception", "this server evaluates no rules");
@@ -179,7 +185,7 @@ pub(super) fn alerting(api: &Api) -> Result<&Alerting, Error> {
 }
 
 /// The answer to what was done with a rule.
-fn done(id: &str, message: &str) -> Value {
+pub(super) fn done(id: &str, message: &str) -> Value {
     json!({ "status": true, "id": id, "message": message })
 }
 
@@ -196,16 +202,16 @@ fn replayed(found: Replayed) -> Value {
     json!({ "total": total, "alerts": alerts, "more": more, "problems": found.problems })
 }
 
-fn body(request: &Request) -> Result<Value, Error> {
+pub(super) fn body(request: &Request) -> Result<Value, Error> {
     request.json()?.ok_or_else(|| Error::illegal_argument("request body is required"))
 }
 
 /// Takes a member; null is none.
-fn taken(members: &mut Map<String, Value>, name: &str) -> Option<Value> {
+pub(super) fn taken(members: &mut Map<String, Value>, name: &str) -> Option<Value> {
     members.shift_remove(name).filter(|value| !value.is_null())
 }
 
-fn refuse_rest(members: &Map<String, Value>) -> Result<(), Error> {
+pub(super) fn refuse_rest(members: &Map<String, Value>) -> Result<(), Error> {
     members.keys().next().map_or(Ok(()), |name| Err(invalid(name, "is not known here")))
 }
 

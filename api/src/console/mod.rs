@@ -2,13 +2,15 @@
 //!
 //! Every change, run and export needs the header `console-xsrf: true`, which a web page of elsewhere cannot have a browser
 //! send ([`check_headers`]). Errors have the form of [`error`]. `route::console` says what there is; [`saved_objects`] keeps
-//! objects, [`dashboards`] reads and writes files of them, [`alerts`] and [`ai`] ask rules at work.
+//! objects, [`dashboards`] reads and writes files of them, [`alerts`] and [`ai`] ask rules at work,
+//! [`notifications`] says what becomes of alerts and keeps the secrets of channels.
 
 pub(crate) mod ai;
 pub(crate) mod alert_plot;
 pub(crate) mod alerts;
 pub(crate) mod dashboards;
 mod error;
+pub(crate) mod notifications;
 pub(crate) mod saved_objects;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::{Route, routes};
 use crate::console::saved_objects::Store;
-use crate::console::{ai, alert_plot, alerts, dashboards, saved_objects};
+use crate::console::{ai, alert_plot, alerts, dashboards, notifications, saved_objects};
 
 pub(super) fn routes() -> Vec<Route<Store>> {
     routes! { |objects: Store, api, request|
@@ -25,6 +25,11 @@ pub(super) fn routes() -> Vec<Route<Store>> {
         change POST, "/api/alert/silence/{id}", (id) PutAlerts => alerts::silence(api, request, id).await;
         change GET, "/api/alert/run/{id}", (id) PutAlerts => alerts::run(api, request, id).await;
         run POST, "/api/alert/test", () GetAlerts => alerts::test(api, request).await;
+        change POST, "/api/alert/status/{id}", (id) PutAlerts => notifications::status(api, request, id).await;
+        change POST, "/api/alert/notify-test", () PutAlerts => notifications::test(api, request).await;
+        read GET, "/api/alert/secret", () PutAlerts => notifications::secrets(api, request).await;
+        change PUT, "/api/alert/secret/{name}", (name) PutAlerts => notifications::put_secret(api, request, name).await;
+        change DELETE, "/api/alert/secret/{name}", (name) PutAlerts => notifications::delete_secret(api, request, name).await;
         read GET, "/api/alert/plot/{id}", (id) GetAlerts => alert_plot::plot(api, request, id).await;
         read GET, "/api/ai/list", () GetIntelligence => ai::list(api, request);
         read GET, "/api/ai/show/{id}", (id) GetIntelligence => ai::show(api, request, id);

@@ -25,7 +25,8 @@ async fn bind(node: &Node, listen: SocketAddr, tls: Option<TlsFiles>) -> Result<
         tokens: TokenLifetimes::default(),
         password_file: None,
         audit: AuditConfig::default(),
-        max_content_length: 1 << 20,
+        notifications: millrace_notifications::Config::default(),
+            max_content_length: 1 << 20,
     };
     Server::bind(config, node.api.engine.clone(), node.api.search.clone()).await
 }
@@ -163,7 +164,8 @@ async fn attempts_are_bounded_an_address_and_who_was_right_is_served() {
         admin_password: Some("secret".to_owned()),
         tokens: TokenLifetimes::default(),
         audit: AuditConfig::default(),
-        max_content_length: 1 << 20,
+        notifications: millrace_notifications::Config::default(),
+            max_content_length: 1 << 20,
     };
     let server = Server::bind(config, node.api.engine.clone(), node.api.search.clone()).await.unwrap();
     let address = server.local_addr()[0];

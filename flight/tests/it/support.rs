@@ -72,6 +72,7 @@ impl Node {
             password_file: None,
             tokens: TokenLifetimes::default(),
             audit: AuditConfig::default(),
+            notifications: millrace_notifications::Config::default(),
             max_content_length: 100 << 20,
         };
         let mut server = Server::bind(config, engine, search).await.unwrap();

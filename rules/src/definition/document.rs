@@ -19,7 +19,7 @@ impl Definition {
             "alertrulename": self.name,
             "alertruleindexpattern": self.index.join(","),
             "alertruletype": self.rule_type.name(),
-            "alertrulemethod": self.method,
+            "alertrulemethod": self.notification.method(),
             "alertruleimportance": self.importance,
             "enable": self.enabled,
             "search": {"request": request},
@@ -111,8 +111,15 @@ impl Definition {
                 set(name, json!(true));
             }
         }
+        self.notification.write(&mut options);
+        let mut set = |name: &str, value: Value| {
+            options.insert(name.to_owned(), value);
+        };
         set("timestamp_field", json!(self.timestamp_field));
         set("realert", json!(self.realert.wait.text()));
+        if self.recovery {
+            set("recovery", json!(true));
+        }
         if let Some(most) = self.realert.at_most {
             set("exponential_realert", json!(most.text()));
         }

@@ -49,7 +49,7 @@ pub fn edit(old: &Definition, new: &Definition) -> Edit {
         ("alertruleriskkey", old.risk_key != new.risk_key),
         ("playbooks", old.playbooks != new.playbooks),
         ("selectedroles", old.roles != new.roles),
-        ("alert_method", old.method != new.method || old.method_data != new.method_data),
+        ("alert_method", old.notification != new.notification || old.method_data != new.method_data),
         ("email", old.email != new.email),
         ("enabled", old.enabled != new.enabled),
         (

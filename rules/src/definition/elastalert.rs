@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::options::{kind, short};
-use super::{Definition, Notice, parse};
+use super::options::short;
+use super::{Definition, Notice, notification, parse};
 use crate::error::{Error, Result};
+use crate::fields;
 
 /// A rule that was read from a file of ElastAlert's.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +55,7 @@ pub fn import(file: &str, text: &str) -> Result<Imported> {
     if !rule.contains_key("filter") {
         rule.insert("filter".to_owned(), json!([]));
     }
-    channels(&mut rule)?;
+    secrets(&mut rule, &mut warn);
     let definition = Definition::parse(&Value::Object(rule))?;
     warnings.extend(definition.notices());
     Ok(Imported { definition, warnings })
@@ -89,23 +90,22 @@ fn without_dates(index: &str) -> String {
     pattern + &between
 }
 
-/// The method is the first channel; the list stays beside it.
-fn channels(rule: &mut serde_json::Map<String, Value>) -> Result<()> {
-    let first = match rule.get("alert") {
-        None | Some(Value::Null) => return Ok(()),
-        Some(Value::Array(list)) => list.first().cloned(),
-        Some(one) => Some(one.clone()),
+/// Puts references in the place of secrets: a file has them, a rule does not.
+fn secrets(rule: &mut serde_json::Map<String, Value>, warn: &mut impl FnMut(&str, String)) {
+    let name = fields::text(&rule["name"]).into_owned();
+    let mut slug: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    slug.truncate(64);
+    let methods: Vec<String> = match rule.get("alert") {
+        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).map(str::to_lowercase).collect(),
+        Some(Value::String(one)) => vec![one.to_lowercase()],
+        _ => Vec::new(),
     };
-    let name = match first {
-        None => return Ok(()),
-        Some(Value::String(name)) => name,
-        // `- jira: {…}` has the channel's own options in it.
-        Some(Value::Object(members)) => members.keys().next().cloned().unwrap_or_default(),
-        Some(other) => {
-            return Err(Error::invalid("alert", format!("has {} in it, names are expected", kind(&other))));
+    for option in methods.iter().flat_map(|method| notification::secret_options(method)) {
+        if rule.get(option).is_some_and(Value::is_string) {
+            let secret = format!("{slug}.{option}");
+            warn(option, format!("is a secret, and rules keep none: store it with PUT /api/alert/secret/{secret}"));
+            rule.insert(option.to_owned(), json!({"secret": secret}));
         }
-    };
-    let method = if name == "debug" { "none" } else { name.as_str() };
-    rule.entry("alert_method").or_insert_with(|| json!(method));
-    Ok(())
+    }
 }

@@ -12,14 +12,14 @@ const MAX_KEPT: usize = 200;
 /// Bytes of one that is kept.
 const MAX_BYTES: usize = 64 << 10;
 /// What stands for a value that would be a secret.
-const NOT_STORED: &str = "(not stored)";
+pub(super) const NOT_STORED: &str = "(not stored)";
 
 const POLLED: &str = "events are evaluated as they arrive: nothing is polled, and none is left out";
 const SERVER: &str = "the events are in this server";
 const LINKS: &str = "alerts have no links";
-const GROUPED: &str = "each alert is raised by itself";
-const CHANNELS: &str =
-    "nothing is sent: there are no channels yet; alerts are documents of the index [alert]";
+const GROUPED: &str = "alerts are gathered by when they are raised";
+const CHANNELS: &str = "no channel of the rule uses it";
+const MAIL: &str = "the server of mail is that of the configuration, notifications.smtp";
 const SHOWN: &str = "it is shown with the rule only";
 const LAYOUT: &str = "the text of an alert has no such part";
 const TIMES: &str = "times are shown in UTC";
@@ -27,8 +27,7 @@ const TIMES: &str = "times are shown in UTC";
 /// Names, or beginnings of names that end in `*`, with the reason.
 const KNOWN: &[(&str, &str)] = &[
     ("aggregate_by_match_time", GROUPED),
-    ("aggregation*", GROUPED),
-    ("alert", CHANNELS),
+    ("aggregation_alert_time_compared_with_timestamp_field", GROUPED),
     ("alert_time_limit", CHANNELS),
     ("alerta_*", CHANNELS),
     ("alertmanager_*", CHANNELS),
@@ -73,7 +72,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("kibana4_*", LINKS),
     ("kibana_*", LINKS),
     ("lark_*", CHANNELS),
-    ("limit_execution*", POLLED),
     ("linenotify_*", CHANNELS),
     ("mattermost_*", CHANNELS),
     ("max_query_size", POLLED),
@@ -109,7 +107,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("ses_*", CHANNELS),
     ("shorten_*", LINKS),
     ("slack_*", CHANNELS),
-    ("smtp_*", CHANNELS),
+    ("smtp_*", MAIL),
     ("sns_*", CHANNELS),
     ("ssl_show_warn", SERVER),
     ("start_date", POLLED),
@@ -132,6 +130,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("use_ssl", SERVER),
     ("use_strftime_index", "the pattern is taken as it is written"),
     ("use_terms_query", POLLED),
+    ("users", CHANNELS),
     ("verify_certs", SERVER),
     ("victorops_*", CHANNELS),
     ("webhook_*", CHANNELS),
@@ -186,13 +185,11 @@ const OF_TYPES: [&str; 31] = [
 ];
 
 /// Options that would change which alerts there are, and are refused.
-const REFUSED: [(&str, &str); 8] = [
+const REFUSED: [(&str, &str); 6] = [
     ("metric_agg_script", "code is not run: metric_agg_key names a field"),
     ("import", "files are not read: write what it imports into the rule"),
     ("match_enhancements", "code that changes or drops alerts is not run"),
-    ("escalate_users", "is not there yet"),
-    ("escalate_after", "is not there yet"),
-    ("recovery_command", "is not there yet"),
+    ("recovery_command", "is not there: recovery tells each channel of the rule"),
     ("timestamp_to_datetime_format_expr", "code is not run"),
     ("timestamp_format_expr", "code is not run"),
 ];
@@ -209,7 +206,7 @@ fn reason(name: &str) -> Option<&'static str> {
     found.map(|(_, reason)| *reason).or_else(|| OF_TYPES.contains(&name).then_some(OTHER_TYPE))
 }
 
-fn is_secret(name: &str) -> bool {
+pub(super) fn is_secret(name: &str) -> bool {
     // Addresses of webhooks have their token in them.
     const PARTS: [&str; 9] =
         ["password", "secret", "token", "api_key", "apikey", "webhook", "bearer", "auth", "_key_id"];

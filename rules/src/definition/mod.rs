@@ -12,6 +12,7 @@ mod document;
 mod edit;
 mod elastalert;
 mod kept;
+pub mod notification;
 mod options;
 mod parse;
 mod rule_type;
@@ -26,6 +27,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
+use self::notification::{Method, Notification};
 pub use self::edit::{Edit, edit};
 pub use self::elastalert::{Imported, import};
 pub use self::rule_type::RuleType;
@@ -83,9 +85,9 @@ pub struct Definition {
     pub playbooks: Vec<String>,
     /// Roles that may see the rule.
     pub roles: Vec<String>,
-    /// `alert_method`: where alerts are sent, beside the index `alert`.
-    pub method: String,
-    /// What the method needs.
+    /// Who hears of alerts, beside the index `alert`.
+    pub notification: Notification,
+    /// `alert_method_data`, as it was written: options of the method.
     pub method_data: Map<String, Value>,
     /// Recipients of the method `email`.
     pub email: Vec<String>,
@@ -127,22 +129,17 @@ impl Definition {
     /// Tells what of the rule is not used or not sent, and why.
     pub fn notices(&self) -> Vec<Notice> {
         let mut notices = Vec::new();
-        if !matches!(self.method.as_str(), "none" | "index") {
-            notices.push(Notice {
-                option: "alert_method".to_owned(),
-                reason: format!(
-                    "nothing is sent by [{}]: there are no channels yet; alerts are documents of the index [alert]",
-                    self.method
-                ),
-            });
+        for reason in self.notification.silent.iter().filter_map(|silent| silent.reason.clone()) {
+            notices.push(Notice { option: "alert_method".to_owned(), reason });
         }
         if self.recovery && !self.rule_type.is_waiting() {
             let reason =
                 format!("type [{}] tells of events: it has no condition that ends", self.rule_type.name());
             notices.push(Notice { option: "recovery".to_owned(), reason });
         }
-        if self.method != "email" && !self.email.is_empty() {
-            let reason = format!("recipients of [email], and alert_method is [{}]", self.method);
+        let mails = self.notification.channels.iter().any(|channel| channel.method == Method::Email);
+        if !mails && !self.email.is_empty() {
+            let reason = format!("recipients of [email], and alert_method is {}", self.notification.method());
             notices.push(Notice { option: "email".to_owned(), reason });
         }
         if self.risk_key.is_some() {

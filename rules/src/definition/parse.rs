@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::options::{self, MAX_NAME, MAX_PATH, MAX_TEXT, Options, kind, short};
 use super::rule_type::{MAX_FIELDS, RuleType};
 use super::text::Text;
+use super::notification::Notification;
 use super::{Definition, Realert, Schedule, kept, search};
 use crate::error::{Error, Result};
 use crate::time::Span;
@@ -40,6 +41,19 @@ impl Definition {
     ///
     /// Names the field that is missing, unknown, of the wrong type, out of range or too large, and what is allowed.
     pub fn parse(rule: &Value) -> Result<Self> {
+        Self::read(rule, false)
+    }
+
+    /// Reads a document of `.alertrules`: a channel that cannot be used any more is left out, with a notice.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::parse`].
+    pub fn parse_stored(rule: &Value) -> Result<Self> {
+        Self::read(rule, true)
+    }
+
+    fn read(rule: &Value, stored: bool) -> Result<Self> {
         let Value::Object(members) = rule else {
             return Err(Error::invalid("rule", format!("is {}, an object is expected", kind(rule))));
         };
@@ -54,7 +68,7 @@ impl Definition {
         if let Some(any) = any {
             merge(&mut options, any_options(any)?)?;
         }
-        Self::of_options(options)
+        Self::of_options(options, stored)
     }
 
     /// Reads a rule that is written in YAML; `file` names it in errors.
@@ -66,7 +80,7 @@ impl Definition {
         Self::parse(&yaml(file, text)?)
     }
 
-    fn of_options(mut options: Options) -> Result<Self> {
+    fn of_options(mut options: Options, stored: bool) -> Result<Self> {
         let Some(name) = options.text("name", MAX_NAME)?.filter(|name| !name.trim().is_empty()) else {
             return Err(Error::invalid("name", "is missing: each rule has a name"));
         };
@@ -95,6 +109,9 @@ impl Definition {
         if !allow_alerts && index.iter().any(|pattern| pattern == "alert") {
             return Err(Error::invalid("index", "[alert] is watched with allow_alerts: true only"));
         }
+        let method_data = method_data(&mut options)?;
+        let email = options.texts("email", MAX_LIST, MAX_NAME)?.unwrap_or_default();
+        let notification = Notification::take(&mut options, &method_data, &email, stored)?;
         let definition = Self {
             id: options.text("id", MAX_PATH)?.filter(|id| !id.is_empty()),
             name,
@@ -119,12 +136,9 @@ impl Definition {
             risk_key: options.path("risk_key")?,
             playbooks: options.texts("playbooks", MAX_LIST, MAX_NAME)?.unwrap_or_default(),
             roles: options.texts("selectedroles", MAX_LIST, MAX_NAME)?.unwrap_or_default(),
-            method: options
-                .text("alert_method", MAX_NAME)?
-                .unwrap_or_else(|| "none".to_owned())
-                .to_lowercase(),
-            method_data: method_data(&mut options)?,
-            email: options.texts("email", MAX_LIST, MAX_NAME)?.unwrap_or_default(),
+            notification,
+            method_data,
+            email,
             enabled: options.flag("enabled")?.unwrap_or(true),
             kept: kept::keep(std::mem::take(&mut options.0))?,
         };

@@ -57,7 +57,7 @@ fn defaults_are_those_of_the_interface() {
     let expected =
         RuleType::Frequency { num_events: 1, timeframe: Span::from_secs(300), attach_related: false };
     assert_eq!(rule.rule_type, expected);
-    assert_eq!((rule.method.as_str(), rule.realert, rule.importance), ("none", Realert::default(), 50));
+    assert_eq!((rule.notification.method(), rule.realert, rule.importance), (json!("none"), Realert::default(), 50));
     let change =
         parse(json!({"name": "r", "index": "i", "type": "change", "query_key": "k", "compare_key": "a"}));
     assert!(matches!(change.rule_type, RuleType::Change { timeframe: None, .. }));
@@ -246,6 +246,34 @@ fn each_field_that_is_missing_wrong_or_out_of_range_is_named() {
         ("include_updates", json!({"include_updates": []})),
         ("num_event", json!({"num_event": 5})),
         ("import", json!({"import": "base.yaml"})),
+        ("alert_method", json!({"alert_method": "pigeon"})),
+        ("alert_method", json!({"alert_method": {"email": {}}})),
+        ("alert", json!({"alert": ["email"], "alert_method": "slack"})),
+        ("alert", json!({"alert": [{"email": 5}]})),
+        ("alert_method", json!({"alert_method": vec!["slack"; 17]})),
+        ("email", json!({"alert_method": "email"})),
+        ("email", json!({"alert_method": "email", "email": "no address"})),
+        ("cc", json!({"alert_method": "email", "email": "a@b", "cc": "a@b\nBcc: c@d"})),
+        ("users", json!({"alert_method": "user"})),
+        ("command", json!({"alert_method": "command"})),
+        ("command", json!({"alert_method": "command", "command": "rm -rf /"})),
+        ("http_post_url", json!({"alert_method": "webhook"})),
+        ("http_post_url", json!({"alert_method": "webhook", "http_post_url": {"secret": "../x"}})),
+        ("http_post_headers", json!({"alert_method": "webhook", "http_post_url": "https://a/", "http_post_headers": {"Host": "a"}})),
+        ("Authorization", json!({"alert_method": "webhook", "http_post_url": "https://a/", "http_post_headers": {"Authorization": "Bearer x"}})),
+        ("webhook_hmac", json!({"alert_method": "webhook", "http_post_url": "https://a/", "webhook_hmac": "x"})),
+        ("http_post_timeout", json!({"alert_method": "webhook", "http_post_url": "https://a/", "http_post_timeout": 600})),
+        ("pigeons", json!({"alert": [{"webhook": {"url": "https://a/", "pigeons": 1}}]})),
+        ("slack_webhook_url", json!({"alert_method": "slack"})),
+        ("slack_webhook_url", json!({"alert_method": "slack", "slack_webhook_url": "https://a/"})),
+        ("alert_method_data", json!({"alert_method": "email,user", "email": "a@b", "users": "u", "alert_method_data": {"cc": "a@b"}})),
+        ("aggregation", json!({"aggregation": "soon"})),
+        ("aggregation_key", json!({"aggregation_key": "user"})),
+        ("escalate_after", json!({"escalate_users": "a"})),
+        ("escalate_users", json!({"escalate_after": "1h"})),
+        ("limit_execution_coverage", json!({"limit_execution_coverage": true})),
+        ("notifications_per_minute", json!({"notifications_per_minute": 0})),
+        ("recovery", json!({"recovery": "perhaps"})),
         ("match_enhancements", json!({"match_enhancements": ["a.B"]})),
         ("importance", json!({"alertruleimportance": 5, "importance": 6})),
         ("realert", json!({"realert": "1m", "alertrule_any": {"realert": "2m"}})),
@@ -267,21 +295,21 @@ fn each_field_that_is_missing_wrong_or_out_of_range_is_named() {
 #[test]
 fn what_is_not_used_is_shown_with_its_reason() {
     let rule = parse(json!({
-        "name": "r", "index": "i", "type": "any", "alert_method": "slack", "email": "a@b", "num_events": 5,
+        "name": "r", "index": "i", "type": "any", "alert_method": "jira", "email": "a@b", "num_events": 5,
         "slack_webhook_url": "https://example.com/token", "es_host": "localhost", "es_password": "p",
-        "forget_keys": true, "aggregation": {"minutes": 1}, "alertruleriskkey": "user",
+        "forget_keys": true, "aggregate_by_match_time": true, "alertruleriskkey": "user",
     }));
     let notices = rule.notices();
     let reason = |option: &str| {
         let found = notices.iter().find(|notice| notice.option == option);
         found.map(|notice| notice.reason.as_str()).unwrap_or_else(|| panic!("{option}: {notices:?}"))
     };
-    assert!(reason("alert_method").contains("[slack]"));
+    assert!(reason("alert_method").contains("[jira]"));
     assert!(reason("slack_webhook_url").ends_with("rules keep no secrets"));
     assert!(reason("es_password").ends_with("rules keep no secrets"));
     assert_eq!(reason("num_events"), "type [any] does not use it");
     assert_eq!(reason("forget_keys"), "type [any] does not use it");
-    assert_eq!(reason("aggregation"), "each alert is raised by itself");
+    assert_eq!(reason("aggregate_by_match_time"), "alerts are gathered by when they are raised");
     reason("email");
     reason("alertruleriskkey");
     assert_eq!(rule.kept["es_host"], "localhost");
@@ -289,6 +317,32 @@ fn what_is_not_used_is_shown_with_its_reason() {
         parse(json!({"name": "r", "index": "i", "type": "any", "alert_method": "index"})).notices(),
         []
     );
+}
+
+#[test]
+fn channels_have_the_options_of_the_rule_and_their_own_and_read_back_the_same() {
+    let rule = parse(json!({
+        "name": "r", "index": "i", "type": "any", "email": "a@b",
+        "alert": ["email", {"webhook": {"url": "https://a/"}}, {"webhook": {"url": {"secret": "b.url"}}}, "jira"],
+        "http_post_headers": {"X-Env": "test", "Authorization": {"secret": "t", "prefix": "Bearer "}},
+        "aggregation": {"schedule": "0 * * * *"}, "aggregation_key": "user", "limit_execution": "* 8-16 * * *",
+        "escalate_users": ["ann"], "escalate_after": {"minutes": 30}, "recovery": true, "notifications_per_minute": 5,
+    }));
+    let notification = &rule.notification;
+    let urls: Vec<_> = notification.channels.iter().skip(1).map(|channel| &channel.options["http_post_url"]).collect();
+    assert_eq!(urls, [&json!("https://a/"), &json!({"secret": "b.url"})]);
+    for channel in &notification.channels[1..] {
+        assert_eq!(channel.options["http_post_headers"]["X-Env"], json!("test"));
+    }
+    assert_eq!(notification.channels[0].options["email"], json!(["a@b"]));
+    assert_eq!(notification.method(), json!(["jira", "email", "webhook", "webhook"]));
+    assert_eq!(rule.kept, Map::new());
+    assert_eq!(parse(rule.document()), rule);
+    let stored = json!({"name": "r", "index": "i", "type": "any", "alert_method": "slack", "slack_webhook_url": "(not stored)"});
+    assert!(Definition::parse(&stored).is_err());
+    let rule = Definition::parse_stored(&stored).unwrap();
+    assert!(rule.notices()[0].reason.contains("nothing is sent by [slack]: [slack_webhook_url] was not stored"));
+    assert_eq!(Definition::parse_stored(&rule.document()).unwrap(), rule);
 }
 
 #[test]
@@ -329,7 +383,7 @@ fn edits_of_appearance_keep_state() {
 fn files_of_elastalert_are_imported() {
     let text = "
 es_host: elasticsearch.example.com
-es_password: secret
+es_password: hunter2
 index: logstash-%Y.%m.%d
 use_strftime_index: true
 type: frequency
@@ -348,17 +402,18 @@ alert:
 - slack
 email:
 - ops@example.com
+slack_webhook_url: https://hooks.slack.com/services/secret
 ";
     let imported = import("rules/many_errors.yaml", text).unwrap();
     let rule = imported.definition;
     assert_eq!((rule.name.as_str(), rule.index.as_slice()), ("many_errors", &["logstash-*".to_owned()][..]));
     assert_eq!(rule.realert.wait, Span::from_secs(60));
     assert_eq!(rule.query_key, ["user", "host"]);
-    assert_eq!((rule.method.as_str(), rule.email.as_slice()), ("email", &["ops@example.com".to_owned()][..]));
+    assert_eq!((rule.notification.method(), rule.email.as_slice()), (json!(["email", "slack"]), &["ops@example.com".to_owned()][..]));
     let filters = json!([{"query_string": {"query": "level: error"}}, {"term": {"status": 500}}]);
     assert_eq!(rule.body, json!({"query": {"bool": {"filter": filters}}}));
     for option in
-        ["index", "realert", "es_host", "es_password", "alert_method", "alert", "use_strftime_index"]
+        ["index", "realert", "es_host", "es_password", "slack_webhook_url", "use_strftime_index"]
     {
         assert!(
             imported.warnings.iter().any(|notice| notice.option == option),
@@ -366,7 +421,9 @@ email:
             imported.warnings
         );
     }
-    assert!(!rule.document().to_string().contains("secret"));
+    let document = rule.document().to_string();
+    assert!(!document.contains("hunter2") && !document.contains("services/secret"), "{document}");
+    assert!(document.contains("many_errors") && document.contains("many-errors.slack_webhook_url"), "{document}");
     for (text, wrong) in [
         ("type: any\nindex: i\ntype: [", "[f.yaml] is no YAML"),
         ("- a", "[f.yaml] is no rule"),
@@ -379,7 +436,7 @@ email:
         assert!(error.starts_with(wrong), "{error}");
     }
     let plain = import("any.yml", "type: any\nindex: i\nalert: debug\nrealert: {minutes: 0}").unwrap();
-    assert_eq!((plain.definition.method.as_str(), plain.definition.realert), ("none", Realert::default()));
+    assert_eq!((plain.definition.notification.method(), plain.definition.realert), (json!("none"), Realert::default()));
     assert_eq!(plain.definition.body, json!({"query": {"match_all": {}}}));
 }
 

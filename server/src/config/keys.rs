@@ -110,6 +110,48 @@ pub(crate) static KEYS: &[Key] = &[
         "addresses of Arrow Flight SQL, for the users of the data API; `off` for none",
     ),
     unset(
+        "notifications.allow",
+        Kind::Text,
+        "where notifications of alerts may go, joined by commas: hosts (hooks.example.com, *.example.com), `*` for any public one, addresses and networks (127.0.0.1, 10.1.0.0/16); nowhere when unset",
+    ),
+    secret(
+        "notifications.secret_key",
+        "key that secrets of notifications are encrypted with: 32 bytes in Base64 or 64 hexadecimal digits; without one there are none",
+    ),
+    key(
+        "notifications.per_minute",
+        Kind::Count(100_000),
+        "60",
+        "notifications a minute of a channel, beyond which a digest tells of the rest",
+    ),
+    key(
+        "notifications.give_up_after",
+        Kind::Span(60_000),
+        "2d",
+        "how long a notification is tried again before alert_error tells that it was not sent",
+    ),
+    unset(
+        "notifications.command_directory",
+        Kind::Text,
+        "directory of the programs that the method command may start; it starts none when unset",
+    ),
+    unset(
+        "notifications.authorities",
+        Kind::Text,
+        "PEM file with certificates of authorities that notifications trust beside those of the system",
+    ),
+    unset("notifications.smtp.host", Kind::Text, "server of mail, by whose name its certificate is verified"),
+    key("notifications.smtp.port", Kind::Count(65_535), "587", "port of the server of mail"),
+    key(
+        "notifications.smtp.tls",
+        Kind::Word(&["starttls", "implicit", "none"]),
+        "starttls",
+        "how the connection is encrypted: from STARTTLS on, from the first byte on (port 465), or not at all (on this machine only)",
+    ),
+    unset("notifications.smtp.user", Kind::Text, "name at the server of mail"),
+    secret("notifications.smtp.password", "password at the server of mail"),
+    unset("notifications.smtp.from", Kind::Text, "address that mails come from, such as Millrace <alerts@example.com>"),
+    unset(
         "pipelines.dir",
         Kind::Text,
         "directory of pipelines: *.conf and pipelines.yml; `pipelines` in the data directory when unset",

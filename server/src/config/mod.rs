@@ -6,6 +6,7 @@
 
 mod environment;
 mod keys;
+mod notifications;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -333,6 +334,7 @@ impl Settings {
                     reads: self.flag("audit.reads"),
                     retention: Duration::from_millis(self.number("audit.retention")),
                 },
+                notifications: notifications::config(self)?,
                 max_content_length: self.number("http.max_content_length"),
             },
             threads: usize::try_from(self.number("threads"))?,

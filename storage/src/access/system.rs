@@ -16,7 +16,15 @@ pub(crate) enum Standing {
 /// Indices that rules alone write.
 const OF_RULES: [&str; 5] = ["alert", "alert_status", "alert_error", "alert_silence", "intelligence"];
 /// System indices.
-const SYSTEM: [&str; 5] = [".alertrules", ".intelligence_rules", ".console", ".security", ".dead-letters"];
+const SYSTEM: [&str; 7] = [
+    ".alertrules",
+    ".alert_outbox",
+    ".alert_secrets",
+    ".intelligence_rules",
+    ".console",
+    ".security",
+    ".dead-letters",
+];
 /// What names of further system indices begin with.
 const SYSTEM_PREFIXES: [&str; 3] = [".audit-", ".security-", ".dead-letters-"];
 

@@ -1,0 +1,164 @@
+//! What sends: a file a kind of channel.
+//!
+//! [`Channels::send`] has a deadline of its own whatever the other side does; what it answers says what is to become of the
+//! notification. Neither reasons nor logs have secrets in them: of addresses the host is told.
+
+pub(crate) mod command;
+pub(crate) mod email;
+mod webhook;
+
+use std::time::Duration;
+
+use millrace_rules::definition::notification::{Channel, Method, Secret};
+use millrace_storage::Priority;
+use serde_json::{Map, Value};
+
+use crate::Shared;
+use crate::config::Config;
+use crate::error::Result;
+use crate::message::Message;
+
+/// How long a notification may take, whatever its channel.
+const DEADLINE: Duration = Duration::from_secs(75);
+
+/// Why a notification was not sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// Whether it will be the same next time.
+    pub(crate) permanent: bool,
+    /// The reason, without secrets.
+    pub(crate) reason: String,
+}
+
+impl Failure {
+    /// What may pass: it is tried again.
+    pub(crate) fn passing(reason: impl Into<String>) -> Self {
+        Self { permanent: false, reason: reason.into() }
+    }
+
+    /// What stays.
+    pub(crate) fn permanent(reason: impl Into<String>) -> Self {
+        Self { permanent: true, reason: reason.into() }
+    }
+}
+
+/// What became of a notification that was sent: nothing, or what is to be told of it.
+pub(crate) type Sent = std::result::Result<Option<String>, Failure>;
+
+/// What sends.
+#[derive(Debug)]
+pub(crate) struct Channels {
+    webhook: webhook::Webhook,
+    email: Option<email::Mailer>,
+    command: command::Commands,
+}
+
+/// Options with secrets in the place of their names, and the hosts to which these may be sent; empty for any.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    options: Map<String, Value>,
+    hosts: Vec<Vec<String>>,
+}
+
+impl Channels {
+    /// Reads certificates, on a thread that may wait.
+    ///
+    /// # Errors
+    /// Files that cannot be read.
+    pub(crate) async fn new(config: &Config) -> Result<Self> {
+        let config = config.clone();
+        let made = tokio::task::spawn_blocking(move || {
+            let authorities = match &config.authorities {
+                None => Vec::new(),
+                Some(path) => std::fs::read(path)
+                    .map_err(|error| crate::Error::Config(format!("authorities: [{}]: {error}", path.display())))?,
+            };
+            let email = config.smtp.clone().map(|smtp| email::Mailer::new(smtp, &authorities)).transpose()?;
+            let webhook = webhook::Webhook::new(config.allow.clone(), &authorities)?;
+            Ok(Self { webhook, email, command: command::Commands::new(config.commands.clone()) })
+        });
+        made.await.unwrap_or_else(|error| Err(crate::Error::Internal(error.to_string())))
+    }
+
+    /// Sends a notification through a channel.
+    pub(crate) async fn send(&self, shared: &Shared, channel: &Channel, message: Message) -> Sent {
+        let sending = self.send_in_time(shared, channel, message);
+        let late = |_| Err(Failure::passing(format!("it took longer than {} s", DEADLINE.as_secs())));
+        tokio::time::timeout(DEADLINE, sending).await.unwrap_or_else(late)
+    }
+
+    async fn send_in_time(&self, shared: &Shared, channel: &Channel, message: Message) -> Sent {
+        let resolved = resolve(shared, &channel.options).await?;
+        match channel.method {
+            Method::Email => self.mailer()?.send(shared, &resolved.options, message).await,
+            Method::User => {
+                let options = addresses(shared, &resolved.options)?;
+                self.mailer()?.send(shared, &options, message).await
+            }
+            Method::Command => self.command.run(shared, resolved.options, message).await,
+            Method::Webhook => self.webhook.send(shared, None, resolved, message).await,
+            Method::Template(template) => self.webhook.send(shared, Some(template), resolved, message).await,
+        }
+    }
+
+    fn mailer(&self) -> std::result::Result<&email::Mailer, Failure> {
+        let none = || Failure::passing("no mail is sent: notifications.smtp.host and notifications.smtp.from are not set");
+        self.email.as_ref().ok_or_else(none)
+    }
+}
+
+/// Puts secrets in the place of their names.
+async fn resolve(shared: &Shared, options: &Map<String, Value>) -> std::result::Result<Resolved, Failure> {
+    let mut resolved = Resolved { options: options.clone(), hosts: Vec::new() };
+    let mut named: Vec<(Vec<&str>, Secret)> = Vec::new();
+    for (name, value) in options {
+        if let Some(secret) = Secret::read(value) {
+            named.push((vec![name], secret));
+        } else if let (Value::Object(members), "http_post_headers") = (value, name.as_str()) {
+            let secrets = members.iter().filter_map(|(header, value)| Some((header, Secret::read(value)?)));
+            named.extend(secrets.map(|(header, secret)| (vec![name.as_str(), header.as_str()], secret)));
+        }
+    }
+    for (path, secret) in named {
+        let opened = shared.secrets.open(&secret.name).await.map_err(Failure::passing)?;
+        let mut place = resolved.options.get_mut(path[0]);
+        if let Some(inner) = path.get(1) {
+            place = place.and_then(|members| members.get_mut(*inner));
+        }
+        if let Some(place) = place {
+            *place = Value::from(format!("{}{}", secret.prefix, opened.value));
+        }
+        if !opened.hosts.is_empty() {
+            resolved.hosts.push(opened.hosts);
+        }
+    }
+    Ok(resolved)
+}
+
+/// The addresses of accounts, as options of mail.
+fn addresses(shared: &Shared, options: &Map<String, Value>) -> std::result::Result<Map<String, Value>, Failure> {
+    let names = options.get("users").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let mut addresses = Vec::new();
+    let mut missing = Vec::new();
+    for name in names {
+        match shared.accounts.user(name).filter(|account| account.user.enabled).and_then(|account| account.user.email.clone()) {
+            Some(address) => addresses.push(Value::from(address)),
+            None => missing.push(name),
+        }
+    }
+    if addresses.is_empty() {
+        return Err(Failure::passing(format!("no user [{}] with an address of mail is enabled", missing.join(", "))));
+    }
+    let mut mail = Map::new();
+    mail.insert("email".to_owned(), Value::Array(addresses));
+    Ok(mail)
+}
+
+/// Runs what takes time on a compute thread.
+pub(crate) async fn compute<T: Send + 'static>(
+    shared: &Shared,
+    work: impl FnOnce() -> std::result::Result<T, Failure> + Send + 'static,
+) -> std::result::Result<T, Failure> {
+    let done = shared.engine.compute().run(Priority::Ingest, move || Ok(work())).await;
+    done.unwrap_or_else(|error| Err(Failure::passing(error.to_string())))
+}

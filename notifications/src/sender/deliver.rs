@@ -1,0 +1,97 @@
+//! Sending one notification: its alerts are read, it is put into words, and handed to its channel.
+
+use std::sync::Arc;
+
+use millrace_rules::Time;
+use millrace_rules::definition::Definition;
+use millrace_storage::Error as StorageError;
+use serde_json::{Value, json};
+
+use super::row::{Row, RowKind, Unit};
+use super::store::{ALERT, Fate};
+use crate::Shared;
+use crate::channel::{Failure, compute};
+use crate::message::{Item, Kind, Message};
+
+/// What became of the test of a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tested {
+    /// Name of the method.
+    pub method: String,
+    /// Why it was not sent; `None` where it was.
+    pub error: Option<String>,
+    /// What is to be said of one that was sent.
+    pub note: Option<String>,
+    /// How long it took, in milliseconds.
+    pub took_ms: i64,
+}
+
+/// Sends what rows ask for.
+pub(crate) async fn deliver(shared: &Arc<Shared>, unit: &Unit) -> Fate {
+    let now_ms = shared.engine.clock().now_ms();
+    let expires = unit.rows.iter().map(|row| row.expires).max().unwrap_or(now_ms);
+    match attempt(shared, unit).await {
+        Ok(fate) => fate,
+        Err(Failure { permanent: true, reason }) => Fate::Lost(reason),
+        Err(Failure { reason, .. }) if shared.engine.clock().now_ms() >= expires => Fate::Lost(reason),
+        Err(Failure { reason, .. }) => Fate::Again(reason),
+    }
+}
+
+async fn attempt(shared: &Arc<Shared>, unit: &Unit) -> Result<Fate, Failure> {
+    let Some(first) = unit.rows.first() else { return Ok(Fate::Dropped) };
+    let channel = first.channel().ok_or_else(|| Failure::permanent("this server has no such channel"))?;
+    let mut items = Vec::with_capacity(unit.rows.len());
+    for row in &unit.rows {
+        let alert = alert(shared, row).await?;
+        // Once somebody has looked at it, nobody else need hear of it.
+        if row.kind == RowKind::Escalation && alert.as_ref().is_none_or(|alert| alert["status"] != "New") {
+            return Ok(Fate::Dropped);
+        }
+        let alert = alert.unwrap_or_else(|| row.about["alert"].clone());
+        items.push(Item { key: row.id.clone(), alert });
+    }
+    let kind = match first.kind {
+        RowKind::Alert => Kind::Alert,
+        RowKind::Recovery => Kind::Recovery(first.about["recovered"].as_str().unwrap_or_default().to_owned()),
+        RowKind::Escalation => Kind::Escalation(first.about["waited_ms"].as_i64().unwrap_or(0)),
+    };
+    let (key, importance) = (unit.key().to_owned(), first.importance());
+    let message = compute(shared, move || Ok(Message::new(key, kind, importance, items))).await?;
+    shared.channels.send(shared, &channel, message).await.map(Fate::Sent)
+}
+
+/// Reads an alert; `None` where it is gone.
+async fn alert(shared: &Shared, row: &Row) -> Result<Option<Value>, Failure> {
+    match shared.session.get(ALERT, &row.alert, None, true).await {
+        Ok(None) | Err(StorageError::IndexNotFound { .. }) => Ok(None),
+        Ok(Some(found)) => Ok(serde_json::from_slice(&found.source).ok()),
+        Err(error) => Err(Failure::passing(format!("the alert cannot be read: {error}"))),
+    }
+}
+
+/// Sends a sample through each channel of a rule.
+pub(crate) async fn test(shared: &Arc<Shared>, definition: &Definition, alert: Option<Value>, asker: &str) -> Vec<Tested> {
+    let began_ms = shared.engine.clock().now_ms();
+    let now = Time::from_ms(began_ms);
+    let mut alert = alert.unwrap_or_else(|| Message::sample(&definition.name, now));
+    if let Value::Object(members) = &mut alert {
+        members.entry("rule_name").or_insert_with(|| json!(definition.name));
+        members.entry("alert_subject").or_insert_with(|| json!(definition.name));
+    }
+    let mut tested = Vec::new();
+    for channel in &definition.notification.channels {
+        let began = shared.engine.clock().now_ms();
+        let key = crate::hash(&["test", asker, &began.to_string(), &crate::identity(channel)]);
+        let item = Item { key: key.clone(), alert: alert.clone() };
+        let message = Message::new(key, Kind::Test, i64::from(definition.importance), vec![item]);
+        let sent = shared.channels.send(shared, channel, message).await;
+        let took_ms = shared.engine.clock().now_ms().saturating_sub(began);
+        let (error, note) = match sent {
+            Ok(note) => (None, note),
+            Err(failure) => (Some(failure.reason), None),
+        };
+        tested.push(Tested { method: channel.name.clone(), error, note, took_ms });
+    }
+    tested
+}

@@ -1,0 +1,290 @@
+//! The task that sends: it reads rows that are due, has lanes say which go when, and writes what became of them.
+//!
+//! One task does all reading and writing, so a row is let go only after what became of it is durable, and is not read before. What ends within a moment is
+//! written in one frame. While that cannot be written, rows that were sent stay here, and are not sent again unless the
+//! server ends before: then they are, under the same key.
+
+mod deliver;
+mod lanes;
+mod row;
+mod store;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+
+pub use self::deliver::Tested;
+pub(crate) use self::deliver::test;
+use self::lanes::{Lanes, Start};
+use self::row::Unit;
+use self::store::{Fate, MAX_TOGETHER};
+use crate::{Shared, hash};
+
+/// How long what has ended waits for others, to be written with them.
+const GATHERED: Duration = Duration::from_millis(20);
+/// Rows that are written at once, at most.
+const MAX_WRITTEN: usize = 500;
+/// How often it is looked what is due, where nothing says that something is.
+const LOOK: Duration = Duration::from_secs(5);
+/// How long what failed here waits for its next try.
+const RETRY: Duration = Duration::from_secs(1);
+/// How long the end waits for what is under way.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often rows are removed that were kept for a while.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Something that was started has ended.
+struct Ended {
+    unit: Unit,
+    fate: Fate,
+    took_ms: i64,
+}
+
+struct Sender {
+    shared: Arc<Shared>,
+    lanes: Lanes,
+    /// What is to be written: with whether it is told that it is delayed.
+    ended: Vec<(Unit, Fate, bool)>,
+    ended_since: Option<Instant>,
+    sender: mpsc::UnboundedSender<Ended>,
+    /// Whether rows may be due that are not here.
+    look: bool,
+    next_look: Instant,
+    next_sweep: Instant,
+    began_ms: i64,
+}
+
+/// Sends until it is told to stop.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    // As many as are under way at most.
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let mut stopping = shared.stopping.subscribe();
+    let now = Instant::now();
+    let mut this = Sender {
+        lanes: Lanes::new(shared.config.per_minute),
+        ended: Vec::new(),
+        ended_since: None,
+        sender,
+        look: true,
+        next_look: now,
+        next_sweep: now + SWEEP,
+        began_ms: shared.engine.clock().now_ms(),
+        shared: Arc::clone(&shared),
+    };
+    while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
+        if let Err(reason) = this.step().await {
+            shared.set_fault(Some(format!("notifications cannot be read or written: {reason}")));
+            tokio::select! {
+                () = sleep(RETRY) => {}
+                _ = stopping.changed() => {}
+            }
+            continue;
+        }
+        let until = this.wakes_at();
+        tokio::select! {
+            _ = stopping.changed() => {}
+            Some(ended) = receiver.recv() => this.take(ended),
+            () = shared.wake.notified() => this.look = true,
+            () = tokio::time::sleep_until(until) => {}
+        }
+        while let Ok(ended) = receiver.try_recv() {
+            this.take(ended);
+        }
+    }
+    let rest = async {
+        while !this.lanes.is_idle() {
+            match receiver.recv().await {
+                Some(ended) => this.take(ended),
+                None => break,
+            }
+        }
+    };
+    let _ = timeout(PATIENCE, rest).await;
+    if let Err(reason) = this.write().await {
+        tracing::warn!(reason, "what became of the last notifications was not written: they are sent again");
+    }
+}
+
+impl Sender {
+    fn now_ms(&self) -> i64 {
+        self.shared.engine.clock().now_ms()
+    }
+
+    /// Does what can be done now.
+    async fn step(&mut self) -> store::Result<()> {
+        let is_due = self.ended_since.is_some_and(|since| since.elapsed() >= GATHERED);
+        if is_due || self.ended.len() >= MAX_WRITTEN {
+            self.write().await?;
+        }
+        if self.look || Instant::now() >= self.next_look {
+            self.read().await?;
+        }
+        self.start().await?;
+        if Instant::now() >= self.next_sweep {
+            let more = self.give_up().await? | store::sweep(&self.shared, self.began_ms).await?;
+            self.next_sweep = Instant::now() + if more { RETRY } else { SWEEP };
+        }
+        self.shared.set_fault(None);
+        Ok(())
+    }
+
+    /// Returns when there is something to do, if nothing else happens.
+    fn wakes_at(&mut self) -> Instant {
+        let (now, now_ms) = (Instant::now(), self.now_ms());
+        let mut until = self.next_look.min(self.next_sweep);
+        if let Some(since) = self.ended_since {
+            until = until.min(since + GATHERED);
+        }
+        if self.look {
+            return now;
+        }
+        if let Some(at_ms) = self.lanes.wakes_at(now_ms) {
+            let wait = Duration::from_millis(u64::try_from(at_ms.saturating_sub(now_ms)).unwrap_or(0).max(1));
+            until = until.min(now + wait);
+        }
+        until
+    }
+
+    fn take(&mut self, ended: Ended) {
+        let Ended { unit, fate, took_ms } = ended;
+        let Some(channel) = unit.rows.first().map(|row| row.channel.clone()) else { return };
+        let well = !matches!(fate, Fate::Again(_));
+        // The first failure of a row in a row of failures is told: those that follow have the same reason, mostly.
+        let tell = !well && !self.lanes.fails(&channel) && unit.rows.iter().all(|row| row.attempts == 0);
+        let now_ms = self.now_ms();
+        self.lanes.ended(&channel, well, took_ms, now_ms);
+        self.ended.push((unit, fate, tell));
+        self.ended_since.get_or_insert_with(Instant::now);
+    }
+
+    /// Writes what became of rows, and lets them go.
+    async fn write(&mut self) -> store::Result<()> {
+        while !self.ended.is_empty() {
+            let mut rows = 0;
+            let fits = |(unit, _, _): &&(Unit, Fate, bool)| {
+                rows += unit.rows.len();
+                rows <= MAX_WRITTEN.max(MAX_TOGETHER)
+            };
+            let count = self.ended.iter().take_while(fits).count().max(1);
+            store::finish(&self.shared, &self.ended[..count]).await?;
+            for (unit, _, _) in self.ended.drain(..count) {
+                self.lanes.release(&unit);
+            }
+        }
+        self.ended_since = None;
+        self.look = true;
+        Ok(())
+    }
+
+    /// Gives rows up whose time is over, and which had no turn because their channel fails; returns whether there may be more.
+    async fn give_up(&mut self) -> store::Result<bool> {
+        let now_ms = self.now_ms();
+        if now_ms < self.began_ms.saturating_add(store::OVERDUE_MS) {
+            return Ok(false);
+        }
+        let found = store::overdue(&self.shared, now_ms).await?;
+        let more = found.len() == store::PAGE;
+        let reason = "its channel failed for as long as it is tried";
+        let lost = found.into_iter().filter(|row| !self.lanes.holds(&row.id));
+        let lost: Vec<_> =
+            lost.map(|row| (Unit::one(row), Fate::Lost(reason.to_owned()), false)).collect();
+        store::finish(&self.shared, &lost).await?;
+        Ok(more)
+    }
+
+    /// Reads rows that are due, as many as can be held.
+    async fn read(&mut self) -> store::Result<()> {
+        self.look = false;
+        self.next_look = Instant::now() + LOOK;
+        if !store::refresh(&self.shared).await? {
+            return Ok(());
+        }
+        while self.lanes.has_room() {
+            let now_ms = self.now_ms();
+            let (channels, held) = self.lanes.passed_over(now_ms);
+            let (rows, more) = store::due(&self.shared, now_ms, channels, held).await?;
+            let mut taken = 0;
+            for row in rows {
+                if self.lanes.holds(&row.id) {
+                    continue;
+                }
+                let unit = match row.group.is_some() || row.batch.is_some() {
+                    false => Unit::one(row),
+                    true => self.gathered(&row).await?,
+                };
+                let rows = unit.rows.len();
+                if rows > 0 && self.lanes.offer(unit, now_ms) {
+                    taken += rows;
+                }
+            }
+            if !more || taken == 0 {
+                break;
+            }
+        }
+        let now_ms = self.now_ms();
+        if let Some(at_ms) = store::next_due(&self.shared, now_ms).await? {
+            let wait = u64::try_from(at_ms.saturating_sub(now_ms)).unwrap_or(0).max(1);
+            self.next_look = self.next_look.min(Instant::now() + Duration::from_millis(wait));
+        }
+        Ok(())
+    }
+
+    /// Reads what is told together with a row, and stores that it is.
+    async fn gathered(&self, row: &row::Row) -> store::Result<Unit> {
+        let mut rows = store::together(&self.shared, row).await?;
+        rows.retain(|row| !self.lanes.holds(&row.id));
+        self.batched(rows).await
+    }
+
+    /// Makes one notification of rows. Its key is stored before it is sent, so that it is sent again under the same.
+    async fn batched(&self, rows: Vec<row::Row>) -> store::Result<Unit> {
+        if let Some(batch) = rows.first().and_then(|row| row.batch.clone()) {
+            return Ok(Unit { batch: Some(batch), rows });
+        }
+        let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
+        let batch = hash(&ids);
+        let mut unit = Unit { batch: Some(batch.clone()), rows };
+        if unit.rows.len() == 1 && unit.rows[0].group.is_none() {
+            unit.batch = None;
+            return Ok(unit);
+        }
+        store::assign(&self.shared, &unit).await?;
+        for row in &mut unit.rows {
+            row.batch = Some(batch.clone());
+        }
+        Ok(unit)
+    }
+
+    /// Starts what may be sent now.
+    async fn start(&mut self) -> store::Result<()> {
+        while let Some(start) = self.lanes.start(self.now_ms()) {
+            let unit = match start {
+                Start::Unit(unit) => unit,
+                Start::Digest(rows) => {
+                    let kept = Unit { batch: None, rows: rows.clone() };
+                    match self.batched(rows).await {
+                        Ok(unit) => unit,
+                        Err(reason) => {
+                            // They are in the index still.
+                            self.lanes.ended(&kept.rows[0].channel, true, 0, self.shared.engine.clock().now_ms());
+                            self.lanes.release(&kept);
+                            self.look = true;
+                            return Err(reason);
+                        }
+                    }
+                }
+            };
+            let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
+            tokio::spawn(async move {
+                let began = Instant::now();
+                let fate = deliver::deliver(&shared, &unit).await;
+                let took_ms = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
+                // Nobody is there at the end only.
+                let _ = sender.send(Ended { unit, fate, took_ms });
+            });
+        }
+        Ok(())
+    }
+}

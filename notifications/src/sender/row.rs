@@ -1,0 +1,122 @@
+//! Rows as the sender has them.
+
+use millrace_rules::definition::notification::{Channel, Method};
+use serde_json::{Map, Value};
+
+/// What a row is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowKind {
+    Alert,
+    Recovery,
+    Escalation,
+}
+
+/// A row of the outbox.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// Key of the notification.
+    pub(crate) id: String,
+    pub(crate) kind: RowKind,
+    pub(crate) rule: String,
+    pub(crate) alert: String,
+    pub(crate) frame: u64,
+    pub(crate) expires: i64,
+    pub(crate) channel: String,
+    pub(crate) group: Option<String>,
+    pub(crate) batch: Option<String>,
+    pub(crate) attempts: u32,
+    pub(crate) per_minute: Option<u32>,
+    pub(crate) about: Value,
+    pub(crate) bytes: usize,
+}
+
+/// Rows that are sent as one notification.
+#[derive(Clone, Debug)]
+pub(crate) struct Unit {
+    /// Key of the notification where it is of several rows; it is in each of them.
+    pub(crate) batch: Option<String>,
+    /// At least one, all of one channel.
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Row {
+    /// Reads one; `None` where it is none.
+    pub(crate) fn read(id: &str, source: &Value) -> Option<Self> {
+        let text = |name: &str| source.get(name).and_then(Value::as_str).map(str::to_owned);
+        let kind = match source["kind"].as_str()? {
+            "alert" => RowKind::Alert,
+            "recovery" => RowKind::Recovery,
+            "escalation" => RowKind::Escalation,
+            _ => return None,
+        };
+        let about = source.get("about").cloned().unwrap_or_default();
+        Some(Self {
+            id: id.to_owned(),
+            kind,
+            rule: text("rule_id")?,
+            alert: text("alert_id")?,
+            frame: source["frame"].as_u64().unwrap_or(0),
+            expires: source["expires"].as_i64()?,
+            channel: text("channel")?,
+            group: text("group"),
+            batch: text("batch"),
+            attempts: source["attempts"].as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(0),
+            per_minute: about["per_minute"].as_u64().and_then(|number| u32::try_from(number).ok()),
+            bytes: about.to_string().len() + 512,
+            about,
+        })
+    }
+
+    /// Returns its channel; `None` where this server has no such method.
+    pub(crate) fn channel(&self) -> Option<Channel> {
+        let name = self.about["name"].as_str()?.to_owned();
+        let method = Method::named(self.about["method"].as_str()?)?;
+        let options = self.about["options"].as_object().cloned().unwrap_or_else(Map::new);
+        Some(Channel { name, method, options })
+    }
+
+    /// Whether it may be told together with others.
+    pub(crate) fn gathers(&self) -> bool {
+        self.kind == RowKind::Alert
+    }
+
+    /// Returns the importance of its rule.
+    pub(crate) fn importance(&self) -> i64 {
+        self.about["importance"].as_i64().unwrap_or(50)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_test(id: &str, channel: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            kind: RowKind::Alert,
+            rule: "r".to_owned(),
+            alert: "a".to_owned(),
+            frame: 1,
+            expires: 1,
+            channel: channel.to_owned(),
+            group: None,
+            batch: None,
+            attempts: 0,
+            per_minute: None,
+            about: Value::Null,
+            bytes: 100,
+        }
+    }
+}
+
+impl Unit {
+    /// Makes one of a row.
+    pub(crate) fn one(row: Row) -> Self {
+        Self { batch: None, rows: vec![row] }
+    }
+
+    /// Returns the key of the notification.
+    pub(crate) fn key(&self) -> &str {
+        self.batch.as_deref().or_else(|| self.rows.first().map(|row| row.id.as_str())).unwrap_or_default()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.rows.iter().map(|row| row.bytes).sum()
+    }
+}

@@ -1,0 +1,301 @@
+//! What the sender reads of the outbox, and what it writes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millrace_query::OutcomeBody;
+use millrace_rules::Time;
+use millrace_storage::access::{Caller, Privileges};
+use millrace_storage::{Action, DeadLetter, Error as StorageError, Instead, Principal, SourceWrite, Update, WriteOp};
+use serde_json::{Value, json};
+
+use super::row::{Row, Unit};
+use crate::Shared;
+use crate::message::cut;
+use crate::outbox::OUTBOX;
+
+/// The index of alerts, and that of what went wrong.
+pub(crate) const ALERT: &str = "alert";
+const ERROR: &str = "alert_error";
+/// Rows that are read at once.
+pub(crate) const PAGE: usize = 500;
+/// Rows of a notification.
+pub(crate) const MAX_TOGETHER: usize = 200;
+/// Rows that are removed at once.
+const SWEPT: usize = 1_000;
+/// How long a write may wait for memory.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a row stays that was sent before its frame could no longer be evaluated again.
+const KEPT_MS: i64 = 3_600_000;
+/// How long behind its end a row may still be tried; also how long a start tries what is overdue.
+pub(crate) const OVERDUE_MS: i64 = 600_000;
+/// How long a row waits for its next attempt after the first one, and at most.
+const WAIT_MS: i64 = 2_000;
+const LONGEST_WAIT_MS: i64 = 3_600_000;
+/// Bytes of a reason that a row keeps.
+const MAX_REASON: usize = 500;
+
+pub(crate) type Result<T> = std::result::Result<T, String>;
+
+/// What became of rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// They were sent; the text is to be told.
+    Sent(Option<String>),
+    /// They need not be sent any more.
+    Dropped,
+    /// They are tried again.
+    Again(String),
+    /// They are given up.
+    Lost(String),
+}
+
+/// Returns when a row is tried again that has failed so many times.
+pub(crate) fn next_attempt(attempts: u32, now_ms: i64) -> i64 {
+    now_ms.saturating_add(WAIT_MS.saturating_mul(1 << attempts.min(20)).min(LONGEST_WAIT_MS))
+}
+
+async fn search(shared: &Shared, body: Value) -> Result<Vec<Value>> {
+    let params = vec![("ignore_unavailable".to_owned(), "true".to_owned())];
+    let outcome = shared.search.search(&shared.session, OUTBOX, params, Some(body)).await;
+    let OutcomeBody::Raw(bytes) = outcome.map_err(|error| error.to_string())?.body else {
+        return Err("the search answered no text".to_owned());
+    };
+    let mut answer: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    match answer["hits"]["hits"].take() {
+        Value::Array(hits) => Ok(hits),
+        _ => Err("the search answered no hits".to_owned()),
+    }
+}
+
+/// Makes what was written visible to searches.
+pub(crate) async fn refresh(shared: &Shared) -> Result<bool> {
+    match shared.engine.index(OUTBOX) {
+        Err(StorageError::IndexNotFound { .. }) => Ok(false),
+        Err(error) => Err(error.to_string()),
+        Ok(index) => {
+            shared.session.refresh(&[index]).await.map_err(|error| error.to_string())?;
+            Ok(true)
+        }
+    }
+}
+
+fn rows(hits: &[Value]) -> Vec<Row> {
+    let read = |hit: &Value| Row::read(hit["_id"].as_str()?, &hit["_source"]);
+    hits.iter().filter_map(read).collect()
+}
+
+/// Reads rows that are due, the first ones first, without those of some channels and some others; returns whether there may be more.
+pub(crate) async fn due(
+    shared: &Shared,
+    now_ms: i64,
+    channels: Vec<String>,
+    held: Vec<String>,
+) -> Result<(Vec<Row>, bool)> {
+    let mut not = Vec::new();
+    if !channels.is_empty() {
+        not.push(json!({"terms": {"channel": channels}}));
+    }
+    if !held.is_empty() {
+        not.push(json!({"ids": {"values": held}}));
+    }
+    let filter = json!([{"term": {"state": "waiting"}}, {"range": {"due": {"lte": now_ms}}}]);
+    let body = json!({
+        "size": PAGE,
+        "query": {"bool": {"filter": filter, "must_not": not}},
+        "sort": [{"due": "asc"}],
+        "track_total_hits": false,
+    });
+    let hits = search(shared, body).await?;
+    Ok((rows(&hits), hits.len() == PAGE))
+}
+
+/// Returns when the next row is due that is not yet.
+pub(crate) async fn next_due(shared: &Shared, now_ms: i64) -> Result<Option<i64>> {
+    let filter = json!([{"term": {"state": "waiting"}}, {"range": {"due": {"gt": now_ms}}}]);
+    let body = json!({
+        "size": 1,
+        "query": {"bool": {"filter": filter}},
+        "sort": [{"due": "asc"}],
+        "_source": ["due"],
+        "track_total_hits": false,
+    });
+    Ok(search(shared, body).await?.first().and_then(|hit| hit["_source"]["due"].as_i64()))
+}
+
+/// Reads the rows that are told together with one: those of its batch, or of its group that have none yet.
+pub(crate) async fn together(shared: &Shared, row: &Row) -> Result<Vec<Row>> {
+    let query = match (&row.batch, &row.group) {
+        (Some(batch), _) => json!({"filter": [{"term": {"batch": batch}}, {"term": {"state": "waiting"}}]}),
+        (None, Some(group)) => json!({
+            "filter": [{"term": {"group": group}}, {"term": {"state": "waiting"}}],
+            "must_not": [{"exists": {"field": "batch"}}],
+        }),
+        (None, None) => return Ok(vec![row.clone()]),
+    };
+    let body = json!({
+        "size": MAX_TOGETHER,
+        "query": {"bool": query},
+        "sort": [{"due": "asc"}],
+        "track_total_hits": false,
+    });
+    Ok(rows(&search(shared, body).await?))
+}
+
+fn operation(index: &str, id: &str, action: Action) -> WriteOp {
+    WriteOp {
+        index: Arc::from(index),
+        id: Some(id.to_owned()),
+        routing: None,
+        action,
+        version: None,
+        if_seq_no: None,
+        if_primary_term: None,
+        require_alias: false,
+        doc_type: Arc::from("_doc"),
+    }
+}
+
+fn update(index: &str, id: &str, doc: Value) -> WriteOp {
+    let update = Update { doc: Some(doc), retry_on_conflict: 16, ..Update::default() };
+    operation(index, id, Action::Update(Box::new(update)))
+}
+
+/// Writes operations in one frame. What is refused for good is left out: an alert or a row that somebody has deleted needs no change.
+async fn write(shared: &Shared, own: Vec<WriteOp>) -> Result<()> {
+    if own.is_empty() {
+        return Ok(());
+    }
+    let principal =
+        Principal::new(Caller::Rule(Arc::from("notifications")), Vec::new(), Arc::new(Privileges::unrestricted()));
+    let letter: DeadLetter = Arc::new(|op, error| {
+        let expected = matches!(
+            error,
+            StorageError::DocumentMissing { .. } | StorageError::IndexNotFound { .. } | StorageError::VersionConflict { .. }
+        );
+        if !expected {
+            tracing::warn!(index = %op.index, %error, "what became of a notification was not written");
+        }
+        Instead::Nothing
+    });
+    let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
+    let written = shared.engine.write_from_source(&principal, write, letter, TIMEOUT).await;
+    written.map(drop).map_err(|error| error.to_string())
+}
+
+/// Stores that rows are told together, under a key.
+pub(crate) async fn assign(shared: &Shared, unit: &Unit) -> Result<()> {
+    let Some(batch) = &unit.batch else { return Ok(()) };
+    write(shared, unit.rows.iter().map(|row| update(OUTBOX, &row.id, json!({"batch": batch}))).collect()).await
+}
+
+/// Writes what became of rows, in one frame.
+pub(crate) async fn finish(shared: &Shared, ended: &[(Unit, Fate, bool)]) -> Result<()> {
+    let now_ms = shared.engine.clock().now_ms();
+    let committed = shared.committed.load(Ordering::Acquire);
+    let mut own = Vec::new();
+    // An alert with several channels is changed once.
+    let mut sent: BTreeMap<&str, Value> = BTreeMap::new();
+    for (unit, fate, tell) in ended {
+        for row in &unit.rows {
+            let gone = || {
+                if row.frame > 0 && row.frame < committed {
+                    return operation(OUTBOX, &row.id, Action::Delete);
+                }
+                update(OUTBOX, &row.id, json!({"state": "sent", "due": now_ms.saturating_add(KEPT_MS)}))
+            };
+            match fate {
+                Fate::Sent(_) => {
+                    let sent_at = json!({"alert_sent": true, "alert_sent_time": Time::from_ms(now_ms).iso()});
+                    sent.insert(&row.alert, sent_at);
+                    own.push(gone());
+                }
+                Fate::Dropped => own.push(gone()),
+                Fate::Again(reason) => {
+                    let attempts = row.attempts.saturating_add(1);
+                    let due = next_attempt(row.attempts, now_ms).min(row.expires.max(now_ms));
+                    let change = json!({"attempts": attempts, "due": due, "last_error": cut(reason, MAX_REASON)});
+                    own.push(update(OUTBOX, &row.id, change));
+                }
+                Fate::Lost(reason) => {
+                    own.push(told(row, "unsent", &format!("was not sent and is given up: {reason}"), now_ms));
+                    own.push(gone());
+                }
+            }
+        }
+        match (fate, unit.rows.first()) {
+            (Fate::Sent(Some(reason)), Some(row)) => own.push(told(row, "partly", reason, now_ms)),
+            (Fate::Again(reason), Some(row)) if *tell => {
+                let until = Time::from_ms(row.expires).iso();
+                own.push(told(row, "delayed", &format!("cannot be sent, and is tried again until {until}: {reason}"), now_ms));
+            }
+            _ => {}
+        }
+    }
+    own.extend(sent.into_iter().map(|(alert, change)| update(ALERT, alert, change)));
+    write(shared, own).await
+}
+
+/// Makes a document of `alert_error`.
+fn told(row: &Row, what: &str, reason: &str, now_ms: i64) -> WriteOp {
+    let method = row.about["name"].as_str().unwrap_or_default();
+    let mut document = json!({
+        "@timestamp": Time::from_ms(now_ms).iso(),
+        "rule_id": row.rule,
+        "rule_name": row.about["rule_name"],
+        "alert_id": row.alert,
+        "method": method,
+        "message": format!("notification by [{method}] of alert [{}] {reason}", row.alert),
+    });
+    // Who may read of it: those who may read the alert.
+    if let Some(roles) = row.about["roles"].as_array().filter(|roles| !roles.is_empty()) {
+        document["roles"] = json!(roles);
+    }
+    // The same problem of the same row is one document.
+    operation(ERROR, &format!("{what}-{}", row.id), Action::Index(Bytes::from(document.to_string())))
+}
+
+/// Reads rows whose time was over a while ago: their channel fails so often that not each has its turn.
+pub(crate) async fn overdue(shared: &Shared, now_ms: i64) -> Result<Vec<Row>> {
+    let filter = json!([{"term": {"state": "waiting"}}, {"range": {"expires": {"lte": now_ms - OVERDUE_MS}}}]);
+    let body = json!({"size": PAGE, "query": {"bool": {"filter": filter}}, "track_total_hits": false});
+    Ok(rows(&search(shared, body).await?))
+}
+
+/// Removes rows that were sent a while ago; returns whether there may be more.
+pub(crate) async fn sweep(shared: &Shared, began_ms: i64) -> Result<bool> {
+    let now_ms = shared.engine.clock().now_ms();
+    // A start evaluates frames again for a while: what was sent before it is kept until then.
+    if now_ms < began_ms.saturating_add(KEPT_MS) && shared.committed.load(Ordering::Acquire) == 0 {
+        return Ok(false);
+    }
+    let filter = json!([{"term": {"state": "sent"}}, {"range": {"due": {"lte": now_ms}}}]);
+    let body = json!({
+        "size": SWEPT,
+        "query": {"bool": {"filter": filter}},
+        "_source": ["frame"],
+        "track_total_hits": false,
+    });
+    let committed = shared.committed.load(Ordering::Acquire);
+    let hits = search(shared, body).await?;
+    let gone = hits.iter().filter(|hit| hit["_source"]["frame"].as_u64().is_none_or(|frame| frame == 0 || frame < committed));
+    let gone: Vec<WriteOp> =
+        gone.filter_map(|hit| Some(operation(OUTBOX, hit["_id"].as_str()?, Action::Delete))).collect();
+    let more = gone.len() == SWEPT;
+    write(shared, gone).await?;
+    Ok(more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_further_and_further_apart() {
+        let waits: Vec<i64> = (0..13).map(|attempts| next_attempt(attempts, 0) / 1000).collect();
+        assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600]);
+    }
+}

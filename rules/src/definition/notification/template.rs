@@ -1,0 +1,139 @@
+//! Webhooks of services that are known: a file of `deploy/notifications` each, compiled in.
+//!
+//! A file has `name`, `about`, `url` (a template of the address), `headers`, `body` (a template of JSON) and `options`: by
+//! their names, whether each is `required`, whether it is a `secret`, and its `default`. Templates see them as `option.<name>`.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+/// A webhook of a service.
+#[derive(Debug)]
+pub struct Template {
+    /// Name of the method.
+    pub name: String,
+    /// Other names of it.
+    pub aliases: Vec<String>,
+    /// Template of the address.
+    pub url: String,
+    /// Headers, templates as well.
+    pub headers: Vec<(String, String)>,
+    /// Template of the body.
+    pub body: String,
+    /// What a rule can say.
+    pub options: Vec<TemplateOption>,
+}
+
+/// Something that a rule can say for a template.
+#[derive(Debug)]
+pub struct TemplateOption {
+    /// Its name, which no other template has.
+    pub name: String,
+    /// Whether it has to be there.
+    pub required: bool,
+    /// Whether it is a secret.
+    pub secret: bool,
+    /// What stands for it otherwise.
+    pub default: Option<String>,
+}
+
+impl PartialEq for Template {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../../../../deploy/notifications/", $name, ".yaml")))),*]
+    };
+}
+
+static ALL: LazyLock<Vec<Template>> = LazyLock::new(|| {
+    let files = files![
+        "alertmanager", "discord", "googlechat", "mattermost", "ms_teams", "opsgenie", "pagerduty", "rocketchat", "slack",
+        "telegram", "victorops",
+    ];
+    // A test reads each of them.
+    files.iter().filter_map(|(name, text)| Template::read(name, text).ok()).collect()
+});
+
+/// Why a file is no template.
+#[derive(Debug)]
+struct Wrong(String);
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Template {
+    /// Returns all of them, by name.
+    pub fn all() -> &'static [Self] {
+        &ALL
+    }
+
+    /// Finds one by its name or another name of it.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        ALL.iter().find(|template| template.name == name || template.aliases.iter().any(|alias| alias == name))
+    }
+
+    fn read(name: &str, text: &str) -> Result<Self, Wrong> {
+        let file: Value = serde_norway::from_str(text).map_err(|error| Wrong(error.to_string()))?;
+        let text = |value: &Value, of: &str| match value.as_str() {
+            Some(text) => Ok(text.to_owned()),
+            None => Err(Wrong(format!("[{name}.{of}] is no text"))),
+        };
+        let members = |of: &str| file[of].as_object().into_iter().flatten();
+        let option = |(name, of): (&String, &Value)| TemplateOption {
+            name: name.clone(),
+            required: of["required"] == true,
+            secret: of["secret"] == true,
+            default: of["default"].as_str().map(str::to_owned),
+        };
+        if file["name"] != name {
+            return Err(Wrong(format!("[{name}] has another name in it")));
+        }
+        let aliases = file["aliases"].as_array().into_iter().flatten();
+        Ok(Self {
+            name: name.to_owned(),
+            aliases: aliases.filter_map(Value::as_str).map(str::to_owned).collect(),
+            url: text(&file["url"], "url")?,
+            headers: members("headers")
+                .map(|(header, value)| Ok((header.clone(), text(value, "headers")?)))
+                .collect::<Result<_, _>>()?,
+            body: text(&file["body"], "body")?,
+            options: members("options").map(option).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_file_is_a_template_with_options_of_its_own() {
+        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/notifications");
+        let files: BTreeSet<String> = std::fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter_map(|name| name.strip_suffix(".yaml").map(str::to_owned))
+            .collect();
+        let read: BTreeSet<String> = Template::all().iter().map(|template| template.name.clone()).collect();
+        assert_eq!(read, files);
+        let mut names = BTreeSet::new();
+        for template in Template::all() {
+            assert!(template.options.iter().any(|option| option.required), "{template:?}");
+            for option in &template.options {
+                assert!(names.insert(&option.name), "{} is there twice", option.name);
+                let text = format!("{}{}{:?}", template.url, template.body, template.headers);
+                assert!(text.contains(&option.name), "{} is not used", option.name);
+            }
+        }
+    }
+}
