@@ -42,7 +42,7 @@ use millrace_storage::{Engine, Error as StorageError, Principal, Priority};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use uuid::Uuid;
 
 use crate::artefacts::Artefacts;
@@ -211,7 +211,8 @@ impl Intelligence {
             handled_ms: shared.engine.clock().now_ms(),
             ..State::default()
         };
-        shared.store.create(Kept::new(id.clone(), definition, state)).await?;
+        let (shared, kept) = (Arc::clone(shared), Kept::new(id.clone(), definition, state));
+        to_its_end(async move { shared.store.create(kept).await }).await?;
         Ok(id)
     }
 
@@ -225,14 +226,16 @@ impl Intelligence {
         shared.seen(asker, id)?;
         let definition = Arc::new(shared.read(asker, body).await?);
         let now_ms = shared.engine.clock().now_ms();
+        let owner = asker.name().to_owned();
         let change = |kept: &mut Kept| {
             kept.definition = definition;
-            kept.state.owner = asker.name().to_owned();
+            kept.state.owner = owner;
             kept.state.revision += 1;
             kept.state.handled_ms = now_ms;
             kept.state.walked_ms = None;
         };
-        shared.store.update(id, change).await
+        let (shared, id) = (Arc::clone(shared), id.to_owned());
+        to_its_end(async move { shared.store.update(&id, change).await }).await
     }
 
     /// Deletes a rule with its models; its predictions stay.
@@ -242,9 +245,13 @@ impl Intelligence {
     pub async fn delete(&self, asker: &Principal, id: &str) -> Result<()> {
         check_saves(asker)?;
         self.shared.seen(asker, id)?;
-        self.shared.store.delete(id).await?;
-        self.shared.artefacts.remove(id).await;
-        Ok(())
+        let (shared, id) = (Arc::clone(&self.shared), id.to_owned());
+        to_its_end(async move {
+            shared.store.delete(&id).await?;
+            shared.artefacts.remove(&id).await;
+            Ok(())
+        })
+        .await
     }
 
     /// Runs a rule now, and says what came of it.
@@ -255,7 +262,7 @@ impl Intelligence {
         self.shared.seen(asker, id)?;
         let running = self.shared.begin(id);
         let running = running.ok_or_else(|| Error::Conflict(format!("AI rule [{id}] is running")))?;
-        let done = self.shared.run(running, None).await?;
+        let done = Arc::clone(&self.shared).run_to_its_end(running, None).await?;
         Ok(match done.predictions {
             0 => "nothing is predicted before [start_date]".to_owned(),
             predictions => {
@@ -279,6 +286,15 @@ impl Intelligence {
     pub fn faults(&self) -> Vec<String> {
         self.shared.store.unreadable().to_vec()
     }
+}
+
+/// Goes on with something though nobody waits for it any more, as when a client goes away: what is written and what is known of it in
+/// memory stay the same.
+async fn to_its_end<T: Send + 'static>(
+    future: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let failed = |error: JoinError| Err(StorageError::Internal(error.to_string()).into());
+    tokio::spawn(future).await.unwrap_or_else(failed)
 }
 
 /// A rule that somebody may see.
@@ -332,8 +348,28 @@ impl Shared {
         Ok(self.turns.acquire().await.map_err(closed)?)
     }
 
+    /// Runs a rule, whoever waits for it. One that panics is noted as one that failed.
+    pub(crate) async fn run_to_its_end(self: Arc<Self>, running: Running, due_ms: Option<i64>) -> Result<Done> {
+        let (id, shared) = (running.id.clone(), Arc::clone(&self));
+        match tokio::spawn(async move { shared.run(running, due_ms).await }).await {
+            Ok(done) => done,
+            Err(error) => {
+                let failed = Err(StorageError::Internal(format!("the run has failed: {error}")).into());
+                let ends = |kept: &mut Kept| {
+                    kept.ran.pid = 0;
+                    if let Some(due) = due_ms {
+                        kept.state.handled_ms = kept.state.handled_ms.max(due);
+                    }
+                    note(kept, &failed, false);
+                };
+                self.store.note(&id, ends).await?;
+                failed
+            }
+        }
+    }
+
     /// Runs a rule, as at a time of its schedule or now, and keeps the books.
-    pub(crate) async fn run(&self, running: Running, due_ms: Option<i64>) -> Result<Done> {
+    async fn run(&self, running: Running, due_ms: Option<i64>) -> Result<Done> {
         let id = running.id.as_str();
         let _turn = self.turn().await?;
         self.check_stopping()?;
@@ -347,11 +383,12 @@ impl Shared {
         };
         self.store.note(id, starts).await?;
         let kept = self.store.get(id).ok_or_else(|| Error::NotFound(id.to_owned()))?;
-        let mut done = run::run(self, &kept, due_ms.unwrap_or(began_ms)).await;
+        let done = run::run(self, &kept, due_ms.unwrap_or(began_ms)).await;
         if done.is_ok()
             && let Err(error) = self.fill_now(&kept).await
         {
-            done = Err(error);
+            // It is tried again within a minute; what was predicted is there.
+            tracing::warn!(rule = id, %error, "what became of predictions was not filled in");
         }
         let seconds = began.elapsed().as_secs_f64();
         let stopped = done.is_err() && self.check_stopping().is_err();
@@ -380,7 +417,14 @@ impl Shared {
 
     async fn fill_now(&self, kept: &Kept) -> Result<()> {
         let Some(to) = fill::fill(self, kept, self.engine.clock().now_ms()).await? else { return Ok(()) };
-        self.store.note(&kept.id, |kept| kept.state.filled_ms = Some(to)).await
+        let revision = kept.state.revision;
+        let filled = |now: &mut Kept| {
+            // Buckets of a rule that was changed meanwhile may be others.
+            if now.state.revision == revision {
+                now.state.filled_ms = Some(to);
+            }
+        };
+        self.store.note(&kept.id, filled).await
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::error::Error;
 use crate::fill;
-use crate::store::Kept;
+use crate::store::{Kept, State};
 use crate::{Running, Shared};
 
 /// How often it is looked what is due.
@@ -30,9 +30,38 @@ pub(crate) enum Job {
     Fill,
 }
 
-/// Decides what is due of a rule that is not at work; `filled_ms` says when its predictions were looked at last.
-pub(crate) fn decide(kept: &Kept, filled_ms: Option<i64>, now_ms: i64) -> Option<Job> {
-    if kept.definition.is_scheduled()
+/// When rules come next: asking a schedule takes long enough not to be done for each rule each second.
+#[derive(Debug, Default)]
+struct Coming(HashMap<String, Next>);
+
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    revision: u64,
+    handled_ms: i64,
+    /// `None` where the schedule never comes again.
+    at_ms: Option<i64>,
+}
+
+impl Coming {
+    /// Whether a time of the schedule has come that was not seen to.
+    fn has_come(&mut self, kept: &Kept, now_ms: i64) -> bool {
+        let State { revision, handled_ms, .. } = kept.state;
+        let known = self.0.get(&kept.id).copied();
+        let known = known.filter(|next| next.revision == revision && next.handled_ms == handled_ms);
+        let next = known.unwrap_or_else(|| {
+            let next = Next { revision, handled_ms, at_ms: kept.definition.schedule.next(handled_ms) };
+            self.0.insert(kept.id.clone(), next);
+            next
+        });
+        next.at_ms.is_some_and(|at| at <= now_ms)
+    }
+}
+
+/// Decides what is due of a rule that is not at work; `has_come` says whether a time of its schedule may have come, `filled_ms` when its
+/// predictions were looked at last.
+pub(crate) fn decide(kept: &Kept, has_come: bool, filled_ms: Option<i64>, now_ms: i64) -> Option<Job> {
+    if has_come
+        && kept.definition.is_scheduled()
         && let Some(due) = kept.definition.schedule.due(kept.state.handled_ms, now_ms)
     {
         return Some(Job::Run(due));
@@ -48,6 +77,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut jobs: JoinSet<()> = JoinSet::new();
     let mut filled: HashMap<String, i64> = HashMap::new();
+    let mut coming = Coming::default();
     while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
         tokio::select! {
             _ = stopping.changed() => break,
@@ -59,11 +89,14 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
             _ = ticks.tick() => {
                 let now_ms = shared.engine.clock().now_ms();
                 filled.retain(|id, _| shared.store.get(id).is_some());
+                coming.0.retain(|id, _| shared.store.get(id).is_some());
                 for kept in shared.store.all() {
                     if shared.is_running(&kept.id) {
                         continue;
                     }
-                    let Some(job) = decide(&kept, filled.get(&kept.id).copied(), now_ms) else { continue };
+                    let has_come = coming.has_come(&kept, now_ms);
+                    let filled_ms = filled.get(&kept.id).copied();
+                    let Some(job) = decide(&kept, has_come, filled_ms, now_ms) else { continue };
                     if job == Job::Fill {
                         filled.insert(kept.id.clone(), now_ms);
                     }
@@ -78,10 +111,10 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
     while jobs.join_next().await.is_some() {}
 }
 
-async fn work(shared: &Shared, running: Running, kept: &Kept, job: Job) {
+async fn work(shared: &Arc<Shared>, running: Running, kept: &Kept, job: Job) {
     match job {
         // What goes wrong stands on the record.
-        Job::Run(due) => match shared.run(running, Some(due)).await {
+        Job::Run(due) => match Arc::clone(shared).run_to_its_end(running, Some(due)).await {
             Ok(_) | Err(Error::NotFound(_)) => {}
             Err(error) => tracing::warn!(rule = kept.id, %error, "a scheduled run of an AI rule failed"),
         },

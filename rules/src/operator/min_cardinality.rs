@@ -4,6 +4,8 @@
 //!
 //! State: of a key and window a hash of each value, of as many as are enough.
 
+use std::collections::BTreeSet;
+
 use super::codec::{Reader, Writer};
 use super::panes::{Grid, Pane, Track};
 use super::waiting::{Judge, Sample, Verdict, Wakes};
@@ -17,17 +19,15 @@ pub(super) struct MinCardinality {
     pub(super) min: usize,
 }
 
-/// Different values, as hashes in order.
+/// Different values, as hashes.
 #[derive(Debug, Default)]
-pub(super) struct Distinct(Vec<u64>);
+pub(super) struct Distinct(BTreeSet<u64>);
 
 impl Distinct {
     /// Takes a value; of more than `most` no more are told apart.
     pub(super) fn add(&mut self, hash: u64, most: usize) {
-        if let Err(at) = self.0.binary_search(&hash)
-            && self.0.len() < most
-        {
-            self.0.insert(at, hash);
+        if self.0.len() < most {
+            self.0.insert(hash);
         }
     }
 
@@ -35,8 +35,9 @@ impl Distinct {
         self.0.len()
     }
 
+    /// Says it by the number of values alone, so that it is the same after a start.
     pub(super) fn heap(&self) -> usize {
-        self.0.capacity() * 8
+        self.0.len() * 16
     }
 
     pub(super) fn encode(&self, writer: &mut Writer) {
@@ -49,7 +50,10 @@ impl Distinct {
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self> {
         let count = reader.count()?;
         let hashes = (0..count).map(|_| Ok(reader.float()?.to_bits())).collect::<Result<Vec<u64>>>()?;
-        if hashes.is_sorted() { Ok(Self(hashes)) } else { Err(Error::Corrupt("values are not in order")) }
+        match hashes.is_sorted() {
+            true => Ok(Self(hashes.into_iter().collect())),
+            false => Err(Error::Corrupt("values are not in order")),
+        }
     }
 }
 
