@@ -49,13 +49,16 @@ pub(crate) async fn plot(api: &Api, request: &Request, id: &str) -> Result<Respo
     let marks = marks(api, &searching, rule_id, (from, to)).await?;
     let until = now_ms.div_euclid(frame) * frame;
     let buckets = (0..(to - from) / frame).map(|place| from + place * frame).filter(|time| *time <= until);
+    let counted = |time: i64| counts.get(&time).copied().unwrap_or(0.0);
+    // What happened within the last bucket is in the picture, too.
+    let end = to.min(until + frame);
     let mut plot = Plot {
         title: format!("{}: matching events in each {}", rule.name, shown(frame)),
         values: "events".to_owned(),
         series: vec![Series {
             name: "events".to_owned(),
             look: Look::Measured,
-            points: buckets.map(|time| (time, Some(counts.get(&time).copied().unwrap_or(0.0)))).collect(),
+            points: buckets.map(|time| (time, Some(counted(time)))).chain([(end, None)]).collect(),
         }],
         marks,
         marks_name: "alerts".to_owned(),
