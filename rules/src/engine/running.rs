@@ -72,6 +72,8 @@ pub(super) struct Running {
     begun: Option<Time>,
     lags: Lags,
     quiet: Vec<Quiet>,
+    /// The last frame of which it only learns. It is not part of a snapshot.
+    learns_until: Option<u64>,
     /// Events of the frame that is being taken, and whether they match the second filter.
     pending: Vec<(Event, Origin, bool)>,
     last_event: Option<Time>,
@@ -95,6 +97,7 @@ impl Running {
             begun: None,
             lags: Lags::default(),
             quiet: Vec::new(),
+            learns_until: None,
             pending: Vec::new(),
             last_event: None,
             last_alert: None,
@@ -129,7 +132,13 @@ impl Running {
     }
 
     /// Pauses the rule at a frame because of a fault in what it does. What it remembered may be half of something and is forgotten.
-    pub(super) fn fail(&mut self, frame: u64, panic: &(dyn Any + Send), timing: &Timing, bounds: Bounds) -> Operation {
+    pub(super) fn fail(
+        &mut self,
+        frame: u64,
+        panic: &(dyn Any + Send),
+        timing: &Timing,
+        bounds: Bounds,
+    ) -> Operation {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or_default();
         let text = &text[..text.floor_char_boundary(500)];
@@ -172,6 +181,11 @@ impl Running {
             self.quiet.push(quiet);
         }
         room
+    }
+
+    /// Has it only learn up to a frame.
+    pub(super) fn learn(&mut self, until: u64) {
+        self.learns_until = Some(until);
     }
 
     pub(super) fn forget_pieces(&mut self) {
@@ -305,6 +319,7 @@ impl Running {
             quiet: &self.quiet,
             last_alert: &mut self.last_alert,
             outside: &mut self.outside,
+            learns: self.learns_until.is_some_and(|until| frame <= until),
             frame,
             operations,
         };
