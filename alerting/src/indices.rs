@@ -103,7 +103,9 @@ fn body(name: &str) -> Value {
             "time_taken": {"type": "double"},
         }),
         SILENCE => json!({"key": keyword, "until": date, "exponent": long}),
-        _ => json!({"alert_id": keyword, "method": keyword, "message": text, "frame": long, "first_frame": long, "last_frame": long}),
+        _ => {
+            json!({"alert_id": keyword, "method": keyword, "message": text, "frame": long, "first_frame": long, "last_frame": long})
+        }
     };
     if let (Value::Object(properties), Value::Object(own)) = (&mut properties, own) {
         properties.extend(own);

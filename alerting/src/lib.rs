@@ -30,8 +30,8 @@ mod replay;
 mod runner;
 mod snapshot;
 mod state;
-mod store;
 mod status;
+mod store;
 mod told;
 
 use std::fmt;
@@ -54,8 +54,8 @@ use crate::told::Told;
 pub use error::{Error, Result};
 pub use millrace_notifications::Tested as NotifyTested;
 pub use recompute::recompute;
-pub use status::AlertStatus;
 pub use replay::{Alert, Difference, Ran, Replayed, Tested};
+pub use status::AlertStatus;
 
 /// Rules at work; cheap to clone. They end with the last clone, as after a crash: [`Alerting::stop`] saves the next start work.
 #[derive(Clone)]
@@ -248,7 +248,13 @@ impl Alerting {
     ///
     /// # Errors
     /// [`Error::NoAlert`] where there is no such alert, or none that the asker may see; the store's.
-    pub async fn set_status(&self, asker: &Principal, alert: &str, status: AlertStatus, note: Option<String>) -> Result<()> {
+    pub async fn set_status(
+        &self,
+        asker: &Principal,
+        alert: &str,
+        status: AlertStatus,
+        note: Option<String>,
+    ) -> Result<()> {
         self.shared.set_status(asker, alert, status, note).await
     }
 
@@ -256,7 +262,12 @@ impl Alerting {
     ///
     /// # Errors
     /// [`Error::NotFound`]; a definition that cannot be used; as many tests under way as may be.
-    pub async fn notify_test(&self, asker: &Principal, tested: Tested, alert: Option<Value>) -> Result<Vec<NotifyTested>> {
+    pub async fn notify_test(
+        &self,
+        asker: &Principal,
+        tested: Tested,
+        alert: Option<Value>,
+    ) -> Result<Vec<NotifyTested>> {
         self.shared.notify_test(asker, tested, alert).await
     }
 

@@ -391,7 +391,7 @@ pub(crate) struct Lived {
     /// When the server was down.
     pub(crate) absences: Vec<(Time, Time)>,
     /// How far time has come.
-    now: i64,
+    pub(crate) now: i64,
     /// When the rule began, where it is at work.
     begun: Option<i64>,
 }

@@ -24,8 +24,9 @@ use crate::{gap, recovery};
 
 /// How long frames are gathered: many small ones are one batch.
 const GATHERED: Duration = Duration::from_millis(20);
-/// Frames that are gathered.
+/// Frames that are gathered, and their operations: who is behind takes several large ones before it waits for a write again.
 const MAX_FRAMES: usize = 4_096;
+const MAX_ROWS: usize = 100_000;
 /// How often it is looked what is due.
 const TICK: Duration = Duration::from_secs(1);
 /// How often the position is stored, where no alert takes it along. It is the heartbeat of rules that wait, and as such far shorter
@@ -180,7 +181,7 @@ async fn is_over(shared: &Shared) -> Result<bool> {
     Ok(true)
 }
 
-/// Takes the frames that come within a moment, as many as a batch may have; those behind a gap are not among them.
+/// Takes the frames that come within a moment, as many as are held at once; those behind a gap are not among them.
 async fn gather(
     reader: &mut FeedReader,
     first: Arc<AppliedFrame>,
@@ -188,7 +189,7 @@ async fn gather(
     let until = Instant::now() + GATHERED;
     let (mut rows, mut bytes) = (rows_of(&first), bytes_of(&first));
     let mut frames = vec![first];
-    while rows < Batch::MAX_ROWS && bytes < Batch::MAX_BYTES && frames.len() < MAX_FRAMES {
+    while rows < MAX_ROWS && bytes < Batch::MAX_BYTES && frames.len() < MAX_FRAMES {
         match timeout_at(until, reader.next()).await {
             Err(_) => break,
             Ok(item) => match item? {

@@ -11,6 +11,7 @@ use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::{Action, Error as StorageError, Principal, RefreshPolicy, Session, Update};
 use serde_json::{Value, json};
 
+use crate::NotifyTested;
 use crate::changes::may_see;
 use crate::commit::operation;
 use crate::error::{Error, Result};
@@ -18,7 +19,6 @@ use crate::indices::{self, ALERT};
 use crate::replay::Tested;
 use crate::runner::Shared;
 use crate::store::Kept;
-use crate::NotifyTested;
 
 /// How long a write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,7 +43,9 @@ pub enum AlertStatus {
 impl AlertStatus {
     /// Reads its name, in any case.
     pub fn named(name: &str) -> Option<Self> {
-        [Self::New, Self::Ongoing, Self::False, Self::Solved].into_iter().find(|status| status.name().eq_ignore_ascii_case(name))
+        [Self::New, Self::Ongoing, Self::False, Self::Solved]
+            .into_iter()
+            .find(|status| status.name().eq_ignore_ascii_case(name))
     }
 
     /// Returns its name.

@@ -5,6 +5,7 @@
 //! those of its owner, until whoever works on it lets go of that. Where there is no room it is read on once there is, for a while.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
-use futures::future::{Select, select};
+use futures::future::{BoxFuture, Select, select};
 use http_body::{Body, Frame, SizeHint};
 use millrace_listen::{Budget, Exceeded, Reservation, Reserve};
 use parking_lot::Mutex;
@@ -31,8 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a message of a longer one may be waited for once it has begun, and how much of it is to arrive in each second beyond.
 const MESSAGE_PATIENCE: Duration = Duration::from_secs(30);
 const BYTES_A_SECOND: u64 = 256 << 10;
-/// How long room is waited for.
+/// How long room is waited for, and how long who was told of some and got none does not listen: many may wait.
 const ROOM_PATIENCE: Duration = Duration::from_secs(30);
+const ROOM_PAUSE: Duration = Duration::from_millis(20);
 /// Parts of the room of all of which one owner may hold one.
 const SHARES: u64 = 2;
 /// Bytes before a message of gRPC: whether it is compressed, and its length.
@@ -150,16 +152,38 @@ impl Received {
     /// # Errors
     /// `RESOURCE_EXHAUSTED` where there is none for half a minute, or can be none.
     pub(crate) async fn reserve(&self, bytes: u64) -> Result<Held, Status> {
-        let end = Instant::now() + ROOM_PATIENCE;
+        let reserve = || {
+            let mut held = Held::nothing(&self.share);
+            held.grow(bytes).map(|()| held)
+        };
+        self.once_there_is_room(bytes, reserve).await.map_err(|exceeded| full(&exceeded))
+    }
+
+    /// Holds bytes more of what has arrived, once there is room.
+    async fn grow(self, bytes: u64) -> Result<(), Exceeded> {
+        self.once_there_is_room(bytes, || self.held.lock().grow(bytes)).await
+    }
+
+    /// Tries to reserve bytes whenever there may be room for them.
+    async fn once_there_is_room<T>(
+        &self,
+        bytes: u64,
+        mut reserve: impl FnMut() -> Result<T, Exceeded>,
+    ) -> Result<T, Exceeded> {
+        let (end, mut told) = (Instant::now() + ROOM_PATIENCE, false);
         loop {
+            // Made before the look, it misses nothing.
             let given_back = self.share.given_back();
-            let refused = match self.try_reserve(bytes) {
-                Err(refused) if bytes <= self.share.own.limit() => refused,
+            let exceeded = match reserve() {
+                Err(exceeded) if bytes <= self.share.own.limit() => exceeded,
                 reserved => return reserved,
             };
-            if tokio::time::timeout_at(end, given_back).await.is_err() {
-                return Err(refused);
+            if told {
+                tokio::time::sleep(ROOM_PAUSE).await;
+            } else if tokio::time::timeout_at(end, given_back).await.is_err() {
+                return Err(exceeded);
             }
+            told = !told;
         }
     }
 }
@@ -235,17 +259,26 @@ pub(crate) struct Upload<B> {
     /// Since when the next part is waited for.
     waits: Option<Instant>,
     progress: Progress,
-    /// A part that there is no room for yet, and what tells that there may be.
-    unheld: Option<(Frame<Bytes>, GivenBack)>,
-    /// How long that is waited for.
-    room_timer: Pin<Box<Sleep>>,
+    /// A part that there is no room for yet.
+    unheld: Option<Unheld>,
+}
+
+/// A part that waits for room.
+struct Unheld {
+    frame: Frame<Bytes>,
+    room: BoxFuture<'static, Result<(), Exceeded>>,
+}
+
+impl fmt::Debug for Unheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unheld").field("frame", &self.frame).finish_non_exhaustive()
+    }
 }
 
 impl<B> Upload<B> {
     /// Wraps a body.
     pub(crate) fn new(body: B, length: Length, received: Received) -> Self {
         let timer = Box::pin(tokio::time::sleep(PATIENCE));
-        let room_timer = Box::pin(tokio::time::sleep(ROOM_PATIENCE));
         Self {
             body,
             length,
@@ -255,7 +288,6 @@ impl<B> Upload<B> {
             waits: None,
             progress: Progress::default(),
             unheld: None,
-            room_timer,
         }
     }
 
@@ -276,35 +308,28 @@ impl<B> Upload<B> {
 
     /// Passes a part on, or keeps it until there is room for it.
     fn hold(&mut self, frame: Frame<Bytes>, context: &mut Context<'_>) -> Poll<Result<Frame<Bytes>, Status>> {
-        if self.grow(&frame).is_ok() {
+        let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+        if self.received.held.lock().grow(bytes).is_ok() {
             return Poll::Ready(Ok(frame));
         }
-        self.room_timer.as_mut().reset(Instant::now() + ROOM_PATIENCE);
-        self.hold_later(frame, context)
+        let room = self.received.clone().grow(bytes).boxed();
+        self.hold_later(Unheld { frame, room }, context)
     }
 
     /// Passes a part on once there is room for it.
     fn hold_later(
         &mut self,
-        frame: Frame<Bytes>,
+        mut unheld: Unheld,
         context: &mut Context<'_>,
     ) -> Poll<Result<Frame<Bytes>, Status>> {
-        loop {
-            let mut given_back = self.received.share.given_back();
-            let Err(exceeded) = self.grow(&frame) else { return Poll::Ready(Ok(frame)) };
-            if self.room_timer.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Err(full(&exceeded)));
-            }
-            if given_back.poll_unpin(context).is_pending() {
-                self.unheld = Some((frame, given_back));
-                return Poll::Pending;
+        match unheld.room.poll_unpin(context) {
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(unheld.frame)),
+            Poll::Ready(Err(exceeded)) => Poll::Ready(Err(full(&exceeded))),
+            Poll::Pending => {
+                self.unheld = Some(unheld);
+                Poll::Pending
             }
         }
-    }
-
-    fn grow(&self, frame: &Frame<Bytes>) -> Result<(), Exceeded> {
-        let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
-        self.received.held.lock().grow(bytes)
     }
 
     /// Takes note that a part is waited for; returns whether that has taken too long.
@@ -341,8 +366,8 @@ where
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = &mut *self;
-        if let Some((frame, _)) = this.unheld.take() {
-            return this.hold_later(frame, context).map(Some);
+        if let Some(unheld) = this.unheld.take() {
+            return this.hold_later(unheld, context).map(Some);
         }
         match Pin::new(&mut this.body).poll_frame(context) {
             Poll::Ready(None) => Poll::Ready(None),
@@ -417,10 +442,22 @@ mod tests {
         });
         let held: Vec<Held> = reserved.into_iter().collect::<Result<_, _>>().unwrap();
         assert_eq!((begun.elapsed(), room.used()), (Duration::from_millis(1), 500));
-        // What can never fit is not waited for.
+        // What can never fit is not waited for. Who is told of too little goes on waiting.
         drop(held);
+        let others = room.reserve(1_000).unwrap();
+        let (reserved, others) = tokio::join!(received[0].reserve(125), async {
+            let mut others = others;
+            for left in [950, 900, 875] {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                others.shrink_to(left);
+            }
+            others
+        });
+        drop((reserved.unwrap(), others));
+        assert_eq!(begun.elapsed(), Duration::from_millis(2) + ROOM_PAUSE);
+        let begun = Instant::now();
         assert!(received[0].reserve(501).await.is_err());
-        assert_eq!(begun.elapsed(), Duration::from_millis(1));
+        assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

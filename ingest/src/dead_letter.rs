@@ -245,17 +245,7 @@ fn operation(mut letter: Map<String, Value>) -> WriteOp {
 }
 
 fn write_op(index: &str, id: Option<String>, action: Action) -> WriteOp {
-    WriteOp {
-        index: Arc::from(index),
-        id,
-        routing: None,
-        action,
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: Arc::from("_doc"),
-    }
+    WriteOp::new(index, id, action)
 }
 
 fn update_body(update: &Update) -> Value {

@@ -53,7 +53,11 @@ impl FromStr for Allow {
 
 impl Entry {
     fn read(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no host, address or network, such as hooks.example.com, *.example.com, 10.1.0.0/16 or *");
+        let wrong = || {
+            format!(
+                "`{text}` is no host, address or network, such as hooks.example.com, *.example.com, 10.1.0.0/16 or *"
+            )
+        };
         let (plain, rest) = match text.split_once("://") {
             Some(("http", rest)) => (true, rest),
             Some(("https", rest)) => (false, rest),
@@ -62,7 +66,11 @@ impl Entry {
         };
         let rest = rest.trim_end_matches('/').to_ascii_lowercase();
         if let Ok(address) = rest.parse::<SocketAddr>() {
-            return Ok(Self { target: network(address.ip(), None)?, port: Some(address.port()), plain: true });
+            return Ok(Self {
+                target: network(address.ip(), None)?,
+                port: Some(address.port()),
+                plain: true,
+            });
         }
         if let Ok(ip) = rest.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
             return Ok(Self { target: network(ip, None)?, port: None, plain: true });
@@ -138,7 +146,8 @@ fn reach_v4(ip: Ipv4Addr) -> Reach {
         || ip.octets() == [100, 100, 100, 200]
         || (a, b, c) == (192, 0, 0);
     // 100.64.0.0/10 is shared by those behind a provider.
-    let private = ip.is_private() || (a == 100 && (64..128).contains(&b)) || (a == 198 && (18..20).contains(&b));
+    let private =
+        ip.is_private() || (a == 100 && (64..128).contains(&b)) || (a == 198 && (18..20).contains(&b));
     match (guarded, private) {
         (true, _) => Reach::Guarded,
         (false, true) => Reach::Private,
@@ -158,7 +167,13 @@ fn reach_v6(ip: Ipv6Addr) -> Reach {
     }
     let metadata = segments == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254];
     let compatible = segments[..6] == [0; 6];
-    if ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || ip.is_unicast_link_local() || metadata || compatible {
+    if ip.is_loopback()
+        || ip.is_unspecified()
+        || ip.is_multicast()
+        || ip.is_unicast_link_local()
+        || metadata
+        || compatible
+    {
         return Reach::Guarded;
     }
     if ip.is_unique_local() { Reach::Private } else { Reach::Public }
@@ -196,10 +211,17 @@ impl Allow {
         match self.0.iter().any(|entry| entry.is_for(host, port, scheme)) {
             true => Ok(()),
             // A name for an address that is named: whether it is one is seen when it is resolved.
-            false if self.0.iter().any(|entry| matches!(entry.target, Target::Network(..)) && port_fits(entry, port)) => Ok(()),
-            false if self.0.iter().any(|entry| entry.is_for(host, port, "https")) => {
-                Err(format!("[{host}] is not asked without TLS: write http:// before it in notifications.allow"))
+            false
+                if self
+                    .0
+                    .iter()
+                    .any(|entry| matches!(entry.target, Target::Network(..)) && port_fits(entry, port)) =>
+            {
+                Ok(())
             }
+            false if self.0.iter().any(|entry| entry.is_for(host, port, "https")) => Err(format!(
+                "[{host}] is not asked without TLS: write http:// before it in notifications.allow"
+            )),
             false => Err(format!("[{host}:{port}] is not allowed: notifications.allow does not name it")),
         }
     }
@@ -278,17 +300,33 @@ mod tests {
         for wrong in ["ftp://a", "a b", "*.", "a:port", "10.0.0.0/33", "10.0.0.0/x", "a/b", "**"] {
             assert!(wrong.parse::<Allow>().is_err(), "{wrong}");
         }
-        let allow = allow("hooks.example.com, *.intern:8443, http://plain.example.com, 10.1.0.0/16, [::1]:8080, 127.0.0.1:9999");
+        let allow = allow(
+            "hooks.example.com, *.intern:8443, http://plain.example.com, 10.1.0.0/16, [::1]:8080, 127.0.0.1:9999",
+        );
         let ok = |url: &str| allow.check(&url.parse().unwrap());
         for url in [
-            "https://hooks.example.com/a", "https://HOOKS.example.com./a", "https://a.b.intern:8443/", "http://plain.example.com/",
-            "http://10.1.2.3/", "http://[::1]:8080/", "http://127.0.0.1:9999/", "http://2130706433:9999/", "http://0x7f.1:9999/",
+            "https://hooks.example.com/a",
+            "https://HOOKS.example.com./a",
+            "https://a.b.intern:8443/",
+            "http://plain.example.com/",
+            "http://10.1.2.3/",
+            "http://[::1]:8080/",
+            "http://127.0.0.1:9999/",
+            "http://2130706433:9999/",
+            "http://0x7f.1:9999/",
         ] {
             assert_eq!(ok(url), Ok(()), "{url}");
         }
         for url in [
-            "https://user@hooks.example.com/", "ftp://hooks.example.com/", "https://10.2.0.1/", "http://127.0.0.1/", "http://127.0.0.1:9998/",
-            "https://[::1]/", "http://[::ffff:127.0.0.1]/", "https://169.254.169.254/", "https://8.8.8.8/",
+            "https://user@hooks.example.com/",
+            "ftp://hooks.example.com/",
+            "https://10.2.0.1/",
+            "http://127.0.0.1/",
+            "http://127.0.0.1:9998/",
+            "https://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "https://169.254.169.254/",
+            "https://8.8.8.8/",
         ] {
             assert!(ok(url).is_err(), "{url}");
         }
@@ -318,7 +356,16 @@ mod tests {
         }
         let any = allow("*");
         assert!(any.permits("a", ip("93.184.216.34")) && any.permits("a", ip("2606:4700::1")));
-        for address in ["10.0.0.1", "192.168.1.1", "172.16.0.1", "100.64.0.1", "fd12::1", "127.0.0.1", "100.100.100.200", "255.255.255.255"] {
+        for address in [
+            "10.0.0.1",
+            "192.168.1.1",
+            "172.16.0.1",
+            "100.64.0.1",
+            "fd12::1",
+            "127.0.0.1",
+            "100.100.100.200",
+            "255.255.255.255",
+        ] {
             assert!(!any.permits("a", ip(address)), "{address}");
         }
         assert!(allow("127.0.0.0/8").permits("localhost", ip("127.0.0.1")));

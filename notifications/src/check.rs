@@ -14,7 +14,9 @@ use crate::template;
 
 pub(crate) fn check(shared: &Shared, definition: &Definition) -> Result<()> {
     let notification = &definition.notification;
-    let pattern = |field: &str, cron: &str| Pattern::read(cron).map(drop).map_err(|reason| Error::invalid(field, reason));
+    let pattern = |field: &str, cron: &str| {
+        Pattern::read(cron).map(drop).map_err(|reason| Error::invalid(field, reason))
+    };
     if let Some(Aggregation::Schedule(cron)) = &notification.aggregation {
         pattern("aggregation", cron)?;
     }
@@ -43,7 +45,8 @@ fn users<'a>(shared: &Shared, field: &str, names: impl Iterator<Item = &'a str>)
 fn channel(shared: &Shared, channel: &Channel) -> Result<()> {
     let options = &channel.options;
     let text = |name: &str| options.get(name).and_then(Value::as_str);
-    let template = |name: &str, text: &str| template::check(text).map_err(|reason| Error::invalid(name, reason));
+    let template =
+        |name: &str, text: &str| template::check(text).map_err(|reason| Error::invalid(name, reason));
     match channel.method {
         Method::User => {
             let names = options.get("users").and_then(Value::as_array).into_iter().flatten();
@@ -51,7 +54,13 @@ fn channel(shared: &Shared, channel: &Channel) -> Result<()> {
         }
         Method::Email => email::check(options)?,
         Method::Command => {
-            for word in options.get("command").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+            for word in options
+                .get("command")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+            {
                 template("command", word)?;
             }
             command::check(options)?;
@@ -60,9 +69,17 @@ fn channel(shared: &Shared, channel: &Channel) -> Result<()> {
             if let Some(url) = text("http_post_url") {
                 template("http_post_url", url)?;
                 if !url.contains("{{") {
-                    let read = url.parse::<Url>().map_err(|error| Error::invalid("http_post_url", error.to_string()))?;
-                    if !matches!(read.scheme(), "http" | "https") || !read.username().is_empty() || read.password().is_some() {
-                        return Err(Error::invalid("http_post_url", "is no address of https or http, without a user in it"));
+                    let read = url
+                        .parse::<Url>()
+                        .map_err(|error| Error::invalid("http_post_url", error.to_string()))?;
+                    if !matches!(read.scheme(), "http" | "https")
+                        || !read.username().is_empty()
+                        || read.password().is_some()
+                    {
+                        return Err(Error::invalid(
+                            "http_post_url",
+                            "is no address of https or http, without a user in it",
+                        ));
                     }
                 }
             }
@@ -91,12 +108,13 @@ pub(crate) fn warning(shared: &Shared, channel: &Channel) -> Option<String> {
             config.smtp.is_none().then(|| reason.to_owned())
         }
         Method::Command => {
-            let reason = "no command is started: set notifications.command_directory in the server's configuration";
+            let reason =
+                "no command is started: set notifications.command_directory in the server's configuration";
             config.commands.is_none().then(|| reason.to_owned())
         }
-        Method::Webhook | Method::Template(_) if config.allow.is_empty() => {
-            Some("nothing is sent: notifications.allow in the server's configuration names no target".to_owned())
-        }
+        Method::Webhook | Method::Template(_) if config.allow.is_empty() => Some(
+            "nothing is sent: notifications.allow in the server's configuration names no target".to_owned(),
+        ),
         Method::Webhook => {
             let url = channel.options.get("http_post_url").and_then(Value::as_str)?;
             let url = url.parse::<Url>().ok()?;

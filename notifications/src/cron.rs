@@ -25,7 +25,9 @@ impl Pattern {
             },
             None => (text.trim(), Tz::UTC),
         };
-        let cron = CronParser::new().parse(pattern).map_err(|error| format!("[{pattern}] is no pattern of cron: {error}"))?;
+        let cron = CronParser::new()
+            .parse(pattern)
+            .map_err(|error| format!("[{pattern}] is no pattern of cron: {error}"))?;
         // A day that never comes is found here, not when an alert waits for it.
         let read = Self { cron, zone };
         match read.next(0, true) {
@@ -36,7 +38,8 @@ impl Pattern {
 
     /// Returns the first time that matches, in milliseconds: behind a time, or at it where that is `inclusive`.
     pub(crate) fn next(&self, from_ms: i64, inclusive: bool) -> Option<i64> {
-        let from: DateTime<Tz> = self.zone.from_utc_datetime(&DateTime::<Utc>::from_timestamp_millis(from_ms)?.naive_utc());
+        let from: DateTime<Tz> =
+            self.zone.from_utc_datetime(&DateTime::<Utc>::from_timestamp_millis(from_ms)?.naive_utc());
         self.cron.find_next_occurrence(&from, inclusive).ok().map(|next| next.timestamp_millis())
     }
 

@@ -183,7 +183,12 @@ impl Notifications {
     ///
     /// # Errors
     /// [`Error::Busy`] where as many tests are under way as may be.
-    pub async fn test(&self, definition: &Definition, alert: Option<Value>, asker: &str) -> Result<Vec<Tested>> {
+    pub async fn test(
+        &self,
+        definition: &Definition,
+        alert: Option<Value>,
+        asker: &str,
+    ) -> Result<Vec<Tested>> {
         let Ok(_turn) = self.shared.tests.try_acquire() else {
             return Err(Error::Busy(format!("{TESTS} tests of channels are under way; try again later")));
         };

@@ -82,7 +82,8 @@ impl Message {
     pub(crate) fn new(key: String, kind: Kind, importance: i64, mut items: Vec<Item>) -> Self {
         bound(&mut items);
         let first = items.first().map(|item| item.alert.clone()).unwrap_or_default();
-        let (rule_id, rule_name) = (text_of(&first, "rule_id").to_owned(), text_of(&first, "rule_name").to_owned());
+        let (rule_id, rule_name) =
+            (text_of(&first, "rule_id").to_owned(), text_of(&first, "rule_name").to_owned());
         let said = match text_of(&first, "alert_subject") {
             "" => rule_name.clone(),
             subject => subject.to_owned(),
@@ -258,7 +259,10 @@ mod tests {
         let one = Message::new("k".to_owned(), Kind::Alert, 90, vec![item(1, "text")]);
         assert_eq!((one.subject.as_str(), one.text.as_str(), one.severity), ("s1", "text", "critical"));
         let ended = Message::new("k".to_owned(), Kind::Recovery("t9".to_owned()), 10, vec![item(1, "text")]);
-        assert_eq!((ended.subject.as_str(), ended.time.as_str(), &ended.incident), ("Ended: s1", "t9", &one.incident));
+        assert_eq!(
+            (ended.subject.as_str(), ended.time.as_str(), &ended.incident),
+            ("Ended: s1", "t9", &one.incident)
+        );
         let late = Message::new("k".to_owned(), Kind::Escalation(5_400_000), 50, vec![item(1, "")]);
         assert_eq!(late.subject, "New for 90 min: s1");
         let many = (0..2_000).map(|n| item(n, &"y".repeat(500))).collect();

@@ -37,7 +37,8 @@ pub enum Occasion<'a> {
 
 /// Returns the body of the request that makes the index.
 pub fn index_body() -> Value {
-    let (keyword, date, long) = (json!({"type": "keyword"}), json!({"type": "date"}), json!({"type": "long"}));
+    let (keyword, date, long) =
+        (json!({"type": "keyword"}), json!({"type": "date"}), json!({"type": "long"}));
     json!({
         "settings": {
             "index.number_of_shards": 1,
@@ -164,18 +165,23 @@ impl Maker<'_> {
             Occasion::Alert(document) => {
                 let mut repeated = Map::new();
                 for field in REPEATED {
-                    if let Some(value) = document.get(field).filter(|value| value.to_string().len() <= MAX_ABOUT) {
+                    if let Some(value) =
+                        document.get(field).filter(|value| value.to_string().len() <= MAX_ABOUT)
+                    {
                         repeated.insert(field.to_owned(), value.clone());
                     }
                 }
                 about["alert"] = Value::Object(repeated);
-                if let Some(escalation) = self.definition().notification.escalation.as_ref().filter(|_| kind == "escalation") {
+                if let Some(escalation) =
+                    self.definition().notification.escalation.as_ref().filter(|_| kind == "escalation")
+                {
                     about["waited_ms"] = json!(escalation.after.ms());
                 }
             }
             Occasion::Recovery { key, time } => {
                 about["recovered"] = json!(time.iso());
-                about["alert"] = json!({"key": key, "rule_id": self.rule.id, "rule_name": self.definition().name});
+                about["alert"] =
+                    json!({"key": key, "rule_id": self.rule.id, "rule_name": self.definition().name});
             }
         }
         let expires = due.max(self.now_ms).saturating_add(self.give_up_ms);

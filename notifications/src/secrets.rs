@@ -62,16 +62,26 @@ impl Secrets {
     /// Stores a secret; returns whether there was none of the name.
     pub(crate) async fn put(&self, name: &str, value: &str, hosts: Vec<String>, by: &str) -> Result<bool> {
         if !Secret::is_name(name) {
-            return Err(Error::invalid("name", "has at most 128 letters, digits, -, _ and ., and does not begin with a dot"));
+            return Err(Error::invalid(
+                "name",
+                "has at most 128 letters, digits, -, _ and ., and does not begin with a dot",
+            ));
         }
         if value.is_empty() || value.len() > MAX_VALUE || value.chars().any(|c| c.is_control() && c != '\n') {
-            return Err(Error::invalid("value", format!("has 1 to {MAX_VALUE} bytes, and no control characters")));
+            return Err(Error::invalid(
+                "value",
+                format!("has 1 to {MAX_VALUE} bytes, and no control characters"),
+            ));
         }
         let is_host = |host: &String| {
-            (1..=253).contains(&host.len()) && host.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:[]".contains(c))
+            (1..=253).contains(&host.len())
+                && host.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:[]".contains(c))
         };
         if hosts.len() > MAX_HOSTS || !hosts.iter().all(is_host) {
-            return Err(Error::invalid("hosts", format!("names at most {MAX_HOSTS} hosts, such as hooks.example.com")));
+            return Err(Error::invalid(
+                "hosts",
+                format!("names at most {MAX_HOSTS} hosts, such as hooks.example.com"),
+            ));
         }
         let sealed = self.seal(name, value)?;
         if self.open_document(name).await?.is_none() && self.list().await?.len() >= MAX_SECRETS {
@@ -94,10 +104,17 @@ impl Secrets {
     /// Why it cannot be: in words for who has to mend it.
     pub(crate) async fn open(&self, name: &str) -> Result<Opened, String> {
         let found = self.open_document(name).await.map_err(|error| error.to_string())?;
-        let document = found.ok_or_else(|| format!("there is no secret [{name}]: store it with PUT /api/alert/secret/{name}"))?;
+        let document = found.ok_or_else(|| {
+            format!("there is no secret [{name}]: store it with PUT /api/alert/secret/{name}")
+        })?;
         let Some(key) = &self.key else { return Err(Error::NoKey.to_string()) };
-        let broken = || format!("secret [{name}] cannot be opened: notifications.secret_key is another one than it was stored with");
-        let mut sealed = STANDARD.decode(document["sealed"].as_str().unwrap_or_default()).map_err(|_| broken())?;
+        let broken = || {
+            format!(
+                "secret [{name}] cannot be opened: notifications.secret_key is another one than it was stored with"
+            )
+        };
+        let mut sealed =
+            STANDARD.decode(document["sealed"].as_str().unwrap_or_default()).map_err(|_| broken())?;
         let (nonce, text) = sealed.split_at_mut_checked(NONCE_LEN).ok_or_else(broken)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| broken())?;
         let opened = key.open_in_place(nonce, Aad::from(name.as_bytes()), text).map_err(|_| broken())?;
@@ -111,10 +128,12 @@ impl Secrets {
         let params = vec![("ignore_unavailable".to_owned(), "true".to_owned())];
         let body = json!({"size": MAX_SECRETS, "sort": ["name"], "_source": {"excludes": ["sealed"]}, "track_total_hits": false});
         let outcome = self.search.search(&self.session, INDEX, params, Some(body)).await;
-        let OutcomeBody::Raw(bytes) = outcome.map_err(|error| Error::Internal(error.to_string()))?.body else {
+        let OutcomeBody::Raw(bytes) = outcome.map_err(|error| Error::Internal(error.to_string()))?.body
+        else {
             return Err(Error::Internal("the search answered no text".to_owned()));
         };
-        let answer: Value = serde_json::from_slice(&bytes).map_err(|error| Error::Internal(error.to_string()))?;
+        let answer: Value =
+            serde_json::from_slice(&bytes).map_err(|error| Error::Internal(error.to_string()))?;
         let hits = answer["hits"]["hits"].as_array().into_iter().flatten();
         Ok(hits.map(|hit| hit["_source"].clone()).collect())
     }
@@ -132,7 +151,8 @@ impl Secrets {
             Err(StorageError::IndexNotFound { .. }) | Ok(None) => Ok(None),
             Ok(Some(found)) => {
                 let read = serde_json::from_slice(&found.source);
-                read.map(Some).map_err(|error| Error::Internal(format!("secret [{name}] cannot be read: {error}")))
+                read.map(Some)
+                    .map_err(|error| Error::Internal(format!("secret [{name}] cannot be read: {error}")))
             }
             Err(error) => Err(error.into()),
         }
@@ -144,8 +164,12 @@ impl Secrets {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).map_err(failed)?;
         let mut text = value.as_bytes().to_vec();
-        key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(name.as_bytes()), &mut text)
-            .map_err(failed)?;
+        key.seal_in_place_append_tag(
+            Nonce::assume_unique_for_key(nonce),
+            Aad::from(name.as_bytes()),
+            &mut text,
+        )
+        .map_err(failed)?;
         let mut sealed = nonce.to_vec();
         sealed.extend(text);
         Ok(STANDARD.encode(sealed))

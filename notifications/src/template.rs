@@ -70,7 +70,11 @@ fn refused(reason: impl Into<String>) -> Error {
 }
 
 fn bounded(text: String) -> Result<String, Error> {
-    if text.len() > MAX_VALUE { Err(refused(format!("a value has more than {MAX_VALUE} bytes"))) } else { Ok(text) }
+    if text.len() > MAX_VALUE {
+        Err(refused(format!("a value has more than {MAX_VALUE} bytes")))
+    } else {
+        Ok(text)
+    }
 }
 
 /// The text of a value, which may be long only where the value is.
@@ -135,7 +139,11 @@ fn truncate(value: Value, length: usize) -> Result<String, Error> {
 }
 
 fn default(value: Value, other: Rest<Value>) -> Value {
-    if value.is_undefined() || value.is_none() { other.first().cloned().unwrap_or_else(|| Value::from("")) } else { value }
+    if value.is_undefined() || value.is_none() {
+        other.first().cloned().unwrap_or_else(|| Value::from(""))
+    } else {
+        value
+    }
 }
 
 fn percent(text: &str) -> String {
@@ -207,7 +215,9 @@ fn describe(error: &Error) -> String {
 
 /// Refuses what could build something large, by the tokens in tags.
 fn scan(template: &str) -> Result<(), String> {
-    let no = |what: &str| Err(format!("the template cannot be used: {what} is not there: values, filters, if and for are"));
+    let no = |what: &str| {
+        Err(format!("the template cannot be used: {what} is not there: values, filters, if and for are"))
+    };
     let mut rest = template;
     let mut loops = 0_usize;
     while let Some(start) = rest.find('{') {
@@ -239,7 +249,9 @@ fn scan(template: &str) -> Result<(), String> {
             other => return no(&format!("[{other}]")),
         }
         if loops > MAX_LOOPS {
-            return Err(format!("the template cannot be used: more than {MAX_LOOPS} loops are within one another"));
+            return Err(format!(
+                "the template cannot be used: more than {MAX_LOOPS} loops are within one another"
+            ));
         }
         if word == "for" && code.contains("recursive") {
             return no("[recursive]");
@@ -250,7 +262,9 @@ fn scan(template: &str) -> Result<(), String> {
 
 /// Returns how long the code of a tag is, and refuses operators and lists in it.
 fn expression(code: &str, end: &str) -> Result<usize, String> {
-    let no = |what: char| Err(format!("the template cannot be used: [{what}] is not there: values, filters, if and for are"));
+    let no = |what: char| {
+        Err(format!("the template cannot be used: [{what}] is not there: values, filters, if and for are"))
+    };
     let mut before = ' ';
     // For each bracket that is open, whether a comma may stand in it.
     let mut open: Vec<bool> = Vec::new();
@@ -275,14 +289,19 @@ fn expression(code: &str, end: &str) -> Result<usize, String> {
             '(' => open.push(before.is_alphanumeric() || before == '_'),
             '[' => open.push(false),
             ')' | ']' => drop(open.pop()),
-            ',' if open.last() != Some(&true) && !(open.is_empty() && code.trim_start().starts_with("for")) => return no(c),
+            ',' if open.last() != Some(&true)
+                && !(open.is_empty() && code.trim_start().starts_with("for")) =>
+            {
+                return no(c);
+            }
             _ => {}
         }
         // A word such as `in` is no value that could be indexed.
         if !c.is_whitespace() {
             before = c;
         } else if before.is_alphanumeric() {
-            let word: String = code[..at].chars().rev().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let word: String =
+                code[..at].chars().rev().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
             let word: String = word.chars().rev().collect();
             if matches!(word.as_str(), "in" | "if" | "elif" | "else" | "and" | "or" | "not" | "is") {
                 before = ' ';
@@ -311,7 +330,10 @@ mod tests {
             ("{{ alert.name | tojson }}", r#""a \"b\"""#),
             ("{{ alert.missing.deeper | tojson }}", "null"),
             ("{{ alert['host.name'] }}{{ alert.list[0] }}", "h1"),
-            ("{% if count == 2 and alert.name != 'x' %}two{% elif count %}some{% else %}none{% endif %}", "two"),
+            (
+                "{% if count == 2 and alert.name != 'x' %}two{% elif count %}some{% else %}none{% endif %}",
+                "two",
+            ),
             ("{% for n in alert.list %}{{ n }}{% if not loop.last %}, {% endif %}{% endfor %}", "1, 2, 3"),
             ("{% for name, value in alert|items %}{% endfor %}", ""),
             ("{{ alert.list | join('-') }}", "1-2-3"),
@@ -336,7 +358,10 @@ mod tests {
         for (template, reason) in [
             ("{% for a in many %}{% for b in many %}{{ b }}{% endfor %}{% endfor %}", "steps"),
             ("{% for a in many %}{{ long }}{% endfor %}", "more than 200000 bytes"),
-            ("{% for a in many %}{% for b in many %}{% for c in many %}{% endfor %}{% endfor %}{% endfor %}", "loops"),
+            (
+                "{% for a in many %}{% for b in many %}{% for c in many %}{% endfor %}{% endfor %}{% endfor %}",
+                "loops",
+            ),
             ("{% set x = long %}", "[set]"),
             ("{% macro a() %}{% endmacro %}", "[macro]"),
             ("{% filter upper %}{% endfilter %}", "[filter]"),

@@ -26,7 +26,7 @@ fn main() {
 }
 
 fn bulk(writer: u64, round: u64, docs: u64, client: bool) -> Vec<WriteOp> {
-    let (index, doc_type): (Arc<str>, Arc<str>) = ("logs".into(), "_doc".into());
+    let index: Arc<str> = "logs".into();
     (0..docs)
         .map(|i| {
             let n = (round * docs + i) * 8 + writer;
@@ -34,17 +34,8 @@ fn bulk(writer: u64, round: u64, docs: u64, client: bool) -> Vec<WriteOp> {
                 r#"{{"@timestamp":"2026-01-01T00:{:02}:{:02}Z","clientip":"10.{}.{}.1","request":"GET /images/{}.gif HTTP/1.0","status":200,"size":{}}}"#,
                 n / 60 % 60, n % 60, n % 200, n % 99, n % 1000, n % 5000
             );
-            WriteOp {
-                index: Arc::clone(&index),
-                id: client.then(|| format!("id-{}", n * 7919 % IDS)),
-                routing: None,
-                action: Action::Index(Bytes::from(source)),
-                version: None,
-                if_seq_no: None,
-                if_primary_term: None,
-                require_alias: false,
-                doc_type: Arc::clone(&doc_type),
-            }
+            let id = client.then(|| format!("id-{}", n * 7919 % IDS));
+            WriteOp::new(Arc::clone(&index), id, Action::Index(Bytes::from(source)))
         })
         .collect()
 }

@@ -119,17 +119,7 @@ async fn run(shape: &'static str, documents: usize) -> Result<()> {
                     _ => access_log(&mut numbers, made + at),
                 };
                 json_bytes += text.len() as u64;
-                WriteOp {
-                    index: shape.into(),
-                    id: None,
-                    routing: None,
-                    action: Action::Index(Bytes::from(text)),
-                    version: None,
-                    if_seq_no: None,
-                    if_primary_term: None,
-                    require_alias: false,
-                    doc_type: "_doc".into(),
-                }
+                WriteOp::new(shape, None, Action::Index(Bytes::from(text)))
             })
             .collect();
         made += count;

@@ -32,7 +32,7 @@ const BACKGROUND_THREADS: usize = 4;
 /// Niceness of the ingest threads and of the flush threads.
 const INGEST_NICENESS: i32 = 4;
 /// Niceness of the follow threads.
-const FOLLOW_NICENESS: i32 = 6;
+const FOLLOW_NICENESS: i32 = 5;
 /// Niceness of the background threads.
 const BACKGROUND_NICENESS: i32 = 8;
 

@@ -201,12 +201,13 @@ async fn event_times_are_read_by_the_format_of_the_mapping() {
     server.create("logs", json!({"mappings": {"properties": properties}})).await;
     server.save(errors("errors")).await;
     let times = [json!(1_606_812_946), json!("1606812946"), json!("01/Dec/2020:09:55:46 +0100")];
-    let events = times.iter().enumerate().map(|(n, time)| {
-        document("logs", &n.to_string(), json!({"level": "error", "@timestamp": time}))
-    });
+    let events = times
+        .iter()
+        .enumerate()
+        .map(|(n, time)| document("logs", &n.to_string(), json!({"level": "error", "@timestamp": time})));
     server.write(events.collect()).await;
     assert_eq!(server.settled_triggers().await, ["0", "1", "2"]);
-    for (_, alert) in server.documents("alert").await {
+    for alert in server.documents("alert").await.into_values() {
         if alert["trigger"]["_index"] == json!("logs") {
             assert_eq!(alert["@timestamp"], json!("2020-12-01T08:55:46.000Z"), "{alert}");
         }

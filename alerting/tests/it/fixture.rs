@@ -38,25 +38,15 @@ impl Server {
 
     /// Has rules at work over an engine.
     pub(crate) async fn over(engine: Arc<Engine>) -> Self {
-        let (accounts, _) = Accounts::open(
-            Arc::clone(&engine) as Arc<_>,
-            millrace_accounts::Config { insecure: true, ..millrace_accounts::Config::default() },
-            Arc::new(SystemClock),
-            Arc::new(AnyQuery),
-        )
-        .await
-        .unwrap();
-        let accounts = Arc::new(accounts);
+        let accounts = open_accounts(&engine).await;
         let alerting = Alerting::start(&engine, &accounts).await.unwrap();
         Self { engine, accounts, alerting }
     }
 
     /// Opens one that sends notifications.
     pub(crate) async fn open_notifying(dir: &Path, notifying: millrace_notifications::Config) -> Self {
-        let Self { engine, accounts, alerting } = Self::open(dir).await;
-        // The rules of the one without are not at work any more.
-        alerting.stop().await;
-        drop(alerting);
+        let engine = open_engine(Config { data_dir: dir.to_owned(), ..Config::default() }).await;
+        let accounts = open_accounts(&engine).await;
         let search = Arc::new(SearchService::new(Arc::clone(&engine), millrace_query::Config::default()));
         let notifications = Notifications::start(&engine, &search, &accounts, notifying).await.unwrap();
         let alerting = Alerting::start_with(&engine, &accounts, Some(notifications)).await.unwrap();
@@ -164,6 +154,16 @@ impl Server {
         triggers.retain(|trigger| !trigger.starts_with("marker-"));
         triggers
     }
+}
+
+async fn open_accounts(engine: &Arc<Engine>) -> Arc<Accounts> {
+    let opened = Accounts::open(
+        Arc::clone(engine) as Arc<_>,
+        millrace_accounts::Config { insecure: true, ..millrace_accounts::Config::default() },
+        Arc::new(SystemClock),
+        Arc::new(AnyQuery),
+    );
+    Arc::new(opened.await.unwrap().0)
 }
 
 pub(crate) async fn open_engine(config: Config) -> Arc<Engine> {

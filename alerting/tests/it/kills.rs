@@ -155,8 +155,7 @@ async fn begin(data: &Path) {
 
 /// Compares the alerts of a store with what its log says that there have to be.
 async fn compare(copy: &Path, seed: u64) {
-    let Server { engine, accounts, alerting } = Server::open_with(config(copy)).await;
-    let server = Server { engine, accounts, alerting };
+    let server = Server::open_with(config(copy)).await;
     let shown = |record: millrace_alerting::Record| {
         let value = record.value();
         (value["id"].as_str().unwrap().to_owned(), value["revision"].as_u64().unwrap())
@@ -283,7 +282,7 @@ async fn write(server: &Server, rng: &mut StdRng, writer: u64) {
         let index = server.engine.index(&format!("logs-{}", rng.random_range(0..2))).unwrap();
         match rng.random_bool(0.8) {
             true => server.engine.flush(&[index]).await.unwrap(),
-            false => drop(server.engine.force_merge(&[index], 1).await.unwrap()),
+            false => server.engine.force_merge(&[index], 1).await.unwrap(),
         }
     }
     tokio::time::sleep(Duration::from_millis(rng.random_range(0..6))).await;

@@ -35,8 +35,11 @@ async fn mails_arrive_when_the_server_refuses_first_each_under_one_id() {
     let dir = tempfile::tempdir().unwrap();
     let mails = MailServer::start(3, None).await;
     let server = Server::open_notifying(dir.path(), mailing(mails.port, SmtpTls::None)).await;
-    let saved = rule("mailed", json!({"alert_method": "email", "email": ["a@example.org", "nobody@example.org"],
-        "alert_subject": "{0} did it", "alert_subject_args": ["user"]}));
+    let saved = rule(
+        "mailed",
+        json!({"alert_method": "email", "email": ["a@example.org", "nobody@example.org"],
+        "alert_subject": "{0} did it", "alert_subject_args": ["user"]}),
+    );
     server.save(saved).await;
     write(&server, 3).await;
     sent(&server, 3).await;
@@ -51,7 +54,10 @@ async fn mails_arrive_when_the_server_refuses_first_each_under_one_id() {
         assert!(mail.text.contains("did it") && mail.text.contains("text/html"), "{}", mail.text);
     }
     let told = errors(&server).await;
-    assert!(told.iter().any(|error| error.contains("1 recipients got it; refused were nobody@example.org")), "{told:?}");
+    assert!(
+        told.iter().any(|error| error.contains("1 recipients got it; refused were nobody@example.org")),
+        "{told:?}"
+    );
     server.stop().await;
 }
 
@@ -60,12 +66,13 @@ async fn mail_is_encrypted_and_the_server_verified() {
     let dir = tempfile::tempdir().unwrap();
     let key = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let private = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.signing_key.serialize_der()));
-    let tls = ServerConfig::builder_with_provider(Arc::new(tokio_rustls::rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![key.cert.der().clone()], private)
-        .unwrap();
+    let tls =
+        ServerConfig::builder_with_provider(Arc::new(tokio_rustls::rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![key.cert.der().clone()], private)
+            .unwrap();
     let mails = MailServer::start(0, Some(Arc::new(tls))).await;
     let authorities = dir.path().join("authorities.pem");
     std::fs::write(&authorities, key.cert.pem()).unwrap();
@@ -98,7 +105,10 @@ async fn accounts_are_mailed_and_escalation_tells_of_what_is_still_new() {
     account(&server.accounts, "mute", None).await;
     let unknown = rule("x", json!({"alert_method": "user", "users": ["mute"]}));
     assert!(server.alerting.change(&server.admin(), unknown).await.is_err());
-    let saved = rule("escalates", json!({"alert_method": "user", "users": ["ann"], "escalate_users": ["boss"], "escalate_after": "3s"}));
+    let saved = rule(
+        "escalates",
+        json!({"alert_method": "user", "users": ["ann"], "escalate_users": ["boss"], "escalate_after": "3s"}),
+    );
     server.save(saved).await;
     write(&server, 2).await;
     until(async || (alerts(&server).await.len() == 2).then_some(())).await;

@@ -17,7 +17,12 @@ async fn open(dir: &Path) -> Server {
 }
 
 pub(crate) fn config() -> Config {
-    Config { allow: "127.0.0.1".parse().unwrap(), secret_key: Some([7; 32]), per_minute: 60_000, ..Config::default() }
+    Config {
+        allow: "127.0.0.1".parse().unwrap(),
+        secret_key: Some([7; 32]),
+        per_minute: 60_000,
+        ..Config::default()
+    }
 }
 
 /// A rule that tells of each document of `logs`.
@@ -34,7 +39,8 @@ pub(crate) fn webhook(name: &str, receiver: &Receiver) -> Value {
 }
 
 pub(crate) async fn write(server: &Server, count: usize) {
-    let ops = (0..count).map(|n| document("logs", &format!("{n}"), json!({"user": format!("u{}", n % 3), "n": n})));
+    let ops =
+        (0..count).map(|n| document("logs", &format!("{n}"), json!({"user": format!("u{}", n % 3), "n": n})));
     server.write(ops.collect()).await;
 }
 
@@ -60,7 +66,11 @@ pub(crate) async fn alerts(server: &Server) -> Vec<Value> {
 }
 
 pub(crate) async fn errors(server: &Server) -> Vec<String> {
-    live(server, "alert_error").await.into_values().map(|error| error["message"].as_str().unwrap().to_owned()).collect()
+    live(server, "alert_error")
+        .await
+        .into_values()
+        .map(|error| error["message"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// Waits until so many alerts are marked as sent, and nothing waits.
@@ -84,7 +94,10 @@ async fn an_alert_is_sent_once_and_marked() {
     let got = receiver.got();
     assert_eq!((got.len(), receiver.keys()), (20, 20));
     let body = got[0].json();
-    assert_eq!((&body["rule"]["id"], &body["kind"], &body["count"]), (&json!(id), &json!("alert"), &json!(1)));
+    assert_eq!(
+        (&body["rule"]["id"], &body["kind"], &body["count"]),
+        (&json!(id), &json!("alert"), &json!(1))
+    );
     assert_eq!(body["key"], json!(got[0].key()));
     assert!(body["alerts"][0]["match_body"]["user"].is_string(), "{body}");
     let alert = &alerts(&server).await[0];
@@ -146,7 +159,8 @@ async fn one_slow_channel_and_one_that_fails_delay_no_other() {
 async fn beyond_its_rate_a_channel_sends_digests_that_name_every_alert() {
     let dir = tempfile::tempdir().unwrap();
     let server = open(dir.path()).await;
-    let receiver = Receiver::start(|number, _| if number == 12 { Answer::Dies } else { Answer::Status(200) }).await;
+    let receiver =
+        Receiver::start(|number, _| if number == 12 { Answer::Dies } else { Answer::Status(200) }).await;
     let mut rule = webhook("storm", &receiver);
     rule["notifications_per_minute"] = json!(40);
     server.save(rule).await;
@@ -196,23 +210,44 @@ async fn what_cannot_be_sent_is_told_and_stops_nothing_else() {
     server.save(looping).await;
     server.save(webhook("refused", &refusing)).await;
     server.save(webhook("moved", &elsewhere)).await;
-    server.save(rule("inside", json!({"alert_method": "webhook", "http_post_url": "http://127.0.0.2:9/"}))).await;
-    server.save(rule("metadata", json!({"alert_method": "webhook", "http_post_url": "http://169.254.169.254/latest"}))).await;
-    server.save(rule("secret", json!({"alert": {"slack": {"slack_webhook_url": {"secret": "nothing"}}}}))).await;
+    server
+        .save(rule("inside", json!({"alert_method": "webhook", "http_post_url": "http://127.0.0.2:9/"})))
+        .await;
+    server
+        .save(rule(
+            "metadata",
+            json!({"alert_method": "webhook", "http_post_url": "http://169.254.169.254/latest"}),
+        ))
+        .await;
+    server
+        .save(rule("secret", json!({"alert": {"slack": {"slack_webhook_url": {"secret": "nothing"}}}})))
+        .await;
     let id = server.save(webhook("good", &good)).await.id;
     let parts: Vec<u8> = vec![1; 30_000];
     server.write(vec![document("logs", "1", json!({"text": {"parts": parts}}))]).await;
-    until(async || (errors(&server).await.iter().filter(|error| error.contains("given up")).count() == 6).then_some(())).await;
+    until(async || {
+        (errors(&server).await.iter().filter(|error| error.contains("given up")).count() == 6).then_some(())
+    })
+    .await;
     let errors = errors(&server).await;
     for (reason, of) in [
-        ("answered 404", "refused"), ("answered 302", "moved"), ("[127.0.0.2:9] is not allowed", "inside"),
-        ("[169.254.169.254:80] is not allowed", "metadata"), ("there is no secret [nothing]", "secret"), ("steps", "loops"),
+        ("answered 404", "refused"),
+        ("answered 302", "moved"),
+        ("[127.0.0.2:9] is not allowed", "inside"),
+        ("[169.254.169.254:80] is not allowed", "metadata"),
+        ("there is no secret [nothing]", "secret"),
+        ("steps", "loops"),
     ] {
         assert!(errors.iter().any(|error| error.contains(reason)), "{of}: {errors:?}");
     }
     until(async || (good.got().len() == 1).then_some(())).await;
     assert_eq!(good.got()[0].json()["rule"]["id"], json!(id));
-    let inside = server.alerting.list(&server.admin()).into_iter().map(|rule| rule.value()).find(|rule| rule["name"] == "inside");
+    let inside = server
+        .alerting
+        .list(&server.admin())
+        .into_iter()
+        .map(|rule| rule.value())
+        .find(|rule| rule["name"] == "inside");
     assert!(inside.unwrap()["notices"].to_string().contains("not allowed"));
     server.stop().await;
 }
@@ -222,11 +257,20 @@ async fn what_could_never_be_sent_is_refused_when_it_is_saved() {
     let dir = tempfile::tempdir().unwrap();
     let server = open(dir.path()).await;
     for (field, more) in [
-        ("webhook_body", json!({"alert_method": "webhook", "http_post_url": "https://a/", "webhook_body": "{% set a = 1 %}"})),
-        ("webhook_body", json!({"alert_method": "webhook", "http_post_url": "https://a/", "webhook_body": "{{ a"})),
+        (
+            "webhook_body",
+            json!({"alert_method": "webhook", "http_post_url": "https://a/", "webhook_body": "{% set a = 1 %}"}),
+        ),
+        (
+            "webhook_body",
+            json!({"alert_method": "webhook", "http_post_url": "https://a/", "webhook_body": "{{ a"}),
+        ),
         ("http_post_url", json!({"alert_method": "webhook", "http_post_url": "ftp://a/"})),
         ("http_post_url", json!({"alert_method": "webhook", "http_post_url": "https://user:pass@a/"})),
-        ("x-a", json!({"alert_method": "webhook", "http_post_url": "https://a/", "http_post_headers": {"x-a": "{{ a ~ b }}"}})),
+        (
+            "x-a",
+            json!({"alert_method": "webhook", "http_post_url": "https://a/", "http_post_headers": {"x-a": "{{ a ~ b }}"}}),
+        ),
         ("users", json!({"alert_method": "user", "users": "nobody"})),
         ("escalate_users", json!({"escalate_users": "nobody", "escalate_after": "1h"})),
         ("email", json!({"alert_method": "email", "email": "a@b@c"})),
@@ -252,7 +296,10 @@ async fn secrets_are_used_and_never_shown() {
     assert!(notifications.put_secret("slack", &url, vec!["127.0.0.1".to_owned()], "ann").await.unwrap());
     assert!(!notifications.put_secret("slack", &url, vec!["127.0.0.1".to_owned()], "ann").await.unwrap());
     notifications.put_secret("token", "sesame-token", Vec::new(), "ann").await.unwrap();
-    notifications.put_secret("elsewhere", "sesame-elsewhere", vec!["hooks.example.com".to_owned()], "ann").await.unwrap();
+    notifications
+        .put_secret("elsewhere", "sesame-elsewhere", vec!["hooks.example.com".to_owned()], "ann")
+        .await
+        .unwrap();
     for (name, value) in [("../x", "v"), ("", "v"), ("a", ""), ("a", "\u{1}"), (&*"n".repeat(129), "v")] {
         assert!(notifications.put_secret(name, value, Vec::new(), "ann").await.is_err(), "{name} {value}");
     }
@@ -260,7 +307,9 @@ async fn secrets_are_used_and_never_shown() {
         json!({"alert_method": "webhook", "http_post_url": receiver.url(), "webhook_hmac": {"secret": "token"},
             "http_post_headers": {"Authorization": {"secret": secret, "prefix": "Bearer "}}})
     };
-    server.save(rule("slack", json!({"alert_method": "slack", "slack_webhook_url": {"secret": "slack"}}))).await;
+    server
+        .save(rule("slack", json!({"alert_method": "slack", "slack_webhook_url": {"secret": "slack"}})))
+        .await;
     server.save(rule("header", header("token"))).await;
     server.save(rule("wrong host", header("elsewhere"))).await;
     write(&server, 1).await;
@@ -299,12 +348,18 @@ async fn a_test_of_channels_says_what_became_of_each() {
     let server = open(dir.path()).await;
     let good = Receiver::start(|_, _| Answer::Status(200)).await;
     let bad = Receiver::start(|_, _| Answer::Status(418)).await;
-    let written = rule("t", json!({"alert": [{"webhook": {"url": good.url()}}, {"webhook": {"url": bad.url()}},
-        {"command": {"command": ["x"]}}, "index"]}));
+    let written = rule(
+        "t",
+        json!({"alert": [{"webhook": {"url": good.url()}}, {"webhook": {"url": bad.url()}},
+        {"command": {"command": ["x"]}}, "index"]}),
+    );
     let tested = server.alerting.notify_test(&server.admin(), Tested::Written(written), None).await.unwrap();
     let errors: Vec<Option<&str>> = tested.iter().map(|tested| tested.error.as_deref()).collect();
     assert_eq!(errors[0], None);
-    assert!(errors[1].unwrap().contains("418") && errors[2].unwrap().contains("command_directory"), "{errors:?}");
+    assert!(
+        errors[1].unwrap().contains("418") && errors[2].unwrap().contains("command_directory"),
+        "{errors:?}"
+    );
     assert_eq!(good.got()[0].json()["kind"], json!("test"));
     let id = server.save(webhook("stored", &good)).await.id;
     let alert = json!({"alert_subject": "mine", "match_body": {"a": 1}});
@@ -345,7 +400,9 @@ async fn a_run_sends_only_what_it_is_told_to_and_nothing_twice() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     write(&server, 5).await;
     let id = server.save(webhook("late", &receiver)).await.id;
-    let run = async |notify| server.alerting.run_and_notify(&server.admin(), &id, Some(0), i64::MAX, notify).await.unwrap();
+    let run = async |notify| {
+        server.alerting.run_and_notify(&server.admin(), &id, Some(0), i64::MAX, notify).await.unwrap()
+    };
     assert_eq!(run(true).await.created, 5);
     sent(&server, 5).await;
     assert_eq!(run(true).await.created, 0);
@@ -371,7 +428,8 @@ async fn a_backlog_is_sent_within_its_time() {
     server.save(webhook("many", &receiver)).await;
     let began = Instant::now();
     for start in (0..count).step_by(500) {
-        let ops = (start..count.min(start + 500)).map(|n| document("logs", &format!("n{n}"), json!({"n": n})));
+        let ops =
+            (start..count.min(start + 500)).map(|n| document("logs", &format!("n{n}"), json!({"n": n})));
         server.write(ops.collect()).await;
     }
     let patience = Duration::from_secs(600);

@@ -106,7 +106,10 @@ async fn serve(
             let Some((name, value)) = line.trim_end().split_once(':') else { break };
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        let length = headers.iter().find(|(name, _)| name == "content-length").map(|(_, value)| value.parse().unwrap());
+        let length = headers
+            .iter()
+            .find(|(name, _)| name == "content-length")
+            .map(|(_, value)| value.parse().unwrap());
         let mut body = vec![0; length.unwrap_or(0)];
         if stream.read_exact(&mut body).await.is_err() {
             return;
@@ -123,7 +126,8 @@ async fn serve(
             }
             Answer::Elsewhere => 302,
         };
-        let answer = format!("HTTP/1.1 {status} OK\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 3\r\n\r\nwhy");
+        let answer =
+            format!("HTTP/1.1 {status} OK\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 3\r\n\r\nwhy");
         if stream.write_all(answer.as_bytes()).await.is_err() {
             return;
         }
@@ -190,7 +194,12 @@ impl MailServer {
     }
 
     /// Answers commands; returns whether TLS is to begin.
-    async fn talk<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: &mut BufReader<S>, has_tls: bool, encrypted: bool) -> bool {
+    async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: &mut BufReader<S>,
+        has_tls: bool,
+        encrypted: bool,
+    ) -> bool {
         let mut to = Vec::new();
         loop {
             let mut line = String::new();

@@ -236,17 +236,11 @@ impl Shared {
 }
 
 fn operation(event: &Event, lost: u64, identity: &Identity) -> WriteOp {
-    WriteOp {
-        index: index::name(event.time_ms).into(),
-        id: Some(event.id.clone()),
-        routing: None,
-        action: Operation::Create(event.document(identity, lost).to_string().into()),
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: "_doc".into(),
-    }
+    WriteOp::new(
+        index::name(event.time_ms),
+        Some(event.id.clone()),
+        Operation::Create(event.document(identity, lost).to_string().into()),
+    )
 }
 
 /// Whether another try may do: an index that is gone is made again, a closed one may be opened.

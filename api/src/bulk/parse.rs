@@ -257,15 +257,17 @@ impl Parser<'_> {
         } else {
             let routing = meta.routing.as_deref().or(self.defaults.routing);
             self.bulk.ops.push(WriteOp {
-                index: index.clone(),
-                id: meta.id.map(Cow::into_owned),
                 routing: routing.map(str::to_owned),
-                action: stored,
                 version: expectation.external(),
                 if_seq_no: expectation.seq_no(),
                 if_primary_term: expectation.primary_term(),
                 require_alias: meta.require_alias.unwrap_or(self.defaults.require_alias),
-                doc_type: doc_type.clone().unwrap_or_else(|| self.plain.clone()),
+                ..WriteOp::of_type(
+                    doc_type.clone().unwrap_or_else(|| self.plain.clone()),
+                    index.clone(),
+                    meta.id.map(Cow::into_owned),
+                    stored,
+                )
             });
         }
         let source = filter.map(Box::new);

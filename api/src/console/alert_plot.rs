@@ -61,9 +61,15 @@ pub(crate) async fn plot(api: &Api, request: &Request, id: &str) -> Result<Respo
         marks_name: "alerts".to_owned(),
         ..Plot::default()
     };
-    if let RuleType::Frequency { num_events, .. } = &rule.rule_type {
-        plot.levels.push(Level { name: format!("num_events {num_events}"), value: *num_events as f64 });
-    }
+    plot.levels.extend(match &rule.rule_type {
+        RuleType::Frequency { num_events, .. } => {
+            Some(Level { name: format!("num_events {num_events}"), value: *num_events as f64 })
+        }
+        RuleType::Flatline { threshold, .. } => {
+            Some(Level { name: format!("threshold {threshold}"), value: *threshold as f64 })
+        }
+        _ => None,
+    });
     let svg = api.session.compute().run(Priority::Foreground, move || Ok(plot.svg())).await?;
     let svg = svg.map_err(|error| Error::concealed(500, "illegal_state_exception", &error))?;
     Ok(Response::svg(svg))

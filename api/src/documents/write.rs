@@ -1,7 +1,5 @@
 //! Index, create and delete.
 
-use std::sync::Arc;
-
 use millrace_storage::metadata::IndicesOptions;
 use millrace_storage::{Action, DocResult, RefreshPolicy, WriteOp, WriteOutcome};
 use serde_json::json;
@@ -131,17 +129,18 @@ pub(super) fn operation_of(
     options: &WriteOptions,
     expectation: &Expectation,
 ) -> WriteOp {
-    WriteOp {
-        index: Arc::from(index),
-        id: id.map(str::to_owned),
+    let mut op = WriteOp {
         routing: options.routing.clone(),
-        action,
         version: expectation.external(),
         if_seq_no: expectation.seq_no(),
         if_primary_term: expectation.primary_term(),
         require_alias: options.require_alias,
-        doc_type: Arc::from(doc_type.unwrap_or(DEFAULT_TYPE)),
+        ..WriteOp::new(index, id.map(str::to_owned), action)
+    };
+    if let Some(doc_type) = doc_type {
+        op.doc_type = doc_type.into();
     }
+    op
 }
 
 /// Hands one operation to the engine.

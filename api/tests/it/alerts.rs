@@ -278,6 +278,9 @@ async fn what_is_wrong_is_named_and_nothing_is_stored() {
     for (named, line, body) in [
         ("[dry_run]", "POST /api/alert/change?dry_run=often", rule("logins")),
         ("[dry_rum]", "POST /api/alert/change?dry_rum=1d", rule("logins")),
+        ("[from]", "POST /api/alert/change?from=soon", rule("logins")),
+        ("[from]", "POST /api/alert/change?from=2100-01-01T00:00:00Z", rule("logins")),
+        ("[from]", "POST /api/alert/change?from=now-1d&dry_run=1d", rule("logins")),
         ("required", "POST /api/alert/change", Value::Null),
         ("[from]", "POST /api/alert/test", json!({"rule": rule("logins")})),
         ("[from]", "POST /api/alert/test", json!({"rule": rule("logins"), "from": "soon"})),
@@ -302,7 +305,10 @@ async fn what_is_wrong_is_named_and_nothing_is_stored() {
 async fn alerts_are_read_by_the_roles_that_their_rule_names() {
     let site = Site::start().await;
     site.data("PUT /_security/role/soc", json!({})).await;
-    for (name, roles) in [("ann", &["alert", "soc"][..]), ("bob", &["alert"]), ("eve", &["reader"])] {
+    site.data("PUT /_security/role/keys", json!({"cluster": ["manage_own_api_key"]})).await;
+    for (name, roles) in
+        [("ann", &["alert", "soc", "keys"][..]), ("bob", &["alert", "keys"]), ("eve", &["reader"])]
+    {
         site.user(name, roles).await;
     }
     site.data("PUT /_security/user/root", json!({"password": "root-secret", "roles": ["all_access"]})).await;
@@ -323,8 +329,13 @@ async fn alerts_are_read_by_the_roles_that_their_rule_names() {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         site.0.send(line, &[("authorization", &header)], body).await
     };
-    while site.data("GET /alert_silence/_count", Value::Null).await["count"] != 2 {
-        site.data("POST /alert_silence/_refresh", Value::Null).await;
+    // The index is made with the first of them.
+    loop {
+        send("admin", "POST /alert_silence/_refresh", Value::Null).await;
+        let counted = send("admin", "GET /alert_silence/_count", Value::Null).await;
+        if counted.status == 200 && counted.json()["count"] == 2 {
+            break;
+        }
     }
     site.data("POST /alert/_refresh", Value::Null).await;
     let of_own = json!({"query": {"term": {"rule_id": own}}});
@@ -350,7 +361,7 @@ async fn alerts_are_read_by_the_roles_that_their_rule_names() {
         let got = send(who, "POST /alert/_mget", json!({"ids": [alert]})).await.json();
         assert_eq!(got["docs"][0]["found"], sees, "{who}: {got}");
         let query = json!({"query": "SELECT rule_id FROM alert"});
-        let rows = send(who, "POST /_sql", query).await;
+        let rows = send(who, "POST /_plugins/_sql", query).await;
         assert_eq!(rows.text().contains(&own), sees, "{who}: {}", rows.text());
         assert!(rows.text().contains(&shared), "{who}: {}", rows.text());
     }
@@ -364,4 +375,79 @@ async fn alerts_are_read_by_the_roles_that_their_rule_names() {
         let counted = site.0.send("GET /alert/_count", &headers, String::new()).await.json();
         assert_eq!(counted["count"], sees, "the key of {who}: {counted}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_begins_in_the_past_and_says_how_far_it_is() {
+    let site = Site::start().await;
+    site.write(failed(4)).await;
+    let answer = site.ask("admin", "POST /api/alert/change?from=now-1h", rule("logins"), 200).await;
+    assert!(answer["message"].as_str().unwrap().contains("written since"), "{answer}");
+    loop {
+        let list = site.ask("admin", "GET /api/alert/list", Value::Null, 200).await;
+        if list[0]["catching_up"].is_null() {
+            break;
+        }
+        assert!(list[0]["catching_up"]["raised_from"].is_string(), "{list}");
+    }
+    site.data("POST /alert/_refresh", Value::Null).await;
+    assert_eq!(site.data("GET /alert/_count", Value::Null).await["count"], 2);
+    // By then it is live.
+    site.write(failed(2)).await;
+    while site.data("GET /alert/_count", Value::Null).await["count"] != 3 {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alerts_get_a_status_secrets_are_named_and_channels_tested() {
+    let site = Site::start().await;
+    let mut saved = rule("one");
+    saved["num_events"] = json!(1);
+    let saved = site.save("admin", saved).await;
+    site.write(failed(1)).await;
+    site.ask("admin", &format!("GET /api/alert/run/{saved}"), Value::Null, 200).await;
+    site.data("POST /alert/_refresh", Value::Null).await;
+    let found = site.data("POST /alert/_search", json!({"_source": ["status"]})).await;
+    let id = found["hits"]["hits"][0]["_id"].as_str().unwrap_or_else(|| panic!("{found}")).to_owned();
+    let line = format!("POST /api/alert/status/{id}");
+    for wrong in [
+        json!({}),
+        json!({"status": "Closed"}),
+        json!({"status": 5}),
+        json!({"status": "New", "note": 5}),
+        json!({"status": "New", "x": 1}),
+    ] {
+        site.ask("admin", &line, wrong, 400).await;
+    }
+    site.ask("admin", "POST /api/alert/status/none", json!({"status": "Solved"}), 404).await;
+    site.ask("admin", &line, json!({"status": "ongoing", "note": "n"}), 200).await;
+    let alert = site.data(&format!("GET /alert/_doc/{id}"), Value::Null).await;
+    assert_eq!(
+        (&alert["_source"]["status"], &alert["_source"]["status_by"]),
+        (&json!("Ongoing"), &json!("admin"))
+    );
+
+    let secret = "PUT /api/alert/secret/slack-soc";
+    for wrong in [
+        json!({}),
+        json!({"value": ""}),
+        json!({"value": "v", "hosts": "h"}),
+        json!({"value": "v", "hosts": ["a b"]}),
+        json!({"value": 5}),
+    ] {
+        site.ask("admin", secret, wrong, 400).await;
+    }
+    site.ask("admin", "PUT /api/alert/secret/..%2Fx", json!({"value": "v"}), 400).await;
+    site.ask("admin", secret, json!({"value": "sesame", "hosts": ["hooks.slack.com"]}), 200).await;
+    let listed = site.ask("admin", "GET /api/alert/secret", Value::Null, 200).await;
+    assert_eq!((&listed[0]["name"], &listed[0]["by"]), (&json!("slack-soc"), &json!("admin")));
+    assert!(!listed.to_string().contains("sesame") && listed[0].get("sealed").is_none(), "{listed}");
+    site.ask("admin", "DELETE /api/alert/secret/slack-soc", Value::Null, 200).await;
+    site.ask("admin", "DELETE /api/alert/secret/slack-soc", Value::Null, 404).await;
+
+    let written = json!({"name": "t", "index": "logs*", "type": "any", "alert_method": "webhook", "http_post_url": "http://169.254.169.254/"});
+    let tested = site.ask("admin", "POST /api/alert/notify-test", json!({"rule": written}), 200).await;
+    assert!(tested["channels"][0]["error"].as_str().unwrap().contains("not allowed"), "{tested}");
+    assert_eq!(tested["status"], json!(false));
+    site.ask("admin", "POST /api/alert/notify-test", json!({"rule": written, "alert": 5}), 400).await;
+    site.ask("admin", "POST /api/alert/notify-test", json!({"id": "none"}), 404).await;
 }

@@ -10,6 +10,7 @@ use millrace_accounts::{Accounts, Config as AccountsConfig, Store, TokenLifetime
 use millrace_alerting::Alerting;
 use millrace_api::{AuditConfig, HttpConfig, Identity, Meaning, Node as Shared, Service};
 use millrace_intelligence::Intelligence;
+use millrace_notifications::Notifications;
 use millrace_query::SearchService;
 use millrace_storage::catalog::{AccountChange, AccountRecord};
 use millrace_storage::{Config, Engine, Result, SharedClock, SystemClock};
@@ -154,7 +155,13 @@ impl Node {
         let (store, users) = (Arc::clone(&engine), Arc::new(accounts.clone()));
         let mut api = Shared::new(engine, search, accounts, identity).with_audit(AuditConfig::default());
         if rules {
-            api = api.with_alerting(Alerting::start(&store, &users).await.unwrap());
+            let notifying = millrace_notifications::Config {
+                secret_key: Some([7; 32]),
+                allow: "127.0.0.1".parse().unwrap(),
+                ..millrace_notifications::Config::default()
+            };
+            let notifications = Notifications::start(&store, &api.search, &users, notifying).await.unwrap();
+            api = api.with_alerting(Alerting::start_with(&store, &users, Some(notifications)).await.unwrap());
             let intelligence = Intelligence::start(&store, &api.search, &users).await.unwrap();
             api = api.with_intelligence(intelligence);
         }

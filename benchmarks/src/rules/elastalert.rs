@@ -40,7 +40,8 @@ struct All;
 
 impl Matcher for All {
     fn matches(&mut self, frame: &Frame) -> Vec<Matched> {
-        vec![Matched { rule: "r".into(), outcome: Ok((0..frame.events.len()).collect()) }]
+        let outcome = Ok((0..frame.events.len()).collect());
+        vec![Matched { rule: "r".into(), outcome, second: Vec::new() }]
     }
 }
 

@@ -237,16 +237,9 @@ fn documents(
     let ops: Vec<WriteOp> = ids
         .into_iter()
         .zip(ends)
-        .map(|(id, end)| WriteOp {
-            index: Arc::clone(index),
-            id,
-            routing: None,
-            action: Operation::Index(text.slice(std::mem::replace(&mut begin, end)..end)),
-            version: None,
-            if_seq_no: None,
-            if_primary_term: None,
-            require_alias: false,
-            doc_type: Arc::clone(&doc_type),
+        .map(|(id, end)| {
+            let document = text.slice(std::mem::replace(&mut begin, end)..end);
+            WriteOp::of_type(Arc::clone(&doc_type), Arc::clone(index), id, Operation::Index(document))
         })
         .collect();
     Ok(Made { ops, bytes, end })

@@ -145,16 +145,8 @@ impl Node {
         let body = json!({ "settings": settings, "mappings": { "properties": properties } });
         let create = CreateIndex::parse(name, &body, false, 0).unwrap();
         session.change(|metadata| metadata.create(&create, 0, Uuid::new_v4())).await.unwrap();
-        let op = |(id, document): (usize, &Value)| WriteOp {
-            index: name.into(),
-            id: Some(id.to_string()),
-            routing: None,
-            action: Operation::Index(document.to_string().into()),
-            version: None,
-            if_seq_no: None,
-            if_primary_term: None,
-            require_alias: false,
-            doc_type: "_doc".into(),
+        let op = |(id, document): (usize, &Value)| {
+            WriteOp::new(name, Some(id.to_string()), Operation::Index(document.to_string().into()))
         };
         let ops = documents.iter().enumerate().map(op).collect();
         let written = session.write(ops, RefreshPolicy::Immediate, std::time::Duration::from_secs(10)).await;

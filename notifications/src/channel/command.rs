@@ -38,7 +38,10 @@ pub(crate) fn check(options: &Map<String, Value>) -> Result<()> {
     let program = options.get("command").and_then(|words| words[0].as_str()).unwrap_or_default();
     let is_name = program.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     if program.is_empty() || !is_name || program.starts_with('.') {
-        let reason = format!("[{}] is no name of a program in the directory notifications.command_directory", cut(program, 100));
+        let reason = format!(
+            "[{}] is no name of a program in the directory notifications.command_directory",
+            cut(program, 100)
+        );
         return Err(Error::invalid("command", reason));
     }
     Ok(())
@@ -57,8 +60,14 @@ impl Commands {
         let key = message.key.clone();
         let (words, input) = compute(shared, move || {
             let context = minijinja::Value::from_serialize(message.context(&Map::new()));
-            let words = options.get("command").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-            let words = words.map(|word| template::render(word, &context, MAX_WORD).map_err(Failure::permanent));
+            let words = options
+                .get("command")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str);
+            let words =
+                words.map(|word| template::render(word, &context, MAX_WORD).map_err(Failure::permanent));
             let words = words.collect::<std::result::Result<Vec<_>, _>>()?;
             let as_text = options.get("pipe_alert_text").and_then(Value::as_bool).unwrap_or(false);
             let input = if as_text { message.text } else { message.document().to_string() };
@@ -87,7 +96,9 @@ fn run(directory: &std::path::Path, words: &[String], input: String, key: &str, 
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    let mut child = command.spawn().map_err(|error| Failure::passing(format!("program [{name}] cannot be started: {error}")))?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| Failure::passing(format!("program [{name}] cannot be started: {error}")))?;
     let stdin = child.stdin.take();
     // A program may end without reading, or read nothing for long: both are its own affair.
     let writing = std::thread::spawn(move || {
@@ -104,13 +115,16 @@ fn run(directory: &std::path::Path, words: &[String], input: String, key: &str, 
     }
     let status = match (in_time, child.wait()) {
         (true, Ok(status)) => Ok(status),
-        (false, _) => {
-            Err(Failure::passing(format!("program [{name}] was killed: it took longer than {} s", TIMEOUT.as_secs())))
-        }
+        (false, _) => Err(Failure::passing(format!(
+            "program [{name}] was killed: it took longer than {} s",
+            TIMEOUT.as_secs()
+        ))),
         (_, Err(error)) => Err(Failure::passing(format!("program [{name}]: {error}"))),
     };
     let _ = writing.join();
-    let read = |thread: Option<std::thread::JoinHandle<Vec<u8>>>| thread.and_then(|thread| thread.join().ok()).unwrap_or_default();
+    let read = |thread: Option<std::thread::JoinHandle<Vec<u8>>>| {
+        thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
+    };
     let said = [read(out), read(err)].concat();
     let status = status?;
     if status.success() || !must_succeed {

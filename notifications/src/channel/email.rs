@@ -68,22 +68,31 @@ fn list(options: &Map<String, Value>, name: &str) -> Vec<String> {
 }
 
 fn with_domain(address: &str, domain: &str) -> String {
-    if address.contains('@') { address.to_owned() } else { format!("{address}@{}", domain.trim_start_matches('@')) }
+    if address.contains('@') {
+        address.to_owned()
+    } else {
+        format!("{address}@{}", domain.trim_start_matches('@'))
+    }
 }
 
 impl Mailer {
     pub(crate) fn new(smtp: Smtp, authorities: &[u8]) -> Result<Self> {
         let Smtp { host, port, tls, credentials, from } = smtp;
         let wrong = |error: &dyn std::fmt::Display| Error::Config(format!("smtp: {error}"));
-        let from: Mailbox = from.parse().map_err(|error| Error::Config(format!("smtp.from: [{from}] is no address of mail: {error}")))?;
+        let from: Mailbox = from
+            .parse()
+            .map_err(|error| Error::Config(format!("smtp.from: [{from}] is no address of mail: {error}")))?;
         let local = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
         if tls == SmtpTls::None && !local {
-            return Err(Error::Config(format!("smtp.tls: [none] is for a server on this machine, and [{host}] is none")));
+            return Err(Error::Config(format!(
+                "smtp.tls: [none] is for a server on this machine, and [{host}] is none"
+            )));
         }
         let parameters = || {
             let mut parameters = TlsParameters::builder(host.clone());
             for pem in pems(authorities) {
-                parameters = parameters.add_root_certificate(Certificate::from_pem(&pem).map_err(|error| wrong(&error))?);
+                parameters = parameters
+                    .add_root_certificate(Certificate::from_pem(&pem).map_err(|error| wrong(&error))?);
             }
             parameters.build().map_err(|error| wrong(&error))
         };
@@ -92,8 +101,10 @@ impl Mailer {
             SmtpTls::Implicit => Tls::Wrapper(parameters()?),
             SmtpTls::None => Tls::None,
         };
-        let mut builder =
-            AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(&host).port(port).tls(tls).timeout(Some(TIMEOUT));
+        let mut builder = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(&host)
+            .port(port)
+            .tls(tls)
+            .timeout(Some(TIMEOUT));
         if let Some((user, password)) = credentials {
             builder = builder.credentials(Credentials::new(user, password));
         }
@@ -177,8 +188,12 @@ fn build(
     let text = |name: &str| options.get(name).and_then(Value::as_str);
     let mut to = list(options, "email");
     if let Some(field) = text("email_from_field") {
-        let found: Vec<String> =
-            message.items.iter().map(|item| value_of(&item.alert["match_body"], field)).filter(|found| !found.is_empty()).collect();
+        let found: Vec<String> = message
+            .items
+            .iter()
+            .map(|item| value_of(&item.alert["match_body"], field))
+            .filter(|found| !found.is_empty())
+            .collect();
         // Where no alert has the field, those of the rule get it.
         if !found.is_empty() {
             to = found;
@@ -194,7 +209,10 @@ fn build(
         return Err(format!("a mail has at most {MAX_RECIPIENTS} recipients"));
     }
     let from = text("from_addr").map(parse).transpose()?.unwrap_or(from);
-    let mut mail = lettre::Message::builder().from(from).subject(&message.subject).message_id(Some(format!("<{}@{domain}>", message.key)));
+    let mut mail = lettre::Message::builder()
+        .from(from)
+        .subject(&message.subject)
+        .message_id(Some(format!("<{}@{domain}>", message.key)));
     for address in &to {
         mail = mail.to(parse(address)?);
     }
@@ -235,7 +253,8 @@ fn as_html(message: &Message) -> String {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
-            let row = format!("<tr><td><b>{}</b></td><td>{}</td></tr>", html(name), html(cut(&value, MAX_VALUE)));
+            let row =
+                format!("<tr><td><b>{}</b></td><td>{}</td></tr>", html(name), html(cut(&value, MAX_VALUE)));
             out.push_str(&row);
         }
         out.push_str("</table>");
@@ -255,16 +274,28 @@ mod tests {
     fn a_mail_has_a_text_and_html_that_nothing_of_an_alert_can_break() {
         let alert = json!({"@timestamp": "t", "rule_name": "r", "alert_subject": "s\r\nBcc: evil@example.com", "alert_text": "<b>",
             "match_body": {"<i>": "\"&", "owner": "ann@example.com"}});
-        let message = Message::new("k1".to_owned(), Kind::Alert, 50, vec![Item { key: "k1".to_owned(), alert }]);
+        let message =
+            Message::new("k1".to_owned(), Kind::Alert, 50, vec![Item { key: "k1".to_owned(), alert }]);
         let from: Mailbox = "Millrace <alerts@example.com>".parse().unwrap();
-        let built = |options: Value| build(options.as_object().unwrap(), &message, from.clone(), "example.com");
-        let mail = built(json!({"email": ["ops", "b@c.org"], "email_add_domain": "@example.com", "bcc": ["d@e.org"]})).unwrap();
+        let built =
+            |options: Value| build(options.as_object().unwrap(), &message, from.clone(), "example.com");
+        let mail = built(
+            json!({"email": ["ops", "b@c.org"], "email_add_domain": "@example.com", "bcc": ["d@e.org"]}),
+        )
+        .unwrap();
         let text = String::from_utf8(mail.formatted()).unwrap().replace("=\r\n", "");
-        assert!(text.contains("Message-ID: <k1@example.com>\r\n") && text.contains("Idempotency-Key: k1\r\n"), "{text}");
+        assert!(
+            text.contains("Message-ID: <k1@example.com>\r\n") && text.contains("Idempotency-Key: k1\r\n"),
+            "{text}"
+        );
         assert!(text.contains("To: b@c.org, ops@example.com\r\n") && !text.contains("d@e.org"), "{text}");
-        assert!(!text.contains("\nBcc:") && text.contains("&lt;b&gt;") && text.contains("text/html"), "{text}");
+        assert!(
+            !text.contains("\nBcc:") && text.contains("&lt;b&gt;") && text.contains("text/html"),
+            "{text}"
+        );
         assert_eq!(mail.envelope().to().len(), 3);
-        let own = built(json!({"email": ["b@c.org"], "email_from_field": "owner", "email_format": "text"})).unwrap();
+        let own = built(json!({"email": ["b@c.org"], "email_from_field": "owner", "email_format": "text"}))
+            .unwrap();
         assert_eq!(own.envelope().to()[0].to_string(), "ann@example.com");
         assert!(built(json!({"email": ["a@b\nc"]})).is_err());
         let options = json!({"email": ["a@b@c"]});

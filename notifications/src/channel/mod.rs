@@ -70,8 +70,9 @@ impl Channels {
         let made = tokio::task::spawn_blocking(move || {
             let authorities = match &config.authorities {
                 None => Vec::new(),
-                Some(path) => std::fs::read(path)
-                    .map_err(|error| crate::Error::Config(format!("authorities: [{}]: {error}", path.display())))?,
+                Some(path) => std::fs::read(path).map_err(|error| {
+                    crate::Error::Config(format!("authorities: [{}]: {error}", path.display()))
+                })?,
             };
             let email = config.smtp.clone().map(|smtp| email::Mailer::new(smtp, &authorities)).transpose()?;
             let webhook = webhook::Webhook::new(config.allow.clone(), &authorities)?;
@@ -102,7 +103,11 @@ impl Channels {
     }
 
     fn mailer(&self) -> std::result::Result<&email::Mailer, Failure> {
-        let none = || Failure::passing("no mail is sent: notifications.smtp.host and notifications.smtp.from are not set");
+        let none = || {
+            Failure::passing(
+                "no mail is sent: notifications.smtp.host and notifications.smtp.from are not set",
+            )
+        };
         self.email.as_ref().ok_or_else(none)
     }
 }
@@ -136,18 +141,30 @@ async fn resolve(shared: &Shared, options: &Map<String, Value>) -> std::result::
 }
 
 /// The addresses of accounts, as options of mail.
-fn addresses(shared: &Shared, options: &Map<String, Value>) -> std::result::Result<Map<String, Value>, Failure> {
-    let names = options.get("users").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+fn addresses(
+    shared: &Shared,
+    options: &Map<String, Value>,
+) -> std::result::Result<Map<String, Value>, Failure> {
+    let names =
+        options.get("users").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let mut addresses = Vec::new();
     let mut missing = Vec::new();
     for name in names {
-        match shared.accounts.user(name).filter(|account| account.user.enabled).and_then(|account| account.user.email.clone()) {
+        match shared
+            .accounts
+            .user(name)
+            .filter(|account| account.user.enabled)
+            .and_then(|account| account.user.email.clone())
+        {
             Some(address) => addresses.push(Value::from(address)),
             None => missing.push(name),
         }
     }
     if addresses.is_empty() {
-        return Err(Failure::passing(format!("no user [{}] with an address of mail is enabled", missing.join(", "))));
+        return Err(Failure::passing(format!(
+            "no user [{}] with an address of mail is enabled",
+            missing.join(", ")
+        )));
     }
     let mut mail = Map::new();
     mail.insert("email".to_owned(), Value::Array(addresses));

@@ -82,7 +82,9 @@ impl Webhook {
             let host = ready.url.host_str().unwrap_or_default();
             for hosts in &resolved.hosts {
                 if !hosts.iter().any(|allowed| allowed == host) {
-                    return Err(Failure::permanent(format!("a secret of the channel may not be sent to [{host}]")));
+                    return Err(Failure::permanent(format!(
+                        "a secret of the channel may not be sent to [{host}]"
+                    )));
                 }
             }
             Ok(ready)
@@ -98,7 +100,10 @@ impl Webhook {
         let said = beginning(answer).await;
         let reason = format!("[{host}] answered {status}{said}");
         let passes = status.is_server_error()
-            || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS);
+            || matches!(
+                status,
+                StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS
+            );
         Err(if passes { Failure::passing(reason) } else { Failure::permanent(reason) })
     }
 }
@@ -147,7 +152,8 @@ fn line(text: &str, context: &minijinja::Value) -> Text {
 
 fn header(headers: &mut HeaderMap, name: &str, value: &str) -> std::result::Result<(), String> {
     let name: HeaderName = name.parse().map_err(|_| format!("[{name}] is no name of a header"))?;
-    let mut value = HeaderValue::from_str(value).map_err(|_| format!("the value of header [{name}] has characters that none may have"))?;
+    let mut value = HeaderValue::from_str(value)
+        .map_err(|_| format!("the value of header [{name}] has characters that none may have"))?;
     value.set_sensitive(true);
     headers.insert(name, value);
     Ok(())
@@ -158,7 +164,11 @@ fn address(text: &str) -> std::result::Result<Url, String> {
 }
 
 /// Makes the request of the method `webhook`.
-fn generic(options: &Map<String, Value>, message: &Message, now_ms: i64) -> std::result::Result<Ready, String> {
+fn generic(
+    options: &Map<String, Value>,
+    message: &Message,
+    now_ms: i64,
+) -> std::result::Result<Ready, String> {
     let text = |name: &str| options.get(name).and_then(Value::as_str);
     // Templates see the alert, and no secrets.
     let context = minijinja::Value::from_serialize(message.context(&Map::new()));
@@ -175,13 +185,17 @@ fn generic(options: &Map<String, Value>, message: &Message, now_ms: i64) -> std:
     header(&mut headers, "idempotency-key", &message.key)?;
     if let Some(secret) = text("webhook_hmac") {
         let seconds = (now_ms / 1000).to_string();
-        let signed = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), format!("{seconds}.{body}").as_bytes());
+        let signed = hmac::sign(
+            &hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()),
+            format!("{seconds}.{body}").as_bytes(),
+        );
         let hex: String = signed.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         header(&mut headers, "x-millrace-timestamp", &seconds)?;
         header(&mut headers, "x-millrace-signature", &format!("sha256={hex}"))?;
     }
     let method = if text("webhook_method") == Some("PUT") { Method::PUT } else { Method::POST };
-    let timeout = options.get("http_post_timeout").and_then(Value::as_u64).map_or(TIMEOUT, Duration::from_secs);
+    let timeout =
+        options.get("http_post_timeout").and_then(Value::as_u64).map_or(TIMEOUT, Duration::from_secs);
     Ok(Ready { method, url, headers, body, timeout })
 }
 
@@ -212,7 +226,11 @@ fn payload(options: &Map<String, Value>, message: &Message) -> Value {
 }
 
 /// Makes the request of a template.
-fn of_service(template: &Template, options: &Map<String, Value>, message: &Message) -> std::result::Result<Ready, String> {
+fn of_service(
+    template: &Template,
+    options: &Map<String, Value>,
+    message: &Message,
+) -> std::result::Result<Ready, String> {
     let mut all = Map::new();
     for option in &template.options {
         let value = options.get(&option.name).cloned().or_else(|| option.default.clone().map(Value::from));
@@ -250,13 +268,24 @@ mod tests {
             template::check(&template.body).unwrap();
             let mut options = Map::new();
             for option in template.options.iter().filter(|option| option.required) {
-                let value = if option.name.contains("url") { "https://hooks.example.com/x" } else { "v\"alue" };
+                let value =
+                    if option.name.contains("url") { "https://hooks.example.com/x" } else { "v\"alue" };
                 options.insert(option.name.clone(), json!(value));
             }
-            for message in [message(Kind::Alert, 1), message(Kind::Alert, 3), message(Kind::Recovery("2026-01-01T01:00:00Z".to_owned()), 1),
-                message(Kind::Test, 1), Message::new("k".to_owned(), Kind::Alert, 5, vec![Item { key: "k".to_owned(), alert: json!({}) }])]
-            {
-                let ready = of_service(template, &options, &message).unwrap_or_else(|error| panic!("{}: {error}", template.name));
+            for message in [
+                message(Kind::Alert, 1),
+                message(Kind::Alert, 3),
+                message(Kind::Recovery("2026-01-01T01:00:00Z".to_owned()), 1),
+                message(Kind::Test, 1),
+                Message::new(
+                    "k".to_owned(),
+                    Kind::Alert,
+                    5,
+                    vec![Item { key: "k".to_owned(), alert: json!({}) }],
+                ),
+            ] {
+                let ready = of_service(template, &options, &message)
+                    .unwrap_or_else(|error| panic!("{}: {error}", template.name));
                 let body: Result<Value, _> = serde_json::from_str(&ready.body);
                 assert!(body.is_ok(), "{}: {}", template.name, ready.body);
                 assert_eq!(ready.headers["idempotency-key"], message.key);
@@ -266,19 +295,36 @@ mod tests {
 
     #[test]
     fn a_webhook_says_what_its_options_ask_for() {
-        let made = |options: Value, alerts: usize| generic(options.as_object().unwrap(), &message(Kind::Alert, alerts), 5_000);
+        let made = |options: Value, alerts: usize| {
+            generic(options.as_object().unwrap(), &message(Kind::Alert, alerts), 5_000)
+        };
         let plain = made(json!({"http_post_url": "https://a/{{ rule.id | urlencode }}"}), 1).unwrap();
         assert_eq!(plain.url.as_str(), "https://a/r");
         let body: Value = serde_json::from_str(&plain.body).unwrap();
         assert_eq!((&body["key"], &body["alerts"][0]["notification_key"]), (&json!("key"), &json!("k0")));
-        let mapped = made(json!({"http_post_url": "https://a/", "http_post_payload": {"who": "user"}, "http_post_static_payload": {"env": "x"}}), 1);
-        assert_eq!(serde_json::from_str::<Value>(&mapped.unwrap().body).unwrap(), json!({"who": "ann", "env": "x"}));
-        let signed = made(json!({"http_post_url": "https://a/", "webhook_hmac": "secret", "webhook_body": "{{ count }}"}), 2).unwrap();
-        assert_eq!((signed.body.as_str(), &signed.headers["x-millrace-timestamp"]), ("2", &HeaderValue::from_static("5")));
+        let mapped = made(
+            json!({"http_post_url": "https://a/", "http_post_payload": {"who": "user"}, "http_post_static_payload": {"env": "x"}}),
+            1,
+        );
+        assert_eq!(
+            serde_json::from_str::<Value>(&mapped.unwrap().body).unwrap(),
+            json!({"who": "ann", "env": "x"})
+        );
+        let signed = made(
+            json!({"http_post_url": "https://a/", "webhook_hmac": "secret", "webhook_body": "{{ count }}"}),
+            2,
+        )
+        .unwrap();
+        assert_eq!(
+            (signed.body.as_str(), &signed.headers["x-millrace-timestamp"]),
+            ("2", &HeaderValue::from_static("5"))
+        );
         let key = hmac::Key::new(hmac::HMAC_SHA256, b"secret");
-        let hex: String = hmac::sign(&key, b"5.2").as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex: String =
+            hmac::sign(&key, b"5.2").as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(signed.headers["x-millrace-signature"], format!("sha256={hex}"));
-        let broken = made(json!({"http_post_url": "https://a/", "http_post_headers": {"x-text": "{{ text }}"}}), 1);
+        let broken =
+            made(json!({"http_post_url": "https://a/", "http_post_headers": {"x-text": "{{ text }}"}}), 1);
         assert!(broken.err().unwrap().contains("[x-text]"));
     }
 }

@@ -71,7 +71,12 @@ async fn alert(shared: &Shared, row: &Row) -> Result<Option<Value>, Failure> {
 }
 
 /// Sends a sample through each channel of a rule.
-pub(crate) async fn test(shared: &Arc<Shared>, definition: &Definition, alert: Option<Value>, asker: &str) -> Vec<Tested> {
+pub(crate) async fn test(
+    shared: &Arc<Shared>,
+    definition: &Definition,
+    alert: Option<Value>,
+    asker: &str,
+) -> Vec<Tested> {
     let began_ms = shared.engine.clock().now_ms();
     let now = Time::from_ms(began_ms);
     let mut alert = alert.unwrap_or_else(|| Message::sample(&definition.name, now));

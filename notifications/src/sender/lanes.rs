@@ -122,8 +122,12 @@ impl Lanes {
         let mut queued: Vec<String> = of_others
             .flat_map(|(_, lane)| lane.queue.iter().flat_map(|unit| &unit.rows).map(|row| row.id.clone()))
             .collect();
-        let waiting: HashSet<&String> =
-            self.lanes.values().flat_map(|lane| lane.queue.iter().flat_map(|unit| &unit.rows)).map(|row| &row.id).collect();
+        let waiting: HashSet<&String> = self
+            .lanes
+            .values()
+            .flat_map(|lane| lane.queue.iter().flat_map(|unit| &unit.rows))
+            .map(|row| &row.id)
+            .collect();
         queued.extend(self.held.iter().filter(|id| !waiting.contains(id)).cloned());
         (channels, queued)
     }
@@ -159,7 +163,9 @@ impl Lanes {
             .lanes
             .range::<String, _>(after)
             .chain(self.lanes.range::<String, _>(..=self.last.clone()))
-            .filter(|(_, lane)| !lane.queue.is_empty() && lane.rests_until <= now_ms && lane.under_way < lane.width)
+            .filter(|(_, lane)| {
+                !lane.queue.is_empty() && lane.rests_until <= now_ms && lane.under_way < lane.width
+            })
             .map(|(channel, _)| channel.clone())
             .collect();
         for channel in order {
@@ -176,7 +182,8 @@ impl Lanes {
             let gathers = |unit: &Unit| unit.batch.is_none() && unit.rows.iter().all(|row| row.gathers());
             let waiting = lane.queue.iter().filter(|unit| gathers(unit)).count();
             if lane.is_over && waiting >= 2 && lane.queue.front().is_some_and(gathers) {
-                let (together, rest): (VecDeque<Unit>, VecDeque<Unit>) = lane.queue.drain(..).partition(gathers);
+                let (together, rest): (VecDeque<Unit>, VecDeque<Unit>) =
+                    lane.queue.drain(..).partition(gathers);
                 lane.queue = rest;
                 lane.is_over = lane.tokens < 60_000;
                 return Some(Start::Digest(together.into_iter().flat_map(|unit| unit.rows).collect()));
@@ -227,8 +234,9 @@ impl Lanes {
     /// Returns the next time at which a lane may go on; forgets lanes that have nothing left to be remembered.
     pub(crate) fn wakes_at(&mut self, now_ms: i64) -> Option<i64> {
         self.lanes.retain(|_, lane| {
-            let is_full = lane.tokens.saturating_add(now_ms.saturating_sub(lane.refilled).saturating_mul(i64::from(lane.per_minute)))
-                >= i64::from(lane.per_minute) * 60_000;
+            let is_full = lane.tokens.saturating_add(
+                now_ms.saturating_sub(lane.refilled).saturating_mul(i64::from(lane.per_minute)),
+            ) >= i64::from(lane.per_minute) * 60_000;
             !lane.queue.is_empty() || lane.under_way > 0 || lane.failures > 0 || !is_full
         });
         let of_lane = |lane: &Lane| {

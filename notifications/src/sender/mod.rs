@@ -188,8 +188,7 @@ impl Sender {
         let more = found.len() == store::PAGE;
         let reason = "its channel failed for as long as it is tried";
         let lost = found.into_iter().filter(|row| !self.lanes.holds(&row.id));
-        let lost: Vec<_> =
-            lost.map(|row| (Unit::one(row), Fate::Lost(reason.to_owned()), false)).collect();
+        let lost: Vec<_> = lost.map(|row| (Unit::one(row), Fate::Lost(reason.to_owned()), false)).collect();
         store::finish(&self.shared, &lost).await?;
         Ok(more)
     }
@@ -268,7 +267,12 @@ impl Sender {
                         Ok(unit) => unit,
                         Err(reason) => {
                             // They are in the index still.
-                            self.lanes.ended(&kept.rows[0].channel, true, 0, self.shared.engine.clock().now_ms());
+                            self.lanes.ended(
+                                &kept.rows[0].channel,
+                                true,
+                                0,
+                                self.shared.engine.clock().now_ms(),
+                            );
                             self.lanes.release(&kept);
                             self.look = true;
                             return Err(reason);

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use millrace_query::OutcomeBody;
 use millrace_rules::Time;
 use millrace_storage::access::{Caller, Privileges};
-use millrace_storage::{Action, DeadLetter, Error as StorageError, Instead, Principal, SourceWrite, Update, WriteOp};
+use millrace_storage::{
+    Action, DeadLetter, Error as StorageError, Instead, Principal, SourceWrite, Update, WriteOp,
+};
 use serde_json::{Value, json};
 
 use super::row::{Row, Unit};
@@ -169,12 +171,17 @@ async fn write(shared: &Shared, own: Vec<WriteOp>) -> Result<()> {
     if own.is_empty() {
         return Ok(());
     }
-    let principal =
-        Principal::new(Caller::Rule(Arc::from("notifications")), Vec::new(), Arc::new(Privileges::unrestricted()));
+    let principal = Principal::new(
+        Caller::Rule(Arc::from("notifications")),
+        Vec::new(),
+        Arc::new(Privileges::unrestricted()),
+    );
     let letter: DeadLetter = Arc::new(|op, error| {
         let expected = matches!(
             error,
-            StorageError::DocumentMissing { .. } | StorageError::IndexNotFound { .. } | StorageError::VersionConflict { .. }
+            StorageError::DocumentMissing { .. }
+                | StorageError::IndexNotFound { .. }
+                | StorageError::VersionConflict { .. }
         );
         if !expected {
             tracing::warn!(index = %op.index, %error, "what became of a notification was not written");
@@ -189,7 +196,8 @@ async fn write(shared: &Shared, own: Vec<WriteOp>) -> Result<()> {
 /// Stores that rows are told together, under a key.
 pub(crate) async fn assign(shared: &Shared, unit: &Unit) -> Result<()> {
     let Some(batch) = &unit.batch else { return Ok(()) };
-    write(shared, unit.rows.iter().map(|row| update(OUTBOX, &row.id, json!({"batch": batch}))).collect()).await
+    write(shared, unit.rows.iter().map(|row| update(OUTBOX, &row.id, json!({"batch": batch}))).collect())
+        .await
 }
 
 /// Writes what became of rows, in one frame.
@@ -217,7 +225,8 @@ pub(crate) async fn finish(shared: &Shared, ended: &[(Unit, Fate, bool)]) -> Res
                 Fate::Again(reason) => {
                     let attempts = row.attempts.saturating_add(1);
                     let due = next_attempt(row.attempts, now_ms).min(row.expires.max(now_ms));
-                    let change = json!({"attempts": attempts, "due": due, "last_error": cut(reason, MAX_REASON)});
+                    let change =
+                        json!({"attempts": attempts, "due": due, "last_error": cut(reason, MAX_REASON)});
                     own.push(update(OUTBOX, &row.id, change));
                 }
                 Fate::Lost(reason) => {
@@ -230,7 +239,12 @@ pub(crate) async fn finish(shared: &Shared, ended: &[(Unit, Fate, bool)]) -> Res
             (Fate::Sent(Some(reason)), Some(row)) => own.push(told(row, "partly", reason, now_ms)),
             (Fate::Again(reason), Some(row)) if *tell => {
                 let until = Time::from_ms(row.expires).iso();
-                own.push(told(row, "delayed", &format!("cannot be sent, and is tried again until {until}: {reason}"), now_ms));
+                own.push(told(
+                    row,
+                    "delayed",
+                    &format!("cannot be sent, and is tried again until {until}: {reason}"),
+                    now_ms,
+                ));
             }
             _ => {}
         }
@@ -260,7 +274,8 @@ fn told(row: &Row, what: &str, reason: &str, now_ms: i64) -> WriteOp {
 
 /// Reads rows whose time was over a while ago: their channel fails so often that not each has its turn.
 pub(crate) async fn overdue(shared: &Shared, now_ms: i64) -> Result<Vec<Row>> {
-    let filter = json!([{"term": {"state": "waiting"}}, {"range": {"expires": {"lte": now_ms - OVERDUE_MS}}}]);
+    let filter =
+        json!([{"term": {"state": "waiting"}}, {"range": {"expires": {"lte": now_ms - OVERDUE_MS}}}]);
     let body = json!({"size": PAGE, "query": {"bool": {"filter": filter}}, "track_total_hits": false});
     Ok(rows(&search(shared, body).await?))
 }
@@ -281,7 +296,9 @@ pub(crate) async fn sweep(shared: &Shared, began_ms: i64) -> Result<bool> {
     });
     let committed = shared.committed.load(Ordering::Acquire);
     let hits = search(shared, body).await?;
-    let gone = hits.iter().filter(|hit| hit["_source"]["frame"].as_u64().is_none_or(|frame| frame == 0 || frame < committed));
+    let gone = hits
+        .iter()
+        .filter(|hit| hit["_source"]["frame"].as_u64().is_none_or(|frame| frame == 0 || frame < committed));
     let gone: Vec<WriteOp> =
         gone.filter_map(|hit| Some(operation(OUTBOX, hit["_id"].as_str()?, Action::Delete))).collect();
     let more = gone.len() == SWEPT;

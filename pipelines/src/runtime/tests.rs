@@ -174,17 +174,7 @@ fn outcome(op: &WriteOp) -> WriteOutcome {
 }
 
 fn write(index: &str, doc: &Value) -> WriteOp {
-    WriteOp {
-        index: index.into(),
-        id: None,
-        routing: None,
-        action: Action::Create(doc.to_string().into()),
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: "_doc".into(),
-    }
+    WriteOp::new(index, None, Action::Create(doc.to_string().into()))
 }
 
 /// A source of numbers in partitions, read from the stored positions, several batches ahead.

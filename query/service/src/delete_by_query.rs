@@ -281,15 +281,10 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
             let index = snapshot.segments[address.segment as usize].index;
             owners.push(slice_of(&row.id, request.slices) as usize);
             ops.push(WriteOp {
-                index: Arc::clone(&snapshot.indices[index].meta.name),
-                id: Some(row.id),
                 routing: row.routing,
-                action: Action::Delete,
-                version: None,
                 if_seq_no: Some(row.seq_no),
                 if_primary_term: Some(row.primary_term),
-                require_alias: false,
-                doc_type: "_doc".into(),
+                ..WriteOp::new(Arc::clone(&snapshot.indices[index].meta.name), Some(row.id), Action::Delete)
             });
         }
         let handled_now = ops.len();

@@ -129,15 +129,10 @@ fn operations(batch: &RecordBatch, ops: &mut Vec<WriteOp>) -> Result<()> {
     let (numbers, terms) = (whole(numbers)?, whole(terms)?);
     for row in 0..batch.num_rows() {
         ops.push(WriteOp {
-            index: indices.value(row).into(),
-            id: Some(ids.value(row).to_owned()),
             routing: routings.is_valid(row).then(|| routings.value(row).to_owned()),
-            action: Action::Delete,
-            version: None,
             if_seq_no: u64::try_from(numbers.value(row)).ok(),
             if_primary_term: u64::try_from(terms.value(row)).ok(),
-            require_alias: false,
-            doc_type: "_doc".into(),
+            ..WriteOp::new(indices.value(row), Some(ids.value(row).to_owned()), Action::Delete)
         });
     }
     Ok(())

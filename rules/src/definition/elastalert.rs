@@ -104,7 +104,10 @@ fn secrets(rule: &mut serde_json::Map<String, Value>, warn: &mut impl FnMut(&str
     for option in methods.iter().flat_map(|method| notification::secret_options(method)) {
         if rule.get(option).is_some_and(Value::is_string) {
             let secret = format!("{slug}.{option}");
-            warn(option, format!("is a secret, and rules keep none: store it with PUT /api/alert/secret/{secret}"));
+            warn(
+                option,
+                format!("is a secret, and rules keep none: store it with PUT /api/alert/secret/{secret}"),
+            );
             rule.insert(option.to_owned(), json!({"secret": secret}));
         }
     }

@@ -27,9 +27,9 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-use self::notification::{Method, Notification};
 pub use self::edit::{Edit, edit};
 pub use self::elastalert::{Imported, import};
+use self::notification::{Method, Notification};
 pub use self::rule_type::RuleType;
 pub use self::schedule::Schedule;
 pub use self::text::Text;

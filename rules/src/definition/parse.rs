@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::notification::Notification;
 use super::options::{self, MAX_NAME, MAX_PATH, MAX_TEXT, Options, kind, short};
 use super::rule_type::{MAX_FIELDS, RuleType};
 use super::text::Text;
-use super::notification::Notification;
 use super::{Definition, Realert, Schedule, kept, search};
 use crate::error::{Error, Result};
 use crate::time::Span;

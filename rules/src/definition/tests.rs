@@ -57,7 +57,10 @@ fn defaults_are_those_of_the_interface() {
     let expected =
         RuleType::Frequency { num_events: 1, timeframe: Span::from_secs(300), attach_related: false };
     assert_eq!(rule.rule_type, expected);
-    assert_eq!((rule.notification.method(), rule.realert, rule.importance), (json!("none"), Realert::default(), 50));
+    assert_eq!(
+        (rule.notification.method(), rule.realert, rule.importance),
+        (json!("none"), Realert::default(), 50)
+    );
     let change =
         parse(json!({"name": "r", "index": "i", "type": "change", "query_key": "k", "compare_key": "a"}));
     assert!(matches!(change.rule_type, RuleType::Change { timeframe: None, .. }));
@@ -259,14 +262,29 @@ fn each_field_that_is_missing_wrong_or_out_of_range_is_named() {
         ("command", json!({"alert_method": "command", "command": "rm -rf /"})),
         ("http_post_url", json!({"alert_method": "webhook"})),
         ("http_post_url", json!({"alert_method": "webhook", "http_post_url": {"secret": "../x"}})),
-        ("http_post_headers", json!({"alert_method": "webhook", "http_post_url": "https://a/", "http_post_headers": {"Host": "a"}})),
-        ("Authorization", json!({"alert_method": "webhook", "http_post_url": "https://a/", "http_post_headers": {"Authorization": "Bearer x"}})),
-        ("webhook_hmac", json!({"alert_method": "webhook", "http_post_url": "https://a/", "webhook_hmac": "x"})),
-        ("http_post_timeout", json!({"alert_method": "webhook", "http_post_url": "https://a/", "http_post_timeout": 600})),
+        (
+            "http_post_headers",
+            json!({"alert_method": "webhook", "http_post_url": "https://a/", "http_post_headers": {"Host": "a"}}),
+        ),
+        (
+            "Authorization",
+            json!({"alert_method": "webhook", "http_post_url": "https://a/", "http_post_headers": {"Authorization": "Bearer x"}}),
+        ),
+        (
+            "webhook_hmac",
+            json!({"alert_method": "webhook", "http_post_url": "https://a/", "webhook_hmac": "x"}),
+        ),
+        (
+            "http_post_timeout",
+            json!({"alert_method": "webhook", "http_post_url": "https://a/", "http_post_timeout": 600}),
+        ),
         ("pigeons", json!({"alert": [{"webhook": {"url": "https://a/", "pigeons": 1}}]})),
         ("slack_webhook_url", json!({"alert_method": "slack"})),
         ("slack_webhook_url", json!({"alert_method": "slack", "slack_webhook_url": "https://a/"})),
-        ("alert_method_data", json!({"alert_method": "email,user", "email": "a@b", "users": "u", "alert_method_data": {"cc": "a@b"}})),
+        (
+            "alert_method_data",
+            json!({"alert_method": "email,user", "email": "a@b", "users": "u", "alert_method_data": {"cc": "a@b"}}),
+        ),
         ("aggregation", json!({"aggregation": "soon"})),
         ("aggregation_key", json!({"aggregation_key": "user"})),
         ("escalate_after", json!({"escalate_users": "a"})),
@@ -329,7 +347,8 @@ fn channels_have_the_options_of_the_rule_and_their_own_and_read_back_the_same() 
         "escalate_users": ["ann"], "escalate_after": {"minutes": 30}, "recovery": true, "notifications_per_minute": 5,
     }));
     let notification = &rule.notification;
-    let urls: Vec<_> = notification.channels.iter().skip(1).map(|channel| &channel.options["http_post_url"]).collect();
+    let urls: Vec<_> =
+        notification.channels.iter().skip(1).map(|channel| &channel.options["http_post_url"]).collect();
     assert_eq!(urls, [&json!("https://a/"), &json!({"secret": "b.url"})]);
     for channel in &notification.channels[1..] {
         assert_eq!(channel.options["http_post_headers"]["X-Env"], json!("test"));
@@ -341,7 +360,9 @@ fn channels_have_the_options_of_the_rule_and_their_own_and_read_back_the_same() 
     let stored = json!({"name": "r", "index": "i", "type": "any", "alert_method": "slack", "slack_webhook_url": "(not stored)"});
     assert!(Definition::parse(&stored).is_err());
     let rule = Definition::parse_stored(&stored).unwrap();
-    assert!(rule.notices()[0].reason.contains("nothing is sent by [slack]: [slack_webhook_url] was not stored"));
+    assert!(
+        rule.notices()[0].reason.contains("nothing is sent by [slack]: [slack_webhook_url] was not stored")
+    );
     assert_eq!(Definition::parse_stored(&rule.document()).unwrap(), rule);
 }
 
@@ -409,12 +430,13 @@ slack_webhook_url: https://hooks.slack.com/services/secret
     assert_eq!((rule.name.as_str(), rule.index.as_slice()), ("many_errors", &["logstash-*".to_owned()][..]));
     assert_eq!(rule.realert.wait, Span::from_secs(60));
     assert_eq!(rule.query_key, ["user", "host"]);
-    assert_eq!((rule.notification.method(), rule.email.as_slice()), (json!(["email", "slack"]), &["ops@example.com".to_owned()][..]));
+    assert_eq!(
+        (rule.notification.method(), rule.email.as_slice()),
+        (json!(["email", "slack"]), &["ops@example.com".to_owned()][..])
+    );
     let filters = json!([{"query_string": {"query": "level: error"}}, {"term": {"status": 500}}]);
     assert_eq!(rule.body, json!({"query": {"bool": {"filter": filters}}}));
-    for option in
-        ["index", "realert", "es_host", "es_password", "slack_webhook_url", "use_strftime_index"]
-    {
+    for option in ["index", "realert", "es_host", "es_password", "slack_webhook_url", "use_strftime_index"] {
         assert!(
             imported.warnings.iter().any(|notice| notice.option == option),
             "{option}: {:?}",
@@ -423,7 +445,10 @@ slack_webhook_url: https://hooks.slack.com/services/secret
     }
     let document = rule.document().to_string();
     assert!(!document.contains("hunter2") && !document.contains("services/secret"), "{document}");
-    assert!(document.contains("many_errors") && document.contains("many-errors.slack_webhook_url"), "{document}");
+    assert!(
+        document.contains("many_errors") && document.contains("many-errors.slack_webhook_url"),
+        "{document}"
+    );
     for (text, wrong) in [
         ("type: any\nindex: i\ntype: [", "[f.yaml] is no YAML"),
         ("- a", "[f.yaml] is no rule"),
@@ -436,7 +461,10 @@ slack_webhook_url: https://hooks.slack.com/services/secret
         assert!(error.starts_with(wrong), "{error}");
     }
     let plain = import("any.yml", "type: any\nindex: i\nalert: debug\nrealert: {minutes: 0}").unwrap();
-    assert_eq!((plain.definition.notification.method(), plain.definition.realert), (json!("none"), Realert::default()));
+    assert_eq!(
+        (plain.definition.notification.method(), plain.definition.realert),
+        (json!("none"), Realert::default())
+    );
     assert_eq!(plain.definition.body, json!({"query": {"match_all": {}}}));
 }
 

@@ -232,6 +232,16 @@ impl<P: Pane> Track<P> {
         self.fired.iter().any(|fired| fired.open)
     }
 
+    /// Whether some window that was told of still matters.
+    pub(crate) fn has_fired(&self, lowest: i64, grid: &Grid) -> bool {
+        self.fired.iter().any(|fired| lasts(fired, lowest, grid))
+    }
+
+    /// Begins anew with the same windows told of.
+    pub(crate) fn renewed(self, known: i64, latest: i64) -> Self {
+        Self { fired: self.fired, ..Self::new(known, latest) }
+    }
+
     /// Ends the alerts of windows up to one, and returns these.
     pub(crate) fn recover(&mut self, end: i64) -> Vec<i64> {
         let of = self.fired.iter_mut().filter(|fired| fired.open && fired.end <= end);

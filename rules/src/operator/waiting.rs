@@ -192,14 +192,14 @@ impl<J: Judge> Paned<J> {
         }
     }
 
-    fn remove(&mut self, key: &Key) {
-        if let Some(track) = self.tracks.remove(key) {
-            self.bytes = self.bytes.saturating_sub(key.bytes() + track.bytes());
-            self.ages.remove(&(track.latest, key.clone()));
-            if let Some(due) = track.due {
-                self.due.remove(&(due, key.clone()));
-            }
+    fn remove(&mut self, key: &Key) -> Option<Track<J::Pane>> {
+        let track = self.tracks.remove(key)?;
+        self.bytes = self.bytes.saturating_sub(key.bytes() + track.bytes());
+        self.ages.remove(&(track.latest, key.clone()));
+        if let Some(due) = track.due {
+            self.due.remove(&(due, key.clone()));
         }
+        Some(track)
     }
 
     fn insert(&mut self, key: &Key, track: Track<J::Pane>) {
@@ -211,7 +211,12 @@ impl<J: Judge> Paned<J> {
         self.tracks.insert(key.clone(), track);
     }
 
-    /// Whether a key is as if it had never been, while `lowest` is the first pane that matters.
+    /// Whether nothing of a key matters any more, not even what was told of it.
+    fn is_over_and_done(&self, track: &Track<J::Pane>, lowest: i64) -> bool {
+        self.is_forgotten(track, lowest) && !track.has_fired(lowest, &self.grid)
+    }
+
+    /// Whether a key is new when it comes, while `lowest` is the first pane that matters.
     fn is_forgotten(&self, track: &Track<J::Pane>, lowest: i64) -> bool {
         match self.judge.wakes() {
             // Those are forgotten by the windows that were looked at, or at once.
@@ -234,7 +239,7 @@ impl<J: Judge> Paned<J> {
             .ages
             .iter()
             .take_while(|(latest, _)| *latest < lowest)
-            .filter(|(_, key)| self.tracks.get(key).is_some_and(|track| self.is_forgotten(track, lowest)))
+            .filter(|(_, key)| self.tracks.get(key).is_some_and(|track| self.is_over_and_done(track, lowest)))
             .map(|(_, key)| key.clone())
             .collect();
         for key in gone {
@@ -261,15 +266,18 @@ impl<J: Judge> Paned<J> {
         let closed = self.closed;
         let known = self.tracks.get(key).is_some_and(|track| !self.is_forgotten(track, before));
         if !known {
-            self.remove(key);
-            self.insert(key, Track::new(whole, number));
+            let track = match self.remove(key) {
+                Some(track) => track.renewed(whole, number),
+                None => Track::new(whole, number),
+            };
+            self.insert(key, track);
         }
         let wakes = self.judge.wakes();
         let Some(track) = self.tracks.get_mut(key) else { return };
         let bytes = track.bytes();
         if track.asleep && number > track.latest {
             track.asleep = false;
-            track.known = whole;
+            (track.known, track.depth) = (whole, 0);
         }
         track.prune(after, &self.grid);
         let Some(pane) = track.pane_mut(number) else { return };
@@ -407,6 +415,10 @@ impl<J: Judge> Waiting for Paned<J> {
             let Some((end, key)) = self.due.pop_first() else { break };
             if let Some(track) = self.tracks.get_mut(&key) {
                 track.due = None;
+                // A late event may have had it told of meanwhile.
+                if track.asleep {
+                    continue;
+                }
             }
             let clock = (looking.clock)(self.grid.begin(end));
             self.look(&key, end, clock, looking);
@@ -441,7 +453,7 @@ impl<J: Judge> Waiting for Paned<J> {
         let lowest = self.grid.lowest(greatest);
         writer.number(self.evicted);
         writer.time(Time::from_ms(self.closed.max(closed)));
-        let lasting = || self.tracks.iter().filter(|(_, track)| !self.is_forgotten(track, lowest));
+        let lasting = || self.tracks.iter().filter(|(_, track)| !self.is_over_and_done(track, lowest));
         writer.size(lasting().count());
         for (key, track) in lasting() {
             key.encode(writer);

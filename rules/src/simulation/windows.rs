@@ -118,8 +118,8 @@ fn found(rule: &Rule, operations: &[Operation]) -> Vec<Told> {
             }
             Operation::Recovery { rule: of, id, key, time } if *of == rule.id => {
                 let (named, start) = windows.get(id).cloned().unwrap_or_default();
-                assert_eq!(named, *key);
-                all.push(Told::Recovery { key: named, start, end: time.ms() });
+                let key = if named == *key { named } else { format!("{key} of [{named}]") };
+                all.push(Told::Recovery { key, start, end: time.ms() });
             }
             _ => {}
         }
@@ -271,8 +271,6 @@ impl<'a> Oracle<'a> {
         }
         of_frame.sort_by_key(|(at, event, _)| (*at, event.uuid.to_string(), event.shard, event.seq_no));
         let mut late: BTreeMap<Key, Vec<i64>> = BTreeMap::new();
-        // What is late is so by what was closed before the frame: the events of one go by time.
-        let closed = self.closed;
         for (at, event, depth) in of_frame {
             let at = at.min(now + history.timing.skew.ms());
             let before = self.greatest(now);
@@ -291,6 +289,14 @@ impl<'a> Oracle<'a> {
                     self.keys.insert(Vec::new(), self.known(at, 0));
                 }
             }
+            // Windows that it is behind are closed before it counts.
+            let greatest = self.greatest(now).unwrap_or(i64::MIN);
+            if (greatest - self.delay).div_euclid(self.pane) > self.closed {
+                let late = std::mem::take(&mut late);
+                self.settle(&late, now);
+                self.close(now);
+            }
+            let closed = self.closed;
             let keys: Vec<Key> = product(&event.source, &definition.query_key)
                 .into_iter()
                 .filter(|key| !definition.ignore_null || key.iter().all(Option::is_some))
@@ -310,7 +316,7 @@ impl<'a> Oracle<'a> {
                 let looks_always = self.looks_always();
                 match self.keys.get_mut(&key) {
                     Some(known) if known.asleep && pane > known.latest => {
-                        *known = Known { depth: known.depth.max(depth), ..fresh };
+                        *known = fresh;
                     }
                     Some(known) if !looks_always && known.latest < lowest && !open => *known = fresh,
                     Some(known) => {

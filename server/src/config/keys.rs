@@ -150,7 +150,11 @@ pub(crate) static KEYS: &[Key] = &[
     ),
     unset("notifications.smtp.user", Kind::Text, "name at the server of mail"),
     secret("notifications.smtp.password", "password at the server of mail"),
-    unset("notifications.smtp.from", Kind::Text, "address that mails come from, such as Millrace <alerts@example.com>"),
+    unset(
+        "notifications.smtp.from",
+        Kind::Text,
+        "address that mails come from, such as Millrace <alerts@example.com>",
+    ),
     unset(
         "pipelines.dir",
         Kind::Text,

@@ -34,13 +34,19 @@ pub(super) fn config(settings: &Settings) -> Result<Config> {
             credentials: match (text("smtp.user"), text("smtp.password")) {
                 (Some(user), Some(password)) => Some((user, password)),
                 (None, None) => None,
-                (Some(_), None) => bail!("notifications.smtp.user is set but notifications.smtp.password is not"),
-                (None, Some(_)) => bail!("notifications.smtp.password is set but notifications.smtp.user is not"),
+                (Some(_), None) => {
+                    bail!("notifications.smtp.user is set but notifications.smtp.password is not")
+                }
+                (None, Some(_)) => {
+                    bail!("notifications.smtp.password is set but notifications.smtp.user is not")
+                }
             },
             from,
         }),
         (None, None) => None,
-        (Some(_), None) => bail!("notifications.smtp.host is set but notifications.smtp.from is not: mails need a sender"),
+        (Some(_), None) => {
+            bail!("notifications.smtp.host is set but notifications.smtp.from is not: mails need a sender")
+        }
         (None, Some(_)) => bail!("notifications.smtp.from is set but notifications.smtp.host is not"),
     };
     Ok(Config {

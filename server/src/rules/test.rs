@@ -128,17 +128,7 @@ impl Asked<'_> {
     /// Indexes events, so that the index has their fields, and asks the filters of them: the rows of the first and of the second.
     fn of_index(&self, index: &Arc<str>, events: &[&Event], now_ms: i64) -> Result<(Vec<u32>, Vec<u32>)> {
         let sources: Vec<Bytes> = events.iter().map(|event| Bytes::from(event.source.to_string())).collect();
-        let write = |source: &Bytes| WriteOp {
-            index: Arc::clone(index),
-            id: None,
-            routing: None,
-            action: Action::Index(source.clone()),
-            version: None,
-            if_seq_no: None,
-            if_primary_term: None,
-            require_alias: false,
-            doc_type: Arc::from("_doc"),
-        };
+        let write = |source: &Bytes| WriteOp::new(Arc::clone(index), None, Action::Index(source.clone()));
         let writes = sources.iter().map(write).collect();
         let (principal, refresh) = (Principal::system(), RefreshPolicy::None);
         let written = self.engine.write(&principal, writes, refresh, TIMEOUT);

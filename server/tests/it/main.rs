@@ -6,6 +6,7 @@ mod console;
 mod flight;
 mod lifecycle;
 mod logs;
+mod notifications;
 mod operations;
 mod pipelines;
 mod process;

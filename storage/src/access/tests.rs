@@ -25,17 +25,7 @@ fn ann(grants: Vec<Grant>) -> Principal {
 }
 
 fn document(index: &str, id: Option<&str>, action: Operation) -> WriteOp {
-    WriteOp {
-        index: index.into(),
-        id: id.map(str::to_owned),
-        routing: None,
-        action,
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: "_doc".into(),
-    }
+    WriteOp::new(index, id.map(str::to_owned), action)
 }
 
 async fn engine(directory: &std::path::Path) -> Arc<Engine> {

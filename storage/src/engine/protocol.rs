@@ -138,17 +138,8 @@ async fn create(engine: &Engine, index: &str) {
 
 /// Writes a document and returns the version that was acknowledged.
 async fn write(engine: &Engine, index: &str, id: &str, source: &str) -> u64 {
-    let op = WriteOp {
-        index: index.into(),
-        id: Some(id.to_owned()),
-        routing: None,
-        action: Action::Index(Bytes::copy_from_slice(source.as_bytes())),
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: "_doc".into(),
-    };
+    let op =
+        WriteOp::new(index, Some(id.to_owned()), Action::Index(Bytes::copy_from_slice(source.as_bytes())));
     let wait = Duration::from_secs(1);
     let written = engine.write(&Principal::system(), vec![op], RefreshPolicy::None, wait).await.unwrap();
     written.into_iter().next().unwrap().unwrap().version

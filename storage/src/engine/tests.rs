@@ -43,17 +43,7 @@ async fn a_memtable_of_any_size_becomes_segments_that_are_not_too_large() {
     for round in 0..3 {
         for id in 0..IDS {
             let source = format!(r#"{{"v":{round},"p":"{id}-{round}-{padding}"}}"#);
-            let op = WriteOp {
-                index: "a".into(),
-                id: Some(id.to_string()),
-                routing: None,
-                action: Action::Index(Bytes::from(source)),
-                version: None,
-                if_seq_no: None,
-                if_primary_term: None,
-                require_alias: false,
-                doc_type: "_doc".into(),
-            };
+            let op = WriteOp::new("a", Some(id.to_string()), Action::Index(Bytes::from(source)));
             let wait = Duration::from_secs(5);
             let written =
                 engine.write(&Principal::system(), vec![op], RefreshPolicy::None, wait).await.unwrap();

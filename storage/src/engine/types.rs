@@ -1,6 +1,6 @@
 //! The vocabulary of the store's interface: operations, outcomes, documents, figures, snapshots.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -34,7 +34,35 @@ pub struct WriteOp {
     pub doc_type: Arc<str>,
 }
 
+/// The type segment of operations that name none; they share it.
+static DOC: LazyLock<Arc<str>> = LazyLock::new(|| "_doc".into());
+
 impl WriteOp {
+    /// Makes an operation without conditions, routed by its id.
+    pub fn new(index: impl Into<Arc<str>>, id: Option<String>, action: Action) -> Self {
+        Self::of_type(Arc::clone(&DOC), index, id, action)
+    }
+
+    /// Makes one of a type segment: who makes many on several threads shares one among a request's and not among all.
+    pub fn of_type(
+        doc_type: Arc<str>,
+        index: impl Into<Arc<str>>,
+        id: Option<String>,
+        action: Action,
+    ) -> Self {
+        Self {
+            index: index.into(),
+            id,
+            routing: None,
+            action,
+            version: None,
+            if_seq_no: None,
+            if_primary_term: None,
+            require_alias: false,
+            doc_type,
+        }
+    }
+
     /// Says what its writer must be allowed to do. A document whose id is generated replaces none.
     pub fn needs(&self) -> access::Action {
         match self.action {

@@ -32,17 +32,7 @@ pub(crate) fn index_op(index: &str, id: Option<&str>, source: &str) -> WriteOp {
 }
 
 pub(crate) fn op(index: &str, id: Option<&str>, action: Action) -> WriteOp {
-    WriteOp {
-        index: index.into(),
-        id: id.map(str::to_owned),
-        routing: None,
-        action,
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: "_doc".into(),
-    }
+    WriteOp::new(index, id.map(str::to_owned), action)
 }
 
 pub(crate) async fn write(engine: &Engine, ops: Vec<WriteOp>) -> Vec<Result<WriteOutcome, Error>> {

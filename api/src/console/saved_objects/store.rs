@@ -169,14 +169,8 @@ fn operation(write: Write) -> WriteOp {
         Change::Delete => (Action::Delete, None),
     };
     WriteOp {
-        index: Arc::from(INDEX),
-        id: Some(write.key.to_string()),
-        routing: None,
-        action,
-        version: None,
         if_seq_no: expected.map(|version| version.seq_no),
         if_primary_term: expected.map(|version| version.primary_term),
-        require_alias: false,
-        doc_type: Arc::from("_doc"),
+        ..WriteOp::new(INDEX, Some(write.key.to_string()), action)
     }
 }

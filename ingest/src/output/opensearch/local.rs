@@ -82,15 +82,9 @@ impl Local for Indices {
             }
         };
         Ok(WriteOp {
-            index: self.index(&index),
-            id,
             routing,
-            action,
             version,
-            if_seq_no: None,
-            if_primary_term: None,
-            require_alias: false,
-            doc_type: Arc::clone(&self.doc_type),
+            ..WriteOp::of_type(Arc::clone(&self.doc_type), self.index(&index), id, action)
         })
     }
 }

@@ -84,16 +84,12 @@ impl Store {
         let principal = Principal::system();
         let create = |m: &Metadata| m.create_index("logs", &mapping(), START, Uuid::new_v4());
         engine.change(&principal, create).await.unwrap();
-        let ops = (0..count).map(|number| WriteOp {
-            index: "logs".into(),
-            id: Some(number.to_string()),
-            routing: None,
-            action: Action::Index(document(number, count, rng).to_string().into()),
-            version: None,
-            if_seq_no: None,
-            if_primary_term: None,
-            require_alias: false,
-            doc_type: "_doc".into(),
+        let ops = (0..count).map(|number| {
+            WriteOp::new(
+                "logs",
+                Some(number.to_string()),
+                Action::Index(document(number, count, rng).to_string().into()),
+            )
         });
         let ops = ops.collect();
         engine.write(&principal, ops, RefreshPolicy::Immediate, Duration::from_secs(10)).await.unwrap();

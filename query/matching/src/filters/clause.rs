@@ -8,7 +8,7 @@ use millrace_work::error::{Error, Result};
 
 use super::fields::Fields;
 use super::view::IndexView;
-use crate::table::node::{Keep, Resolved};
+use crate::table::node::{Keep, Node, Resolved};
 use crate::table::predicate::Predicate;
 use crate::table::resolve::resolve;
 
@@ -114,11 +114,14 @@ impl Tree {
     }
 
     /// Whether everything matches, whatever it is.
-    pub(super) fn is_everything(&self) -> bool {
+    pub(super) fn is_everything(&self, clauses: &[Arc<Clause>]) -> bool {
         match self {
             Self::Everything => true,
-            Self::All(parts) => parts.iter().all(Self::is_everything),
-            Self::Clause(_) | Self::AtLeast(..) | Self::Not(_) => false,
+            Self::Clause(number) => clauses
+                .get(*number)
+                .is_some_and(|own| own.timed.is_none() && matches!(own.resolved.node, Node::All(_))),
+            Self::All(parts) => parts.iter().all(|part| part.is_everything(clauses)),
+            Self::AtLeast(..) | Self::Not(_) => false,
         }
     }
 

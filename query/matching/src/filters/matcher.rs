@@ -85,7 +85,7 @@ impl Matcher {
         let mut always = finder.always().iter().peekable();
         for ((number, filter), placed) in (0..).zip(filters).zip(&placed) {
             match always.next_if(|other| **other == number) {
-                Some(_) if placed.tree.is_everything() => everything.push(number),
+                Some(_) if placed.tree.is_everything(&clauses) => everything.push(number),
                 Some(_) => others.get_or_insert_with(Fields::default).join(&filter.fields),
                 None => needing.join(&filter.fields),
             }

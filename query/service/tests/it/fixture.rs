@@ -75,19 +75,15 @@ impl Store {
     async fn write_with(&self, index: &str, writes: Vec<(String, Option<Value>)>, refresh: RefreshPolicy) {
         let ops = writes
             .into_iter()
-            .map(|(id, document)| WriteOp {
-                index: index.into(),
-                id: Some(id),
-                routing: None,
-                action: match document {
-                    Some(document) => Action::Index(Bytes::from(document.to_string())),
-                    None => Action::Delete,
-                },
-                version: None,
-                if_seq_no: None,
-                if_primary_term: None,
-                require_alias: false,
-                doc_type: "_doc".into(),
+            .map(|(id, document)| {
+                WriteOp::new(
+                    index,
+                    Some(id),
+                    match document {
+                        Some(document) => Action::Index(Bytes::from(document.to_string())),
+                        None => Action::Delete,
+                    },
+                )
             })
             .collect();
         let outcomes = self.session.write(ops, refresh, Duration::from_secs(10)).await.unwrap();

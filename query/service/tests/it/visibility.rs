@@ -326,17 +326,7 @@ proptest! {
 }
 
 fn operation(id: &str, action: Operation) -> WriteOp {
-    WriteOp {
-        index: "logs".into(),
-        id: Some(id.to_owned()),
-        routing: None,
-        action,
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: "_doc".into(),
-    }
+    WriteOp::new("logs", Some(id.to_owned()), action)
 }
 
 #[tokio::test(flavor = "multi_thread")]

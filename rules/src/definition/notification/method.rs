@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::list;
 use super::template::Template;
-use crate::definition::options::{MAX_NAME, MAX_PATH, MAX_TEXT, Options, kind, short, text};
 use crate::definition::kept::{NOT_STORED, is_secret};
+use crate::definition::options::{MAX_NAME, MAX_PATH, MAX_TEXT, Options, kind, short, text};
 use crate::error::{Error, Result};
 
 /// Addresses, names, words of a command, headers.
@@ -120,10 +120,37 @@ const TOP_ALIASES: [&str; 1] = ["webhook_url"];
 
 /// Methods of ElastAlert's that are not there.
 const MISSING: [&str; 31] = [
-    "alerta", "chatwork", "datadog", "dingtalk", "exotel", "flashduty", "gelf", "gitter", "hipchat", "hivealerter",
-    "indexer", "iris", "jira", "lark", "linenotify", "matrixhookshot", "pagertree", "post2", "servicenow", "ses", "sns",
-    "smseagle", "stomp", "tencent_sms", "thehive", "twilio", "webexwebhook", "workwechat", "yzj", "zabbix", "http_post2",
-    
+    "alerta",
+    "chatwork",
+    "datadog",
+    "dingtalk",
+    "exotel",
+    "flashduty",
+    "gelf",
+    "gitter",
+    "hipchat",
+    "hivealerter",
+    "indexer",
+    "iris",
+    "jira",
+    "lark",
+    "linenotify",
+    "matrixhookshot",
+    "pagertree",
+    "post2",
+    "servicenow",
+    "ses",
+    "sns",
+    "smseagle",
+    "stomp",
+    "tencent_sms",
+    "thehive",
+    "twilio",
+    "webexwebhook",
+    "workwechat",
+    "yzj",
+    "zabbix",
+    "http_post2",
 ];
 
 /// Whether ElastAlert has a method of the name.
@@ -213,7 +240,9 @@ impl Method {
                 }
             }
         } else {
-            if self == Self::Command && matches!(given.0.get("command"), Some(Value::String(text)) if text.contains(' ')) {
+            if self == Self::Command
+                && matches!(given.0.get("command"), Some(Value::String(text)) if text.contains(' '))
+            {
                 let reason = "is a text of several words: write a list, a word each; no shell takes it apart";
                 return Err(Error::invalid("command", reason));
             }
@@ -227,7 +256,10 @@ impl Method {
         match given.0.keys().next() {
             Some(name) => {
                 let known = self.option_names().join(", ");
-                Err(Error::invalid(short(name), format!("is no option of [{}]; there are {known}", self.name())))
+                Err(Error::invalid(
+                    short(name),
+                    format!("is no option of [{}]; there are {known}", self.name()),
+                ))
             }
             None => Ok(read),
         }
@@ -241,7 +273,9 @@ impl Method {
             Self::User if !has("users") => Err(missing(self, "users")),
             Self::Command if !has("command") => Err(missing(self, "command")),
             Self::Webhook if !has("http_post_url") => Err(missing(self, "http_post_url")),
-            Self::Webhook if has("webhook_body") && (has("http_post_payload") || has("http_post_static_payload")) => {
+            Self::Webhook
+                if has("webhook_body") && (has("http_post_payload") || has("http_post_static_payload")) =>
+            {
                 Err(Error::invalid("webhook_body", "stands beside a payload: give one of them"))
             }
             Self::Email => addresses(options),
@@ -284,7 +318,10 @@ fn one(name: &str, value: Value, of: Kind) -> Result<Value> {
             let written = text(name, value, MAX_NAME)?;
             match words.iter().find(|word| word.eq_ignore_ascii_case(&written)) {
                 Some(word) => Ok(json!(word)),
-                None => Err(Error::invalid(name, format!("[{}] is none of {}", short(&written), words.join(", ")))),
+                None => Err(Error::invalid(
+                    name,
+                    format!("[{}] is none of {}", short(&written), words.join(", ")),
+                )),
             }
         }
         Kind::Integer(least, most) => {
@@ -323,7 +360,10 @@ fn header(name: &str, value: Value) -> Result<Value> {
         return Err(Error::invalid("http_post_headers", format!("[{}] is no name of a header", short(name))));
     }
     let lower = name.to_ascii_lowercase();
-    if matches!(lower.as_str(), "host" | "content-length" | "transfer-encoding" | "connection" | "idempotency-key") {
+    if matches!(
+        lower.as_str(),
+        "host" | "content-length" | "transfer-encoding" | "connection" | "idempotency-key"
+    ) {
         return Err(Error::invalid("http_post_headers", format!("[{name}] is the server's own")));
     }
     let secret = lower == "cookie" || lower.contains("key") || is_secret(&lower);
@@ -334,7 +374,8 @@ fn text_or_secret(name: &str, value: Value, must: bool) -> Result<Value> {
     match &value {
         Value::Object(_) if Secret::read(&value).is_some() => return Ok(value),
         Value::Object(_) => {
-            let reason = "is an object: {\"secret\": \"name\"} is expected, the name of letters, digits, -, _ and .";
+            let reason =
+                "is an object: {\"secret\": \"name\"} is expected, the name of letters, digits, -, _ and .";
             return Err(Error::invalid(name, reason));
         }
         _ => {}
@@ -358,9 +399,12 @@ fn text_or_secret(name: &str, value: Value, must: bool) -> Result<Value> {
 /// Names of options that are secrets, of the methods of a rule as ElastAlert writes it.
 pub(in crate::definition) fn secret_options(method: &str) -> Vec<&'static str> {
     match Method::named(method) {
-        Some(Method::Template(template)) => {
-            template.options.iter().filter(|option| option.secret).map(|option| option.name.as_str()).collect()
-        }
+        Some(Method::Template(template)) => template
+            .options
+            .iter()
+            .filter(|option| option.secret)
+            .map(|option| option.name.as_str())
+            .collect(),
         _ => Vec::new(),
     }
 }

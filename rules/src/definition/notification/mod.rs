@@ -129,7 +129,10 @@ impl Notification {
                 names
             };
             if sorted(&self::entries("alert_method", named)?) != sorted(&entries) {
-                return Err(Error::invalid("alert", "names other methods than [alert_method]: give one of them"));
+                return Err(Error::invalid(
+                    "alert",
+                    "names other methods than [alert_method]: give one of them",
+                ));
             }
         }
         let mut notification = Self::timing(options)?;
@@ -219,10 +222,16 @@ impl Notification {
             (Some(users), Some(after)) => Some(Escalation { users, after }),
             (None, None) => None,
             (Some(_), None) => {
-                return Err(Error::invalid("escalate_after", "is missing: after how long escalate_users hear of it"));
+                return Err(Error::invalid(
+                    "escalate_after",
+                    "is missing: after how long escalate_users hear of it",
+                ));
             }
             (None, Some(_)) => {
-                return Err(Error::invalid("escalate_users", "is missing: who hears of it after escalate_after"));
+                return Err(Error::invalid(
+                    "escalate_users",
+                    "is missing: who hears of it after escalate_after",
+                ));
             }
         };
         let per_minute = options.integer("notifications_per_minute", 1, MAX_PER_MINUTE)?;
@@ -241,7 +250,8 @@ impl Notification {
         let mut set = |name: &str, value: Value| options.insert(name.to_owned(), value);
         if self.channels.iter().any(|channel| !channel.options.is_empty()) {
             let silent = self.silent.iter().map(|silent| json!(silent.name));
-            let channels = self.channels.iter().map(|channel| json!({channel.name.as_str(): channel.options}));
+            let channels =
+                self.channels.iter().map(|channel| json!({channel.name.as_str(): channel.options}));
             set("alert", silent.chain(channels).collect());
         }
         match &self.aggregation {
@@ -280,7 +290,10 @@ impl Notification {
 
     /// Returns whom its alerts are sent to, as far as that are addresses and names of accounts.
     pub fn recipients(&self) -> Vec<&str> {
-        let lists = self.channels.iter().flat_map(|channel| [channel.options.get("email"), channel.options.get("users")]);
+        let lists = self
+            .channels
+            .iter()
+            .flat_map(|channel| [channel.options.get("email"), channel.options.get("users")]);
         lists.flatten().filter_map(Value::as_array).flatten().filter_map(Value::as_str).collect()
     }
 
@@ -311,10 +324,15 @@ fn entries(field: &str, list: Vec<Value>) -> Result<Vec<(String, Map<String, Val
             match own {
                 Value::Object(own) => Ok((name.to_lowercase(), own)),
                 Value::Null => Ok((name.to_lowercase(), Map::new())),
-                other => Err(Error::invalid(field, format!("[{}] is {}, options are expected", short(&name), kind(&other)))),
+                other => Err(Error::invalid(
+                    field,
+                    format!("[{}] is {}, options are expected", short(&name), kind(&other)),
+                )),
             }
         }
-        other => Err(Error::invalid(field, format!("has {} in it, names of methods are expected", kind(&other)))),
+        other => {
+            Err(Error::invalid(field, format!("has {} in it, names of methods are expected", kind(&other))))
+        }
     };
     let mut entries = list.into_iter().map(entry).collect::<Result<Vec<_>>>()?;
     for (name, _) in &mut entries {

@@ -52,8 +52,17 @@ macro_rules! files {
 
 static ALL: LazyLock<Vec<Template>> = LazyLock::new(|| {
     let files = files![
-        "alertmanager", "discord", "googlechat", "mattermost", "ms_teams", "opsgenie", "pagerduty", "rocketchat", "slack",
-        "telegram", "victorops",
+        "alertmanager",
+        "discord",
+        "googlechat",
+        "mattermost",
+        "ms_teams",
+        "opsgenie",
+        "pagerduty",
+        "rocketchat",
+        "slack",
+        "telegram",
+        "victorops",
     ];
     // A test reads each of them.
     files.iter().filter_map(|(name, text)| Template::read(name, text).ok()).collect()
@@ -77,7 +86,8 @@ impl Template {
 
     /// Finds one by its name or another name of it.
     pub fn named(name: &str) -> Option<&'static Self> {
-        ALL.iter().find(|template| template.name == name || template.aliases.iter().any(|alias| alias == name))
+        ALL.iter()
+            .find(|template| template.name == name || template.aliases.iter().any(|alias| alias == name))
     }
 
     fn read(name: &str, text: &str) -> Result<Self, Wrong> {

@@ -56,12 +56,12 @@ fn of_each_type() -> Vec<Value> {
         json!({"type": "flatline", "threshold": 30, "timeframe": "50s"}),
         json!({"type": "spike", "spike_height": 1.5, "spike_type": "both", "timeframe": "20s"}),
         json!({"type": "spike", "spike_height": 1.5, "spike_type": "both", "timeframe": "20s", "field_value": "v"}),
-        json!({"type": "cardinality", "cardinality_field": "v", "min_cardinality": 7, "timeframe": "20s"}),
+        json!({"type": "cardinality", "cardinality_field": "v", "min_cardinality": 12, "timeframe": "20s"}),
         json!({"type": "percentage_match", "match_bucket_filter": [], "max_percentage": 20, "bucket_interval": "20s"}),
     ];
     for metric in ["min", "max", "avg", "sum", "cardinality", "value_count", "percentiles"] {
         let mut rule = json!({"type": "metric_aggregation", "metric_agg_key": "v", "metric_agg_type": metric,
-            "max_threshold": 3, "bucket_interval": "100s"});
+            "max_threshold": -1, "bucket_interval": "100s"});
         if metric == "percentiles" {
             rule["percentile_range"] = json!(95);
         }
@@ -84,7 +84,10 @@ fn state_of_each_type_that_waits_reads_back_byte_for_byte_and_survives_damage() 
         let mut raised = 0;
         for second in 0..300_i64 {
             let source = json!({"v": [second % 7, (second as f64) / 8.0, "x"]});
-            give(&mut *one, second, &format!("k{}", second % 5), source);
+            // At times three at once.
+            for _ in 0..1 + 2 * (second / 50 % 2) {
+                give(&mut *one, second, &format!("k{}", second % 5), source.clone());
+            }
             if second % 40 == 39 {
                 raised += close(&mut *one, at(second - 10)).len();
             }

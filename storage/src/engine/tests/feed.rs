@@ -26,17 +26,11 @@ fn clock() -> Arc<ManualClock> {
 }
 
 fn create(id: usize, bytes: usize) -> WriteOp {
-    WriteOp {
-        index: "a".into(),
-        id: Some(id.to_string()),
-        routing: None,
-        action: Action::Create(Bytes::from(format!(r#"{{"p":"{}"}}"#, "x".repeat(bytes)))),
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: "_doc".into(),
-    }
+    WriteOp::new(
+        "a",
+        Some(id.to_string()),
+        Action::Create(Bytes::from(format!(r#"{{"p":"{}"}}"#, "x".repeat(bytes)))),
+    )
 }
 
 async fn write(engine: &Engine, ops: Vec<WriteOp>) -> usize {

@@ -42,16 +42,12 @@ async fn open(dir: &Path, store: &Counting, cache_bytes: u64) -> Arc<Engine> {
 }
 
 async fn write(engine: &Engine, ids: std::ops::Range<usize>) {
-    let op = |id: usize| WriteOp {
-        index: "a".into(),
-        id: Some(id.to_string()),
-        routing: None,
-        action: Action::Index(Bytes::from(format!(r#"{{"v":"{id}","t":"all {}"}}"#, id % 10))),
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: "_doc".into(),
+    let op = |id: usize| {
+        WriteOp::new(
+            "a",
+            Some(id.to_string()),
+            Action::Index(Bytes::from(format!(r#"{{"v":"{id}","t":"all {}"}}"#, id % 10))),
+        )
     };
     let wait = Duration::from_secs(5);
     let written = engine.write(&Principal::system(), ids.map(op).collect(), RefreshPolicy::None, wait).await;

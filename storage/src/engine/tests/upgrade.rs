@@ -16,17 +16,7 @@ use crate::{Origin, Principal};
 
 async fn write(engine: &Engine, index: &Arc<Index>, id: &str, created_ms: i64) {
     let source = format!(r#"{{"_created":{created_ms},"_frame_time":"t{created_ms}"}}"#);
-    let op = WriteOp {
-        index: "a".into(),
-        id: Some(id.to_owned()),
-        routing: None,
-        action: Action::Index(Bytes::from(source)),
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: "_doc".into(),
-    };
+    let op = WriteOp::new("a", Some(id.to_owned()), Action::Index(Bytes::from(source)));
     let wait = Duration::from_secs(5);
     let written = engine.write(&Principal::system(), vec![op], RefreshPolicy::None, wait).await.unwrap();
     written.into_iter().for_each(|outcome| drop(outcome.unwrap()));

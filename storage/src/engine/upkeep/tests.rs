@@ -59,17 +59,7 @@ impl Node {
     }
 
     async fn write(&self, index: &str, id: &str, action: Action) {
-        let op = WriteOp {
-            index: index.into(),
-            id: Some(id.to_owned()),
-            routing: None,
-            action,
-            version: None,
-            if_seq_no: None,
-            if_primary_term: None,
-            require_alias: false,
-            doc_type: "_doc".into(),
-        };
+        let op = WriteOp::new(index, Some(id.to_owned()), action);
         let wait = Duration::from_secs(5);
         let written = self.engine.write(&Principal::system(), vec![op], RefreshPolicy::None, wait).await;
         written.unwrap().remove(0).unwrap();

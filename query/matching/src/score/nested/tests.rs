@@ -33,16 +33,8 @@ async fn engine(directory: &std::path::Path) -> Arc<Engine> {
             {"name": "x", "qty": 3, "subs": {"v": 2}}
         ]}),
     ];
-    let op = |(id, document): (usize, Value)| WriteOp {
-        index: "t".into(),
-        id: Some(id.to_string()),
-        routing: None,
-        action: Action::Index(Bytes::from(document.to_string())),
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: "_doc".into(),
+    let op = |(id, document): (usize, Value)| {
+        WriteOp::new("t", Some(id.to_string()), Action::Index(Bytes::from(document.to_string())))
     };
     let ops = documents.into_iter().enumerate().map(op).collect();
     engine.write(&principal, ops, RefreshPolicy::Immediate, Duration::from_secs(10)).await.unwrap();
