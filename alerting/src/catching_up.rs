@@ -2,27 +2,34 @@
 //!
 //! A rule that is saved with a time to start from, and one of `new_term`, which has to know the terms of its window, is not asked
 //! of what arrives at first. It has a core of its own that sees the frames read back in their order, muted where it is only to
-//! remember. Once it is nearly where the others are, these are held for as long as the rest takes, and its state is taken over
+//! remember. Once it is nearly where the others are, these are held while it sees the rest, a second at most, and its state is taken over
 //! between two frames: of all frames before that the rule has seen what is stored, all behind it it sees as they arrive, and
 //! none twice.
 //!
 //! What it raises is written as it goes, under the ids that it has in any case. There is no position: after a crash, or a change of
 //! the rule, it begins again, and what was written is there already. The document says that the rule catches up until a
 //! snapshot with its state is durable; before that no start takes the state of it from a snapshot.
+//!
+//! One that is paused on the way ends there, and says why. Enabled, it begins anew.
+
+mod progress;
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use millrace_notifications::Notifications;
 use millrace_query::Work;
-use millrace_rules::definition::{Definition, RuleType};
-use millrace_rules::engine::{Engine as Rules, Rule};
+use millrace_rules::engine::{Condition, Engine as Rules, Operation, Quiet, Rule};
 use millrace_rules::{Bounds, Time, Timing};
-use millrace_storage::{Error as StorageError, Priority};
+use millrace_storage::{Choice, Error as StorageError, Index, Priority};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
+pub(crate) use self::progress::{CatchUp, Progress};
+use self::progress::{MAX_ROUNDS, Rests};
 use crate::commit::{self, Pending};
 use crate::error::{Error, Result};
 use crate::matching::{Evaluable, Known, Matching};
@@ -34,57 +41,17 @@ use crate::store::Kept;
 
 /// Rules that catch up at a time, each of which may hold as much as a rule at work; others wait for their turn.
 const AT_A_TIME: usize = 2;
-/// A rest that took longer than this is not evaluated while the others are held, unless it never gets shorter.
+/// After a rest that took longer than this the others are not held for the next one, unless rests never get shorter.
 const SHORT: Duration = Duration::from_millis(250);
-/// How often the rest is evaluated while the others go on.
-const MAX_ROUNDS: usize = 20;
+/// For how long the others are held at most for a rest, the step at its end not counted, and for how many documents of it.
+const MAX_HELD: Duration = Duration::from_secs(1);
+const MAX_HELD_ROWS: usize = 20_000;
+/// What may have been raised in that time: one write.
+const MAX_HELD_PENDING: usize = 1_000;
 /// How long a rule waits that could not go on.
 const RETRY: Duration = Duration::from_secs(2);
 /// How long what was raised waits that could not be written.
 const WRITE_AGAIN: Duration = Duration::from_millis(500);
-
-/// From when on a rule looks at what is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CatchUp {
-    /// Frames that were written at this time, in milliseconds, and later ones are seen.
-    pub(crate) seen_from: i64,
-    /// Those of this time and later ones raise alerts; without it those behind the frame at which the rule was saved.
-    pub(crate) raised_from: Option<i64>,
-}
-
-impl CatchUp {
-    /// Decides what a new rule, or a new revision of one, has to see of what is stored.
-    pub(crate) fn of(definition: &Definition, from: Option<i64>, now_ms: i64) -> Option<Self> {
-        let window = match &definition.rule_type {
-            RuleType::NewTerm { window, .. } => Some(window.ms()),
-            _ => None,
-        };
-        if from.is_none() && window.is_none() {
-            return None;
-        }
-        let seen_from = from.unwrap_or(now_ms).saturating_sub(window.unwrap_or(0));
-        Some(Self { seen_from, raised_from: from })
-    }
-
-    /// Whether a frame only changes what is remembered.
-    fn mutes(&self, rule: &Rule, frame: u64, time: Time) -> bool {
-        match self.raised_from {
-            Some(from) => time.ms() < from,
-            None => frame <= rule.since,
-        }
-    }
-}
-
-/// How far a rule is that catches up.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
-    /// Time of the last frame that it has seen.
-    pub(crate) at_ms: Option<i64>,
-    /// Documents that it was asked of.
-    pub(crate) documents: u64,
-    /// Why it does not go on.
-    pub(crate) error: Option<String>,
-}
 
 /// Has rules catch up that have to, until it is told to stop.
 pub(crate) async fn run(shared: Arc<Shared>) {
@@ -101,14 +68,15 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             if running.len() == AT_A_TIME {
                 break;
             }
-            if busy.contains(&id) || later.contains_key(&id) {
+            if busy.contains(&id) || later.contains_key(&id) || shared.told.is_paused(&id) {
                 continue;
             }
             busy.insert(id.clone());
             let shared = Arc::clone(&shared);
             running.spawn(async move {
-                let ended = catch_up(&shared, &kept).await;
-                (id, ended)
+                // A fault in what one does stops no other.
+                let ended = AssertUnwindSafe(catch_up(&shared, &kept)).catch_unwind().await;
+                (id, ended.unwrap_or_else(|_| Err(interrupted())))
             });
         }
         let next = later.values().min().copied();
@@ -149,13 +117,21 @@ struct Own<'a> {
     pending: VecDeque<Pending>,
     /// The first frame that it has not seen.
     next: u64,
+    /// At which it is evaluated: others wait for it while they are held.
+    priority: Priority,
+    /// Orders to be quiet that it knows of.
+    quiet: Vec<Quiet>,
+    /// Why it is paused.
+    paused: Option<String>,
+    /// What is told of rests that do not get shorter.
+    lags: Option<String>,
 }
 
 /// Whether a rule went on to the end of what it was to see.
 #[derive(PartialEq, Eq)]
 enum Went {
     On,
-    /// It is another one by now, or gone, or the server ends.
+    /// It is another one by now, or gone, or the server ends; or it is paused.
     Away,
 }
 
@@ -164,8 +140,10 @@ async fn catch_up(shared: &Shared, kept: &Arc<Kept>) -> Result<()> {
     let Some(from) = kept.catching_up else { return Ok(()) };
     shared.told.catches_up(&kept.rule.id, |told| *told = Progress::default());
     let rule = Rule { since: 0, ..kept.rule.clone() };
-    let (mut rules, mut matching) =
-        (Rules::new(Timing::default(), Bounds::default()), Matching::new(&shared.engine, &shared.accounts));
+    let (mut rules, mut matching) = (
+        Rules::new(Timing::default(), Bounds::default()),
+        Matching::new(&shared.engine, &shared.accounts, Priority::Background),
+    );
     let lived = Lived::of(shared, &rule.id).await;
     matching.put(&rule);
     let window = rule.definition.timeframe().ms();
@@ -175,26 +153,47 @@ async fn catch_up(shared: &Shared, kept: &Arc<Kept>) -> Result<()> {
     if can_begin(from.seen_from, lived.now, window) {
         rules.begin(Time::from_ms(from.seen_from));
     }
-    for quiet in &kept.quiet {
-        rules.quiet(&kept.rule.id, quiet.clone());
-    }
-    let evaluating = Some((matching, rules));
-    let mut own = Own { shared, kept, from, evaluating, pending: VecDeque::new(), next: 0 };
-    let mut round = 0;
+    let mut own = Own {
+        shared,
+        kept,
+        from,
+        evaluating: Some((matching, rules)),
+        pending: VecDeque::new(),
+        next: 0,
+        priority: Priority::Background,
+        quiet: Vec::new(),
+        paused: None,
+        lags: None,
+    };
+    let (mut round, mut is_first, mut rests) = (0, true, Rests::default());
     loop {
         let began = Instant::now();
         // Asked first: an index that is made later has nothing before it.
         let Some(until) = own.reached().await else { return Ok(()) };
         // At first only what may match is read; later there is little, and looking for it would take longer.
-        if own.see(until, round == 0).await? == Went::Away {
+        if own.see(until, is_first).await? == Went::Away {
             return Ok(());
         }
         round += 1;
-        if began.elapsed() > SHORT && round < MAX_ROUNDS {
-            continue;
+        let took = began.elapsed();
+        if took > SHORT {
+            // The first is no rest.
+            if !std::mem::take(&mut is_first) {
+                own.tell_lag(rests.note(took));
+            }
+            if round < MAX_ROUNDS {
+                continue;
+            }
         }
+        is_first = false;
         match own.go_live().await? {
             Live::Yes | Live::Away => return Ok(()),
+            Live::TooLong => {
+                round = 0;
+                own.tell_lag(rests.note(MAX_HELD));
+                // The others get on meanwhile.
+                sleep(SHORT).await;
+            }
             Live::Later => sleep(WRITE_AGAIN).await,
         }
     }
@@ -204,6 +203,8 @@ async fn catch_up(shared: &Shared, kept: &Arc<Kept>) -> Result<()> {
 enum Live {
     Yes,
     Away,
+    /// The rest is too long for the others to be held.
+    TooLong,
     /// The others are not where they can be joined.
     Later,
 }
@@ -237,10 +238,15 @@ impl Own<'_> {
         if until <= self.next {
             return Ok(Went::On);
         }
-        let mut reading = self.begin(until, choose).await?;
+        let (indices, choice) = self.find(choose).await?;
+        let mut reading = self.open(until, &indices, choice).await?;
         while let Some(step) = reading.next().await? {
             self.evaluate(step).await?;
             if self.write().await? == Went::Away {
+                return Ok(Went::Away);
+            }
+            if self.paused.is_some() {
+                self.tell_paused().await;
                 return Ok(Went::Away);
             }
         }
@@ -252,13 +258,10 @@ impl Own<'_> {
         Ok(Went::On)
     }
 
-    async fn begin(&mut self, until: u64, choose: bool) -> Result<Reading> {
-        let engine = &self.shared.engine;
+    /// Finds the indices to be read, and what of them.
+    async fn find(&mut self, choose: bool) -> Result<(Vec<Arc<Index>>, Option<Chosen>)> {
         let (mut matching, rules) = self.evaluating.take().ok_or_else(interrupted)?;
-        let (frames, times) = (self.next..until, self.from.seen_from..i64::MAX);
         let work = Work::default();
-        // Who goes away stops the choosing of rows, too.
-        let _ends = work.until_dropped();
         let of_choice = work.clone();
         let find = move || {
             let found = match choose {
@@ -270,27 +273,73 @@ impl Own<'_> {
             };
             Ok((matching, rules, found))
         };
-        let (matching, rules, (indices, choice)) = engine.compute().run(Priority::Background, find).await?;
+        let (matching, rules, (indices, choice)) =
+            self.shared.engine.compute().run(self.priority, find).await?;
         self.evaluating = Some((matching, rules));
-        let reading = match choice {
-            Some(choice) => engine.read_back_chosen(&indices, frames, times.clone(), &choice).await?,
-            None => engine.read_back(&indices, frames).await?,
+        Ok((indices, choice.map(|choice| Chosen { choice, work })))
+    }
+
+    /// Begins to read. It may be dropped.
+    async fn open(&self, until: u64, indices: &[Arc<Index>], chosen: Option<Chosen>) -> Result<Reading> {
+        let engine = &self.shared.engine;
+        let (frames, times) = (self.next..until, self.from.seen_from..i64::MAX);
+        let reading = match chosen {
+            Some(Chosen { choice, work }) => {
+                // Who goes away stops the choosing of rows, too.
+                let _ends = work.until_dropped();
+                engine.read_back_chosen(indices, frames, times.clone(), &choice).await?
+            }
+            None => engine.read_back(indices, frames).await?,
         };
-        Ok(Reading::begin(reading, times).await?)
+        Ok(Reading::begin(reading.at(self.priority), times).await?)
+    }
+
+    /// Takes the orders to be quiet that were given since.
+    fn new_orders(&mut self) -> Vec<Quiet> {
+        let Some(now) = self.shared.store.get(&self.kept.rule.id) else { return Vec::new() };
+        let new: Vec<Quiet> = now.quiet.iter().filter(|quiet| !self.quiet.contains(quiet)).cloned().collect();
+        self.quiet.clone_from(&now.quiet);
+        new
+    }
+
+    /// Tells that rests do not get shorter, or that they do.
+    fn tell_lag(&mut self, lags: Option<String>) {
+        self.lags.clone_from(&lags);
+        self.shared.told.catches_up(&self.kept.rule.id, |told| told.error = lags);
+    }
+
+    /// Tells why it is paused, unless it is another one by now.
+    async fn tell_paused(&mut self) {
+        // Who changes rules holds them.
+        let _held = self.shared.core.lock().await;
+        if self.is_wanted() {
+            let reason = self.paused.take();
+            tracing::warn!(rule = self.kept.rule.id, reason, "a rule was paused while it caught up");
+            self.shared.told.catches_up(&self.kept.rule.id, |told| {
+                (told.error, told.paused) = (reason, true);
+            });
+        }
     }
 
     async fn evaluate(&mut self, step: Step) -> Result<()> {
         let (mut matching, mut rules) = self.evaluating.take().ok_or_else(interrupted)?;
         let (kept, from, now_ms) = (Arc::clone(self.kept), self.from, self.shared.engine.clock().now_ms());
         let notifies = self.shared.notifications.as_ref().map(Notifications::give_up_ms);
+        let orders = self.new_orders();
+        let priority = self.priority;
         let (at_ms, documents) = (step.frames.last().map(|frame| frame.time_ms), step.rows as u64);
         let job = move || {
-            let (mut pending, mut last) = (Vec::new(), 0);
+            let id = &kept.rule.id;
+            for order in orders {
+                rules.quiet(id, order);
+            }
+            matching.set_priority(priority);
+            let (mut pending, mut last, mut paused) = (Vec::new(), 0, None);
             for (at, Evaluable { mut frame, matched }) in matching.run(&step.frames).into_iter().enumerate() {
                 frame.complete = step.completes(at);
                 last = frame.number;
                 if from.mutes(&kept.rule, frame.number, frame.time) {
-                    rules.mute(frame.number);
+                    rules.learn(frame.number);
                 }
                 let operations = rules.frame(&frame, &mut Known(matched));
                 for (place, operation) in operations.into_iter().enumerate() {
@@ -302,22 +351,36 @@ impl Own<'_> {
                     };
                     pending.push(Pending::of(operation, frame.number, place, now_ms, roles).with_rows(rows));
                 }
+                // What it tells comes with the end of a frame.
+                if frame.complete
+                    && let Some(Condition::Paused { reason, .. }) =
+                        rules.status(id).map(|status| status.condition)
+                {
+                    paused = Some(reason);
+                    matching.remove(id);
+                    break;
+                }
             }
             for (place, (rule, reason)) in matching.take_told().into_iter().enumerate() {
-                let problem = millrace_rules::engine::Operation::Problem { rule, frame: last, reason };
+                let problem = Operation::Problem { rule, frame: last, reason };
                 let roles = roles_of(&rules, &problem);
                 pending.push(Pending::of(problem, last, place + 1_000_000, now_ms, roles));
             }
             rules.tick();
-            Ok((matching, rules, pending))
+            Ok((matching, rules, pending, paused))
         };
-        let (matching, rules, pending) = self.shared.engine.compute().run(Priority::Background, job).await?;
+        let (matching, rules, pending, paused) = self.shared.engine.compute().run(priority, job).await?;
+        if let Some(seen) = rules.position() {
+            self.next = self.next.max(seen + 1);
+        }
         self.evaluating = Some((matching, rules));
         self.pending.extend(pending);
+        self.paused = paused;
+        let lags = self.lags.clone();
         self.shared.told.catches_up(&self.kept.rule.id, |told| {
             told.at_ms = at_ms.or(told.at_ms);
             told.documents += documents;
-            told.error = None;
+            told.error = lags;
         });
         Ok(())
     }
@@ -345,9 +408,43 @@ impl Own<'_> {
         }
     }
 
+    /// Sees the rest before a frame while the others are held; returns whether it came to its end.
+    async fn see_rest(&mut self, until: u64) -> Result<bool> {
+        if until <= self.next {
+            return Ok(true);
+        }
+        let deadline = Instant::now() + MAX_HELD;
+        let (indices, _) = self.find(false).await?;
+        let Ok(reading) = timeout_at(deadline, self.open(until, &indices, None)).await else {
+            return Ok(false);
+        };
+        let (mut reading, mut rows) = (reading?, 0);
+        loop {
+            let Ok(step) = timeout_at(deadline, reading.next()).await else { return Ok(false) };
+            let Some(step) = step? else { break };
+            rows += step.rows;
+            if rows > MAX_HELD_ROWS {
+                return Ok(false);
+            }
+            self.evaluate(step).await?;
+            if self.paused.is_some() || self.pending.len() > MAX_HELD_PENDING {
+                return Ok(false);
+            }
+        }
+        if reading.end() < until {
+            return Ok(false);
+        }
+        self.next = until;
+        Ok(true)
+    }
+
     /// Sees the rest while the others are held, and hands the rule over to them.
     async fn go_live(&mut self) -> Result<Live> {
-        let mut held = self.shared.held().await?;
+        let mut held = match self.shared.held().await {
+            // The others do not get on; this one has seen what it has.
+            Err(Error::Storage(StorageError::Rejected(_))) => return Ok(Live::Later),
+            held => held?,
+        };
         if !self.is_wanted() {
             return Ok(Live::Away);
         }
@@ -356,14 +453,20 @@ impl Own<'_> {
         if until < self.next {
             return Ok(Live::Later);
         }
-        let mut reading = self.begin(until, false).await?;
-        while let Some(step) = reading.next().await? {
-            self.evaluate(step).await?;
+        self.priority = Priority::Follow;
+        let saw = self.see_rest(until).await;
+        self.priority = Priority::Background;
+        if !saw? {
+            drop(held);
+            if self.write().await? == Went::Away {
+                return Ok(Live::Away);
+            }
+            if self.paused.is_some() {
+                self.tell_paused().await;
+                return Ok(Live::Away);
+            }
+            return Ok(Live::TooLong);
         }
-        if reading.end() < until {
-            return Ok(Live::Later);
-        }
-        self.next = until;
         // Where it cannot be written the others are not held for it.
         if commit::beside(&self.shared.engine, &mut self.pending).await.is_err() {
             drop(held);
@@ -374,9 +477,10 @@ impl Own<'_> {
         }
         let Some(now) = self.shared.store.get(&self.kept.rule.id) else { return Ok(Live::Away) };
         let since = until.saturating_sub(1);
+        let orders = self.new_orders();
         let (_, mut own) = self.evaluating.take().ok_or_else(interrupted)?;
-        for quiet in now.quiet.iter().filter(|quiet| !self.kept.quiet.contains(quiet)) {
-            own.quiet(&now.rule.id, quiet.clone());
+        for order in orders {
+            own.quiet(&now.rule.id, order);
         }
         let rule = Rule { since, ..now.rule.clone() };
         if !core.rules.adopt(&mut own, &rule.id, since) {
@@ -411,42 +515,12 @@ impl Own<'_> {
     }
 }
 
-fn interrupted() -> Error {
-    Error::Storage(StorageError::Internal("catching up was interrupted".to_owned()))
+/// Which rows are wanted, and the work of choosing them.
+struct Chosen {
+    choice: Choice,
+    work: Work,
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn definition(options: serde_json::Value) -> Definition {
-        let mut rule = json!({"name": "r", "index": "i"});
-        rule.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
-        Definition::parse(&rule).unwrap()
-    }
-
-    #[test]
-    fn terms_are_learned_over_their_window_and_alerts_raised_from_the_time_that_is_said() {
-        let any = definition(json!({"type": "any"}));
-        let terms = definition(json!({"type": "new_term", "fields": ["a"], "terms_window_size": "1h"}));
-        let hour = 3_600_000;
-        let of = |seen_from, raised_from| Some(CatchUp { seen_from, raised_from });
-        assert_eq!(CatchUp::of(&any, None, 10 * hour), None);
-        assert_eq!(CatchUp::of(&any, Some(hour), 10 * hour), of(hour, Some(hour)));
-        assert_eq!(CatchUp::of(&terms, None, 10 * hour), of(9 * hour, None));
-        assert_eq!(CatchUp::of(&terms, Some(5 * hour), 10 * hour), of(4 * hour, Some(5 * hour)));
-        let rule = |since| Rule {
-            id: "r".to_owned(),
-            revision: 1,
-            since,
-            owner: "ann".to_owned(),
-            definition: any.clone(),
-        };
-        let mutes =
-            |from: Option<CatchUp>, frame, ms| from.unwrap().mutes(&rule(7), frame, Time::from_ms(ms));
-        assert!(mutes(of(0, Some(5)), 9, 4) && !mutes(of(0, Some(5)), 1, 5));
-        assert!(mutes(of(0, None), 7, 99) && !mutes(of(0, None), 8, 0));
-    }
+fn interrupted() -> Error {
+    Error::Storage(StorageError::Internal("catching up was interrupted".to_owned()))
 }

@@ -178,12 +178,18 @@ impl Shared {
                 (before.rule.revision, before.rule.since, before.catching_up, Vec::new(), message)
             }
         };
+        let enables = definition.enabled && !before.rule.definition.enabled;
         let goes_on_otherwise = keeps
             .iter()
             .any(|field| matches!(*field, "realert" | "enabled" | "schedule" | "recovery" | "query_delay"));
         let held = if goes_on_otherwise { self.with_state_stored(held).await? } else { held };
+        let is_new = revision != before.rule.revision;
         let rule = Rule { id: id.clone(), revision, since, owner, definition };
-        self.save(held, Kept { rule, catching_up, ..Kept::clone(&before) }).await?;
+        let mut kept = Kept { rule, catching_up, ..Kept::clone(&before) };
+        if enables && !is_new {
+            self.begin_now(&mut kept, &held).await?;
+        }
+        self.save(held, kept).await?;
         Ok(Changed { id, created: false, message })
     }
 
@@ -234,6 +240,17 @@ impl Shared {
         Ok(last_frame(&self.engine)?.max(evaluated))
     }
 
+    /// Has a rule that has not caught up yet, and begins as it is enabled, begin now: what came while it was disabled or paused
+    /// only counts for what it has to know. One that begins at a time that somebody said begins there.
+    async fn begin_now(&self, kept: &mut Kept, held: &Held) -> Result<()> {
+        if let Some(CatchUp { raised_from: None, .. }) = kept.catching_up {
+            kept.rule.since = self.since(held).await?;
+            let now_ms = self.engine.clock().now_ms();
+            kept.catching_up = CatchUp::of(&kept.rule.definition, None, now_ms);
+        }
+        Ok(())
+    }
+
     /// Stores the state as it is now.
     async fn with_state_stored(&self, held: Held) -> Result<Held> {
         let job = move || {
@@ -272,6 +289,7 @@ impl Shared {
             core.touched.insert(kept.rule.id.clone());
             self.told.update(core, None);
         }
+        self.told.begins_anew(&kept.rule.id);
         self.catching_up.notify_one();
     }
 
@@ -302,10 +320,14 @@ impl Shared {
     pub(crate) async fn enable(&self, asker: &Principal, id: &str, enabled: bool) -> Result<()> {
         let mut held = self.held().await?;
         let before = self.seen(asker, id)?;
-        if before.rule.definition.enabled != enabled {
+        let was_paused = before.catching_up.is_some() && self.told.is_paused(id);
+        if before.rule.definition.enabled != enabled || (enabled && was_paused) {
             held = self.with_state_stored(held).await?;
             let mut kept = Kept::clone(&before);
             kept.rule.definition.enabled = enabled;
+            if enabled {
+                self.begin_now(&mut kept, &held).await?;
+            }
             return self.save(held, kept).await;
         }
         let Some(core) = held.as_mut() else { return Ok(()) };
@@ -346,7 +368,7 @@ impl Shared {
         kept.quiet.push(quiet.clone());
         let kept = self.store.put(kept).await?;
         let Some(core) = held.as_mut() else { return Ok(()) };
-        // One that catches up is told when it goes live.
+        // One that catches up looks by itself.
         if kept.catching_up.is_none() && !core.rules.quiet(id, quiet.clone()) {
             return Err(Error::TooMany(format!("rule [{id}] is silenced too often already")));
         }

@@ -3,7 +3,7 @@
 //! An alert that is there already is no error: it was written before a crash that the position did not live to see. What the store
 //! refuses for good stands in `alert_error` in its place, so that nothing is lost without a word.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,21 +37,24 @@ pub(crate) struct Pending {
     /// Written together: an alert, and what it adds to the outbox.
     ops: Vec<WriteOp>,
     bytes: usize,
+    /// The roles that a change of an alert is for, which does not name them itself.
+    roles: Vec<String>,
 }
 
 impl Pending {
     fn new(frame: u64, index: &str, id: String, action: fn(Bytes) -> Action, document: &Value) -> Self {
         let document = Bytes::from(document.to_string());
         let bytes = document.len();
-        Self { frame, ops: vec![operation(index, id, action(document))], bytes }
+        Self { frame, ops: vec![operation(index, id, action(document))], bytes, roles: Vec::new() }
     }
 
     /// Makes it of members that take the place of those of an alert, where it is there.
-    fn merge(frame: u64, id: String, document: Value) -> Self {
+    fn merge(frame: u64, id: String, document: Value, roles: &[String]) -> Self {
         let bytes = document.to_string().len();
         let update =
             Update { doc: Some(document), detect_noop: true, retry_on_conflict: 3, ..Update::default() };
-        Self { frame, ops: vec![operation(ALERT, id, Action::Update(Box::new(update)))], bytes }
+        let ops = vec![operation(ALERT, id, Action::Update(Box::new(update)))];
+        Self { frame, ops, bytes, roles: roles.to_vec() }
     }
 
     /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it. What is wrong with a rule is told to
@@ -62,8 +65,8 @@ impl Pending {
             Operation::Silence { id, document, .. } => {
                 Self::new(frame, SILENCE, id, Action::Index, &document)
             }
-            Operation::Revision { id, document, .. } => Self::merge(frame, id, document),
-            Operation::Recovery { id, time, .. } => Self::merge(frame, id, recovered(time)),
+            Operation::Revision { id, document, .. } => Self::merge(frame, id, document, roles),
+            Operation::Recovery { id, time, .. } => Self::merge(frame, id, recovered(time), roles),
             Operation::Problem { rule, frame: of, reason } => {
                 let document = json!({
                     "@timestamp": Time::from_ms(now_ms).iso(),
@@ -163,12 +166,12 @@ pub(crate) async fn alerts(engine: &Arc<Engine>, alerts: Vec<Beside>) -> Result<
     beside(engine, &mut pending).await
 }
 
-/// Changes members of alerts beside the feed, where they are there.
+/// Changes members of alerts beside the feed, where they are there; `roles` are those that the alerts are for.
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn changes(engine: &Engine, changes: Vec<(String, Value)>) -> Result<()> {
-    let merge = |(id, members)| Pending::merge(0, id, members);
+pub(crate) async fn changes(engine: &Engine, changes: Vec<(String, Value)>, roles: &[String]) -> Result<()> {
+    let merge = |(id, members)| Pending::merge(0, id, members, roles);
     beside(engine, &mut changes.into_iter().map(merge).collect()).await.map(drop)
 }
 
@@ -186,7 +189,8 @@ pub(crate) async fn beside(engine: &Engine, pending: &mut VecDeque<Pending>) -> 
         let of_alerts: Vec<Option<String>> =
             own.iter().map(|op| op.id.clone().filter(|_| &*op.index == ALERT)).collect();
         let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
-        let results = engine.write_from_source(&principal(), write, dead_letter(engine), TIMEOUT).await?;
+        let letter = dead_letter(engine, pending.iter().take(count));
+        let results = engine.write_from_source(&principal(), write, letter, TIMEOUT).await?;
         let written = of_alerts.into_iter().zip(results).filter(|(_, result)| result.is_ok());
         done.extend(written.filter_map(|(id, _)| id));
         pending.drain(..count);
@@ -263,7 +267,8 @@ impl Position {
             owner_epoch: self.owner_epoch,
         };
         let write = SourceWrite { ops: Vec::new(), own, moves: vec![delta] };
-        let results = engine.write_from_source(&self.principal, write, dead_letter(engine), TIMEOUT).await?;
+        let letter = dead_letter(engine, pending.iter().take(count));
+        let results = engine.write_from_source(&self.principal, write, letter, TIMEOUT).await?;
         for error in results.into_iter().filter_map(Result::err) {
             if !is_expected(&error) {
                 tracing::warn!(%error, "what a rule has raised was refused; alert_error has the reason");
@@ -292,7 +297,8 @@ fn is_expected(error: &Error) -> bool {
 }
 
 /// What stands for something that is refused: nothing for what is there already, else the reason.
-fn dead_letter(engine: &Engine) -> DeadLetter {
+fn dead_letter<'a>(engine: &Engine, pending: impl Iterator<Item = &'a Pending>) -> DeadLetter {
+    let of_changes = roles_of_changes(pending);
     let now_ms = engine.clock().now_ms();
     Arc::new(move |op, error| {
         if is_expected(error) || &*op.index == ERROR {
@@ -303,10 +309,20 @@ fn dead_letter(engine: &Engine) -> DeadLetter {
             "@timestamp": Time::from_ms(now_ms).iso(),
             "message": format!("document [{id}] of [{}] was refused: {error}", op.index),
         });
-        let document = for_roles(document, &roles_of(op));
+        let roles = match &op.action {
+            Action::Update(_) => of_changes.get(&id).cloned().unwrap_or_default(),
+            _ => roles_of(op),
+        };
+        let document = for_roles(document, &roles);
         let letter = Action::Index(Bytes::from(document.to_string()));
         Instead::Letter(operation(ERROR, format!("refused-{id}"), letter))
     })
+}
+
+/// The roles of what only changes alerts, by their ids.
+fn roles_of_changes<'a>(pending: impl Iterator<Item = &'a Pending>) -> HashMap<String, Vec<String>> {
+    let named = pending.filter(|pending| !pending.roles.is_empty());
+    named.flat_map(|one| one.ops.iter().filter_map(|op| Some((op.id.clone()?, one.roles.clone())))).collect()
 }
 
 /// The roles that a document is for.
@@ -332,5 +348,23 @@ mod tests {
         assert_eq!(fitting(&pending(&[MAX_BYTES * 2, 1])), 1);
         assert_eq!(fitting(&pending(&[MAX_BYTES / 2, MAX_BYTES / 3, MAX_BYTES / 2])), 2);
         assert_eq!(fitting(&pending(&vec![1; MAX_OPERATIONS + 5])), MAX_OPERATIONS);
+    }
+
+    #[test]
+    fn what_changes_an_alert_keeps_the_roles_that_a_refusal_is_told_to() {
+        let roles = ["ops".to_owned()];
+        let time = Time::from_ms(0);
+        let recovery = |id: &str| Operation::Recovery {
+            rule: "r".to_owned(),
+            id: id.to_owned(),
+            key: String::new(),
+            time,
+        };
+        let pending = [
+            Pending::of(recovery("for ops"), 1, 0, 0, &roles),
+            Pending::of(recovery("for all"), 1, 1, 0, &[]),
+        ];
+        let of = roles_of_changes(pending.iter());
+        assert_eq!(of, HashMap::from([("for ops".to_owned(), roles.to_vec())]));
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use millrace_notifications::Notifications;
 use millrace_rules::engine::{Engine as Rules, Operation, Rule};
 use millrace_rules::{Bounds, Timing};
-use millrace_storage::{Engine, FeedReader, Result};
+use millrace_storage::{Engine, FeedReader, Priority, Result};
 
 use crate::commit::{Pending, Position, READER};
 use crate::matching::Matching;
@@ -41,7 +41,7 @@ pub(crate) async fn recover(shared: &Shared) -> Result<FeedReader> {
     let live: Vec<Arc<Kept>> = kept.iter().filter(|kept| kept.catching_up.is_none()).cloned().collect();
     let rules: Vec<Rule> = live.iter().map(|kept| kept.rule.clone()).collect();
     let restore = move || Ok(restored(usable, &rules, committed));
-    let (mut rules, failed) = engine.compute().run(millrace_storage::Priority::Ingest, restore).await?;
+    let (mut rules, failed) = engine.compute().run(Priority::Ingest, restore).await?;
     let seen = rules.position();
     let (now_ms, mut quiets) = (engine.clock().now_ms(), Vec::new());
     for kept in &live {
@@ -53,7 +53,7 @@ pub(crate) async fn recover(shared: &Shared) -> Result<FeedReader> {
         }
     }
     let next = seen.map_or_else(|| first_seen(&kept).min(last + 1), |seen| seen + 1);
-    let mut new = Core::new(rules, Matching::new(engine, &shared.accounts), position, next);
+    let mut new = Core::new(rules, Matching::new(engine, &shared.accounts, Priority::Follow), position, next);
     new.notifies = shared.notifications.as_ref().map(Notifications::give_up_ms);
     shared.tell_committed(&new.position, false);
     for kept in &live {

@@ -268,7 +268,7 @@ impl Alerting {
             created.extend(commit::alerts(engine, alerts).await?);
             // What is there already may know more than what was evaluated here.
             changes.retain(|(id, _)| created.contains(id));
-            commit::changes(engine, changes).await?;
+            commit::changes(engine, changes, &told_of.definition.roles).await?;
             if let Some(notifications) = notifications {
                 notifications.committed(0, true);
             }
@@ -324,7 +324,7 @@ impl Replay {
         let prepared = {
             let (engine, work) = (Arc::clone(&engine), work.clone());
             move || {
-                let mut matching = Matching::new(&engine, &accounts);
+                let mut matching = Matching::new(&engine, &accounts, Priority::Background);
                 matching.put(&rule);
                 let (indices, choice) = matching.stored(&work);
                 let mut core = Core::new(Timing::default(), Bounds::default());

@@ -24,6 +24,9 @@ pub(crate) struct Core {
     pub(crate) position: Position,
     /// The first frame that was not evaluated.
     pub(crate) next: u64,
+    /// Whether frames are read back that the log does not have: of the indices that the rules watched when that began, so
+    /// that no rule may join them before the end.
+    pub(crate) reading_gap: bool,
     /// Whether a rule matched anything behind the stored position.
     pub(crate) has_matched: bool,
     /// For how long notifications are tried; `None` where none are sent.
@@ -59,6 +62,7 @@ impl Core {
             pending: VecDeque::new(),
             position,
             next,
+            reading_gap: false,
             has_matched: false,
             notifies: None,
             touched: BTreeSet::new(),
@@ -120,9 +124,9 @@ impl Core {
         }
     }
 
-    /// Whether a rule may be taken over: all that was raised is written, and no frame is there in part.
+    /// Whether a rule may be taken over: all that was raised is written, no frame is there in part, and none is read back.
     pub(crate) fn can_be_joined(&self) -> bool {
-        self.pending.is_empty() && self.rules.is_between_frames()
+        !self.reading_gap && self.pending.is_empty() && self.rules.is_between_frames()
     }
 
     /// Has a rule asked as it is now, unless it is paused.

@@ -61,6 +61,19 @@ impl Told {
         change(self.catching_up.lock().entry(rule.to_owned()).or_default());
     }
 
+    /// Whether a rule was paused while it caught up.
+    pub(crate) fn is_paused(&self, rule: &str) -> bool {
+        self.catching_up.lock().get(rule).is_some_and(|told| told.paused)
+    }
+
+    /// Has one that was begin anew: it was changed, or enabled.
+    pub(crate) fn begins_anew(&self, rule: &str) {
+        let mut told = self.catching_up.lock();
+        if told.get(rule).is_some_and(|told| told.paused) {
+            told.remove(rule);
+        }
+    }
+
     /// Notes that a rule does not catch up any more.
     pub(crate) fn no_longer_catches_up(&self, rule: &str) {
         self.catching_up.lock().remove(rule);

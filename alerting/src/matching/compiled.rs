@@ -1,6 +1,6 @@
 //! The filters of an index, as the owners of rules may see it, in one matcher.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -246,7 +246,8 @@ impl Compiled {
         self.problems.iter().map(|(rule, reason)| (rule.as_str(), reason.as_str()))
     }
 
-    /// Asks the filters of some documents each, as many at a time as fit into a batch, on several threads; in the order of `parts`.
+    /// Asks the filters of some documents each, as many at a time as fit into a batch, on several threads of a
+    /// priority; in the order of `parts`.
     ///
     /// # Errors
     /// Of a part, that its documents cannot be made a batch.
@@ -255,6 +256,7 @@ impl Compiled {
         arrivals: &Arc<[Arrival]>,
         parts: &[Range<usize>],
         compute: &Compute,
+        priority: Priority,
         slow: &mut Slow,
     ) -> Vec<Result<Found, String>> {
         let asked = {
@@ -266,7 +268,7 @@ impl Compiled {
                 Slow::timed(|| of_part(&filters, &matcher, &mapping, part, &pool))
             }
         };
-        let all = compute.each(Priority::Follow, parts.len(), asked);
+        let all = compute.each(priority, parts.len(), asked);
         let mut answers = Vec::with_capacity(parts.len());
         for (part, asked) in parts.iter().zip(all) {
             let Some((found, took)) = asked else {
@@ -288,6 +290,9 @@ impl Compiled {
         compute: &Compute,
         slow: &mut Slow,
     ) -> Found {
+        // What cannot be asked is not asked again to see how long it takes.
+        let failed: HashSet<usize> =
+            found.iter().filter(|(_, rows)| rows.is_err()).map(|(filter, _)| *filter).collect();
         let mut rows: Found = Vec::with_capacity(found.len());
         let mut second: HashMap<&str, Result<RoaringBitmap, String>> = HashMap::new();
         for (filter, of) in found {
@@ -315,7 +320,8 @@ impl Compiled {
         if slow.is_long(took, self.filters.len()) {
             // All of it, so that each filter has what it asks for.
             let build = || Batch::build(&self.mapping, arrivals, self.matcher.fields(), compute.clone()).ok();
-            let filters = self.filters.iter().map(|one| (&one.rule, &one.filter));
+            let filters = self.filters.iter().enumerate().filter(|(filter, _)| !failed.contains(filter));
+            let filters = filters.map(|(_, one)| (&one.rule, &one.filter));
             let blamed = apart::guarded(build).ok().flatten().map(|batch| slow.blame(took, &batch, filters));
             for (rule, reason) in blamed.unwrap_or_default() {
                 rows.retain(|(of, _)| of.id != rule.id);

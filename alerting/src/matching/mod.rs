@@ -28,7 +28,7 @@ use millrace_rules::engine::{Frame, Matched, Matcher, Rule};
 use millrace_rules::{Event, Origin, Time};
 use millrace_storage::access::shown;
 use millrace_storage::wal::{AppliedFrame, Op};
-use millrace_storage::{Engine, Origin as FrameOrigin};
+use millrace_storage::{Engine, Origin as FrameOrigin, Priority};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -81,6 +81,8 @@ pub(crate) struct Matching {
     targets: Targets,
     indices: HashMap<Uuid, Compiled>,
     slow: Slow,
+    /// Of the threads that help.
+    priority: Priority,
     /// What is to be told of rules: each once.
     to_tell: Vec<(String, String)>,
 }
@@ -130,16 +132,22 @@ const PART_ROWS: usize = 250;
 const MAX_GONE: usize = 64;
 
 impl Matching {
-    /// Begins without rules.
-    pub(crate) fn new(engine: &Arc<Engine>, accounts: &Arc<Accounts>) -> Self {
+    /// Begins without rules; `priority` is that of the threads on which it is asked.
+    pub(crate) fn new(engine: &Arc<Engine>, accounts: &Arc<Accounts>, priority: Priority) -> Self {
         Self {
             engine: Arc::clone(engine),
             rules: BTreeMap::new(),
             targets: Targets::new(engine, accounts),
             indices: HashMap::new(),
             slow: Slow::default(),
+            priority,
             to_tell: Vec::new(),
         }
+    }
+
+    /// Goes on at another priority.
+    pub(crate) fn set_priority(&mut self, priority: Priority) {
+        self.priority = priority;
     }
 
     /// Adds a rule, or puts it in the place of the one with its id. One that is not enabled is not asked.
@@ -185,19 +193,26 @@ impl Matching {
         }
         let mut hits: Vec<Vec<Hit<'_>>> = frames.iter().map(|_| Vec::new()).collect();
         let mut failed: Vec<(usize, String, String)> = Vec::new();
+        let mut lost: BTreeMap<String, Lost> = BTreeMap::new();
         for (uuid, places) in &places {
             let Some(compiled) = self.indices.get(uuid) else { continue };
             let mut asking = Asking {
                 engine: &self.engine,
+                priority: self.priority,
                 frames,
                 compiled,
                 slow: &mut self.slow,
                 hits: &mut hits,
                 failed: &mut failed,
-                to_tell: &mut self.to_tell,
+                lost: Lost::default(),
             };
             asking.all(places);
+            let of_index = asking.lost;
+            if of_index.documents > 0 {
+                compiled.rules().for_each(|rule| lost.entry(rule.id.clone()).or_default().add(&of_index));
+            }
         }
+        self.to_tell.extend(lost.into_iter().map(|(rule, lost)| (rule, lost.said())));
         self.forget_gone(&places);
         let mut evaluable: Vec<Evaluable> =
             frames.iter().zip(hits).map(|(frame, hits)| evaluable(frame, hits)).collect();
@@ -277,15 +292,38 @@ impl Matching {
     }
 }
 
+/// Documents of a batch that no rule could be asked of.
+#[derive(Debug, Default)]
+struct Lost {
+    documents: u64,
+    /// The first reason.
+    reason: String,
+}
+
+impl Lost {
+    fn add(&mut self, other: &Self) {
+        if self.documents == 0 {
+            self.reason.clone_from(&other.reason);
+        }
+        self.documents += other.documents;
+    }
+
+    /// Says so: once a rule and batch, whatever came.
+    fn said(&self) -> String {
+        format!("{} documents could not be asked; the first: {}", self.documents, self.reason)
+    }
+}
+
 /// The filters of an index being asked.
 struct Asking<'a, 'b> {
     engine: &'b Arc<Engine>,
+    priority: Priority,
     frames: &'b [Arc<AppliedFrame>],
     compiled: &'b Compiled,
     slow: &'b mut Slow,
     hits: &'b mut Vec<Vec<Hit<'a>>>,
     failed: &'b mut Vec<(usize, String, String)>,
-    to_tell: &'b mut Vec<(String, String)>,
+    lost: Lost,
 }
 
 impl<'a> Asking<'a, '_> {
@@ -315,7 +353,7 @@ impl<'a> Asking<'a, '_> {
 
     /// Asks of parts of the places. What cannot be asked as a whole is asked in halves, so that a document stops no other.
     fn some(&mut self, places: &'a [Place<'a>], arrivals: &Arc<[Arrival]>, parts: &[Range<usize>]) {
-        let answers = self.compiled.found(arrivals, parts, self.engine.compute(), self.slow);
+        let answers = self.compiled.found(arrivals, parts, self.engine.compute(), self.priority, self.slow);
         for (part, found) in parts.iter().zip(answers) {
             let of_part = places.get(part.clone()).unwrap_or_default();
             match found {
@@ -325,12 +363,9 @@ impl<'a> Asking<'a, '_> {
                     self.some(places, arrivals, &[part.start..middle, middle..part.end]);
                 }
                 Err(error) => {
-                    let id = of_part.first().map(|place| String::from_utf8_lossy(&place.op.id));
-                    let id = id.unwrap_or_default();
-                    let reason =
-                        format!("document [{id}] of [{}] could not be asked: {error}", self.compiled.name());
-                    let rules = self.compiled.rules();
-                    self.to_tell.extend(rules.map(|rule| (rule.id.clone(), reason.clone())));
+                    let documents = of_part.len() as u64;
+                    let reason = format!("of index [{}], {error}", self.compiled.name());
+                    self.lost.add(&Lost { documents, reason });
                 }
             }
         }

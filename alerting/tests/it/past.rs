@@ -152,6 +152,32 @@ async fn terms_of_the_window_are_known_to_a_new_rule_and_raise_no_alerts() {
     server.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_is_enabled_later_only_learns_the_terms_that_came_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    let user = |id: &str, user: &str| document("logs", id, json!({"level": "error", "user": user}));
+    server.write(vec![user("1", "ann")]).await;
+    let mut rule = errors("terms");
+    rule["type"] = json!("new_term");
+    rule["fields"] = json!("user");
+    rule["enable"] = json!(false);
+    let id = server.save(rule.clone()).await.id;
+    server.write(vec![user("2", "bob")]).await;
+    server.alerting.enable(&server.admin(), &id, true).await.unwrap();
+    server.write(vec![user("3", "bob"), user("4", "eve")]).await;
+    assert_eq!(server.settled_triggers().await, ["4"]);
+    // The same where a change of the rule enables it.
+    rule["name"] = json!("more terms");
+    let other = server.save(rule.clone()).await.id;
+    server.write(vec![user("5", "joe")]).await;
+    rule["enable"] = json!(true);
+    assert_eq!(server.save(rule).await.id, other);
+    server.write(vec![user("6", "joe"), user("7", "kim")]).await;
+    assert_eq!(server.settled_triggers().await, ["4", "5", "7", "7"]);
+    server.stop().await;
+}
+
 /// Writes what rules do not see while they are away, until the log does not have it any more.
 async fn away(config: &Config, events: usize) {
     let engine = open_engine(config.clone()).await;

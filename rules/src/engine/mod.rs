@@ -307,9 +307,17 @@ impl Engine {
         self.rules.get_mut(id).is_some_and(|running| running.quiet(quiet, self.now))
     }
 
-    /// Runs muted up to a frame: its operations and those before are committed, or not wanted.
+    /// Runs muted up to a frame: its operations and those before are committed. State changes as if they were not.
     pub fn mute(&mut self, until: u64) {
         self.muted = Some(until);
+    }
+
+    /// Has the rules that there are only learn up to a frame: they remember what they see, and raise no alert. Unlike where
+    /// it is muted ([`Self::mute`]), none was raised, so none silences a key. What is wrong is told all the same.
+    pub fn learn(&mut self, until: u64) {
+        for running in self.rules.values_mut() {
+            running.learn(until);
+        }
     }
 
     /// Returns the last frame that state has seen whole.

@@ -18,6 +18,8 @@ pub(super) struct Raising<'a> {
     pub(super) quiet: &'a [Quiet],
     pub(super) last_alert: &'a mut Option<Time>,
     pub(super) outside: &'a mut u64,
+    /// Whether it only learns: nothing is raised then, and so nothing silenced.
+    pub(super) learns: bool,
     pub(super) frame: u64,
     pub(super) operations: &'a mut Vec<Operation>,
 }
@@ -42,6 +44,9 @@ impl Raising<'_> {
         now: Time,
         moment: Moment,
     ) -> Option<Option<Silence>> {
+        if self.learns {
+            return None;
+        }
         let mut orders = self.quiet.iter().filter(|order| self.frame > order.since && now < order.until);
         if orders.any(|order| order.key.as_ref().is_none_or(|named| *named == key.to_string())) {
             return None;

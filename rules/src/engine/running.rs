@@ -72,6 +72,8 @@ pub(super) struct Running {
     begun: Option<Time>,
     lags: Lags,
     quiet: Vec<Quiet>,
+    /// The last frame of which it only learns. It is not part of a snapshot.
+    learns_until: Option<u64>,
     /// Events of the frame that is being taken, and whether they match the second filter.
     pending: Vec<(Event, Origin, bool)>,
     last_event: Option<Time>,
@@ -95,6 +97,7 @@ impl Running {
             begun: None,
             lags: Lags::default(),
             quiet: Vec::new(),
+            learns_until: None,
             pending: Vec::new(),
             last_event: None,
             last_alert: None,
@@ -178,6 +181,11 @@ impl Running {
             self.quiet.push(quiet);
         }
         room
+    }
+
+    /// Has it only learn up to a frame.
+    pub(super) fn learn(&mut self, until: u64) {
+        self.learns_until = Some(until);
     }
 
     pub(super) fn forget_pieces(&mut self) {
@@ -311,6 +319,7 @@ impl Running {
             quiet: &self.quiet,
             last_alert: &mut self.last_alert,
             outside: &mut self.outside,
+            learns: self.learns_until.is_some_and(|until| frame <= until),
             frame,
             operations,
         };

@@ -593,3 +593,27 @@ fn what_is_said_of_a_rule_names_the_roles_that_it_is_for() {
     }
     assert_eq!(named, 2);
 }
+
+#[test]
+fn what_is_only_learned_raises_nothing_and_silences_nothing() {
+    let options = json!({"type": "new_term", "fields": ["a"], "query_key": "b", "realert": {"days": 1}});
+    let mut muted = Bench::new(&[("r", options.clone())]);
+    let mut learning = Bench::new(&[("r", options)]);
+    muted.engine.mute(2);
+    learning.engine.learn(2);
+    for bench in [&mut muted, &mut learning] {
+        assert_eq!(bench.alerts(0, json!({"a": "x", "b": 1})), 0);
+        assert_eq!(bench.alerts(1, json!({"a": "y", "b": 1})), 0);
+        // Known in both.
+        assert_eq!(bench.alerts(2, json!({"a": "x", "b": 1})), 0);
+    }
+    assert!(muted.engine.status("r").unwrap().last_alert.is_some());
+    assert!(learning.engine.status("r").unwrap().last_alert.is_none());
+    assert_eq!(muted.alerts(3, json!({"a": "z", "b": 1})), 0, "silenced by what was raised");
+    assert_eq!(learning.alerts(3, json!({"a": "z", "b": 1})), 1);
+    // That a filter cannot be asked is told also while it learns.
+    learning.engine.learn(10);
+    learning.matcher.failing = Some("r".to_owned());
+    let told = learning.event(4, json!({"a": "q", "b": 1}));
+    assert!(matches!(told.as_slice(), [Operation::Problem { .. }]), "{told:?}");
+}

@@ -14,7 +14,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use futures::future::try_join_all;
+use futures::stream::{self, StreamExt, TryStreamExt};
 use roaring::RoaringBitmap;
 use uuid::Uuid;
 
@@ -32,6 +32,8 @@ const WINDOW_ROWS: Range<usize> = 16..8_192;
 const PIECE_ROWS: usize = 1_024;
 /// Bytes of an item's documents, about, beyond which it ends, and with it a step.
 const PIECE_BYTES: usize = 1 << 20;
+/// Segments of which rows are chosen at a time: others who choose, and compactions, have threads meanwhile.
+const CHOSEN_AT_A_TIME: usize = 2;
 
 /// Tells which rows of a segment of an index are wanted; it blocks, on a compute thread.
 pub type Choice = Arc<dyn Fn(Uuid, &Segment) -> Result<RoaringBitmap> + Send + Sync>;
@@ -60,6 +62,7 @@ pub struct ReadBack {
     ready: VecDeque<Arc<AppliedFrame>>,
     end: FrameNumber,
     missing: Option<Vec<Missing>>,
+    priority: Priority,
 }
 
 impl Engine {
@@ -92,7 +95,9 @@ impl Engine {
             let (segment, choice) = (view.segment.clone(), Arc::clone(choice));
             compute.run(Priority::Background, move || choice(index, &segment))
         });
-        let mut chosen = try_join_all(chosen).await?.into_iter();
+        // Polled, one queues its job.
+        let chosen = stream::iter(chosen).buffered(CHOSEN_AT_A_TIME);
+        let mut chosen = chosen.try_collect::<Vec<_>>().await?.into_iter();
         for shard in &mut shards {
             shard.chosen = Some(chosen.by_ref().take(shard.segments.len()).collect());
         }
@@ -127,11 +132,17 @@ impl Engine {
         let window_bytes = WINDOW_BYTES / shards.len().max(1) as u64;
         let merge = Merge { window_bytes, frames, times, shards, heads: None };
         let (inner, ready) = (Arc::clone(&self.inner), VecDeque::new());
-        ReadBack { inner, merge: Some(merge), ready, end, missing: None }
+        ReadBack { inner, merge: Some(merge), ready, end, missing: None, priority: Priority::Background }
     }
 }
 
 impl ReadBack {
+    /// Has its steps run at another priority than [`Priority::Background`]: where somebody waits for them.
+    #[must_use]
+    pub fn at(self, priority: Priority) -> Self {
+        Self { priority, ..self }
+    }
+
     /// Number of the first frame that is not among those that are read.
     pub fn end(&self) -> FrameNumber {
         self.end
@@ -158,7 +169,7 @@ impl ReadBack {
                 let frames = merge.step()?;
                 Ok((merge, frames))
             };
-            let (merge, frames) = self.inner.env().compute.run(Priority::Background, step).await?;
+            let (merge, frames) = self.inner.env().compute.run(self.priority, step).await?;
             if frames.is_empty() {
                 self.missing = Some(merge.missing());
             }

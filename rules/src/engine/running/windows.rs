@@ -173,6 +173,7 @@ impl Running {
             quiet: &self.quiet,
             last_alert: &mut self.last_alert,
             outside: &mut self.outside,
+            learns: self.learns_until.is_some_and(|until| frame <= until),
             frame,
             operations,
         };
