@@ -23,6 +23,9 @@ use super::{Asked, apart};
 /// What a source has to keep that is shown to an owner; nothing where all is shown.
 pub(super) type Shown = Arc<[Arc<FieldRules>]>;
 
+/// Rules that a document matches, as a [`super::Hit`] has them.
+pub(super) type Hitting = Vec<(Arc<Asked>, bool)>;
+
 /// Rows by rule, or why the rule's filter could not be asked.
 pub(super) type Found = Vec<(Arc<Asked>, Result<Matches, String>)>;
 
@@ -221,11 +224,11 @@ impl Compiled {
     }
 
     /// Puts rules together that see the same of a source.
-    pub(super) fn by_sight(&self, rules: Vec<(Arc<Asked>, bool)>) -> Vec<(Shown, Vec<(Arc<Asked>, bool)>)> {
+    pub(super) fn by_sight(&self, rules: Hitting) -> Vec<(Shown, Hitting)> {
         if self.shown.is_empty() {
             return vec![(Shown::default(), rules)];
         }
-        let mut all: Vec<(Shown, Vec<(Arc<Asked>, bool)>)> = Vec::new();
+        let mut all: Vec<(Shown, Hitting)> = Vec::new();
         for rule in rules {
             let shown = self.shown.get(&rule.0.id).cloned().unwrap_or_default();
             match all.iter_mut().find(|(known, _)| *known == shown) {
