@@ -2,8 +2,9 @@
 //!
 //! There are values, filters, `if` and `for`. What could build something large out of something small is not there: no
 //! variables, macros, arithmetic, joining of texts, or lists of one's own. So each value is a part of the alert or of the options,
-//! or what a filter made of one, which is bounded; steps are counted ([`FUEL`]), loops are nested twice at most, and the output ends at a bound.
+//! or what a filter made of one, which is bounded; steps are counted ([`FUEL`]), as are the bytes that filters make and that come out, loops are nested twice at most, and the output ends at a bound.
 
+use std::cell::Cell;
 use std::io::{self, Write};
 use std::sync::LazyLock;
 
@@ -14,8 +15,10 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, te
 const FUEL: u64 = 50_000;
 /// Bytes of a template.
 const MAX_TEMPLATE: usize = 64 << 10;
-/// Bytes of what a filter makes.
+/// Bytes of what a filter makes, or reads of a text.
 const MAX_VALUE: usize = 1 << 20;
+/// Bytes of all that filters of one run make.
+const MAX_VALUES: usize = 32 << 20;
 /// Bytes of the output of a body.
 pub(crate) const MAX_BODY: usize = 1 << 20;
 /// Loops within one another.
@@ -38,12 +41,31 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.add_filter("lower", |value: Value| bounded(text(&value)?.to_lowercase()));
     environment.add_filter("trim", |value: Value| Ok::<_, Error>(text(&value)?.trim().to_owned()));
     environment.add_filter("string", |value: Value| text(&value));
-    environment.add_filter("length", |value: Value| value.len().unwrap_or(0));
+    environment.add_filter("length", length);
     environment.add_filter("first", |value: Value| value.get_item(&Value::from(0)).unwrap_or_default());
     environment.add_test("defined", builtin::is_defined);
     environment.add_test("none", builtin::is_none);
     environment
 });
+
+thread_local! {
+    /// What filters may still make, in the run of a template that this thread is at.
+    static LEFT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Takes bytes from what filters may make.
+fn charge(bytes: usize) -> Result<(), Error> {
+    match LEFT.get().checked_sub(bytes) {
+        Some(left) => {
+            LEFT.set(left);
+            Ok(())
+        }
+        None => {
+            LEFT.set(0);
+            Err(refused(format!("its filters make more than {MAX_VALUES} bytes")))
+        }
+    }
+}
 
 /// A writer that ends at a bound.
 struct Bounded {
@@ -69,24 +91,39 @@ fn refused(reason: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, reason.into())
 }
 
+fn too_long() -> Error {
+    refused(format!("a value has more than {MAX_VALUE} bytes"))
+}
+
 fn bounded(text: String) -> Result<String, Error> {
     if text.len() > MAX_VALUE {
-        Err(refused(format!("a value has more than {MAX_VALUE} bytes")))
-    } else {
-        Ok(text)
+        return Err(too_long());
     }
+    charge(text.len())?;
+    Ok(text)
 }
 
 /// The text of a value, which may be long only where the value is.
 fn text(value: &Value) -> Result<String, Error> {
     if let Some(text) = value.as_str() {
-        return bounded(text.to_owned());
+        if text.len() > MAX_VALUE {
+            return Err(too_long());
+        }
+        charge(text.len())?;
+        return Ok(text.to_owned());
     }
     if value.is_undefined() || value.is_none() {
         return Ok(String::new());
     }
+    made(|out| write!(out, "{value}"))
+}
+
+/// A text that is written, up to the bound; it counts also where it goes beyond.
+fn made(write: impl FnOnce(&mut Bounded) -> io::Result<()>) -> Result<String, Error> {
     let mut out = Bounded { bytes: Vec::new(), bound: MAX_VALUE };
-    write!(out, "{value}").map_err(|error| refused(error.to_string()))?;
+    let written = write(&mut out);
+    charge(out.bytes.len())?;
+    written.map_err(|error| refused(error.to_string()))?;
     Ok(String::from_utf8_lossy(&out.bytes).into_owned())
 }
 
@@ -94,9 +131,8 @@ fn json(value: Value) -> Result<Value, Error> {
     if value.is_undefined() {
         return Ok(Value::from_safe_string("null".to_owned()));
     }
-    let mut out = Bounded { bytes: Vec::new(), bound: MAX_VALUE };
-    serde_json::to_writer(&mut out, &value).map_err(|error| refused(error.to_string()))?;
-    Ok(Value::from_safe_string(String::from_utf8_lossy(&out.bytes).into_owned()))
+    let text = made(|out| serde_json::to_writer(out, &value).map_err(io::Error::from))?;
+    Ok(Value::from_safe_string(text))
 }
 
 fn join(values: Value, separator: Option<Value>) -> Result<String, Error> {
@@ -106,12 +142,14 @@ fn join(values: Value, separator: Option<Value>) -> Result<String, Error> {
     }
     let mut joined = String::new();
     for (at, value) in values.try_iter()?.enumerate() {
+        // What is short takes time, too.
+        charge(separator.len() + 16)?;
         if at > 0 {
             joined.push_str(&separator);
         }
         joined.push_str(&text(&value)?);
         if joined.len() > MAX_VALUE {
-            return Err(refused(format!("a value has more than {MAX_VALUE} bytes")));
+            return Err(too_long());
         }
     }
     Ok(joined)
@@ -124,9 +162,9 @@ fn replace(value: Value, from: Value, to: Value) -> Result<String, Error> {
     }
     let found = value.matches(&from).count();
     if value.len() + found * to.len() > MAX_VALUE {
-        return Err(refused(format!("a value has more than {MAX_VALUE} bytes")));
+        return Err(too_long());
     }
-    Ok(value.replace(&from, &to))
+    bounded(value.replace(&from, &to))
 }
 
 /// So many characters at most, the last of them `…` where there were more.
@@ -136,6 +174,11 @@ fn truncate(value: Value, length: usize) -> Result<String, Error> {
         None => Ok(text),
         Some(_) => Ok(text.chars().take(length.saturating_sub(1)).chain(['…']).collect()),
     }
+}
+
+fn length(value: Value) -> Result<usize, Error> {
+    charge(value.as_str().map_or(0, str::len))?;
+    Ok(value.len().unwrap_or(0))
 }
 
 fn default(value: Value, other: Rest<Value>) -> Value {
@@ -196,6 +239,7 @@ pub(crate) fn render(template: &str, context: &Value, bound: usize) -> Result<St
     check(template)?;
     let mut out = Bounded { bytes: Vec::new(), bound };
     let found = ENVIRONMENT.template_from_str(template).map_err(|error| describe(&error))?;
+    LEFT.set(MAX_VALUES);
     found.render_captured_to(context, &mut out).map_err(|error| describe(&error))?;
     String::from_utf8(out.bytes).map_err(|error| error.to_string())
 }
@@ -284,7 +328,8 @@ fn expression(code: &str, end: &str) -> Result<usize, String> {
             }
             // Trims what is around a tag.
             '-' | '+' if at_edge => {}
-            '~' | '*' | '+' | '/' | '%' | '{' => return no(c),
+            // A colon makes a part of a text or list, which is a copy.
+            '~' | '*' | '+' | '/' | '%' | '{' | ':' => return no(c),
             '[' if !(before.is_alphanumeric() || matches!(before, '_' | ')' | ']')) => return no(c),
             '(' => open.push(before.is_alphanumeric() || before == '_'),
             '[' => open.push(false),
@@ -373,6 +418,15 @@ mod tests {
             ("{% for a in (long, long) %}{% endfor %}", "[,]"),
             ("{{ {'a': long} }}", "[{]"),
             ("{{ long | replace('x', long) }}", "more than 1048576 bytes"),
+            (
+                "{% for a in many %}{% if long | upper | lower == 'x' %}{% endif %}{% endfor %}",
+                "filters make more than 33554432 bytes",
+            ),
+            (
+                "{% for a in many %}{% if long | length == 1 %}{% endif %}{% endfor %}",
+                "filters make more than",
+            ),
+            ("{% for a in many %}{% if long[1:] == 'x' %}{% endif %}{% endfor %}", "[:]"),
             ("{{ range(1000000) }}", "unknown function"),
             ("{{ many | tojson | tojson | nothing }}", "filter"),
             ("{{ count", "the template cannot be used"),
