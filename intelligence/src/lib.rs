@@ -227,7 +227,7 @@ impl Intelligence {
         let definition = Arc::new(shared.read(asker, body).await?);
         let now_ms = shared.engine.clock().now_ms();
         let owner = asker.name().to_owned();
-        let change = |kept: &mut Kept| {
+        let change = move |kept: &mut Kept| {
             kept.definition = definition;
             kept.state.owner = owner;
             kept.state.revision += 1;
