@@ -171,10 +171,9 @@ impl Gap {
                 let reading = shared.engine.read_back(std::slice::from_ref(&index), frames.clone()).await?;
                 let mut reading = reading.at(Priority::Follow);
                 while !is_stopping(shared) && reading.next().await?.is_some() {}
-                Ok(())
+                Ok::<(), Error>(())
             };
-            let read: Result<()> = alone.await;
-            if let Err(error) = read
+            if let Err(error) = alone.await
                 && is_damage(&error)
             {
                 let meta = index.meta();

@@ -34,8 +34,10 @@ pub async fn recompute(
 ) -> Result<()> {
     let store = Store::load(engine).await?;
     let last = last_frame(engine)?;
-    let (mut rules, mut matching) =
-        (Rules::new(Timing::default(), Bounds::default()), Matching::new(engine, accounts));
+    let (mut rules, mut matching) = (
+        Rules::new(Timing::default(), Bounds::default()),
+        Matching::new(engine, accounts, Priority::Background),
+    );
     for kept in store.all() {
         matching.put(&kept.rule);
         rules.put(kept.rule.clone());

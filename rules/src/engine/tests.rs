@@ -596,7 +596,7 @@ fn what_is_said_of_a_rule_names_the_roles_that_it_is_for() {
 
 #[test]
 fn what_is_only_learned_raises_nothing_and_silences_nothing() {
-    let options = json!({"type": "new_term", "fields": ["a"], "query_key": "b", "realert": {"days": 1}});
+    let options = json!({"type": "new_term", "fields": ["a"], "query_key": "b", "realert": "1d"});
     let mut muted = Bench::new(&[("r", options.clone())]);
     let mut learning = Bench::new(&[("r", options)]);
     muted.engine.mute(2);
