@@ -349,7 +349,11 @@ impl Shared {
     }
 
     /// Runs a rule, whoever waits for it. One that panics is noted as one that failed.
-    pub(crate) async fn run_to_its_end(self: Arc<Self>, running: Running, due_ms: Option<i64>) -> Result<Done> {
+    pub(crate) async fn run_to_its_end(
+        self: Arc<Self>,
+        running: Running,
+        due_ms: Option<i64>,
+    ) -> Result<Done> {
         let (id, shared) = (running.id.clone(), Arc::clone(&self));
         match tokio::spawn(async move { shared.run(running, due_ms).await }).await {
             Ok(done) => done,

@@ -39,7 +39,11 @@ impl Schedule {
                     words.pop();
                 }
                 // What only a zone looks like; `mon/2` is none.
-                Err(_) if last.split_once('/').is_some_and(|(_, city)| city.starts_with(char::is_alphabetic)) => {
+                Err(_)
+                    if last
+                        .split_once('/')
+                        .is_some_and(|(_, city)| city.starts_with(char::is_alphabetic)) =>
+                {
                     return Err(format!("names time zone [{last}], which is not known"));
                 }
                 Err(_) => {}

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use millrace_alerting::Alerting;
 use millrace_api::{Server, StartError};
-use millrace_intelligence::Intelligence;
 use millrace_flight::Flight;
+use millrace_intelligence::Intelligence;
 use millrace_listen::{Listener, Tls};
 use millrace_pipelines::manager;
 use millrace_pipelines::{Environment, Manager};

@@ -62,7 +62,7 @@ impl Slow {
             let alone = Matcher::new(&[Arc::clone(filter)]);
             Self::timed(|| alone.run(batch, &Work::default()).map(drop)).1
         };
-        self.blame_by(took, batch.rows(), filters, alone)
+        self.blame_by(took, batch.rows() as usize, filters, alone)
     }
 
     /// Does so, where `alone` asks a filter by itself and tells how long that took.

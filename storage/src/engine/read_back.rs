@@ -90,13 +90,15 @@ impl Engine {
     ) -> Result<ReadBack> {
         let (frames, mut shards) = self.history(indices, frames).await?;
         let compute = &self.inner.env().compute;
-        let views = shards.iter().flat_map(|shard| shard.segments.iter().map(|view| (shard.index, view)));
-        let chosen = views.map(|(index, view)| {
-            let (segment, choice) = (view.segment.clone(), Arc::clone(choice));
-            compute.run(Priority::Background, move || choice(index, &segment))
-        });
+        let mut asked = Vec::new();
+        for shard in &shards {
+            for view in &shard.segments {
+                let (index, segment, choice) = (shard.index, view.segment.clone(), Arc::clone(choice));
+                asked.push(compute.run(Priority::Background, move || choice(index, &segment)));
+            }
+        }
         // Polled, one queues its job.
-        let chosen = stream::iter(chosen).buffered(CHOSEN_AT_A_TIME);
+        let chosen = stream::iter(asked).buffered(CHOSEN_AT_A_TIME);
         let mut chosen = chosen.try_collect::<Vec<_>>().await?.into_iter();
         for shard in &mut shards {
             shard.chosen = Some(chosen.by_ref().take(shard.segments.len()).collect());
