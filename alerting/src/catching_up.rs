@@ -311,8 +311,11 @@ impl Own<'_> {
             rules.tick();
             Ok((matching, rules, pending))
         };
-        let (matching, rules, pending) = self.shared.engine.compute().run(Priority::Background, job).await?;
+        let (matching, rules, mut pending) =
+            self.shared.engine.compute().run(Priority::Background, job).await?;
         self.evaluating = Some((matching, rules));
+        // A start or a change of the rule begins again: what was raised before was told.
+        commit::tell_no_more(&self.shared.engine, &mut pending).await;
         self.pending.extend(pending);
         self.shared.told.catches_up(&self.kept.rule.id, |told| {
             told.at_ms = at_ms.or(told.at_ms);
