@@ -369,11 +369,13 @@ impl Own<'_> {
             rules.tick();
             Ok((matching, rules, pending, paused))
         };
-        let (matching, rules, pending, paused) = self.shared.engine.compute().run(priority, job).await?;
+        let (matching, rules, mut pending, paused) = self.shared.engine.compute().run(priority, job).await?;
         if let Some(seen) = rules.position() {
             self.next = self.next.max(seen + 1);
         }
         self.evaluating = Some((matching, rules));
+        // A start or a change of the rule begins again: what was raised before was told.
+        commit::tell_no_more(&self.shared.engine, &mut pending).await;
         self.pending.extend(pending);
         self.paused = paused;
         let lags = self.lags.clone();

@@ -166,6 +166,30 @@ pub(crate) async fn alerts(engine: &Arc<Engine>, alerts: Vec<Beside>) -> Result<
     beside(engine, &mut pending).await
 }
 
+/// Takes the rows of the outbox out of what is there already: an alert, or the end of its condition. They were written with it, and may
+/// have been sent and removed since. Where that cannot be read, they stay: an alert is rather told twice than never.
+pub(crate) async fn tell_no_more(engine: &Arc<Engine>, pending: &mut [Pending]) {
+    let session = Session::system(engine);
+    for Pending { ops, bytes, .. } in pending.iter_mut().filter(|pending| pending.ops.len() > 1) {
+        let Some((alert, id)) = ops.first().and_then(|op| Some((op, op.id.as_deref()?))) else { continue };
+        let Ok(Some(found)) = session.get(ALERT, id, None, true).await else { continue };
+        let is_there = match &alert.action {
+            Action::Create(_) => true,
+            _ => {
+                let found: Value = serde_json::from_slice(&found.source).unwrap_or_default();
+                found["recovered"] == json!(true)
+            }
+        };
+        if is_there {
+            let rows = ops.drain(1..).map(|op| match op.action {
+                Action::Create(row) => row.len(),
+                _ => 0,
+            });
+            *bytes = bytes.saturating_sub(rows.sum());
+        }
+    }
+}
+
 /// Changes members of alerts beside the feed, where they are there; `roles` are those that the alerts are for.
 ///
 /// # Errors

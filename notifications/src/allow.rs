@@ -2,8 +2,8 @@
 //!
 //! An entry of the list is a host (`hooks.example.com`), all hosts below one (`*.example.com`), any public host (`*`), or an address
 //! or network (`10.1.0.0/16`, `127.0.0.1`); each may have a port behind it (`[::1]:8080`), and `http://` before it where the
-//! connection need not be encrypted. What a name resolves to is checked as well, each time, and the connection goes to the address that was checked:
-//! loopback, link-local and metadata addresses are reached only where an entry names the address; private ones only by a host or address that is
+//! connection need not be encrypted. What a name resolves to is checked as well, for each connection, and the connection goes to an address that
+//! was checked. One entry has to allow all of it, scheme, host, port and address ([`Allow::permits`]): loopback, link-local and metadata addresses are reached only where an entry names the address; private ones only by a host or address that is
 //! named, never by `*`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -58,26 +58,27 @@ impl Entry {
                 "`{text}` is no host, address or network, such as hooks.example.com, *.example.com, 10.1.0.0/16 or *"
             )
         };
-        let (plain, rest) = match text.split_once("://") {
-            Some(("http", rest)) => (true, rest),
-            Some(("https", rest)) => (false, rest),
+        // An address is reached without TLS as well, unless it says `https://`.
+        let (plain, of_address, rest) = match text.split_once("://") {
+            Some(("http", rest)) => (true, true, rest),
+            Some(("https", rest)) => (false, false, rest),
             Some(_) => return Err(wrong()),
-            None => (false, text),
+            None => (false, true, text),
         };
         let rest = rest.trim_end_matches('/').to_ascii_lowercase();
         if let Ok(address) = rest.parse::<SocketAddr>() {
             return Ok(Self {
                 target: network(address.ip(), None)?,
                 port: Some(address.port()),
-                plain: true,
+                plain: of_address,
             });
         }
         if let Ok(ip) = rest.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
-            return Ok(Self { target: network(ip, None)?, port: None, plain: true });
+            return Ok(Self { target: network(ip, None)?, port: None, plain: of_address });
         }
         if let Some((ip, length)) = rest.split_once('/') {
             let (ip, length) = (ip.parse().map_err(|_| wrong())?, length.parse().map_err(|_| wrong())?);
-            return Ok(Self { target: network(ip, Some(length))?, port: None, plain: true });
+            return Ok(Self { target: network(ip, Some(length))?, port: None, plain: of_address });
         }
         let (host, port) = match rest.rsplit_once(':') {
             None => (rest.as_str(), None),
@@ -96,16 +97,27 @@ impl Entry {
         Ok(Self { target, port, plain })
     }
 
-    fn is_for(&self, host: &str, port: u16, scheme: &str) -> bool {
+    /// Whether it is for a host by its name, port and scheme; an address or network may be, by what the name resolves to.
+    fn may_be_for(&self, scheme: &str, host: &str, port: u16) -> bool {
         if self.port.is_some_and(|allowed| allowed != port) || (scheme == "http" && !self.plain) {
             return false;
         }
         match &self.target {
-            Target::Any => true,
+            Target::Any | Target::Network(..) => true,
             Target::Host(name) => name == host,
             Target::Below(parent) => host.ends_with(parent),
-            Target::Network(..) => false,
         }
+    }
+
+    /// Whether it is for a host at an address.
+    fn is_for(&self, scheme: &str, host: &str, port: u16, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.may_be_for(scheme, host, port)
+            && match self.target {
+                Target::Network(network, length) => within(network, length, ip),
+                Target::Any => reach(ip) == Reach::Public,
+                Target::Host(_) | Target::Below(_) => reach(ip) != Reach::Guarded,
+            }
     }
 }
 
@@ -165,6 +177,10 @@ fn reach_v6(ip: Ipv6Addr) -> Reach {
     if segments[0] == 0x2002 {
         return reach_v4(Ipv4Addr::from((u32::from(segments[1]) << 16) | u32::from(segments[2])));
     }
+    // Those of a network of its own translation (RFC 8215), of Teredo, and of sites, which were given up (RFC 3879), lead to
+    // addresses that are not seen here.
+    let elsewhere =
+        segments[..3] == [0x64, 0xff9b, 1] || segments[..2] == [0x2001, 0] || segments[0] & 0xffc0 == 0xfec0;
     let metadata = segments == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254];
     let compatible = segments[..6] == [0; 6];
     if ip.is_loopback()
@@ -173,6 +189,7 @@ fn reach_v6(ip: Ipv6Addr) -> Reach {
         || ip.is_unicast_link_local()
         || metadata
         || compatible
+        || elsewhere
     {
         return Reach::Guarded;
     }
@@ -202,85 +219,60 @@ impl Allow {
         };
         let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
         let host = host.strip_suffix('.').unwrap_or(&host);
-        if let Ok(ip) = host.parse::<IpAddr>() {
-            return match self.names(ip, port) || (reach(ip) == Reach::Public && self.any(port, scheme)) {
-                true => Ok(()),
-                false => Err(format!("[{host}:{port}] is not allowed: notifications.allow does not name it")),
-            };
-        }
-        match self.0.iter().any(|entry| entry.is_for(host, port, scheme)) {
+        let address = host.parse::<IpAddr>();
+        let allowed = |scheme: &str| match address {
+            Ok(ip) => self.permits(scheme, host, port, ip),
+            // Whether it is at an address that is allowed is seen when it is resolved.
+            Err(_) => self.0.iter().any(|entry| entry.may_be_for(scheme, host, port)),
+        };
+        match allowed(scheme) {
             true => Ok(()),
-            // A name for an address that is named: whether it is one is seen when it is resolved.
-            false
-                if self
-                    .0
-                    .iter()
-                    .any(|entry| matches!(entry.target, Target::Network(..)) && port_fits(entry, port)) =>
-            {
-                Ok(())
-            }
-            false if self.0.iter().any(|entry| entry.is_for(host, port, "https")) => Err(format!(
+            false if scheme == "http" && allowed("https") => Err(format!(
                 "[{host}] is not asked without TLS: write http:// before it in notifications.allow"
             )),
             false => Err(format!("[{host}:{port}] is not allowed: notifications.allow does not name it")),
         }
     }
 
-    fn any(&self, port: u16, scheme: &str) -> bool {
-        self.0.iter().any(|entry| {
-            entry.target == Target::Any && port_fits(entry, port) && (scheme == "https" || entry.plain)
-        })
-    }
-
-    /// Whether an entry names the address or its network.
-    fn names(&self, ip: IpAddr, port: u16) -> bool {
-        let ip = ip.to_canonical();
-        self.0.iter().any(|entry| match entry.target {
-            Target::Network(network, length) => port_fits(entry, port) && within(network, length, ip),
-            _ => false,
-        })
-    }
-
-    /// Whether a host may be reached at an address; the port was checked with the URL.
-    fn permits(&self, host: &str, ip: IpAddr) -> bool {
-        let ip = ip.to_canonical();
+    /// Whether one entry allows a connection: all of its scheme, its host as the URL has it, its port and its address.
+    fn permits(&self, scheme: &str, host: &str, port: u16, ip: IpAddr) -> bool {
         let host = host.to_ascii_lowercase();
         let host = host.strip_suffix('.').unwrap_or(&host);
-        self.0.iter().any(|entry| match &entry.target {
-            Target::Network(network, length) => within(*network, *length, ip),
-            Target::Any => reach(ip) == Reach::Public,
-            Target::Host(name) => name == host && reach(ip) != Reach::Guarded,
-            Target::Below(parent) => host.ends_with(parent) && reach(ip) != Reach::Guarded,
-        })
+        self.0.iter().any(|entry| entry.is_for(scheme, host, port, ip))
     }
 }
 
-fn port_fits(entry: &Entry, port: u16) -> bool {
-    entry.port.is_none_or(|allowed| allowed == port)
-}
-
-/// Resolves names to addresses that may be reached, and to no others.
+/// Resolves names to addresses that may be reached by a scheme at a port, and to no others.
 #[derive(Debug)]
-pub(crate) struct Resolver(pub(crate) Allow);
+pub(crate) struct Resolver {
+    pub(crate) allow: Allow,
+    pub(crate) scheme: String,
+    pub(crate) port: u16,
+}
 
 /// Why a name has no address that may be reached.
 #[derive(Debug, thiserror::Error)]
-#[error("[{host}] is at {address}, which is not allowed: notifications.allow does not name it")]
+#[error(
+    "[{host}:{port}] is at {address}, which is not allowed by {scheme}: no entry of notifications.allow is for host, port and address"
+)]
 pub(crate) struct Refused {
+    scheme: String,
     host: String,
+    port: u16,
     address: IpAddr,
 }
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let (allow, host) = (self.0.clone(), name.as_str().to_owned());
+        let (allow, scheme, host, port) =
+            (self.allow.clone(), self.scheme.clone(), name.as_str().to_owned(), self.port);
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), port)).await?.collect();
             let first = found.first().map(SocketAddr::ip);
-            let permitted: Vec<SocketAddr> =
-                found.into_iter().filter(|address| allow.permits(&host, address.ip())).collect();
+            let permits = |address: &SocketAddr| allow.permits(&scheme, &host, port, address.ip());
+            let permitted: Vec<SocketAddr> = found.into_iter().filter(permits).collect();
             match (permitted.is_empty(), first) {
-                (true, Some(address)) => Err(Refused { host, address }.into()),
+                (true, Some(address)) => Err(Refused { scheme, host, port, address }.into()),
                 _ => Ok(Box::new(permitted.into_iter()) as Addrs),
             }
         })
@@ -352,10 +344,13 @@ mod tests {
             ("below.example.com", "93.184.216.34", false),
             ("other.example.com", "93.184.216.34", false),
         ] {
-            assert_eq!(named.permits(host, ip(address)), expected, "{host} {address}");
+            assert_eq!(named.permits("https", host, 443, ip(address)), expected, "{host} {address}");
         }
         let any = allow("*");
-        assert!(any.permits("a", ip("93.184.216.34")) && any.permits("a", ip("2606:4700::1")));
+        assert!(
+            any.permits("https", "a", 443, ip("93.184.216.34"))
+                && any.permits("https", "a", 443, ip("2606:4700::1"))
+        );
         for address in [
             "10.0.0.1",
             "192.168.1.1",
@@ -365,18 +360,51 @@ mod tests {
             "127.0.0.1",
             "100.100.100.200",
             "255.255.255.255",
+            "64:ff9b:1::7f00:1",
+            "fec0::1",
+            "2001:0:4136:e378::1",
         ] {
-            assert!(!any.permits("a", ip(address)), "{address}");
+            assert!(!any.permits("https", "a", 443, ip(address)), "{address}");
         }
-        assert!(allow("127.0.0.0/8").permits("localhost", ip("127.0.0.1")));
-        assert!(!allow("").permits("localhost", ip("93.184.216.34")));
+        assert!(allow("127.0.0.0/8").permits("http", "localhost", 80, ip("127.0.0.1")));
+        assert!(!allow("").permits("https", "localhost", 443, ip("93.184.216.34")));
+    }
+
+    #[test]
+    fn one_entry_has_to_allow_all_of_a_connection() {
+        let permits = |list: &str, url: &str, ip: &str| {
+            let (list, url): (Allow, Url) = (allow(list), url.parse().unwrap());
+            list.check(&url).is_ok()
+                && list.permits(
+                    url.scheme(),
+                    url.host_str().unwrap(),
+                    url.port_or_known_default().unwrap(),
+                    ip.parse().unwrap(),
+                )
+        };
+        for (list, url, ip, expected) in [
+            ("*, 127.0.0.1:8080", "http://a.example.com:8080/", "127.0.0.1", true),
+            ("*, 127.0.0.1:8080", "https://a.example.com/", "127.0.0.1", false),
+            ("*, 127.0.0.1:8080", "https://a.example.com:6379/", "127.0.0.1", false),
+            ("*, 127.0.0.1:8080", "http://a.example.com:8080/", "93.184.216.34", false),
+            ("hooks.example.com:443, 10.0.0.0/8", "https://hooks.example.com/", "93.184.216.34", true),
+            ("hooks.example.com:443, 10.0.0.0/8", "https://hooks.example.com:22/", "93.184.216.34", false),
+            ("hooks.example.com:443, 10.0.0.0/8", "http://hooks.example.com:443/", "93.184.216.34", false),
+            ("hooks.example.com:443, 10.0.0.0/8", "http://other.example.com:22/", "10.0.0.1", true),
+            ("https://10.0.0.0/8", "http://10.0.0.1/", "10.0.0.1", false),
+            ("http://*.a.com, b.com", "http://b.com/", "93.184.216.34", false),
+        ] {
+            assert_eq!(permits(list, url, ip), expected, "{list} {url} {ip}");
+        }
     }
 
     #[tokio::test]
     async fn the_resolver_answers_addresses_that_may_be_reached() {
-        let refused = Resolver(allow("localhost")).resolve("localhost".parse().unwrap()).await;
+        let resolver = |list: &str| Resolver { allow: allow(list), scheme: "http".to_owned(), port: 8080 };
+        let refused = resolver("http://localhost").resolve("localhost".parse().unwrap()).await;
         assert!(refused.err().unwrap().to_string().contains("not allowed"));
-        let found = Resolver(allow("127.0.0.1")).resolve("localhost".parse().unwrap()).await.unwrap();
+        assert!(resolver("127.0.0.1:8081").resolve("localhost".parse().unwrap()).await.is_err());
+        let found = resolver("127.0.0.1").resolve("localhost".parse().unwrap()).await.unwrap();
         assert!(found.into_iter().all(|address| address.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST)));
     }
 }

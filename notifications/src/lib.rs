@@ -195,7 +195,7 @@ impl Notifications {
         Ok(sender::test(&self.shared, definition, alert, asker).await)
     }
 
-    /// Stores a secret under a name, in the place of one that was there.
+    /// Stores a secret under a name, in the place of one that was there; `hosts` are where it may be sent, one at least.
     ///
     /// # Errors
     /// [`Error::Invalid`]; [`Error::NoKey`]; the store's.

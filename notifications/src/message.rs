@@ -52,6 +52,8 @@ pub(crate) struct Message {
     pub(crate) incident: String,
     /// At least one.
     pub(crate) items: Vec<Item>,
+    /// Recipients who have it from attempts before, as their channel knows them.
+    pub(crate) served: Vec<String>,
 }
 
 fn text_of<'a>(alert: &'a Value, field: &str) -> &'a str {
@@ -118,6 +120,7 @@ impl Message {
             rule_id,
             rule_name,
             items,
+            served: Vec::new(),
         }
     }
 

@@ -16,6 +16,8 @@ use crate::{hash, identity};
 
 /// The index of the rows.
 pub const OUTBOX: &str = ".alert_outbox";
+/// The option by which an event says whom it is for.
+pub(crate) const BY_EVENT: &str = "email_from_field";
 /// Bytes of what a row says of its alert.
 const MAX_ABOUT: usize = 1_024;
 /// Fields of an alert that a row repeats, for notifications whose alert is gone.
@@ -145,6 +147,10 @@ impl Maker<'_> {
         for field in &notification.aggregation_key {
             parts.push(value_of(&document["match_body"], field));
         }
+        // Each hears of what is his.
+        if let Some(field) = channel.options.get(BY_EVENT).and_then(Value::as_str) {
+            parts.push(value_of(&document["match_body"], field));
+        }
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         (due, Some(hash(&parts)))
     }
@@ -259,6 +265,8 @@ mod tests {
         let (one, other) = (made(gather.clone(), &ann, 1_000), made(gather, &bob, 2_000));
         assert_eq!(one[0].1["due"], json!(301_000));
         assert_ne!(one[0].1["group"], other[0].1["group"]);
+        let own = json!({"aggregation": {"minutes": 5}, "alert_method": "email", "email": "a@b.c", "email_from_field": "user.name", "http_post_url": null});
+        assert_ne!(made(own.clone(), &ann, 1_000)[0].1["group"], made(own, &bob, 1_000)[0].1["group"]);
         let hourly = made(json!({"aggregation": {"schedule": "0 * * * *"}}), &ann, 1_000);
         assert_eq!(hourly[0].1["due"], json!(3_600_000));
         let night = json!({"limit_execution": "* 1-2 * * *"});

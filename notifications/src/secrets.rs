@@ -1,6 +1,6 @@
 //! Secrets that rules name: documents of a system index, each encrypted with AES-256-GCM under the key of the configuration.
 //!
-//! A document has the name, the hosts that the secret may be sent to (any, where it names none), who stored it, and `sealed`: the nonce and
+//! A document has the name, the hosts that the secret may be sent to, who stored it, and `sealed`: the nonce and
 //! the encrypted text in Base64. The name is authenticated with it, so that one cannot be put in the place of another. Values are
 //! answered by nothing.
 
@@ -81,6 +81,13 @@ impl Secrets {
             return Err(Error::invalid(
                 "hosts",
                 format!("names at most {MAX_HOSTS} hosts, such as hooks.example.com"),
+            ));
+        }
+        // Who may save a rule could send it to any other, else.
+        if hosts.is_empty() {
+            return Err(Error::invalid(
+                "hosts",
+                "is missing: name the hosts that the secret may be sent to, such as [\"hooks.example.com\"]",
             ));
         }
         let sealed = self.seal(name, value)?;

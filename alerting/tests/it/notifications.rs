@@ -295,13 +295,16 @@ async fn secrets_are_used_and_never_shown() {
     let url = format!("http://127.0.0.1:{port}/services/T0/sesame");
     assert!(notifications.put_secret("slack", &url, vec!["127.0.0.1".to_owned()], "ann").await.unwrap());
     assert!(!notifications.put_secret("slack", &url, vec!["127.0.0.1".to_owned()], "ann").await.unwrap());
-    notifications.put_secret("token", "sesame-token", Vec::new(), "ann").await.unwrap();
+    notifications.put_secret("token", "sesame-token", vec!["127.0.0.1".to_owned()], "ann").await.unwrap();
+    let unbound = notifications.put_secret("unbound", "v", Vec::new(), "ann").await.unwrap_err().to_string();
+    assert!(unbound.contains("[hosts] is missing: name the hosts"), "{unbound}");
     notifications
         .put_secret("elsewhere", "sesame-elsewhere", vec!["hooks.example.com".to_owned()], "ann")
         .await
         .unwrap();
     for (name, value) in [("../x", "v"), ("", "v"), ("a", ""), ("a", "\u{1}"), (&*"n".repeat(129), "v")] {
-        assert!(notifications.put_secret(name, value, Vec::new(), "ann").await.is_err(), "{name} {value}");
+        let put = notifications.put_secret(name, value, vec!["127.0.0.1".to_owned()], "ann").await;
+        assert!(put.is_err(), "{name} {value}");
     }
     let header = |secret: &str| {
         json!({"alert_method": "webhook", "http_post_url": receiver.url(), "webhook_hmac": {"secret": "token"},
@@ -338,7 +341,7 @@ async fn secrets_are_used_and_never_shown() {
     assert!(tested[0].error.as_ref().unwrap().contains("secret_key is another one"), "{tested:?}");
     server.stop().await;
     let server = Server::open_notifying(dir.path(), Config { secret_key: None, ..config() }).await;
-    assert!(server.notifications().put_secret("a", "b", Vec::new(), "ann").await.is_err());
+    assert!(server.notifications().put_secret("a", "b", vec!["a".to_owned()], "ann").await.is_err());
     server.stop().await;
 }
 

@@ -430,13 +430,15 @@ async fn alerts_get_a_status_secrets_are_named_and_channels_tested() {
     for wrong in [
         json!({}),
         json!({"value": ""}),
+        json!({"value": "v"}),
+        json!({"value": "v", "hosts": []}),
         json!({"value": "v", "hosts": "h"}),
         json!({"value": "v", "hosts": ["a b"]}),
         json!({"value": 5}),
     ] {
         site.ask("admin", secret, wrong, 400).await;
     }
-    site.ask("admin", "PUT /api/alert/secret/..%2Fx", json!({"value": "v"}), 400).await;
+    site.ask("admin", "PUT /api/alert/secret/..%2Fx", json!({"value": "v", "hosts": ["a"]}), 400).await;
     site.ask("admin", secret, json!({"value": "sesame", "hosts": ["hooks.slack.com"]}), 200).await;
     let listed = site.ask("admin", "GET /api/alert/secret", Value::Null, 200).await;
     assert_eq!((&listed[0]["name"], &listed[0]["by"]), (&json!("slack-soc"), &json!("admin")));

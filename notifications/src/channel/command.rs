@@ -1,14 +1,20 @@
 //! Programs: started without a shell, out of one directory, with the alert on their input, bounded in time and output.
+//!
+//! One thread waits for a program, and reads and writes what it can without waiting: who has left the program's group and keeps its pipes
+//! open, as a service does, holds nothing up.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::fd::AsFd;
+use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use serde_json::{Map, Value};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Failure, Sent, compute};
 use crate::Shared;
@@ -24,13 +30,16 @@ const LOOK: Duration = Duration::from_millis(10);
 const MOST: usize = 4;
 /// Bytes of its output that are kept; the rest is read and dropped.
 const MAX_OUTPUT: usize = 16 << 10;
+/// Bytes that are read at a time, and that are read of it once it has ended.
+const CHUNK: usize = 64 << 10;
+const MAX_REST: usize = 1 << 20;
 /// Bytes of an argument.
 const MAX_WORD: usize = 32 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Commands {
     directory: Option<PathBuf>,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
 }
 
 /// Checks the program's name: one in the directory, and none beside it.
@@ -49,10 +58,23 @@ pub(crate) fn check(options: &Map<String, Value>) -> Result<()> {
 
 impl Commands {
     pub(crate) fn new(directory: Option<PathBuf>) -> Self {
-        Self { directory, turns: Semaphore::new(MOST) }
+        Self { directory, turns: Arc::new(Semaphore::new(MOST)) }
     }
 
-    pub(crate) async fn run(&self, shared: &Shared, options: Map<String, Value>, message: Message) -> Sent {
+    /// Waits until one more program may be started.
+    pub(crate) async fn turn(&self) -> std::result::Result<OwnedSemaphorePermit, Failure> {
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        turn.map_err(|error| Failure::passing(error.to_string()))
+    }
+
+    /// Starts a program, and waits for its end. The turn lasts as long as the program, also where nobody waits any more.
+    pub(crate) async fn run(
+        &self,
+        shared: &Shared,
+        options: Map<String, Value>,
+        message: Message,
+        turn: OwnedSemaphorePermit,
+    ) -> Sent {
         let off = || Failure::passing("no command is started: notifications.command_directory is not set");
         let directory = self.directory.clone().ok_or_else(off)?;
         check(&options).map_err(|error| Failure::permanent(error.to_string()))?;
@@ -74,14 +96,16 @@ impl Commands {
             Ok((words, input))
         })
         .await?;
-        let _turn = self.turns.acquire().await.map_err(|error| Failure::passing(error.to_string()))?;
-        let started = tokio::task::spawn_blocking(move || run(&directory, &words, input, &key, must_succeed));
+        let started = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            run(&directory, &words, &input, &key, must_succeed)
+        });
         started.await.unwrap_or_else(|error| Err(Failure::passing(error.to_string())))
     }
 }
 
 /// Starts a program and waits for its end.
-fn run(directory: &std::path::Path, words: &[String], input: String, key: &str, must_succeed: bool) -> Sent {
+fn run(directory: &std::path::Path, words: &[String], input: &str, key: &str, must_succeed: bool) -> Sent {
     let Some((name, arguments)) = words.split_first() else {
         return Err(Failure::permanent("the command has no word"));
     };
@@ -99,17 +123,9 @@ fn run(directory: &std::path::Path, words: &[String], input: String, key: &str, 
     let mut child = command
         .spawn()
         .map_err(|error| Failure::passing(format!("program [{name}] cannot be started: {error}")))?;
-    let stdin = child.stdin.take();
-    // A program may end without reading, or read nothing for long: both are its own affair.
-    let writing = std::thread::spawn(move || {
-        if let Some(mut stdin) = stdin {
-            let _ = stdin.write_all(input.as_bytes());
-        }
-    });
-    let out = child.stdout.take().map(|out| std::thread::spawn(move || beginning(out)));
-    let err = child.stderr.take().map(|err| std::thread::spawn(move || beginning(err)));
-    let in_time = has_ended(&child);
-    // What it started and left behind would keep its pipes open. Its number is its own until it is waited for.
+    let mut pipes = Pipes::of(&mut child, input.as_bytes());
+    let in_time = has_ended(&child, &mut pipes);
+    // What it started and left behind. Its number is its own until it is waited for.
     if let Some(group) = Pid::from_raw(i32::try_from(child.id()).unwrap_or_default()) {
         let _ = kill_process_group(group, Signal::KILL);
     }
@@ -121,11 +137,7 @@ fn run(directory: &std::path::Path, words: &[String], input: String, key: &str, 
         ))),
         (_, Err(error)) => Err(Failure::passing(format!("program [{name}]: {error}"))),
     };
-    let _ = writing.join();
-    let read = |thread: Option<std::thread::JoinHandle<Vec<u8>>>| {
-        thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
-    };
-    let said = [read(out), read(err)].concat();
+    let said = pipes.rest();
     let status = status?;
     if status.success() || !must_succeed {
         return Ok(None);
@@ -136,27 +148,99 @@ fn run(directory: &std::path::Path, words: &[String], input: String, key: &str, 
 }
 
 /// Waits until a program has ended; returns whether it has within its time.
-fn has_ended(child: &Child) -> bool {
+fn has_ended(child: &Child, pipes: &mut Pipes<'_>) -> bool {
     let began = Instant::now();
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return false };
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     loop {
         match waitid(WaitId::Pid(pid), options) {
-            Ok(None) if began.elapsed() < TIMEOUT => std::thread::sleep(LOOK),
+            Ok(None) if began.elapsed() < TIMEOUT => {
+                if !pipes.step() {
+                    std::thread::sleep(LOOK);
+                }
+            }
             Ok(ended) => return ended.is_some(),
             Err(_) => return false,
         }
     }
 }
 
-/// Reads to the end, and keeps the beginning.
-fn beginning(mut from: impl Read) -> Vec<u8> {
-    let (mut kept, mut chunk) = (Vec::new(), [0; 4_096]);
-    loop {
-        match from.read(&mut chunk) {
-            Ok(0) | Err(_) => return kept,
-            Ok(read) => kept.extend_from_slice(&chunk[..read.min(MAX_OUTPUT - kept.len())]),
+/// The ends of a program's pipes that are here; none of them is waited for.
+struct Pipes<'a> {
+    input: Option<(std::process::ChildStdin, &'a [u8])>,
+    out: Output<std::process::ChildStdout>,
+    err: Output<std::process::ChildStderr>,
+}
+
+/// What a program says: read to its end, while its beginning is kept.
+struct Output<R> {
+    from: Option<R>,
+    kept: Vec<u8>,
+}
+
+impl<'a> Pipes<'a> {
+    fn of(child: &mut Child, input: &'a [u8]) -> Self {
+        // One that could be waited for is closed instead.
+        fn no_wait<P: AsFd>(pipe: Option<P>) -> Option<P> {
+            pipe.filter(|pipe| ioctl_fionbio(pipe, true).is_ok())
         }
+        Self {
+            input: no_wait(child.stdin.take()).map(|stdin| (stdin, input)),
+            out: Output { from: no_wait(child.stdout.take()), kept: Vec::new() },
+            err: Output { from: no_wait(child.stderr.take()), kept: Vec::new() },
+        }
+    }
+
+    /// Writes and reads a piece; returns whether there was one.
+    fn step(&mut self) -> bool {
+        self.write() | (self.out.read() > 0) | (self.err.read() > 0)
+    }
+
+    /// A program may end without reading, or read nothing for long: both are its own affair.
+    fn write(&mut self) -> bool {
+        let Some((stdin, left)) = &mut self.input else { return false };
+        match stdin.write(left) {
+            Ok(written) if written > 0 && written < left.len() => *left = &left[written..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            _ => self.input = None,
+        }
+        true
+    }
+
+    /// Reads what is there once it has ended; returns what it said.
+    fn rest(mut self) -> Vec<u8> {
+        fn rest(output: &mut Output<impl Read>) {
+            let mut all = 0;
+            while all < MAX_REST {
+                match output.read() {
+                    0 => break,
+                    read => all += read,
+                }
+            }
+        }
+        rest(&mut self.out);
+        rest(&mut self.err);
+        [self.out.kept, self.err.kept].concat()
+    }
+}
+
+impl<R: Read> Output<R> {
+    /// Reads a piece; returns its bytes.
+    fn read(&mut self) -> usize {
+        let Some(from) = &mut self.from else { return 0 };
+        let mut piece = [0; CHUNK];
+        match from.read(&mut piece) {
+            Ok(0) => self.from = None,
+            Ok(read) => {
+                let kept = read.min(MAX_OUTPUT - self.kept.len());
+                self.kept.extend_from_slice(&piece[..kept]);
+                return read;
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(_) => self.from = None,
+        }
+        0
     }
 }
 
@@ -179,10 +263,13 @@ mod tests {
         script("keep", "{ echo \"$1|$#|$MILLRACE_NOTIFICATION_KEY|$HOME|$#\"; cat; } > out");
         script("fails", "echo why >&2; exit 3");
         script("floods", "yes | head -c 5000000; (sleep 600 &) ; exit 0");
-        let run = |words: &[&str], must: bool| {
+        script("serves", "setsid sleep 20 & exit 0");
+        script("counts", "exit $(($(wc -c) % 251))");
+        let run_with = |input: &str, words: &[&str], must: bool| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            super::run(directory.path(), &words, "input".to_owned(), "k", must)
+            super::run(directory.path(), &words, input, "k", must)
         };
+        let run = |words: &[&str], must: bool| run_with("input", words, must);
         assert_eq!(run(&["keep", "a b; $(id)"], true), Ok(None));
         let kept = std::fs::read_to_string(directory.path().join("out")).unwrap();
         assert_eq!(kept, "a b; $(id)|1|k||1\ninput");
@@ -190,6 +277,12 @@ mod tests {
         assert!(!failed.permanent && failed.reason.ends_with("why"), "{failed:?}");
         assert_eq!(run(&["fails"], false), Ok(None));
         assert_eq!(run(&["floods"], true), Ok(None));
+        // Who has left its group and holds its pipes is not waited for.
+        let began = Instant::now();
+        assert_eq!(run(&["serves"], true), Ok(None));
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        let long = "x".repeat(251 * 4_000);
+        assert_eq!(run_with(&long, &["counts"], true), Ok(None));
         assert!(run(&["missing"], true).unwrap_err().reason.contains("cannot be started"));
         for wrong in ["/bin/sh", "../sh", "", ".hidden", "a b"] {
             let options = json!({"command": [wrong]});

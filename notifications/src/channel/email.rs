@@ -1,45 +1,51 @@
 //! Mail, over TLS with the server's certificate verified: a text and the same in HTML.
 //!
-//! The key of the notification is in `Message-ID` and in `Idempotency-Key`. A server that takes mail for some recipients only gets it
-//! for each of them alone.
+//! The key of the notification is in `Message-ID` and in `Idempotency-Key`. Where the server takes a mail for some recipients only, they have it,
+//! and it is tried again for those for whom it may be taken later, and for no other. An address that is none keeps the mail from nobody.
 
-use std::time::Duration;
+use std::collections::HashSet;
 
+use lettre::Address;
 use lettre::message::header::{HeaderName, HeaderValue};
 use lettre::message::{Mailbox, MultiPart, SinglePart};
 use lettre::transport::smtp::authentication::Credentials;
-use lettre::transport::smtp::client::{Certificate, Tls, TlsParameters};
-use lettre::{AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
+use lettre::transport::smtp::client::{Certificate, TlsParameters};
 use serde_json::{Map, Value};
 
+use super::smtp::{Encryption, Outcome, Server};
 use super::{Failure, Sent, compute};
 use crate::Shared;
 use crate::config::{Smtp, SmtpTls};
 use crate::error::{Error, Result};
+use crate::hash;
 use crate::message::{Message, cut};
 use crate::outbox::value_of;
 use crate::template::html;
 
-/// How long an answer of the server may take.
-const TIMEOUT: Duration = Duration::from_secs(20);
-/// Recipients of a mail.
-const MAX_RECIPIENTS: usize = 200;
+/// Recipients of a notification; those beyond get none, which is told.
+const MAX_RECIPIENTS: usize = 1_000;
+/// Bytes of an address with its name.
+const MAX_ADDRESS: usize = 1_000;
+/// Addresses that are told which are none.
+const MAX_TOLD: usize = 10;
 /// Fields of an alert that the HTML shows.
 const MAX_FIELDS: usize = 50;
 /// Bytes of the value of one.
 const MAX_VALUE: usize = 500;
 
 pub(crate) struct Mailer {
-    transport: AsyncSmtpTransport<Tokio1Executor>,
+    server: Server,
     from: Mailbox,
-    host: String,
     /// What stands behind the key in `Message-ID`.
     domain: String,
 }
 
 impl std::fmt::Debug for Mailer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mailer").field("host", &self.host).field("from", &self.from).finish_non_exhaustive()
+        f.debug_struct("Mailer")
+            .field("host", &self.server.host)
+            .field("from", &self.from)
+            .finish_non_exhaustive()
     }
 }
 
@@ -96,75 +102,74 @@ impl Mailer {
             }
             parameters.build().map_err(|error| wrong(&error))
         };
-        let tls = match tls {
-            SmtpTls::StartTls => Tls::Required(parameters()?),
-            SmtpTls::Implicit => Tls::Wrapper(parameters()?),
-            SmtpTls::None => Tls::None,
+        let encryption = match tls {
+            SmtpTls::StartTls => Encryption::StartTls(parameters()?),
+            SmtpTls::Implicit => Encryption::Implicit(parameters()?),
+            SmtpTls::None => Encryption::None,
         };
-        let mut builder = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(&host)
-            .port(port)
-            .tls(tls)
-            .timeout(Some(TIMEOUT));
-        if let Some((user, password)) = credentials {
-            builder = builder.credentials(Credentials::new(user, password));
-        }
+        let credentials = credentials.map(|(user, password)| Credentials::new(user, password));
         let domain = from.email.domain().to_owned();
-        Ok(Self { transport: builder.build(), from, host, domain })
+        Ok(Self { server: Server { host, port, encryption, credentials }, from, domain })
     }
 
     pub(crate) async fn send(&self, shared: &Shared, options: &Map<String, Value>, message: Message) -> Sent {
         let (options, from, domain) = (options.clone(), self.from.clone(), self.domain.clone());
-        let (envelope, bytes) = compute(shared, move || {
-            let mail = build(&options, &message, from, &domain).map_err(Failure::permanent)?;
-            Ok((mail.envelope().clone(), mail.formatted()))
-        })
-        .await?;
-        let error = match self.transport.send_raw(&envelope, &bytes).await {
-            Ok(_) => return Ok(None),
-            Err(error) => error,
-        };
-        let recipients = envelope.to();
-        if !error.is_permanent() || recipients.len() < 2 {
-            return Err(self.failure(&error));
+        let served = message.served.clone();
+        let Built { from, to, mail, notes } =
+            compute(shared, move || build(&options, &message, from, &domain).map_err(Failure::permanent))
+                .await?;
+        let (before, to): (Vec<Address>, Vec<Address>) =
+            to.into_iter().partition(|address| served.contains(&mark(address)));
+        if to.is_empty() {
+            return Ok(None);
         }
-        self.send_to_each(&envelope, &bytes).await
+        let outcome = self.server.send(&from, &to, &mail).await;
+        told(before, &to, outcome, notes)
     }
+}
 
-    /// Sends to each recipient alone, where the server refused them together.
-    async fn send_to_each(&self, envelope: &lettre::address::Envelope, bytes: &[u8]) -> Sent {
-        let (mut took, mut refused, mut passing) = (0, Vec::new(), None);
-        for recipient in envelope.to() {
-            let alone = lettre::address::Envelope::new(envelope.from().cloned(), vec![recipient.clone()]);
-            let alone = alone.map_err(|error| Failure::permanent(error.to_string()))?;
-            match self.transport.send_raw(&alone, bytes).await {
-                Ok(_) => took += 1,
-                Err(error) => {
-                    let failure = self.failure(&error);
-                    if !failure.permanent {
-                        passing = Some(failure.clone());
-                    }
-                    refused.push(format!("{recipient}: {}", failure.reason));
-                }
-            }
-        }
-        let told = format!("{took} recipients got it; refused were {}", cut(&refused.join("; "), 1_000));
-        match (took, passing) {
-            // Those who have it know it by its key.
-            (_, Some(passing)) => Err(passing),
-            (0, None) => Err(Failure::permanent(told)),
-            _ => Ok((!refused.is_empty()).then_some(told)),
-        }
+/// What stands for a recipient who has a mail already.
+fn mark(address: &Address) -> String {
+    hash(&[&address.to_string().to_lowercase()])[..16].to_owned()
+}
+
+/// Says what is to become of a mail; `before` are those who had it.
+fn told(before: Vec<Address>, to: &[Address], outcome: Outcome, notes: Vec<String>) -> Sent {
+    let Outcome { took, later, never, failure } = outcome;
+    let name = |refused: &[(Address, String)]| {
+        let refused: Vec<String> =
+            refused.iter().map(|(address, reason)| format!("{address}: {reason}")).collect();
+        cut(&refused.join("; "), 1_000).to_owned()
+    };
+    let got = before.len() + took.len();
+    let mut parts = Vec::new();
+    if got > 0 || !never.is_empty() || !later.is_empty() {
+        parts.push(format!("{got} recipients got it"));
     }
-
-    fn failure(&self, error: &lettre::transport::smtp::Error) -> Failure {
-        let mut reason = error.to_string();
-        if let Some(source) = std::error::Error::source(error) {
-            reason = format!("{reason}: {source}");
-        }
-        let reason = format!("server of mail [{}]: {}", self.host, cut(&reason, 300));
-        // A refused login is mended in the configuration.
-        let login = error.status().is_some_and(|code| matches!(u16::from(code), 530 | 534 | 535 | 538));
-        if error.is_permanent() && !login { Failure::permanent(reason) } else { Failure::passing(reason) }
+    if !never.is_empty() {
+        parts.push(format!("refused were {}", name(&never)));
+    }
+    if !later.is_empty() {
+        parts.push(format!("not yet taken was it for {}", name(&later)));
+    }
+    let is_about_all = took.is_empty() && failure.is_some();
+    let settled = took.len() + never.len() == to.len();
+    let served = before.iter().chain(&took).map(mark).collect();
+    match failure {
+        // Nobody got anything this time, and not because of one of them.
+        Some(failure) if got == 0 => return Err(failure),
+        Some(failure) => parts.push(failure.reason),
+        None => {}
+    }
+    parts.extend(notes.iter().cloned());
+    let reason = parts.join("; ");
+    if !settled {
+        return Err(Failure { served, of_recipients: got > 0 && !is_about_all, ..Failure::passing(reason) });
+    }
+    match got {
+        0 => Err(Failure::permanent(reason)),
+        _ if never.is_empty() && notes.is_empty() => Ok(None),
+        _ => Ok(Some(reason)),
     }
 }
 
@@ -176,54 +181,101 @@ fn pems(text: &[u8]) -> Vec<Vec<u8>> {
     pems.map(|pem| pem.trim().as_bytes().to_vec()).collect()
 }
 
+/// A mail, ready to be sent.
+#[derive(Debug)]
+struct Built {
+    from: Address,
+    /// At least one, each once.
+    to: Vec<Address>,
+    mail: Vec<u8>,
+    /// What of it is to be told.
+    notes: Vec<String>,
+}
+
+/// Texts as mailboxes: those that are none are told.
+fn mailboxes(texts: &[String], notes: &mut Vec<String>) -> Vec<Mailbox> {
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    for text in texts.iter().filter(|text| seen.insert(text.as_str())) {
+        let mailbox = Some(text).filter(|text| text.len() <= MAX_ADDRESS).and_then(|text| text.parse().ok());
+        match mailbox {
+            Some(mailbox) => found.push(mailbox),
+            None if notes.len() < MAX_TOLD => {
+                notes.push(format!("[{}] is no address of mail", cut(text, 100)));
+            }
+            None => {}
+        }
+    }
+    found
+}
+
+/// The recipients that events name.
+fn of_events(message: &Message, field: &str, notes: &mut Vec<String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for item in &message.items {
+        let value = value_of(&item.alert["match_body"], field);
+        match serde_json::from_str::<Vec<String>>(&value) {
+            Ok(several) => found.extend(several),
+            Err(_) => found.push(value),
+        }
+    }
+    found.retain(|address| !address.trim().is_empty());
+    if found.len() > MAX_RECIPIENTS {
+        notes.push(format!("{} recipients beyond {MAX_RECIPIENTS} get none", found.len() - MAX_RECIPIENTS));
+        found.truncate(MAX_RECIPIENTS);
+    }
+    found
+}
+
 fn build(
     options: &Map<String, Value>,
     message: &Message,
-    from: Mailbox,
+    own: Mailbox,
     domain: &str,
-) -> std::result::Result<lettre::Message, String> {
-    let parse = |address: &str| -> std::result::Result<Mailbox, String> {
-        address.parse().map_err(|_| format!("[{}] is no address of mail", cut(address, 100)))
-    };
+) -> std::result::Result<Built, String> {
     let text = |name: &str| options.get(name).and_then(Value::as_str);
-    let mut to = list(options, "email");
-    if let Some(field) = text("email_from_field") {
-        let found: Vec<String> = message
-            .items
-            .iter()
-            .map(|item| value_of(&item.alert["match_body"], field))
-            .filter(|found| !found.is_empty())
-            .collect();
-        // Where no alert has the field, those of the rule get it.
-        if !found.is_empty() {
-            to = found;
+    let mut notes = Vec::new();
+    let whole = |addresses: Vec<String>| match text("email_add_domain") {
+        Some(domain) => addresses.iter().map(|address| with_domain(address, domain)).collect(),
+        None => addresses,
+    };
+    let mut to = match text("email_from_field") {
+        Some(field) => {
+            let found = whole(of_events(message, field, &mut notes));
+            mailboxes(&found, &mut notes)
         }
+        None => Vec::new(),
+    };
+    // Where no alert names one, those of the rule get it.
+    if to.is_empty() {
+        to = mailboxes(&whole(list(options, "email")), &mut notes);
     }
-    to.sort();
-    to.dedup();
-    if let Some(domain) = text("email_add_domain") {
-        to = to.iter().map(|address| with_domain(address, domain)).collect();
+    to.sort_by_cached_key(|mailbox| mailbox.email.to_string());
+    let (mut cc, mut bcc) =
+        (mailboxes(&list(options, "cc"), &mut notes), mailboxes(&list(options, "bcc"), &mut notes));
+    let all = to.len() + cc.len() + bcc.len();
+    if all > MAX_RECIPIENTS {
+        notes.push(format!("{} recipients beyond {MAX_RECIPIENTS} get none", all - MAX_RECIPIENTS));
+        to.truncate(MAX_RECIPIENTS);
+        cc.truncate(MAX_RECIPIENTS - to.len());
+        bcc.truncate(MAX_RECIPIENTS - to.len() - cc.len());
     }
-    let (cc, bcc) = (list(options, "cc"), list(options, "bcc"));
-    if to.len() + cc.len() + bcc.len() > MAX_RECIPIENTS {
-        return Err(format!("a mail has at most {MAX_RECIPIENTS} recipients"));
-    }
-    let from = text("from_addr").map(parse).transpose()?.unwrap_or(from);
+    let from = mailboxes(&list(options, "from_addr"), &mut notes).pop().unwrap_or(own);
     let mut mail = lettre::Message::builder()
-        .from(from)
+        .from(from.clone())
         .subject(&message.subject)
         .message_id(Some(format!("<{}@{domain}>", message.key)));
-    for address in &to {
-        mail = mail.to(parse(address)?);
+    for mailbox in to {
+        mail = mail.to(mailbox);
     }
-    for address in &cc {
-        mail = mail.cc(parse(address)?);
+    for mailbox in cc {
+        mail = mail.cc(mailbox);
     }
-    for address in &bcc {
-        mail = mail.bcc(parse(address)?);
+    for mailbox in bcc {
+        mail = mail.bcc(mailbox);
     }
-    if let Some(address) = text("email_reply_to") {
-        mail = mail.reply_to(parse(address)?);
+    if let Some(mailbox) = mailboxes(&list(options, "email_reply_to"), &mut notes).pop() {
+        mail = mail.reply_to(mailbox);
     }
     let key = HeaderName::new_from_ascii_str("Idempotency-Key");
     mail = mail.raw_header(HeaderValue::new(key, message.key.clone()));
@@ -233,7 +285,12 @@ fn build(
         Some("text") => mail.singlepart(SinglePart::plain(message.text.clone())),
         _ => mail.multipart(MultiPart::alternative_plain_html(message.text.clone(), as_html(message))),
     };
-    built.map_err(|error| format!("no mail can be made of it: {error}"))
+    let because =
+        |error| [vec![format!("no mail can be made of it: {error}")], notes.clone()].concat().join("; ");
+    let built = built.map_err(because)?;
+    let mut seen = HashSet::new();
+    let to = built.envelope().to().iter().filter(|address| seen.insert(mark(address))).cloned().collect();
+    Ok(Built { from: from.email, to, mail: built.formatted(), notes })
 }
 
 /// The message in HTML: what an alert says, and the fields of its event. Nothing of it is taken as HTML.
@@ -283,7 +340,7 @@ mod tests {
             json!({"email": ["ops", "b@c.org"], "email_add_domain": "@example.com", "bcc": ["d@e.org"]}),
         )
         .unwrap();
-        let text = String::from_utf8(mail.formatted()).unwrap().replace("=\r\n", "");
+        let text = String::from_utf8(mail.mail).unwrap().replace("=\r\n", "");
         assert!(
             text.contains("Message-ID: <k1@example.com>\r\n") && text.contains("Idempotency-Key: k1\r\n"),
             "{text}"
@@ -293,12 +350,68 @@ mod tests {
             !text.contains("\nBcc:") && text.contains("&lt;b&gt;") && text.contains("text/html"),
             "{text}"
         );
-        assert_eq!(mail.envelope().to().len(), 3);
+        assert_eq!(mail.to.len(), 3);
         let own = built(json!({"email": ["b@c.org"], "email_from_field": "owner", "email_format": "text"}))
             .unwrap();
-        assert_eq!(own.envelope().to()[0].to_string(), "ann@example.com");
+        assert_eq!(own.to, ["ann@example.com".parse::<Address>().unwrap()]);
         assert!(built(json!({"email": ["a@b\nc"]})).is_err());
         let options = json!({"email": ["a@b@c"]});
         assert!(check(options.as_object().unwrap()).is_err());
+    }
+    #[test]
+    fn an_address_that_is_none_keeps_the_mail_from_nobody() {
+        let built = |owner: Value| {
+            let alert = json!({"alert_subject": "s", "match_body": {"owner": owner}});
+            let item = Item { key: "k".to_owned(), alert };
+            let message = Message::new("k".to_owned(), Kind::Alert, 50, vec![item]);
+            let options = json!({"email": ["soc@example.com"], "email_from_field": "owner", "cc": ["cc@example.com", "CC@example.com"]});
+            build(options.as_object().unwrap(), &message, "a@example.com".parse().unwrap(), "example.com")
+                .unwrap()
+        };
+        let to = |built: &Built| built.to.iter().map(ToString::to_string).collect::<Vec<_>>();
+        for (owner, first, notes) in [
+            (json!("ann@example.com"), "ann@example.com", 0),
+            (json!("not an address"), "soc@example.com", 1),
+            (json!(["x", "ann@example.com"]), "ann@example.com", 1),
+            (json!(null), "soc@example.com", 0),
+            (json!({"a": 1}), "soc@example.com", 1),
+        ] {
+            let built = built(owner.clone());
+            assert_eq!(
+                (to(&built), built.notes.len()),
+                (vec![first.to_owned(), "cc@example.com".to_owned()], notes),
+                "{owner}"
+            );
+        }
+        let many: Vec<String> = (0..1_010).map(|n| format!("u{n}@example.com")).collect();
+        let built = built(json!(many));
+        assert_eq!(built.to.len(), MAX_RECIPIENTS);
+        assert!(built.notes[0].starts_with("10 recipients beyond 1000"), "{:?}", built.notes);
+        assert!(built.notes[1].starts_with("2 recipients beyond 1000"), "{:?}", built.notes);
+    }
+
+    #[test]
+    fn those_who_have_a_mail_are_told_apart_from_the_rest() {
+        let address = |name: &str| format!("{name}@example.com").parse::<Address>().unwrap();
+        let refused = |name: &str| vec![(address(name), "450 later".to_owned())];
+        let to = [address("a"), address("b")];
+        let partly = Outcome { took: vec![address("a")], later: refused("b"), ..Outcome::default() };
+        let failure = told(Vec::new(), &to, partly, Vec::new()).unwrap_err();
+        assert!(!failure.permanent && failure.of_recipients, "{failure:?}");
+        assert_eq!(failure.served, [mark(&address("A"))]);
+        let rest = Outcome { took: vec![address("b")], ..Outcome::default() };
+        assert_eq!(told(vec![address("a")], &to[1..], rest, Vec::new()), Ok(None));
+        let never = Outcome { never: refused("b"), ..Outcome::default() };
+        let said = told(vec![address("a")], &to[1..], never, Vec::new()).unwrap().unwrap();
+        assert!(said.starts_with("1 recipients got it; refused were b@example.com"), "{said}");
+        let never = Outcome { never: [refused("a"), refused("b")].concat(), ..Outcome::default() };
+        assert!(told(Vec::new(), &to, never, Vec::new()).unwrap_err().permanent);
+        // The second part of many recipients did not go: the first one has it.
+        let broken = || Some(Failure::permanent("552 too large"));
+        let half = Outcome { took: vec![address("a")], failure: broken(), ..Outcome::default() };
+        let failure = told(Vec::new(), &to, half, Vec::new()).unwrap_err();
+        assert_eq!((failure.permanent, failure.served.len()), (false, 1));
+        let none = Outcome { failure: broken(), ..Outcome::default() };
+        assert!(told(Vec::new(), &to, none, Vec::new()).unwrap_err().permanent);
     }
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod command;
 pub(crate) mod email;
+mod smtp;
 mod webhook;
 
 use std::time::Duration;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use millrace_rules::definition::notification::{Channel, Method, Secret};
 use millrace_storage::Priority;
 use serde_json::{Map, Value};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::Shared;
 use crate::config::Config;
@@ -28,17 +30,21 @@ pub(crate) struct Failure {
     pub(crate) permanent: bool,
     /// The reason, without secrets.
     pub(crate) reason: String,
+    /// Recipients that have it nevertheless, and are not to get it again: what [`Message::served`] has of them.
+    pub(crate) served: Vec<String>,
+    /// Whether the channel works, and only some recipients do not.
+    pub(crate) of_recipients: bool,
 }
 
 impl Failure {
     /// What may pass: it is tried again.
     pub(crate) fn passing(reason: impl Into<String>) -> Self {
-        Self { permanent: false, reason: reason.into() }
+        Self { permanent: false, reason: reason.into(), served: Vec::new(), of_recipients: false }
     }
 
     /// What stays.
     pub(crate) fn permanent(reason: impl Into<String>) -> Self {
-        Self { permanent: true, reason: reason.into() }
+        Self { permanent: true, ..Self::passing(reason) }
     }
 }
 
@@ -53,11 +59,26 @@ pub(crate) struct Channels {
     command: command::Commands,
 }
 
-/// Options with secrets in the place of their names, and the hosts to which these may be sent; empty for any.
-#[derive(Debug)]
+/// Options with secrets in the place of their names, and the hosts to which each of these may be sent.
 pub(crate) struct Resolved {
     options: Map<String, Value>,
+    /// Where secrets are: an option, or one and a member of it.
+    secrets: Vec<Vec<String>>,
     hosts: Vec<Vec<String>>,
+}
+
+impl Resolved {
+    /// Whether there is a secret at a path of the options.
+    fn is_secret(&self, path: &[&str]) -> bool {
+        self.secrets.iter().any(|secret| secret.iter().eq(path))
+    }
+
+    #[cfg(test)]
+    fn of_test(options: Value, secret: &[&str]) -> Self {
+        let Value::Object(options) = options else { panic!("{options} is no object") };
+        let secrets = vec![secret.iter().map(|&part| part.to_owned()).collect()];
+        Self { options, secrets, hosts: Vec::new() }
+    }
 }
 
 impl Channels {
@@ -83,12 +104,23 @@ impl Channels {
 
     /// Sends a notification through a channel.
     pub(crate) async fn send(&self, shared: &Shared, channel: &Channel, message: Message) -> Sent {
-        let sending = self.send_in_time(shared, channel, message);
+        // A program that waits for others has not begun: its time runs from then on.
+        let turn = match channel.method {
+            Method::Command => Some(self.command.turn().await?),
+            _ => None,
+        };
+        let sending = self.send_in_time(shared, channel, message, turn);
         let late = |_| Err(Failure::passing(format!("it took longer than {} s", DEADLINE.as_secs())));
         tokio::time::timeout(DEADLINE, sending).await.unwrap_or_else(late)
     }
 
-    async fn send_in_time(&self, shared: &Shared, channel: &Channel, message: Message) -> Sent {
+    async fn send_in_time(
+        &self,
+        shared: &Shared,
+        channel: &Channel,
+        message: Message,
+        turn: Option<OwnedSemaphorePermit>,
+    ) -> Sent {
         let resolved = resolve(shared, &channel.options).await?;
         match channel.method {
             Method::Email => self.mailer()?.send(shared, &resolved.options, message).await,
@@ -96,7 +128,10 @@ impl Channels {
                 let options = addresses(shared, &resolved.options)?;
                 self.mailer()?.send(shared, &options, message).await
             }
-            Method::Command => self.command.run(shared, resolved.options, message).await,
+            Method::Command => {
+                let turn = turn.ok_or_else(|| Failure::passing("the program has no turn"))?;
+                self.command.run(shared, resolved.options, message, turn).await
+            }
             Method::Webhook => self.webhook.send(shared, None, resolved, message).await,
             Method::Template(template) => self.webhook.send(shared, Some(template), resolved, message).await,
         }
@@ -114,7 +149,7 @@ impl Channels {
 
 /// Puts secrets in the place of their names.
 async fn resolve(shared: &Shared, options: &Map<String, Value>) -> std::result::Result<Resolved, Failure> {
-    let mut resolved = Resolved { options: options.clone(), hosts: Vec::new() };
+    let mut resolved = Resolved { options: options.clone(), secrets: Vec::new(), hosts: Vec::new() };
     let mut named: Vec<(Vec<&str>, Secret)> = Vec::new();
     for (name, value) in options {
         if let Some(secret) = Secret::read(value) {
@@ -133,9 +168,15 @@ async fn resolve(shared: &Shared, options: &Map<String, Value>) -> std::result::
         if let Some(place) = place {
             *place = Value::from(format!("{}{}", secret.prefix, opened.value));
         }
-        if !opened.hosts.is_empty() {
-            resolved.hosts.push(opened.hosts);
+        // One that was stored when hosts need not be named could be sent anywhere by whoever may save a rule.
+        if opened.hosts.is_empty() {
+            return Err(Failure::passing(format!(
+                "secret [{name}] does not say where it may be sent: store it again with `hosts`, PUT /api/alert/secret/{name}",
+                name = secret.name
+            )));
         }
+        resolved.hosts.push(opened.hosts);
+        resolved.secrets.push(path.into_iter().map(str::to_owned).collect());
     }
     Ok(resolved)
 }
@@ -171,11 +212,11 @@ fn addresses(
     Ok(mail)
 }
 
-/// Runs what takes time on a compute thread.
+/// Runs what takes time on a compute thread, behind what others wait for.
 pub(crate) async fn compute<T: Send + 'static>(
     shared: &Shared,
     work: impl FnOnce() -> std::result::Result<T, Failure> + Send + 'static,
 ) -> std::result::Result<T, Failure> {
-    let done = shared.engine.compute().run(Priority::Ingest, move || Ok(work())).await;
+    let done = shared.engine.compute().run(Priority::Background, move || Ok(work())).await;
     done.unwrap_or_else(|error| Err(Failure::passing(error.to_string())))
 }

@@ -2,14 +2,15 @@
 //!
 //! Each request has the key of the notification in `Idempotency-Key`. With `webhook_hmac` it has `X-Millrace-Timestamp` (seconds) and
 //! `X-Millrace-Signature: sha256=<hex>`, HMAC-SHA256 over the timestamp, a dot and the body. Redirects are answers like others; proxies of the
-//! environment are not used; the address that a name was resolved to and checked is the one that is connected to.
+//! environment are not used; an address that a name was resolved to and checked is the one that is connected to.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_rules::definition::notification::Template;
+use parking_lot::Mutex;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Method, StatusCode, Url};
+use reqwest::{Certificate, Client, Method, StatusCode, Url};
 use ring::hmac;
 use serde_json::{Map, Value, json};
 
@@ -30,14 +31,31 @@ const MAX_ANSWER: usize = 2_048;
 /// Bytes of an address or a header.
 const MAX_LINE: usize = 8 << 10;
 
+/// Clients that are kept, those that were used last.
+const MAX_CLIENTS: usize = 32;
+
 #[derive(Debug)]
 pub(crate) struct Webhook {
-    client: Client,
+    clients: Arc<Clients>,
+}
+
+/// Clients by scheme and port, as whether a name may be reached at an address depends on both.
+#[derive(Debug)]
+struct Clients {
     allow: Allow,
+    certificates: Vec<Certificate>,
+    /// The one that was used last is the last one.
+    kept: Mutex<Vec<((String, u16), Client)>>,
 }
 
 /// A request, ready to be sent.
 struct Ready {
+    client: Client,
+    request: Request,
+}
+
+/// What is asked of a server.
+struct Request {
     method: Method,
     url: Url,
     headers: HeaderMap,
@@ -45,22 +63,46 @@ struct Ready {
     timeout: Duration,
 }
 
-impl Webhook {
-    pub(crate) fn new(allow: Allow, authorities: &[u8]) -> Result<Self> {
-        let certificates = reqwest::Certificate::from_pem_bundle(authorities)
-            .map_err(|error| Error::Config(format!("authorities: {error}")))?;
-        let client = Client::builder()
-            .tls_certs_merge(certificates)
+impl Clients {
+    /// Returns the client for a URL that is allowed as far as that is known without its host's address.
+    fn of(&self, url: &Url) -> Result<Client> {
+        let key = (url.scheme().to_owned(), url.port_or_known_default().unwrap_or_default());
+        let mut kept = self.kept.lock();
+        let client = match kept.iter().position(|(of, _)| *of == key) {
+            Some(at) => kept.remove(at).1,
+            None => self.make(&key)?,
+        };
+        if kept.len() >= MAX_CLIENTS {
+            kept.remove(0);
+        }
+        kept.push((key, client.clone()));
+        Ok(client)
+    }
+
+    fn make(&self, (scheme, port): &(String, u16)) -> Result<Client> {
+        let resolver = Resolver { allow: self.allow.clone(), scheme: scheme.clone(), port: *port };
+        Client::builder()
+            .tls_certs_merge(self.certificates.clone())
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
-            .dns_resolver(Arc::new(Resolver(allow.clone())))
+            .dns_resolver(Arc::new(resolver))
             .connect_timeout(TIMEOUT)
             .pool_max_idle_per_host(IDLE)
             .pool_idle_timeout(Duration::from_secs(30))
             .user_agent(concat!("Millrace/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| Error::Internal(format!("no client for webhooks: {error}")))?;
-        Ok(Self { client, allow })
+            .map_err(|error| Error::Internal(format!("no client for webhooks: {error}")))
+    }
+}
+
+impl Webhook {
+    pub(crate) fn new(allow: Allow, authorities: &[u8]) -> Result<Self> {
+        let certificates = Certificate::from_pem_bundle(authorities)
+            .map_err(|error| Error::Config(format!("authorities: {error}")))?;
+        let clients = Clients { allow, certificates, kept: Mutex::default() };
+        // What is wrong with certificates is told now.
+        clients.make(&("https".to_owned(), 443))?;
+        Ok(Self { clients: Arc::new(clients) })
     }
 
     pub(crate) async fn send(
@@ -70,16 +112,16 @@ impl Webhook {
         resolved: Resolved,
         message: Message,
     ) -> Sent {
-        let (allow, now_ms) = (self.allow.clone(), shared.engine.clock().now_ms());
+        let (clients, now_ms) = (Arc::clone(&self.clients), shared.engine.clock().now_ms());
         let ready = compute(shared, move || {
-            let ready = match template {
-                None => generic(&resolved.options, &message, now_ms),
+            let request = match template {
+                None => generic(&resolved, &message, now_ms),
                 Some(template) => of_service(template, &resolved.options, &message),
             };
-            let ready = ready.map_err(Failure::permanent)?;
+            let request = request.map_err(Failure::permanent)?;
             // What is refused today may be allowed tomorrow.
-            allow.check(&ready.url).map_err(Failure::passing)?;
-            let host = ready.url.host_str().unwrap_or_default();
+            clients.allow.check(&request.url).map_err(Failure::passing)?;
+            let host = request.url.host_str().unwrap_or_default();
             for hosts in &resolved.hosts {
                 if !hosts.iter().any(|allowed| allowed == host) {
                     return Err(Failure::permanent(format!(
@@ -87,11 +129,12 @@ impl Webhook {
                     )));
                 }
             }
-            Ok(ready)
+            let client = clients.of(&request.url).map_err(|error| Failure::passing(error.to_string()))?;
+            Ok(Ready { client, request })
         });
-        let Ready { method, url, headers, body, timeout } = ready.await?;
+        let Ready { client, request: Request { method, url, headers, body, timeout } } = ready.await?;
         let host = url.host_str().unwrap_or_default().to_owned();
-        let request = self.client.request(method, url).headers(headers).timeout(timeout).body(body);
+        let request = client.request(method, url).headers(headers).timeout(timeout).body(body);
         let answer = request.send().await.map_err(|error| failed(&host, error))?;
         let status = answer.status();
         if status.is_success() {
@@ -99,13 +142,20 @@ impl Webhook {
         }
         let said = beginning(answer).await;
         let reason = format!("[{host}] answered {status}{said}");
-        let passes = status.is_server_error()
-            || matches!(
-                status,
-                StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS
-            );
-        Err(if passes { Failure::passing(reason) } else { Failure::permanent(reason) })
+        Err(if is_about_the_body(status) { Failure::permanent(reason) } else { Failure::passing(reason) })
     }
+}
+
+/// Whether a status says that the same request will never be taken. All others may be mended at the receiver: a token that has expired, a
+/// place that is missing or has moved.
+fn is_about_the_body(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::UNSUPPORTED_MEDIA_TYPE
+            | StatusCode::UNPROCESSABLE_ENTITY
+    )
 }
 
 /// The beginning of an answer, for the reason.
@@ -164,23 +214,27 @@ fn address(text: &str) -> std::result::Result<Url, String> {
 }
 
 /// Makes the request of the method `webhook`.
-fn generic(
-    options: &Map<String, Value>,
-    message: &Message,
-    now_ms: i64,
-) -> std::result::Result<Ready, String> {
+fn generic(resolved: &Resolved, message: &Message, now_ms: i64) -> std::result::Result<Request, String> {
+    let options = &resolved.options;
     let text = |name: &str| options.get(name).and_then(Value::as_str);
     // Templates see the alert, and no secrets.
     let context = minijinja::Value::from_serialize(message.context(&Map::new()));
-    let url = address(&line(text("http_post_url").unwrap_or_default(), &context)?)?;
+    // A secret is no template: what is in it is sent as it is.
+    let rendered = |path: &[&str], text: &str| match resolved.is_secret(path) {
+        true => Ok(text.trim().to_owned()),
+        false => line(text, &context),
+    };
+    let url = address(&rendered(&["http_post_url"], text("http_post_url").unwrap_or_default())?)?;
     let body = match text("webhook_body") {
+        Some(body) if resolved.is_secret(&["webhook_body"]) => body.to_owned(),
         Some(body) => template::render(body, &context, template::MAX_BODY)?,
         None => payload(options, message).to_string(),
     };
     let mut headers = HeaderMap::new();
     header(&mut headers, "content-type", "application/json")?;
     for (name, value) in options.get("http_post_headers").and_then(Value::as_object).into_iter().flatten() {
-        header(&mut headers, name, &line(value.as_str().unwrap_or_default(), &context)?)?;
+        let value = rendered(&["http_post_headers", name], value.as_str().unwrap_or_default())?;
+        header(&mut headers, name, &value)?;
     }
     header(&mut headers, "idempotency-key", &message.key)?;
     if let Some(secret) = text("webhook_hmac") {
@@ -196,7 +250,7 @@ fn generic(
     let method = if text("webhook_method") == Some("PUT") { Method::PUT } else { Method::POST };
     let timeout =
         options.get("http_post_timeout").and_then(Value::as_u64).map_or(TIMEOUT, Duration::from_secs);
-    Ok(Ready { method, url, headers, body, timeout })
+    Ok(Request { method, url, headers, body, timeout })
 }
 
 /// The body without a template: the notification, or what ElastAlert's options of `post` ask for.
@@ -230,7 +284,7 @@ fn of_service(
     template: &Template,
     options: &Map<String, Value>,
     message: &Message,
-) -> std::result::Result<Ready, String> {
+) -> std::result::Result<Request, String> {
     let mut all = Map::new();
     for option in &template.options {
         let value = options.get(&option.name).cloned().or_else(|| option.default.clone().map(Value::from));
@@ -246,7 +300,7 @@ fn of_service(
     }
     header(&mut headers, "idempotency-key", &message.key)?;
     let body = template::render(&template.body, &context, template::MAX_BODY)?;
-    Ok(Ready { method: Method::POST, url, headers, body, timeout: TIMEOUT })
+    Ok(Request { method: Method::POST, url, headers, body, timeout: TIMEOUT })
 }
 
 #[cfg(test)]
@@ -296,7 +350,7 @@ mod tests {
     #[test]
     fn a_webhook_says_what_its_options_ask_for() {
         let made = |options: Value, alerts: usize| {
-            generic(options.as_object().unwrap(), &message(Kind::Alert, alerts), 5_000)
+            generic(&Resolved::of_test(options, &[]), &message(Kind::Alert, alerts), 5_000)
         };
         let plain = made(json!({"http_post_url": "https://a/{{ rule.id | urlencode }}"}), 1).unwrap();
         assert_eq!(plain.url.as_str(), "https://a/r");
@@ -326,5 +380,45 @@ mod tests {
         let broken =
             made(json!({"http_post_url": "https://a/", "http_post_headers": {"x-text": "{{ text }}"}}), 1);
         assert!(broken.err().unwrap().contains("[x-text]"));
+    }
+
+    #[test]
+    fn a_secret_is_no_template() {
+        let options = json!({"http_post_url": "https://a/", "http_post_headers": {"authorization": "Bearer {{ x", "x-a": "{{ count }}"}});
+        let resolved = Resolved::of_test(options, &["http_post_headers", "authorization"]);
+        let made = generic(&resolved, &message(Kind::Alert, 1), 0).unwrap();
+        assert_eq!(
+            (&made.headers["authorization"], &made.headers["x-a"]),
+            (&"Bearer {{ x".parse().unwrap(), &"1".parse().unwrap())
+        );
+    }
+
+    #[test]
+    fn only_what_is_said_of_the_body_is_for_good() {
+        for (status, expected) in [
+            (400, true),
+            (413, true),
+            (415, true),
+            (422, true),
+            (301, false),
+            (401, false),
+            (404, false),
+            (410, false),
+            (429, false),
+            (500, false),
+        ] {
+            assert_eq!(is_about_the_body(StatusCode::from_u16(status).unwrap()), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn clients_are_by_scheme_and_port_and_bounded() {
+        let clients = Webhook::new(Allow::default(), &[]).unwrap().clients;
+        for port in 1..50 {
+            clients.of(&format!("http://a:{port}/").parse().unwrap()).unwrap();
+            clients.of(&"https://a/".parse().unwrap()).unwrap();
+        }
+        let kept = clients.kept.lock();
+        assert_eq!((kept.len(), &kept[MAX_CLIENTS - 1].0), (MAX_CLIENTS, &("https".to_owned(), 443)));
     }
 }

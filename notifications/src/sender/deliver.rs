@@ -32,9 +32,15 @@ pub(crate) async fn deliver(shared: &Arc<Shared>, unit: &Unit) -> Fate {
     let expires = unit.rows.iter().map(|row| row.expires).max().unwrap_or(now_ms);
     match attempt(shared, unit).await {
         Ok(fate) => fate,
-        Err(Failure { permanent: true, reason }) => Fate::Lost(reason),
-        Err(Failure { reason, .. }) if shared.engine.clock().now_ms() >= expires => Fate::Lost(reason),
-        Err(Failure { reason, .. }) => Fate::Again(reason),
+        Err(failure) => {
+            let is_over = failure.permanent || shared.engine.clock().now_ms() >= expires;
+            match is_over {
+                false => Fate::Again(failure),
+                true if failure.served.is_empty() => Fate::Lost(failure.reason),
+                // Some have it.
+                true => Fate::Sent(Some(failure.reason)),
+            }
+        }
     }
 }
 
@@ -57,7 +63,9 @@ async fn attempt(shared: &Arc<Shared>, unit: &Unit) -> Result<Fate, Failure> {
         RowKind::Escalation => Kind::Escalation(first.about["waited_ms"].as_i64().unwrap_or(0)),
     };
     let (key, importance) = (unit.key().to_owned(), first.importance());
-    let message = compute(shared, move || Ok(Message::new(key, kind, importance, items))).await?;
+    let served = unit.served();
+    let message = move || Ok(Message { served, ..Message::new(key, kind, importance, items) });
+    let message = compute(shared, message).await?;
     shared.channels.send(shared, &channel, message).await.map(Fate::Sent)
 }
 

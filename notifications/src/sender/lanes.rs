@@ -12,6 +12,8 @@ use super::row::{Row, Unit};
 /// Notifications under way, of all lanes and of one.
 const MAX_UNDER_WAY: usize = 256;
 const MAX_OF_LANE: usize = 16;
+/// Of these, those of lanes whose last answer was a failure: what waits for receivers that are gone holds up no other.
+const MAX_FAILING: usize = 128;
 /// Rows that a lane holds, and one that has to wait for its rate and makes digests.
 const MAX_QUEUE: usize = 32;
 const MAX_WAITING: usize = 200;
@@ -77,6 +79,10 @@ impl Lane {
         if self.is_over { MAX_WAITING } else { MAX_QUEUE }
     }
 
+    fn takes(&self, now_ms: i64) -> bool {
+        self.rests_until <= now_ms && self.rows() < self.room()
+    }
+
     fn rows(&self) -> usize {
         self.queue.iter().map(|unit| unit.rows.len()).sum()
     }
@@ -108,6 +114,11 @@ impl Lanes {
     /// Whether more can be held.
     pub(crate) fn has_room(&self) -> bool {
         self.held.len() < MAX_HELD && self.bytes < MAX_BYTES
+    }
+
+    /// Whether the lane of a channel takes more.
+    pub(crate) fn has_room_for(&self, channel: &str, now_ms: i64) -> bool {
+        self.lanes.get(channel).is_none_or(|lane| lane.takes(now_ms))
     }
 
     /// Returns the channels whose rows are not to be looked for, and the rows of the others that are here already.
@@ -144,7 +155,7 @@ impl Lanes {
             ..Lane::default()
         });
         lane.per_minute = per_minute;
-        if lane.rests_until > now_ms || lane.rows() >= lane.room() {
+        if !lane.takes(now_ms) {
             return false;
         }
         self.bytes += unit.bytes();
@@ -153,18 +164,28 @@ impl Lanes {
         true
     }
 
+    /// Whether one more may be under way of a lane that fails.
+    fn may_fail(&self) -> bool {
+        let failing = self.lanes.values().filter(|lane| lane.failures > 0);
+        failing.map(|lane| lane.under_way).sum::<usize>() < MAX_FAILING
+    }
+
     /// Takes out what is to be sent now, a lane after the other.
     pub(crate) fn start(&mut self, now_ms: i64) -> Option<Start> {
         if self.under_way >= MAX_UNDER_WAY {
             return None;
         }
+        let may_fail = self.may_fail();
         let after = (std::ops::Bound::Excluded(self.last.clone()), std::ops::Bound::Unbounded);
         let order: Vec<String> = self
             .lanes
             .range::<String, _>(after)
             .chain(self.lanes.range::<String, _>(..=self.last.clone()))
             .filter(|(_, lane)| {
-                !lane.queue.is_empty() && lane.rests_until <= now_ms && lane.under_way < lane.width
+                !lane.queue.is_empty()
+                    && lane.rests_until <= now_ms
+                    && lane.under_way < lane.width
+                    && (may_fail || lane.failures == 0)
             })
             .map(|(channel, _)| channel.clone())
             .collect();
@@ -231,7 +252,8 @@ impl Lanes {
         }
     }
 
-    /// Returns the next time at which a lane may go on; forgets lanes that have nothing left to be remembered.
+    /// Returns the next time at which a lane may go on, `None` where something has to end before; forgets lanes that have nothing left to be
+    /// remembered.
     pub(crate) fn wakes_at(&mut self, now_ms: i64) -> Option<i64> {
         self.lanes.retain(|_, lane| {
             let is_full = lane.tokens.saturating_add(
@@ -239,7 +261,14 @@ impl Lanes {
             ) >= i64::from(lane.per_minute) * 60_000;
             !lane.queue.is_empty() || lane.under_way > 0 || lane.failures > 0 || !is_full
         });
+        if self.under_way >= MAX_UNDER_WAY {
+            return None;
+        }
+        let may_fail = self.may_fail();
         let of_lane = |lane: &Lane| {
+            if lane.failures > 0 && !may_fail {
+                return None;
+            }
             if lane.rests_until > now_ms {
                 return Some(lane.rests_until);
             }
@@ -349,5 +378,33 @@ mod tests {
             started += 1;
         }
         assert!(started <= MAX_UNDER_WAY);
+    }
+    #[test]
+    fn receivers_that_are_gone_hold_up_no_other() {
+        let mut lanes = Lanes::new(60);
+        let gone = |n: usize| format!("gone{n}");
+        let mut now_ms = 0;
+        // Each has failed once, some at a time.
+        for n in 0..300 {
+            assert!(lanes.offer(row(&gone(n), 0), now_ms));
+            let Some(Start::Unit(unit)) = lanes.start(now_ms) else { panic!("{n} is not started") };
+            lanes.ended(&gone(n), false, 1, now_ms);
+            lanes.release(&unit);
+        }
+        now_ms += REST_MS;
+        for n in 0..300 {
+            assert!(lanes.has_room_for(&gone(n), now_ms) && lanes.offer(row(&gone(n), 1), now_ms));
+        }
+        let started = std::iter::from_fn(|| lanes.start(now_ms)).count();
+        assert_eq!(started, MAX_FAILING);
+        // Nothing is to be done until one of them ends.
+        assert_eq!(lanes.wakes_at(now_ms), None);
+        assert!(lanes.offer(row("well", 0), now_ms));
+        assert_eq!(ids(lanes.start(now_ms)), ["well-0"]);
+        for n in 0..MAX_UNDER_WAY {
+            lanes.offer(row(&format!("new{n}"), 0), now_ms);
+        }
+        while lanes.start(now_ms).is_some() {}
+        assert_eq!(lanes.wakes_at(now_ms), None);
     }
 }

@@ -150,9 +150,11 @@ impl Sender {
     fn take(&mut self, ended: Ended) {
         let Ended { unit, fate, took_ms } = ended;
         let Some(channel) = unit.rows.first().map(|row| row.channel.clone()) else { return };
-        let well = !matches!(fate, Fate::Again(_));
+        let again = matches!(fate, Fate::Again(_));
+        // A recipient who cannot be reached says nothing of the channel.
+        let well = !matches!(&fate, Fate::Again(failure) if !failure.of_recipients);
         // The first failure of a row in a row of failures is told: those that follow have the same reason, mostly.
-        let tell = !well && !self.lanes.fails(&channel) && unit.rows.iter().all(|row| row.attempts == 0);
+        let tell = again && !self.lanes.fails(&channel) && unit.rows.iter().all(|row| row.attempts == 0);
         let now_ms = self.now_ms();
         self.lanes.ended(&channel, well, took_ms, now_ms);
         self.ended.push((unit, fate, tell));
@@ -206,7 +208,8 @@ impl Sender {
             let (rows, more) = store::due(&self.shared, now_ms, channels, held).await?;
             let mut taken = 0;
             for row in rows {
-                if self.lanes.holds(&row.id) {
+                // Asked first: reading and storing what is told together with it would be for nothing.
+                if self.lanes.holds(&row.id) || !self.lanes.has_room_for(&row.channel, now_ms) {
                     continue;
                 }
                 let unit = match row.group.is_some() || row.batch.is_some() {

@@ -3,6 +3,11 @@
 use millrace_rules::definition::notification::{Channel, Method};
 use serde_json::{Map, Value};
 
+use crate::outbox::BY_EVENT;
+
+/// Where a row has who got the notification already.
+pub(crate) const SERVED: &str = "served";
+
 /// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowKind {
@@ -75,9 +80,9 @@ impl Row {
         Some(Channel { name, method, options })
     }
 
-    /// Whether it may be told together with others.
+    /// Whether it may be told together with whatever else its channel has: not where its event says whom it is for.
     pub(crate) fn gathers(&self) -> bool {
-        self.kind == RowKind::Alert
+        self.kind == RowKind::Alert && self.about["options"].get(BY_EVENT).is_none()
     }
 
     /// Returns the importance of its rule.
@@ -114,6 +119,12 @@ impl Unit {
     /// Returns the key of the notification.
     pub(crate) fn key(&self) -> &str {
         self.batch.as_deref().or_else(|| self.rows.first().map(|row| row.id.as_str())).unwrap_or_default()
+    }
+
+    /// Returns who has it from attempts before.
+    pub(crate) fn served(&self) -> Vec<String> {
+        let of_row = |row: &Row| row.about[SERVED].as_array().cloned().unwrap_or_default();
+        self.rows.iter().flat_map(of_row).filter_map(|mark| mark.as_str().map(str::to_owned)).collect()
     }
 
     pub(crate) fn bytes(&self) -> usize {

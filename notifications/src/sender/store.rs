@@ -14,8 +14,9 @@ use millrace_storage::{
 };
 use serde_json::{Value, json};
 
-use super::row::{Row, Unit};
+use super::row::{Row, SERVED, Unit};
 use crate::Shared;
+use crate::channel::Failure;
 use crate::message::cut;
 use crate::outbox::OUTBOX;
 
@@ -50,7 +51,7 @@ pub(crate) enum Fate {
     /// They need not be sent any more.
     Dropped,
     /// They are tried again.
-    Again(String),
+    Again(Failure),
     /// They are given up.
     Lost(String),
 }
@@ -208,7 +209,7 @@ pub(crate) async fn finish(shared: &Shared, ended: &[(Unit, Fate, bool)]) -> Res
     // An alert with several channels is changed once.
     let mut sent: BTreeMap<&str, Value> = BTreeMap::new();
     for (unit, fate, tell) in ended {
-        for row in &unit.rows {
+        for (at, row) in unit.rows.iter().enumerate() {
             let gone = || {
                 if row.frame > 0 && row.frame < committed {
                     return operation(OUTBOX, &row.id, Action::Delete);
@@ -222,11 +223,15 @@ pub(crate) async fn finish(shared: &Shared, ended: &[(Unit, Fate, bool)]) -> Res
                     own.push(gone());
                 }
                 Fate::Dropped => own.push(gone()),
-                Fate::Again(reason) => {
+                Fate::Again(Failure { reason, served, .. }) => {
                     let attempts = row.attempts.saturating_add(1);
                     let due = next_attempt(row.attempts, now_ms).min(row.expires.max(now_ms));
-                    let change =
+                    let mut change =
                         json!({"attempts": attempts, "due": due, "last_error": cut(reason, MAX_REASON)});
+                    // What is told together is told together again: one of them knows who has it.
+                    if !served.is_empty() && at == 0 {
+                        change["about"] = json!({ SERVED: served });
+                    }
                     own.push(update(OUTBOX, &row.id, change));
                 }
                 Fate::Lost(reason) => {
@@ -237,7 +242,7 @@ pub(crate) async fn finish(shared: &Shared, ended: &[(Unit, Fate, bool)]) -> Res
         }
         match (fate, unit.rows.first()) {
             (Fate::Sent(Some(reason)), Some(row)) => own.push(told(row, "partly", reason, now_ms)),
-            (Fate::Again(reason), Some(row)) if *tell => {
+            (Fate::Again(Failure { reason, .. }), Some(row)) if *tell => {
                 let until = Time::from_ms(row.expires).iso();
                 own.push(told(
                     row,
@@ -287,20 +292,22 @@ pub(crate) async fn sweep(shared: &Shared, began_ms: i64) -> Result<bool> {
     if now_ms < began_ms.saturating_add(KEPT_MS) && shared.committed.load(Ordering::Acquire) == 0 {
         return Ok(false);
     }
-    let filter = json!([{"term": {"state": "sent"}}, {"range": {"due": {"lte": now_ms}}}]);
+    // Those of frames that may be evaluated again stay; those of frame 0 are of none.
+    let evaluated = shared.committed.load(Ordering::Acquire).max(1);
+    let filter = json!([
+        {"term": {"state": "sent"}},
+        {"range": {"due": {"lte": now_ms}}},
+        {"range": {"frame": {"lt": evaluated}}},
+    ]);
     let body = json!({
         "size": SWEPT,
         "query": {"bool": {"filter": filter}},
-        "_source": ["frame"],
+        "_source": false,
         "track_total_hits": false,
     });
-    let committed = shared.committed.load(Ordering::Acquire);
     let hits = search(shared, body).await?;
-    let gone = hits
-        .iter()
-        .filter(|hit| hit["_source"]["frame"].as_u64().is_none_or(|frame| frame == 0 || frame < committed));
-    let gone: Vec<WriteOp> =
-        gone.filter_map(|hit| Some(operation(OUTBOX, hit["_id"].as_str()?, Action::Delete))).collect();
+    let of_row = |hit: &Value| Some(operation(OUTBOX, hit["_id"].as_str()?, Action::Delete));
+    let gone: Vec<WriteOp> = hits.iter().filter_map(of_row).collect();
     let more = gone.len() == SWEPT;
     write(shared, gone).await?;
     Ok(more)
