@@ -452,7 +452,8 @@ impl Own<'_> {
         }
         let Some(core) = held.as_mut().filter(|core| core.can_be_joined()) else { return Ok(Live::Later) };
         let until = core.next;
-        if until < self.next {
+        // Live it raises alerts of all that it sees: of what it only is to learn the others have none to come.
+        if until < self.next || until <= self.kept.rule.since {
             return Ok(Live::Later);
         }
         self.priority = Priority::Follow;
