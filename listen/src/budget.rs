@@ -186,7 +186,7 @@ mod tests {
             held.shrink_to(held.bytes() - 10);
             // It was told before it was waited for.
             given_back.await;
-            let _ = budget.reserve(10).unwrap();
+            held.grow(10).unwrap();
         }
         let mut given_back = Box::pin(budget.given_back());
         drop(budget.empty());
