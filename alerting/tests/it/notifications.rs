@@ -223,7 +223,7 @@ async fn what_cannot_be_sent_is_told_and_stops_nothing_else() {
         .save(rule("secret", json!({"alert": {"slack": {"slack_webhook_url": {"secret": "nothing"}}}})))
         .await;
     let id = server.save(webhook("good", &good)).await.id;
-    let parts: Vec<u8> = vec![1; 30_000];
+    let parts: Vec<u8> = vec![1; 10_000];
     server.write(vec![document("logs", "1", json!({"text": {"parts": parts}}))]).await;
     until(async || {
         (errors(&server).await.iter().filter(|error| error.contains("given up")).count() == 6).then_some(())

@@ -259,7 +259,7 @@ async fn what_is_wrong_is_named_and_nothing_is_stored() {
         ("[num_events]", with("num_events", json!(0))),
         ("[num_events]", with("num_events", json!("many"))),
         ("[importance]", with("importance", json!(101))),
-        ("[type]", with("type", json!("spike"))),
+        ("[type]", with("type", json!("unheard"))),
         ("[email]", with("email", json!({"to": "a"}))),
         ("aggs", body(json!({"aggs": {"a": {"avg": {"field": "n"}}}}))),
         ("min_score", body(json!({"min_score": 1}))),
@@ -312,9 +312,12 @@ async fn alerts_are_read_by_the_roles_that_their_rule_names() {
         site.user(name, roles).await;
     }
     site.data("PUT /_security/user/root", json!({"password": "root-secret", "roles": ["all_access"]})).await;
-    let mut own = rule("theirs");
+    let (mut own, mut shared) = (rule("theirs"), rule("everybody's"));
     own["selectedroles"] = json!(["soc", "others"]);
-    let (own, shared) = (site.save("admin", own).await, site.save("admin", rule("everybody's")).await);
+    for rule in [&mut own, &mut shared] {
+        rule["alert_method"] = json!("index");
+    }
+    let (own, shared) = (site.save("admin", own).await, site.save("admin", shared).await);
     site.write(failed(2)).await;
     for id in [&own, &shared] {
         site.ask("admin", &format!("GET /api/alert/run/{id}"), Value::Null, 200).await;
