@@ -236,7 +236,7 @@ async fn what_cannot_be_sent_is_told_and_stops_nothing_else() {
         ("[127.0.0.2:9] is not allowed", "inside"),
         ("[169.254.169.254:80] is not allowed", "metadata"),
         ("there is no secret [nothing]", "secret"),
-        ("steps", "loops"),
+        ("the template cannot be used", "loops"),
     ] {
         assert!(errors.iter().any(|error| error.contains(reason)), "{of}: {errors:?}");
     }
