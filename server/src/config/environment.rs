@@ -11,6 +11,10 @@ use super::keys::{KEYS, Key, distance, nearest};
 /// Whether the rest of a name behind `MILLRACE_` is of a form that others set: container platforms for a service, the
 /// shell of SQL, and our own tests.
 pub(super) fn is_foreign(name: &str) -> bool {
+    // Names of services have no such part; keys below others do.
+    if name.contains("__") {
+        return false;
+    }
     // What the name of a service ends with: nothing, or an underscore.
     let of_service = |rest: &str| rest.is_empty() || rest.ends_with('_');
     let ends = |end: &str| name.strip_suffix(end).is_some_and(of_service);
@@ -34,7 +38,9 @@ fn linked_port(name: &str) -> Option<&str> {
 /// words.
 pub(super) fn close_to(name: &str) -> Option<&'static Key> {
     let dotted = name.to_ascii_lowercase().replace("__", ".");
-    let spelt = nearest(&dotted, KEYS.iter().map(|key| key.name)).and_then(Key::find);
+    // `PASSWORD` is a word of keys in tables, too.
+    let on_top = KEYS.iter().filter(|key| !key.name.contains('.')).find(|key| of_words(&dotted, key.name));
+    let spelt = || nearest(&dotted, KEYS.iter().map(|key| key.name)).and_then(Key::find);
     let of_words = || KEYS.iter().find(|key| of_words(&dotted, key.name));
     // The longest: `data_dir` is rather `data` than nothing, but a key below it is meant before it.
     let goes_on = || KEYS.iter().filter(|key| goes_on(&dotted, key.name)).max_by_key(|key| key.name.len());
@@ -42,7 +48,7 @@ pub(super) fn close_to(name: &str) -> Option<&'static Key> {
         let counted = KEYS.iter().map(|key| (guarded_words(&dotted, key), key));
         counted.filter(|(count, _)| *count > 0).max_by_key(|(count, _)| *count).map(|(_, key)| key)
     };
-    spelt.or_else(of_words).or_else(goes_on).or_else(guarded)
+    on_top.or_else(spelt).or_else(of_words).or_else(goes_on).or_else(guarded)
 }
 
 fn words(name: &str) -> impl Iterator<Item = &str> {
@@ -127,7 +133,8 @@ mod tests {
             ("STORAGE_FLUSH_BYTES", "storage.flush_bytes"),
             ("FLUSH_BYTES", "storage.flush_bytes"),
             ("S3__SECRET_ACCESS_KEY", "storage.object_store.secret_access_key"),
-            ("SECRET_KEY", "storage.object_store.secret_access_key"),
+            ("SECRET_KEY", "notifications.secret_key"),
+            ("SECRET_ACCESS_KEY", "storage.object_store.secret_access_key"),
             ("OBJECT_STORE_BUCKET", "storage.object_store.bucket"),
             ("TLS_CERT", "tls.certificate"),
             ("LOGLEVEL", "log.level"),
