@@ -139,24 +139,25 @@ async fn rotation_under_load_loses_and_doubles_nothing() {
     let name = path.display().to_string();
     let writer = {
         let (path, dir) = (path.clone(), dir.path().to_owned());
+        // A line at once, as loggers write: of a renamed file whose writer is between two parts of a line, the first one is a line.
         std::thread::spawn(move || {
             let mut line = 0;
             for rotation in 0..10 {
                 let mut file = OpenOptions::new().create(true).append(true).open(&path).unwrap();
                 for _ in 0..700 {
-                    writeln!(file, "line {line}").unwrap();
+                    file.write_all(format!("line {line}\n").as_bytes()).unwrap();
                     line += 1;
                 }
                 std::fs::rename(&path, dir.join(format!("app.log.{rotation}"))).unwrap();
                 // The writer notices later.
                 for _ in 0..50 {
-                    writeln!(file, "line {line}").unwrap();
+                    file.write_all(format!("line {line}\n").as_bytes()).unwrap();
                     line += 1;
                 }
                 std::thread::yield_now();
             }
             let mut file = OpenOptions::new().create(true).append(true).open(&path).unwrap();
-            writeln!(file, "line {line}").unwrap();
+            file.write_all(format!("line {line}\n").as_bytes()).unwrap();
         })
     };
     // All names, so that files that come and go between two looks are found, too.
