@@ -45,7 +45,7 @@ impl Pending {
     fn new(frame: u64, index: &str, id: String, action: fn(Bytes) -> Action, document: &Value) -> Self {
         let document = Bytes::from(document.to_string());
         let bytes = document.len();
-        Self { frame, ops: vec![operation(index, id, action(document))], bytes, roles: Vec::new() }
+        Self { frame, ops: vec![WriteOp::new(index, Some(id), action(document))], bytes, roles: Vec::new() }
     }
 
     /// Makes it of members that take the place of those of an alert, where it is there.
@@ -53,7 +53,7 @@ impl Pending {
         let bytes = document.to_string().len();
         let update =
             Update { doc: Some(document), detect_noop: true, retry_on_conflict: 3, ..Update::default() };
-        let ops = vec![operation(ALERT, id, Action::Update(Box::new(update)))];
+        let ops = vec![WriteOp::new(ALERT, Some(id), Action::Update(Box::new(update)))];
         Self { frame, ops, bytes, roles: roles.to_vec() }
     }
 
@@ -85,7 +85,7 @@ impl Pending {
         for (id, row) in rows {
             let row = Bytes::from(row.to_string());
             self.bytes += row.len();
-            self.ops.push(operation(OUTBOX, id, Action::Create(row)));
+            self.ops.push(WriteOp::new(OUTBOX, Some(id), Action::Create(row)));
         }
         self
     }
@@ -123,20 +123,6 @@ impl Pending {
     }
 }
 
-pub(crate) fn operation(index: &str, id: String, action: Action) -> WriteOp {
-    WriteOp {
-        index: Arc::from(index),
-        id: Some(id),
-        routing: None,
-        action,
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: Arc::from("_doc"),
-    }
-}
-
 /// What becomes of an alert whose condition has ended.
 pub(crate) fn recovered(time: Time) -> Value {
     json!({"recovered": true, "recovered_at": time.iso()})
@@ -156,13 +142,11 @@ pub(crate) struct Beside {
 /// # Errors
 /// The store's.
 pub(crate) async fn alerts(engine: &Arc<Engine>, alerts: Vec<Beside>) -> Result<Vec<String>> {
-    let session = Session::system(engine);
-    let mut pending = VecDeque::with_capacity(alerts.len());
-    for Beside { id, document, rows } in alerts {
-        let told = rows.is_empty() || matches!(session.get(ALERT, &id, None, true).await, Ok(Some(_)));
-        let rows = if told { Vec::new() } else { rows };
-        pending.push_back(Pending::new(0, ALERT, id, Action::Create, &document).with_rows(rows));
-    }
+    let create = |Beside { id, document, rows }: Beside| {
+        Pending::new(0, ALERT, id, Action::Create, &document).with_rows(rows)
+    };
+    let mut pending: VecDeque<Pending> = alerts.into_iter().map(create).collect();
+    tell_no_more(engine, pending.make_contiguous()).await;
     beside(engine, &mut pending).await
 }
 
@@ -339,7 +323,7 @@ fn dead_letter<'a>(engine: &Engine, pending: impl Iterator<Item = &'a Pending>) 
         };
         let document = for_roles(document, &roles);
         let letter = Action::Index(Bytes::from(document.to_string()));
-        Instead::Letter(operation(ERROR, format!("refused-{id}"), letter))
+        Instead::Letter(WriteOp::new(ERROR, Some(format!("refused-{id}")), letter))
     })
 }
 

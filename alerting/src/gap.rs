@@ -15,12 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_storage::{Error, Index, Kind, Priority, Result};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use crate::commit::Pending;
-use crate::reading::{Reading, Step};
-use crate::runner::{Done, Held, Shared, commit, hold, keep, write_pending};
+use crate::reading::Reading;
+use crate::runner::{Done, Held, Shared, evaluate, hold, keep, write_pending};
 
 /// How long reading waits for its first other try; each time twice as long, up to the bound.
 const RETRY: Duration = Duration::from_millis(500);
@@ -224,28 +224,6 @@ fn is_damage(error: &Error) -> bool {
 /// How long reading waits that failed so many times before.
 fn wait(tries: u32) -> Duration {
     RETRY.saturating_mul(1 << tries.min(10)).min(RETRY_MAX)
-}
-
-async fn evaluate(shared: &Shared, step: Step, done: &mut Done) -> Result<()> {
-    let mut held = hold(shared).await?;
-    let (now_ms, time_ms) = (shared.engine.clock().now_ms(), step.frames.last().map(|frame| frame.time_ms));
-    let sources = step.frames.iter().flat_map(|frame| &frame.parts).flat_map(|part| &part.ops);
-    done.bytes += sources.map(|op| op.source.as_ref().map_or(0, |source| source.len())).sum::<usize>();
-    let job = move || {
-        if let Some(core) = held.as_mut() {
-            core.evaluate_pieces(&step.frames, |at| step.completes(at), now_ms);
-        }
-        Ok(held)
-    };
-    let began = Instant::now();
-    let mut held = shared.engine.compute().run(Priority::Follow, job).await?;
-    done.worked += began.elapsed();
-    if let Some(core) = held.as_mut() {
-        shared.told.update(core, time_ms);
-    }
-    let committed = commit(shared, held, done).await;
-    shared.advanced.notify_waiters();
-    committed
 }
 
 #[cfg(test)]

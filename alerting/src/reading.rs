@@ -31,11 +31,28 @@ pub(crate) struct Step {
 }
 
 impl Step {
+    /// Whole frames, as they come while they are written.
+    pub(crate) fn of(frames: Vec<Arc<AppliedFrame>>) -> Self {
+        let rows = frames.iter().map(|frame| rows_of(frame)).sum();
+        Self { frames, follows: None, rows }
+    }
+
     /// Whether no piece follows on the frame or piece at a place.
     pub(crate) fn completes(&self, at: usize) -> bool {
         let next = self.frames.get(at + 1).map(|frame| frame.number).or(self.follows);
         self.frames.get(at).is_none_or(|frame| next != Some(frame.number))
     }
+}
+
+/// Counts the operations of a frame.
+pub(crate) fn rows_of(frame: &AppliedFrame) -> usize {
+    frame.parts.iter().map(|part| part.ops.len()).sum()
+}
+
+/// Counts the bytes of their ids and sources.
+pub(crate) fn bytes_of(frame: &AppliedFrame) -> usize {
+    let ops = frame.parts.iter().flat_map(|part| &part.ops);
+    ops.map(|op| op.id.len() + op.source.as_ref().map_or(0, bytes::Bytes::len)).sum()
 }
 
 impl Reading {
@@ -73,9 +90,8 @@ impl Reading {
         let (mut frames, mut rows, mut bytes) = (Vec::new(), 0, 0);
         let mut next = Some(first);
         while let Some(frame) = next {
-            let ops = || frame.parts.iter().flat_map(|part| &part.ops);
-            rows += ops().count();
-            bytes += ops().map(|op| op.source.as_ref().map_or(0, |source| source.len())).sum::<usize>();
+            rows += rows_of(&frame);
+            bytes += bytes_of(&frame);
             frames.push(frame);
             next = self.next_frame().await?;
             if rows >= STEP_ROWS || bytes >= STEP_BYTES {

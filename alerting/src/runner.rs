@@ -16,6 +16,7 @@ use tokio::sync::{Notify, OwnedMutexGuard, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 
 use crate::commit::{Position, READER};
+use crate::reading::{Step, bytes_of, rows_of};
 use crate::snapshot::Snapshots;
 use crate::state::Core;
 use crate::store::Store;
@@ -149,8 +150,7 @@ async fn follow(shared: &Arc<Shared>) -> Result<Ended> {
                 FeedItem::Gap { from, to } => gap::read_back(shared, from..to, &mut done).await?,
                 FeedItem::Frame(first) => {
                     let (frames, behind) = gather(&mut reader, first).await?;
-                    done.bytes += frames.iter().map(|frame| bytes_of(frame)).sum::<usize>();
-                    evaluate(shared, frames, &mut done).await?;
+                    evaluate(shared, Step::of(frames), &mut done).await?;
                     if let Some((from, to)) = behind {
                         gap::read_back(shared, from..to, &mut done).await?;
                     }
@@ -205,15 +205,6 @@ async fn gather(
     Ok((frames, None))
 }
 
-fn rows_of(frame: &AppliedFrame) -> usize {
-    frame.parts.iter().map(|part| part.ops.len()).sum()
-}
-
-fn bytes_of(frame: &AppliedFrame) -> usize {
-    let ops = frame.parts.iter().flat_map(|part| &part.ops);
-    ops.map(|op| op.id.len() + op.source.as_ref().map_or(0, bytes::Bytes::len)).sum()
-}
-
 pub(crate) type Held = OwnedMutexGuard<Option<Core>>;
 
 pub(crate) async fn hold(shared: &Shared) -> Result<Held> {
@@ -225,12 +216,13 @@ pub(crate) async fn hold(shared: &Shared) -> Result<Held> {
 }
 
 /// Evaluates frames and commits what rules raise.
-async fn evaluate(shared: &Shared, frames: Vec<Arc<AppliedFrame>>, done: &mut Done) -> Result<()> {
+pub(crate) async fn evaluate(shared: &Shared, step: Step, done: &mut Done) -> Result<()> {
     let mut held = hold(shared).await?;
-    let (now_ms, time_ms) = (shared.engine.clock().now_ms(), frames.last().map(|frame| frame.time_ms));
+    let (now_ms, time_ms) = (shared.engine.clock().now_ms(), step.frames.last().map(|frame| frame.time_ms));
+    done.bytes += step.frames.iter().map(|frame| bytes_of(frame)).sum::<usize>();
     let job = move || {
         if let Some(core) = held.as_mut() {
-            core.evaluate(&frames, now_ms);
+            core.evaluate(&step, now_ms);
         }
         Ok(held)
     };

@@ -2,17 +2,16 @@
 //! the runner holds for a batch of frames and a change of rules for as long as it takes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_notifications::Occasion;
 use millrace_rules::engine::{Condition, Engine as Rules, Operation, Rule};
 use millrace_rules::{Time, for_roles};
-use millrace_storage::wal::AppliedFrame;
 use serde_json::{Value, json};
 
 use crate::commit::{Pending, Position};
 use crate::matching::{Evaluable, Known, Matching};
+use crate::reading::Step;
 
 /// Rules in memory.
 #[derive(Debug)]
@@ -71,23 +70,12 @@ impl Core {
     }
 
     /// Evaluates frames that follow one another; what rules raise is pending then. Blocks: it is called on a compute thread.
-    pub(crate) fn evaluate(&mut self, frames: &[Arc<AppliedFrame>], now_ms: i64) {
-        self.evaluate_pieces(frames, |_| true, now_ms);
-    }
-
-    /// Evaluates frames that were read back, of which large ones come in pieces: `completes` tells at which place no piece
-    /// follows. Blocks.
-    pub(crate) fn evaluate_pieces(
-        &mut self,
-        frames: &[Arc<AppliedFrame>],
-        completes: impl Fn(usize) -> bool,
-        now_ms: i64,
-    ) {
+    pub(crate) fn evaluate(&mut self, step: &Step, now_ms: i64) {
         let began = Instant::now();
-        let evaluable = self.matching.run(frames);
+        let evaluable = self.matching.run(&step.frames);
         let seconds = began.elapsed().as_secs_f64();
         for (at, mut one) in evaluable.into_iter().enumerate() {
-            one.frame.complete = completes(at);
+            one.frame.complete = step.completes(at);
             self.evaluate_one(one, seconds, now_ms);
         }
         self.tell(now_ms);

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use millrace_rules::Time;
 use millrace_storage::access::{Caller, Privileges};
-use millrace_storage::{Action, Error as StorageError, Principal, RefreshPolicy, Session, Update};
+use millrace_storage::{Action, Error as StorageError, Principal, RefreshPolicy, Session, Update, WriteOp};
 use serde_json::{Value, json};
 
 use crate::NotifyTested;
 use crate::changes::may_see;
-use crate::commit::operation;
 use crate::error::{Error, Result};
 use crate::indices::{self, ALERT};
 use crate::replay::Tested;
@@ -91,7 +90,7 @@ impl Shared {
             "status_note": note,
         });
         let update = Update { doc: Some(doc), retry_on_conflict: 16, ..Update::default() };
-        let op = operation(ALERT, alert.to_owned(), Action::Update(Box::new(update)));
+        let op = WriteOp::new(ALERT, Some(alert.to_owned()), Action::Update(Box::new(update)));
         // Not as the user's own write: who may say this need have no right to change the index.
         let caller = Caller::Rule(Arc::from("alert status"));
         let principal = Principal::new(caller, Vec::new(), Arc::new(Privileges::unrestricted()));

@@ -230,15 +230,9 @@ impl Store {
     async fn write(&self, id: &str, action: Action, version: Option<Version>) -> Result<WriteOutcome> {
         self.engine.make_own_index(INDEX, &index_body()).await?;
         let op = WriteOp {
-            index: Arc::from(INDEX),
-            id: Some(id.to_owned()),
-            routing: None,
-            action,
-            version: None,
             if_seq_no: version.map(|version| version.seq_no),
             if_primary_term: version.map(|version| version.primary_term),
-            require_alias: false,
-            doc_type: Arc::from("_doc"),
+            ..WriteOp::new(INDEX, Some(id.to_owned()), action)
         };
         let results = self.session.write(vec![op], RefreshPolicy::Immediate, TIMEOUT).await?;
         let none = || Err(StorageError::Internal("the store answered no result".to_owned()));

@@ -121,29 +121,15 @@ fn principal() -> Principal {
     Principal::new(caller, Vec::new(), Arc::new(Privileges::unrestricted()))
 }
 
-fn operation(id: String, action: Action) -> WriteOp {
-    WriteOp {
-        index: Arc::from(INDEX),
-        id: Some(id),
-        routing: None,
-        action,
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: Arc::from("_doc"),
-    }
-}
-
 /// Writes predictions by their ids.
 ///
 /// # Errors
 /// The store's; [`Error::Run`] with the first document that is refused. Those before it are written.
 pub(crate) async fn write(engine: &Engine, documents: Vec<(String, Value)>) -> Result<()> {
     engine.make_own_index(INDEX, &index_body()).await?;
-    let ops = documents
-        .into_iter()
-        .map(|(id, document)| operation(id, Action::Index(Bytes::from(document.to_string()))));
+    let ops = documents.into_iter().map(|(id, document)| {
+        WriteOp::new(INDEX, Some(id), Action::Index(Bytes::from(document.to_string())))
+    });
     in_batches(engine, ops.collect()).await
 }
 
@@ -158,8 +144,9 @@ pub(crate) async fn fill(engine: &Engine, found: Vec<(String, Value)>) -> Result
         retry_on_conflict: 3,
         ..Update::default()
     };
-    let ops =
-        found.into_iter().map(|(id, document)| operation(id, Action::Update(Box::new(update(document)))));
+    let ops = found
+        .into_iter()
+        .map(|(id, document)| WriteOp::new(INDEX, Some(id), Action::Update(Box::new(update(document)))));
     in_batches(engine, ops.collect()).await
 }
 

@@ -192,17 +192,7 @@ impl Secrets {
             }},
         });
         self.engine.make_own_index(INDEX, &body).await?;
-        let op = WriteOp {
-            index: Arc::from(INDEX),
-            id: Some(name.to_owned()),
-            routing: None,
-            action,
-            version: None,
-            if_seq_no: None,
-            if_primary_term: None,
-            require_alias: false,
-            doc_type: Arc::from("_doc"),
-        };
+        let op = WriteOp::new(INDEX, Some(name.to_owned()), action);
         let results = self.session.write(vec![op], RefreshPolicy::Immediate, TIMEOUT).await?;
         let none = || Error::Internal("the store answered no result".to_owned());
         Ok(results.into_iter().next().ok_or_else(none)??.result)

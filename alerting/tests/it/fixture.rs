@@ -190,17 +190,7 @@ pub(crate) async fn until<T>(mut there: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 pub(crate) fn op(index: &str, id: &str, action: Action) -> WriteOp {
-    WriteOp {
-        index: index.into(),
-        id: Some(id.to_owned()),
-        routing: None,
-        action,
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: "_doc".into(),
-    }
+    WriteOp::new(index, Some(id.to_owned()), action)
 }
 
 pub(crate) fn document(index: &str, id: &str, source: Value) -> WriteOp {

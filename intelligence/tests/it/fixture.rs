@@ -126,17 +126,7 @@ impl Server {
 }
 
 pub(crate) async fn write(engine: &Engine, index: &str, id: &str, document: &Value) {
-    let op = WriteOp {
-        index: Arc::from(index),
-        id: Some(id.to_owned()),
-        routing: None,
-        action: Action::Index(Bytes::from(document.to_string())),
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: Arc::from("_doc"),
-    };
+    let op = WriteOp::new(index, Some(id.to_owned()), Action::Index(Bytes::from(document.to_string())));
     let written =
         engine.write(&Principal::system(), vec![op], RefreshPolicy::Immediate, PATIENCE).await.unwrap();
     for outcome in written {

@@ -149,17 +149,7 @@ pub(crate) async fn together(shared: &Shared, row: &Row) -> Result<Vec<Row>> {
 }
 
 fn operation(index: &str, id: &str, action: Action) -> WriteOp {
-    WriteOp {
-        index: Arc::from(index),
-        id: Some(id.to_owned()),
-        routing: None,
-        action,
-        version: None,
-        if_seq_no: None,
-        if_primary_term: None,
-        require_alias: false,
-        doc_type: Arc::from("_doc"),
-    }
+    WriteOp::new(index, Some(id.to_owned()), action)
 }
 
 fn update(index: &str, id: &str, doc: Value) -> WriteOp {
