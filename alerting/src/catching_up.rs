@@ -35,8 +35,8 @@ use crate::error::{Error, Result};
 use crate::matching::{Evaluable, Known, Matching};
 use crate::reading::{Reading, Step};
 use crate::replay::{Lived, can_begin};
-use crate::runner::{Shared, keep_state};
-use crate::state::{Core, roles_of, rows_of};
+use crate::runner::{Shared, keep_state, take_state};
+use crate::state::{roles_of, rows_of};
 use crate::store::Kept;
 
 /// Rules that catch up at a time, each of which may hold as much as a rule at work; others wait for their turn.
@@ -214,7 +214,7 @@ impl Own<'_> {
     fn is_wanted(&self) -> bool {
         let now = self.shared.store.get(&self.kept.rule.id);
         let same = |now: Arc<Kept>| now.rule == self.kept.rule && now.catching_up == self.kept.catching_up;
-        now.is_some_and(same) && !*self.shared.stopping.borrow() && !self.shared.engine.is_stopping()
+        now.is_some_and(same) && !self.shared.is_stopping()
     }
 
     /// Returns the first frame that the others have not seen, once they are at work; `None` where nobody waits any more.
@@ -489,11 +489,7 @@ impl Own<'_> {
         if !core.rules.adopt(&mut own, &rule.id, since) {
             return Err(interrupted());
         }
-        let taken = move || {
-            let taken = held.as_ref().and_then(Core::snapshot);
-            Ok((held, taken))
-        };
-        let (mut held, taken) = self.shared.engine.compute().run(Priority::Follow, taken).await?;
+        let (mut held, taken) = take_state(self.shared, held, Priority::Follow).await?;
         // Its state is durable before the document says that it is there.
         let stored = match taken {
             Some((position, bytes)) => keep_state(self.shared, position, bytes).await,

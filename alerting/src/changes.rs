@@ -24,7 +24,7 @@ use crate::commit::{Pending, READER};
 use crate::error::{Error, Result};
 use crate::matching;
 use crate::recovery::last_frame;
-use crate::runner::{Shared, keep_state};
+use crate::runner::{Shared, keep_state, take_state};
 use crate::state::Core;
 use crate::store::Kept;
 
@@ -46,7 +46,7 @@ pub(crate) fn may_see(asker: &Principal, rule: &Rule) -> bool {
 }
 
 /// Whether somebody sees all rules.
-fn sees_all(asker: &Principal) -> bool {
+pub(crate) fn sees_all(asker: &Principal) -> bool {
     asker.privileges().sees_all_of_rules()
 }
 
@@ -253,11 +253,7 @@ impl Shared {
 
     /// Stores the state as it is now.
     async fn with_state_stored(&self, held: Held) -> Result<Held> {
-        let job = move || {
-            let taken = held.as_ref().and_then(Core::snapshot);
-            Ok((held, taken))
-        };
-        let (held, taken) = self.engine.compute().run(Priority::Ingest, job).await?;
+        let (held, taken) = take_state(self, held, Priority::Ingest).await?;
         // While alerts cannot be written there is no state to be stored: a start then evaluates those frames by the new rule.
         if let Some((position, bytes)) = taken {
             keep_state(self, position, bytes).await?;

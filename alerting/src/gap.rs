@@ -113,7 +113,7 @@ impl Gap {
 
     /// Reads from the first frame that was not evaluated.
     async fn go_on(&mut self, shared: &Shared, done: &mut Done) -> Result<Went> {
-        if is_stopping(shared) {
+        if shared.is_stopping() {
             return Ok(Went::Away);
         }
         let (indices, frames) = self.rest(shared).await?;
@@ -127,7 +127,7 @@ impl Gap {
             Err(error) => return Ok(Went::Failed(error)),
         };
         loop {
-            if is_stopping(shared) {
+            if shared.is_stopping() {
                 return Ok(Went::Away);
             }
             match reading.next().await {
@@ -164,13 +164,13 @@ impl Gap {
         let (indices, frames) = self.rest(shared).await?;
         let mut found = false;
         for index in indices {
-            if is_stopping(shared) {
+            if shared.is_stopping() {
                 break;
             }
             let alone = async {
                 let reading = shared.engine.read_back(std::slice::from_ref(&index), frames.clone()).await?;
                 let mut reading = reading.at(Priority::Follow);
-                while !is_stopping(shared) && reading.next().await?.is_some() {}
+                while !shared.is_stopping() && reading.next().await?.is_some() {}
                 Ok::<(), Error>(())
             };
             if let Err(error) = alone.await
@@ -210,10 +210,6 @@ impl Gap {
         }
         what
     }
-}
-
-fn is_stopping(shared: &Shared) -> bool {
-    *shared.stopping.borrow() || shared.engine.is_stopping()
 }
 
 /// Whether an error is one that stays.

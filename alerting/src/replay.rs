@@ -234,38 +234,22 @@ impl Alerting {
         };
         let times = from.unwrap_or_else(before)..to;
         let (mut ran, mut created) = (Ran::default(), HashSet::new());
-        let (engine, told_of) = (&self.shared.engine, rule.clone());
+        let (engine, told_of) = (&self.shared.engine, Arc::new(rule.clone()));
         let notifications = self.shared.notifications.as_ref().filter(|_| notify);
+        let give_up_ms = notifications.map(|notifications| notifications.give_up_ms());
+        let is_waiting = rule.definition.rule_type.is_waiting();
         let mut replay = Replay::begin(&self.shared, rule, times).await?;
         while let Some(operations) = replay.next().await? {
-            let now_ms = engine.clock().now_ms();
-            let rows = |id: &str, document: &Value| {
-                let rows = notifications.map(|notifications| {
-                    let occasion = Occasion::Alert(document);
-                    millrace_notifications::rows(
-                        &told_of,
-                        id,
-                        occasion,
-                        0,
-                        now_ms,
-                        notifications.give_up_ms(),
-                    )
-                });
-                rows.unwrap_or_default()
-            };
-            let (mut alerts, mut changes) = (Vec::new(), Vec::new());
-            for operation in operations {
-                match operation {
-                    Operation::Alert { id, document, .. } => {
-                        alerts.push(Beside { rows: rows(&id, &document), id, document });
-                    }
-                    Operation::Revision { id, document, .. } => changes.push((id, document)),
-                    Operation::Recovery { id, time, .. } => changes.push((id, commit::recovered(time))),
-                    Operation::Silence { .. } | Operation::Problem { .. } => {}
-                }
-            }
+            let (now_ms, rule) = (engine.clock().now_ms(), Arc::clone(&told_of));
+            let written = move || Ok(written(&rule, operations, now_ms, give_up_ms));
+            let (alerts, mut changes) = engine.compute().run(Priority::Background, written).await?;
             ran.alerts += alerts.len() as u64;
-            created.extend(commit::alerts(engine, alerts).await?);
+            let new = commit::alerts(engine, alerts).await?;
+            ran.created += new.len() as u64;
+            // Only rules that wait for windows change what they have raised.
+            if is_waiting {
+                created.extend(new);
+            }
             // What is there already may know more than what was evaluated here.
             changes.retain(|(id, _)| created.contains(id));
             commit::changes(engine, changes, &told_of.definition.roles).await?;
@@ -273,7 +257,6 @@ impl Alerting {
                 notifications.committed(0, true);
             }
         }
-        ran.created = created.len() as u64;
         ran.problems = replay.problems;
         Ok(ran)
     }
@@ -295,6 +278,34 @@ impl Alerting {
         }
         Ok(ids)
     }
+}
+
+/// Makes of what a rule says the alerts that are to be there, with what is to be sent of them where `give_up_ms` says until when, and
+/// the members of alerts that are to be changed.
+fn written(
+    rule: &Rule,
+    operations: Vec<Operation>,
+    now_ms: i64,
+    give_up_ms: Option<i64>,
+) -> (Vec<Beside>, Vec<(String, Value)>) {
+    let rows = |id: &str, document: &Value| match give_up_ms {
+        Some(give_up_ms) => {
+            millrace_notifications::rows(rule, id, Occasion::Alert(document), 0, now_ms, give_up_ms)
+        }
+        None => Vec::new(),
+    };
+    let (mut alerts, mut changes) = (Vec::new(), Vec::new());
+    for operation in operations {
+        match operation {
+            Operation::Alert { id, document, .. } => {
+                alerts.push(Beside { rows: rows(&id, &document), id, document });
+            }
+            Operation::Revision { id, document, .. } => changes.push((id, document)),
+            Operation::Recovery { id, time, .. } => changes.push((id, commit::recovered(time))),
+            Operation::Silence { .. } | Operation::Problem { .. } => {}
+        }
+    }
+    (alerts, changes)
 }
 
 /// A rule on its way over what is stored.

@@ -77,6 +77,13 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Whether rules, or the server, are to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow() || self.engine.is_stopping()
+    }
+}
+
 /// Why the feed is not followed any more.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
@@ -342,16 +349,27 @@ pub(crate) async fn keep(shared: &Shared, done: &mut Done) -> Result<()> {
 /// # Errors
 /// The disk's.
 pub(crate) async fn store_state(shared: &Shared, held: Held) -> Result<bool> {
-    let taken = move || {
-        let taken = held.as_ref().and_then(Core::snapshot);
-        drop(held);
-        Ok(taken)
-    };
-    let Some((position, bytes)) = shared.engine.compute().run(Priority::Follow, taken).await? else {
-        return Ok(false);
-    };
+    let (held, taken) = take_state(shared, held, Priority::Follow).await?;
+    drop(held);
+    let Some((position, bytes)) = taken else { return Ok(false) };
     keep_state(shared, position, bytes).await?;
     Ok(true)
+}
+
+/// Takes the state, with the last frame that it has seen; `None` while something of it is not written.
+///
+/// # Errors
+/// That the server is stopping.
+pub(crate) async fn take_state(
+    shared: &Shared,
+    held: Held,
+    priority: Priority,
+) -> Result<(Held, Option<(u64, Vec<u8>)>)> {
+    let take = move || {
+        let taken = held.as_ref().and_then(Core::snapshot);
+        Ok((held, taken))
+    };
+    shared.engine.compute().run(priority, take).await
 }
 
 /// Stores state that was taken.

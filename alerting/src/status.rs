@@ -12,7 +12,7 @@ use millrace_storage::{Action, Error as StorageError, Principal, RefreshPolicy, 
 use serde_json::{Value, json};
 
 use crate::NotifyTested;
-use crate::changes::may_see;
+use crate::changes::{may_see, sees_all};
 use crate::error::{Error, Result};
 use crate::indices::{self, ALERT};
 use crate::replay::Tested;
@@ -115,9 +115,7 @@ impl Shared {
             Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
             _ => Vec::new(),
         };
-        named.is_empty()
-            || asker.privileges().is_unrestricted()
-            || asker.roles().iter().any(|role| named.contains(&role.as_str()))
+        named.is_empty() || sees_all(asker) || asker.roles().iter().any(|role| named.contains(&role.as_str()))
     }
 
     /// Sends a sample through the channels of a rule.

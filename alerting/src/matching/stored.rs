@@ -16,18 +16,13 @@ impl Matching {
     /// Returns the indices that the rules watch, and the choice of the rows there that may match. What cannot be told by the index
     /// may match: filters that go by the time at which a document comes, segments that a filter cannot be asked of as a whole.
     pub(crate) fn stored(&mut self, work: &Work) -> (Vec<Arc<Index>>, Choice) {
-        self.targets.refresh(&self.rules, &mut self.to_tell);
-        let (mut indices, mut filters) = (Vec::new(), HashMap::new());
-        for meta in self.engine.metadata().indices() {
-            let Some((name, rules)) = self.targets.of(&meta.uuid) else { continue };
-            let Ok(index) = self.engine.index(name) else { continue };
-            if index.meta().uuid != meta.uuid {
-                continue;
-            }
+        let (indices, mut filters) = (self.watched(), HashMap::new());
+        for index in &indices {
+            let uuid = index.meta().uuid;
+            let Some((_, rules)) = self.targets.of(&uuid) else { continue };
             // Those that cannot be compiled are told of when documents are asked.
-            let of_index: Vec<Filter> = rules.iter().filter_map(|rule| self.filter(rule, &index)).collect();
-            filters.insert(meta.uuid, of_index);
-            indices.push(index);
+            let of_index: Vec<Filter> = rules.iter().filter_map(|rule| self.filter(rule, index)).collect();
+            filters.insert(uuid, of_index);
         }
         let work = work.clone();
         (indices, Arc::new(move |index: Uuid, segment: &Segment| chosen(&filters, index, segment, &work)))

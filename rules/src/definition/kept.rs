@@ -195,8 +195,8 @@ const REFUSED: [(&str, &str); 6] = [
 ];
 
 /// What a listed record has beside the rule.
-const READ_ONLY: [&str; 8] =
-    ["last_run", "last_alert", "lag", "error", "revision", "state", "notices", "passed_over"];
+const READ_ONLY: [&str; 9] =
+    ["last_run", "last_alert", "lag", "error", "revision", "state", "notices", "passed_over", "catching_up"];
 
 fn reason(name: &str) -> Option<&'static str> {
     let found = KNOWN.iter().find(|(known, _)| match known.strip_suffix('*') {

@@ -479,3 +479,17 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_rule_as_it_is_listed_is_saved_again() {
+    let rule = Definition::parse(&json!({"name": "r", "index": "i", "type": "any"})).unwrap();
+    let mut listed = rule.document();
+    let beside = json!({
+        "name": "r", "index": "i", "enabled": true, "revision": 3, "state": {"owner": "a"},
+        "last_run": "2026-01-01T00:00:00.000Z", "last_alert": "2026-01-01T00:00:00.000Z", "lag": 0,
+        "error": "paused", "notices": [], "passed_over": {"too_late": 0},
+        "catching_up": {"seen_from": "2026-01-01T00:00:00.000Z", "documents": 5},
+    });
+    listed.as_object_mut().unwrap().extend(beside.as_object().unwrap().clone());
+    assert_eq!(Definition::parse(&listed).unwrap(), rule);
+}

@@ -160,6 +160,9 @@ impl Work {
         fn paned<J: Judge + 'static>(judge: J, grid: Grid, keyless: bool, bounds: Bounds) -> Work {
             Work::Waiting(Box::new(Paned::new(judge, grid, keyless, bounds)))
         }
+        fn eager(operator: impl Operator + 'static) -> Work {
+            Work::Eager(Box::new(operator))
+        }
         match &rule.rule_type {
             RuleType::Flatline { threshold, timeframe, forget_keys } => {
                 let judge = flatline::Flatline { threshold: *threshold, forget_keys: *forget_keys };
@@ -184,13 +187,25 @@ impl Work {
                 let judge = percentage_match::PercentageMatch(percentage.clone());
                 paned(judge, tumbling(percentage.window), keyless, bounds)
             }
-            RuleType::Any
-            | RuleType::Frequency { .. }
-            | RuleType::Cardinality { .. }
-            | RuleType::Blacklist { .. }
-            | RuleType::Whitelist { .. }
-            | RuleType::Change { .. }
-            | RuleType::NewTerm { .. } => Self::Eager(operator(&rule.rule_type, bounds)),
+            RuleType::Any => eager(any::Any),
+            RuleType::Frequency { num_events, timeframe, attach_related } => {
+                eager(frequency::Frequency::new(*num_events, *timeframe, *attach_related, bounds))
+            }
+            RuleType::Cardinality { field, max, timeframe } => {
+                eager(cardinality::Cardinality::new(field.clone(), *max, *timeframe, bounds))
+            }
+            RuleType::Blacklist { compare_key, entries } => {
+                eager(blacklist::Blacklist::new(compare_key.clone(), entries.clone()))
+            }
+            RuleType::Whitelist { compare_key, entries, ignore_null } => {
+                eager(whitelist::Whitelist::new(compare_key.clone(), entries.clone(), *ignore_null))
+            }
+            RuleType::Change { compare_key, timeframe, ignore_null } => {
+                eager(change::Change::new(compare_key.clone(), *timeframe, *ignore_null, bounds))
+            }
+            RuleType::NewTerm { fields, window, alert_on_missing_field } => {
+                eager(new_term::NewTerm::new(fields.clone(), *window, *alert_on_missing_field, bounds))
+            }
         }
     }
 
@@ -207,36 +222,6 @@ impl Work {
             Self::Eager(operator) => operator.figures(),
             Self::Waiting(waiting) => waiting.figures(),
         }
-    }
-}
-
-/// Makes the operator of a type that decides when an event comes; one that waits has none, and takes every event.
-pub(crate) fn operator(rule_type: &RuleType, bounds: Bounds) -> Box<dyn Operator> {
-    match rule_type {
-        RuleType::Any => Box::new(any::Any),
-        RuleType::Frequency { num_events, timeframe, attach_related } => {
-            Box::new(frequency::Frequency::new(*num_events, *timeframe, *attach_related, bounds))
-        }
-        RuleType::Cardinality { field, max, timeframe } => {
-            Box::new(cardinality::Cardinality::new(field.clone(), *max, *timeframe, bounds))
-        }
-        RuleType::Blacklist { compare_key, entries } => {
-            Box::new(blacklist::Blacklist::new(compare_key.clone(), entries.clone()))
-        }
-        RuleType::Whitelist { compare_key, entries, ignore_null } => {
-            Box::new(whitelist::Whitelist::new(compare_key.clone(), entries.clone(), *ignore_null))
-        }
-        RuleType::Change { compare_key, timeframe, ignore_null } => {
-            Box::new(change::Change::new(compare_key.clone(), *timeframe, *ignore_null, bounds))
-        }
-        RuleType::NewTerm { fields, window, alert_on_missing_field } => {
-            Box::new(new_term::NewTerm::new(fields.clone(), *window, *alert_on_missing_field, bounds))
-        }
-        RuleType::MinCardinality { .. }
-        | RuleType::Spike(_)
-        | RuleType::Flatline { .. }
-        | RuleType::MetricAggregation(_)
-        | RuleType::PercentageMatch(_) => Box::new(any::Any),
     }
 }
 

@@ -85,6 +85,16 @@ fn event(source: serde_json::Value, number: u64) -> Event {
 }
 
 /// Gives an operator an event under one key, in time.
+/// The operator of a type that decides when an event comes.
+fn operator(rule_type: &RuleType, bounds: Bounds) -> Box<dyn Operator> {
+    let mut rule = Definition::parse(&json!({"name": "r", "index": "i", "type": "any"})).unwrap();
+    rule.rule_type = rule_type.clone();
+    match Work::new(&rule, &Timing::default(), bounds) {
+        Work::Eager(operator) => operator,
+        Work::Waiting(_) => panic!("{rule_type:?} waits"),
+    }
+}
+
 fn give(operator: &mut dyn Operator, event: &Event, time: Time, name: &str) -> Vec<Finding> {
     let moment = Moment { watermark: time.minus(Span::from_secs(3600)) };
     let arrival = Arrival { event, time, body: event.source.to_string().into(), depth: 0 };

@@ -235,6 +235,10 @@ impl<J: Judge> Paned<J> {
     }
 
     fn purge(&mut self, lowest: i64) {
+        // None of these is ever forgotten: looking at all of them would be for nothing.
+        if self.judge.wakes() == Wakes::Always && !self.judge.forgets() {
+            return;
+        }
         let gone: Vec<Key> = self
             .ages
             .iter()

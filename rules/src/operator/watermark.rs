@@ -63,7 +63,7 @@ impl Watermark {
             return self.greatest;
         }
         let mut now = now;
-        for (from, to) in absences.iter().rev().filter(|(_, to)| *to > self.set) {
+        for (from, to) in absences.iter().rev().take_while(|(_, to)| *to > self.set) {
             if now > *from && now < to.plus(timing.idle) {
                 now = *from;
             }
@@ -80,7 +80,8 @@ impl Watermark {
             return self.set;
         }
         let mut at = self.set.plus(timing.idle).plus(time.since(self.greatest));
-        for (from, to) in absences.iter().filter(|(_, to)| *to > self.set) {
+        let first = absences.partition_point(|(_, to)| *to <= self.set);
+        for (from, to) in absences.iter().skip(first) {
             if at > *from && at < to.plus(timing.idle) {
                 at = to.plus(timing.idle);
             }
