@@ -536,3 +536,19 @@ fn times_have_units() {
         assert_eq!(seconds(&Setting::Text(text.to_owned())), expected, "{text}");
     }
 }
+
+#[tokio::test]
+async fn a_name_that_is_another_files_by_now_is_looked_for_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("app.log");
+    append(&path, 0..3);
+    let found = position::Inode::of(&std::fs::metadata(&path).unwrap());
+    std::fs::rename(&path, dir.path().join("app.log.0")).unwrap();
+    append(&path, 3..5);
+    let tail = input(&path.display().to_string(), &beginning());
+    let mut pipeline = Pipeline::with(2, Arc::default());
+    let mut watch = watch::Watch::begin(Arc::clone(&tail.settings), pipeline.context()).await.unwrap();
+    assert!(!watch.open(found, path.clone(), steps::Start::Beginning, None).await);
+    let now = position::Inode::of(&std::fs::metadata(&path).unwrap());
+    assert!(watch.open(now, path, steps::Start::Beginning, None).await);
+}

@@ -3,7 +3,7 @@
 //! One task does it all; what touches files runs on blocking threads. A file's batches go to the pipeline in order,
 //! a few ahead of what is stored; where one is not stored, the file is read again from its stored position.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -36,6 +36,9 @@ const SOURCE: &str = "file";
 const WINDOW: usize = 16;
 /// Files that are remembered after they were closed, or not opened for their age.
 const MAX_REMEMBERED: usize = 100_000;
+
+/// A size that no file has.
+const NEVER: u64 = u64::MAX;
 
 type Acked = (Inode, u64, Option<Bytes>, Result<(), NotStored>);
 
@@ -165,7 +168,8 @@ impl Watch {
                     }
                 }
             }
-            if self.settings.exit_after_read && self.files.is_empty() && self.acks.is_empty() {
+            let has_looked = self.discovered.is_some();
+            if self.settings.exit_after_read && has_looked && self.files.is_empty() && self.acks.is_empty() {
                 return Ok(());
             }
             if progress {
@@ -232,7 +236,9 @@ impl Watch {
 
     /// Looks for files that are not open yet.
     async fn discover(&mut self) -> Result<(), InputError> {
-        let first = self.discovered.is_none() && self.files.is_empty() && self.closed.is_empty();
+        let first = self.looks_first;
+        // Files that were found and not opened: a stored position that they have is not forgotten.
+        let mut missed: HashSet<Inode> = HashSet::new();
         self.discovered = Some(Instant::now());
         let settings = Arc::clone(&self.settings);
         let wanted: Vec<Inode> = self.unclaimed.keys().copied().collect();
@@ -268,7 +274,11 @@ impl Watch {
                 continue;
             }
             self.closed.remove(&inode);
-            self.open(inode, path, start, None).await;
+            if !self.open(inode, path, start, None).await {
+                missed.insert(inode);
+                let start = if start == Start::End { Start::At(size) } else { start };
+                self.remember(inode, NEVER, start);
+            }
         }
         for (inode, path) in renamed {
             // Rotated while nobody looked: the rest of it is read.
@@ -277,23 +287,43 @@ impl Watch {
                 let known = self.unclaimed.get(&inode);
                 let only =
                     known.map(|known| known.iter().map(|(part, _)| parts(part).0.to_owned()).collect());
-                self.open(inode, path, Start::End, only).await;
+                if !self.open(inode, path, Start::End, only).await {
+                    missed.insert(inode);
+                }
             }
         }
         self.looks_first = false;
         let left = std::mem::take(&mut self.unclaimed);
         for (inode, parts) in left {
-            if !known.iter().any(|(of, _)| *of == inode) {
+            if missed.contains(&inode) {
+                self.unclaimed.insert(inode, parts);
+            } else if !known.iter().any(|(of, _)| *of == inode) {
                 forget_old(&self.settings, &self.context, parts).await;
             }
         }
         Ok(())
     }
 
-    async fn open(&mut self, inode: Inode, path: PathBuf, start: Start, only: Option<Vec<String>>) {
+    /// Opens a file; returns whether it did. A name that belongs to another file since it was found is looked for again: what
+    /// that one has would be stored as of this one, and read twice.
+    pub(super) async fn open(
+        &mut self,
+        inode: Inode,
+        path: PathBuf,
+        start: Start,
+        only: Option<Vec<String>>,
+    ) -> bool {
         let opening = path.clone();
-        match blocking(move || File::open(&opening).map_err(|error| named(&opening, &error))).await {
-            Ok(file) => {
+        let opened = move || {
+            let opened = || {
+                let file = File::open(&opening)?;
+                let is_it = Inode::of(&file.metadata()?) == inode;
+                Ok(is_it.then_some(file))
+            };
+            opened().map_err(|error| named(&opening, &error))
+        };
+        match blocking(opened).await {
+            Ok(Some(file)) => {
                 let tracked = Tracked {
                     path,
                     state: State::Unknown(file, start),
@@ -311,8 +341,16 @@ impl Watch {
                     was_complete: false,
                 };
                 self.files.insert(inode, tracked);
+                true
             }
-            Err(InputError(reason)) => tracing::warn!(reason, "cannot read a file, it is tried again"),
+            Ok(None) => {
+                self.discovered = None;
+                false
+            }
+            Err(InputError(reason)) => {
+                tracing::warn!(reason, "cannot read a file, it is tried again");
+                false
+            }
         }
     }
 
