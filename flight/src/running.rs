@@ -1,6 +1,6 @@
 //! Answers that are being sent: how many there may be, and how they are cancelled by what was given to fetch them with.
 //!
-//! One whose reader takes its time holds a batch or two, for which there is no other bound than their number.
+//! One whose reader takes its time holds a batch or two, which count as memory of queries.
 
 use std::collections::HashMap;
 use std::pin::Pin;

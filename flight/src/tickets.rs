@@ -186,8 +186,7 @@ pub(crate) fn wrapped(sealed: Bytes) -> Bytes {
 /// # Errors
 /// `INVALID_ARGUMENT`.
 pub(crate) fn unwrapped(bytes: &Bytes) -> Result<Bytes, Status> {
-    let any = Any::decode(bytes.clone()).ok().filter(|any| any.encode_to_vec() == *bytes);
-    match any.map(Command::try_from) {
+    match Any::decode(bytes.clone()).ok().map(Command::try_from) {
         Some(Ok(Command::TicketStatementQuery(ticket))) if ticket.as_any().encode_to_vec() == *bytes => {
             Ok(ticket.statement_handle)
         }

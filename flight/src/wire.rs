@@ -152,12 +152,12 @@ impl Sending {
                 let Some(piece) = self.batches.next().await else { return Ok(None) };
                 let Piece { batch, hold } = piece?;
                 self.hold = hold;
-                if batch.num_columns() <= FEW_COLUMNS && bytes(&batch) <= FEW_BYTES {
-                    self.left.batches.push(batch);
+                let is_small = batch.num_columns() <= FEW_COLUMNS && bytes(&batch) <= FEW_BYTES;
+                self.left.batches.push(batch);
+                if is_small {
                     self.made = self.left.encode()?.into();
                     continue;
                 }
-                self.left.batches.push(batch);
             }
             self.encode().await?;
         }
@@ -167,14 +167,16 @@ impl Sending {
     async fn encode(&mut self) -> Result<(), Status> {
         let batches = std::mem::take(&mut self.left.batches);
         let mut left = Left { schema: Arc::clone(&self.left.schema), batches };
+        // With what is to be encoded, also where nobody waits any more.
+        let hold = self.hold.take();
         let wanted = Arc::downgrade(&self.wanted);
         let work = move || {
             // Nobody may be there any more when its turn comes.
             let made = if wanted.strong_count() == 0 { Vec::new() } else { left.encode()? };
-            Ok((left, made))
+            Ok((left, made, hold))
         };
-        let (left, made) = computed(&self.compute, Priority::Foreground, work).await?;
-        (self.left, self.made) = (left, made.into());
+        let (left, made, hold) = computed(&self.compute, Priority::Foreground, work).await?;
+        (self.left, self.made, self.hold) = (left, made.into(), hold);
         Ok(())
     }
 }

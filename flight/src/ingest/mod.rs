@@ -221,7 +221,6 @@ fn documents(
         let more = (text.len() - begin + id.as_ref().map_or(0, String::len) + OP_BYTES) as u64;
         if bytes + more > most && !ids.is_empty() {
             text.truncate(begin);
-            text.shrink_to_fit();
             break;
         }
         bytes += more;
@@ -232,6 +231,8 @@ fn documents(
         }
     }
     let end = from + ends.len();
+    // What it has grown by beyond its length is not charged for.
+    text.shrink_to_fit();
     let text = Bytes::from(text);
     let (mut begin, doc_type): (usize, Arc<str>) = (0, "_doc".into());
     let ops: Vec<WriteOp> = ids
