@@ -15,7 +15,7 @@ use crate::corpus::Corpus;
 use crate::load;
 use crate::process::Memory;
 
-/// Rules that are saved with those that are measured by nothing: their state is there at the next look.
+/// Pause between the saving of rules and the load.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// One load of all events.

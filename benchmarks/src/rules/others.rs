@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use reqwest::{Method, StatusCode};
+use reqwest::Method;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::mix::Mix;
 use super::site::{INDEX, Site};
-use super::steady::{self, Pace};
+use super::steady::{self, Pace, bulk};
 use crate::corpus::{Corpus, Ids};
 use crate::load;
 use crate::measure;
@@ -32,7 +32,7 @@ pub(super) struct Keys {
     pub(super) after_bytes: u64,
     pub(super) most_bytes: u64,
     pub(super) events_per_second: f64,
-    /// Milliseconds until a rule's record is answered, the longest meanwhile.
+    /// Alerts that were raised.
     pub(super) alerts: u64,
 }
 
@@ -86,13 +86,7 @@ async fn events(site: &Site, round: u64, users: std::ops::Range<u64>) -> Result<
         });
         format!("{{\"index\":{{}}}}\n{event}\n")
     });
-    let path = format!("/{INDEX}/_bulk?filter_path=errors");
-    let body: String = lines.collect();
-    let (status, answer) = site.target.send(Method::POST, &path, "application/x-ndjson", body).await?;
-    if status != StatusCode::OK || answer != br#"{"errors":false}"# {
-        bail!("a bulk request was answered {status}: {:.300}", String::from_utf8_lossy(&answer));
-    }
-    Ok(())
+    bulk(&site.target, lines.collect::<String>().into_bytes()).await
 }
 
 /// A start after a crash under load.

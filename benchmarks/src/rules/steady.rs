@@ -195,7 +195,7 @@ pub(super) async fn send(
 }
 
 /// Sends a bulk request until it is taken.
-async fn bulk(target: &Target, body: Vec<u8>) -> Result<()> {
+pub(super) async fn bulk(target: &Target, body: Vec<u8>) -> Result<()> {
     let body = bytes::Bytes::from(body);
     loop {
         let path = format!("/{INDEX}/_bulk?filter_path=errors");
