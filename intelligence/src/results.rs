@@ -19,7 +19,7 @@ use crate::time;
 /// The index.
 pub(crate) const INDEX: &str = "intelligence";
 /// First members of its documents that are not those of a predicted field.
-pub(crate) const OWN_FIELDS: [&str; 18] = [
+pub(crate) const OWN_FIELDS: [&str; 19] = [
     "@timestamp",
     "model_name",
     "model_uid",
@@ -38,6 +38,7 @@ pub(crate) const OWN_FIELDS: [&str; 18] = [
     "multiply_by_field",
     "multiply_by_value",
     "time_frame",
+    "roles",
 ];
 /// Documents of a write.
 const BATCH: usize = 2_000;
@@ -65,6 +66,7 @@ fn index_body() -> Value {
                 "time_frame": keyword,
                 "multiply_by_field": keyword,
                 "multiply_by_value": keyword,
+                "roles": keyword,
                 "processing_time": double,
                 "rmse": double,
                 "rmse_normalized": double,

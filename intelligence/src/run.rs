@@ -258,6 +258,10 @@ fn written(
     ] {
         common.insert(name.to_owned(), of);
     }
+    // Who may see the rule sees what it predicts.
+    if !definition.roles.is_empty() {
+        common.insert("roles".to_owned(), json!(definition.roles));
+    }
     if let (Some(line), Algorithm::Tl | Algorithm::Lrst) = (line, definition.algorithm) {
         common.insert("linear_function_a".to_owned(), json!(line.slope));
         common.insert("linear_function_b".to_owned(), json!(line.intercept));

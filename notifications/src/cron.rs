@@ -18,6 +18,19 @@ impl Pattern {
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let read = Self::parse(text)?;
+        // A day that never comes is found here, not when an alert waits for it.
+        match read.next(0, true) {
+            Some(_) => Ok(read),
+            None => Err(format!("[{}] never comes", text.trim())),
+        }
+    }
+
+    /// Reads one that was looked at when it was saved.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (pattern, zone) = match text.trim().rsplit_once(char::is_whitespace) {
             Some((pattern, zone)) => match zone.parse::<Tz>() {
                 Ok(zone) => (pattern.trim(), zone),
@@ -28,12 +41,7 @@ impl Pattern {
         let cron = CronParser::new()
             .parse(pattern)
             .map_err(|error| format!("[{pattern}] is no pattern of cron: {error}"))?;
-        // A day that never comes is found here, not when an alert waits for it.
-        let read = Self { cron, zone };
-        match read.next(0, true) {
-            Some(_) => Ok(read),
-            None => Err(format!("[{pattern}] never comes")),
-        }
+        Ok(Self { cron, zone })
     }
 
     /// Returns the first time that matches, in milliseconds: behind a time, or at it where that is `inclusive`.

@@ -32,6 +32,7 @@ use millrace_accounts::Accounts;
 use millrace_query::SearchService;
 use millrace_rules::definition::Definition;
 use millrace_rules::definition::notification::Channel;
+use millrace_rules::hex;
 use millrace_storage::{Engine, Session};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -227,8 +228,8 @@ impl Notifications {
 
 /// What stands for a channel wherever it has to be told from others: its method and options.
 pub(crate) fn identity(channel: &Channel) -> String {
-    let text = format!("{}\u{0}{}", channel.method.name(), Value::Object(channel.options.clone()));
-    hash(&[&text])
+    let options = serde_json::to_string(&channel.options).unwrap_or_default();
+    hash(&[&format!("{}\u{0}{options}", channel.method.name())])
 }
 
 /// A hash of texts, each behind its length: 160 bits of SHA-256.
@@ -238,5 +239,5 @@ pub(crate) fn hash(texts: &[&str]) -> String {
         context.update(&(text.len() as u64).to_be_bytes());
         context.update(text.as_bytes());
     }
-    context.finish().as_ref()[..20].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&context.finish().as_ref()[..20])
 }

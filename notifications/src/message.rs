@@ -1,6 +1,6 @@
 //! What a notification says: of one alert, of several that were gathered, of the end of a condition, of an alert that nobody looked at.
 
-use millrace_rules::Time;
+use millrace_rules::{Time, cut};
 use serde_json::{Map, Value, json};
 
 use crate::hash;
@@ -58,15 +58,6 @@ pub(crate) struct Message {
 
 fn text_of<'a>(alert: &'a Value, field: &str) -> &'a str {
     alert[field].as_str().unwrap_or_default()
-}
-
-/// The beginning of a text that has at most so many bytes.
-pub(crate) fn cut(text: &str, bytes: usize) -> &str {
-    let mut end = bytes.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 /// A span in words.

@@ -91,18 +91,20 @@ pub fn rows(
     };
     for channel in &definition.notification.channels {
         let Some(due) = when else { continue };
+        let identity = identity(channel);
         let (due, group) = match occasion {
-            Occasion::Alert(document) => maker.gathered(channel, document, due),
+            Occasion::Alert(document) => maker.gathered(channel, &identity, document, due),
             Occasion::Recovery { .. } => (due, None),
         };
         let kind = if matches!(occasion, Occasion::Alert(_)) { "alert" } else { "recovery" };
-        rows.push(maker.row(kind, channel, due, group));
+        rows.push(maker.row(kind, channel, &identity, due, group));
     }
     if let (Occasion::Alert(_), Some(escalation)) = (occasion, &definition.notification.escalation) {
         let mut options = Map::new();
         options.insert("users".to_owned(), json!(escalation.users));
         let channel = Channel { name: "user".to_owned(), method: Method::User, options };
-        rows.push(maker.row("escalation", &channel, now_ms.saturating_add(escalation.after.ms()), None));
+        let due = now_ms.saturating_add(escalation.after.ms());
+        rows.push(maker.row("escalation", &channel, &identity(&channel), due, None));
     }
     // The same channel twice is one.
     rows.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -128,22 +130,28 @@ impl Maker<'_> {
     fn first_time(&self) -> Option<i64> {
         let Some(limit) = &self.definition().notification.limit else { return Some(self.now_ms) };
         // It was checked when the rule was saved; one that was stored before tells at once.
-        let Ok(pattern) = Pattern::read(&limit.cron) else { return Some(self.now_ms) };
+        let Ok(pattern) = Pattern::parse(&limit.cron) else { return Some(self.now_ms) };
         let at = pattern.at_or_after(self.now_ms).unwrap_or(self.now_ms);
         (at == self.now_ms || !limit.drops).then_some(at)
     }
 
     /// When it is told with the others of its group, and the group.
-    fn gathered(&self, channel: &Channel, document: &Value, due: i64) -> (i64, Option<String>) {
+    fn gathered(
+        &self,
+        channel: &Channel,
+        identity: &str,
+        document: &Value,
+        due: i64,
+    ) -> (i64, Option<String>) {
         let notification = &self.definition().notification;
         let due = match &notification.aggregation {
             None => return (due, None),
             Some(Aggregation::Within(span)) => due.saturating_add(span.ms()),
             Some(Aggregation::Schedule(cron)) => {
-                Pattern::read(cron).ok().and_then(|pattern| pattern.next(due, false)).unwrap_or(due)
+                Pattern::parse(cron).ok().and_then(|pattern| pattern.next(due, false)).unwrap_or(due)
             }
         };
-        let mut parts = vec![self.rule.id.clone(), identity(channel)];
+        let mut parts = vec![self.rule.id.clone(), identity.to_owned()];
         for field in &notification.aggregation_key {
             parts.push(value_of(&document["match_body"], field));
         }
@@ -155,9 +163,15 @@ impl Maker<'_> {
         (due, Some(hash(&parts)))
     }
 
-    fn row(&self, kind: &str, channel: &Channel, due: i64, group: Option<String>) -> (String, Value) {
-        let identity = identity(channel);
-        let key = hash(&[self.alert, kind, &identity]);
+    fn row(
+        &self,
+        kind: &str,
+        channel: &Channel,
+        identity: &str,
+        due: i64,
+        group: Option<String>,
+    ) -> (String, Value) {
+        let key = hash(&[self.alert, kind, identity]);
         let mut about = json!({
             "name": channel.name,
             "method": channel.method.name(),

@@ -14,7 +14,9 @@ use bytes::Bytes;
 use millrace_query::{OutcomeBody, SearchService};
 use millrace_rules::Time;
 use millrace_rules::definition::notification::Secret;
-use millrace_storage::{Action, DocResult, Engine, Error as StorageError, RefreshPolicy, Session, WriteOp};
+use millrace_storage::{
+    Action, DocResult, Engine, Error as StorageError, Priority, RefreshPolicy, Session, WriteOp,
+};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
@@ -91,7 +93,7 @@ impl Secrets {
             ));
         }
         let sealed = self.seal(name, value)?;
-        if self.open_document(name).await?.is_none() && self.list().await?.len() >= MAX_SECRETS {
+        if self.open_document(name).await?.is_none() && self.count().await? >= MAX_SECRETS {
             return Err(Error::Busy(format!("there are {MAX_SECRETS} secrets already: delete some")));
         }
         let document = json!({
@@ -132,17 +134,28 @@ impl Secrets {
 
     /// Lists them by name, without what they hide.
     pub(crate) async fn list(&self) -> Result<Vec<Value>> {
-        let params = vec![("ignore_unavailable".to_owned(), "true".to_owned())];
         let body = json!({"size": MAX_SECRETS, "sort": ["name"], "_source": {"excludes": ["sealed"]}, "track_total_hits": false});
+        let answer = self.search(body).await?;
+        let hits = answer["hits"]["hits"].as_array().into_iter().flatten();
+        Ok(hits.map(|hit| hit["_source"].clone()).collect())
+    }
+
+    /// Counts them.
+    async fn count(&self) -> Result<usize> {
+        let answer = self.search(json!({"size": 0, "track_total_hits": true})).await?;
+        Ok(answer["hits"]["total"]["value"].as_u64().map_or(0, |count| count as usize))
+    }
+
+    async fn search(&self, body: Value) -> Result<Value> {
+        let params = vec![("ignore_unavailable".to_owned(), "true".to_owned())];
         let outcome = self.search.search(&self.session, INDEX, params, Some(body)).await;
         let OutcomeBody::Raw(bytes) = outcome.map_err(|error| Error::Internal(error.to_string()))?.body
         else {
             return Err(Error::Internal("the search answered no text".to_owned()));
         };
-        let answer: Value =
-            serde_json::from_slice(&bytes).map_err(|error| Error::Internal(error.to_string()))?;
-        let hits = answer["hits"]["hits"].as_array().into_iter().flatten();
-        Ok(hits.map(|hit| hit["_source"].clone()).collect())
+        let read = move || Ok(serde_json::from_slice(&bytes));
+        let read = self.engine.compute().run(Priority::Foreground, read).await?;
+        read.map_err(|error: serde_json::Error| Error::Internal(error.to_string()))
     }
 
     /// Removes one; returns whether it was there.

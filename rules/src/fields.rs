@@ -116,12 +116,12 @@ pub(crate) fn bounded(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns at most `bytes` of a text, whole characters.
-pub(crate) fn cut(text: &str, bytes: usize) -> &str {
+pub fn cut(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
 /// Writes bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     bytes
         .iter()

@@ -23,5 +23,6 @@ mod time;
 pub use alert::for_roles;
 pub use error::{Error, Kind, Result};
 pub use event::{Event, Origin, Times};
+pub use fields::{cut, hex};
 pub use operator::{Bounds, Figures, Timing};
 pub use time::{Span, Time};

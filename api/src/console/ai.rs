@@ -3,8 +3,9 @@
 //! [`Intelligence`] knows the rules and what may be done with them; the forms of requests and answers are here.
 
 use millrace_intelligence::{Error as Refusal, Intelligence, Record};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::alerts::{body, done};
 use crate::Api;
 use crate::error::Error;
 use crate::http::listing::items;
@@ -77,13 +78,4 @@ pub(crate) fn change(request: &Request) -> Result<Response, Error> {
 fn intelligence(api: &Api) -> Result<&Intelligence, Error> {
     let none = || Error::new(503, "unavailable_exception", "this server runs no AI rules");
     api.intelligence.as_ref().ok_or_else(none)
-}
-
-/// The answer to what was done with a rule.
-fn done(id: &str, message: &str) -> Value {
-    json!({"status": true, "id": id, "message": message})
-}
-
-fn body(request: &Request) -> Result<Value, Error> {
-    request.json()?.ok_or_else(|| Error::illegal_argument("request body is required"))
 }

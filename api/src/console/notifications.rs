@@ -9,6 +9,7 @@ use super::error::invalid;
 use super::saved_objects::object::object;
 use crate::Api;
 use crate::error::Error;
+use crate::http::listing::items;
 use crate::http::{Request, Response};
 
 /// Says what is the matter with an alert.
@@ -59,7 +60,7 @@ pub(crate) async fn test(api: &Api, request: &Request) -> Result<Response, Error
 pub(crate) async fn secrets(api: &Api, request: &Request) -> Result<Response, Error> {
     request.finish()?;
     let secrets = notifications(api)?.secrets().await.map_err(millrace_alerting::Error::from)?;
-    Ok(Response::json(200, Value::Array(secrets)))
+    Ok(Response::raw_json(200, items(&request.room, &secrets, Value::clone)?))
 }
 
 /// Stores a secret.

@@ -393,3 +393,24 @@ async fn alerts_are_drawn_around_their_events() {
     site.user("blind", &["rules"]).await;
     site.ask("blind", &format!("GET /api/alert/plot/{rule}"), Value::Null, 403).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn predictions_are_seen_by_the_roles_that_their_rule_names() {
+    let site = Site::start().await;
+    site.hours(30).await;
+    site.data("PUT /_security/role/soc", json!({})).await;
+    site.user("ann", &["reader", "soc"]).await;
+    site.user("eve", &["reader"]).await;
+    for (name, roles) in [("theirs", json!(["soc"])), ("everybody's", json!([]))] {
+        let mut rule = rule(name);
+        rule["selectedroles"] = roles;
+        let id = site.ask("admin", "PUT /api/ai/create", rule, 200).await["id"].as_str().unwrap().to_owned();
+        site.ask("admin", &format!("GET /api/ai/run/{id}"), Value::Null, 200).await;
+    }
+    assert_eq!(site.documents("intelligence").await.len(), 10);
+    for (who, seen) in [("admin", 10), ("ann", 10), ("eve", 5)] {
+        let line = "GET /intelligence/_count";
+        let answer = site.0.send(line, &[("authorization", &basic(who))], String::new()).await;
+        assert_eq!(answer.json()["count"], seen, "{who}");
+    }
+}

@@ -3,6 +3,7 @@
 //! One thread waits for a program, and reads and writes what it can without waiting: who has left the program's group and keeps its pipes
 //! open, as a service does, holds nothing up.
 
+use millrace_rules::cut;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{Failure, Sent, compute};
 use crate::Shared;
 use crate::error::{Error, Result};
-use crate::message::{Message, cut};
+use crate::message::Message;
 use crate::template;
 
 /// How long a program may take.

@@ -3,6 +3,7 @@
 //! The key of the notification is in `Message-ID` and in `Idempotency-Key`. Where the server takes a mail for some recipients only, they have it,
 //! and it is tried again for those for whom it may be taken later, and for no other. An address that is none keeps the mail from nobody.
 
+use millrace_rules::cut;
 use std::collections::HashSet;
 
 use lettre::Address;
@@ -18,7 +19,7 @@ use crate::Shared;
 use crate::config::{Smtp, SmtpTls};
 use crate::error::{Error, Result};
 use crate::hash;
-use crate::message::{Message, cut};
+use crate::message::Message;
 use crate::outbox::value_of;
 use crate::template::html;
 

@@ -3,6 +3,7 @@
 //! A transaction is for so many recipients at most; those beyond have one of their own on the same connection. A server that is slow
 //! is asked for as long as there is time: the recipients that are left get the mail with the next attempt.
 
+use millrace_rules::cut;
 use std::time::Duration;
 
 use lettre::Address;
@@ -14,7 +15,6 @@ use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter,
 use tokio::time::{Instant, timeout_at};
 
 use super::Failure;
-use crate::message::cut;
 
 /// How long an answer of the server may take.
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_rules::definition::notification::Template;
+use millrace_rules::{cut, hex};
 use parking_lot::Mutex;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, Client, Method, StatusCode, Url};
@@ -18,7 +19,7 @@ use super::{Failure, Resolved, Sent, compute};
 use crate::Shared;
 use crate::allow::{Allow, Refused, Resolver};
 use crate::error::{Error, Result};
-use crate::message::{Message, cut};
+use crate::message::Message;
 use crate::outbox::value_of;
 use crate::template;
 
@@ -124,7 +125,8 @@ impl Webhook {
             let host = request.url.host_str().unwrap_or_default();
             for hosts in &resolved.hosts {
                 if !hosts.iter().any(|allowed| allowed == host) {
-                    return Err(Failure::permanent(format!(
+                    // It may be stored with this one, too.
+                    return Err(Failure::passing(format!(
                         "a secret of the channel may not be sent to [{host}]"
                     )));
                 }
@@ -243,7 +245,7 @@ fn generic(resolved: &Resolved, message: &Message, now_ms: i64) -> std::result::
             &hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()),
             format!("{seconds}.{body}").as_bytes(),
         );
-        let hex: String = signed.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex(signed.as_ref());
         header(&mut headers, "x-millrace-timestamp", &seconds)?;
         header(&mut headers, "x-millrace-signature", &format!("sha256={hex}"))?;
     }

@@ -232,10 +232,7 @@ impl Lanes {
         lane.rests_until = now_ms.saturating_add(rest);
         let back: Vec<Unit> = lane.queue.drain(..).collect();
         for unit in back {
-            self.bytes = self.bytes.saturating_sub(unit.bytes());
-            for row in &unit.rows {
-                self.held.remove(&row.id);
-            }
+            self.release(&unit);
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_query::OutcomeBody;
-use millrace_rules::Time;
+use millrace_rules::{Time, cut};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::{
     Action, DeadLetter, Error as StorageError, Instead, Principal, SourceWrite, Update, WriteOp,
@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 use super::row::{Row, SERVED, Unit};
 use crate::Shared;
 use crate::channel::Failure;
-use crate::message::cut;
 use crate::outbox::OUTBOX;
 
 /// The index of alerts, and that of what went wrong.

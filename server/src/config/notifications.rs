@@ -33,7 +33,14 @@ pub(super) fn config(settings: &Settings) -> Result<Config> {
             },
             credentials: match (text("smtp.user"), text("smtp.password")) {
                 (Some(user), Some(password)) => Some((user, password)),
-                (None, None) => None,
+                (None, None) => {
+                    for name in ["smtp.user", "smtp.password"] {
+                        if text(name).is_some() {
+                            bail!("notifications.{name} is set but notifications.smtp.host is not");
+                        }
+                    }
+                    None
+                }
                 (Some(_), None) => {
                     bail!("notifications.smtp.user is set but notifications.smtp.password is not")
                 }
