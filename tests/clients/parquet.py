@@ -1,6 +1,7 @@
 """Other engines read the Parquet files that the server wrote, and find what the server finds."""
 
 import base64
+import contextlib
 import glob
 import json
 import os
@@ -25,11 +26,14 @@ def file_of(index):
     uuid = settings[index]["settings"]["index"]["uuid"]
     directory = base64.urlsafe_b64decode(uuid + "==").hex()
     data = os.environ["CLIENT_DATA"]
-    files = [path for path in glob.glob(f"{data}/**/data.parquet", recursive=True) if f"/{directory}/" in path]
-    assert files, f"no data.parquet of {uuid} ({directory}) below {data}"
-    # Compaction may leave files behind for a while: the newest holds everything, as it was one segment.
-    files.sort(key=os.path.getmtime)
-    return files[-1]
+    # Compaction leaves files behind for a while, and then removes them: the newest holds everything, as it was one segment.
+    written = {}
+    for path in glob.glob(f"{data}/**/data.parquet", recursive=True):
+        if f"/{directory}/" in path:
+            with contextlib.suppress(FileNotFoundError):
+                written[path] = os.stat(path).st_mtime_ns
+    assert written, f"no data.parquet of {uuid} ({directory}) below {data}"
+    return max(written, key=written.get)
 
 
 call("DELETE", f"/{INDEX}")

@@ -18,7 +18,7 @@ const MAX_BATCH: usize = 1_000;
 const ATTEMPTS: u32 = 8;
 
 /// The server that is fed and asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Target {
     client: Client,
     url: String,
@@ -58,6 +58,11 @@ impl Target {
         Ok(Self { client, url, credentials, any_certificate })
     }
 
+    /// Returns the same server, for the same user, at another of its listeners.
+    pub(super) fn at(&self, url: &str) -> Self {
+        Self { url: url.to_owned(), ..self.clone() }
+    }
+
     /// Returns the base URL.
     pub(super) fn url(&self) -> &str {
         &self.url
@@ -88,6 +93,8 @@ impl Target {
         }
         let answer = request
             .header("content-type", media)
+            // The console's listener asks for it.
+            .header("console-xsrf", "true")
             .body(body)
             .send()
             .await

@@ -1,8 +1,9 @@
 //! `millrace demo`: a server, realistic events, and questions with their answers.
 //!
-//! [`events`] makes the documents, [`feed`] sends them, [`questions`] asks, [`webhook`] posts one more. The server is either
-//! one that runs already or one in this process, started as `serve` does.
+//! [`events`] makes the documents, [`feed`] sends them, [`questions`] asks, [`webhook`] posts one more, [`alert`] shows what a
+//! rule has said of them. The server is either one that runs already or one in this process, started as `serve` does.
 
+mod alert;
 mod events;
 mod feed;
 mod questions;
@@ -24,6 +25,7 @@ use crate::notify::Supervisor;
 use crate::serve::{Running, on_signal, runtime};
 use crate::{environment, logging};
 
+use alert::Watch;
 use events::Events;
 use feed::Target;
 use webhook::Webhook;
@@ -83,13 +85,14 @@ async fn in_process(args: &DemoArgs, stop: impl Future<Output = ()> + Send + 'st
     let running = Running::start(config, Arc::new(Supervisor::default())).await?;
     let password = running.generated_password().or(known);
     let address = running.addresses().first().copied();
+    let console = running.console_addresses().first().copied();
     let (finished, finish) = oneshot::channel::<()>();
     let server: JoinHandle<Result<(), Failure>> = tokio::spawn(running.until(async move {
         let _ = finish.await;
     }));
     let played = match target(args, address, password) {
         Ok(target) => tokio::select! {
-            played = play_and_stay(args, &target, &webhook) => played,
+            played = play_and_stay(args, &target, Story { webhook, console }) => played,
             () = stop => Ok(()),
         },
         Err(error) => Err(error),
@@ -108,8 +111,14 @@ fn target(args: &DemoArgs, address: Option<SocketAddr>, password: Option<String>
     Target::new(&format!("http://{address}"), Some((args.user.clone(), password)), false)
 }
 
-async fn play_and_stay(args: &DemoArgs, target: &Target, webhook: &Webhook) -> Result<()> {
-    play(args, target, Some(webhook)).await?;
+/// What only a server of ours has: the webhook, and where its rules are saved.
+struct Story {
+    webhook: Webhook,
+    console: Option<SocketAddr>,
+}
+
+async fn play_and_stay(args: &DemoArgs, target: &Target, story: Story) -> Result<()> {
+    play(args, target, Some(story)).await?;
     if args.stay || (!args.exit && std::io::stdout().is_terminal()) {
         say(format_args!("the server stays up at {}; Ctrl-C ends it", target.url()));
         std::future::pending::<()>().await;
@@ -117,10 +126,14 @@ async fn play_and_stay(args: &DemoArgs, target: &Target, webhook: &Webhook) -> R
     Ok(())
 }
 
-/// Creates the indices, feeds them, and asks.
-async fn play(args: &DemoArgs, target: &Target, webhook: Option<&Webhook>) -> Result<()> {
+/// Creates the indices, feeds them, asks, and ends with the alert of the story.
+async fn play(args: &DemoArgs, target: &Target, story: Option<Story>) -> Result<()> {
     for (name, body) in events::indices() {
         target.create_index(name, &body).await?;
+    }
+    let mut watch = None;
+    if let Some(console) = story.as_ref().and_then(|story| story.console) {
+        watch = Some(Watch::begin(target, console).await?);
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let span_ms = i64::try_from(args.span.as_millis()).context("--span is too long")?;
@@ -143,8 +156,11 @@ async fn play(args: &DemoArgs, target: &Target, webhook: Option<&Webhook>) -> Re
         let answer = target.ask(question.path, &question.body).await?;
         say(format_args!("{}", question.table(&answer)));
     }
-    if let Some(webhook) = webhook {
-        say(format_args!("{}", webhook.play(target).await?));
+    if let Some(story) = story {
+        say(format_args!("{}", story.webhook.play(target).await?));
+    }
+    if let Some(watch) = watch {
+        say(format_args!("{}", watch.alert(target).await?));
     }
     if fed.errors > 0 {
         bail!("{} events were refused; the first: {}", fed.errors, fed.first_error.unwrap_or_default());
