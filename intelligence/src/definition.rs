@@ -6,12 +6,12 @@
 use std::ops::RangeInclusive;
 
 use millrace_forecast::{Algorithm, MAX_PREDICTIONS};
+use millrace_schedule::{Fields, Schedule};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
 use crate::frame::TimeFrame;
 use crate::results;
-use crate::schedule::Schedule;
 use crate::time;
 
 /// Longest name of a rule, and longest value that it is multiplied by, in bytes: both are in the ids of documents.
@@ -123,6 +123,17 @@ pub(crate) struct Definition {
 /// The value of [`Definition::threshold`] that asks for nothing.
 const NO_THRESHOLD: i64 = -1;
 
+fn schedule(text: &str) -> Result<Schedule> {
+    let wrong = |reason| Error::invalid("automatic_cron", reason);
+    let schedule = Schedule::parse(text, Fields::FiveOrSix).map_err(wrong)?;
+    let mut fields = schedule.line().split(' ');
+    let second = if fields.clone().count() == 6 { fields.next() } else { None };
+    if second.is_some_and(|second| second.parse::<u8>().is_err()) {
+        return Err(wrong("has a second that is not one number: a rule runs at most once a minute".to_owned()));
+    }
+    Ok(schedule)
+}
+
 impl Definition {
     /// Reads a rule.
     ///
@@ -175,7 +186,7 @@ impl Definition {
             value_type,
             max_predictions: fields.count("max_predictions", 1..=MAX_PREDICTIONS)?,
             threshold: fields.threshold()?,
-            schedule: Schedule::parse(cron).map_err(|reason| Error::invalid("automatic_cron", reason))?,
+            schedule: schedule(cron)?,
             enable: fields.boolean("automatic_enable")?,
             automatic: fields.automatic()?,
             start: fields.start()?,
@@ -204,7 +215,7 @@ impl Definition {
             "value_type": self.value_type.name(),
             "max_predictions": self.max_predictions,
             "threshold": self.threshold,
-            "automatic_cron": self.schedule.text(),
+            "automatic_cron": self.schedule.to_string(),
             "automatic_enable": self.enable,
             "automatic": self.automatic,
             "start_date": match self.start {

@@ -23,7 +23,6 @@ mod picture;
 mod results;
 mod run;
 mod samples;
-mod schedule;
 mod scheduler;
 mod source;
 mod store;
@@ -52,7 +51,6 @@ use crate::source::Source;
 use crate::store::{Kept, State, Store};
 
 pub use error::{Error, Result};
-pub use schedule::Schedule;
 
 /// Runs at a time.
 const TURNS: usize = 2;

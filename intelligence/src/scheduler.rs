@@ -49,7 +49,7 @@ impl Coming {
         let known = self.0.get(&kept.id).copied();
         let known = known.filter(|next| next.revision == revision && next.handled_ms == handled_ms);
         let next = known.unwrap_or_else(|| {
-            let next = Next { revision, handled_ms, at_ms: kept.definition.schedule.next(handled_ms) };
+            let next = Next { revision, handled_ms, at_ms: kept.definition.schedule.after(handled_ms) };
             self.0.insert(kept.id.clone(), next);
             next
         });
@@ -62,7 +62,8 @@ impl Coming {
 pub(crate) fn decide(kept: &Kept, has_come: bool, filled_ms: Option<i64>, now_ms: i64) -> Option<Job> {
     if has_come
         && kept.definition.is_scheduled()
-        && let Some(due) = kept.definition.schedule.due(kept.state.handled_ms, now_ms)
+        && let Some(due) = kept.definition.schedule.latest(now_ms)
+        && due > kept.state.handled_ms
     {
         return Some(Job::Run(due));
     }

@@ -8,21 +8,11 @@ use serde_json::Value;
 
 use crate::Shared;
 use crate::channel::{command, email};
-use crate::cron::Pattern;
 use crate::error::{Error, Result};
 use crate::template;
 
 pub(crate) fn check(shared: &Shared, definition: &Definition) -> Result<()> {
     let notification = &definition.notification;
-    let pattern = |field: &str, cron: &str| {
-        Pattern::read(cron).map(drop).map_err(|reason| Error::invalid(field, reason))
-    };
-    if let Some(Aggregation::Schedule(cron)) = &notification.aggregation {
-        pattern("aggregation", cron)?;
-    }
-    if let Some(limit) = &notification.limit {
-        pattern("limit_execution", &limit.cron)?;
-    }
     if let Some(escalation) = &notification.escalation {
         users(shared, "escalate_users", escalation.users.iter().map(String::as_str))?;
     }

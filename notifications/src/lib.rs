@@ -16,7 +16,6 @@ pub mod allow;
 mod channel;
 mod check;
 mod config;
-mod cron;
 mod error;
 mod message;
 pub mod outbox;
@@ -160,7 +159,7 @@ impl Notifications {
         i64::try_from(self.shared.config.give_up_after.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Checks what of a rule's channels is wrong whatever the server's configuration: templates, patterns of cron, addresses,
+    /// Checks what of a rule's channels is wrong whatever the server's configuration: templates, addresses,
     /// accounts.
     ///
     /// # Errors

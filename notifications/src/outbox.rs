@@ -11,7 +11,6 @@ use millrace_rules::definition::notification::{Aggregation, Channel, Method};
 use millrace_rules::engine::Rule;
 use serde_json::{Map, Value, json};
 
-use crate::cron::Pattern;
 use crate::{hash, identity};
 
 /// The index of the rows.
@@ -129,9 +128,7 @@ impl Maker<'_> {
     /// When an alert may be told, by `limit_execution`; `None` where it is not told at all.
     fn first_time(&self) -> Option<i64> {
         let Some(limit) = &self.definition().notification.limit else { return Some(self.now_ms) };
-        // It was checked when the rule was saved; one that was stored before tells at once.
-        let Ok(pattern) = Pattern::parse(&limit.cron) else { return Some(self.now_ms) };
-        let at = pattern.at_or_after(self.now_ms).unwrap_or(self.now_ms);
+        let at = limit.minutes.allows(self.now_ms).unwrap_or(self.now_ms);
         (at == self.now_ms || !limit.drops).then_some(at)
     }
 
@@ -147,9 +144,7 @@ impl Maker<'_> {
         let due = match &notification.aggregation {
             None => return (due, None),
             Some(Aggregation::Within(span)) => due.saturating_add(span.ms()),
-            Some(Aggregation::Schedule(cron)) => {
-                Pattern::parse(cron).ok().and_then(|pattern| pattern.next(due, false)).unwrap_or(due)
-            }
+            Some(Aggregation::Schedule(schedule)) => schedule.after(due).unwrap_or(due),
         };
         let mut parts = vec![self.rule.id.clone(), identity.to_owned()];
         for field in &notification.aggregation_key {

@@ -2,8 +2,8 @@
 
 They differ in two things. Of a wall clock time that comes twice, as the clock is put back, a schedule of one time a day comes the first time
 alone, where croniter has it come both times. What a schedule of several times has within the hour that is left out, as the clock is put
-forward, does not come, where croniter has it come at the end of that hour. It needs no server but the example `schedule` of the crate `intelligence`
-(`cargo build -p millrace-intelligence --example schedule`), or the program that SCHEDULE_EXAMPLE names, and runs by itself where
+forward, does not come, where croniter has it come at the end of that hour. It needs no server but the example `schedule` of the crate `schedule`
+(`cargo build -p millrace-schedule --example schedule`), or the program that SCHEDULE_EXAMPLE names, and runs by itself where
 the package of requirements-schedule.txt is installed. SCHEDULE_CASES says how many schedules are compared (400), SCHEDULE_SEED
 which ones.
 """

@@ -124,7 +124,7 @@ impl Definition {
             set("exponential_realert", json!(most.text()));
         }
         if let Some(schedule) = &self.schedule {
-            set("schedule", schedule.value());
+            set("schedule", schedule::value(schedule));
         }
         if self.recovery {
             set("recovery", json!(true));

@@ -25,13 +25,13 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
+use millrace_schedule::Schedule;
 use serde_json::{Map, Value};
 
 pub use self::edit::{Edit, edit};
 pub use self::elastalert::{Imported, import};
 use self::notification::{Method, Notification};
 pub use self::rule_type::RuleType;
-pub use self::schedule::Schedule;
 pub use self::text::Text;
 pub use self::waiting::{Aggregation, Direction, Metric, Percentage, Spike};
 use crate::time::Span;

@@ -6,7 +6,7 @@ use super::notification::Notification;
 use super::options::{self, MAX_NAME, MAX_PATH, MAX_TEXT, Options, kind, short};
 use super::rule_type::{MAX_FIELDS, RuleType};
 use super::text::Text;
-use super::{Definition, Realert, Schedule, kept, search};
+use super::{Definition, Realert, kept, schedule, search};
 use crate::error::{Error, Result};
 use crate::time::Span;
 
@@ -127,7 +127,7 @@ impl Definition {
             include_updates: options.flag("include_updates")?.unwrap_or(false),
             allow_alerts,
             realert: realert(&mut options)?,
-            schedule: Schedule::take(&mut options)?,
+            schedule: schedule::take(&mut options)?,
             recovery: options.flag("recovery")?.unwrap_or(false),
             delay: if is_waiting { options.span("query_delay", Span::ZERO)? } else { None },
             text: Text::take(&mut options)?,

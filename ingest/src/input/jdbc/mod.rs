@@ -14,7 +14,6 @@ mod delivery;
 mod mysql;
 mod postgres;
 mod row;
-mod schedule;
 mod settings;
 mod sqlite;
 mod statement;
@@ -30,6 +29,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
+use millrace_schedule::Schedule;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
@@ -102,13 +102,13 @@ impl Input for Jdbc {
         let mut progress = self.progress(stored.as_deref())?;
         let schedule = self.settings.schedule.as_ref();
         if let (Some(schedule), Some(ran)) = (schedule, progress.ran)
-            && schedule.missed(ran, Utc::now())
+            && missed(schedule, ran)
         {
             self.due.store(true, Ordering::Relaxed);
         }
         loop {
             if let Some(schedule) = schedule.filter(|_| !self.due.load(Ordering::Relaxed)) {
-                let Some(next) = schedule.next(Utc::now()) else {
+                let Some(next) = next(schedule, Utc::now()) else {
                     stopped(&mut stopping).await;
                     return Ok(());
                 };
@@ -140,13 +140,22 @@ impl Input for Jdbc {
             match schedule {
                 None => return Ok(()),
                 // Times that passed during the run are made up by one run, at once.
-                Some(schedule) if schedule.missed(began, Utc::now()) => {
+                Some(schedule) if missed(schedule, began) => {
                     self.due.store(true, Ordering::Relaxed)
                 }
                 Some(_) => {}
             }
         }
     }
+}
+
+fn next(schedule: &Schedule, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp_millis(schedule.after(after.timestamp_millis())?)
+}
+
+/// Whether a time of the schedule lies between the last run and now.
+fn missed(schedule: &Schedule, ran: DateTime<Utc>) -> bool {
+    next(schedule, ran).is_some_and(|next| next <= Utc::now())
 }
 
 async fn until(time: DateTime<Utc>) {

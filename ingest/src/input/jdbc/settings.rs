@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use millrace_schedule::{Fields, Schedule};
 use serde_json::Number;
 use sqlx::types::BigDecimal;
 
 use super::address::{Address, Kind};
 use super::row::{Charset, Reading};
-use super::schedule::Schedule;
 use super::statement::{LAST_VALUE, Literal, Statement};
 use super::tracking::{Lag, TrackingType};
 use super::zone::Zone;
@@ -108,7 +108,7 @@ impl Settings {
         }
         let user = o.text("jdbc_user").filter(|user| !user.is_empty());
         let password = take_password(o);
-        let schedule = parsed(o, "schedule", Schedule::parse).flatten();
+        let schedule = parsed(o, "schedule", |text| Schedule::parse(text, Fields::FiveOrSix)).flatten();
         let prepared = o.boolean("use_prepared_statements").unwrap_or(false);
         let (text, statement) = take_statement(o, kind, prepared);
         let positions = take_positions(o, &statement, prepared);

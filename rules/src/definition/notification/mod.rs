@@ -9,10 +9,12 @@
 mod method;
 mod template;
 
+use millrace_schedule::Schedule;
 use serde_json::{Map, Value, json};
 
 use super::options::{MAX_NAME, Options, kind, short, text, texts};
 use super::rule_type::MAX_FIELDS;
+use super::schedule;
 use crate::error::{Error, Result};
 use crate::time::Span;
 
@@ -24,8 +26,6 @@ pub use self::template::Template;
 const MAX_CHANNELS: usize = 16;
 /// Users of an escalation.
 const MAX_USERS: usize = 100;
-/// Bytes of a pattern of cron.
-const MAX_CRON: usize = 256;
 /// Notifications a minute that a rule may ask for.
 const MAX_PER_MINUTE: u64 = 100_000;
 
@@ -73,15 +73,15 @@ pub struct Silent {
 pub enum Aggregation {
     /// For so long from the first one on.
     Within(Span),
-    /// Until the next time of a pattern of cron.
-    Schedule(String),
+    /// Until it comes next.
+    Schedule(Schedule),
 }
 
-/// When notifications are sent: at minutes that a pattern of cron matches, those of other times when it begins to match again.
+/// When notifications are sent: in the minutes of a schedule, those of other times when the next of them begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// The pattern.
-    pub cron: String,
+    /// The minutes.
+    pub minutes: Schedule,
     /// `limit_execution_coverage`: those of other times are not sent at all.
     pub drops: bool,
 }
@@ -212,7 +212,10 @@ impl Notification {
             return Err(Error::invalid("aggregation_key", "needs aggregation: how alerts are gathered"));
         }
         let drops = options.flag("limit_execution_coverage")?.unwrap_or(false);
-        let limit = options.text("limit_execution", MAX_CRON)?.map(|cron| Limit { cron, drops });
+        let limit = match options.text("limit_execution", MAX_NAME)? {
+            Some(line) => Some(Limit { minutes: schedule::parse("limit_execution", &line)?, drops }),
+            None => None,
+        };
         if drops && limit.is_none() {
             return Err(Error::invalid("limit_execution_coverage", "needs limit_execution"));
         }
@@ -257,13 +260,15 @@ impl Notification {
         match &self.aggregation {
             None => {}
             Some(Aggregation::Within(span)) => drop(set("aggregation", json!(span.text()))),
-            Some(Aggregation::Schedule(cron)) => drop(set("aggregation", json!({"schedule": cron}))),
+            Some(Aggregation::Schedule(schedule)) => {
+                drop(set("aggregation", json!({"schedule": schedule.to_string()})));
+            }
         }
         if !self.aggregation_key.is_empty() {
             set("aggregation_key", json!(self.aggregation_key));
         }
-        if let Some(Limit { cron, drops }) = &self.limit {
-            set("limit_execution", json!(cron));
+        if let Some(Limit { minutes, drops }) = &self.limit {
+            set("limit_execution", json!(minutes.to_string()));
             if *drops {
                 set("limit_execution_coverage", json!(true));
             }
@@ -345,13 +350,13 @@ fn entries(field: &str, list: Vec<Value>) -> Result<Vec<(String, Map<String, Val
 
 fn aggregation(options: &mut Options) -> Result<Option<Aggregation>> {
     const NAME: &str = "aggregation";
-    let schedule = match options.0.get(NAME) {
+    let line = match options.0.get(NAME) {
         Some(Value::Object(members)) => members.get("schedule").cloned().filter(|_| members.len() == 1),
         _ => None,
     };
-    if let Some(schedule) = schedule {
+    if let Some(line) = line {
         options.take(NAME);
-        return Ok(Some(Aggregation::Schedule(text(NAME, schedule, MAX_CRON)?)));
+        return Ok(Some(Aggregation::Schedule(schedule::parse(NAME, &text(NAME, line, MAX_NAME)?)?)));
     }
     Ok(options.span(NAME, Span::ZERO)?.filter(|span| *span > Span::ZERO).map(Aggregation::Within))
 }

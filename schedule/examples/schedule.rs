@@ -5,16 +5,16 @@
 
 use std::io::{self, BufRead, Write};
 
-use millrace_intelligence::Schedule;
+use millrace_schedule::{Fields, Schedule};
 use serde_json::{Value, json};
 
 fn times(line: &str) -> Result<Value, String> {
     let input: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
-    let schedule = Schedule::parse(input["schedule"].as_str().unwrap_or_default())?;
+    let schedule = Schedule::parse(input["schedule"].as_str().unwrap_or_default(), Fields::FiveOrSix)?;
     let time = |name: &str| input[name].as_i64().ok_or_else(|| format!("[{name}] is missing"));
     let (mut at, to) = (time("from")? * 1000, time("to")? * 1000);
     let mut times = Vec::new();
-    while let Some(next) = schedule.next(at).filter(|next| *next < to) {
+    while let Some(next) = schedule.after(at).filter(|next| *next < to) {
         times.push(next / 1000);
         at = next;
     }
