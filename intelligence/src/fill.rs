@@ -1,6 +1,5 @@
 //! Predictions get to know what became of them: `_cur`, once the predicted bucket is over.
 
-use millrace_query::OutcomeBody;
 use millrace_storage::{Priority, Session};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -59,13 +58,8 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
         loop {
             shared.check_stopping()?;
             let body = body(kept, value, from, to, after.as_ref());
-            let params = vec![("ignore_unavailable".to_owned(), "true".to_owned())];
-            let outcome = search.search(&own, results::INDEX, params, Some(body)).await?;
-            let OutcomeBody::Raw(text) = outcome.body else { break };
-            let read = move || Ok(serde_json::from_slice::<Answer>(&text));
-            let answer = engine.compute().run(Priority::Background, read).await?;
-            let hits =
-                answer.map_err(|error| Error::Run(format!("predictions cannot be read: {error}")))?.hits.hits;
+            let answer: Answer = search.read(&own, results::INDEX, body, Priority::Background).await?;
+            let hits = answer.hits.hits;
             let Some(last) = hits.last() else { break };
             after = Some(last.sort.clone());
             let count = hits.len();

@@ -1,7 +1,6 @@
 //! A rule as a picture: its samples, what was predicted last with a band around it, and the threshold.
 
 use millrace_plot::{Band, Level, Look, Plot, Series};
-use millrace_query::OutcomeBody;
 use millrace_storage::{Priority, Session};
 use serde_json::{Value, json};
 
@@ -101,12 +100,7 @@ async fn predicted(shared: &Shared, kept: &Kept, value: Option<&str>) -> Result<
         "sort": [{"@timestamp": "asc"}],
     });
     let own = Session::system(&shared.engine);
-    let params = vec![("ignore_unavailable".to_owned(), "true".to_owned())];
-    let outcome = shared.search.search(&own, results::INDEX, params, Some(body)).await?;
-    let OutcomeBody::Raw(text) = outcome.body else { return Ok(Vec::new()) };
-    let read = move || Ok(serde_json::from_slice::<Value>(&text));
-    let answer = shared.engine.compute().run(Priority::Foreground, read).await?;
-    let answer = answer.map_err(|error| Error::Run(format!("predictions cannot be read: {error}")))?;
+    let answer: Value = shared.search.read(&own, results::INDEX, body, Priority::Foreground).await?;
     let hits = answer["hits"]["hits"].as_array().map(Vec::as_slice).unwrap_or_default();
     let read = hits.iter().filter_map(|hit| {
         let source = &hit["_source"];

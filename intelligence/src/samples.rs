@@ -1,7 +1,7 @@
 //! Samples: buckets of a saved search, each a number by the rule's `value_type`. They come from aggregations alone, a page of buckets at a
 //! time; no document is read.
 
-use millrace_query::{OutcomeBody, SearchService};
+use millrace_query::SearchService;
 use millrace_storage::{Engine, Priority, Session};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -78,23 +78,15 @@ impl Reader<'_> {
             let ahead = page.min(count - at);
             let (begin, end) = (from_ms + at * frame.ms(), from_ms + (at + ahead) * frame.ms());
             let body = self.body(value, begin, end);
-            let params = [("ignore_unavailable", "true"), ("allow_partial_search_results", "false")];
-            let params = params.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-            let outcome = self.search.search(self.session, &self.source.expression, params, Some(body)).await;
-            let outcome = match outcome {
+            let expression = &self.source.expression;
+            let answer = self.search.read::<Answer>(self.session, expression, body, Priority::Background).await;
+            let answer = match answer {
                 Err(error) if page > LEAST_PAGE && is_too_many(&error) => {
                     page = (page / 2).max(LEAST_PAGE);
                     continue;
                 }
-                outcome => outcome?,
+                answer => answer?,
             };
-            let OutcomeBody::Raw(text) = outcome.body else {
-                return Err(Error::Run("the search answered no text".to_owned()));
-            };
-            let read = move || Ok(serde_json::from_slice::<Answer>(&text));
-            let answer = self.engine.compute().run(Priority::Background, read).await?;
-            let answer = answer
-                .map_err(|error| Error::Run(format!("the answer of the search cannot be read: {error}")))?;
             for bucket in answer.aggregations.map(|all| all.buckets.buckets).unwrap_or_default() {
                 let place = usize::try_from(frame.between(from_ms, bucket.key)).unwrap_or(usize::MAX);
                 let number = match self.definition.value_type {

@@ -270,9 +270,7 @@ impl Store {
             if_primary_term: version.map(|version| version.primary_term),
             ..WriteOp::new(INDEX, Some(id.to_owned()), action)
         };
-        let results = self.session.write(vec![op], refresh, TIMEOUT).await?;
-        let none = || Err(StorageError::Internal("the store answered no result".to_owned()));
-        results.into_iter().next().unwrap_or_else(none).map_err(|error| match error {
+        self.session.write_one(op, refresh, TIMEOUT).await.map_err(|error| match error {
             StorageError::VersionConflict { .. } => {
                 Error::Conflict(format!("AI rule [{id}] was changed meanwhile"))
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use millrace_query::{OutcomeBody, SearchService};
+use millrace_query::SearchService;
 use millrace_rules::Time;
 use millrace_rules::definition::notification::Secret;
 use millrace_storage::{
@@ -147,15 +147,8 @@ impl Secrets {
     }
 
     async fn search(&self, body: Value) -> Result<Value> {
-        let params = vec![("ignore_unavailable".to_owned(), "true".to_owned())];
-        let outcome = self.search.search(&self.session, INDEX, params, Some(body)).await;
-        let OutcomeBody::Raw(bytes) = outcome.map_err(|error| Error::Internal(error.to_string()))?.body
-        else {
-            return Err(Error::Internal("the search answered no text".to_owned()));
-        };
-        let read = move || Ok(serde_json::from_slice(&bytes));
-        let read = self.engine.compute().run(Priority::Foreground, read).await?;
-        read.map_err(|error: serde_json::Error| Error::Internal(error.to_string()))
+        let answer = self.search.read(&self.session, INDEX, body, Priority::Foreground).await;
+        answer.map_err(|error| Error::Internal(error.to_string()))
     }
 
     /// Removes one; returns whether it was there.
@@ -206,8 +199,6 @@ impl Secrets {
         });
         self.engine.make_own_index(INDEX, &body).await?;
         let op = WriteOp::new(INDEX, Some(name.to_owned()), action);
-        let results = self.session.write(vec![op], RefreshPolicy::Immediate, TIMEOUT).await?;
-        let none = || Error::Internal("the store answered no result".to_owned());
-        Ok(results.into_iter().next().ok_or_else(none)??.result)
+        Ok(self.session.write_one(op, RefreshPolicy::Immediate, TIMEOUT).await?.result)
     }
 }

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use millrace_plot::{Level, Look, Mark, Plot, Series};
-use millrace_query::OutcomeBody;
 use millrace_rules::Time;
 use millrace_rules::definition::{Definition, RuleType};
 use millrace_storage::access::Action;
@@ -111,7 +110,8 @@ async fn counts(
         "query": {"bool": {"filter": filter}},
         "aggs": {"events": {"date_histogram": histogram}},
     });
-    let answer = search(api, session, &rule.index.join(","), body).await?;
+    let expression = rule.index.join(",");
+    let answer: Value = api.search.read(session, &expression, body, Priority::Foreground).await?;
     let buckets =
         answer["aggregations"]["events"]["buckets"].as_array().map(Vec::as_slice).unwrap_or_default();
     let count = |bucket: &Value| Some((bucket["key"].as_i64()?, bucket["doc_count"].as_f64()?));
@@ -127,7 +127,8 @@ async fn marks(api: &Api, session: &Session, rule: &str, (from, to): (i64, i64))
         "query": {"bool": {"filter": [{"term": {"rule_id": rule}}, within]}},
         "sort": [{"@timestamp": "asc"}],
     });
-    let answer = match search(api, session, ALERTS, body).await {
+    let answer = api.search.read::<Value>(session, ALERTS, body, Priority::Foreground).await;
+    let answer = match answer.map_err(Error::from) {
         // Who may not read alerts sees none.
         Err(error) if error.status() == 403 => return Ok(Vec::new()),
         answer => answer?,
@@ -139,16 +140,6 @@ async fn marks(api: &Api, session: &Session, rule: &str, (from, to): (i64, i64))
         Some(Mark { time: Time::read(&source["@timestamp"])?.ms(), text })
     };
     Ok(hits.iter().filter_map(mark).collect())
-}
-
-async fn search(api: &Api, session: &Session, expression: &str, body: Value) -> Result<Value, Error> {
-    let params = vec![("ignore_unavailable".to_owned(), "true".to_owned())];
-    let outcome = api.search.search(session, expression, params, Some(body)).await?;
-    match outcome.body {
-        OutcomeBody::Raw(text) => serde_json::from_slice(&text)
-            .map_err(|error| Error::concealed(500, "illegal_state_exception", &error)),
-        _ => Err(Error::concealed(500, "illegal_state_exception", &"the search answered no text")),
-    }
 }
 
 /// A length of time in its largest whole unit.

@@ -152,11 +152,7 @@ pub(super) async fn write_one(api: &Api, op: WriteOp, options: &WriteOptions) ->
         target::require_alias(&api.session, &op.index)?;
     }
     target::check_routing(&api.session, &op)?;
-    let mut results = api.session.write(vec![op], options.refresh, options.timeout).await?;
-    match results.pop() {
-        Some(result) => Ok(result?),
-        None => Err(Error::concealed(500, "illegal_state_exception", &"the store answered no result")),
-    }
+    Ok(api.session.write_one(op, options.refresh, options.timeout).await?)
 }
 
 /// Answers an acknowledgement.

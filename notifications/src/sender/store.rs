@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_query::OutcomeBody;
 use millrace_rules::{Time, cut};
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::{
@@ -61,12 +60,8 @@ pub(crate) fn next_attempt(attempts: u32, now_ms: i64) -> i64 {
 }
 
 async fn search(shared: &Shared, body: Value) -> Result<Vec<Value>> {
-    let params = vec![("ignore_unavailable".to_owned(), "true".to_owned())];
-    let outcome = shared.search.search(&shared.session, OUTBOX, params, Some(body)).await;
-    let OutcomeBody::Raw(bytes) = outcome.map_err(|error| error.to_string())?.body else {
-        return Err("the search answered no text".to_owned());
-    };
-    let mut answer: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    let answer = shared.search.read::<Value>(&shared.session, OUTBOX, body, Priority::Background).await;
+    let mut answer = answer.map_err(|error| error.to_string())?;
     match answer["hits"]["hits"].take() {
         Value::Array(hits) => Ok(hits),
         _ => Err("the search answered no hits".to_owned()),

@@ -9,6 +9,7 @@ mod explain;
 mod field_caps;
 mod multi_search;
 mod point_in_time;
+mod read;
 mod scroll;
 mod search;
 mod sql;

@@ -198,6 +198,15 @@ impl Session {
         })
     }
 
+    /// Executes one operation.
+    ///
+    /// # Errors
+    /// As [`Engine::write`]; that of the operation.
+    pub async fn write_one(&self, op: WriteOp, refresh: RefreshPolicy, timeout: Duration) -> Result<WriteOutcome> {
+        let outcome = self.write(vec![op], refresh, timeout).await?.pop();
+        outcome.unwrap_or_else(|| Err(Error::Internal("the store answered no result".to_owned())))
+    }
+
     /// Takes out the source of an updated document for who may not read it.
     fn without_unread(&self, outcome: Result<WriteOutcome>) -> Result<WriteOutcome> {
         outcome.map(|mut done| {
