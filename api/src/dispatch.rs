@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, StatusCode};
 use hyper::body::Incoming;
 use millrace_accounts::Scheme;
 use millrace_listen::{Bodies, BodyError, Budget, Held, Reservation, check_host, check_origin, head_bytes};
-use millrace_storage::{Principal, Priority};
+use millrace_storage::{Principal, Priority, panic_text};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -453,11 +453,7 @@ fn body_or_source(
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Error {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("unknown panic");
+    let text = panic_text(panic);
     Error::concealed(500, "illegal_state_exception", &format_args!("handler panicked: {text}"))
 }
 

@@ -11,6 +11,7 @@
 //! Jobs of one set start in the order given. The queues are bounded by their callers: requests by
 //! the listener's connection limit, background jobs by the one job a shard may have.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -103,11 +104,17 @@ impl Queue {
                 }
             };
             // A job that panics is a defect; its caller sees the dropped channel, the thread goes on.
-            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
-                tracing::error!("a compute job panicked");
+            if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)) {
+                tracing::error!(reason = panic_text(&*panic), "a compute job panicked");
             }
         }
     }
+}
+
+/// Returns what a panic said.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown panic")
 }
 
 /// Handle to the pool; clones share it. The threads end with the last handle.

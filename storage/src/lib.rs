@@ -37,7 +37,7 @@ pub mod wal;
 
 pub use access::{Origin, Principal, Session};
 pub use clock::{Clock, ManualClock, SharedClock, SystemClock};
-pub use compute::{Compute, Priority, run_behind_reads, run_promptly};
+pub use compute::{Compute, Priority, panic_text, run_behind_reads, run_promptly};
 pub use config::{Config, ObjectStoreConfig};
 pub use engine::*;
 pub use error::{Error, Kind, Result};

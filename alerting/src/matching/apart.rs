@@ -1,10 +1,14 @@
 //! Filters that panic stop their own rules alone: what is asked of many together and panics is asked of each by itself.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use millrace_query::Error as QueryError;
 use millrace_query::filters::Found;
+use millrace_rules::cut;
+use millrace_storage::panic_text;
+
+/// Bytes of what a panic said that are kept.
+const MAX_REASON: usize = 500;
 
 type QueryResult<T> = std::result::Result<T, QueryError>;
 
@@ -13,15 +17,7 @@ pub(super) type Rows = (usize, Result<Vec<u32>, String>);
 
 /// Does something that may panic, and returns what the panic said. What the work has changed by then must not be used any more.
 pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| said(&*panic))
-}
-
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    let mut text = text.unwrap_or_else(|| "for an unknown reason".to_owned());
-    text.truncate(text.floor_char_boundary(500));
-    text
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| cut(panic_text(&*panic), MAX_REASON).to_owned())
 }
 
 /// Takes rows as they are noted.

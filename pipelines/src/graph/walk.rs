@@ -3,12 +3,12 @@
 //! A selection is a list of places of events. A filter goes over its selection; a branch cuts one into those of
 //! its arms. What is dropped or refused leaves its place empty; new events get places behind all others.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_ingest::{Event, Provenance};
+use millrace_storage::panic_text;
 
 use super::{Block, FilterNode, Node};
 use crate::condition::Condition;
@@ -137,7 +137,7 @@ impl Flow {
                 }
                 Err(panic) => {
                     node.label.meter.failed(1);
-                    let reason = format!("the filter failed: {}", text_of(panic.as_ref()));
+                    let reason = format!("the filter failed: {}", panic_text(&*panic));
                     tracing::error!(plugin = %node.label.id, reason, "a filter panicked");
                     self.reject(at, &node.label.id, reason);
                 }
@@ -201,9 +201,4 @@ impl Flow {
             }
         }
     }
-}
-
-fn text_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown panic")
 }
