@@ -10,7 +10,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_rules::engine::{Operation, Quiet, Rule};
 use millrace_rules::{Time, for_roles};
-use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
     Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, Session, SourceWrite,
@@ -198,7 +197,7 @@ pub(crate) async fn beside(engine: &Engine, pending: &mut VecDeque<Pending>) -> 
             own.iter().map(|op| op.id.clone().filter(|_| &*op.index == ALERT)).collect();
         let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
         let letter = dead_letter(engine, pending.iter().take(count));
-        let results = engine.write_from_source(&principal(), write, letter, TIMEOUT).await?;
+        let results = engine.write_from_source(&Principal::of_rules(READER), write, letter, TIMEOUT).await?;
         let written = of_alerts.into_iter().zip(results).filter(|(_, result)| result.is_ok());
         done.extend(written.filter_map(|(id, _)| id));
         pending.drain(..count);
@@ -218,12 +217,6 @@ async fn make_indices(engine: &Engine, operations: &[WriteOp]) -> Result<()> {
     Ok(())
 }
 
-/// Whose writes those of rules are.
-fn principal() -> Principal {
-    let caller = Caller::Rule(Arc::from(READER));
-    Principal::new(caller, Vec::new(), Arc::new(Privileges::unrestricted()))
-}
-
 /// Where rules are in the feed, as the store has it.
 #[derive(Debug)]
 pub(crate) struct Position {
@@ -239,7 +232,7 @@ impl Position {
     /// The store's.
     pub(crate) async fn claim(engine: &Engine) -> Result<Self> {
         let (stored, owner_epoch) = engine.claim_position(FEED_PIPELINE, READER, "").await?;
-        Ok(Self { principal: principal(), stored, owner_epoch })
+        Ok(Self { principal: Principal::of_rules(READER), stored, owner_epoch })
     }
 
     /// Returns the first frame whose alerts are not all committed.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_rules::Time;
-use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::{Action, Error as StorageError, Principal, RefreshPolicy, Session, Update, WriteOp};
 use serde_json::{Value, json};
 
@@ -92,8 +91,7 @@ impl Shared {
         let update = Update { doc: Some(doc), retry_on_conflict: 16, ..Update::default() };
         let op = WriteOp::new(ALERT, Some(alert.to_owned()), Action::Update(Box::new(update)));
         // Not as the user's own write: who may say this need have no right to change the index.
-        let caller = Caller::Rule(Arc::from("alert status"));
-        let principal = Principal::new(caller, Vec::new(), Arc::new(Privileges::unrestricted()));
+        let principal = Principal::of_rules("alert status");
         let written = self.engine.write(&principal, vec![op], RefreshPolicy::WaitFor, TIMEOUT).await?;
         for outcome in written {
             match outcome {

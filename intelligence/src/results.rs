@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::{Action, Engine, Error as StorageError, Principal, RefreshPolicy, Update, WriteOp};
 use serde_json::{Map, Value, json};
 
@@ -117,12 +116,6 @@ pub(crate) fn take(document: &Value, field: &str, ending: &str) -> Option<f64> {
     at.get(format!("{last}_{ending}"))?.as_f64()
 }
 
-/// Whose writes they are.
-fn principal() -> Principal {
-    let caller = Caller::Rule(Arc::from(INDEX));
-    Principal::new(caller, Vec::new(), Arc::new(Privileges::unrestricted()))
-}
-
 /// Writes predictions by their ids.
 ///
 /// # Errors
@@ -153,7 +146,7 @@ pub(crate) async fn fill(engine: &Engine, found: Vec<(String, Value)>) -> Result
 }
 
 async fn in_batches(engine: &Engine, mut ops: Vec<WriteOp>) -> Result<()> {
-    let principal = principal();
+    let principal = Principal::of_rules(INDEX);
     while !ops.is_empty() {
         let rest = ops.split_off(ops.len().min(BATCH));
         let results = engine.write(&principal, ops, RefreshPolicy::None, TIMEOUT).await?;

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_rules::{Time, cut};
-use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::{
     Action, DeadLetter, Error as StorageError, Instead, Principal, SourceWrite, Update, WriteOp,
 };
@@ -156,11 +155,7 @@ async fn write(shared: &Shared, own: Vec<WriteOp>) -> Result<()> {
     if own.is_empty() {
         return Ok(());
     }
-    let principal = Principal::new(
-        Caller::Rule(Arc::from("notifications")),
-        Vec::new(),
-        Arc::new(Privileges::unrestricted()),
-    );
+    let principal = Principal::of_rules("notifications");
     let letter: DeadLetter = Arc::new(|op, error| {
         let expected = matches!(
             error,

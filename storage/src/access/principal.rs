@@ -97,6 +97,11 @@ impl Principal {
         Self::new(Caller::System, Vec::new(), Arc::new(Privileges::unrestricted()))
     }
 
+    /// Makes the principal of what rules write themselves, not their owners: `part` says which part of them it is.
+    pub fn of_rules(part: &str) -> Self {
+        Self::new(Caller::Rule(part.into()), Vec::new(), Arc::new(Privileges::unrestricted()))
+    }
+
     /// Returns what kind of caller it is.
     pub fn caller(&self) -> &Caller {
         &self.caller
