@@ -3,7 +3,6 @@
 //! Who says something of an alert changes its document, and no other: alerts of the same rule and key have documents of their own, so none
 //! is hidden. Revisions by late events have none of these fields.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_rules::Time;

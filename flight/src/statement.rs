@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 
 use crate::handles::Prepared;
 use crate::status;
-use crate::wire::{Batches, Piece};
+use crate::wire::Answer;
 
 /// Makes the status of an error of a statement.
 fn failed(error: SqlError) -> Status {
@@ -47,20 +47,16 @@ pub(crate) async fn describe(
     search.describe_statement(session, query).await.map_err(failed)
 }
 
-/// Runs a statement that answers rows: their schema, and the rows as they are taken.
+/// Runs a statement that answers rows: their schema, and their messages as they are taken.
 pub(crate) async fn batches(
     search: &SearchService,
     session: &Session,
     query: &str,
     parameters: Option<RecordBatch>,
-) -> Result<(SchemaRef, Batches), Status> {
+) -> Result<(SchemaRef, Answer), Status> {
     let batches = search.statement_batches(session, query, parameters).await.map_err(failed)?;
     let schema = SchemaRef::clone(batches.schema());
-    let pieces = batches.into_held().map_ok(|held| {
-        let (batch, hold) = held.into_parts();
-        Piece { batch, hold: Some(hold) }
-    });
-    Ok((schema, pieces.map_err(failed).boxed()))
+    Ok((schema, Answer::Encoded(batches.map_err(failed).boxed())))
 }
 
 /// Runs a statement that changes something. Returns how much.

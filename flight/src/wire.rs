@@ -1,23 +1,21 @@
 //! Schemas and batches as they are sent.
 //!
-//! Types are what `millrace-query` hands on, which every client knows; dictionaries are written out. A batch is cut where it is long, so
-//! that messages stay well below what clients take. Messages are made on the threads of reads, a few megabytes a job, when those before
-//! are taken: a reader that stalls has one job's messages wait, and its statement makes a batch or two more. The batch counts as memory of
-//! queries until its last message is taken.
+//! Types are what `millrace-query` hands on, which every client knows. Statements encode their rows on their own threads, listings are
+//! encoded on the threads of reads, a few megabytes a job, when the messages before are taken: a reader that stalls has a few messages wait,
+//! and its statement makes as many more. Those of a statement count as memory of queries until the last is taken.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
+use std::vec;
 
 use arrow_flight::{FlightData, IpcMessage, SchemaAsIpc};
 use bytes::Bytes;
-use datafusion::arrow::array::{Array as _, ArrayRef, AsArray as _, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
-use datafusion::arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
+use datafusion::arrow::ipc::writer::{EncodedData, IpcWriteOptions};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _, stream};
-use millrace_query::Hold;
+use millrace_query::{Encoder, Hold};
 use millrace_storage::{Compute, Priority};
 use prost::Message;
 use tonic::Status;
@@ -27,27 +25,19 @@ use crate::tickets::{Fingerprint, fingerprint};
 
 /// Longest message that is sent, in bytes: clients of Go take no more than 16 MiB.
 pub(crate) const MAX_MESSAGE: usize = (16 << 20) - (64 << 10);
-/// Bytes of values beyond which a batch is cut, and bytes of messages at which a job has made enough.
-const BATCH_BYTES: usize = 2 << 20;
-/// Bytes of values, and columns, up to which it takes no longer to encode them than to hand them to another thread.
-const FEW_BYTES: usize = 16 << 10;
+/// Columns up to which it takes no longer to encode a schema than to hand it to another thread.
 const FEW_COLUMNS: usize = 64;
 
-/// Rows of an answer, with the memory that they are accounted for by, if any.
-#[derive(Debug)]
-pub(crate) struct Piece {
-    pub(crate) batch: RecordBatch,
-    pub(crate) hold: Option<Hold>,
-}
+/// Rows of a listing.
+pub(crate) type Batches = BoxStream<'static, Result<RecordBatch, Status>>;
 
-impl From<RecordBatch> for Piece {
-    fn from(batch: RecordBatch) -> Self {
-        Self { batch, hold: None }
-    }
+/// What is sent behind a schema.
+pub(crate) enum Answer {
+    /// Rows of a statement, which its own threads have encoded.
+    Encoded(BoxStream<'static, Result<millrace_query::Messages, Status>>),
+    /// Rows that are to be encoded here.
+    Batches(Batches),
 }
-
-/// Batches of an answer, or of a listing.
-pub(crate) type Batches = BoxStream<'static, Result<Piece, Status>>;
 
 /// A schema as infos have it, and what tells it from others.
 #[derive(Clone, Debug)]
@@ -95,14 +85,14 @@ pub(crate) async fn computed<T: Send + 'static>(
     compute.run(priority, move || Ok(work())).await.map_err(status::of)?
 }
 
-/// Makes the messages of batches that have a schema, as they are taken.
+/// Makes the messages of an answer that has a schema, as they are taken.
 ///
 /// # Errors
-/// Those of the batches; `RESOURCE_EXHAUSTED` for a row that is longer than a message may be. There is nothing behind one.
+/// Those of the answer; `RESOURCE_EXHAUSTED` for a row that is longer than a message may be. There is nothing behind one.
 pub(crate) async fn messages(
     compute: &Compute,
     schema: SchemaRef,
-    batches: Batches,
+    answer: Answer,
 ) -> Result<impl Stream<Item = Result<FlightData, Status>> + Send + use<>, Status> {
     let first = of_schema(compute, &schema, |schema| {
         bounded(SchemaAsIpc::new(schema, &IpcWriteOptions::default()).into(), "the schema")
@@ -110,9 +100,9 @@ pub(crate) async fn messages(
     let first = first.await?;
     let sending = Sending {
         compute: compute.clone(),
-        batches,
-        left: Left { schema, batches: Vec::new() },
-        made: VecDeque::new(),
+        answer,
+        encoder: Encoder::new(schema),
+        made: Vec::new().into_iter(),
         hold: None,
         wanted: Arc::new(()),
     };
@@ -125,118 +115,53 @@ pub(crate) async fn messages(
 /// An answer on its way.
 struct Sending {
     compute: Compute,
-    batches: Batches,
-    left: Left,
-    made: VecDeque<FlightData>,
-    /// Memory of the batch that messages are made of.
+    answer: Answer,
+    encoder: Encoder,
+    made: vec::IntoIter<EncodedData>,
+    /// Memory of what was made.
     hold: Option<Hold>,
     /// What tells jobs that somebody waits for them.
     wanted: Arc<()>,
 }
 
-/// What is to be encoded: whole batches, or what is left of one. The next one is the last.
-#[derive(Debug)]
-struct Left {
-    schema: SchemaRef,
-    batches: Vec<RecordBatch>,
-}
-
 impl Sending {
     async fn next(&mut self) -> Result<Option<FlightData>, Status> {
         loop {
-            if let Some(message) = self.made.pop_front() {
-                return Ok(Some(message));
+            if let Some(message) = self.made.next() {
+                return bounded(message.into(), "a row of the answer").map(Some);
             }
-            if self.left.batches.is_empty() {
-                self.hold = None;
-                let Some(piece) = self.batches.next().await else { return Ok(None) };
-                let Piece { batch, hold } = piece?;
-                self.hold = hold;
-                let is_small = batch.num_columns() <= FEW_COLUMNS && bytes(&batch) <= FEW_BYTES;
-                self.left.batches.push(batch);
-                if is_small {
-                    self.made = self.left.encode()?.into();
-                    continue;
+            self.hold = None;
+            match &mut self.answer {
+                Answer::Encoded(encoded) => {
+                    let Some(messages) = encoded.next().await else { return Ok(None) };
+                    let (made, hold) = messages?.into_parts();
+                    (self.made, self.hold) = (made.into_iter(), Some(hold));
+                }
+                Answer::Batches(batches) => {
+                    if self.encoder.is_done() {
+                        let Some(batch) = batches.next().await else { return Ok(None) };
+                        self.encoder.put(batch?);
+                    }
+                    self.encode().await?;
                 }
             }
-            self.encode().await?;
         }
     }
 
-    /// Has messages made of what is left.
+    /// Has messages made of what is left of a batch.
     async fn encode(&mut self) -> Result<(), Status> {
-        let batches = std::mem::take(&mut self.left.batches);
-        let mut left = Left { schema: Arc::clone(&self.left.schema), batches };
-        // With what is to be encoded, also where nobody waits any more.
-        let hold = self.hold.take();
+        let schema = Arc::clone(self.encoder.schema());
+        let mut encoder = std::mem::replace(&mut self.encoder, Encoder::new(schema));
         let wanted = Arc::downgrade(&self.wanted);
         let work = move || {
             // Nobody may be there any more when its turn comes.
-            let made = if wanted.strong_count() == 0 { Vec::new() } else { left.encode()? };
-            Ok((left, made, hold))
+            let made = if wanted.strong_count() == 0 { Ok(Vec::new()) } else { encoder.encode() };
+            Ok((encoder, made.map_err(|error| status::internal(&error))?))
         };
-        let (left, made, hold) = computed(&self.compute, Priority::Foreground, work).await?;
-        (self.left, self.made, self.hold) = (left, made.into(), hold);
+        let (encoder, made) = computed(&self.compute, Priority::Foreground, work).await?;
+        (self.encoder, self.made) = (encoder, made.into_iter());
         Ok(())
     }
-}
-
-impl Left {
-    /// Makes messages until they are enough, or nothing is left.
-    fn encode(&mut self) -> Result<Vec<FlightData>, Status> {
-        let (generator, options) = (IpcDataGenerator::default(), IpcWriteOptions::default());
-        let (mut tracker, mut context) = (DictionaryTracker::new(true), IpcWriteContext::default());
-        let (mut messages, mut bytes) = (Vec::new(), 0);
-        while bytes < BATCH_BYTES {
-            let Some(part) = self.part() else { break };
-            let part = written_out(part, &self.schema)?;
-            let (dictionaries, message) = generator
-                .encode(&part, &mut tracker, &options, &mut context)
-                .map_err(|error| status::internal(&error))?;
-            if !dictionaries.is_empty() {
-                return Err(status::internal(&"an answer has a dictionary"));
-            }
-            let message = bounded(message.into(), "a row of the answer")?;
-            bytes += message.data_body.len();
-            messages.push(message);
-        }
-        Ok(messages)
-    }
-
-    /// Cuts off the next part that is short, or one row.
-    fn part(&mut self) -> Option<RecordBatch> {
-        while let Some(batch) = self.batches.pop() {
-            let rows = batch.num_rows();
-            if rows == 0 {
-                continue;
-            }
-            if rows == 1 || bytes(&batch) <= BATCH_BYTES {
-                return Some(batch);
-            }
-            let half = rows / 2;
-            self.batches.push(batch.slice(half, rows - half));
-            self.batches.push(batch.slice(0, half));
-        }
-        None
-    }
-}
-
-/// Makes the columns of a batch those of its schema, where they are dictionaries of their values.
-fn written_out(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Status> {
-    if *batch.schema_ref() == *schema {
-        return Ok(batch);
-    }
-    let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
-        match column.data_type() == field.data_type() {
-            true => Ok(Arc::clone(column)),
-            false => cast(column, field.data_type()),
-        }
-    });
-    let columns = columns.collect::<Result<Vec<_>, _>>();
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    columns
-        .and_then(|columns| RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options))
-        .map_err(|error| status::internal(&error))
 }
 
 /// Refuses a message that is longer than clients take.
@@ -246,34 +171,6 @@ fn bounded(message: FlightData, what: &str) -> Result<FlightData, Status> {
             "{what} takes [{bytes}] bytes, more than [{MAX_MESSAGE}]: select less of it"
         ))),
         _ => Ok(message),
-    }
-}
-
-/// Bytes of the values of a batch, which may be a part of another.
-fn bytes(batch: &RecordBatch) -> usize {
-    batch.columns().iter().map(|column| bytes_of(column, 0, column.len())).sum()
-}
-
-/// Bytes of some values of a column: of lists and texts those that their offsets tell, and not what they are a part of.
-fn bytes_of(array: &ArrayRef, from: usize, count: usize) -> usize {
-    let within = |offsets: &[i32]| {
-        let at = |place: usize| offsets.get(place).map_or(0, |offset| *offset as usize);
-        (at(from), at(from + count).saturating_sub(at(from)))
-    };
-    let offsets = 4 * count;
-    match array.data_type() {
-        DataType::Utf8 => within(array.as_string::<i32>().value_offsets()).1 + offsets,
-        DataType::Binary => within(array.as_binary::<i32>().value_offsets()).1 + offsets,
-        DataType::List(_) => {
-            let list = array.as_list::<i32>();
-            let (first, items) = within(list.value_offsets());
-            bytes_of(list.values(), first, items) + offsets
-        }
-        DataType::Boolean | DataType::Null => count.div_ceil(8),
-        other => match other.primitive_width() {
-            Some(width) => width * count,
-            None => array.slice(from, count).to_data().get_slice_memory_size().unwrap_or(BATCH_BYTES),
-        },
     }
 }
 

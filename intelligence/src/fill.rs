@@ -58,7 +58,7 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
         loop {
             shared.check_stopping()?;
             let body = body(kept, value, from, to, after.as_ref());
-            let answer: Answer = search.read(&own, results::INDEX, body, Priority::Background).await?;
+            let answer: Answer = search.read(&own, results::INDEX, body, Priority::Spare).await?;
             let hits = answer.hits.hits;
             let Some(last) = hits.last() else { break };
             after = Some(last.sort.clone());

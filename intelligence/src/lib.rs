@@ -145,7 +145,7 @@ impl Intelligence {
     ) -> Result<Self> {
         let shared = Arc::new(Shared {
             engine: Arc::clone(engine),
-            search: search.in_background(),
+            search: search.spare(),
             accounts: Arc::clone(accounts),
             store: Store::load(engine).await?,
             artefacts: Artefacts::of(engine),

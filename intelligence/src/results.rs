@@ -4,7 +4,6 @@
 //! where the field is, so that `a.b` becomes `{"a": {"b_pre": …, "b_cur": …}}`. Its `_id` is made of the rule's name, the algorithm, the time
 //! from which was predicted and the predicted time, so that a run that is repeated writes the same documents.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;

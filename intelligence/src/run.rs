@@ -114,7 +114,7 @@ pub(crate) async fn run(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Don
                 let there = Bucketed { from_ms: from, buckets: &kept_buckets };
                 Ok(written(&definition, &id, value.as_deref(), &step, &trained, there, seconds))
             };
-            let (found, threshold_time, uid) = engine.compute().run(Priority::Background, write).await??;
+            let (found, threshold_time, uid) = engine.compute().run(Priority::Spare, write).await??;
             done.predictions += found.len();
             documents.extend(found);
             // Of much history there would be too many to hold.
@@ -205,7 +205,7 @@ async fn trained(
             (Arc::new(trained), bytes)
         }))
     };
-    let (trained, bytes) = shared.engine.compute().run(Priority::Background, job).await??;
+    let (trained, bytes) = shared.engine.compute().run(Priority::Spare, job).await??;
     if let Some(bytes) = bytes {
         shared.artefacts.write(&kept.id, value, bytes).await?;
         done.path = Some(Artefacts::path(&kept.id, value));

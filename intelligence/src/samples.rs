@@ -79,7 +79,7 @@ impl Reader<'_> {
             let (begin, end) = (from_ms + at * frame.ms(), from_ms + (at + ahead) * frame.ms());
             let body = self.body(value, begin, end);
             let expression = &self.source.expression;
-            let answer = self.search.read::<Answer>(self.session, expression, body, Priority::Background).await;
+            let answer = self.search.read::<Answer>(self.session, expression, body, Priority::Spare).await;
             let answer = match answer {
                 Err(error) if page > LEAST_PAGE && is_too_many(&error) => {
                     page = (page / 2).max(LEAST_PAGE);

@@ -1,8 +1,9 @@
 //! The bounded pool for CPU work: the async runtime never parses, decodes or merges itself.
 //!
-//! Five sets of threads at falling priorities of the operating system: *foreground* threads evaluate queries and gets, *ingest*
+//! Six sets of threads at falling priorities of the operating system: *foreground* threads evaluate queries and gets, *ingest*
 //! threads parse and apply bulks, *flush* threads refresh and flush, *follow* threads evaluate what follows the change feed, *background*
-//! threads compact. So a get never queues behind a
+//! threads compact, and *spare* threads run models over what is stored: with all cores busy writing they get about a thirtieth of one, so that runs by
+//! schedule are not felt. So a get never queues behind a
 //! bulk, nor a bulk behind a merge. Flushes have the priority of bulks: these come to wait for the memory that a flush frees,
 //! and would do so with a core idle if it had been put off before. Whoever follows the feed is not to slow it down, and yet gets enough to keep up:
 //! with all cores busy writing, about a quarter. Priorities decide who gets how much of a core; that a read does not wait for the end of a bulk's time slice either, the
@@ -30,12 +31,16 @@ const STACK_BYTES: usize = 8 << 20;
 const FLUSH_THREADS: usize = 2;
 /// Background threads: three for compactions, and one for what is cleaned up.
 const BACKGROUND_THREADS: usize = 4;
+/// Spare threads: as many as there are runs at a time.
+const SPARE_THREADS: usize = 2;
 /// Niceness of the ingest threads and of the flush threads.
 const INGEST_NICENESS: i32 = 4;
 /// Niceness of the follow threads.
 const FOLLOW_NICENESS: i32 = 5;
 /// Niceness of the background threads.
 const BACKGROUND_NICENESS: i32 = 8;
+/// Niceness of the spare threads: the least of all.
+const SPARE_NICENESS: i32 = 19;
 
 /// Which threads run a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +55,8 @@ pub enum Priority {
     Flush,
     /// Long jobs that nobody waits for.
     Background,
+    /// Long jobs that may take as long as they like, if only nobody else notices.
+    Spare,
 }
 
 struct Queue {
@@ -129,6 +136,7 @@ struct Inner {
     flush: Arc<Queue>,
     follow: Arc<Queue>,
     background: Arc<Queue>,
+    spare: Arc<Queue>,
     threads: usize,
 }
 
@@ -140,7 +148,8 @@ impl fmt::Debug for Compute {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for queue in [&self.foreground, &self.ingest, &self.flush, &self.follow, &self.background] {
+        let Self { foreground, ingest, flush, follow, background, spare, .. } = self;
+        for queue in [foreground, ingest, flush, follow, background, spare] {
             queue.jobs.lock().1 = true;
             queue.ready.notify_all();
         }
@@ -162,12 +171,14 @@ impl Compute {
         let flush = Arc::new(Queue::default());
         let follow = Arc::new(Queue::default());
         let background = Arc::new(Queue::default());
+        let spare = Arc::new(Queue::default());
         for (niceness, name, queue, count) in [
             (0, "read", &foreground, threads),
             (INGEST_NICENESS, "ingest", &ingest, threads),
             (INGEST_NICENESS, "flush", &flush, FLUSH_THREADS),
             (FOLLOW_NICENESS, "follow", &follow, threads),
             (BACKGROUND_NICENESS, "maintain", &background, BACKGROUND_THREADS),
+            (SPARE_NICENESS, "spare", &spare, SPARE_THREADS),
         ] {
             for n in 0..count {
                 let queue = Arc::clone(queue);
@@ -183,7 +194,7 @@ impl Compute {
                     .map_err(|source| Error::io("start thread", name, source))?;
             }
         }
-        Ok(Self { inner: Arc::new(Inner { foreground, ingest, flush, follow, background, threads }) })
+        Ok(Self { inner: Arc::new(Inner { foreground, ingest, flush, follow, background, spare, threads }) })
     }
 
     /// Counts the threads of a priority.
@@ -219,6 +230,7 @@ impl Compute {
             Priority::Flush => &self.inner.flush,
             Priority::Follow => &self.inner.follow,
             Priority::Background => &self.inner.background,
+            Priority::Spare => &self.inner.spare,
         };
         queue.push(Box::new(job));
     }

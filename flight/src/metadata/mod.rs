@@ -71,5 +71,5 @@ pub(crate) async fn batches(call: &Call, command: Command) -> Result<(SchemaRef,
             None => RecordBatch::new_empty(schema.clone()),
         },
     };
-    Ok((schema, stream::iter([Ok(batch.into())]).boxed()))
+    Ok((schema, stream::iter([Ok(batch)]).boxed()))
 }

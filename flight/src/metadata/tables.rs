@@ -79,7 +79,7 @@ pub(super) async fn tables(call: &Call, command: CommandGetTables) -> Result<Bat
         computed(call.compute(), Priority::Foreground, move || named(names, command, &catalog)).await?;
     let listing = Listing { call: call.clone(), session, names: names.into_iter(), include_schema };
     Ok(stream::try_unfold(listing, |mut listing| async move {
-        Ok(listing.next().await?.map(|batch| (batch.into(), listing)))
+        Ok(listing.next().await?.map(|batch| (batch, listing)))
     })
     .boxed())
 }

@@ -13,7 +13,7 @@ use tonic::Status;
 use super::info::of_update;
 use super::{Call, Messages, asked};
 use crate::tickets::{Id, Kind, Ticket};
-use crate::wire::{self, Batches};
+use crate::wire::{self, Answer};
 use crate::{metadata, statement, status, tickets};
 
 /// Writes a ticket as clients of Flight SQL know it.
@@ -37,7 +37,7 @@ pub(super) fn opened(call: &Call, bytes: &Bytes) -> Result<Ticket, Status> {
 pub(super) async fn get(call: &Call, ticket: FlightTicket) -> Result<Messages<FlightData>, Status> {
     let ticket = opened(call, &ticket.ticket)?;
     let place = call.shared.running.begin(ticket.id, call.owner)?;
-    let (schema, batches) = place.make(batches(call, &ticket)).await?;
+    let (schema, answer) = place.make(answer(call, &ticket)).await?;
     let compute = call.compute();
     if wire::told(compute, &schema).await?.fingerprint != ticket.schema {
         return Err(Status::failed_precondition(
@@ -46,11 +46,11 @@ pub(super) async fn get(call: &Call, ticket: FlightTicket) -> Result<Messages<Fl
         ));
     }
     call.has_read();
-    let messages = wire::messages(compute, schema, batches).await?;
+    let messages = wire::messages(compute, schema, answer).await?;
     Ok(place.watch(messages.boxed()).boxed())
 }
 
-async fn batches(call: &Call, ticket: &Ticket) -> Result<(SchemaRef, Batches), Status> {
+async fn answer(call: &Call, ticket: &Ticket) -> Result<(SchemaRef, Answer), Status> {
     let search = &call.shared.beside.node.search;
     match ticket.kind {
         Kind::Statement => {
@@ -81,7 +81,8 @@ async fn batches(call: &Call, ticket: &Ticket) -> Result<(SchemaRef, Batches), S
         Kind::Listing => {
             let command = asked::command(&ticket.body)?;
             let command = command.ok_or_else(|| status::internal(&"a ticket has no command"))?;
-            metadata::batches(call, command).await
+            let (schema, batches) = metadata::batches(call, command).await?;
+            Ok((schema, Answer::Batches(batches)))
         }
         Kind::Handle => Err(status::internal(&"a handle is no ticket")),
     }
@@ -92,9 +93,9 @@ fn text(bytes: &Bytes) -> Result<&str, Status> {
 }
 
 /// Makes the answer of a statement that has changed so much.
-fn counted(count: u64) -> Result<(SchemaRef, Batches), Status> {
+fn counted(count: u64) -> Result<(SchemaRef, Answer), Status> {
     let (schema, count) = (of_update(), i64::try_from(count).unwrap_or(i64::MAX));
     let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(Int64Array::from(vec![count]))]);
     let batch = batch.map_err(|error| status::internal(&error))?;
-    Ok((schema, stream::iter([Ok(batch.into())]).boxed()))
+    Ok((schema, Answer::Batches(stream::iter([Ok(batch)]).boxed())))
 }

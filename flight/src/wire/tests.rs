@@ -2,10 +2,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::error::FlightError;
-use datafusion::arrow::array::{DictionaryArray, Int64Array, ListArray, StringArray};
+use datafusion::arrow::array::{ArrayRef, AsArray as _, DictionaryArray, Int64Array, StringArray};
 use datafusion::arrow::compute::concat_batches;
-use datafusion::arrow::datatypes::{Field, Int32Type, Int64Type};
+use datafusion::arrow::datatypes::{DataType, Field, Int32Type};
 use futures::TryStreamExt as _;
+use millrace_query::MESSAGE_BYTES;
 use tonic::Code;
 
 use super::*;
@@ -18,13 +19,8 @@ fn numbers(from: i64, rows: i64) -> RecordBatch {
     one(Arc::new(Int64Array::from_iter_values(from..from + rows)) as ArrayRef)
 }
 
-fn parts(batch: RecordBatch) -> Vec<RecordBatch> {
-    let mut left = Left { schema: batch.schema(), batches: vec![batch] };
-    std::iter::from_fn(|| left.part()).collect()
-}
-
-fn sent(batches: Vec<RecordBatch>) -> Batches {
-    stream::iter(batches.into_iter().map(|batch| Ok(batch.into()))).boxed()
+fn sent(batches: Vec<RecordBatch>) -> Answer {
+    Answer::Batches(stream::iter(batches.into_iter().map(Ok)).boxed())
 }
 
 /// The messages of batches, and how they are read.
@@ -37,33 +33,12 @@ async fn read(schema: SchemaRef, batches: Vec<RecordBatch>) -> (Vec<FlightData>,
     (messages, read)
 }
 
-#[test]
-fn long_batches_are_cut_by_what_their_rows_take() {
-    let long = "x".repeat(BATCH_BYTES);
-    let texts: Vec<&str> = (0..64).map(|row| if row == 40 { long.as_str() } else { "short" }).collect();
-    let parts = parts(one(Arc::new(StringArray::from(texts)) as ArrayRef));
-    assert_eq!(parts.iter().map(RecordBatch::num_rows).sum::<usize>(), 64);
-    assert!(parts.len() < 16, "{}", parts.len());
-    for part in &parts {
-        assert!(part.num_rows() == 1 || bytes(part) <= BATCH_BYTES);
-    }
-}
-
-#[test]
-fn lists_are_measured_by_what_their_rows_have() {
-    let lists = (0..8_000).map(|row| Some((0..64).map(move |item| Some(row * item))));
-    let lists = ListArray::from_iter_primitive::<Int64Type, _, _>(lists);
-    let parts = parts(one(Arc::new(lists) as ArrayRef));
-    assert_eq!(parts.iter().map(RecordBatch::num_rows).sum::<usize>(), 8_000);
-    assert!(parts.len() <= 4, "{}", parts.len());
-}
-
 #[tokio::test]
 async fn what_is_sent_is_what_was_given_in_its_order() {
     let rows = 1 << 20;
     let batches = vec![numbers(0, 3), numbers(3, 0), numbers(3, rows), numbers(rows + 3, 100)];
     let (messages, read) = read(batches[0].schema(), batches.clone()).await;
-    assert!(messages.iter().all(|message| message.encoded_len() < 2 * BATCH_BYTES));
+    assert!(messages.iter().all(|message| message.encoded_len() < 2 * MESSAGE_BYTES));
     assert_eq!(messages.len(), 1 + 1 + 4 + 1);
     let all = |batches: &[RecordBatch]| concat_batches(batches[0].schema_ref(), batches).unwrap();
     assert_eq!(all(&read), all(&batches));
@@ -116,11 +91,11 @@ async fn batches_are_taken_as_their_messages_are() {
     let batches = stream::iter((0..64).map(move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
         // Two messages each.
-        Ok(numbers(0, 3 << 17).into())
+        Ok(numbers(0, 3 << 17))
     }));
     let compute = Compute::start(1).unwrap();
     let schema = numbers(0, 0).schema();
-    let mut messages = Box::pin(messages(&compute, schema, batches.boxed()).await.unwrap());
+    let mut messages = Box::pin(messages(&compute, schema, Answer::Batches(batches.boxed())).await.unwrap());
     for number in 0..=64 {
         messages.next().await.unwrap().unwrap();
         let batches = taken.load(Ordering::SeqCst);

@@ -195,9 +195,9 @@ impl SearchService {
 
     /// Makes the same service for work that yields to everything else: searches by schedule, not requests. Memory and contexts are shared.
     #[must_use]
-    pub fn in_background(&self) -> Self {
+    pub fn spare(&self) -> Self {
         let aside = |searcher: &Searcher| {
-            let (planner, compute) = (searcher.planner.clone(), searcher.compute.in_background());
+            let (planner, compute) = (searcher.planner.clone(), searcher.compute.spare());
             Searcher { planner, compute }
         };
         Self {

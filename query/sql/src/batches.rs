@@ -1,17 +1,25 @@
-//! Answers as batches of Arrow, handed on while a statement runs, at the pace of who reads them.
+//! Answers as batches of Arrow, encoded and handed on while a statement runs, at the pace of who reads them.
 //!
 //! They take the way of answers in lines: [`Runner::write`] pulls the plan, what makes [`Parts`] of its rows is here. A batch has at most
-//! [`BATCH_ROWS`] rows and [`BATCH_BYTES`] bytes, but for one with a single row that is larger; small ones are put together. It is memory
-//! of queries until it is taken, and for as long as who takes it keeps its [`Hold`].
+//! [`BATCH_ROWS`] rows and [`BATCH_BYTES`] bytes, but for one with a single row that is larger; small ones are put together. A few become
+//! [`Messages`], which are memory of queries until they are taken, and for as long as who takes them keeps their [`Hold`]: handing on each batch by
+//! itself would have more threads woken than rows are worth.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::buffer::Buffer;
 use datafusion::arrow::compute::concat_batches;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::ipc::reader::read_record_batch;
+use datafusion::arrow::ipc::root_as_message;
+use datafusion::arrow::ipc::writer::EncodedData;
+use futures::channel::oneshot;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, stream};
@@ -22,6 +30,7 @@ use millrace_work::error::Error;
 use super::error::{Result, SqlError};
 use super::export::Exporter;
 use super::format::{Held, Parts};
+use super::messages::{Encoder, MESSAGE_BYTES, bytes_of};
 use super::parameters::Parameters;
 use super::request::SqlRequest;
 use super::run::{Bounds, Counted, Runner};
@@ -35,60 +44,57 @@ const BATCH_BYTES: usize = 4 << 20;
 
 /// A batch with the memory of queries that it holds.
 #[derive(Debug)]
-pub struct HeldBatch {
+struct HeldBatch {
     batch: RecordBatch,
     held: Held,
 }
 
-impl HeldBatch {
-    /// Takes it apart: the batch, and what accounts for its memory until that is dropped.
-    pub fn into_parts(self) -> (RecordBatch, Hold) {
-        (self.batch, Hold { _held: self.held })
+/// Some batches as they are sent, with the memory of queries that they hold.
+#[derive(Debug, Default)]
+pub struct Messages {
+    encoded: Vec<EncodedData>,
+    held: Vec<Held>,
+}
+
+impl Messages {
+    /// Takes them apart: the messages, and what accounts for their memory until that is dropped.
+    pub fn into_parts(self) -> (Vec<EncodedData>, Hold) {
+        (self.encoded, Hold { _held: self.held })
+    }
+
+    /// Reads them again.
+    ///
+    /// # Errors
+    /// The schema is that of another answer.
+    pub fn read(&self, schema: &SchemaRef) -> Result<Vec<RecordBatch>, ArrowError> {
+        let read = |data: &EncodedData| {
+            let message = root_as_message(&data.ipc_message).map_err(|error| ArrowError::IpcError(error.to_string()))?;
+            let header = message.header_as_record_batch();
+            let header = header.ok_or_else(|| ArrowError::IpcError("the message is of no batch".to_owned()))?;
+            let body = Buffer::from(data.arrow_data.as_slice());
+            read_record_batch(&body, header, Arc::clone(schema), &HashMap::new(), None, &message.version())
+        };
+        self.encoded.iter().map(read).collect()
     }
 }
 
-/// Memory of queries that a batch is accounted for by, given back on drop.
+/// Memory of queries that messages are accounted for by, given back on drop.
 #[derive(Debug)]
 #[must_use = "dropping it gives the memory back"]
 pub struct Hold {
-    _held: Held,
+    _held: Vec<Held>,
 }
 
-/// An answer under way: batches of one schema. Dropping it ends the statement; an error ends it early.
+/// An answer under way: messages of batches of one schema. Dropping it ends the statement; an error ends it early.
 pub struct Batches {
     schema: SchemaRef,
-    batches: BoxStream<'static, Result<HeldBatch>>,
+    messages: BoxStream<'static, Result<Messages>>,
 }
 
 impl Batches {
     /// Returns the schema of every batch, which is the one that was described.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
-    }
-
-    fn poll_next_held(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<HeldBatch>>> {
-        loop {
-            match ready!(self.batches.poll_next_unpin(context)) {
-                // The last one may have nothing left for it.
-                Some(Ok(held)) if held.batch.num_rows() == 0 => {}
-                next => return Poll::Ready(next),
-            }
-        }
-    }
-
-    /// Returns them with the memory that they hold.
-    pub fn into_held(mut self) -> impl Stream<Item = Result<HeldBatch>> + Send {
-        stream::poll_fn(move |context| self.poll_next_held(context))
-    }
-
-    fn new(first: HeldBatch, rest: Option<Items<HeldBatch>>) -> Self {
-        let schema = first.batch.schema();
-        let first = stream::once(async { Ok(first) });
-        let batches = match rest {
-            None => first.boxed(),
-            Some(rest) => first.chain(rest.into_stream()).boxed(),
-        };
-        Self { schema, batches }
     }
 }
 
@@ -99,10 +105,16 @@ impl fmt::Debug for Batches {
 }
 
 impl Stream for Batches {
-    type Item = Result<RecordBatch>;
+    type Item = Result<Messages>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.poll_next_held(context).map(|next| next.map(|held| held.map(|held| held.batch)))
+        loop {
+            match ready!(self.messages.poll_next_unpin(context)) {
+                // The last ones may have nothing left for them.
+                Some(Ok(messages)) if messages.encoded.is_empty() => {}
+                next => return Poll::Ready(next),
+            }
+        }
     }
 }
 
@@ -121,6 +133,7 @@ impl Runner {
             let asked = self.asked(session, request, bounds.now_ms);
             let (runner, stop) = (self.clone(), Arc::clone(asked.work.stop()));
             let owner = asked.session.principal().caller().clone();
+            let (tell, told) = oneshot::channel();
             let mut items =
                 self.threads.stream(&owner, &stop, bounds.timeout_ms, move |parts| async move {
                     let SqlRequest { query, parameters, .. } = &asked.request;
@@ -138,13 +151,23 @@ impl Runner {
                     let answer = runner.start(&asked, statement, bounds, Counted::Answered).await?;
                     let columns = Arc::clone(&answer.columns);
                     let exporter = Exporter::new(&columns, described.as_deref().unwrap_or(&columns))?;
-                    let writer = Collected::new(exporter, &answer.work);
+                    // Whoever reads waits for the schema.
+                    let _ = tell.send(Arc::clone(exporter.schema()));
+                    let writer = Encoded::new(Collected::new(exporter, &answer.work));
                     runner.write(answer, writer, parts).await
                 })?;
-            Ok(match items.next().await? {
-                Item::Given(first) => Batches::new(first, Some(items)),
-                Item::Last(only) => Batches::new(only, None),
-            })
+            let first = items.next().await?;
+            let schema = told.await.map_err(|_| Error::Execution("the answer has no schema".to_owned()))?;
+            let (first, rest) = match first {
+                Item::Given(first) => (first, Some(items)),
+                Item::Last(only) => (only, None),
+            };
+            let first = stream::once(async { Ok(first) });
+            let messages = match rest {
+                None => first.boxed(),
+                Some(rest) => first.chain(rest.into_stream()).boxed(),
+            };
+            Ok(Batches { schema, messages })
         })
     }
 }
@@ -178,13 +201,7 @@ impl Collected {
     }
 }
 
-impl Parts for Collected {
-    type Part = HeldBatch;
-
-    fn is_full(&self) -> bool {
-        self.full
-    }
-
+impl Collected {
     fn write(&mut self, batch: &RecordBatch, from: usize) -> Result<usize> {
         self.held.check()?;
         let most = (batch.num_rows() - from).min(BATCH_ROWS);
@@ -212,38 +229,66 @@ impl Parts for Collected {
         Ok(HeldBatch { batch, held: std::mem::replace(&mut self.held, held) })
     }
 
-    fn finish(mut self) -> Result<HeldBatch> {
-        Ok(HeldBatch { batch: self.taken()?, held: self.held })
+}
+
+/// Encodes the batches, a few for each part.
+#[derive(Debug)]
+struct Encoded {
+    collected: Collected,
+    encoder: Encoder,
+    made: Messages,
+    bytes: usize,
+}
+
+impl Encoded {
+    fn new(collected: Collected) -> Self {
+        let encoder = Encoder::new(Arc::clone(collected.exporter.schema()));
+        Self { collected, encoder, made: Messages::default(), bytes: 0 }
+    }
+
+    fn encode(&mut self, HeldBatch { batch, held }: HeldBatch) -> Result<()> {
+        self.encoder.put(batch);
+        while !self.encoder.is_done() {
+            let messages = self.encoder.encode().map_err(Error::from)?;
+            self.bytes += messages.iter().map(|message| message.arrow_data.len()).sum::<usize>();
+            self.made.encoded.extend(messages);
+        }
+        self.made.held.push(held);
+        Ok(())
     }
 }
 
-/// Bytes that some rows take as they leave, about.
-fn bytes_of(batch: &RecordBatch, from: usize, count: usize) -> usize {
-    batch.columns().iter().map(|array| bytes_of_array(array, from, count)).sum()
-}
+impl Parts for Encoded {
+    type Part = Messages;
 
-fn bytes_of_array(array: &ArrayRef, from: usize, count: usize) -> usize {
-    match array.data_type() {
-        DataType::Utf8View => {
-            let views = array.as_string_view();
-            let texts = views.views().get(from..from + count).unwrap_or_default();
-            // The length is in the low half of a view's first word.
-            texts.iter().map(|view| (*view as u32) as usize).sum::<usize>() + 4 * count
+    fn is_full(&self) -> bool {
+        self.bytes >= MESSAGE_BYTES
+    }
+
+    fn write(&mut self, batch: &RecordBatch, from: usize) -> Result<usize> {
+        let next = self.collected.write(batch, from)?;
+        if self.collected.full {
+            let full = self.collected.take()?;
+            self.encode(full)?;
         }
-        DataType::List(_) => {
-            let list = array.as_list::<i32>();
-            let offset = |at: usize| list.value_offsets().get(at).map_or(0, |offset| *offset as usize);
-            let (first, last) = (offset(from), offset(from + count));
-            bytes_of_array(list.values(), first, last - first) + 4 * count
-        }
-        DataType::Boolean | DataType::Null => count.div_ceil(8),
-        other => other.primitive_width().unwrap_or(size_of::<u128>()) * count,
+        Ok(next)
+    }
+
+    fn take(&mut self) -> Result<Messages> {
+        let rest = self.collected.take()?;
+        self.encode(rest)?;
+        self.bytes = 0;
+        Ok(std::mem::take(&mut self.made))
+    }
+
+    fn finish(mut self) -> Result<Messages> {
+        self.take()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::array::{Int64Array, StringViewArray};
+    use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, StringViewArray};
     use datafusion::arrow::datatypes::Int64Type;
     use datafusion::execution::runtime_env::RuntimeEnv;
 
@@ -270,12 +315,12 @@ mod tests {
             let mut row = 0;
             while row < batch.num_rows() {
                 row = writer.write(batch, row).unwrap();
-                if writer.is_full() {
+                if writer.full {
                     made.push(writer.take().unwrap());
                 }
             }
         }
-        made.push(writer.finish().unwrap());
+        made.push(writer.take().unwrap());
         made
     }
 
@@ -317,12 +362,35 @@ mod tests {
     #[test]
     fn batches_are_memory_of_queries_until_they_are_taken() {
         let env = RuntimeEnv::default();
-        let work = Work::new(&env.memory_pool);
-        let made = collected(&work, &[batch(0, 8_192, &"x".repeat(100))]);
+        let made = collected(&Work::new(&env.memory_pool), &[batch(0, 8_192, &"x".repeat(100))]);
         assert!(env.memory_pool.reserved() >= 800 << 10);
-        let (batches, holds): (Vec<_>, Vec<_>) = made.into_iter().map(HeldBatch::into_parts).unzip();
-        drop(batches);
-        assert!(env.memory_pool.reserved() >= 800 << 10, "until what accounts for them is dropped");
+        drop(made);
+        assert_eq!(env.memory_pool.reserved(), 0);
+    }
+
+    #[test]
+    fn messages_are_of_some_batches_in_their_order_and_hold_their_memory() {
+        let env = RuntimeEnv::default();
+        let columns = [out(SqlType::Long), out(SqlType::Keyword)];
+        let exporter = Exporter::new(&columns, &columns).unwrap();
+        let schema = Arc::clone(exporter.schema());
+        let mut writer = Encoded::new(Collected::new(exporter, &Work::new(&env.memory_pool)));
+        let (text, mut made) = ("x".repeat(100), Vec::new());
+        for at in 0..8 {
+            let rows = batch(at * 8_192, 8_192, &text);
+            assert_eq!(writer.write(&rows, 0).unwrap(), 8_192);
+            if writer.is_full() {
+                made.push(writer.take().unwrap());
+            }
+        }
+        made.push(writer.finish().unwrap());
+        assert_eq!(made.iter().map(|messages| messages.encoded.len()).collect::<Vec<_>>(), [3, 3, 2]);
+        let read = made.iter().flat_map(|messages| messages.read(&schema).unwrap());
+        let numbers = read.flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec());
+        assert_eq!(numbers.collect::<Vec<_>>(), (0..8 * 8_192).collect::<Vec<_>>());
+        let (messages, holds): (Vec<_>, Vec<_>) = made.into_iter().map(Messages::into_parts).unzip();
+        drop(messages);
+        assert!(env.memory_pool.reserved() >= 6 << 20, "until what accounts for them is dropped");
         drop(holds);
         assert_eq!(env.memory_pool.reserved(), 0);
     }

@@ -8,7 +8,7 @@ use millrace_storage::Priority;
 
 use crate::error::Result;
 
-/// Runs closures on the threads for short jobs, or on those for jobs that nobody waits for. Those beyond the number of threads wait.
+/// Runs closures on the threads for short jobs, or on those for jobs that yield to all others. Those beyond the number of threads wait.
 #[derive(Clone, Debug)]
 pub struct Compute {
     pool: millrace_storage::Compute,
@@ -23,8 +23,8 @@ impl Compute {
 
     /// Makes the same for work that yields to everything else.
     #[must_use]
-    pub fn in_background(&self) -> Self {
-        Self { pool: self.pool.clone(), priority: Priority::Background }
+    pub fn spare(&self) -> Self {
+        Self { pool: self.pool.clone(), priority: Priority::Spare }
     }
 
     /// Counts the threads.
