@@ -164,6 +164,7 @@ impl Intelligence {
                 tracing::warn!(rule = kept.id, %error, "an AI rule is still marked as running");
             }
         }
+        shared.artefacts.sweep(shared.store.all()).await;
         let task = tokio::spawn(scheduler::follow(Arc::clone(&shared)));
         Ok(Self { shared, task: Arc::new(Task(Mutex::new(Some(task)))) })
     }
@@ -233,7 +234,12 @@ impl Intelligence {
             kept.state.walked_ms = None;
         };
         let (shared, id) = (Arc::clone(shared), id.to_owned());
-        to_its_end(async move { shared.store.update(&id, change).await }).await
+        to_its_end(async move {
+            shared.store.update(&id, change).await?;
+            shared.artefacts.keep_of(shared.store.get(&id)).await;
+            Ok(())
+        })
+        .await
     }
 
     /// Deletes a rule with its models; its predictions stay.
@@ -447,6 +453,7 @@ fn note(kept: &mut Kept, done: &Result<Done>, is_same: bool) {
             ran.threshold_time.clone_from(&done.threshold_time);
             let state = &mut kept.state;
             state.filled_ms = state.filled_ms.or(done.origin_ms);
+            state.origin_ms = done.origin_ms;
             state.ends_ms = state.ends_ms.max(done.ends_ms);
             if is_same {
                 state.walked_ms = done.origin_ms;

@@ -87,10 +87,8 @@ pub(crate) async fn draw(shared: &Shared, kept: &Kept, value: Option<&str>) -> R
 
 /// Reads what was predicted last.
 async fn predicted(shared: &Shared, kept: &Kept, value: Option<&str>) -> Result<Vec<Predicted>> {
-    let Some(last) = &kept.ran.machine_state_uid else { return Ok(Vec::new()) };
-    // The record has the state of its last value: that of another differs by the value alone.
-    let origin = last.get(last.len().saturating_sub(15)..).unwrap_or_default();
-    let uid = results::machine_state_uid_of(&kept.definition, value, origin);
+    let Some(origin_ms) = kept.state.origin_ms else { return Ok(Vec::new()) };
+    let uid = results::machine_state_uid(&kept.definition, value, origin_ms);
     let field = &kept.definition.field;
     let body = json!({
         "size": MAX_PREDICTIONS,

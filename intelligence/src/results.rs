@@ -79,14 +79,9 @@ fn index_body() -> Value {
 
 /// Names the state of a model: what is predicted from a time.
 pub(crate) fn machine_state_uid(definition: &Definition, value: Option<&str>, origin_ms: i64) -> String {
-    machine_state_uid_of(definition, value, &time::underscored(origin_ms))
-}
-
-/// The same with the time as it is written there.
-pub(crate) fn machine_state_uid_of(definition: &Definition, value: Option<&str>, origin: &str) -> String {
     let value = value.map_or_else(String::new, |value| format!("[{value}]"));
     let (name, algorithm) = (&definition.name, definition.algorithm);
-    format!("{name}{value}_{algorithm}_{origin}")
+    format!("{name}{value}_{algorithm}_{}", time::underscored(origin_ms))
 }
 
 /// Names a prediction.

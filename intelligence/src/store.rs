@@ -69,6 +69,8 @@ pub(crate) struct State {
     pub(crate) walked_ms: Option<i64>,
     /// Predictions before this time have their `_cur`, or never get one.
     pub(crate) filled_ms: Option<i64>,
+    /// From when the newest predictions are.
+    pub(crate) origin_ms: Option<i64>,
     /// The last predicted time.
     pub(crate) ends_ms: Option<i64>,
 }
