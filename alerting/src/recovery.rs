@@ -45,11 +45,17 @@ pub(crate) async fn recover(shared: &Shared) -> Result<FeedReader> {
     let seen = rules.position();
     let (now_ms, mut quiets) = (engine.clock().now_ms(), Vec::new());
     for kept in &live {
-        // Those before are in the state.
-        for quiet in kept.quiet.iter().filter(|quiet| seen.is_none_or(|seen| quiet.since > seen)) {
-            rules.quiet(&kept.rule.id, quiet.clone());
-            // It may not have come to that before the end.
-            quiets.push(Pending::quiet(quiet.since, &kept.rule, quiet, now_ms));
+        let lost = failed.iter().any(|(rule, _)| *rule == kept.rule.id);
+        for quiet in &kept.quiet {
+            // Those before are in the state.
+            let is_new = seen.is_none_or(|seen| quiet.since > seen);
+            if is_new || lost {
+                rules.quiet(&kept.rule.id, quiet.clone());
+            }
+            if is_new {
+                // It may not have come to that before the end.
+                quiets.push(Pending::quiet(quiet.since, &kept.rule, quiet, now_ms));
+            }
         }
     }
     let next = seen.map_or_else(|| first_seen(&kept).min(last + 1), |seen| seen + 1);

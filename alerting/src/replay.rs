@@ -7,14 +7,14 @@
 //! What is held is bounded: windows of rows, a batch, the rule's state, and of alerts the first ones. All work is done in steps on
 //! compute threads, behind that of others; who goes away leaves one step at most.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use millrace_notifications::Occasion;
 use millrace_query::Work;
 use millrace_rules::engine::{Engine as Core, Operation, Rule};
-use millrace_rules::{Bounds, Time, Timing};
+use millrace_rules::{Bounds, Span, Time, Timing};
 use millrace_storage::{Engine, Error as StorageError, Principal, Priority};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -27,6 +27,11 @@ use crate::{Alerting, Error, Result, commit};
 
 /// Alerts that are answered, and their bytes; of the rest only how many there are.
 const MAX_ALERTS: usize = 1_000;
+/// Operations that are enough at once.
+const ENOUGH: usize = 5_000;
+/// Windows that may pass at once, and the least time.
+const STRIDE_WINDOWS: i64 = 10;
+const LEAST_STRIDE_MS: i64 = 60_000;
 const MAX_BYTES: usize = 8 << 20;
 /// Alerts of which a dry run may compare the ids.
 const MAX_COMPARED: usize = 200_000;
@@ -121,8 +126,9 @@ impl Replayed {
     }
 
     fn add(&mut self, id: String, document: Value) {
-        let bytes = document.to_string().len();
-        if self.more > 0 || self.alerts.len() == MAX_ALERTS || self.bytes + bytes > MAX_BYTES {
+        let is_full = self.more > 0 || self.alerts.len() == MAX_ALERTS;
+        let bytes = if is_full { 0 } else { document.to_string().len() };
+        if is_full || self.bytes + bytes > MAX_BYTES {
             self.more += 1;
             return;
         }
@@ -316,6 +322,10 @@ struct Replay {
     until: i64,
     /// `None` while a step is on its way.
     evaluating: Option<(Matching, Core)>,
+    /// What of a step is to come.
+    left: VecDeque<Evaluable>,
+    /// How much time passes at once: windows of a long silence are closed some at a time.
+    stride: Span,
     problems: Vec<String>,
     _turn: SemaphorePermit<'static>,
 }
@@ -352,15 +362,27 @@ impl Replay {
         core.set_absences(lived.absences.clone());
         core.begin(Time::from_ms(lived.beginning(&times, until, window, reading.first())));
         let evaluating = Some((matching, core));
-        Ok(Self { engine, reading, until, evaluating, problems: Vec::new(), _turn: turn })
+        let stride = Span::from_ms(window.saturating_mul(STRIDE_WINDOWS).max(LEAST_STRIDE_MS));
+        let (left, problems) = (VecDeque::new(), Vec::new());
+        Ok(Self { engine, reading, until, evaluating, left, stride, problems, _turn: turn })
     }
 
-    /// Has time go on to the end; `None` where it has.
+    /// Has time go on towards the end; `None` where it has come there.
     async fn end(&mut self) -> Result<Option<Vec<Operation>>> {
-        let Some((_, mut core)) = self.evaluating.take() else { return Ok(None) };
-        let until = Time::from_ms(self.until);
-        let step = move || Ok(core.advance(until));
-        Ok(Some(self.engine.compute().run(Priority::Background, step).await?))
+        let (until, stride) = (Time::from_ms(self.until), self.stride);
+        let Some((matching, mut core)) = self.evaluating.take().filter(|(_, core)| core.now() < until) else {
+            return Ok(None);
+        };
+        let step = move || {
+            let mut operations = Vec::new();
+            while core.now() < until && operations.len() < ENOUGH {
+                operations.extend(core.advance(until.min(core.now().plus(stride))));
+            }
+            Ok((matching, core, operations))
+        };
+        let (matching, core, operations) = self.engine.compute().run(Priority::Background, step).await?;
+        self.evaluating = Some((matching, core));
+        Ok(Some(operations))
     }
 
     /// Goes on by a step, and returns what the rule says there: alerts in their order. `None` at the end.
@@ -368,20 +390,45 @@ impl Replay {
         if self.engine.is_stopping() {
             return Err(StorageError::Stopped("the server is stopping".to_owned()).into());
         }
-        let Some(step) = self.reading.next().await? else { return self.end().await };
+        let read = match self.left.is_empty() {
+            true => match self.reading.next().await? {
+                None => return self.end().await,
+                read => read,
+            },
+            false => None,
+        };
         let ended = || Error::Storage(StorageError::Internal("the replay ended before".to_owned()));
         let (mut matching, mut core) = self.evaluating.take().ok_or_else(ended)?;
+        let (mut left, stride) = (std::mem::take(&mut self.left), self.stride);
         let step = move || {
-            let evaluable = matching.run(&step.frames);
+            if let Some(step) = read {
+                let evaluable = matching.run(&step.frames).into_iter().enumerate();
+                left.extend(evaluable.map(|(at, mut one)| {
+                    one.frame.complete = step.completes(at);
+                    one
+                }));
+            }
             let mut operations = Vec::new();
-            for (at, Evaluable { mut frame, matched }) in evaluable.into_iter().enumerate() {
-                frame.complete = step.completes(at);
+            while operations.len() < ENOUGH
+                && let Some(next) = left.front()
+            {
+                let (now, soon) = (core.now(), core.now().plus(stride));
+                if now > Time::from_ms(i64::MIN) && soon < next.frame.time {
+                    operations.extend(core.advance(soon));
+                    // In the midst of a frame time stands still.
+                    if core.now() > now {
+                        continue;
+                    }
+                }
+                let Some(Evaluable { frame, matched }) = left.pop_front() else { break };
                 operations.extend(core.frame(&frame, &mut Known(matched)));
             }
             core.tick();
-            Ok((matching, core, operations))
+            Ok((matching, core, left, operations))
         };
-        let (mut matching, core, operations) = self.engine.compute().run(Priority::Background, step).await?;
+        let (mut matching, core, left, operations) =
+            self.engine.compute().run(Priority::Background, step).await?;
+        self.left = left;
         let told = matching.take_told().into_iter().map(|(_, reason)| reason);
         let said = operations.iter().filter_map(|operation| match operation {
             Operation::Problem { reason, .. } => Some(reason.clone()),

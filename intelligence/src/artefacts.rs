@@ -89,7 +89,8 @@ impl Artefacts {
             kept.definition.runs().into_iter().map(|value| self.file(&kept.id, value)).collect();
         let dir = self.dir.join(&kept.id);
         let remove = move || {
-            let models = listed(&dir).into_iter().filter(|path| path.extension() == Some(OsStr::new("model")));
+            let models =
+                listed(&dir).into_iter().filter(|path| path.extension() == Some(OsStr::new("model")));
             for path in models.filter(|path| !wanted.contains(path)) {
                 told(&path, fs::remove_file(&path));
             }
@@ -124,7 +125,9 @@ fn listed(dir: &Path) -> Vec<PathBuf> {
 }
 
 fn told(path: &Path, removed: std::io::Result<()>) {
-    if let Err(error) = removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }) {
+    if let Err(error) =
+        removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
+    {
         tracing::warn!(path = %path.display(), %error, "models that nothing needs any more are still there");
     }
 }

@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 
 use millrace_forecast::{Algorithm, MAX_PREDICTIONS};
-use millrace_schedule::{Fields, Schedule};
+use millrace_schedule::{Fields as CronFields, Schedule};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
@@ -125,11 +125,13 @@ const NO_THRESHOLD: i64 = -1;
 
 fn schedule(text: &str) -> Result<Schedule> {
     let wrong = |reason| Error::invalid("automatic_cron", reason);
-    let schedule = Schedule::parse(text, Fields::FiveOrSix).map_err(wrong)?;
+    let schedule = Schedule::parse(text, CronFields::FiveOrSix).map_err(wrong)?;
     let mut fields = schedule.line().split(' ');
     let second = if fields.clone().count() == 6 { fields.next() } else { None };
     if second.is_some_and(|second| second.parse::<u8>().is_err()) {
-        return Err(wrong("has a second that is not one number: a rule runs at most once a minute".to_owned()));
+        return Err(wrong(
+            "has a second that is not one number: a rule runs at most once a minute".to_owned(),
+        ));
     }
     Ok(schedule)
 }

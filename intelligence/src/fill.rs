@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::Shared;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::results;
 use crate::run::became;
 use crate::samples::{MAX_BUCKETS, Reader};
@@ -50,7 +50,7 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
     let source = Source::read(&shared.engine, definition.search_id()).await?;
     let session = shared.session_of(kept)?;
     let (engine, search) = (&*shared.engine, &shared.search);
-    let reader = Reader { engine, search, session: &session, source: &source, definition };
+    let reader = Reader { search, session: &session, source: &source, definition };
     let own = Session::system(&shared.engine);
     for value in definition.runs() {
         let buckets = reader.read(value, from, to).await?;

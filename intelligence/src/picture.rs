@@ -48,7 +48,7 @@ pub(crate) async fn draw(shared: &Shared, kept: &Kept, value: Option<&str>) -> R
     let to = last.min(origin + definition.max_predictions as i64 * frame.ms());
     let session = shared.session_of(kept)?;
     let (engine, search) = (&*shared.engine, &shared.search);
-    let reader = Reader { engine, search, session: &session, source: &source, definition };
+    let reader = Reader { search, session: &session, source: &source, definition };
     let buckets = reader.read(value, from, to).await?;
     // Before the first document there is nothing to be counted.
     let first = buckets.iter().position(Option::is_some).unwrap_or(buckets.len());

@@ -2,7 +2,7 @@
 //! time; no document is read.
 
 use millrace_query::SearchService;
-use millrace_storage::{Engine, Priority, Session};
+use millrace_storage::{Priority, Session};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -20,7 +20,6 @@ pub(crate) const MAX_BUCKETS: i64 = 200_000;
 /// Who reads samples, and by what.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
-    pub(crate) engine: &'a Engine,
     pub(crate) search: &'a SearchService,
     /// With the owner's rights.
     pub(crate) session: &'a Session,

@@ -2,7 +2,7 @@
 //! configuration would have to allow is told with the rule.
 
 use millrace_rules::definition::Definition;
-use millrace_rules::definition::notification::{Aggregation, Channel, Method};
+use millrace_rules::definition::notification::{Channel, Method};
 use reqwest::Url;
 use serde_json::Value;
 

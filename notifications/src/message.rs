@@ -91,13 +91,22 @@ impl Message {
             Kind::Alert => format!("{} alerts of several rules", items.len()),
         };
         let subject: String = subject.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        // Where several are told of together, the end of one is not the end of all.
+        let is_one = items
+            .iter()
+            .all(|item| ["rule_id", "key"].iter().all(|member| item.alert[*member] == first[*member]));
+        let incident = match is_one {
+            true => hash(&[&rule_id, text_of(&first, "key")]),
+            false => hash(&["digest", &key]),
+        };
+        let incident = format!("millrace-{incident}");
         let text = text(&kind, &items);
         let time = match &kind {
             Kind::Recovery(time) => time.clone(),
             _ => text_of(&first, "@timestamp").to_owned(),
         };
         Self {
-            incident: format!("millrace-{}", hash(&[&rule_id, text_of(&first, "key")])),
+            incident,
             subject: cut(&subject, MAX_SUBJECT).to_owned(),
             severity: match importance {
                 80.. => "critical",

@@ -111,6 +111,11 @@ pub fn rows(
     rows
 }
 
+/// Names the row of an alert and a channel.
+pub(crate) fn key(alert: &str, kind: &str, channel: &str) -> String {
+    hash(&[alert, kind, channel])
+}
+
 struct Maker<'a> {
     rule: &'a Rule,
     alert: &'a str,
@@ -166,7 +171,7 @@ impl Maker<'_> {
         due: i64,
         group: Option<String>,
     ) -> (String, Value) {
-        let key = hash(&[self.alert, kind, identity]);
+        let key = key(self.alert, kind, identity);
         let mut about = json!({
             "name": channel.name,
             "method": channel.method.name(),

@@ -304,6 +304,9 @@ fn scan(template: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Bytes of a tag: what is nested in it is parsed by functions that call themselves.
+const MAX_EXPRESSION: usize = 4096;
+
 /// Returns how long the code of a tag is, and refuses operators and lists in it.
 fn expression(code: &str, end: &str) -> Result<usize, String> {
     let no = |what: char| {
@@ -313,8 +316,13 @@ fn expression(code: &str, end: &str) -> Result<usize, String> {
     // For each bracket that is open, whether a comma may stand in it.
     let mut open: Vec<bool> = Vec::new();
     let mut chars = code.char_indices().peekable();
+    let mut at_start = true;
     while let Some((at, c)) = chars.next() {
-        let at_edge = code[..at].trim().is_empty() || code[at + c.len_utf8()..].starts_with(end);
+        if at > MAX_EXPRESSION {
+            return Err(format!("the template cannot be used: a tag is longer than {MAX_EXPRESSION} bytes"));
+        }
+        let at_edge = at_start || code[at + c.len_utf8()..].starts_with(end);
+        at_start &= c.is_whitespace();
         match c {
             _ if open.is_empty() && code[at..].starts_with(end) => return Ok(at),
             '"' | '\'' => {
@@ -329,7 +337,7 @@ fn expression(code: &str, end: &str) -> Result<usize, String> {
             // Trims what is around a tag.
             '-' | '+' if at_edge => {}
             // A colon makes a part of a text or list, which is a copy.
-            '~' | '*' | '+' | '/' | '%' | '{' | ':' => return no(c),
+            '~' | '*' | '+' | '-' | '/' | '%' | '{' | ':' => return no(c),
             '[' if !(before.is_alphanumeric() || matches!(before, '_' | ')' | ']')) => return no(c),
             '(' => open.push(before.is_alphanumeric() || before == '_'),
             '[' => open.push(false),

@@ -35,9 +35,24 @@ pub(crate) struct Author<'a> {
 
 /// Returns what an alert shows of an event, as JSON: the fields of `include` and those that the rule looks at, else all. What
 /// exceeds 32 KiB is left out, member by member, and `_truncated` tells so.
+/// Levels of what an alert shows: with its own it is to be indexed and read again.
+const MAX_LEVELS: usize = 16;
+
+/// Whether the index of alerts takes a value: it is not too deep, and no member is without a name.
+fn is_shown(value: &Value, level: usize) -> bool {
+    match value {
+        Value::Array(items) => level < MAX_LEVELS && items.iter().all(|item| is_shown(item, level + 1)),
+        Value::Object(members) => {
+            let mut members = members.iter();
+            level < MAX_LEVELS && members.all(|(name, value)| !name.is_empty() && is_shown(value, level + 1))
+        }
+        _ => true,
+    }
+}
+
 pub(crate) fn body(source: &Value, rule: &Definition) -> Arc<str> {
     let Value::Object(members) = source else { return "{}".into() };
-    if rule.include.is_empty() {
+    if rule.include.is_empty() && is_shown(source, 0) {
         let text = source.to_string();
         // Behind the brace it has the bytes that are counted below, or more.
         if text.len() <= MAX_BODY + 1 {
@@ -58,6 +73,10 @@ pub(crate) fn body(source: &Value, rule: &Definition) -> Arc<str> {
             })
         };
         let Some(value) = value else { continue };
+        if name.is_empty() || !is_shown(&value, 1) {
+            truncated = true;
+            continue;
+        }
         let bytes = name.len() + value.to_string().len() + 4;
         match left.checked_sub(bytes) {
             Some(rest) => {

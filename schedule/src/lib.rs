@@ -58,7 +58,9 @@ impl Schedule {
                 zone
             }
             // What only a zone looks like; `mon/2` is none.
-            Err(last) if last.split_once('/').is_some_and(|(_, city)| city.starts_with(char::is_alphabetic)) => {
+            Err(last)
+                if last.split_once('/').is_some_and(|(_, city)| city.starts_with(char::is_alphabetic)) =>
+            {
                 return Err(wrong(&format!("there is no time zone [{last}]")));
             }
             Err(_) => Tz::UTC,

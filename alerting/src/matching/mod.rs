@@ -420,7 +420,13 @@ fn evaluable(frame: &AppliedFrame, hits: Vec<Hit<'_>>) -> Evaluable {
         .map(|(rule, (places, second))| Matched { rule: rule.to_owned(), outcome: Ok(places), second })
         .collect();
     let events = hits.iter().map(|hit| {
-        let source = shown(serde_json::from_slice(hit.place.source).unwrap_or_default(), &hit.shown);
+        let whole: Value = serde_json::from_slice(hit.place.source).unwrap_or_default();
+        // How many rules an alert has gone through ends loops of them, also of owners who may not see that.
+        let depth = whole.get("depth").filter(|_| frame.origin == FrameOrigin::Rule).cloned();
+        let mut source = shown(whole, &hit.shown);
+        if let (Some(depth), Value::Object(members)) = (depth, &mut source) {
+            members.insert("depth".to_owned(), depth);
+        }
         Event {
             index: Arc::clone(&hit.index),
             uuid: Arc::clone(&hit.uuid),

@@ -3,7 +3,6 @@
 //! One thread waits for a program, and reads and writes what it can without waiting: who has left the program's group and keeps its pipes
 //! open, as a service does, holds nothing up.
 
-use millrace_rules::cut;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -11,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_rules::cut;
 use rustix::fd::AsFd;
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -27,6 +27,8 @@ use crate::template;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How often it is looked whether it has ended.
 const LOOK: Duration = Duration::from_millis(10);
+/// Longest wait until one more may be started: what waits is under way, and there is room for so much only.
+const TURN_WAIT: Duration = Duration::from_secs(30);
 /// Programs at a time.
 const MOST: usize = 4;
 /// Bytes of its output that are kept; the rest is read and dropped.
@@ -64,8 +66,9 @@ impl Commands {
 
     /// Waits until one more program may be started.
     pub(crate) async fn turn(&self) -> std::result::Result<OwnedSemaphorePermit, Failure> {
-        let turn = Arc::clone(&self.turns).acquire_owned().await;
-        turn.map_err(|error| Failure::passing(error.to_string()))
+        let turn = tokio::time::timeout(TURN_WAIT, Arc::clone(&self.turns).acquire_owned()).await;
+        let taken = || Failure::passing(format!("[{MOST}] other commands run, which are as many as may"));
+        turn.map_err(|_| taken())?.map_err(|error| Failure::passing(error.to_string()))
     }
 
     /// Starts a program, and waits for its end. The turn lasts as long as the program, also where nobody waits any more.
@@ -121,9 +124,14 @@ fn run(directory: &std::path::Path, words: &[String], input: &str, key: &str, mu
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    let mut child = command
-        .spawn()
-        .map_err(|error| Failure::passing(format!("program [{name}] cannot be started: {error}")))?;
+    let mut child = command.spawn().map_err(|error| {
+        let reason = format!("program [{name}] cannot be started: {error}");
+        match error.kind() {
+            // Words that no program can be given, with a NUL in them or too long.
+            ErrorKind::InvalidInput | ErrorKind::ArgumentListTooLong => Failure::permanent(reason),
+            _ => Failure::passing(reason),
+        }
+    })?;
     let mut pipes = Pipes::of(&mut child, input.as_bytes());
     let in_time = has_ended(&child, &mut pipes);
     // What it started and left behind. Its number is its own until it is waited for.

@@ -165,7 +165,7 @@ fn told(before: Vec<Address>, to: &[Address], outcome: Outcome, notes: Vec<Strin
     parts.extend(notes.iter().cloned());
     let reason = parts.join("; ");
     if !settled {
-        return Err(Failure { served, of_recipients: got > 0 && !is_about_all, ..Failure::passing(reason) });
+        return Err(Failure { served, of_recipients: !is_about_all, ..Failure::passing(reason) });
     }
     match got {
         0 => Err(Failure::permanent(reason)),

@@ -90,7 +90,12 @@ impl Server {
         outcome
     }
 
+    /// Opens a connection. Whatever a server has against it may be mended.
     async fn connect(&self, times: Times) -> Result<AsyncSmtpConnection, Failure> {
+        self.begin(times).await.map_err(passing)
+    }
+
+    async fn begin(&self, times: Times) -> Result<AsyncSmtpConnection, Failure> {
         let name = ClientId::default();
         let implicit = match &self.encryption {
             Encryption::Implicit(parameters) => Some(parameters.clone()),
@@ -127,7 +132,8 @@ impl Server {
         if !mail.is_ascii() && info.supports_feature(Extension::EightBitMime) {
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
         }
-        self.step(times, connection.command(Mail::new(Some(from.clone()), parameters))).await?;
+        let begun = self.step(times, connection.command(Mail::new(Some(from.clone()), parameters))).await;
+        begun.map_err(passing)?;
         let mut taken = Vec::new();
         for recipient in to {
             if is_utf8(recipient) && !takes_utf8 {
@@ -186,6 +192,11 @@ impl Server {
         let login = error.status().is_some_and(|code| matches!(u16::from(code), 530 | 534 | 535 | 538));
         if error.is_permanent() && !login { Failure::permanent(reason) } else { Failure::passing(reason) }
     }
+}
+
+/// A failure of the session: not of the mail, nor of one who is to get it.
+fn passing(failure: Failure) -> Failure {
+    Failure { permanent: false, ..failure }
 }
 
 #[cfg(test)]

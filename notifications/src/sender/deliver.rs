@@ -12,6 +12,7 @@ use super::store::{ALERT, Fate};
 use crate::Shared;
 use crate::channel::{Failure, compute};
 use crate::message::{Item, Kind, Message};
+use crate::outbox::{self, OUTBOX};
 
 /// What became of the test of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,9 @@ pub(crate) async fn deliver(shared: &Arc<Shared>, unit: &Unit) -> Fate {
 async fn attempt(shared: &Arc<Shared>, unit: &Unit) -> Result<Fate, Failure> {
     let Some(first) = unit.rows.first() else { return Ok(Fate::Dropped) };
     let channel = first.channel().ok_or_else(|| Failure::permanent("this server has no such channel"))?;
+    if first.kind == RowKind::Recovery && waits(shared, first).await? {
+        return Err(Failure { of_recipients: true, ..Failure::passing("its alert is not sent yet") });
+    }
     let mut items = Vec::with_capacity(unit.rows.len());
     for row in &unit.rows {
         let alert = alert(shared, row).await?;
@@ -69,11 +73,24 @@ async fn attempt(shared: &Arc<Shared>, unit: &Unit) -> Result<Fate, Failure> {
     shared.channels.send(shared, &channel, message).await.map(Fate::Sent)
 }
 
+/// Whether the alert whose end a row tells of is still to be sent through the same channel.
+async fn waits(shared: &Shared, recovery: &Row) -> Result<bool, Failure> {
+    let of_alert = outbox::key(&recovery.alert, "alert", &recovery.channel);
+    match shared.session.get(OUTBOX, &of_alert, None, true).await {
+        Ok(None) | Err(StorageError::IndexNotFound { .. }) => Ok(false),
+        Ok(Some(found)) => Ok(Row::is_waiting(&found.source)),
+        Err(error) => Err(Failure::passing(format!("it cannot be looked for its alert: {error}"))),
+    }
+}
+
 /// Reads an alert; `None` where it is gone.
 async fn alert(shared: &Shared, row: &Row) -> Result<Option<Value>, Failure> {
     match shared.session.get(ALERT, &row.alert, None, true).await {
         Ok(None) | Err(StorageError::IndexNotFound { .. }) => Ok(None),
-        Ok(Some(found)) => Ok(serde_json::from_slice(&found.source).ok()),
+        Ok(Some(found)) => {
+            let read = serde_json::from_slice(&found.source);
+            read.map(Some).map_err(|error| Failure::permanent(format!("the alert cannot be read: {error}")))
+        }
         Err(error) => Err(Failure::passing(format!("the alert cannot be read: {error}"))),
     }
 }

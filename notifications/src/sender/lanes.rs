@@ -14,6 +14,8 @@ const MAX_UNDER_WAY: usize = 256;
 const MAX_OF_LANE: usize = 16;
 /// Of these, those of lanes whose last answer was a failure: what waits for receivers that are gone holds up no other.
 const MAX_FAILING: usize = 128;
+/// Programs: some run, and a few wait for them.
+const MAX_COMMANDS: usize = 8;
 /// Rows that a lane holds, and one that has to wait for its rate and makes digests.
 const MAX_QUEUE: usize = 32;
 const MAX_WAITING: usize = 200;
@@ -43,6 +45,8 @@ struct Lane {
     refilled: i64,
     /// Whether it had to wait for its rate, so that what is here becomes a digest.
     is_over: bool,
+    /// Whether it starts programs, which wait for one another.
+    is_command: bool,
 }
 
 /// What is to be sent.
@@ -152,6 +156,7 @@ impl Lanes {
             per_minute,
             tokens: i64::from(per_minute) * 60_000,
             refilled: now_ms,
+            is_command: first.about["method"] == "command",
             ..Lane::default()
         });
         lane.per_minute = per_minute;
@@ -170,12 +175,18 @@ impl Lanes {
         failing.map(|lane| lane.under_way).sum::<usize>() < MAX_FAILING
     }
 
+    /// Whether one more program may be under way.
+    fn may_command(&self) -> bool {
+        let commands = self.lanes.values().filter(|lane| lane.is_command);
+        commands.map(|lane| lane.under_way).sum::<usize>() < MAX_COMMANDS
+    }
+
     /// Takes out what is to be sent now, a lane after the other.
     pub(crate) fn start(&mut self, now_ms: i64) -> Option<Start> {
         if self.under_way >= MAX_UNDER_WAY {
             return None;
         }
-        let may_fail = self.may_fail();
+        let (may_fail, may_command) = (self.may_fail(), self.may_command());
         let after = (std::ops::Bound::Excluded(self.last.clone()), std::ops::Bound::Unbounded);
         let order: Vec<String> = self
             .lanes
@@ -186,6 +197,7 @@ impl Lanes {
                     && lane.rests_until <= now_ms
                     && lane.under_way < lane.width
                     && (may_fail || lane.failures == 0)
+                    && (may_command || !lane.is_command)
             })
             .map(|(channel, _)| channel.clone())
             .collect();
@@ -227,6 +239,10 @@ impl Lanes {
             return;
         }
         lane.width = 1;
+        if now_ms < lane.rests_until {
+            // It was under way when the one failed that the lane rests for.
+            return;
+        }
         lane.failures = lane.failures.saturating_add(1);
         let rest = REST_MS.saturating_mul(1 << lane.failures.saturating_sub(1).min(20)).min(LONGEST_REST_MS);
         lane.rests_until = now_ms.saturating_add(rest);
@@ -261,9 +277,9 @@ impl Lanes {
         if self.under_way >= MAX_UNDER_WAY {
             return None;
         }
-        let may_fail = self.may_fail();
+        let (may_fail, may_command) = (self.may_fail(), self.may_command());
         let of_lane = |lane: &Lane| {
-            if lane.failures > 0 && !may_fail {
+            if lane.failures > 0 && !may_fail || lane.is_command && !may_command {
                 return None;
             }
             if lane.rests_until > now_ms {

@@ -72,6 +72,11 @@ impl Row {
         })
     }
 
+    /// Whether the document of a row says that it is still to be sent.
+    pub(crate) fn is_waiting(source: &[u8]) -> bool {
+        serde_json::from_slice::<Value>(source).is_ok_and(|row| row["state"] == "waiting")
+    }
+
     /// Returns its channel; `None` where this server has no such method.
     pub(crate) fn channel(&self) -> Option<Channel> {
         let name = self.about["name"].as_str()?.to_owned();
@@ -82,7 +87,8 @@ impl Row {
 
     /// Whether it may be told together with whatever else its channel has: not where its event says whom it is for.
     pub(crate) fn gathers(&self) -> bool {
-        self.kind == RowKind::Alert && self.about["options"].get(BY_EVENT).is_none()
+        // One that was tried may have reached somebody, under its own key.
+        self.kind == RowKind::Alert && self.attempts == 0 && self.about["options"].get(BY_EVENT).is_none()
     }
 
     /// Returns the importance of its rule.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_rules::{Time, cut};
 use millrace_storage::{
-    Action, DeadLetter, Error as StorageError, Instead, Principal, SourceWrite, Update, WriteOp,
+    Action, DeadLetter, Error as StorageError, Instead, Principal, Priority, SourceWrite, Update, WriteOp,
 };
 use serde_json::{Value, json};
 

@@ -35,7 +35,7 @@ use super::parameters::Parameters;
 use super::request::SqlRequest;
 use super::run::{Bounds, Counted, Runner};
 use super::statement::{self, Statement};
-use super::threads::{Item, Items};
+use super::threads::Item;
 
 /// Most rows of a batch.
 const BATCH_ROWS: usize = 8_192;
@@ -50,7 +50,7 @@ struct HeldBatch {
 }
 
 /// Some batches as they are sent, with the memory of queries that they hold.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Messages {
     encoded: Vec<EncodedData>,
     held: Vec<Held>,
@@ -68,13 +68,21 @@ impl Messages {
     /// The schema is that of another answer.
     pub fn read(&self, schema: &SchemaRef) -> Result<Vec<RecordBatch>, ArrowError> {
         let read = |data: &EncodedData| {
-            let message = root_as_message(&data.ipc_message).map_err(|error| ArrowError::IpcError(error.to_string()))?;
+            let message = root_as_message(&data.ipc_message)
+                .map_err(|error| ArrowError::IpcError(error.to_string()))?;
             let header = message.header_as_record_batch();
-            let header = header.ok_or_else(|| ArrowError::IpcError("the message is of no batch".to_owned()))?;
+            let header =
+                header.ok_or_else(|| ArrowError::IpcError("the message is of no batch".to_owned()))?;
             let body = Buffer::from(data.arrow_data.as_slice());
             read_record_batch(&body, header, Arc::clone(schema), &HashMap::new(), None, &message.version())
         };
         self.encoded.iter().map(read).collect()
+    }
+}
+
+impl fmt::Debug for Messages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Messages").field("encoded", &self.encoded.len()).finish_non_exhaustive()
     }
 }
 
@@ -228,7 +236,6 @@ impl Collected {
         let held = self.held.again();
         Ok(HeldBatch { batch, held: std::mem::replace(&mut self.held, held) })
     }
-
 }
 
 /// Encodes the batches, a few for each part.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Definition, RuleType};
+use super::{Definition, RuleType, schedule};
 
 impl Definition {
     /// Writes the document of the rule. [`Definition::parse`] reads the same definition from it.

@@ -31,6 +31,8 @@ pub fn edit(old: &Definition, new: &Definition) -> Edit {
         ("timestamp_field", old.timestamp_field != new.timestamp_field),
         ("include_updates", old.include_updates != new.include_updates),
         ("allow_alerts", old.allow_alerts != new.allow_alerts),
+        // It is how long windows are kept.
+        ("query_delay", old.delay != new.delay),
     ];
     let because: Vec<_> = because.iter().filter(|(_, differs)| *differs).map(|(field, _)| *field).collect();
     if !because.is_empty() {
@@ -42,7 +44,6 @@ pub fn edit(old: &Definition, new: &Definition) -> Edit {
         ("realert", old.realert != new.realert),
         ("schedule", old.schedule != new.schedule),
         ("recovery", old.recovery != new.recovery),
-        ("query_delay", old.delay != new.delay),
         ("alert_text", old.text != new.text),
         ("include", old.include != new.include),
         ("importance", old.importance != new.importance),

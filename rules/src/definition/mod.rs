@@ -21,6 +21,7 @@ mod search;
 mod span;
 mod text;
 mod waiting;
+mod yaml;
 
 #[cfg(test)]
 mod tests;

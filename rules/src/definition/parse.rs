@@ -8,6 +8,7 @@ use super::rule_type::{MAX_FIELDS, RuleType};
 use super::text::Text;
 use super::{Definition, Realert, kept, schedule, search};
 use crate::error::{Error, Result};
+use crate::operator::Timing;
 use crate::time::Span;
 
 /// Bytes of a rule as it is written.
@@ -129,7 +130,7 @@ impl Definition {
             realert: realert(&mut options)?,
             schedule: schedule::take(&mut options)?,
             recovery: options.flag("recovery")?.unwrap_or(false),
-            delay: if is_waiting { options.span("query_delay", Span::ZERO)? } else { None },
+            delay: if is_waiting { delay(&mut options)? } else { None },
             text: Text::take(&mut options)?,
             include: include(&mut options)?,
             importance: options.integer("importance", 1, 100)?.unwrap_or(50) as u8,
@@ -165,8 +166,20 @@ pub(super) fn yaml(field: &str, text: &str) -> Result<Value> {
         let size = text.len();
         return Err(Error::TooLarge { field: field.to_owned(), size, unit: "bytes", bound: MAX_RULE });
     }
-    serde_norway::from_str(text)
+    super::yaml::read(text, MAX_RULE)
         .map_err(|error| Error::invalid(field, format!("is no YAML: {}", short(&error.to_string()))))
+}
+
+/// Takes `query_delay`: windows are kept for as long, pane by pane.
+fn delay(options: &mut Options) -> Result<Option<Span>> {
+    let delay = options.span("query_delay", Span::ZERO)?;
+    let most = Timing::default().lateness;
+    match delay {
+        Some(delay) if delay > most => {
+            Err(Error::invalid("query_delay", format!("is longer than {}", most.text())))
+        }
+        delay => Ok(delay),
+    }
 }
 
 fn merge(options: &mut Options, members: Map<String, Value>) -> Result<()> {

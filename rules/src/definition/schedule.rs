@@ -54,8 +54,7 @@ mod tests {
     #[test]
     fn a_zone_stands_behind_or_beside() {
         let schedule = of(json!("* 8-15 * * mon-fri Europe/Warsaw")).unwrap().unwrap();
-        for same in
-            [json!({"schedule": "* 8-15 * * mon-fri", "timezone": "Europe/Warsaw"}), value(&schedule)]
+        for same in [json!({"schedule": "* 8-15 * * mon-fri", "timezone": "Europe/Warsaw"}), value(&schedule)]
         {
             assert_eq!(of(same).unwrap().as_ref(), Some(&schedule));
         }

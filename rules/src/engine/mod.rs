@@ -235,7 +235,11 @@ impl Engine {
             _ => {
                 rule.since = rule.since.max(self.open.unwrap_or(0));
                 let (id, since) = (rule.id.clone(), rule.since);
-                let running = Running::new(rule, self.now, &self.timing, self.bounds);
+                let mut running = Running::new(rule, self.now, &self.timing, self.bounds);
+                // Who asked for silence did not ask for that of a revision.
+                if let Some(before) = self.rules.remove(&id) {
+                    running.quiet = before.quiet;
+                }
                 self.rules.insert(id.clone(), running);
                 self.changed(&id);
                 since

@@ -52,7 +52,8 @@ impl Raising<'_> {
             return None;
         }
         let schedule = self.rule.definition.schedule.as_ref();
-        if schedule.is_some_and(|schedule| !schedule.covers(minute.ms())) && !mutated(Mutation::ScheduleForgotten)
+        if schedule.is_some_and(|schedule| !schedule.covers(minute.ms()))
+            && !mutated(Mutation::ScheduleForgotten)
         {
             *self.outside += 1;
             return None;

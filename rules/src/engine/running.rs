@@ -71,7 +71,7 @@ pub(super) struct Running {
     /// When it was first there, in times of frames.
     begun: Option<Time>,
     lags: Lags,
-    quiet: Vec<Quiet>,
+    pub(super) quiet: Vec<Quiet>,
     /// The last frame of which it only learns. It is not part of a snapshot.
     learns_until: Option<u64>,
     /// Events of the frame that is being taken, and whether they match the second filter.
@@ -266,7 +266,8 @@ impl Running {
                 self.too_deep += 1;
                 continue;
             }
-            let time = time.min(now.plus(timing.skew));
+            // The least time of all means that there was none yet.
+            let time = time.min(now.plus(timing.skew)).max(Time::from_ms(i64::MIN + 1));
             match self.work {
                 Work::Eager(_) => self.decide(frame, &event, time, depth, now, timing, operations),
                 Work::Waiting(_) => {

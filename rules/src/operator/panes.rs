@@ -172,6 +172,11 @@ impl<P: Pane> Track<P> {
             self.panes.pop_front();
             self.first += 1;
         }
+        self.forget_fired(lowest, grid);
+    }
+
+    /// Forgets windows that were told of and that no late event can reach.
+    pub(crate) fn forget_fired(&mut self, lowest: i64, grid: &Grid) {
         self.fired.retain(|fired| lasts(fired, lowest, grid));
     }
 

@@ -351,6 +351,8 @@ impl<J: Judge> Paned<J> {
                 let raised = looking.out.alert(closing);
                 let open = raised && looking.out.recovers();
                 track.fire(Fired { end, raised, open });
+                // While no event comes nothing else forgets; event time is behind the end of a window that is looked at.
+                track.forget_fired(grid.lowest(grid.begin(end)), grid);
                 track.asleep |= judge.forgets() && !mutated(Mutation::KeysNotForgotten);
             }
             None => {}

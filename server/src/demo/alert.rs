@@ -79,7 +79,12 @@ impl Watch {
 fn table(alert: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let mut out = String::new();
-    let _ = writeln!(out, "    importance {}    {}", alert["alert_info"]["risk_value"], text(&alert["alert_subject"]));
+    let _ = writeln!(
+        out,
+        "    importance {}    {}",
+        alert["alert_info"]["risk_value"],
+        text(&alert["alert_subject"])
+    );
     for event in alert["events"].as_array().into_iter().flatten() {
         let (index, id) = (text(&event["_index"]), text(&event["_id"]));
         let message = text(&alert["match_body"]["message"]);

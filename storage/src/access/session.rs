@@ -202,7 +202,12 @@ impl Session {
     ///
     /// # Errors
     /// As [`Engine::write`]; that of the operation.
-    pub async fn write_one(&self, op: WriteOp, refresh: RefreshPolicy, timeout: Duration) -> Result<WriteOutcome> {
+    pub async fn write_one(
+        &self,
+        op: WriteOp,
+        refresh: RefreshPolicy,
+        timeout: Duration,
+    ) -> Result<WriteOutcome> {
         let outcome = self.write(vec![op], refresh, timeout).await?.pop();
         outcome.unwrap_or_else(|| Err(Error::Internal("the store answered no result".to_owned())))
     }

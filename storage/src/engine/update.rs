@@ -76,8 +76,9 @@ impl Engine {
                         found.primary_term
                     )));
                 }
-                let current: Value = serde_json::from_slice(&found.source)
-                    .map_err(|e| Error::Internal(format!("stored source of [{id}] does not parse: {e}")))?;
+                let current: Value = serde_json::from_slice(&found.source).map_err(|e| {
+                    Error::mapper_parsing(format!("stored source of [{id}] does not parse: {e}"))
+                })?;
                 let mut next = current.clone();
                 if let Some(doc) = &update.doc {
                     merge_objects(&mut next, doc);

@@ -140,9 +140,7 @@ impl Input for Jdbc {
             match schedule {
                 None => return Ok(()),
                 // Times that passed during the run are made up by one run, at once.
-                Some(schedule) if missed(schedule, began) => {
-                    self.due.store(true, Ordering::Relaxed)
-                }
+                Some(schedule) if missed(schedule, began) => self.due.store(true, Ordering::Relaxed),
                 Some(_) => {}
             }
         }

@@ -24,7 +24,8 @@ impl SearchService {
         Box::pin(async move {
             let params = [("ignore_unavailable", "true"), ("allow_partial_search_results", "false")];
             let params = params.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-            let OutcomeBody::Raw(text) = self.search(session, expression, params, Some(body)).await?.body else {
+            let OutcomeBody::Raw(text) = self.search(session, expression, params, Some(body)).await?.body
+            else {
                 return Err(Error::Execution("the search answered no text".to_owned()));
             };
             let read = move || Ok(serde_json::from_slice(&text));
