@@ -97,7 +97,7 @@ impl Schedule {
 
     /// Returns the latest time at or before one, in milliseconds.
     pub fn latest(&self, ms: i64) -> Option<i64> {
-        let second = ms.div_euclid(1000) * 1000;
+        let second = whole(ms, 1000);
         let latest = self.cron.find_previous_occurrence(&self.local(second)?, true).ok()?.timestamp_millis();
         (latest <= ms).then_some(latest)
     }
@@ -105,14 +105,14 @@ impl Schedule {
     /// Tells whether something may be done at a time that is limited to the minutes that the fields mean. A time outside of the calendar
     /// is in none of them.
     pub fn covers(&self, ms: i64) -> bool {
-        let minute = self.local(ms - ms.rem_euclid(MINUTE_MS));
+        let minute = self.local(whole(ms, MINUTE_MS));
         minute.is_some_and(|minute| self.cron.is_time_matching(&minute).unwrap_or(false))
     }
 
     /// Returns when something may be done that is limited to the minutes that the fields mean: at once in such a minute, else when the
     /// next one begins.
     pub fn allows(&self, ms: i64) -> Option<i64> {
-        let minute = ms - ms.rem_euclid(MINUTE_MS);
+        let minute = whole(ms, MINUTE_MS);
         let next = self.next(minute, true)?;
         Some(if next < minute + MINUTE_MS { ms } else { next })
     }
@@ -125,6 +125,11 @@ impl Schedule {
     fn local(&self, ms: i64) -> Option<DateTime<Tz>> {
         Some(DateTime::<Utc>::from_timestamp_millis(ms)?.with_timezone(&self.zone))
     }
+}
+
+/// The latest multiple of a length at or before a time.
+fn whole(ms: i64, length: i64) -> i64 {
+    ms.div_euclid(length).saturating_mul(length)
 }
 
 /// As it can be read again.
