@@ -271,6 +271,12 @@ mod tests {
         let many = (0..2_000).map(|n| item(n, &"y".repeat(500))).collect();
         let digest = Message::new("k".to_owned(), Kind::Alert, 50, many);
         assert_eq!((digest.subject.as_str(), digest.kind_name()), ("2000 alerts: rule", "digest"));
+        // It is of one rule and key; where there are several the end of one is not that of all.
+        assert_eq!(digest.incident, one.incident);
+        let mut other = item(2, "text");
+        other.alert["key"] = json!("another");
+        let several = Message::new("k".to_owned(), Kind::Alert, 50, vec![item(1, "text"), other]);
+        assert_ne!(several.incident, one.incident);
         assert!(digest.text.len() <= MAX_TEXT && digest.text.contains("more"));
         let context = digest.context(&Map::new());
         assert!(context.to_string().len() < 2 << 20);

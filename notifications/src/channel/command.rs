@@ -292,6 +292,7 @@ mod tests {
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         let long = "x".repeat(251 * 4_000);
         assert_eq!(run_with(&long, &["counts"], true), Ok(None));
+        assert!(run(&["keep", "a\0b"], true).unwrap_err().permanent);
         assert!(run(&["missing"], true).unwrap_err().reason.contains("cannot be started"));
         for wrong in ["/bin/sh", "../sh", "", ".hidden", "a b"] {
             let options = json!({"command": [wrong]});

@@ -239,6 +239,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_server_that_refuses_the_session_is_tried_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(b"554 you are on a list\r\n").await.unwrap();
+        });
+        let server =
+            Server { host: "127.0.0.1".to_owned(), port, encryption: Encryption::None, credentials: None };
+        let address = "a@example.com".parse::<Address>().unwrap();
+        let outcome = server.send(&address, std::slice::from_ref(&address), b"text").await;
+        assert!(outcome.failure.is_some_and(|failure| !failure.permanent));
+    }
+
+    #[tokio::test]
     async fn one_recipient_keeps_the_mail_from_no_other() {
         let (port, told) = server().await;
         let server =

@@ -392,6 +392,54 @@ mod tests {
         }
         assert!(started <= MAX_UNDER_WAY);
     }
+
+    #[test]
+    fn what_was_under_way_when_a_lane_failed_makes_it_rest_no_longer() {
+        let mut lanes = Lanes::new(6_000);
+        for n in 0..8 {
+            assert!(lanes.offer(row("a", n), 0));
+        }
+        while ids(lanes.start(0)).len() == 1 {
+            lanes.ended("a", true, 1, 0);
+        }
+        for n in 0..8 {
+            assert!(lanes.offer(row("b", n), 0));
+        }
+        let under_way = std::iter::from_fn(|| lanes.start(0)).count();
+        (0..under_way).for_each(|_| lanes.ended("b", false, 10, 10));
+        assert_eq!(lanes.wakes_at(20), Some(10 + REST_MS));
+        assert!(!lanes.fails("b"));
+    }
+
+    #[test]
+    fn programs_leave_room_for_others() {
+        let mut lanes = Lanes::new(60);
+        for channel in 0..20 {
+            let mut unit = row(&format!("c{channel}"), 0);
+            unit.rows[0].about = serde_json::json!({"method": "command"});
+            assert!(lanes.offer(unit, 0));
+        }
+        assert_eq!(std::iter::from_fn(|| lanes.start(0)).count(), MAX_COMMANDS);
+        assert_eq!(lanes.wakes_at(0), None);
+        assert!(lanes.offer(row("mail", 0), 0));
+        assert_eq!(ids(lanes.start(0)), ["mail-0"]);
+    }
+
+    #[test]
+    fn one_that_was_tried_is_sent_by_itself() {
+        let mut lanes = Lanes::new(1);
+        lanes.offer(row("a", 0), 0);
+        assert_eq!(ids(lanes.start(0)), ["a-0"]);
+        lanes.ended("a", true, 1, 0);
+        for n in 1..4 {
+            let mut unit = row("a", n);
+            unit.rows[0].attempts = u32::from(n == 2);
+            assert!(lanes.offer(unit, 0));
+        }
+        assert!(lanes.start(0).is_none());
+        assert_eq!(ids(lanes.start(60_000)), ["a-1", "a-3"]);
+    }
+
     #[test]
     fn receivers_that_are_gone_hold_up_no_other() {
         let mut lanes = Lanes::new(60);

@@ -393,6 +393,47 @@ fn an_event_far_ahead_does_not_make_its_key_deaf() {
     }
 }
 
+#[test]
+fn an_event_before_all_time_is_none_of_a_window() {
+    let rule =
+        json!({"type": "cardinality", "cardinality_field": "user", "min_cardinality": 2, "timeframe": "1m"});
+    let mut bench = Bench::new(&[("r", rule)]);
+    assert_eq!(bench.alerts(0, json!({"@timestamp": i64::MIN, "user": "a"})), 0);
+    assert!(bench.alerts(60, json!({"@timestamp": 60_000, "user": "a"})) <= 1);
+    assert!(bench.alerts(200, json!({"@timestamp": 200_000, "user": "a"})) <= 3);
+}
+
+#[test]
+fn a_revision_is_as_quiet_as_the_rule_was() {
+    let mut bench = Bench::new(&[("r", json!({}))]);
+    assert_eq!(bench.alerts(0, json!({})), 1);
+    assert!(bench.engine.quiet("r", Quiet { key: None, since: 1, until: Time::from_ms(20_000) }));
+    bench.put("r", 2, json!({"query_key": "user"}));
+    assert_eq!((bench.alerts(1, json!({})), bench.alerts(21, json!({}))), (0, 1));
+}
+
+#[test]
+fn a_key_that_is_silent_takes_no_more_room_with_time() {
+    let rule = json!({"type": "flatline", "threshold": 1, "timeframe": "1m", "query_key": "host"});
+    let mut bench = Bench::new(&[("r", rule)]);
+    bench.event(0, json!({"@timestamp": 0, "host": "gone"}));
+    let mut bytes = Vec::new();
+    for minute in 1..2_000 {
+        bench.event(minute * 60, json!({"@timestamp": minute * 60_000, "host": "here"}));
+        bytes.push(bench.engine.status("r").unwrap().state.bytes);
+    }
+    assert!(bytes[1_998] <= bytes[100] + 1_000, "{} and {}", bytes[100], bytes[1_998]);
+}
+
+#[test]
+fn an_alert_shows_what_can_be_indexed() {
+    let mut bench = Bench::new(&[("r", json!({}))]);
+    let deep = (0..60).fold(json!(1), |inner, _| json!([inner]));
+    let operations = bench.event(0, json!({"a": 1, "deep": deep, "b": {"": 2}, "": 3, "c": {"d": [4]}}));
+    let [Operation::Alert { document, .. }] = &operations[..] else { panic!("{operations:?}") };
+    assert_eq!(document["match_body"], json!({"a": 1, "c": {"d": [4]}, "_truncated": true}));
+}
+
 /// Gives a frame without events, at a second.
 fn beat(bench: &mut Bench, second: i64) -> Vec<Operation> {
     bench.number += 1;
