@@ -313,10 +313,15 @@ pub(crate) async fn keep(shared: &Shared, done: &mut Done) -> Result<()> {
             Ok(found) => found.into_iter().for_each(|kept| shared.begin(&mut held, &kept)),
             Err(error) => tracing::warn!(%error, "what is no rule was not looked at again"),
         }
-        if let Some(core) = held.as_mut() {
-            core.rules.tick();
-            core.tell_activity(shared.engine.clock().now_ms());
-        }
+        let now_ms = shared.engine.clock().now_ms();
+        let tick = move || {
+            if let Some(core) = held.as_mut() {
+                core.rules.tick();
+                core.tell_activity(now_ms);
+            }
+            Ok(held)
+        };
+        let held = shared.engine.compute().run(Priority::Follow, tick).await?;
         if let Some(lease) = shared.engine.lease(READER) {
             shared.engine.move_lease(READER, lease.position)?;
         }

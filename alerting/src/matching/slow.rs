@@ -1,7 +1,7 @@
 //! Which filter takes too long: many are asked at once, so time is known of all of them together.
 //!
-//! Where a batch took long, each filter is asked of it once more by itself. One that took the better part of the time is blamed;
-//! blamed twice, its rule is paused, and the others go on without it. This is done seldom, since it takes as long as the batch did.
+//! Where a batch took long, each filter is asked of it once more by itself. One that took the better part of the time is blamed, and
+//! those that took many times what most do; blamed twice, its rule is paused, and the others go on without it. This is done seldom, since it takes as long as the batch did.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ use super::{Asked, apart};
 const LONG: Duration = Duration::from_millis(500);
 /// What a filter alone may take of a batch.
 const LONG_ALONE: Duration = Duration::from_millis(250);
+/// How many times what the filter in the middle takes.
+const MANY_TIMES: u32 = 20;
 /// How often filters are looked for, at most, for each share of the time that it took.
 const SELDOM: u32 = 10;
 /// Filters that are looked at: with more of them a single one is hardly the reason.
@@ -76,10 +78,14 @@ impl Slow {
         let began = Instant::now();
         // Also where this does not come to its end.
         self.not_before = Some(began + took * SELDOM);
+        let timed = filters.filter_map(|(rule, filter)| Some((rule, apart::guarded(|| alone(filter)).ok()?)));
+        let timed: Vec<(&Arc<Asked>, Duration)> = timed.collect();
+        let mut times: Vec<Duration> = timed.iter().map(|(_, took_alone)| *took_alone).collect();
+        times.sort_unstable();
+        let much = times.get(times.len() / 2).map_or(took, |middle| *middle * MANY_TIMES).min(took / 2);
         let mut paused = Vec::new();
-        for (rule, filter) in filters {
-            let Ok(took_alone) = apart::guarded(|| alone(filter)) else { continue };
-            if took_alone < LONG_ALONE || took_alone < took / 2 {
+        for (rule, took_alone) in timed {
+            if took_alone < LONG_ALONE.max(much) {
                 continue;
             }
             let before = self.blamed.insert(rule.id.clone(), began);
@@ -101,21 +107,22 @@ impl Slow {
 mod tests {
     use super::*;
 
+    fn asked(id: &str) -> Arc<Asked> {
+        Arc::new(Asked {
+            id: id.to_owned(),
+            owner: String::new(),
+            expression: String::new(),
+            parts: Vec::new(),
+            body: serde_json::Value::Null,
+            second: None,
+            include_updates: false,
+            allow_alerts: false,
+            timestamp_field: String::new(),
+        })
+    }
+
     #[test]
     fn the_slow_one_is_paused_when_it_is_blamed_twice_and_one_that_panics_is_passed_over() {
-        let asked = |id: &str| {
-            Arc::new(Asked {
-                id: id.to_owned(),
-                owner: String::new(),
-                expression: String::new(),
-                parts: Vec::new(),
-                body: serde_json::Value::Null,
-                second: None,
-                include_updates: false,
-                allow_alerts: false,
-                timestamp_field: String::new(),
-            })
-        };
         let rules = [asked("panics"), asked("slow"), asked("quick")];
         let alone = |at: usize| match at {
             0 => panic!("no such column"),
@@ -135,5 +142,19 @@ mod tests {
             "{}",
             paused[0].1
         );
+    }
+
+    #[test]
+    fn several_slow_ones_do_not_hide_behind_one_another() {
+        let rules: Vec<_> = ["s0", "q1", "q2", "s3", "q4", "s5", "q6"].map(asked).into();
+        let alone = |slow: bool| Duration::from_millis(if slow { 400 } else { 2 });
+        let mut slow = Slow::default();
+        let mut blame = || {
+            let filters = rules.iter().map(|rule| (rule, rule.id.starts_with('s')));
+            slow.blame_by(Duration::from_millis(1_210), 5, filters, alone)
+        };
+        assert!(blame().is_empty());
+        let paused: Vec<String> = blame().into_iter().map(|(rule, _)| rule.id.clone()).collect();
+        assert_eq!(paused, ["s0", "s3", "s5"]);
     }
 }
