@@ -22,6 +22,8 @@ use crate::message::Message;
 
 /// How long a notification may take, whatever its channel.
 const DEADLINE: Duration = Duration::from_secs(75);
+/// Bytes of a part of a secret from which on it tells something: a path may be a slash.
+const LEAST_HIDDEN: usize = 6;
 
 /// Why a notification was not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +73,29 @@ impl Resolved {
     /// Whether there is a secret at a path of the options.
     fn is_secret(&self, path: &[&str]) -> bool {
         self.secrets.iter().any(|secret| secret.iter().eq(path))
+    }
+
+    /// What of its secrets a receiver may say: they themselves, and where one is a URL its path and query.
+    fn hidden(&self) -> Vec<String> {
+        let mut hidden = Vec::new();
+        for path in &self.secrets {
+            let Some((first, rest)) = path.split_first() else { continue };
+            let option = self.options.get(first);
+            let value = rest.iter().fold(option, |value, member| value.and_then(|value| value.get(member)));
+            let Some(value) = value.and_then(Value::as_str) else { continue };
+            if let Ok(url) = reqwest::Url::parse(value) {
+                hidden.extend(url.query().map(str::to_owned));
+                hidden.push(url.path().to_owned());
+            }
+            // A header has a word before it.
+            hidden.extend(value.rsplit(' ').next().map(str::to_owned));
+            hidden.push(value.to_owned());
+        }
+        hidden.retain(|text| text.len() >= LEAST_HIDDEN);
+        // The longer ones first: they have shorter ones in them.
+        hidden.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        hidden.dedup();
+        hidden
     }
 
     #[cfg(test)]

@@ -114,6 +114,7 @@ impl Webhook {
         message: Message,
     ) -> Sent {
         let (clients, now_ms) = (Arc::clone(&self.clients), shared.engine.clock().now_ms());
+        let hidden = resolved.hidden();
         let ready = compute(shared, move || {
             let request = match template {
                 None => generic(&resolved, &message, now_ms),
@@ -142,7 +143,7 @@ impl Webhook {
         if status.is_success() {
             return Ok(None);
         }
-        let said = beginning(answer).await;
+        let said = beginning(answer, &hidden).await;
         let reason = format!("[{host}] answered {status}{said}");
         Err(if is_about_the_body(status) { Failure::permanent(reason) } else { Failure::passing(reason) })
     }
@@ -160,8 +161,8 @@ fn is_about_the_body(status: StatusCode) -> bool {
     )
 }
 
-/// The beginning of an answer, for the reason.
-async fn beginning(mut answer: reqwest::Response) -> String {
+/// The beginning of an answer, for the reason, without what is hidden: receivers say what they were asked for.
+async fn beginning(mut answer: reqwest::Response, hidden: &[String]) -> String {
     let mut bytes = Vec::new();
     while let Ok(Some(chunk)) = answer.chunk().await {
         bytes.extend_from_slice(&chunk[..chunk.len().min(MAX_ANSWER - bytes.len())]);
@@ -170,7 +171,10 @@ async fn beginning(mut answer: reqwest::Response) -> String {
         }
     }
     let text = String::from_utf8_lossy(&bytes);
-    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    for hidden in hidden {
+        text = text.replace(hidden.as_str(), "…");
+    }
     match cut(text.trim(), 200) {
         "" => String::new(),
         text => format!(": {text}"),
@@ -393,6 +397,18 @@ mod tests {
             (&made.headers["authorization"], &made.headers["x-a"]),
             (&"Bearer {{ x".parse().unwrap(), &"1".parse().unwrap())
         );
+    }
+
+    #[test]
+    fn what_a_receiver_may_say_of_a_secret_is_known() {
+        let of =
+            |value: &str| Resolved::of_test(json!({"http_post_url": value}), &["http_post_url"]).hidden();
+        assert_eq!(
+            of("https://a/hooks/token?key=abcdef"),
+            ["https://a/hooks/token?key=abcdef", "/hooks/token", "key=abcdef"]
+        );
+        assert_eq!(of("Bearer 0123456"), ["Bearer 0123456", "0123456"]);
+        assert!(of("x").is_empty());
     }
 
     #[test]
