@@ -74,7 +74,7 @@ pub enum Aggregation {
     /// For so long from the first one on.
     Within(Span),
     /// Until it comes next.
-    Schedule(Schedule),
+    Schedule(Box<Schedule>),
 }
 
 /// When notifications are sent: in the minutes of a schedule, those of other times when the next of them begins.
@@ -356,7 +356,10 @@ fn aggregation(options: &mut Options) -> Result<Option<Aggregation>> {
     };
     if let Some(line) = line {
         options.take(NAME);
-        return Ok(Some(Aggregation::Schedule(schedule::parse(NAME, &text(NAME, line, MAX_NAME)?)?)));
+        return Ok(Some(Aggregation::Schedule(Box::new(schedule::parse(
+            NAME,
+            &text(NAME, line, MAX_NAME)?,
+        )?))));
     }
     Ok(options.span(NAME, Span::ZERO)?.filter(|span| *span > Span::ZERO).map(Aggregation::Within))
 }
