@@ -60,12 +60,14 @@ pub(crate) struct Decoder {
     dictionaries: HashMap<i64, ArrayRef>,
     /// What each dictionary holds.
     held: HashMap<i64, Held>,
+    /// What the message of the schema held: the schema is about as much.
+    of_schema: Option<Arc<Held>>,
 }
 
 impl Decoder {
     /// Begins a stream, of a request whose room is shared.
     pub(crate) fn new(received: Received) -> Self {
-        Self { received, schema: None, dictionaries: HashMap::new(), held: HashMap::new() }
+        Self { received, schema: None, dictionaries: HashMap::new(), held: HashMap::new(), of_schema: None }
     }
 
     /// Reads a message on a thread of writes. `held` is what the message holds, for as long as that is read, also where nobody waits for
@@ -83,7 +85,10 @@ impl Decoder {
         let held = Arc::clone(held);
         let work = move || {
             let decoded = self.guarded(message, copy);
-            drop(held);
+            match &decoded {
+                Ok(Decoded::Schema(_)) => self.of_schema = Some(held),
+                _ => drop(held),
+            }
             Ok(decoded.map(|decoded| (self, decoded)))
         };
         compute.run(Priority::Ingest, work).await.map_err(status::of)?
@@ -186,22 +191,39 @@ fn bare_all(fields: &Fields) -> Fields {
 
 /// Takes the metadata from a field and those within it.
 fn bare(field: &FieldRef) -> FieldRef {
-    let kind = match field.data_type() {
-        DataType::List(item) => DataType::List(bare(item)),
-        DataType::LargeList(item) => DataType::LargeList(bare(item)),
-        DataType::ListView(item) => DataType::ListView(bare(item)),
-        DataType::LargeListView(item) => DataType::LargeListView(bare(item)),
-        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(bare(item), *size),
-        DataType::Map(item, sorted) => DataType::Map(bare(item), *sorted),
-        DataType::RunEndEncoded(ends, values) => DataType::RunEndEncoded(bare(ends), bare(values)),
-        DataType::Struct(inner) => DataType::Struct(bare_all(inner)),
+    Arc::new(Field::clone(field).with_data_type(bare_type(field.data_type())).with_metadata(HashMap::new()))
+}
+
+/// The same of a field within another. It may be null: to see that nothing is, a reader makes room for as many values as there are said to be.
+fn within(field: &FieldRef) -> FieldRef {
+    Arc::new(Field::clone(&bare(field)).with_nullable(true))
+}
+
+fn bare_type(kind: &DataType) -> DataType {
+    match kind {
+        DataType::List(item) => DataType::List(within(item)),
+        DataType::LargeList(item) => DataType::LargeList(within(item)),
+        DataType::ListView(item) => DataType::ListView(within(item)),
+        DataType::LargeListView(item) => DataType::LargeListView(within(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(within(item), *size),
+        // Keys are never null; a reader insists.
+        DataType::Map(entries, sorted) => DataType::Map(bare_entries(entries), *sorted),
+        DataType::RunEndEncoded(ends, values) => DataType::RunEndEncoded(bare(ends), within(values)),
+        DataType::Struct(inner) => DataType::Struct(inner.iter().map(within).collect()),
         DataType::Union(inner, mode) => {
-            let inner: UnionFields = inner.iter().map(|(id, field)| (id, bare(field))).collect();
+            let inner: UnionFields = inner.iter().map(|(id, field)| (id, within(field))).collect();
             DataType::Union(inner, *mode)
         }
+        DataType::Dictionary(keys, values) => DataType::Dictionary(keys.clone(), Box::new(bare_type(values))),
         plain => plain.clone(),
-    };
-    Arc::new(Field::clone(field).with_data_type(kind).with_metadata(HashMap::new()))
+    }
+}
+
+fn bare_entries(entries: &FieldRef) -> FieldRef {
+    let DataType::Struct(inner) = entries.data_type() else { return bare(entries) };
+    let inner = inner.iter().enumerate().map(|(at, field)| if at == 0 { bare(field) } else { within(field) });
+    let kind = DataType::Struct(inner.collect());
+    Arc::new(Field::clone(entries).with_data_type(kind).with_metadata(HashMap::new()))
 }
 
 /// Refuses what would be more than it says, or than the body is.
@@ -220,6 +242,11 @@ fn check(batch: &ipc::RecordBatch<'_>, body: usize) -> Result<(), Status> {
     }
     if batch.compression().is_some() {
         return Err(invalid("its buffers are compressed: send them as they are"));
+    }
+    // A value has a bit at least, but for those of no type: a few bytes would say that there are any number.
+    let most = MAX_ROWS.max(8 * body as i64);
+    if batch.nodes().into_iter().flatten().any(|node| !(0..=most).contains(&node.length())) {
+        return Err(invalid("it says that there are more values than it has room for"));
     }
     let too_many = |rows: i64| !(0..=MAX_ROWS).contains(&rows);
     if too_many(batch.length()) {
@@ -250,8 +277,29 @@ fn bounded(kind: &DataType, depth: usize, fields: &mut usize) -> Result<(), Stat
         | DataType::RunEndEncoded(_, item) => within(item),
         DataType::Struct(inner) => inner.iter().try_for_each(within),
         DataType::Union(inner, _) => inner.iter().try_for_each(|(_, field)| within(field)),
+        // One that was replaced would stay as long as those that were made with it.
+        DataType::Dictionary(_, values) if has_dictionary(values) => {
+            Err(invalid("its schema has a dictionary within a dictionary"))
+        }
         DataType::Dictionary(_, values) => bounded(values, depth + 1, fields),
         _ => Ok(()),
+    }
+}
+
+fn has_dictionary(kind: &DataType) -> bool {
+    let within = |field: &FieldRef| has_dictionary(field.data_type());
+    match kind {
+        DataType::Dictionary(..) => true,
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _)
+        | DataType::RunEndEncoded(_, item) => within(item),
+        DataType::Struct(inner) => inner.iter().any(within),
+        DataType::Union(inner, _) => inner.iter().any(|(_, field)| within(field)),
+        _ => false,
     }
 }
 
@@ -267,7 +315,8 @@ fn invalid(reason: &(impl std::fmt::Display + ?Sized)) -> Status {
 mod tests {
     use arrow_flight::SchemaAsIpc;
     use arrow_flight::encode::{DictionaryHandling, FlightDataEncoderBuilder};
-    use datafusion::arrow::array::{Array as _, DictionaryArray, Int64Array, NullArray};
+    use datafusion::arrow::array::{Array as _, DictionaryArray, FixedSizeListArray, Int64Array, NullArray};
+    use datafusion::arrow::buffer::NullBuffer;
     use datafusion::arrow::datatypes::{Field, Int32Type};
     use datafusion::arrow::ipc::writer::{
         DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions,
@@ -316,6 +365,29 @@ mod tests {
         let batches = decode(messages(Arc::new(words))).unwrap();
         assert_eq!((batches.len(), batches[0].num_rows()), (1, 3));
         assert_eq!(decode(vec![FlightData::default()]).unwrap().len(), 0);
+    }
+
+    /// The messages of lists of a fixed size, all null, of values of no type: as many as are said, in no bytes.
+    fn of_nothing(rows: usize, size: i32) -> Vec<FlightData> {
+        let item = Arc::new(Field::new("item", DataType::Null, true));
+        let values = Arc::new(NullArray::new(rows * size as usize));
+        let nulls = NullBuffer::new_null(rows);
+        messages(Arc::new(FixedSizeListArray::new(item, size, values, Some(nulls))))
+    }
+
+    #[test]
+    fn what_says_to_be_more_than_there_is_memory_is_refused() {
+        assert_eq!(decode(of_nothing(4, 2)).unwrap()[0].num_rows(), 4);
+        assert_eq!(code(of_nothing(1 << 18, i32::MAX)), Code::InvalidArgument);
+        assert_eq!(code(of_nothing(1 << 10, 1 << 20)), Code::InvalidArgument);
+    }
+
+    #[test]
+    fn a_dictionary_has_no_other_within_it() {
+        let text = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+        let inner = DataType::Struct(vec![Field::new("f", text, true)].into());
+        let outer = DataType::Dictionary(Box::new(DataType::Int32), Box::new(inner));
+        assert_eq!(code(vec![of_schema(vec![Field::new("c", outer, true)])]), Code::InvalidArgument);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use millrace_listen::{Budget, Exceeded, Reservation, Reserve};
 use parking_lot::Mutex;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep};
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::service::MAX_TAKEN;
 use crate::tickets::Owner;
@@ -371,7 +371,15 @@ where
         }
         match Pin::new(&mut this.body).poll_frame(context) {
             Poll::Ready(None) => Poll::Ready(None),
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(Status::from_error(Box::new(error))))),
+            Poll::Ready(Some(Err(error))) => {
+                let status = Status::from_error(Box::new(error));
+                // Who reads the messages takes that one for the end of them.
+                let status = match status.code() {
+                    Code::Cancelled => Status::aborted("the request was broken off"),
+                    _ => status,
+                };
+                Poll::Ready(Some(Err(status)))
+            }
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(since) = this.waits.take() {
                     // Time for which nobody asked for it does not count.

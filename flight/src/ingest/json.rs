@@ -353,6 +353,9 @@ impl Values for Maps {
     fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<()> {
         let offsets = self.maps.value_offsets();
         let (first, end) = (offsets[row] as usize, offsets[row + 1] as usize);
+        if end.saturating_sub(first) > MAX_DOCUMENT {
+            return Err(Unwritable::Long);
+        }
         let begin = out.len();
         out.push(b'{');
         for entry in first..end {
@@ -430,6 +433,10 @@ where
     T: datafusion::arrow::datatypes::DecimalType + Send,
 {
     with(array.as_primitive::<T>().clone(), |array, row, out| {
+        // What reads batches does not look, and digits beyond would be left out.
+        if !T::is_valid_decimal_precision(array.value(row), array.precision()) {
+            return Err(unwritable(format_args!("a number of more than {} digits", array.precision())));
+        }
         out.extend_from_slice(array.value_as_string(row).as_bytes());
         Ok(())
     })

@@ -60,6 +60,14 @@ fn properties<'a>(fields: impl IntoIterator<Item = &'a FieldRef>) -> Result<Valu
 /// Returns the mapping of a type; none of one that has no values.
 fn mapped(name: &str, kind: &DataType) -> Result<Option<Value>, Status> {
     let word = match kind {
+        DataType::Decimal32(digits, scale)
+        | DataType::Decimal64(digits, scale)
+        | DataType::Decimal128(digits, scale)
+        | DataType::Decimal256(digits, scale)
+            if *digits == 0 || i16::from(*scale) > i16::from(*digits) =>
+        {
+            return Err(refused(name, &format!("[{kind}] has fewer digits than places")));
+        }
         DataType::Null => return Ok(None),
         DataType::Boolean => "boolean",
         DataType::Int8 => "byte",

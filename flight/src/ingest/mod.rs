@@ -151,7 +151,6 @@ async fn batch_of_rows(
     if rows == 0 {
         return Ok(());
     }
-    let session = call.begin_again(Action::Bulk).await?;
     let read =
         move || Rows::new(&batch).map_err(|error| status::new(Code::InvalidArgument, &error.to_string()));
     let mut read = computed(compute, Priority::Ingest, read).await?;
@@ -177,8 +176,9 @@ async fn batch_of_rows(
         }
         held.shrink_to(bytes);
         next = end;
-        let part = Part { session: session.clone(), ops, _held: held };
         target.prepare(call).await?;
+        let session = call.begin_again(Action::Bulk).await?;
+        let part = Part { session, ops, _held: held };
         writes.begin(part);
         writes.settle(writes.most).await;
         if writes.tally.first.is_some() {

@@ -103,13 +103,13 @@ impl Target {
         let exists = metadata.index(&self.index).is_some() || is_alias;
         match (exists, self.existing) {
             (true, Existing::Append) => return Ok(()),
-            (true, Existing::Replace) => drop(self.may(call, Action::DeleteIndex)?),
+            (true, Existing::Replace) => drop(self.may(call, Action::DeleteIndex).await?),
             (true, Existing::Fail) | (false, _) => {}
         }
         if !self.creates && !exists {
             return Err(status::of(Error::IndexNotFound { index: self.index.to_string() }));
         }
-        let session = self.may(call, Action::CreateIndex)?;
+        let session = self.may(call, Action::CreateIndex).await?;
         let (index, existing, schema) = (Arc::clone(&self.index), self.existing, Arc::clone(schema));
         let wanted = move || {
             let now_ms = session.clock().now_ms();
@@ -123,8 +123,8 @@ impl Target {
         Ok(())
     }
 
-    fn may(&self, call: &Call, action: Action) -> Result<Session, Status> {
-        let session = call.begin(action)?;
+    async fn may(&self, call: &Call, action: Action) -> Result<Session, Status> {
+        let session = call.begin_again(action).await?;
         let may = session.access(&self.index).allows(action);
         if may { Ok(session) } else { Err(status::of(session.refusal(&self.index))) }
     }
@@ -135,7 +135,8 @@ impl Target {
     /// As [`Target::check`], and the store's.
     pub(super) async fn prepare(&mut self, call: &Call) -> Result<(), Status> {
         let Some(create) = self.wanted.take() else { return Ok(()) };
-        let session = call.begin(Action::CreateIndex)?;
+        // Rows may have taken long to come.
+        let session = self.may(call, Action::CreateIndex).await?;
         let now_ms = session.clock().now_ms();
         let change = |metadata: &Metadata| decide(&self.index, self.existing, metadata, &create, now_ms);
         session.change(change).await.map_err(status::of)

@@ -22,7 +22,7 @@ use super::info::{describe, endpoint};
 use crate::handles::Prepared;
 use crate::options::{self, CloseResult, CloseStatus, SetRequest};
 use crate::tickets::{Kind, Ticket};
-use crate::{status, wire};
+use crate::{status, tickets, wire};
 
 /// Actions that are answered, each with what it is.
 const ANSWERED: [(&str, &str); 8] = [
@@ -130,7 +130,8 @@ fn cancel(call: &Call, info: &FlightInfo) -> Result<CancelStatus, Status> {
     let [endpoint] = info.endpoint.as_slice() else {
         return Err(Status::invalid_argument("the info to cancel has one endpoint with a ticket"));
     };
-    let ticket = opened(call, &ticket(endpoint))?;
+    // It is cancelled however long it has been running.
+    let ticket = call.shared.seals.open_any(&call.owner, &tickets::unwrapped(&ticket(endpoint))?)?;
     // What is not being fetched does not run.
     let cancelled = call.shared.running.cancel(&ticket.id);
     Ok(if cancelled { CancelStatus::Cancelled } else { CancelStatus::NotCancellable })

@@ -8,6 +8,7 @@ use arrow_flight::sql::{
     DoPutUpdateResult,
 };
 use arrow_flight::{FlightData, PutResult};
+use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -59,10 +60,14 @@ pub(super) async fn put(call: &Call, mut rest: Streaming<FlightData>) -> Result<
     let nothing = || {
         Status::invalid_argument("the first message of DoPut has a descriptor with a command of Flight SQL")
     };
-    let first = message(&mut rest).await?.ok_or_else(nothing)?;
-    let descriptor = first.flight_descriptor.clone().ok_or_else(nothing)?;
+    let _place = call.shared.running.begin(rand::random(), call.owner)?;
+    let mut first = message(&mut rest).await?.ok_or_else(nothing)?;
+    // Nothing of it is kept: its path may be longer than what is counted, its command is a part of the whole message.
+    let descriptor = first.flight_descriptor.take().ok_or_else(nothing)?;
     bounded(descriptor.cmd.len())?;
-    let command = command(&descriptor.cmd)?.ok_or_else(nothing)?;
+    let told = Bytes::copy_from_slice(&descriptor.cmd);
+    drop(descriptor);
+    let command = command(&told)?.ok_or_else(nothing)?;
     let sent = Sent { first: Some(first), rest, received: call.received.clone() };
     match command {
         Command::CommandStatementUpdate(command) => {
@@ -112,10 +117,12 @@ async fn update(
     if !prepared.update {
         return Err(Status::invalid_argument("the prepared statement answers rows: ask for its info"));
     }
-    let session = call.begin(Action::Sql)?;
+    call.begin(Action::Sql)?;
     if let Some(rows) = values(call, sent, &prepared.parameters).await? {
         prepared.bound = Some(rows);
     }
+    // The values may have taken long to arrive.
+    let session = call.begin_again(Action::Sql).await?;
     let search = &call.shared.beside.node.search;
     counted(statement::update_each(search, &session, &prepared).await?)
 }
