@@ -243,17 +243,17 @@ fn check(batch: &ipc::RecordBatch<'_>, body: usize) -> Result<(), Status> {
     if batch.compression().is_some() {
         return Err(invalid("its buffers are compressed: send them as they are"));
     }
-    // A value has a bit at least, but for those of no type: a few bytes would say that there are any number.
-    let most = MAX_ROWS.max(8 * body as i64);
-    if batch.nodes().into_iter().flatten().any(|node| !(0..=most).contains(&node.length())) {
-        return Err(invalid("it says that there are more values than it has room for"));
-    }
     let too_many = |rows: i64| !(0..=MAX_ROWS).contains(&rows);
     if too_many(batch.length()) {
         return Err(Status::resource_exhausted(format!(
             "a batch has [{}] rows, more than [{MAX_ROWS}]: send smaller batches",
             batch.length()
         )));
+    }
+    // A value has a bit at least, but for those of no type: a few bytes would say that there are any number.
+    let most = MAX_ROWS.max(8 * body as i64);
+    if batch.nodes().into_iter().flatten().any(|node| !(0..=most).contains(&node.length())) {
+        return Err(invalid("it says that there are more values than it has room for"));
     }
     Ok(())
 }
@@ -367,19 +367,26 @@ mod tests {
         assert_eq!(decode(vec![FlightData::default()]).unwrap().len(), 0);
     }
 
-    /// The messages of lists of a fixed size, all null, of values of no type: as many as are said, in no bytes.
-    fn of_nothing(rows: usize, size: i32) -> Vec<FlightData> {
-        let item = Arc::new(Field::new("item", DataType::Null, true));
-        let values = Arc::new(NullArray::new(rows * size as usize));
-        let nulls = NullBuffer::new_null(rows);
-        messages(Arc::new(FixedSizeListArray::new(item, size, values, Some(nulls))))
-    }
-
     #[test]
     fn what_says_to_be_more_than_there_is_memory_is_refused() {
-        assert_eq!(decode(of_nothing(4, 2)).unwrap()[0].num_rows(), 4);
-        assert_eq!(code(of_nothing(1 << 18, i32::MAX)), Code::InvalidArgument);
-        assert_eq!(code(of_nothing(1 << 10, 1 << 20)), Code::InvalidArgument);
+        // Values of no type take no bytes, however many there are said to be.
+        let item = Arc::new(Field::new("item", DataType::Null, true));
+        let lists =
+            FixedSizeListArray::new(item, 2, Arc::new(NullArray::new(8)), Some(NullBuffer::new_null(4)));
+        let mut sent = messages(Arc::new(lists));
+        assert_eq!(decode(sent.clone()).unwrap()[0].num_rows(), 4);
+        let header = sent[1].data_header.to_vec();
+        let message = ipc::root_as_message(&header).unwrap();
+        let nodes = message.header_as_record_batch().unwrap().nodes().unwrap();
+        let place = std::ptr::from_ref(nodes.get(1)) as usize - header.as_ptr() as usize;
+        for values in [1_i64 << 49, -1] {
+            let mut changed = header.clone();
+            changed[place..place + 8].copy_from_slice(&values.to_le_bytes());
+            changed[place + 8..place + 16].copy_from_slice(&values.to_le_bytes());
+            sent[1].data_header = changed.into();
+            let error = decode(sent.clone()).unwrap_err();
+            assert!(error.message().contains("more values than it has room for"), "{error}");
+        }
     }
 
     #[test]
