@@ -1,6 +1,7 @@
 //! Bulk ingestion.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_flight::sql::TableExistsOption::{Append, Fail, Replace};
 use arrow_flight::sql::TableNotExistOption::{Create, Fail as Missing};
@@ -8,6 +9,7 @@ use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
     TimestampMicrosecondArray,
 };
+use futures::{StreamExt, stream};
 use millrace_storage::catalog::{Catalog, MemoryCatalog};
 use millrace_storage::disk::SimulatedDisk;
 use millrace_storage::{Config, Engine, Session, SystemClock};
@@ -56,6 +58,21 @@ async fn a_table_is_replaced_only_by_rows_that_can_be_taken() {
     assert_eq!(lines(&run(&mut client, "SELECT f FROM t").await.unwrap()), ["|1.5|"]);
     assert_eq!(ingest(&mut client, replace(), floats(2.5)).await.unwrap(), 1);
     assert_eq!(lines(&run(&mut client, "SELECT f FROM t").await.unwrap()), ["|2.5|"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_is_not_replaced_by_a_stream_that_is_broken_off() {
+    let node = Node::start().await;
+    let mut client = node.admin().await;
+    let rows = |n: i64| batch([("n", Arc::new(Int64Array::from_iter_values(0..n)) as ArrayRef)]);
+    assert_eq!(ingest(&mut client, into_table("t", Create, Fail), vec![rows(4)]).await.unwrap(), 4);
+    for _ in 0..5 {
+        // The schema has come, and no rows, when nobody waits any more.
+        let begun = stream::iter([Ok(rows(0))]).chain(stream::pending());
+        let replacing = client.execute_ingest(into_table("t", Create, Replace), begun);
+        assert!(tokio::time::timeout(Duration::from_millis(100), replacing).await.is_err());
+        assert_eq!(lines(&run(&mut client, "SELECT COUNT(*) AS c FROM t").await.unwrap()), ["|4|"]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
