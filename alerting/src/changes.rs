@@ -50,13 +50,14 @@ pub(crate) fn sees_all(asker: &Principal) -> bool {
     asker.privileges().sees_all_of_rules()
 }
 
-/// Refuses API keys: a rule would run with all the rights of whose key it is.
+/// Refuses API keys: a rule runs with all the rights of a user, and a test answers what it finds.
 ///
 /// # Errors
 /// [`Error::Invalid`] with the reason.
-fn check_caller(asker: &Principal) -> Result<()> {
+pub(crate) fn check_caller(asker: &Principal) -> Result<()> {
     if let Caller::ApiKey { .. } = asker.caller() {
-        let reason = "a rule runs with the rights of the user who saves it: it cannot be an API key's";
+        let reason =
+            "a rule runs with the rights of the user who saves it: an API key can neither save nor test one";
         return Err(Error::Invalid(reason.to_owned()));
     }
     Ok(())

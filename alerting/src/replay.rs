@@ -19,6 +19,7 @@ use millrace_storage::{Engine, Error as StorageError, Principal, Priority};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::changes::check_caller;
 use crate::commit::Beside;
 use crate::matching::{Evaluable, Known, Matching};
 use crate::reading::Reading;
@@ -145,7 +146,10 @@ impl Alerting {
     /// [`Error::NotFound`]; a definition that cannot be used; the store's.
     pub async fn test(&self, asker: &Principal, tested: Tested, times: Range<i64>) -> Result<Replayed> {
         let rule = match tested {
-            Tested::Stored(id) => self.rule(asker, &id)?,
+            Tested::Stored(id) => {
+                check_caller(asker)?;
+                self.rule(asker, &id)?
+            }
             Tested::Written(body) => {
                 let definition = self.shared.read(asker, body).await?;
                 let id = definition.id.clone().unwrap_or_else(|| "tested".to_owned());
