@@ -28,12 +28,12 @@ use crate::{Alerting, Error, Result, commit};
 
 /// Alerts that are answered, and their bytes; of the rest only how many there are.
 const MAX_ALERTS: usize = 1_000;
+const MAX_BYTES: usize = 8 << 20;
 /// Operations that are enough at once.
 const ENOUGH: usize = 5_000;
 /// Windows that may pass at once, and the least time.
 const STRIDE_WINDOWS: i64 = 10;
 const LEAST_STRIDE_MS: i64 = 60_000;
-const MAX_BYTES: usize = 8 << 20;
 /// Alerts of which a dry run may compare the ids.
 const MAX_COMPARED: usize = 200_000;
 /// What is answered of what went wrong.

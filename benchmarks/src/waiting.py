@@ -77,7 +77,7 @@ def main():
         data.ask("PUT", "/events", {"mappings": {"properties": properties}})
         saved = [rules.ask("POST", "/api/alert/change", rule(number)) for number in range(args.rules)]
         shown = f"/api/alert/show/{saved[0]['id']}"
-        bodies, late, lags, most = queue.Queue(), [], [], [0.0]
+        bodies, late, lags, most = queue.Queue(), [], [], 0.0
 
         def send():
             client = Client(address)
@@ -97,7 +97,7 @@ def main():
         while any(client.is_alive() for client in clients):
             record = rules.ask("GET", shown)
             lags.append(record["lag"])
-            most[0] = max(most[0], memory(server.pid))
+            most = max(most, memory(server.pid))
             time.sleep(0.1)
         took = time.monotonic() - began
         quarter = len(lags) // 4
@@ -109,7 +109,7 @@ def main():
         print(f"{args.rules} rules, {args.rate * args.seconds} events in {took:.1f} s; a bulk is answered {max(late):.2f} s late at most")
         print(f"lag in ms: p50 {cut[49]:.0f}, p99 {cut[98]:.0f}, most {max(lags)}")
         print(f"mean lag of the first quarter {statistics.mean(lags[:quarter]):.0f} ms, of the last {statistics.mean(lags[-quarter:]):.0f} ms")
-        print(f"{alerts} alerts, {errors} errors, {most[0]:.0f} MiB resident at most")
+        print(f"{alerts} alerts, {errors} errors, {most:.0f} MiB resident at most")
     finally:
         server.terminate()
         server.wait(60)

@@ -23,6 +23,8 @@ use crate::time::Time;
 const MAX_BODY: usize = 32 << 10;
 /// Bytes of related events.
 const MAX_RELATED: usize = 256 << 10;
+/// Levels of what an alert shows: with its own it is to be indexed and read again.
+const MAX_LEVELS: usize = 16;
 
 /// Whose alert it is.
 #[derive(Clone, Copy, Debug)]
@@ -32,11 +34,6 @@ pub(crate) struct Author<'a> {
     pub(crate) owner: &'a str,
     pub(crate) definition: &'a Definition,
 }
-
-/// Returns what an alert shows of an event, as JSON: the fields of `include` and those that the rule looks at, else all. What
-/// exceeds 32 KiB is left out, member by member, and `_truncated` tells so.
-/// Levels of what an alert shows: with its own it is to be indexed and read again.
-const MAX_LEVELS: usize = 16;
 
 /// Whether the index of alerts takes a value: it is not too deep, and no member is without a name.
 fn is_shown(value: &Value, level: usize) -> bool {
@@ -50,6 +47,8 @@ fn is_shown(value: &Value, level: usize) -> bool {
     }
 }
 
+/// Returns what an alert shows of an event, as JSON: the fields of `include` and those that the rule looks at, else all. What
+/// exceeds 32 KiB, and what the index of alerts does not take, is left out, member by member, and `_truncated` tells so.
 pub(crate) fn body(source: &Value, rule: &Definition) -> Arc<str> {
     let Value::Object(members) = source else { return "{}".into() };
     if rule.include.is_empty() && is_shown(source, 0) {

@@ -11,7 +11,7 @@ use croner::Cron;
 use croner::parser::{CronParser, Seconds};
 
 /// Longest text, in bytes.
-pub const MAX_BYTES: usize = 256;
+const MAX_BYTES: usize = 256;
 const MINUTE_MS: i64 = 60_000;
 
 /// What a line consists of.

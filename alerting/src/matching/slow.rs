@@ -1,7 +1,8 @@
 //! Which filter takes too long: many are asked at once, so time is known of all of them together.
 //!
 //! Where a batch took long, each filter is asked of it once more by itself. One that took the better part of the time is blamed, and
-//! those that took many times what most do; blamed twice, its rule is paused, and the others go on without it. This is done seldom, since it takes as long as the batch did.
+//! those that took many times what most do; blamed twice, its rule is paused, and the others go on without it. This is done
+//! seldom, since it takes as long as the batch did.
 
 use std::collections::HashMap;
 use std::sync::Arc;
