@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
-use crate::limits::{MAX_DESCRIPTORS, check_metadata, check_name};
+use crate::limits::{
+    MAX_DESCRIPTORS, MAX_GRANTS_OF_KEY, MAX_PATTERNS_OF_KEY, check_metadata, check_name,
+};
 use crate::privileges::QueryCheck;
 use crate::role::{Role, is_expression};
 use crate::secret::Hash;
@@ -153,6 +155,13 @@ pub(crate) fn check_descriptors(roles: &BTreeMap<String, Role>, meaning: &dyn Qu
         return Err(Error::TooMany { what: "role descriptors of an API key", limit: MAX_DESCRIPTORS });
     }
     check_metadata("role descriptors", roles)?;
+    let grants = || roles.values().flat_map(|role| &role.indices);
+    if grants().count() > MAX_GRANTS_OF_KEY {
+        return Err(Error::TooMany { what: "grants on indices of an API key", limit: MAX_GRANTS_OF_KEY });
+    }
+    if grants().map(|grant| grant.names.len()).sum::<usize>() > MAX_PATTERNS_OF_KEY {
+        return Err(Error::TooMany { what: "patterns of index names of an API key", limit: MAX_PATTERNS_OF_KEY });
+    }
     for (name, role) in roles {
         check_name("role descriptor", name)?;
         // Each holds much memory, and there may be many keys.

@@ -40,6 +40,11 @@ pub const MAX_MAPPED: usize = 100_000;
 pub const MAX_HOSTS: usize = 1_000;
 /// Roles that an API key describes.
 pub const MAX_DESCRIPTORS: usize = 100;
+/// Grants on indices in all of these: who may make keys for themselves need not be trusted with what it
+/// takes to ask each of them.
+pub const MAX_GRANTS_OF_KEY: usize = 200;
+/// Patterns of index names in all of these.
+pub const MAX_PATTERNS_OF_KEY: usize = 1_000;
 /// Bytes of the query of documents that a role shows.
 pub const MAX_QUERY_BYTES: usize = 64 << 10;
 /// Depth of it.

@@ -281,9 +281,11 @@ impl Service {
         };
         // While this is there, the client waits.
         let (_waiting, client) = Client::new();
-        let api = Api { client, ..api };
+        let method = parts.method.clone();
+        let session = api.session.sent_by(entry::sender(&self.node, Arc::new(parts)));
+        let api = Api { client, session, ..api };
         trail.may_be_refused_in_parts(api.session.refusals());
-        let request = Request { method: parts.method, path, params, body: bytes, room, filter };
+        let request = Request { method, path, params, body: bytes, room, filter };
         let (audit, handled) =
             (self.node.audit.clone(), handle(Call { api, request, captured }, answering, (head, held)));
         // Told in the task: a change runs to its end whether its client waits or not.
@@ -423,13 +425,13 @@ fn handle(
 
 /// Returns whom a test has a request come from.
 #[cfg(test)]
-fn injected(parts: &http::request::Parts) -> Option<Principal> {
+pub(crate) fn injected(parts: &http::request::Parts) -> Option<Principal> {
     parts.extensions.get().cloned()
 }
 
 /// Requests come from whom their credentials name.
 #[cfg(not(test))]
-fn injected(_: &http::request::Parts) -> Option<Principal> {
+pub(crate) fn injected(_: &http::request::Parts) -> Option<Principal> {
     None
 }
 

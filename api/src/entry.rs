@@ -7,14 +7,16 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use http::request::Parts;
 use millrace_accounts::{Authenticated, Credentials, Scheme};
 use millrace_listen::{Budget, ClientCertificate, Peer, check_origin};
-use millrace_storage::access::Action;
+use millrace_storage::access::{Action, Sender};
 use millrace_storage::{Principal, Session};
 use tokio::sync::watch;
 
 use crate::audit::Trail;
+use crate::dispatch::injected;
 use crate::error::Error;
 use crate::{Asker, Node};
 
@@ -33,9 +35,31 @@ pub struct Beside {
 #[derive(Debug)]
 pub struct Entry {
     node: Arc<Node>,
-    head: Parts,
+    head: Arc<Parts>,
     listener: &'static str,
     asker: Asker,
+}
+
+/// The head of a request, by which is asked anew who sends it.
+struct Sent {
+    node: Arc<Node>,
+    head: Arc<Parts>,
+}
+
+impl Sender for Sent {
+    fn again(&self) -> BoxFuture<'_, Option<Principal>> {
+        Box::pin(async move {
+            match injected(&self.head) {
+                None => self.node.ask(&self.head).await.ok().map(|asker| asker.principal),
+                injected => injected,
+            }
+        })
+    }
+}
+
+/// Makes what says who sends the request with this head.
+pub(crate) fn sender(node: &Arc<Node>, head: Arc<Parts>) -> Arc<dyn Sender> {
+    Arc::new(Sent { node: Arc::clone(node), head })
 }
 
 impl Beside {
@@ -47,7 +71,7 @@ impl Beside {
     pub async fn enter(&self, head: Parts, listener: &'static str) -> Result<Entry, Error> {
         let node = Arc::clone(&self.node);
         match node.ask(&head).await {
-            Ok(asker) => Ok(Entry { node, head, listener, asker }),
+            Ok(asker) => Ok(Entry { node, head: Arc::new(head), listener, asker }),
             Err(error) => {
                 let mut trail = Trail::of(&head, listener);
                 trail.came_from_nobody(&head.headers);
@@ -96,7 +120,8 @@ impl Entry {
     /// # Errors
     /// 403 where it is not allowed on anything.
     pub fn begin(&self, action: Action) -> Result<Session, Error> {
-        Ok(Session::new(&self.node.engine, self.asker.principal.clone(), action)?)
+        let session = Session::new(&self.node.engine, self.asker.principal.clone(), action)?;
+        Ok(session.sent_by(sender(&self.node, Arc::clone(&self.head))))
     }
 
     /// Finds out anew what the sender may do: a request may take its time.
@@ -105,7 +130,8 @@ impl Entry {
     /// As [`Beside::enter`].
     pub async fn again(&self) -> Result<Self, Error> {
         let asker = self.node.ask(&self.head).await?;
-        Ok(Self { node: Arc::clone(&self.node), head: self.head.clone(), listener: self.listener, asker })
+        let (node, head) = (Arc::clone(&self.node), Arc::clone(&self.head));
+        Ok(Self { node, head, listener: self.listener, asker })
     }
 
     /// Tells the audit that the sender may not do what was asked for.

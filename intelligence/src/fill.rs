@@ -47,7 +47,7 @@ pub(crate) fn pending(kept: &Kept, now_ms: i64) -> Option<(i64, i64)> {
 pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Option<i64>> {
     let Some((from, to)) = pending(kept, now_ms) else { return Ok(None) };
     let definition = &kept.definition;
-    let source = Source::read(&shared.engine, definition.search_id()).await?;
+    let source = Source::of(&shared.engine, kept).await?;
     let session = shared.session_of(kept)?;
     let (engine, search) = (&*shared.engine, &shared.search);
     let reader = Reader { search, session: &session, source: &source, definition };

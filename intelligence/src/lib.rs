@@ -202,10 +202,11 @@ impl Intelligence {
     /// [`Error::Invalid`] with the field, [`Error::Forbidden`], [`Error::Conflict`] for a name that is taken; nothing is stored then.
     pub async fn create(&self, asker: &Principal, body: Value) -> Result<String> {
         let shared = &self.shared;
-        let definition = shared.read(asker, body).await?;
+        let (definition, search_digest) = shared.read(asker, body).await?;
         let id = Uuid::new_v4().to_string();
         let state = State {
             owner: asker.name().to_owned(),
+            search_digest,
             revision: 1,
             handled_ms: shared.engine.clock().now_ms(),
             ..State::default()
@@ -223,12 +224,14 @@ impl Intelligence {
         let shared = &self.shared;
         check_saves(asker)?;
         shared.seen(asker, id)?;
-        let definition = Arc::new(shared.read(asker, body).await?);
+        let (definition, search_digest) = shared.read(asker, body).await?;
+        let definition = Arc::new(definition);
         let now_ms = shared.engine.clock().now_ms();
         let owner = asker.name().to_owned();
         let change = move |kept: &mut Kept| {
             kept.definition = definition;
             kept.state.owner = owner;
+            kept.state.search_digest = search_digest;
             kept.state.revision += 1;
             kept.state.handled_ms = now_ms;
             kept.state.walked_ms = None;
@@ -320,14 +323,14 @@ impl Shared {
         kept.ok_or_else(|| Error::NotFound(id.to_owned()))
     }
 
-    /// Reads a rule that somebody saves, and what it searches.
-    async fn read(&self, asker: &Principal, body: Value) -> Result<Definition> {
+    /// Reads a rule that somebody saves, and a digest of what it searches.
+    async fn read(&self, asker: &Principal, body: Value) -> Result<(Definition, String)> {
         check_saves(asker)?;
         // Whether a schedule ever comes may take a while to find out.
         let definition = move || Ok(Definition::parse(&body));
         let definition = self.engine.compute().run(Priority::Foreground, definition).await??;
-        Source::read(&self.engine, definition.search_id()).await?;
-        Ok(definition)
+        let source = Source::read(&self.engine, definition.search_id()).await?;
+        Ok((definition, source.digest()))
     }
 
     pub(crate) fn is_running(&self, id: &str) -> bool {

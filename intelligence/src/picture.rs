@@ -38,7 +38,7 @@ pub(crate) async fn draw(shared: &Shared, kept: &Kept, value: Option<&str>) -> R
     };
     let frame = definition.frame;
     let now_ms = shared.engine.clock().now_ms();
-    let source = Source::read(&shared.engine, definition.search_id()).await?;
+    let source = Source::of(&shared.engine, kept).await?;
     let predicted = predicted(shared, kept, value).await?;
     let last = frame.start(now_ms);
     let origin = predicted.first().map_or(last, |first| first.at.min(last));

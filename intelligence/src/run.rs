@@ -56,7 +56,7 @@ struct Step {
 /// Runs a rule as at a time.
 pub(crate) async fn run(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Done> {
     let definition = &kept.definition;
-    let source = Source::read(&shared.engine, definition.search_id()).await?;
+    let source = Source::of(&shared.engine, kept).await?;
     let mut done = Done { search_source: Some(source.text.clone()), ..Done::default() };
     let walk = Walk {
         start: definition.start,

@@ -1,11 +1,14 @@
 //! Where a rule reads: a saved search of the console, with its index pattern, as an expression, a time field and a query.
 
-use millrace_storage::{Engine, Error as StorageError, Session};
-use serde_json::{Map, Value, json};
 use std::sync::Arc;
+
+use millrace_storage::{Engine, Error as StorageError, Session};
+use ring::digest::{SHA256, digest};
+use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
 use crate::kuery;
+use crate::store::Kept;
 
 /// Where the console keeps its objects.
 const INDEX: &str = ".console";
@@ -30,6 +33,24 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// Reads the saved search of a rule. It has to say what it said when the rule was saved: others may change it, who may not
+    /// read what the rule's owner may.
+    ///
+    /// # Errors
+    /// As [`Source::read`]; [`Error::Invalid`] of `search` where it says something else.
+    pub(crate) async fn of(engine: &Arc<Engine>, kept: &Kept) -> Result<Self> {
+        let id = kept.definition.search_id();
+        let source = Self::read(engine, id).await?;
+        if source.digest() != kept.state.search_digest {
+            let reason = format!(
+                "saved search [{id}], or its index pattern, has changed since the rule was saved: look at it and save the rule \
+                 again"
+            );
+            return Err(Error::invalid("search", reason));
+        }
+        Ok(source)
+    }
+
     /// Reads a saved search by its id.
     ///
     /// # Errors
@@ -60,6 +81,13 @@ impl Source {
             query: query(&source).map_err(wrong)?,
             text: text.to_owned(),
         })
+    }
+
+    /// Returns a digest of what is read.
+    pub(crate) fn digest(&self) -> String {
+        let read = json!([self.expression, self.time_field, self.query]).to_string();
+        let bytes = digest(&SHA256, read.as_bytes());
+        bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

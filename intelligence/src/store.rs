@@ -61,6 +61,8 @@ pub(crate) struct Ran {
 pub(crate) struct State {
     /// Who saved it last: it runs with the rights of this user.
     pub(crate) owner: String,
+    /// What the saved search said then ([`crate::source::Source::digest`]).
+    pub(crate) search_digest: String,
     /// Grows by one with each change of the definition.
     pub(crate) revision: u64,
     /// The latest time of the schedule that was seen to, or when it was saved.

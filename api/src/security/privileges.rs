@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use millrace_accounts::{Over, Role, privilege, privilege_names};
-use millrace_storage::Principal;
+use millrace_accounts::{Accounts, Over, Role, privilege, privilege_names};
 use millrace_storage::access::{Action, ActionSet, Caller};
+use millrace_storage::{Principal, Priority};
 use serde_json::{Map, Value, json};
 
 use super::form::{Form, texts};
@@ -92,56 +92,37 @@ pub(crate) async fn has(api: &Api, request: &mut Request, user: Option<&str>) ->
             api.accounts.principal(user).ok_or_else(unknown)?
         }
     };
-    let mut asked = Asked { principal: &principal, left: MAX_ASKED, all: true };
-    let mut of_cluster = Map::new();
-    for name in bounded("cluster", cluster.unwrap_or_default())? {
-        let held = asked.cluster(&name)?;
-        of_cluster.insert(name, json!(held));
-    }
-    let mut of_indices = Map::new();
+    let mut questions =
+        Questions { cluster: bounded("cluster", cluster.unwrap_or_default())?, ..Questions::default() };
     for mut entry in index {
         let (names, privileges) = (required(&mut entry, "names")?, required(&mut entry, "privileges")?);
         // What is asked of a name is what it says, restricted or not.
         entry.boolean("allow_restricted_indices")?;
         entry.finish()?;
-        for name in names {
-            let held: Result<Map<_, _>, Error> = privileges
-                .iter()
-                .map(|privilege| Ok((privilege.clone(), json!(asked.index(&name, privilege)?))))
-                .collect();
-            merge(&mut of_indices, name, held?);
-        }
+        questions.indices.push((names, privileges));
     }
-    let mut of_applications = Map::new();
     for mut entry in applications {
-        let application = entry.required("application")?;
-        let application = bounded("application", vec![application])?.remove(0);
+        let application = bounded("application", vec![entry.required("application")?])?.remove(0);
         let (privileges, resources) =
             (required(&mut entry, "privileges")?, required(&mut entry, "resources")?);
         entry.finish()?;
-        let mut of_resources = Map::new();
-        for resource in resources {
-            let held: Result<Map<_, _>, Error> = privileges
-                .iter()
-                .map(|privilege| {
-                    let held = asked.application(api, &application, privilege, &resource)?;
-                    Ok((privilege.clone(), json!(held)))
-                })
-                .collect();
-            merge(&mut of_resources, resource, held?);
-        }
-        merge(&mut of_applications, application, of_resources);
+        questions.applications.push((application, privileges, resources));
     }
-    Ok(Response::json(
-        200,
-        json!({
-            "username": principal.name(),
-            "has_all_requested": asked.all,
-            "cluster": of_cluster,
-            "index": of_indices,
-            "application": of_applications,
-        }),
-    ))
+    let asked = Asked { principal, accounts: api.accounts.clone(), left: MAX_ASKED, all: true };
+    // Each is asked of all that roles grant.
+    let answers = move || Ok(asked.answers(questions));
+    Ok(Response::json(200, api.session.compute().run(Priority::Foreground, answers).await??))
+}
+
+/// What is asked, each with its privileges.
+#[derive(Default)]
+struct Questions {
+    /// Privileges of the cluster.
+    cluster: Vec<String>,
+    /// Names of indices.
+    indices: Vec<(Vec<String>, Vec<String>)>,
+    /// Applications, and at the end their resources.
+    applications: Vec<(String, Vec<String>, Vec<String>)>,
 }
 
 fn entries(name: &'static str, value: Option<Value>) -> Result<Vec<Form>, Error> {
@@ -177,16 +158,57 @@ fn merge(to: &mut Map<String, Value>, name: String, answers: Map<String, Value>)
     }
 }
 
-/// Questions of what a principal may do.
-struct Asked<'a> {
-    principal: &'a Principal,
+/// Answers what a principal may do.
+struct Asked {
+    principal: Principal,
+    accounts: Accounts,
     /// How many more may be asked.
     left: usize,
     /// Whether the answer was yes so far.
     all: bool,
 }
 
-impl Asked<'_> {
+impl Asked {
+    fn answers(mut self, questions: Questions) -> Result<Value, Error> {
+        let mut of_cluster = Map::new();
+        for name in questions.cluster {
+            let held = self.cluster(&name)?;
+            of_cluster.insert(name, json!(held));
+        }
+        let mut of_indices = Map::new();
+        for (names, privileges) in questions.indices {
+            for name in names {
+                let held: Result<Map<_, _>, Error> = privileges
+                    .iter()
+                    .map(|privilege| Ok((privilege.clone(), json!(self.index(&name, privilege)?))))
+                    .collect();
+                merge(&mut of_indices, name, held?);
+            }
+        }
+        let mut of_applications = Map::new();
+        for (application, privileges, resources) in questions.applications {
+            let mut of_resources = Map::new();
+            for resource in resources {
+                let held: Result<Map<_, _>, Error> = privileges
+                    .iter()
+                    .map(|privilege| {
+                        let held = self.application(&application, privilege, &resource)?;
+                        Ok((privilege.clone(), json!(held)))
+                    })
+                    .collect();
+                merge(&mut of_resources, resource, held?);
+            }
+            merge(&mut of_applications, application, of_resources);
+        }
+        Ok(json!({
+            "username": self.principal.name(),
+            "has_all_requested": self.all,
+            "cluster": of_cluster,
+            "index": of_indices,
+            "application": of_applications,
+        }))
+    }
+
     fn cluster(&mut self, name: &str) -> Result<bool, Error> {
         let set = wanted(Over::Cluster, name)?;
         let privileges = self.principal.privileges();
@@ -208,17 +230,11 @@ impl Asked<'_> {
     }
 
     /// Privileges of applications are kept for them: whoever has all of the cluster has them all.
-    fn application(
-        &mut self,
-        api: &Api,
-        application: &str,
-        privilege: &str,
-        resource: &str,
-    ) -> Result<bool, Error> {
+    fn application(&mut self, application: &str, privilege: &str, resource: &str) -> Result<bool, Error> {
         let all = wanted(Over::Cluster, "all")?;
         let privileges = self.principal.privileges();
         let held = all.iter().all(|action| privileges.allows(action))
-            || self.principal.roles().iter().filter_map(|role| api.accounts.role(role)).any(|role| {
+            || self.principal.roles().iter().filter_map(|role| self.accounts.role(role)).any(|role| {
                 role.applications.iter().any(|entry| {
                     let one = |member: &str, text: &str| {
                         let value = entry.get(member);

@@ -121,3 +121,31 @@ async fn a_failed_run_stands_on_the_record_and_stops_no_other() {
     assert!(said.contains("TL needs 2 samples") && said.contains("[missing]"), "{said}");
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_reads_what_its_search_said_when_it_was_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
+    server.minutes(0, 31).await;
+    let id = server.create(rule("load")).await;
+    let (intelligence, admin) = (&server.intelligence, server.admin());
+    intelligence.run(&admin, &id).await.unwrap();
+    // Who may change index patterns points this one elsewhere.
+    let pattern = |title: &str| json!({"object": {"attributes": {"title": title, "timeFieldName": "@timestamp"}}});
+    server.write(".console", "index-pattern:logs", &pattern("secrets*")).await;
+    let runs = intelligence.run(&admin, &id).await.map(|_| ());
+    let draws = intelligence.plot(&admin, &id, None).await.map(|_| ());
+    for refused in [runs, draws] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, Error::Invalid { .. }), "{refused}");
+        assert!(refused.to_string().contains("has changed since the rule was saved"), "{refused}");
+    }
+    assert_eq!(server.shown(&id)["exit_code"], 1);
+    intelligence.update(&admin, &id, rule("load")).await.unwrap();
+    let refused = intelligence.run(&admin, &id).await.unwrap_err().to_string();
+    assert!(refused.contains("needs 2 samples"), "it reads the other indices now: {refused}");
+    server.write(".console", "index-pattern:logs", &pattern("logs*")).await;
+    intelligence.update(&admin, &id, rule("load")).await.unwrap();
+    intelligence.run(&admin, &id).await.unwrap();
+    server.stop().await;
+}

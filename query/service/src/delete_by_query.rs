@@ -4,7 +4,7 @@
 //! is a conflict, which ends the operation or is counted, as asked.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_dsl::body::SearchBody;
 use millrace_dsl::json;
@@ -17,7 +17,7 @@ use millrace_search::fetch;
 use millrace_search::searcher::{Search, slice_of};
 use millrace_storage::access;
 use millrace_storage::segment::RowParts;
-use millrace_storage::{Action, DocResult, Error as StorageError, RefreshPolicy, WriteOp};
+use millrace_storage::{Action, DocResult, Error as StorageError, RefreshPolicy, Session, WriteOp};
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value, json};
 
@@ -31,6 +31,11 @@ const MAX_BATCH: usize = 10_000;
 const MAX_SLICES: u64 = 1_024;
 /// Failures listed before the operation ends.
 const MAX_FAILURES: usize = 100;
+
+/// Longest pause between two batches, in milliseconds.
+const MAX_PAUSE_MS: f64 = 86_400_000.0;
+/// How often is looked within a pause whether the operation may go on.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Counters of the operation or of one slice.
 #[derive(Clone, Debug, Default)]
@@ -228,13 +233,17 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
     let (work, _ends) = searcher.begin();
     // What is deleted has to be seen.
     let reading = session.doing(access::Action::Search)?;
-    let snapshot = service.pin(&reading, expression, &request.scope).await?;
-    for index in &snapshot.indices {
-        let name = &index.meta.name;
-        if !session.access(name).allows(session.action()) {
-            return Err(session.refusal(name).into());
-        }
-    }
+    // A throttled request may take days.
+    let kept = match request.per_second > 0.0 {
+        true => Some(service.pin_to_keep(&reading, expression, &request.scope).await?),
+        false => None,
+    };
+    let snapshot = match &kept {
+        Some(kept) => Arc::clone(&kept.snapshot),
+        None => service.pin(&reading, expression, &request.scope).await?,
+    };
+    let check = |session: &Session| session.check_all(snapshot.indices.iter().map(|index| &*index.meta.name));
+    check(session)?;
     let compute = &searcher.compute;
     lookup::read(&reading, &snapshot, &mut request.query, compute, &work).await?;
     let by_address = [SortKey { by: SortBy::Doc, descending: false }];
@@ -290,6 +299,8 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
         let handled_now = ops.len();
         let named: Vec<(Arc<str>, String)> =
             ops.iter().map(|op| (Arc::clone(&op.index), op.id.clone().unwrap_or_default())).collect();
+        let session = session.again().await?;
+        check(&session)?;
         let outcomes = session.write(ops, RefreshPolicy::None, request.timeout).await?;
         sum.batches += 1;
         let mut touched = vec![false; counters.len()];
@@ -333,8 +344,8 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
         }
         after = Some(found.order.point(&found.rows.keys, last, found.rows.scores[last], addresses[last])?);
         if request.per_second > 0.0 {
-            let pause_ms = (handled_now as f64 * 1_000.0 / request.per_second).min(86_400_000.0) as u64;
-            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            let pause_ms = (handled_now as f64 * 1_000.0 / request.per_second).min(MAX_PAUSE_MS) as u64;
+            pause(session, Duration::from_millis(pause_ms), check).await?;
             throttled_ms += pause_ms;
         }
     }
@@ -361,6 +372,23 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
     }
     answer.insert("failures".into(), json!(failures));
     Ok(Outcome::json(status, Value::Object(answer)))
+}
+
+/// Lets time pass that a request is throttled for, for as long as its sender may do what it asks and the server goes on.
+async fn pause(
+    session: &Session,
+    time: Duration,
+    check: impl Fn(&Session) -> millrace_storage::Result<()>,
+) -> Result<()> {
+    let ends = Instant::now() + time;
+    while Instant::now() < ends {
+        tokio::time::sleep(LOOK_EVERY.min(ends.saturating_duration_since(Instant::now()))).await;
+        check(&session.again().await?)?;
+        if session.is_stopping() {
+            return Err(StorageError::Stopped("the server is stopping".to_owned()).into());
+        }
+    }
+    Ok(())
 }
 
 fn handled(counters: &Counters) -> u64 {

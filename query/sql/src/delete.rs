@@ -10,6 +10,7 @@ use std::time::Duration;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
 use futures::future::BoxFuture;
+use millrace_storage::access;
 use millrace_storage::{
     Action, DocResult, Error as StorageError, RefreshPolicy, Session, WriteOp, WriteOutcome,
 };
@@ -80,7 +81,9 @@ impl Runner {
                 operations(batch, &mut ops)?;
             }
             if !ops.is_empty() {
-                let session = asked.session.clone();
+                // The statement may take its time.
+                let session = asked.session.again().await?.doing(access::Action::DeleteByQuery)?;
+                session.check_all(ops.iter().map(|op| &*op.index))?;
                 // A client that goes away ends the statement, but no write halfway.
                 let write =
                     tokio::spawn(async move { session.write(ops, RefreshPolicy::None, WRITE_TIMEOUT).await });

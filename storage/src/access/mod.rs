@@ -31,7 +31,7 @@ pub use patterns::NamePattern;
 pub use principal::{Caller, Origin, Principal};
 pub use privileges::{DocumentRules, Grant, IndexAccess, Privileges};
 pub use refusals::{Refusals, Refused};
-pub use session::Session;
+pub use session::{Sender, Session};
 pub(crate) use system::Standing;
 pub(crate) use visibility::Views;
 pub use visibility::{Sought, Visibility};

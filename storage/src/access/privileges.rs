@@ -4,6 +4,7 @@
 //! ([`IndexAccess`]) is found by an index over the patterns (`patterns`) and remembered, so that a request costs the same
 //! however many roles there are.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,8 +16,11 @@ use super::patterns::{NamePattern, Patterns};
 use super::system::Standing;
 use crate::Recent;
 
-/// Indices whose access is remembered, those of late. There are privileges of many, and names are the callers' choice.
+/// Indices whose access is remembered, those of late, together with the rules of each. There are privileges of many, and names are
+/// the callers' choice.
 const REMEMBERED: usize = 4_096;
+/// The same of what is allowed within other privileges, which remember theirs: there may be many more.
+const REMEMBERED_WITHIN: usize = 256;
 /// Longest name that is remembered, in bytes: that of an index at most.
 const REMEMBERED_BYTES: usize = 255;
 
@@ -122,7 +126,7 @@ impl Privileges {
     /// Allows no more than `owner` allows, too.
     #[must_use]
     pub fn within(self, owner: Arc<Self>) -> Self {
-        Self { within: Some(owner), ..self }
+        Self { within: Some(owner), remembered: RwLock::new(Recent::new(REMEMBERED_WITHIN)), ..self }
     }
 
     /// Shows of the indices that rules write, whatever is granted on them, no more than the documents that a query of the search
@@ -180,7 +184,7 @@ impl Privileges {
         let known = self.remembered.write().get(index);
         known.unwrap_or_else(|| {
             let access = Arc::new(self.find(index));
-            self.remembered.write().insert(index.into(), Arc::clone(&access), 1);
+            self.remembered.write().insert(index.into(), Arc::clone(&access), access.weight());
             access
         })
     }
@@ -203,20 +207,18 @@ impl Privileges {
         let grantable = standing.grantable();
         let mut actions = ActionSet::NONE;
         let mut granted: Vec<GrantedRules> = Vec::new();
+        let mut said = HashSet::new();
         for place in self.patterns.matching(index, |grant, name| &self.grants[grant].names[name]) {
             let grant = &self.grants[place];
             if standing == Standing::System && !grant.system {
                 continue;
             }
-            let rules = GrantedRules {
-                actions: grant.actions.and(grantable),
-                documents: grant.documents.clone(),
-                fields: grant.fields.clone(),
-            };
-            actions = actions.or(rules.actions);
+            let allowed = grant.actions.and(grantable);
+            actions = actions.or(allowed);
             // Many roles grant the same: what is said once is asked once.
-            if !granted.contains(&rules) {
-                granted.push(rules);
+            if self.ruled && said.insert((allowed, &grant.documents, &grant.fields)) {
+                let (documents, fields) = (grant.documents.clone(), grant.fields.clone());
+                granted.push(GrantedRules { actions: allowed, documents, fields });
             }
         }
         let ruled = granted.iter().any(|rules| rules.documents.is_some() || rules.fields.is_some());
@@ -236,6 +238,11 @@ impl Privileges {
 }
 
 impl IndexAccess {
+    /// How much memory it takes: one, and one for each grant that rules are of.
+    fn weight(&self) -> usize {
+        1 + self.rules.iter().map(|rules| rules.grants.len()).sum::<usize>()
+    }
+
     /// Whether an action is allowed.
     pub fn allows(&self, action: Action) -> bool {
         self.actions.contains(action)

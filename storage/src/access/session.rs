@@ -14,6 +14,12 @@ use crate::{
     Compute, Engine, Error, Index, RefreshPolicy, Result, SharedClock, StoredDoc, WriteOp, WriteOutcome,
 };
 
+/// Whoever sends what a session does.
+pub trait Sender: Send + Sync {
+    /// Finds out anew who it is; nobody where its credentials are not good any more.
+    fn again(&self) -> BoxFuture<'_, Option<Principal>>;
+}
+
 /// A principal at work: what a request's handler gets of the store. Cheap to clone.
 ///
 /// Everything that it answers is what the principal may see by its action: metadata lists no other indices, wildcards and
@@ -24,11 +30,12 @@ pub struct Session {
     principal: Principal,
     action: Action,
     refusals: Refusals,
+    sender: Option<Arc<dyn Sender>>,
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { engine: _, principal, action, refusals: _ } = self;
+        let Self { principal, action, .. } = self;
         f.debug_struct("Session").field("caller", principal.caller()).field("action", action).finish()
     }
 }
@@ -43,13 +50,13 @@ impl Session {
             let caller = principal.caller().to_string();
             return Err(Error::Unauthorized { action: action.name(), caller, index: None });
         }
-        Ok(Self { engine: Arc::clone(engine), principal, action, refusals: Refusals::default() })
+        Ok(Self { engine: Arc::clone(engine), principal, action, refusals: Refusals::default(), sender: None })
     }
 
     /// Makes the session of the server's own work: it sees everything.
     pub fn system(engine: &Arc<Engine>) -> Self {
         let (principal, action) = (Principal::system(), Action::Search);
-        Self { engine: Arc::clone(engine), principal, action, refusals: Refusals::default() }
+        Self { engine: Arc::clone(engine), principal, action, refusals: Refusals::default(), sender: None }
     }
 
     /// Returns the session of another action of the same principal.
@@ -61,7 +68,38 @@ impl Session {
             return Ok(self.clone());
         }
         let other = Self::new(&self.engine, self.principal.clone(), action)?;
-        Ok(Self { refusals: self.refusals.clone(), ..other })
+        Ok(Self { refusals: self.refusals.clone(), sender: self.sender.clone(), ..other })
+    }
+
+    /// Says who sends what is done.
+    #[must_use]
+    pub fn sent_by(self, sender: Arc<dyn Sender>) -> Self {
+        Self { sender: Some(sender), ..self }
+    }
+
+    /// Returns the same session with the sender's rights of now, for what takes its time.
+    ///
+    /// # Errors
+    /// [`Error::Unauthorized`] where the sender may not do it any more, or is not known any more.
+    pub async fn again(&self) -> Result<Self> {
+        let Some(sender) = &self.sender else { return Ok(self.clone()) };
+        let Some(principal) = sender.again().await else {
+            let caller = format!("{}, whose credentials are not good any more", self.principal.caller());
+            return Err(Error::Unauthorized { action: self.action.name(), caller, index: None });
+        };
+        let now = Self::new(&self.engine, principal, self.action)?;
+        Ok(Self { refusals: self.refusals.clone(), sender: self.sender.clone(), ..now })
+    }
+
+    /// Checks that the action may be done with all of these indices.
+    ///
+    /// # Errors
+    /// [`Error::Unauthorized`] with the first with which it may not.
+    pub fn check_all<'a>(&self, mut indices: impl Iterator<Item = &'a str>) -> Result<()> {
+        match indices.find(|name| !self.access(name).allows(self.action)) {
+            Some(name) => Err(self.refusal(name)),
+            None => Ok(()),
+        }
     }
 
     /// Returns where is noted what of the request is refused while the rest is done.

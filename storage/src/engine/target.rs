@@ -200,6 +200,8 @@ impl Engine {
     pub(super) async fn targets(&self, principal: &Principal, names: Vec<Named>) -> Targets {
         let mut targets = Targets::with_capacity(names.len());
         for Named { index, require_alias, create } in names {
+            // There may be as many names as operations.
+            tokio::task::consume_budget().await;
             let target = self.target(principal, &index, require_alias, create).await;
             targets.insert((index, require_alias), target);
         }

@@ -170,3 +170,67 @@ async fn requests_of_clients_that_have_gone_are_bounded_however_small_they_are()
     }
     site.ask(&ann, "GET /_security/_authenticate", Value::Null, 200).await;
 }
+
+#[tokio::test]
+async fn a_throttled_deletion_ends_with_the_rights_of_its_sender() {
+    let site = Site::start().await;
+    for id in 1..=3 {
+        site.admin(&format!("PUT /logs-1/_doc/{id}?refresh=true"), json!({ "n": id }), 201).await;
+    }
+    let deletes = json!({ "index": [{ "names": ["logs-*"], "privileges": ["read", "delete"] }] });
+    let body = json!({ "name": "cleaner", "role_descriptors": { "all": deletes } });
+    let (made, header) = key(&site, &basic("admin", "secret"), body).await;
+    let line = "POST /logs-1/_delete_by_query?requests_per_second=0.001&scroll_size=1";
+    let deletion = site.ask(&header, line, json!({ "query": { "match_all": {} } }), 403);
+    let revocation = async {
+        let count = async || {
+            site.admin("POST /logs-1/_refresh", Value::Null, 200).await;
+            site.admin("GET /logs-1/_count", Value::Null, 200).await["count"].clone()
+        };
+        while count().await == 3 {
+            tokio::task::yield_now().await;
+        }
+        site.admin("DELETE /_security/api_key", json!({ "ids": [made["id"]] }), 200).await;
+        count
+    };
+    let both = async { futures::join!(deletion, revocation) };
+    let (answer, count) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
+    let reason = answer["error"]["reason"].as_str().unwrap();
+    assert!(reason.contains("delete/byquery") && reason.contains("not good any more"), "{reason}");
+    assert_eq!(count().await, 2);
+}
+
+#[tokio::test]
+async fn a_statement_deletes_where_deletion_by_query_is_granted() {
+    let site = Site::start().await;
+    let set = json!({ "transient": { "plugins.sql.delete.enabled": true } });
+    site.admin("PUT /_plugins/_query/settings", set, 200).await;
+    site.admin("PUT /logs-1/_doc/1?refresh=true", json!({ "n": 1 }), 201).await;
+    let statement = json!({ "query": "DELETE FROM logs-1 WHERE n = 1" });
+    for (write, status) in [("indices:data/write/delete", 403), ("delete", 200)] {
+        let grant = json!({ "index": [{ "names": ["logs-*"], "privileges": ["read", write] }] });
+        let body = json!({ "name": "cleaner", "role_descriptors": { "all": grant } });
+        let (_, header) = key(&site, &basic("admin", "secret"), body).await;
+        let answer = site.ask(&header, "POST /_plugins/_sql", statement.clone(), status).await;
+        match status {
+            403 => assert!(answer.to_string().contains("indices:data/write/delete/byquery"), "{answer}"),
+            _ => assert_eq!(answer["datarows"], json!([[1]])),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_has_so_many_grants_and_patterns() {
+    let site = Site::start().await;
+    let make = async |grants: usize, patterns: usize, status: u16| {
+        let grant = json!({ "names": vec!["*"; patterns], "privileges": ["read"] });
+        let body = json!({ "name": "k", "role_descriptors": { "all": { "index": vec![grant; grants] } } });
+        site.admin("POST /_security/api_key", body, status).await
+    };
+    for (grants, patterns) in [(201, 1), (2, 501)] {
+        let refused = make(grants, patterns, 400).await;
+        let reason = refused["error"]["reason"].as_str().unwrap();
+        assert!(reason.contains("of an API key"), "{reason}");
+    }
+    make(200, 5, 200).await;
+}
