@@ -361,6 +361,27 @@ fn names_that_are_asked_for_all_the_time_are_remembered() {
     }
 }
 
+#[test]
+fn what_many_rules_are_of_is_remembered_of_few_names() {
+    let owner = Arc::new(Privileges::new(ActionSet::NONE, vec![grant(&["*"], ActionSet::ALL)]));
+    let ruled = |count: usize| {
+        let shows = |n: usize| Grant {
+            documents: Some(format!("{{\"term\":{{\"n\":{n}}}}}").into()),
+            ..grant(&["*"], READ)
+        };
+        Privileges::new(ActionSet::NONE, (0..count).map(shows).collect()).within(Arc::clone(&owner))
+    };
+    for (grants, names, is_remembered) in [(1, 20, true), (50, 20, false), (200, 1, false)] {
+        let privileges = ruled(grants);
+        let first = privileges.on("logs");
+        assert_eq!(first.documents(Action::Search)[0].len(), grants);
+        for name in 0..names {
+            privileges.on(&format!("logs-{name}"));
+        }
+        assert_eq!(Arc::ptr_eq(&privileges.on("logs"), &first), is_remembered, "{grants}");
+    }
+}
+
 #[tokio::test]
 async fn dead_letters_are_the_servers_and_no_event_is() {
     let directory = tempfile::tempdir().unwrap();
