@@ -227,21 +227,34 @@ pub(crate) async fn evaluate(shared: &Shared, step: Step, done: &mut Done) -> Re
     let mut held = hold(shared).await?;
     let (now_ms, time_ms) = (shared.engine.clock().now_ms(), step.frames.last().map(|frame| frame.time_ms));
     done.bytes += step.frames.iter().map(|frame| bytes_of(frame)).sum::<usize>();
+    let compute = shared.engine.compute();
     let job = move || {
-        if let Some(core) = held.as_mut() {
-            core.evaluate(&step, now_ms);
-        }
-        Ok(held)
+        let matches = held.as_mut().map(|core| core.matched(&step));
+        Ok((held, matches))
     };
     let began = Instant::now();
-    let mut held = shared.engine.compute().run(Priority::Follow, job).await?;
+    let (mut held, mut matches) = compute.run(Priority::Follow, job).await?;
     done.worked += began.elapsed();
-    if let Some(core) = held.as_mut() {
-        shared.told.update(core, time_ms);
+    loop {
+        let job = move || {
+            let parts = held.as_mut().zip(matches.as_mut());
+            let is_all = parts.is_none_or(|(core, matches)| core.evaluate(matches, now_ms));
+            Ok((held, matches, is_all))
+        };
+        let (began, is_all);
+        began = Instant::now();
+        (held, matches, is_all) = compute.run(Priority::Follow, job).await?;
+        done.worked += began.elapsed();
+        if let Some(core) = held.as_mut() {
+            shared.told.update(core, time_ms);
+        }
+        let committed = commit(shared, held, done).await;
+        shared.advanced.notify_waiters();
+        if committed.is_err() || is_all || *shared.stopping.borrow() {
+            return committed;
+        }
+        held = hold(shared).await?;
     }
-    let committed = commit(shared, held, done).await;
-    shared.advanced.notify_waiters();
-    committed
 }
 
 /// Writes what is pending, or the position where that is due.

@@ -13,6 +13,9 @@ use crate::commit::{Pending, Position};
 use crate::matching::{Evaluable, Known, Matching};
 use crate::reading::Step;
 
+/// Bytes of what is to be written that are enough to write them before more is evaluated.
+const MAX_PENDING: usize = 16 << 20;
+
 /// Rules in memory.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -33,6 +36,25 @@ pub(crate) struct Core {
     /// Rules whose state may be another since it was asked last.
     pub(crate) touched: BTreeSet<String>,
     activity: BTreeMap<String, Activity>,
+}
+
+/// Frames with what rules match of them.
+#[derive(Debug)]
+pub(crate) struct Matches {
+    frames: VecDeque<Evaluable>,
+    /// How long finding that took.
+    seconds: f64,
+    amid: Option<Amid>,
+}
+
+/// A frame that rules evaluate.
+#[derive(Debug)]
+struct Amid {
+    frame: u64,
+    time: Time,
+    complete: bool,
+    /// Operations so far.
+    raised: usize,
 }
 
 /// What a rule did since `alert_status` was told.
@@ -69,19 +91,46 @@ impl Core {
         }
     }
 
-    /// Evaluates frames that follow one another; what rules raise is pending then. Blocks: it is called on a compute thread.
-    pub(crate) fn evaluate(&mut self, step: &Step, now_ms: i64) {
+    /// Finds which rules match frames that follow one another. Blocks: it is called on a compute thread.
+    pub(crate) fn matched(&mut self, step: &Step) -> Matches {
         let began = Instant::now();
-        let evaluable = self.matching.run(&step.frames);
+        let mut frames = self.matching.run(&step.frames);
         let seconds = began.elapsed().as_secs_f64();
-        for (at, mut one) in evaluable.into_iter().enumerate() {
+        for (at, one) in frames.iter_mut().enumerate() {
             one.frame.complete = step.completes(at);
-            self.evaluate_one(one, seconds, now_ms);
         }
-        self.tell(now_ms);
+        Matches { frames: frames.into(), seconds, amid: None }
     }
 
-    fn evaluate_one(&mut self, Evaluable { frame, matched }: Evaluable, seconds: f64, now_ms: i64) {
+    /// Evaluates frames; what rules raise is pending then. Returns false where that is so much that it is to be written before the
+    /// rest is evaluated. Blocks: it is called on a compute thread.
+    pub(crate) fn evaluate(&mut self, matches: &mut Matches, now_ms: i64) -> bool {
+        let mut bytes: usize = self.pending.iter().map(|pending| pending.bytes).sum();
+        while bytes < MAX_PENDING {
+            let (mut amid, operations) = match matches.amid.take() {
+                Some(amid) => (amid, self.rules.go_on()),
+                None => match matches.frames.pop_front() {
+                    Some(next) => self.begin(next, matches.seconds),
+                    None => {
+                        self.tell(now_ms);
+                        return true;
+                    }
+                },
+            };
+            for operation in operations {
+                bytes += self.raise(operation, &mut amid, now_ms);
+            }
+            if self.rules.is_amid() {
+                matches.amid = Some(amid);
+            } else if amid.complete {
+                self.next = self.next.max(amid.frame + 1);
+            }
+        }
+        false
+    }
+
+    /// Begins a frame.
+    fn begin(&mut self, Evaluable { frame, matched }: Evaluable, seconds: f64) -> (Amid, Vec<Operation>) {
         for of in &matched {
             let hits = of.outcome.as_ref().map_or(0, Vec::len);
             let activity = active(&mut self.activity, &of.rule, frame.time);
@@ -92,24 +141,27 @@ impl Core {
         }
         let failed: Vec<String> =
             matched.iter().filter(|of| of.outcome.is_err()).map(|of| of.rule.clone()).collect();
-        let operations = self.rules.frame(&frame, &mut Known(matched));
+        let operations = self.rules.begin_frame(&frame, &mut Known(matched));
         for rule in failed {
             self.ask_no_longer_if_paused(&rule);
         }
-        for (place, operation) in operations.into_iter().enumerate() {
-            if let Operation::Alert { rule, .. } = &operation {
-                active(&mut self.activity, rule, frame.time).matches += 1;
-                // Of rules that wait for windows also where nothing of theirs has come.
-                self.touched.insert(rule.clone());
-            }
-            let roles = roles_of(&self.rules, &operation);
-            let rows = rows_of(&self.rules, &operation, frame.number, now_ms, self.notifies);
-            let pending = Pending::of(operation, frame.number, place, now_ms, roles);
-            self.pending.push_back(pending.with_rows(rows));
+        (Amid { frame: frame.number, time: frame.time, complete: frame.complete, raised: 0 }, operations)
+    }
+
+    /// Has an operation written; returns the bytes that it has.
+    fn raise(&mut self, operation: Operation, amid: &mut Amid, now_ms: i64) -> usize {
+        if let Operation::Alert { rule, .. } = &operation {
+            active(&mut self.activity, rule, amid.time).matches += 1;
+            // Of rules that wait for windows also where nothing of theirs has come.
+            self.touched.insert(rule.clone());
         }
-        if frame.complete {
-            self.next = self.next.max(frame.number + 1);
-        }
+        let roles = roles_of(&self.rules, &operation);
+        let rows = rows_of(&self.rules, &operation, amid.frame, now_ms, self.notifies);
+        let pending = Pending::of(operation, amid.frame, amid.raised, now_ms, roles).with_rows(rows);
+        amid.raised += 1;
+        let bytes = pending.bytes;
+        self.pending.push_back(pending);
+        bytes
     }
 
     /// Whether a rule may be taken over: all that was raised is written, no frame is there in part, and none is read back.
@@ -168,7 +220,7 @@ impl Core {
 
     /// Takes the state, with the last frame that it has seen; `None` while something of it is not written.
     pub(crate) fn snapshot(&self) -> Option<(u64, Vec<u8>)> {
-        let position = self.rules.position().filter(|_| self.pending.is_empty())?;
+        let position = self.rules.position().filter(|_| self.pending.is_empty() && !self.rules.is_amid())?;
         Some((position, self.rules.snapshot()))
     }
 }

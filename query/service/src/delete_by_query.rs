@@ -345,7 +345,7 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
         after = Some(found.order.point(&found.rows.keys, last, found.rows.scores[last], addresses[last])?);
         if request.per_second > 0.0 {
             let pause_ms = (handled_now as f64 * 1_000.0 / request.per_second).min(MAX_PAUSE_MS) as u64;
-            pause(session, Duration::from_millis(pause_ms), check).await?;
+            pause(&session, Duration::from_millis(pause_ms), check).await?;
             throttled_ms += pause_ms;
         }
     }

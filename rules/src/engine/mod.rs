@@ -152,8 +152,10 @@ pub struct Engine {
     now: Time,
     /// The frame of which not all pieces have come.
     open: Option<u64>,
-    /// Rules with events of that frame.
+    /// Rules with events of that frame that they have not evaluated.
     waiting: BTreeSet<String>,
+    /// The frame that rules evaluate, all of which has come, and whether it is complete.
+    amid: Option<(u64, bool)>,
     /// What is to be told with that frame.
     problems: Vec<Operation>,
     muted: Option<u64>,
@@ -171,6 +173,9 @@ pub struct Engine {
     tells_absences: bool,
 }
 
+/// Operations of a frame that are returned at once, about.
+const AT_ONCE: usize = 1_000;
+
 /// Absences that are remembered.
 const MAX_ABSENCES: usize = 256;
 
@@ -185,6 +190,7 @@ impl Engine {
             now: Time::from_ms(i64::MIN),
             open: None,
             waiting: BTreeSet::new(),
+            amid: None,
             problems: Vec::new(),
             muted: None,
             alarms: BTreeSet::new(),
@@ -332,6 +338,16 @@ impl Engine {
     /// Takes a frame or a piece of one, and returns what is to be written when the frame is complete. A frame that state has
     /// seen is passed over.
     pub fn frame(&mut self, frame: &Frame, matcher: &mut dyn Matcher) -> Vec<Operation> {
+        let mut operations = self.begin_frame(frame, matcher);
+        while self.is_amid() {
+            operations.append(&mut self.go_on());
+        }
+        operations
+    }
+
+    /// Does the same, but returns only some of what is to be written where that is much: the rest comes of [`Self::go_on`], for as long
+    /// as [`Self::is_amid`]. No other frame may come before.
+    pub fn begin_frame(&mut self, frame: &Frame, matcher: &mut dyn Matcher) -> Vec<Operation> {
         let seen = self.position.is_some_and(|position| frame.number <= position);
         if seen && !mutated(Mutation::TakeFramesTwice) {
             return Vec::new();
@@ -362,26 +378,54 @@ impl Engine {
         if !self.new.is_empty() {
             self.begin_new(frame.number);
         }
-        for id in std::mem::take(&mut self.waiting) {
-            let Some(running) = self.rules.get_mut(&id) else { continue };
-            let before = operations.len();
+        self.amid = Some((frame.number, frame.complete));
+        self.evaluate(operations)
+    }
+
+    /// Whether there is more of a frame to be written: [`Self::go_on`] returns it.
+    pub fn is_amid(&self) -> bool {
+        self.amid.is_some()
+    }
+
+    /// Returns more of what is to be written of a frame; nothing where there is none.
+    pub fn go_on(&mut self) -> Vec<Operation> {
+        self.evaluate(Vec::new())
+    }
+
+    /// Has rules evaluate the frame that is complete, until there is enough to be written.
+    fn evaluate(&mut self, mut operations: Vec<Operation>) -> Vec<Operation> {
+        let Some((frame, complete)) = self.amid else { return operations };
+        while let Some(id) = self.waiting.first().cloned() {
             let (now, timing, absences) = (self.now, &self.timing, &self.absences);
-            let evaluate = || {
-                running.pass(frame.number, now, timing, absences, &mut operations);
-                running.evaluate(frame.number, now, timing, absences, &mut operations);
-            };
-            // A fault in what one rule does stops no other.
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(evaluate)) {
-                operations.truncate(before);
-                operations.push(running.fail(frame.number, &*panic, timing, self.bounds));
+            let mut is_done = true;
+            if let Some(running) = self.rules.get_mut(&id) {
+                let before = operations.len();
+                let evaluate = || running.evaluate(frame, now, timing, absences, AT_ONCE, &mut operations);
+                // A fault in what one rule does stops no other.
+                match catch_unwind(AssertUnwindSafe(evaluate)) {
+                    Ok(done) => is_done = done,
+                    Err(panic) => {
+                        operations.truncate(before);
+                        operations.push(running.fail(frame, &*panic, timing, self.bounds));
+                    }
+                }
             }
             self.set_alarm(&id);
+            if is_done {
+                self.waiting.remove(&id);
+            }
+            if operations.len() >= AT_ONCE {
+                break;
+            }
         }
-        if frame.complete {
-            self.open = None;
-            self.position = Some(frame.number);
+        if self.waiting.is_empty() {
+            self.amid = None;
+            if complete {
+                self.open = None;
+                self.position = Some(frame);
+            }
         }
-        let muted = self.muted.is_some_and(|until| frame.number <= until) && !mutated(Mutation::NotMuted);
+        let muted = self.muted.is_some_and(|until| frame <= until) && !mutated(Mutation::NotMuted);
         if muted { Vec::new() } else { operations }
     }
 

@@ -1,7 +1,7 @@
 //! One rule at work: its operator, what is silent, and how it is.
 
 use std::any::Any;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use super::raising::Raising;
 use super::{Frame, MAX_DEPTH, Operation, Quiet, Rule};
@@ -76,6 +76,8 @@ pub(super) struct Running {
     learns_until: Option<u64>,
     /// Events of the frame that is being taken, and whether they match the second filter.
     pending: Vec<(Event, Origin, bool)>,
+    /// Those of a frame that is complete, in order, which are not evaluated yet, with their times.
+    timed: VecDeque<(Time, Event, Origin, bool)>,
     last_event: Option<Time>,
     last_alert: Option<Time>,
     too_deep: u64,
@@ -99,6 +101,7 @@ impl Running {
             quiet: Vec::new(),
             learns_until: None,
             pending: Vec::new(),
+            timed: VecDeque::new(),
             last_event: None,
             last_alert: None,
             too_deep: 0,
@@ -124,7 +127,7 @@ impl Running {
                 self.condition = Condition::Running;
             }
             (Condition::Running | Condition::Paused { .. }, false) => {
-                self.pending.clear();
+                self.forget_pieces();
                 self.condition = Condition::Disabled(now);
             }
             (Condition::Running | Condition::Paused { .. }, true) | (Condition::Disabled(_), false) => {}
@@ -149,7 +152,7 @@ impl Running {
         self.silences = Silences::new(bounds);
         self.watermark = Watermark::NEW;
         (self.begun, self.lags) = (None, Lags::default());
-        self.pending.clear();
+        self.forget_pieces();
         self.condition = Condition::Paused { frame, reason: reason.clone() };
         Operation::Problem { rule: self.rule.id.clone(), frame, reason }
     }
@@ -190,6 +193,7 @@ impl Running {
 
     pub(super) fn forget_pieces(&mut self) {
         self.pending.clear();
+        self.timed.clear();
     }
 
     /// Takes the events of a piece that match; tells whether there are any to be evaluated.
@@ -214,7 +218,7 @@ impl Running {
                 }
             }
             Err(reason) => {
-                self.pending.clear();
+                self.forget_pieces();
                 self.condition = Condition::Paused { frame: frame.number, reason: reason.clone() };
                 problems.push(Operation::Problem { rule: self.rule.id.clone(), frame: frame.number, reason });
             }
@@ -229,19 +233,53 @@ impl Running {
         creation && (definition.allow_alerts || !is_alert(event, origin))
     }
 
-    /// Evaluates the events of a frame that is complete.
+    /// Evaluates the events of a frame that is complete, until there are `most` operations. Tells whether that was all.
     pub(super) fn evaluate(
         &mut self,
         frame: u64,
         now: Time,
         timing: &Timing,
         absences: &[Stretch],
+        most: usize,
         operations: &mut Vec<Operation>,
-    ) {
-        if self.pending.is_empty() {
-            return;
+    ) -> bool {
+        if !self.pending.is_empty() {
+            self.last_event = Some(now);
+            self.pass(frame, now, timing, absences, operations);
+            self.order(now);
+        } else if self.timed.is_empty() {
+            return true;
         }
-        self.last_event = Some(now);
+        while operations.len() < most {
+            let Some((time, event, origin, second)) = self.timed.pop_front() else { break };
+            let depth = if is_alert(&event, origin) { event.depth() } else { 0 };
+            if depth >= MAX_DEPTH {
+                self.too_deep += 1;
+                continue;
+            }
+            // The least time of all means that there was none yet.
+            let time = time.min(now.plus(timing.skew)).max(Time::from_ms(i64::MIN + 1));
+            match self.work {
+                Work::Eager(_) => self.decide(frame, &event, time, depth, now, timing, operations),
+                Work::Waiting(_) => {
+                    let sample = Sample { event: &event, time, second, depth };
+                    self.count(frame, &sample, now, timing, absences, operations);
+                }
+            }
+        }
+        if !self.timed.is_empty() {
+            return false;
+        }
+        if let Work::Waiting(_) = self.work {
+            self.settle(frame, now, timing, absences, operations);
+            self.close(frame, now, timing, absences, operations);
+        }
+        self.tell_evictions(frame, operations);
+        true
+    }
+
+    /// Puts the events of a frame that is complete in order.
+    fn order(&mut self, now: Time) {
         let pending = std::mem::take(&mut self.pending);
         let field = &self.rule.definition.timestamp_field;
         let timed =
@@ -260,28 +298,12 @@ impl Running {
                 one.uuid == other.uuid && (one.shard, one.seq_no) == (other.shard, other.seq_no)
             });
         }
-        for (time, event, origin, second) in pending {
-            let depth = if is_alert(&event, origin) { event.depth() } else { 0 };
-            if depth >= MAX_DEPTH {
-                self.too_deep += 1;
-                continue;
-            }
-            // The least time of all means that there was none yet.
-            let time = time.min(now.plus(timing.skew)).max(Time::from_ms(i64::MIN + 1));
-            match self.work {
-                Work::Eager(_) => self.decide(frame, &event, time, depth, now, timing, operations),
-                Work::Waiting(_) => {
-                    let sample = Sample { event: &event, time, second, depth };
-                    self.count(frame, &sample, now, timing, absences, operations);
-                }
-            }
-        }
-        if let Work::Waiting(_) = self.work {
-            self.settle(frame, now, timing, absences, operations);
-            self.close(frame, now, timing, absences, operations);
-        }
+        self.timed = pending.into();
+    }
+
+    /// Tells of keys that had to go, at each power of two: a bound that is hit all the time is told often enough.
+    fn tell_evictions(&mut self, frame: u64, operations: &mut Vec<Operation>) {
         let evicted = self.work.figures().evicted + self.silences.figures().evicted;
-        // At each power of two: a bound that is hit all the time is told often enough.
         if evicted > 0 && evicted.ilog2() >= self.evictions_told.checked_ilog2().map_or(0, |told| told + 1) {
             self.evictions_told = evicted;
             let reason = format!(
