@@ -120,6 +120,11 @@ impl Trail {
         self.refusals = refusals.clone();
     }
 
+    /// Whether nothing of it was refused but by blocks of indices.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.refusals.are_blocks()
+    }
+
     /// Takes note of the action that is asked for.
     pub(crate) fn does(&mut self, action: Option<Action>) {
         self.action = action;
@@ -148,7 +153,7 @@ impl Trail {
             // Too many attempts.
             429 if is_login || self.claimed.is_some() => Outcome::AuthenticationFailed,
             403 if !blocked => Outcome::AccessDenied,
-            200..300 if !self.refusals.noted().0.is_empty() => Outcome::AccessDenied,
+            _ if !self.refusals.noted().0.is_empty() => Outcome::AccessDenied,
             200..300 if is_login => Outcome::Authenticated,
             200..300 if self.changes_security => Outcome::Changed,
             200..300 if reads && self.reads => Outcome::Authenticated,

@@ -94,7 +94,8 @@ impl Audit {
     /// Tells the end of a request, if that is to be told. Never waits.
     pub(crate) fn done(&self, trail: &Trail, result: &Result<Response, Error>) {
         match result {
-            Ok(response) => self.tell(trail, response.status, false),
+            // Statements and deletions by query make the answers of their errors themselves.
+            Ok(response) => self.tell(trail, response.status, trail.is_blocked()),
             Err(error) => self.ended(trail, error),
         }
     }

@@ -20,6 +20,25 @@ async fn ask(node: &Node, who: &str, line: &str, body: Value, status: u16) -> Va
     if answer.bytes.is_empty() { Value::Null } else { answer.json() }
 }
 
+/// Starts a node with a user `auditor` who reads the audit.
+async fn audited() -> Node {
+    let node = Node::secured().await;
+    let role = json!({"cluster": [], "indices": [{
+        "names": [".audit-*"], "privileges": ["read", "maintenance"], "allow_restricted_indices": true,
+    }]});
+    ask(&node, &basic("admin", "secret"), "PUT /_security/role/auditor", role, 200).await;
+    user(&node, "auditor", &["auditor"]).await;
+    node
+}
+
+/// Makes a user with the password of its name twice.
+async fn user(node: &Node, name: &str, roles: &[&str]) -> String {
+    let password = format!("{name}{name}");
+    let body = json!({"password": password, "roles": roles});
+    ask(node, &basic("admin", "secret"), &format!("PUT /_security/user/{name}"), body, 200).await;
+    basic(name, &password)
+}
+
 /// Reads the documents with an outcome, as who may.
 async fn told(node: &Node, outcome: &str) -> Vec<Value> {
     node.api.audit().flush().await.unwrap();
@@ -45,17 +64,9 @@ fn one<'a>(documents: &'a [Value], members: &[(&str, Value)]) -> &'a Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn logins_refusals_and_changes_are_told_without_secrets() {
-    let node = Node::secured().await;
+    let node = audited().await;
     let admin = basic("admin", "secret");
-    let role = json!({"cluster": [], "indices": [{
-        "names": [".audit-*"], "privileges": ["read", "maintenance"], "allow_restricted_indices": true,
-    }]});
-    ask(&node, &admin, "PUT /_security/role/auditor", role, 200).await;
-    let user = |name: &str, roles: Value| json!({"password": format!("{name}{name}"), "roles": roles});
-    let auditor = user("auditor", json!(["auditor"]));
-    ask(&node, &admin, "PUT /_security/user/auditor", auditor, 200).await;
-    ask(&node, &admin, "PUT /_security/user/ann", user("ann", json!([])), 200).await;
-    let ann = basic("ann", "annann");
+    let ann = user(&node, "ann", &[]).await;
 
     for _ in 0..3 {
         ask(&node, &basic("bob", "guessed-word"), "GET /logs/_search?q=hidden-query", Value::Null, 401).await;
@@ -116,19 +127,11 @@ async fn logins_refusals_and_changes_are_told_without_secrets() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_refused_of_a_request_of_many_is_told_in_one_document() {
-    let node = Node::secured().await;
+    let node = audited().await;
     let admin = basic("admin", "secret");
-    let auditor = json!({"indices": [{
-        "names": [".audit-*"], "privileges": ["read", "maintenance"], "allow_restricted_indices": true,
-    }]});
-    ask(&node, &admin, "PUT /_security/role/auditor", auditor, 200).await;
     let writer = json!({"indices": [{"names": ["mine-*"], "privileges": ["read", "write", "create_index"]}]});
     ask(&node, &admin, "PUT /_security/role/writer", writer, 200).await;
-    for (name, role) in [("auditor", "auditor"), ("ann", "writer")] {
-        let user = json!({"password": format!("{name}{name}"), "roles": [role]});
-        ask(&node, &admin, &format!("PUT /_security/user/{name}"), user, 200).await;
-    }
-    let ann = basic("ann", "annann");
+    let ann = user(&node, "ann", &["writer"]).await;
     let send = async |line: &str, lines: &[Value]| {
         let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let headers = [("authorization", ann.as_str()), ("content-type", "application/x-ndjson")];
@@ -170,4 +173,31 @@ async fn what_is_refused_of_a_request_of_many_is_told_in_one_document() {
     let node = stats["nodes"].as_object().unwrap().values().next().unwrap();
     let audit = &node["breakers"]["audit"];
     assert_eq!((&audit["limit_size_in_bytes"], &audit["tripped"]), (&json!(8 << 20), &json!(0)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocks_of_indices_are_not_told_as_refusals_of_rights() {
+    let node = audited().await;
+    let admin = basic("admin", "secret");
+    let settings = json!({"persistent": {"plugins.sql.delete.enabled": true}});
+    ask(&node, &admin, "PUT /_cluster/settings", settings, 200).await;
+    ask(&node, &admin, "PUT /logs/_doc/1?refresh=true", json!({"n": 1}), 201).await;
+    ask(&node, &admin, "PUT /logs/_settings", json!({"index.blocks.write": true}), 200).await;
+    let (all, delete) = (json!({"query": {"match_all": {}}}), json!({"query": "DELETE FROM logs"}));
+    ask(&node, &admin, "PUT /logs/_doc/2", json!({"n": 2}), 403).await;
+    ask(&node, &admin, "POST /logs/_delete_by_query", all.clone(), 403).await;
+    ask(&node, &admin, "POST /_plugins/_sql", delete.clone(), 403).await;
+    let denied = told(&node, "access_denied").await;
+    assert!(denied.is_empty(), "{denied:#?}");
+
+    let role = json!({"indices": [{"names": ["mine"], "privileges": ["all"]}]});
+    ask(&node, &admin, "PUT /_security/role/owner", role, 200).await;
+    let ann = user(&node, "ann", &["owner"]).await;
+    ask(&node, &ann, "POST /logs/_delete_by_query", all, 403).await;
+    ask(&node, &ann, "POST /_plugins/_sql", delete, 403).await;
+    let denied = told(&node, "access_denied").await;
+    assert_eq!(denied.len(), 2, "{denied:#?}");
+    one(&denied, &[("path", json!("/logs/_delete_by_query")), ("user", json!("ann"))]);
+    let statement = one(&denied, &[("path", json!("/_plugins/_sql")), ("user", json!("ann"))]);
+    assert_eq!((&statement["refused"][0]["index"], &statement["status"]), (&json!("logs"), &json!(403)));
 }
