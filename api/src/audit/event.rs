@@ -145,7 +145,7 @@ impl Trail {
         Arc::clone(&self.login)
     }
 
-    /// Decides whether an end with a status is told, and as what; `blocked` where an index refuses everybody.
+    /// Decides whether an end with a status is told, and as what; `blocked` where everybody is refused.
     pub(super) fn outcome(&self, status: u16, blocked: bool, reads: bool) -> Option<Outcome> {
         let is_login = self.login.get().is_some();
         Some(match status {
@@ -153,6 +153,8 @@ impl Trail {
             // Too many attempts.
             429 if is_login || self.claimed.is_some() => Outcome::AuthenticationFailed,
             403 if !blocked => Outcome::AccessDenied,
+            // Too many passwords that are set, or attempts at the one before.
+            429 if self.changes_security && !blocked => Outcome::AccessDenied,
             _ if !self.refusals.noted().0.is_empty() => Outcome::AccessDenied,
             200..300 if is_login => Outcome::Authenticated,
             200..300 if self.changes_security => Outcome::Changed,

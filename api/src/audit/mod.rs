@@ -102,11 +102,12 @@ impl Audit {
 
     /// Tells that a request was refused or failed, if that is to be told.
     pub(crate) fn ended(&self, trail: &Trail, error: &Error) {
-        // A block of an index is no matter of rights.
-        self.tell(trail, error.status(), error.error_type() == "cluster_block_exception");
+        // Blocks of indices and memory that is full are no matter of who asks.
+        let blocked = matches!(error.error_type(), "cluster_block_exception" | "circuit_breaking_exception");
+        self.tell(trail, error.status(), blocked);
     }
 
-    /// Tells that a request ended with a status, if that is to be told; `blocked` where an index refuses everybody.
+    /// Tells that a request ended with a status, if that is to be told; `blocked` where everybody is refused.
     pub(crate) fn tell(&self, trail: &Trail, status: u16, blocked: bool) {
         let Some(shared) = &self.0 else { return };
         let Some(outcome) = trail.outcome(status, blocked, shared.config.reads) else { return };

@@ -201,3 +201,43 @@ async fn blocks_of_indices_are_not_told_as_refusals_of_rights() {
     let statement = one(&denied, &[("path", json!("/_plugins/_sql")), ("user", json!("ann"))]);
     assert_eq!((&statement["refused"][0]["index"], &statement["status"]), (&json!("logs"), &json!(403)));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_many_attempts_are_told_of_logins_and_of_changes() {
+    let node = audited().await;
+    let ann = user(&node, "ann", &["reader"]).await;
+    // Who was right lately is let in whoever guesses.
+    for who in [ann.as_str(), &basic("auditor", "auditorauditor")] {
+        ask(&node, who, "GET /_security/_authenticate", Value::Null, 200).await;
+    }
+    // More than are checked of one address.
+    let (node, ann) = (&node, ann.as_str());
+    let attempt = |number: u32| async move {
+        let body = json!({"password": "another", "old_password": format!("guess-{number}")}).to_string();
+        let line = "PUT /_service/user/password";
+        node.send(line, &[("authorization", ann)], body).await.status
+    };
+    let statuses = futures::future::join_all((0..48).map(attempt)).await;
+    let count = |status: u16| statuses.iter().filter(|known| **known == status).count() as u64;
+    assert!(count(429) > 0 && count(403) + count(429) == 48, "{statuses:?}");
+    let login = |number: u32| async move {
+        let body = json!({"username": "ann", "password": format!("guess-{number}")}).to_string();
+        node.send("POST /_service/login", &[], body).await.status
+    };
+    let logins = futures::future::join_all((48..96).map(login)).await;
+    assert!(logins.contains(&429), "{logins:?}");
+
+    let counted = |documents: &[Value], path: &str, status: u16| -> u64 {
+        let of = |document: &&Value| {
+            document["path"] == path && document["status"] == status && document["user"] == "ann"
+        };
+        documents.iter().filter(of).map(|document| document["count"].as_u64().unwrap()).sum()
+    };
+    let denied = told(node, "access_denied").await;
+    for status in [403, 429] {
+        assert_eq!(counted(&denied, "/_service/user/password", status), count(status), "{denied:#?}");
+    }
+    let failed = told(node, "authentication_failed").await;
+    let refused = logins.iter().filter(|status| **status == 429).count() as u64;
+    assert_eq!(counted(&failed, "/_service/login", 429), refused, "{failed:#?}");
+}
