@@ -167,7 +167,9 @@ impl Trail {
     pub(super) fn event(&self, outcome: Outcome, status: u16, reads: bool, time_ms: i64) -> Event {
         let mut who = Map::new();
         let mut tell = |name: &str, value: &str| who.insert(name.to_owned(), Value::from(cut(value)));
-        let claimed = self.claimed.as_ref().map(|(kind, name)| (*kind, name.as_str()));
+        // Who was known is told, also where its credentials have ended since.
+        let claimed = self.claimed.as_ref().filter(|_| self.principal.is_none());
+        let claimed = claimed.map(|(kind, name)| (*kind, name.as_str()));
         let login = self.login.get().map(|name| ("user", name.as_str()));
         match (login.or(claimed), &self.principal) {
             (Some((kind, name)), _) => {

@@ -2,7 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use chrono::Utc;
+use futures::{StreamExt, stream};
+use http_body::Frame;
+use http_body_util::StreamBody;
 use serde_json::{Value, json};
 
 use crate::support::Node;
@@ -240,4 +244,25 @@ async fn too_many_attempts_are_told_of_logins_and_of_changes() {
     let failed = told(node, "authentication_failed").await;
     let refused = logins.iter().filter(|status| **status == 429).count() as u64;
     assert_eq!(counted(&failed, "/_service/login", 429), refused, "{failed:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn credentials_that_end_while_a_body_is_sent_are_told() {
+    let node = audited().await;
+    let login = json!({"username": "eve", "password": "eveeve"});
+    user(&node, "eve", &["ingest"]).await;
+    let token = ask(&node, "", "POST /_service/login", login, 200).await["token"].clone();
+    let accounts = node.api.accounts.clone();
+    let body = stream::once(async move {
+        // It was known who asks before this is read.
+        accounts.delete_user("eve").await.unwrap();
+        Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from_static(b"{\"n\":1}")))
+    });
+    let request = http::Request::put("/logs/_doc/1").header("token", token.as_str().unwrap());
+    let request = request.header("content-type", "application/json");
+    let answer = node.service.call(request.body(StreamBody::new(body.boxed())).unwrap()).await;
+    assert_eq!(answer.status().as_u16(), 401);
+    let failed = told(&node, "authentication_failed").await;
+    let ended = [("user", json!("eve")), ("roles", json!(["ingest"])), ("path", json!("/logs/_doc/1"))];
+    assert_eq!(one(&failed, &ended)["action"], "indices:data/write/index");
 }
