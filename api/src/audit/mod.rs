@@ -18,16 +18,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Method;
+use millrace_storage::access::Action;
 use millrace_storage::metadata::IndicesOptions;
 use millrace_storage::{
-    Action as Operation, Engine, Error as StoreError, Kind, RefreshPolicy, Session, WriteOp,
+    Action as Operation, Engine, Error as StoreError, Kind, Principal, RefreshPolicy, Session, WriteOp,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::error::Error;
-use crate::http::Response;
+use crate::http::{Response, path};
 use crate::root::Identity;
+use crate::server::NAME;
 use event::Event;
 pub(crate) use event::Trail;
 pub(crate) use queue::Figures;
@@ -39,6 +42,8 @@ const AT_ONCE: usize = 512;
 const GATHERING: Duration = Duration::from_secs(1);
 /// Longest pause between tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// What stands for the listener where a command tells.
+const COMMAND: &str = "command";
 /// Time that one write may wait for room.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -89,6 +94,37 @@ impl Audit {
             wake: Notify::new(),
             writing: AsyncMutex::default(),
         })))
+    }
+
+    /// Makes the audit of a command that changes a store which no server has. It removes no day: how long these are kept is the
+    /// server's to know.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn of_command(engine: &Arc<Engine>) -> Result<Self, Error> {
+        let data_dir = engine.data_dir().to_owned();
+        let identity = Identity::open(&**engine, NAME, NAME, data_dir, String::new()).await?;
+        let config = Config { reads: false, retention: Duration::MAX };
+        Ok(Self::new(Arc::clone(engine), Arc::new(identity), config))
+    }
+
+    /// Tells that a command has made the change that a request of this method makes; `segments` are those of its path.
+    ///
+    /// # Panics
+    /// Where there are none, or more than 64 KiB of them.
+    pub fn command_changed(&self, method: Method, segments: &[&str]) {
+        let mut uri = String::new();
+        for segment in segments {
+            uri.push('/');
+            path::encode(segment, &mut uri);
+        }
+        let request = http::Request::builder().method(method).uri(uri).body(());
+        let (head, ()) = request.expect("some encoded segments are a path").into_parts();
+        let mut trail = Trail::of(&head, COMMAND);
+        trail.came_from(&Principal::system());
+        trail.does(Some(Action::PutSecurity));
+        trail.changes_security();
+        self.tell(&trail, 200, false);
     }
 
     /// Tells the end of a request, if that is to be told. Never waits.
