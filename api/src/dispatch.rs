@@ -269,6 +269,7 @@ impl Service {
             true => api,
             false => {
                 let again = self.node.authenticate(&parts, &uri, api.address).await;
+                let again = again.inspect_err(|_| trail.came_from_nobody(&parts.headers));
                 match again.and_then(|asker| self.node.api(asker, route.action, trail.login())) {
                     Ok(api) => api,
                     Err(error) => {

@@ -120,18 +120,30 @@ impl Entry {
     /// # Errors
     /// 403 where it is not allowed on anything.
     pub fn begin(&self, action: Action) -> Result<Session, Error> {
-        let session = Session::new(&self.node.engine, self.asker.principal.clone(), action)?;
+        self.session(self.asker.principal.clone(), action)
+    }
+
+    fn session(&self, principal: Principal, action: Action) -> Result<Session, Error> {
+        let session = Session::new(&self.node.engine, principal, action)?;
         Ok(session.sent_by(sender(&self.node, Arc::clone(&self.head))))
     }
 
-    /// Finds out anew what the sender may do: a request may take its time.
+    /// Begins an action with the rights that the sender has by now: a request may take its time. Tells the audit where its
+    /// credentials are not good any more.
     ///
     /// # Errors
-    /// As [`Beside::enter`].
-    pub async fn again(&self) -> Result<Self, Error> {
-        let asker = self.node.ask(&self.head).await?;
-        let (node, head) = (Arc::clone(&self.node), Arc::clone(&self.head));
-        Ok(Self { node, head, listener: self.listener, asker })
+    /// As [`Beside::enter`] and [`Entry::begin`].
+    pub async fn begin_again(&self, action: Action) -> Result<Session, Error> {
+        match self.node.ask(&self.head).await {
+            Ok(asker) => self.session(asker.principal, action),
+            Err(error) => {
+                let mut trail = self.trail();
+                trail.came_from_nobody(&self.head.headers);
+                trail.does(Some(action));
+                self.node.audit.ended(&trail, &error);
+                Err(error)
+            }
+        }
     }
 
     /// Tells the audit that the sender may not do what was asked for.

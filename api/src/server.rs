@@ -22,7 +22,7 @@ use crate::security::Meaning;
 use crate::{Audit, AuditConfig, Beside, Identity, Node, Service};
 
 /// Name of the node and of its cluster.
-const NAME: &str = "millrace";
+pub(crate) const NAME: &str = "millrace";
 
 /// Bounds on what requests hold.
 #[derive(Clone, Debug)]

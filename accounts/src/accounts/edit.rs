@@ -74,7 +74,7 @@ impl Accounts {
     /// What any of them is refused for; [`crate::Error::TooMany`].
     pub async fn edit(&self, edits: Vec<Edit>) -> Result<Vec<bool>> {
         bound("changes at once", edits.len(), MAX_LISTED)?;
-        // Roles of many privileges take their time.
+        // Roles of many privileges take their time: not on a thread that answers requests.
         let accounts = self.clone();
         let ready = move || edits.into_iter().map(|edit| accounts.ready(edit)).collect::<Result<Vec<_>>>();
         let ready = tokio::task::spawn_blocking(ready).await.map_err(Error::internal)??;
@@ -97,8 +97,8 @@ impl Accounts {
     /// # Errors
     /// As [`Accounts::edit`].
     pub async fn edit_one(&self, edit: Edit) -> Result<bool> {
-        let ready = self.ready(edit)?;
-        self.change(move |state, now_ms| ready.decide(state, now_ms)).await
+        let made = self.edit(vec![edit]).await?;
+        Ok(made.contains(&true))
     }
 
     /// Checks an edit as far as it says by itself.

@@ -120,6 +120,11 @@ impl Trail {
         self.refusals = refusals.clone();
     }
 
+    /// Whether nothing of it was refused but by blocks of indices.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.refusals.are_blocks()
+    }
+
     /// Takes note of the action that is asked for.
     pub(crate) fn does(&mut self, action: Option<Action>) {
         self.action = action;
@@ -140,7 +145,7 @@ impl Trail {
         Arc::clone(&self.login)
     }
 
-    /// Decides whether an end with a status is told, and as what; `blocked` where an index refuses everybody.
+    /// Decides whether an end with a status is told, and as what; `blocked` where everybody is refused.
     pub(super) fn outcome(&self, status: u16, blocked: bool, reads: bool) -> Option<Outcome> {
         let is_login = self.login.get().is_some();
         Some(match status {
@@ -148,7 +153,9 @@ impl Trail {
             // Too many attempts.
             429 if is_login || self.claimed.is_some() => Outcome::AuthenticationFailed,
             403 if !blocked => Outcome::AccessDenied,
-            200..300 if !self.refusals.noted().0.is_empty() => Outcome::AccessDenied,
+            // Too many passwords that are set, or attempts at the one before.
+            429 if self.changes_security && !blocked => Outcome::AccessDenied,
+            _ if !self.refusals.noted().0.is_empty() => Outcome::AccessDenied,
             200..300 if is_login => Outcome::Authenticated,
             200..300 if self.changes_security => Outcome::Changed,
             200..300 if reads && self.reads => Outcome::Authenticated,
@@ -160,7 +167,9 @@ impl Trail {
     pub(super) fn event(&self, outcome: Outcome, status: u16, reads: bool, time_ms: i64) -> Event {
         let mut who = Map::new();
         let mut tell = |name: &str, value: &str| who.insert(name.to_owned(), Value::from(cut(value)));
-        let claimed = self.claimed.as_ref().map(|(kind, name)| (*kind, name.as_str()));
+        // Who was known is told, also where its credentials have ended since.
+        let claimed = self.claimed.as_ref().filter(|_| self.principal.is_none());
+        let claimed = claimed.map(|(kind, name)| (*kind, name.as_str()));
         let login = self.login.get().map(|name| ("user", name.as_str()));
         match (login.or(claimed), &self.principal) {
             (Some((kind, name)), _) => {

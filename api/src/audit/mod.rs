@@ -18,16 +18,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Method;
+use millrace_storage::access::Action;
 use millrace_storage::metadata::IndicesOptions;
 use millrace_storage::{
-    Action as Operation, Engine, Error as StoreError, Kind, RefreshPolicy, Session, WriteOp,
+    Action as Operation, Engine, Error as StoreError, Kind, Principal, RefreshPolicy, Session, WriteOp,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::error::Error;
-use crate::http::Response;
+use crate::http::{Response, path};
 use crate::root::Identity;
+use crate::server::NAME;
 use event::Event;
 pub(crate) use event::Trail;
 pub(crate) use queue::Figures;
@@ -39,6 +42,8 @@ const AT_ONCE: usize = 512;
 const GATHERING: Duration = Duration::from_secs(1);
 /// Longest pause between tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// What stands for the listener where a command tells.
+const COMMAND: &str = "command";
 /// Time that one write may wait for room.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -91,21 +96,54 @@ impl Audit {
         })))
     }
 
+    /// Makes the audit of a command that changes a store which no server has. It removes no day: how long these are kept is the
+    /// server's to know.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn of_command(engine: &Arc<Engine>) -> Result<Self, Error> {
+        let data_dir = engine.data_dir().to_owned();
+        let identity = Identity::open(&**engine, NAME, NAME, data_dir, String::new()).await?;
+        let config = Config { reads: false, retention: Duration::MAX };
+        Ok(Self::new(Arc::clone(engine), Arc::new(identity), config))
+    }
+
+    /// Tells that a command has made the change that a request of this method makes; `segments` are those of its path.
+    ///
+    /// # Panics
+    /// Where there are none, or more than 64 KiB of them.
+    pub fn command_changed(&self, method: Method, segments: &[&str]) {
+        let mut uri = String::new();
+        for segment in segments {
+            uri.push('/');
+            path::encode(segment, &mut uri);
+        }
+        let request = http::Request::builder().method(method).uri(uri).body(());
+        let (head, ()) = request.expect("some encoded segments are a path").into_parts();
+        let mut trail = Trail::of(&head, COMMAND);
+        trail.came_from(&Principal::system());
+        trail.does(Some(Action::PutSecurity));
+        trail.changes_security();
+        self.tell(&trail, 200, false);
+    }
+
     /// Tells the end of a request, if that is to be told. Never waits.
     pub(crate) fn done(&self, trail: &Trail, result: &Result<Response, Error>) {
         match result {
-            Ok(response) => self.tell(trail, response.status, false),
+            // Statements and deletions by query make the answers of their errors themselves.
+            Ok(response) => self.tell(trail, response.status, trail.is_blocked()),
             Err(error) => self.ended(trail, error),
         }
     }
 
     /// Tells that a request was refused or failed, if that is to be told.
     pub(crate) fn ended(&self, trail: &Trail, error: &Error) {
-        // A block of an index is no matter of rights.
-        self.tell(trail, error.status(), error.error_type() == "cluster_block_exception");
+        // Blocks of indices and memory that is full are no matter of who asks.
+        let blocked = matches!(error.error_type(), "cluster_block_exception" | "circuit_breaking_exception");
+        self.tell(trail, error.status(), blocked);
     }
 
-    /// Tells that a request ended with a status, if that is to be told; `blocked` where an index refuses everybody.
+    /// Tells that a request ended with a status, if that is to be told; `blocked` where everybody is refused.
     pub(crate) fn tell(&self, trail: &Trail, status: u16, blocked: bool) {
         let Some(shared) = &self.0 else { return };
         let Some(outcome) = trail.outcome(status, blocked, shared.config.reads) else { return };

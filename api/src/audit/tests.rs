@@ -205,3 +205,16 @@ async fn what_the_store_refuses_is_written_later_and_once() {
     }
     assert_eq!(site.documents(day).await, 4);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_tells_what_it_changes_and_removes_no_day() {
+    let site = Site::start(Duration::ZERO).await;
+    site.record("ann");
+    site.audit.flush().await.unwrap();
+    site.clock.advance_ms(5 * DAY_MS);
+    let command = Audit::of_command(&site.audit.engine).await.unwrap();
+    command.command_changed(Method::PUT, &["_security", "user", "a/b"]);
+    command.flush().await.unwrap();
+    assert_eq!(site.days(), [".audit-2023.11.14", ".audit-2023.11.19"]);
+    assert_eq!(site.documents(".audit-2023.11.19").await, 1);
+}

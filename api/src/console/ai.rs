@@ -53,6 +53,12 @@ pub(crate) async fn run(api: &Api, request: &Request, id: &str) -> Result<Respon
         Err(error @ Refusal::NotFound(_)) => Err(error.into()),
         // It was this rule that did not run.
         Err(error) => {
+            let refused = match &error {
+                Refusal::Storage(error) => Some(error),
+                Refusal::Query(error) => error.as_storage(),
+                _ => None,
+            };
+            refused.into_iter().for_each(|error| api.session.refusals().note(error));
             let error = Error::from(error);
             let body = json!({"status": false, "id": id, "message": error.reason()});
             Ok(Response::json(error.status(), body))

@@ -2,7 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use chrono::Utc;
+use futures::{StreamExt, stream};
+use http_body::Frame;
+use http_body_util::StreamBody;
 use serde_json::{Value, json};
 
 use crate::support::Node;
@@ -18,6 +22,25 @@ async fn ask(node: &Node, who: &str, line: &str, body: Value, status: u16) -> Va
     let answer = node.send(line, headers, body).await;
     assert_eq!(answer.status, status, "{line}: {}", answer.text());
     if answer.bytes.is_empty() { Value::Null } else { answer.json() }
+}
+
+/// Starts a node with a user `auditor` who reads the audit.
+async fn audited() -> Node {
+    let node = Node::secured().await;
+    let role = json!({"cluster": [], "indices": [{
+        "names": [".audit-*"], "privileges": ["read", "maintenance"], "allow_restricted_indices": true,
+    }]});
+    ask(&node, &basic("admin", "secret"), "PUT /_security/role/auditor", role, 200).await;
+    user(&node, "auditor", &["auditor"]).await;
+    node
+}
+
+/// Makes a user with the password of its name twice.
+async fn user(node: &Node, name: &str, roles: &[&str]) -> String {
+    let password = format!("{name}{name}");
+    let body = json!({"password": password, "roles": roles});
+    ask(node, &basic("admin", "secret"), &format!("PUT /_security/user/{name}"), body, 200).await;
+    basic(name, &password)
 }
 
 /// Reads the documents with an outcome, as who may.
@@ -45,17 +68,9 @@ fn one<'a>(documents: &'a [Value], members: &[(&str, Value)]) -> &'a Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn logins_refusals_and_changes_are_told_without_secrets() {
-    let node = Node::secured().await;
+    let node = audited().await;
     let admin = basic("admin", "secret");
-    let role = json!({"cluster": [], "indices": [{
-        "names": [".audit-*"], "privileges": ["read", "maintenance"], "allow_restricted_indices": true,
-    }]});
-    ask(&node, &admin, "PUT /_security/role/auditor", role, 200).await;
-    let user = |name: &str, roles: Value| json!({"password": format!("{name}{name}"), "roles": roles});
-    let auditor = user("auditor", json!(["auditor"]));
-    ask(&node, &admin, "PUT /_security/user/auditor", auditor, 200).await;
-    ask(&node, &admin, "PUT /_security/user/ann", user("ann", json!([])), 200).await;
-    let ann = basic("ann", "annann");
+    let ann = user(&node, "ann", &[]).await;
 
     for _ in 0..3 {
         ask(&node, &basic("bob", "guessed-word"), "GET /logs/_search?q=hidden-query", Value::Null, 401).await;
@@ -116,19 +131,11 @@ async fn logins_refusals_and_changes_are_told_without_secrets() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_refused_of_a_request_of_many_is_told_in_one_document() {
-    let node = Node::secured().await;
+    let node = audited().await;
     let admin = basic("admin", "secret");
-    let auditor = json!({"indices": [{
-        "names": [".audit-*"], "privileges": ["read", "maintenance"], "allow_restricted_indices": true,
-    }]});
-    ask(&node, &admin, "PUT /_security/role/auditor", auditor, 200).await;
     let writer = json!({"indices": [{"names": ["mine-*"], "privileges": ["read", "write", "create_index"]}]});
     ask(&node, &admin, "PUT /_security/role/writer", writer, 200).await;
-    for (name, role) in [("auditor", "auditor"), ("ann", "writer")] {
-        let user = json!({"password": format!("{name}{name}"), "roles": [role]});
-        ask(&node, &admin, &format!("PUT /_security/user/{name}"), user, 200).await;
-    }
-    let ann = basic("ann", "annann");
+    let ann = user(&node, "ann", &["writer"]).await;
     let send = async |line: &str, lines: &[Value]| {
         let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let headers = [("authorization", ann.as_str()), ("content-type", "application/x-ndjson")];
@@ -170,4 +177,92 @@ async fn what_is_refused_of_a_request_of_many_is_told_in_one_document() {
     let node = stats["nodes"].as_object().unwrap().values().next().unwrap();
     let audit = &node["breakers"]["audit"];
     assert_eq!((&audit["limit_size_in_bytes"], &audit["tripped"]), (&json!(8 << 20), &json!(0)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocks_of_indices_are_not_told_as_refusals_of_rights() {
+    let node = audited().await;
+    let admin = basic("admin", "secret");
+    let settings = json!({"persistent": {"plugins.sql.delete.enabled": true}});
+    ask(&node, &admin, "PUT /_cluster/settings", settings, 200).await;
+    ask(&node, &admin, "PUT /logs/_doc/1?refresh=true", json!({"n": 1}), 201).await;
+    ask(&node, &admin, "PUT /logs/_settings", json!({"index.blocks.write": true}), 200).await;
+    let (all, delete) = (json!({"query": {"match_all": {}}}), json!({"query": "DELETE FROM logs"}));
+    ask(&node, &admin, "PUT /logs/_doc/2", json!({"n": 2}), 403).await;
+    ask(&node, &admin, "POST /logs/_delete_by_query", all.clone(), 403).await;
+    ask(&node, &admin, "POST /_plugins/_sql", delete.clone(), 403).await;
+    let denied = told(&node, "access_denied").await;
+    assert!(denied.is_empty(), "{denied:#?}");
+
+    let role = json!({"indices": [{"names": ["mine"], "privileges": ["all"]}]});
+    ask(&node, &admin, "PUT /_security/role/owner", role, 200).await;
+    let ann = user(&node, "ann", &["owner"]).await;
+    ask(&node, &ann, "POST /logs/_delete_by_query", all, 403).await;
+    ask(&node, &ann, "POST /_plugins/_sql", delete, 403).await;
+    let denied = told(&node, "access_denied").await;
+    assert_eq!(denied.len(), 2, "{denied:#?}");
+    one(&denied, &[("path", json!("/logs/_delete_by_query")), ("user", json!("ann"))]);
+    let statement = one(&denied, &[("path", json!("/_plugins/_sql")), ("user", json!("ann"))]);
+    assert_eq!((&statement["refused"][0]["index"], &statement["status"]), (&json!("logs"), &json!(403)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_many_attempts_are_told_of_logins_and_of_changes() {
+    let node = audited().await;
+    let ann = user(&node, "ann", &["reader"]).await;
+    // Who was right lately is let in whoever guesses.
+    for who in [ann.as_str(), &basic("auditor", "auditorauditor")] {
+        ask(&node, who, "GET /_security/_authenticate", Value::Null, 200).await;
+    }
+    // More than are checked of one address.
+    let (node, ann) = (&node, ann.as_str());
+    let attempt = |number: u32| async move {
+        let body = json!({"password": "another", "old_password": format!("guess-{number}")}).to_string();
+        let line = "PUT /_service/user/password";
+        node.send(line, &[("authorization", ann)], body).await.status
+    };
+    let statuses = futures::future::join_all((0..48).map(attempt)).await;
+    let count = |status: u16| statuses.iter().filter(|known| **known == status).count() as u64;
+    assert!(count(429) > 0 && count(403) + count(429) == 48, "{statuses:?}");
+    let login = |number: u32| async move {
+        let body = json!({"username": "ann", "password": format!("guess-{number}")}).to_string();
+        node.send("POST /_service/login", &[], body).await.status
+    };
+    let logins = futures::future::join_all((48..96).map(login)).await;
+    assert!(logins.contains(&429), "{logins:?}");
+
+    let counted = |documents: &[Value], path: &str, status: u16| -> u64 {
+        let of = |document: &&Value| {
+            document["path"] == path && document["status"] == status && document["user"] == "ann"
+        };
+        documents.iter().filter(of).map(|document| document["count"].as_u64().unwrap()).sum()
+    };
+    let denied = told(node, "access_denied").await;
+    for status in [403, 429] {
+        assert_eq!(counted(&denied, "/_service/user/password", status), count(status), "{denied:#?}");
+    }
+    let failed = told(node, "authentication_failed").await;
+    let refused = logins.iter().filter(|status| **status == 429).count() as u64;
+    assert_eq!(counted(&failed, "/_service/login", 429), refused, "{failed:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn credentials_that_end_while_a_body_is_sent_are_told() {
+    let node = audited().await;
+    let login = json!({"username": "eve", "password": "eveeve"});
+    user(&node, "eve", &["ingest"]).await;
+    let token = ask(&node, "", "POST /_service/login", login, 200).await["token"].clone();
+    let accounts = node.api.accounts.clone();
+    let body = stream::once(async move {
+        // It was known who asks before this is read.
+        accounts.delete_user("eve").await.unwrap();
+        Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from_static(b"{\"n\":1}")))
+    });
+    let request = http::Request::put("/logs/_doc/1").header("token", token.as_str().unwrap());
+    let request = request.header("content-type", "application/json");
+    let answer = node.service.call(request.body(StreamBody::new(body.boxed())).unwrap()).await;
+    assert_eq!(answer.status().as_u16(), 401);
+    let failed = told(&node, "authentication_failed").await;
+    let ended = [("user", json!("eve")), ("roles", json!(["ingest"])), ("path", json!("/logs/_doc/1"))];
+    assert_eq!(one(&failed, &ended)["action"], "indices:data/write/index");
 }

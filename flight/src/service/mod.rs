@@ -99,8 +99,7 @@ impl Call {
     /// `UNAUTHENTICATED` where the credentials are not good any more; as [`Call::begin`].
     pub(crate) async fn begin_again(&self, action: Action) -> Result<Session, Status> {
         *self.action.lock() = Some(action);
-        let entry = self.entry.again().await.map_err(status::of)?;
-        entry.begin(action).map_err(status::of)
+        self.entry.begin_again(action).await.map_err(status::of)
     }
 
     /// Tells the audit that something was read.

@@ -1,21 +1,24 @@
 //! Who is let in, and who is not.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::sql::client::FlightSqlServiceClient;
+use arrow_flight::sql::{TableExistsOption, TableNotExistOption};
 use arrow_flight::{Action, Criteria, Empty, FlightData, FlightDescriptor, HandshakeRequest, Ticket};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use datafusion::arrow::array::{ArrayRef, Int64Array};
 use datafusion::arrow::datatypes::SchemaRef;
-use futures::{TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use millrace_accounts::NewApiKey;
 use millrace_api::Beside;
 use millrace_storage::Session;
 use serde_json::json;
 use tonic::{Code, Request};
 
-use crate::support::{Node, Setup, code, lines, run};
+use crate::support::{Node, Setup, batch, code, into_table, lines, run};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_gives_a_token_that_counts_until_the_session_is_closed() {
@@ -154,6 +157,40 @@ async fn the_audit_tells_of_logins_and_refusals() {
     assert!(client.handshake("ann", "wrong").await.is_err());
     client.handshake("ann", "password").await.unwrap();
     assert_eq!(code(run(&mut client, "SELECT * FROM logs").await), Code::PermissionDenied);
+    let refused = "|access_denied|ann|indices:data/read/sql|flight|";
+    assert_eq!(
+        told(&node).await,
+        [refused, "|authenticated|ann||flight|", "|authentication_failed|ann||flight|"]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_that_end_while_rows_are_sent_are_told() {
+    let node = Node::start().await;
+    node.user("ann", json!([{ "names": ["t"], "privileges": ["all"] }])).await;
+    let mut ann = node.client("ann", "password").await;
+    let rows = || batch([("n", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]);
+    let shared = Arc::clone(&node.beside.node);
+    let sent = stream::iter([rows()]).chain(stream::once(async move {
+        // The first rows are there, and with them the table.
+        while shared.engine.metadata().index("t").is_none() {
+            tokio::task::yield_now().await;
+        }
+        shared.accounts.delete_user("ann").await.unwrap();
+        rows()
+    }));
+    let command = into_table("t", TableNotExistOption::Create, TableExistsOption::Fail);
+    let ended = ann.execute_ingest(command, sent.map(Ok)).await;
+    assert_eq!(code(ended), Code::Unauthenticated);
+    let told = told(&node).await;
+    assert!(
+        told.contains(&"|authentication_failed|ann|indices:data/write/bulk|flight|".to_owned()),
+        "{told:?}"
+    );
+}
+
+/// Reads the audit: outcome, user, action and listener of what it tells, sorted.
+async fn told(node: &Node) -> Vec<String> {
     let Beside { node: shared, .. } = &node.beside;
     shared.audit().flush().await.unwrap();
     let session = Session::system(&shared.engine);
@@ -167,6 +204,5 @@ async fn the_audit_tells_of_logins_and_refusals() {
     let read: Vec<_> = messages.iter().flat_map(|messages| messages.read(&schema).unwrap()).collect();
     let mut told = lines(&read);
     told.sort();
-    let refused = "|access_denied|ann|indices:data/read/sql|flight|";
-    assert_eq!(told, [refused, "|authenticated|ann||flight|", "|authentication_failed|ann||flight|"]);
+    told
 }

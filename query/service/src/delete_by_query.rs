@@ -329,6 +329,7 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
                     if conflict && request.proceed {
                         continue;
                     }
+                    session.refusals().note(&error);
                     let error = Error::from(error);
                     status = status.max(error.status());
                     abort = true;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
 use futures::future::BoxFuture;
-use millrace_storage::access;
+use millrace_storage::access::{self, Refusals};
 use millrace_storage::{
     Action, DocResult, Error as StorageError, RefreshPolicy, Session, WriteOp, WriteOutcome,
 };
@@ -90,7 +90,7 @@ impl Runner {
                 let outcomes =
                     write.await.map_err(|error| Error::Execution(format!("a write failed: {error}")))??;
                 touched.extend(outcomes.iter().flatten().map(|outcome| Arc::clone(&outcome.index)));
-                deleted += gone(outcomes)?;
+                deleted += gone(asked.session.refusals(), outcomes)?;
             }
             if !more {
                 // What was deleted is yet to be answered.
@@ -141,8 +141,8 @@ fn operations(batch: &RecordBatch, ops: &mut Vec<WriteOp>) -> Result<()> {
     Ok(())
 }
 
-/// Counts what a batch has deleted.
-fn gone(outcomes: Vec<Result<WriteOutcome, StorageError>>) -> Result<u64> {
+/// Counts what a batch has deleted. Of several errors the first is the statement's, the others are noted.
+fn gone(refusals: &Refusals, outcomes: Vec<Result<WriteOutcome, StorageError>>) -> Result<u64> {
     let mut deleted = 0;
     let mut first = None;
     for outcome in outcomes {
@@ -150,7 +150,8 @@ fn gone(outcomes: Vec<Result<WriteOutcome, StorageError>>) -> Result<u64> {
             Ok(done) if done.result == DocResult::Deleted => deleted += 1,
             // Somebody else's deletion came first.
             Ok(_) => {}
-            Err(error) => first = first.or(Some(error)),
+            Err(error) if first.is_none() => first = Some(error),
+            Err(error) => refusals.note(&error),
         }
     }
     match first {

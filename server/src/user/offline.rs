@@ -1,4 +1,4 @@
-//! Users in the data directory of a server that is stopped.
+//! Users in the data directory of a server that is stopped. What is done to them is told to its audit.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use millrace_accounts::{Account, Accounts, AnyQuery, Config, Error, User};
+use millrace_api::Audit;
 use millrace_storage::{Engine, SystemClock};
+use reqwest::Method;
 
 use super::{Listed, NewUser, Users, missing};
 use crate::exit::Failure;
@@ -18,6 +20,7 @@ use crate::{config, environment};
 pub(super) struct Offline {
     engine: Arc<Engine>,
     accounts: Accounts,
+    audit: Audit,
     data_dir: PathBuf,
 }
 
@@ -34,31 +37,45 @@ impl Offline {
         let data_dir = config.storage.data_dir.clone();
         let locked = |error| Failure::open(error).or("or ask the running server with --url");
         let engine = Engine::open(config.storage, Arc::new(SystemClock)).await.map_err(locked)?;
-        // Nobody comes in here, and an administrator without a password is to get it from the next start.
-        let accounts = Config { insecure: true, ..Config::default() };
-        let store = Arc::clone(&engine);
-        match Accounts::open(store, accounts, engine.clock().clone(), Arc::new(AnyQuery)).await {
-            Ok((accounts, _)) => Ok(Self { engine, accounts, data_dir }),
-            Err(error) => {
+        match of_store(&engine).await {
+            Ok((accounts, audit)) => Ok(Self { engine, accounts, audit, data_dir }),
+            Err(failure) => {
                 engine.shutdown().await.map_err(Failure::other)?;
-                Err(match error {
-                    Error::Store(error) => Failure::open(error),
-                    error => Failure::other(error),
-                })
+                Err(failure)
             }
         }
     }
 
-    /// Lets go of the store.
+    /// Writes what the audit is told, and lets go of the store.
     pub(super) async fn close(self) -> Result<(), Failure> {
-        let Self { engine, accounts, .. } = self;
+        let Self { engine, accounts, audit, .. } = self;
         drop(accounts);
-        engine.shutdown().await.map_err(Failure::other)
+        let told = audit.flush().await.context("it is done, but the audit could not be told");
+        engine.shutdown().await.map_err(Failure::other)?;
+        told.map_err(Failure::other)
+    }
+
+    /// Has the audit tell of a change of a user, as of the request for it.
+    fn tell(&self, method: Method, name: &str) {
+        self.audit.command_changed(method, &["_security", "user", name]);
     }
 
     fn account(&self, name: &str) -> Result<Arc<Account>> {
         self.accounts.user(name).ok_or_else(|| missing(name))
     }
+}
+
+/// Opens the accounts of a store and its audit.
+async fn of_store(engine: &Arc<Engine>) -> Result<(Accounts, Audit), Failure> {
+    // Nobody comes in here, and an administrator without a password is to get it from the next start.
+    let config = Config { insecure: true, ..Config::default() };
+    let store = Arc::clone(engine);
+    let opened = Accounts::open(store, config, engine.clock().clone(), Arc::new(AnyQuery)).await;
+    let (accounts, _) = opened.map_err(|error| match error {
+        Error::Store(error) => Failure::open(error),
+        error => Failure::other(error),
+    })?;
+    Ok((accounts, Audit::of_command(engine).await.map_err(Failure::other)?))
 }
 
 impl Users for Offline {
@@ -78,11 +95,13 @@ impl Users for Offline {
             ..User::default()
         };
         self.accounts.put_user(name, user, Some(password.to_owned())).await?;
+        self.tell(Method::PUT, name);
         Ok(())
     }
 
     async fn set_password(&self, name: &str, password: &str) -> Result<()> {
         self.accounts.change_password(name, password.to_owned()).await?;
+        self.audit.command_changed(Method::POST, &["_security", "user", name, "_password"]);
         if self.account(name)?.is_reserved() {
             // What it says is no longer right.
             let file = self.data_dir.join(PASSWORD_FILE);
@@ -101,11 +120,14 @@ impl Users for Offline {
         user.default_role = user.default_role.filter(|role| roles.contains(role));
         user.roles = roles;
         self.accounts.put_user(name, user, None).await?;
+        self.tell(Method::PUT, name);
         Ok(())
     }
 
     async fn delete(&self, name: &str) -> Result<()> {
-        Ok(self.accounts.delete_user(name).await?)
+        self.accounts.delete_user(name).await?;
+        self.tell(Method::DELETE, name);
+        Ok(())
     }
 
     async fn has_role(&self, role: &str) -> Result<bool> {

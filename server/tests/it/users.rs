@@ -9,7 +9,7 @@ use std::sync::Arc;
 use millrace_accounts::{Accounts, AnyQuery, Config};
 use millrace_storage::{Engine, SystemClock};
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::process::{Server, millrace, run};
 
@@ -93,6 +93,38 @@ async fn users_are_made_and_let_in_again_on_the_data_of_a_stopped_server() {
         assert_eq!(code, Some(1), "{args:?}: {errors}");
         assert!(errors.contains(reason), "{args:?}: {errors}");
     }
+}
+
+#[tokio::test]
+async fn what_is_done_to_the_data_of_a_stopped_server_is_in_its_audit() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    Server::start(&data, &[]).stop();
+    let admin = user(&data, &["passwd", "admin", "--generate"]);
+    user(&data, &["add", "ann", "--role", "reader", "--generate"]);
+    user(&data, &["roles", "ann", "--add", "monitor"]);
+    user(&data, &["list"]);
+    user(&data, &["delete", "ann"]);
+    let mut server = Server::start(&data, &[]);
+    server.log_in("admin", admin.trim_end());
+    let (status, answer) = server.call(Method::POST, "/.audit-*/_refresh", "").await;
+    assert_eq!(status, 200, "{answer}");
+    let query = json!({"sort": ["@timestamp"], "query": {"term": {"listener": "command"}}});
+    let found = server.search(".audit-*", &query).await;
+    let hits = found["hits"]["hits"].as_array().unwrap();
+    let told: Vec<_> = hits.iter().map(|hit| &hit["_source"]).collect();
+    assert!(told.iter().all(|one| one["outcome"] == "changed" && one["caller"] == "system"), "{told:?}");
+    let text = |one: &Value, member: &str| one[member].as_str().unwrap_or_default().to_owned();
+    let told: Vec<_> =
+        told.into_iter().map(|one| format!("{} {}", text(one, "method"), text(one, "path"))).collect();
+    let expected = [
+        "POST /_security/user/admin/_password",
+        "PUT /_security/user/ann",
+        "PUT /_security/user/ann",
+        "DELETE /_security/user/ann",
+    ];
+    assert_eq!(told, expected);
+    server.stop();
 }
 
 #[test]

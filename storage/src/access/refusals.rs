@@ -30,13 +30,17 @@ pub struct Refusals(Arc<Mutex<Noted>>);
 struct Noted {
     told: Vec<Refused>,
     others: u64,
+    /// Whether an index refuses everybody.
+    blocked: bool,
 }
 
 impl Refusals {
-    /// Takes note of the refusal of a part; of other errors not.
+    /// Takes note of the refusal of a part, and of a block; of other errors not.
     pub fn note(&self, error: &Error) {
-        if let Error::Unauthorized { action, index, .. } = error {
-            self.note_of(action, index.as_deref());
+        match error {
+            Error::Unauthorized { action, index, .. } => self.note_of(action, index.as_deref()),
+            Error::Blocked { .. } => self.0.lock().blocked = true,
+            _ => {}
         }
     }
 
@@ -59,6 +63,12 @@ impl Refusals {
         let noted = self.0.lock();
         (noted.told.clone(), noted.others)
     }
+
+    /// Whether nothing was refused but by blocks of indices, which are no matter of rights.
+    pub fn are_blocks(&self) -> bool {
+        let noted = self.0.lock();
+        noted.blocked && noted.told.is_empty()
+    }
 }
 
 #[cfg(test)]
@@ -78,6 +88,14 @@ mod tests {
         refusals.note_of("indices:data/read/get", Some(&"é".repeat(1_000)));
         let (told, others) = refusals.noted();
         assert_eq!((told.len(), told[0].count, others), (20, 4, 21));
+        let blocked =
+            || Error::Blocked { index: "a".to_owned(), reason: "FORBIDDEN/8/index write (api)".to_owned() };
+        refusals.note(&blocked());
+        assert!(!refusals.are_blocks(), "something else was refused, too");
+        let blocks = Refusals::default();
+        assert!(!blocks.are_blocks());
+        blocks.note(&blocked());
+        assert_eq!((blocks.are_blocks(), blocks.noted()), (true, (Vec::new(), 0)));
         let long = Refusals::default();
         long.note_of("indices:data/read/get", Some(&"é".repeat(1_000)));
         assert_eq!(long.noted().0[0].index.as_ref().map(String::len), Some(512));

@@ -108,6 +108,32 @@ async fn queries_are_checked_by_who_knows_them() {
     assert_eq!(refused.to_string(), "query of a role: [script] is not available");
 }
 
+/// Notes the threads that queries are checked on.
+#[derive(Debug, Default)]
+struct Threads(parking_lot::Mutex<Vec<std::thread::ThreadId>>);
+
+impl QueryCheck for Threads {
+    fn check(&self, _: &Value) -> std::result::Result<(), String> {
+        self.0.lock().push(std::thread::current().id());
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn roles_are_not_understood_on_the_thread_of_requests() {
+    let (store, threads): (Arc<Memory>, Arc<Threads>) = Default::default();
+    let clock: SharedClock = Arc::new(ManualClock::new(START_MS));
+    let config = Config { admin_password: Some("secret".to_owned()), ..Config::default() };
+    let meaning = Arc::clone(&threads) as Arc<dyn QueryCheck>;
+    let (accounts, _) = Accounts::open(store, config, clock, meaning).await.unwrap();
+    let grant = json!({"names": ["a"], "privileges": ["read"], "query": {"match_all": {}}});
+    let role = Role::from_elasticsearch(&json!({"indices": [grant]})).unwrap();
+    assert!(accounts.put_role("a", role.clone()).await.unwrap());
+    assert!(!accounts.put_role("a", role).await.unwrap(), "it is there");
+    let threads = threads.0.lock();
+    assert!(!threads.is_empty() && !threads.contains(&std::thread::current().id()), "{threads:?}");
+}
+
 #[tokio::test]
 async fn a_thousand_roles_of_a_thousand_patterns_answer() {
     let server = Server::start().await;

@@ -41,9 +41,9 @@ impl SearchService {
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Outcome> {
-        Box::pin(
-            async move { self.run_sql(session, params, body).await.unwrap_or_else(|error| refused(&error)) },
-        )
+        Box::pin(async move {
+            self.run_sql(session, params, body).await.unwrap_or_else(|error| refused(session, &error))
+        })
     }
 
     /// Explains a statement of SQL; see [`SearchService::sql`].
@@ -54,7 +54,7 @@ impl SearchService {
         body: Option<Value>,
     ) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
-            self.run_explain(session, params, body).await.unwrap_or_else(|error| refused(&error))
+            self.run_explain(session, params, body).await.unwrap_or_else(|error| refused(session, &error))
         })
     }
 
@@ -65,7 +65,7 @@ impl SearchService {
         params: Vec<(String, String)>,
         body: Option<&Value>,
     ) -> Outcome {
-        self.run_close(session, params, body).unwrap_or_else(|error| refused(&error))
+        self.run_close(session, params, body).unwrap_or_else(|error| refused(session, &error))
     }
 
     async fn run_sql(
@@ -303,6 +303,10 @@ impl Stream for TextParts {
     }
 }
 
-fn refused(error: &SqlError) -> Outcome {
+/// Makes the answer of an error. That of the store is noted: whoever reads the answer does not know it any more.
+fn refused(session: &Session, error: &SqlError) -> Outcome {
+    if let SqlError::Query(Error::Storage(error)) = error {
+        session.refusals().note(error);
+    }
     Outcome::json(error.status(), error.to_body())
 }
