@@ -241,10 +241,14 @@ impl Shared {
         Ok(last_frame(&self.engine)?.max(evaluated))
     }
 
-    /// Has a rule that has not caught up yet, and begins as it is enabled, begin now: what came while it was disabled or paused
-    /// only counts for what it has to know. One that begins at a time that somebody said begins there.
+    /// Has a rule that has not caught up yet, or has no state any more, begin now as it is enabled: what came while it was disabled or
+    /// paused only counts for what it has to know. One that begins at a time that somebody said begins there.
     async fn begin_now(&self, kept: &mut Kept, held: &Held) -> Result<()> {
-        if let Some(CatchUp { raised_from: None, .. }) = kept.catching_up {
+        let begins = match kept.catching_up {
+            Some(CatchUp { raised_from, .. }) => raised_from.is_none(),
+            None => held.as_ref().is_some_and(|core| core.rules.begins_anew(&kept.rule.id)),
+        };
+        if begins {
             kept.rule.since = self.since(held).await?;
             let now_ms = self.engine.clock().now_ms();
             kept.catching_up = CatchUp::of(&kept.rule.definition, None, now_ms);

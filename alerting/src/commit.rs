@@ -35,7 +35,7 @@ pub(crate) struct Pending {
     pub(crate) frame: u64,
     /// Written together: an alert, and what it adds to the outbox.
     ops: Vec<WriteOp>,
-    bytes: usize,
+    pub(crate) bytes: usize,
     /// The roles that a change of an alert is for, which does not name them itself.
     roles: Vec<String>,
 }

@@ -147,6 +147,28 @@ async fn fifty_rules_make_fifty_alerts_of_one_document() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn more_than_is_written_at_once_is_there_once_each_over_a_crash() {
+    const EVENTS: usize = 3_000;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    for rule in ["a", "b", "c"] {
+        server.save(errors(rule)).await;
+    }
+    // One frame, of which each rule raises more than is written at once.
+    let text = "x".repeat(4 << 10);
+    let event = |n: usize| document("logs", &n.to_string(), json!({"level": "error", "text": text}));
+    server.write((0..EVENTS).map(event).collect()).await;
+    until(async || (!server.documents("alert").await.is_empty()).then_some(())).await;
+    drop(server);
+    let server = Server::open(dir.path()).await;
+    let mut triggers = server.settled_triggers().await;
+    assert_eq!(triggers.len(), 3 * EVENTS);
+    triggers.dedup();
+    assert_eq!(triggers.len(), EVENTS);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn hits_of_a_window_are_not_cut() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path()).await;

@@ -178,6 +178,31 @@ async fn a_rule_that_is_enabled_later_only_learns_the_terms_that_came_before() {
     server.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_was_disabled_for_longer_than_it_remembers_learns_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    let user = |id: &str, user: &str| document("logs", id, json!({"level": "error", "user": user}));
+    let mut rule = errors("terms");
+    (rule["type"], rule["fields"], rule["terms_window_size"]) =
+        (json!("new_term"), json!("user"), json!("2s"));
+    let id = server.save(rule).await.id;
+    server.write(vec![user("1", "ann")]).await;
+    assert_eq!(server.settled_triggers().await, ["1"]);
+    server.alerting.enable(&server.admin(), &id, false).await.unwrap();
+    let disabled_ms = server.engine.clock().now_ms();
+    let mut writes = 0;
+    while server.engine.clock().now_ms() < disabled_ms + 2_500 {
+        writes += 1;
+        server.write(vec![user(&format!("away {writes}"), "ann")]).await;
+        server.settled().await;
+    }
+    server.alerting.enable(&server.admin(), &id, true).await.unwrap();
+    server.write(vec![user("2", "ann"), user("3", "eve")]).await;
+    assert_eq!(server.settled_triggers().await, ["1", "3"]);
+    server.stop().await;
+}
+
 /// Writes what rules do not see while they are away, until the log does not have it any more.
 async fn away(config: &Config, events: usize) {
     let engine = open_engine(config.clone()).await;

@@ -27,8 +27,9 @@ use crate::template;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How often it is looked whether it has ended.
 const LOOK: Duration = Duration::from_millis(10);
-/// Longest wait until one more may be started: what waits is under way, and there is room for so much only.
-const TURN_WAIT: Duration = Duration::from_secs(30);
+/// Longest wait until one more may be started, which is that for some that take as long as they may: what waits is under way, and there
+/// is room for so much only.
+const TURN_WAIT: Duration = Duration::from_secs(120);
 /// Programs at a time.
 const MOST: usize = 4;
 /// Bytes of its output that are kept; the rest is read and dropped.

@@ -280,6 +280,11 @@ impl Engine {
         }
     }
 
+    /// Whether a rule was disabled for so long that it begins without state if it is enabled now.
+    pub fn begins_anew(&self, id: &str) -> bool {
+        self.rules.get(id).is_some_and(|running| running.begins_anew(self.now))
+    }
+
     /// Whether no frame is there in part.
     pub fn is_between_frames(&self) -> bool {
         self.open.is_none()

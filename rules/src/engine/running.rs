@@ -114,11 +114,9 @@ impl Running {
     /// Enables or disables the rule; state of one that was disabled for longer than its window is forgotten.
     pub(super) fn enable(&mut self, enabled: bool, now: Time, timing: &Timing, bounds: Bounds) {
         match (&self.condition, enabled) {
-            (Condition::Disabled(since), true) => {
-                let definition = &self.rule.definition;
-                let window = self.work.window(&definition.rule_type).max(definition.realert.wait);
-                if now.since(*since) >= window {
-                    self.work = Work::new(definition, timing, bounds);
+            (Condition::Disabled(_), true) => {
+                if self.begins_anew(now) {
+                    self.work = Work::new(&self.rule.definition, timing, bounds);
                     self.silences = Silences::new(bounds);
                     self.watermark = Watermark::NEW;
                     (self.begun, self.lags) = (None, Lags::default());
@@ -132,6 +130,13 @@ impl Running {
             }
             (Condition::Running | Condition::Paused { .. }, true) | (Condition::Disabled(_), false) => {}
         }
+    }
+
+    /// Whether the rule was disabled for so long that it has no state once it is enabled.
+    pub(super) fn begins_anew(&self, now: Time) -> bool {
+        let definition = &self.rule.definition;
+        let window = || self.work.window(&definition.rule_type).max(definition.realert.wait);
+        matches!(self.condition, Condition::Disabled(since) if now.since(since) >= window())
     }
 
     /// Pauses the rule at a frame because of a fault in what it does. What it remembered may be half of something and is forgotten.

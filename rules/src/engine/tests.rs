@@ -194,6 +194,39 @@ fn appearance_keeps_state_and_a_revision_begins_empty() {
 }
 
 #[test]
+fn what_is_raised_of_a_large_frame_is_returned_in_parts() {
+    let rules = [("any", json!({})), ("frequency", frequency())];
+    let large = |number: u64| {
+        let mut large = frame(number, 0, json!({"n": 0}), Origin::User, "logs-1");
+        let event = large.events[0].clone();
+        large.events = (0..3_000).map(|seq_no| Event { seq_no, ..event.clone() }).collect();
+        large
+    };
+    let (mut whole, mut parts) = (Bench::new(&rules), Bench::new(&rules));
+    for number in 1..3 {
+        let expected = whole.engine.frame(&large(number), &mut whole.matcher);
+        assert_eq!(count(&expected), 4_500);
+        let mut found = parts.engine.begin_frame(&large(number), &mut parts.matcher);
+        let mut calls = 1;
+        while parts.engine.is_amid() {
+            assert_eq!((found.len(), parts.engine.position()), (calls * 1_000, (number > 1).then_some(1)));
+            found.append(&mut parts.engine.go_on());
+            calls += 1;
+        }
+        assert_eq!((found == expected, calls, parts.engine.position()), (true, 5, Some(number)));
+    }
+    assert_eq!(parts.engine.snapshot(), whole.engine.snapshot());
+    // A rule that is gone or changed amid a frame keeps nobody from going on.
+    parts.engine.begin_frame(&large(3), &mut parts.matcher);
+    parts.engine.remove("any");
+    parts.put("frequency", 2, frequency());
+    while parts.engine.is_amid() {
+        assert_eq!(parts.engine.go_on(), []);
+    }
+    assert_eq!(parts.engine.position(), Some(3));
+}
+
+#[test]
 fn a_rule_begins_behind_the_frame_that_is_on_its_way() {
     let mut bench = Bench::new(&[("a", json!({}))]);
     let mut piece = frame(1, 0, json!({}), Origin::User, "logs-1");
