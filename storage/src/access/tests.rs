@@ -391,6 +391,19 @@ async fn settings_and_aliases_name_no_hidden_fields() {
     }
 }
 
+#[tokio::test]
+async fn refusals_of_aliases_name_what_is_seen() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    let body =
+        json!({"actions": [{"add": {"indices": ["logs-1", "logs-2", "secret"], "alias": "logs-wide"}}]});
+    let actions = parse_alias_actions(&body).unwrap();
+    Session::system(&engine).change(|state| state.update_aliases(&actions, 0)).await.unwrap();
+    let session = Session::new(&engine, ann(vec![grant(&["logs-*"], READ)]), Action::Get).unwrap();
+    let error = session.get("logs-wide", "1", None, true).await.unwrap_err().to_string();
+    assert!(error.contains("[logs-1, logs-2]"), "{error}");
+}
+
 #[test]
 fn names_that_are_asked_for_all_the_time_are_remembered() {
     let privileges = Privileges::new(ActionSet::NONE, vec![grant(&["logs-*"], READ)]);

@@ -59,3 +59,21 @@ async fn answers_name_no_hidden_fields() {
     let aliases = site.ask(&ann, "GET /_alias", Value::Null, 200).await;
     assert_eq!(aliases, json!({ "logs": { "aliases": { "some": { "search_routing": "1" } } } }));
 }
+
+#[tokio::test]
+async fn refusals_of_aliases_name_no_hidden_indices() {
+    let site = Site::start().await;
+    for index in ["logs-a", "logs-b", "secret"] {
+        let body = json!({ "aliases": { "wide": {} } });
+        site.admin(&format!("PUT /{index}"), body, 200).await;
+    }
+    site.admin("PUT /_security/role/logs", reads("logs-*"), 200).await;
+    let ann = site.user("ann", &["logs"]).await;
+    for (line, body) in [
+        ("GET /wide/_doc/1", Value::Null),
+        ("POST /wide/_explain/1", json!({ "query": { "match_all": {} } })),
+    ] {
+        let answer = site.ask(&ann, line, body, 400).await.to_string();
+        assert!(answer.contains("logs-a, logs-b") && !answer.contains("secret"), "{line}: {answer}");
+    }
+}
