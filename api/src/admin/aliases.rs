@@ -29,7 +29,8 @@ pub(crate) fn get(
         answer.insert("status".into(), 404.into());
     }
     for (meta, aliases) in listing.indices {
-        let aliases: Map<String, Value> = aliases.into_iter().collect();
+        let told = |(name, alias)| (name, api.session.alias(&meta.name, alias));
+        let aliases: Map<String, Value> = aliases.into_iter().map(told).collect();
         answer.insert(meta.name.to_string(), json!({ "aliases": aliases }));
     }
     Ok(Response::json(status, answer.into()))

@@ -1,6 +1,7 @@
 //! `_cluster`: settings, state, statistics, pending tasks.
 
 use millrace_storage::ShardFault;
+use millrace_storage::access::Action;
 use millrace_storage::metadata::{
     ClusterSettingsUpdate, IndexMeta, IndicesOptions, Metadata, cluster_defaults, render_settings,
 };
@@ -141,8 +142,11 @@ pub(crate) fn state(
         for meta in &metas {
             indices.insert(meta.name.to_string(), index_state(api, meta, flat)?);
         }
-        let templates: Map<String, Value> =
-            state.legacy_templates.iter().map(|(name, body)| (name.clone(), body.clone())).collect();
+        let mut templates = Map::new();
+        // They name fields of any index.
+        if api.session.principal().privileges().allows(Action::GetTemplates) {
+            templates.extend(state.legacy_templates.iter().map(|(name, body)| (name.clone(), body.clone())));
+        }
         answer.insert(
             "metadata".into(),
             json!({
@@ -220,7 +224,7 @@ fn index_state(api: &Api, meta: &IndexMeta, flat: bool) -> Result<Value, Error> 
     let aliases: Vec<&String> = meta.aliases.keys().collect();
     Ok(json!({
         "state": if meta.open { "open" } else { "close" },
-        "settings": render_settings(&meta.settings, flat),
+        "settings": render_settings(&api.session.settings(meta), flat),
         "mappings": super::mappings::render(api, meta, true)?,
         "aliases": aliases,
         "routing_num_shards": meta.shards,

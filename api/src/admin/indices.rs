@@ -52,12 +52,13 @@ pub(crate) fn get_index(api: &Api, request: &mut Request, index: &str) -> Result
     let mut answer = Map::new();
     for meta in state.resolve(index, &options, api.session.clock().now_ms())? {
         check_block(&meta, BlockLevel::MetadataRead)?;
+        let told = |alias: &Value| api.session.alias(&meta.name, alias.clone());
         let aliases: Map<String, Value> =
-            meta.aliases.iter().map(|(name, alias)| (name.clone(), alias.clone())).collect();
+            meta.aliases.iter().map(|(name, alias)| (name.clone(), told(alias))).collect();
         let mut shown = json!({
             "aliases": aliases,
             "mappings": super::mappings::render(api, &meta, include_type_name)?,
-            "settings": settings::render(&meta.settings, flat, request.params.human),
+            "settings": settings::render(&api.session.settings(&meta), flat, request.params.human),
         });
         if include_defaults {
             shown["defaults"] = render_settings(&index_setting_defaults(&meta.settings), flat);

@@ -54,7 +54,7 @@ pub(crate) fn get(
     let mut answer = Map::new();
     for meta in api.session.metadata().resolve(index, &options, api.session.clock().now_ms())? {
         check_block(&meta, BlockLevel::MetadataRead)?;
-        let settings = selected(&meta.settings);
+        let settings = selected(&api.session.settings(&meta));
         let defaults = include_defaults.then(|| selected(&index_setting_defaults(&meta.settings)));
         // An index without any of the settings that were asked for is left out.
         if settings.is_empty() && defaults.as_ref().is_none_or(Map::is_empty) {

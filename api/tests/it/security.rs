@@ -1,6 +1,7 @@
 //! Users, roles, API keys and logins, as those who send requests see them.
 
 mod bounds;
+mod hidden;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,9 +9,11 @@
 //! - [`system`]: indices that are not for everybody, whatever is granted
 //! - [`guard`]: what metadata shows
 //! - [`refusals`]: what a request was refused in parts
-//! - [`session`]: the store as one principal sees it; [`visibility`]: documents by id where rules hide some
+//! - [`session`]: the store as one principal sees it; [`descriptions`]: settings and aliases where rules hide fields;
+//!   [`visibility`]: documents by id where rules hide some
 
 mod action;
+mod descriptions;
 mod fields;
 mod guard;
 mod patterns;

@@ -351,6 +351,59 @@ async fn a_view_of_a_mapping_is_made_once_for_all_who_see_the_same() {
     assert!(before.field("c").is_none() && view(&["a", "c"]).field("c").is_some());
 }
 
+#[tokio::test]
+async fn settings_and_aliases_name_no_hidden_fields() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    let system = Session::system(&engine);
+    let body = json!({
+        "settings": {"index.sort.field": ["a", "b"], "index.sort.order": ["asc", "desc"],
+            "index.query.default_field": ["a", "b^2", "c*"]},
+        "mappings": {"properties": {"a": {"type": "keyword"}, "b": {"type": "keyword"}}},
+        "aliases": {"few": {"filter": {"term": {"b": "x"}}, "search_routing": "1"}},
+    });
+    system.change(|state| state.create_index("logs-3", &body, 0, Uuid::new_v4())).await.unwrap();
+    let meta = Arc::clone(system.metadata().index("logs-3").unwrap());
+    assert_eq!(*system.settings(&meta), meta.settings);
+    assert_eq!(system.alias("logs-3", meta.aliases["few"].clone()), meta.aliases["few"]);
+    let (order, default_field) = ("index.sort.order", "index.query.default_field");
+    for (granted, fields, orders, defaults) in [
+        ("a", Some(json!(["a"])), Some(json!(["asc"])), Some(json!(["a"]))),
+        ("b", Some(json!(["b"])), Some(json!(["desc"])), Some(json!(["b^2"]))),
+        ("c", None, None, None),
+        // A pattern may stand for what is hidden.
+        ("*", Some(json!(["a", "b"])), Some(json!(["asc", "desc"])), Some(json!(["a", "b^2"]))),
+    ] {
+        let fields_of = Some(Arc::new(super::FieldRules::new(&[granted], &["d"])));
+        let actions = ActionSet::of(&[Action::GetSettings]);
+        let ruled = Grant { fields: fields_of, ..grant(&["logs-*"], actions) };
+        let session = Session::new(&engine, ann(vec![ruled]), Action::GetSettings).unwrap();
+        let settings = session.settings(&meta);
+        assert_eq!(settings.get("index.sort.field"), fields.as_ref(), "{granted}");
+        assert_eq!(settings.get(order), orders.as_ref(), "{granted}");
+        assert_eq!(settings.get(default_field), defaults.as_ref(), "{granted}");
+        assert_eq!(settings.get("index.uuid"), meta.settings.get("index.uuid"));
+        assert_eq!(
+            session.alias("logs-3", meta.aliases["few"].clone()),
+            json!({"search_routing": "1"}),
+            "{granted}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn refusals_of_aliases_name_what_is_seen() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    let body =
+        json!({"actions": [{"add": {"indices": ["logs-1", "logs-2", "secret"], "alias": "logs-wide"}}]});
+    let actions = parse_alias_actions(&body).unwrap();
+    Session::system(&engine).change(|state| state.update_aliases(&actions, 0)).await.unwrap();
+    let session = Session::new(&engine, ann(vec![grant(&["logs-*"], READ)]), Action::Get).unwrap();
+    let error = session.get("logs-wide", "1", None, true).await.unwrap_err().to_string();
+    assert!(error.contains("[logs-1, logs-2]"), "{error}");
+}
+
 #[test]
 fn names_that_are_asked_for_all_the_time_are_remembered() {
     let privileges = Privileges::new(ActionSet::NONE, vec![grant(&["logs-*"], READ)]);

@@ -106,6 +106,11 @@ impl Mapping {
             }
             body.insert(key.clone(), value.clone());
         }
+        let contexts = body.get_mut("contexts").and_then(Value::as_array_mut);
+        for context in contexts.into_iter().flatten().filter_map(Value::as_object_mut) {
+            let shows = |path: &str| self.field_rules().iter().all(|rules| rules.shows(path));
+            context.retain(|name, value| name != "path" || value.as_str().is_none_or(shows));
+        }
         if leaf.field.params.contains_key("search_analyzer") && !body.contains_key("analyzer") {
             body.insert("analyzer".to_owned(), json!("default"));
         }

@@ -117,6 +117,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn contexts_name_no_hidden_fields() {
+        let contexts = json!([{"name": "a", "type": "CATEGORY", "path": "secret"}, {"name": "b", "type": "CATEGORY", "path": "n"}]);
+        let body = json!({"properties": {
+            "secret": {"type": "keyword"},
+            "n": {"type": "keyword"},
+            "c": {"type": "completion", "contexts": contexts},
+        }});
+        let mapping = Mapping::parse(&body, &Map::new()).unwrap();
+        let view = mapping.seen_under(vec![Arc::new(FieldRules::new(&["n", "c"], &[]))]);
+        let mut expected = contexts;
+        assert_eq!(mapping.to_json()["properties"]["c"]["contexts"], expected);
+        expected[0].as_object_mut().unwrap().remove("path");
+        assert_eq!(view.to_json()["properties"]["c"]["contexts"], expected);
+    }
+
+    #[test]
     fn hidden_fields_are_as_if_not_mapped() {
         let body = json!({"properties": {
             "user": {"properties": {"name": {"type": "keyword"}, "password": {"type": "keyword"}}},

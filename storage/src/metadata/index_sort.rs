@@ -115,7 +115,7 @@ pub(super) fn check_fields(sort: &[SortField], mapping: &Mapping) -> Result<()> 
 }
 
 /// Reads a list, given as such or as text with commas.
-fn list(settings: &Map<String, Value>, key: &str) -> Option<Vec<String>> {
+pub(crate) fn list(settings: &Map<String, Value>, key: &str) -> Option<Vec<String>> {
     match settings.get(key)? {
         Value::Array(items) => Some(items.iter().filter_map(Value::as_str).map(str::to_owned).collect()),
         Value::String(text) => {

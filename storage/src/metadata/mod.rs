@@ -48,7 +48,7 @@ pub use cluster::{ClusterSettingsUpdate, cluster_defaults};
 pub use create::{CreateIndex, VERSION_CREATED};
 pub use index_settings::defaults as index_setting_defaults;
 pub use index_sort::SortField;
-pub(crate) use index_sort::{SEQ_NO, parse as parse_index_sort};
+pub(crate) use index_sort::{SEQ_NO, list as setting_list, parse as parse_index_sort};
 pub use mapping_body::split_type;
 pub use names::{check_alias_name, check_index_name};
 pub(crate) use pattern::overlap;

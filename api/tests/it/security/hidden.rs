@@ -1,0 +1,79 @@
+//! What is told of indices to who may see some of their fields, or some of the indices, only.
+
+use super::*;
+
+#[tokio::test]
+async fn answers_name_no_hidden_fields() {
+    let site = Site::start().await;
+    let keyword = json!({ "type": "keyword" });
+    let body = json!({
+        "settings": {
+            "index.sort.field": ["n", "secret"],
+            "index.sort.order": ["desc", "asc"],
+            "index.query.default_field": ["n", "secret"],
+        },
+        "mappings": {
+            "properties": {
+                "n": keyword,
+                "secret": keyword,
+                "hints": {
+                    "type": "completion",
+                    "contexts": [{ "name": "by", "type": "category", "path": "secret" }],
+                },
+            },
+            "dynamic_templates": [{ "t": { "match": "secret_*", "mapping": keyword } }],
+        },
+        "aliases": { "some": { "filter": { "term": { "secret": "x" } }, "search_routing": "1" } },
+    });
+    site.admin("PUT /logs", body, 200).await;
+    let template =
+        json!({ "index_patterns": ["x-*"], "mappings": { "properties": { "secret_too": keyword } } });
+    site.admin("PUT /_template/old", template, 200).await;
+    let role = json!({
+        "cluster": ["monitor"],
+        "indices": [{
+            "names": ["logs"],
+            "privileges": ["read", "view_index_metadata"],
+            "field_security": { "grant": ["*"], "except": ["secret"] },
+        }],
+    });
+    site.admin("PUT /_security/role/some", role, 200).await;
+    let ann = site.user("ann", &["some"]).await;
+    for line in [
+        "GET /logs",
+        "GET /logs/_settings",
+        "GET /logs/_alias",
+        "GET /logs/_mapping",
+        "GET /logs/_field_caps?fields=*",
+        "GET /_cluster/state",
+    ] {
+        let all = site.admin(line, Value::Null, 200).await.to_string();
+        let seen = site.ask(&ann, line, Value::Null, 200).await.to_string();
+        assert!(all.contains("secret") && !seen.contains("secret"), "{line}: {seen}");
+    }
+    let settings = site.ask(&ann, "GET /logs/_settings?flat_settings=true", Value::Null, 200).await;
+    let settings = &settings["logs"]["settings"];
+    assert_eq!(settings["index.sort.field"], json!(["n"]));
+    assert_eq!(settings["index.sort.order"], json!(["desc"]));
+    assert_eq!(settings["index.query.default_field"], json!(["n"]));
+    let aliases = site.ask(&ann, "GET /_alias", Value::Null, 200).await;
+    assert_eq!(aliases, json!({ "logs": { "aliases": { "some": { "search_routing": "1" } } } }));
+}
+
+#[tokio::test]
+async fn refusals_of_aliases_name_no_hidden_indices() {
+    let site = Site::start().await;
+    for index in ["logs-a", "logs-b", "secret"] {
+        let body = json!({ "aliases": { "wide": {} } });
+        site.admin(&format!("PUT /{index}"), body, 200).await;
+    }
+    site.admin("PUT /_security/role/logs", reads("logs-*"), 200).await;
+    let ann = site.user("ann", &["logs"]).await;
+    for (line, body) in [
+        ("GET /wide/_doc/1", Value::Null),
+        ("POST /wide/_explain/1", json!({ "query": { "match_all": {} } })),
+    ] {
+        let answer = site.ask(&ann, line, body, 400).await.to_string();
+        assert!(answer.contains("logs-a, logs-b") && !answer.contains("secret"), "{line}: {answer}");
+    }
+}
