@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Shared;
 use crate::error::Result;
+use crate::frame::TimeFrame;
 use crate::results;
 use crate::run::became;
 use crate::samples::{MAX_BUCKETS, Reader};
@@ -34,11 +35,16 @@ struct Hit {
     sort: (i64, String),
 }
 
+/// Returns the start of the first bucket that is not over for good.
+pub(crate) fn settled(frame: TimeFrame, now_ms: i64) -> i64 {
+    frame.start(now_ms.saturating_sub(GRACE_MS))
+}
+
 /// Returns the predicted times that are over and have no `_cur` yet, as starts of buckets: from one to before another.
 pub(crate) fn pending(kept: &Kept, now_ms: i64) -> Option<(i64, i64)> {
     let frame = kept.definition.frame;
     let (from, ends) = (kept.state.filled_ms?, kept.state.ends_ms?);
-    let to = frame.start(now_ms.saturating_sub(GRACE_MS)).min(frame.start(ends) + frame.ms());
+    let to = settled(frame, now_ms).min(frame.start(ends) + frame.ms());
     let from = frame.start(from).max(to.saturating_sub(MAX_BUCKETS / 2 * frame.ms()));
     (from < to).then_some((from, to))
 }

@@ -395,11 +395,9 @@ impl Shared {
         self.store.note(id, starts).await?;
         let kept = self.store.get(id).ok_or_else(|| Error::NotFound(id.to_owned()))?;
         let done = run::run(self, &kept, due_ms.unwrap_or(began_ms)).await;
-        if done.is_ok()
-            && let Err(error) = self.fill_now(&kept).await
-        {
-            // It is tried again within a minute; what was predicted is there.
-            tracing::warn!(rule = id, %error, "what became of predictions was not filled in");
+        // What is noted as written is to be found when what became of it is looked for.
+        if let Err(error) = results::refresh(&self.engine).await {
+            tracing::warn!(rule = id, %error, "predictions are not visible yet");
         }
         let seconds = began.elapsed().as_secs_f64();
         let stopped = done.is_err() && self.check_stopping().is_err();
@@ -416,22 +414,22 @@ impl Shared {
             Err(Error::NotFound(_)) => self.artefacts.remove(id).await,
             noted => noted?,
         }
+        // A rule that runs again at once has no other time for it.
+        if done.is_ok()
+            && let Some(kept) = self.store.get(id)
+            && let Err(error) = self.fill(&kept).await
+        {
+            tracing::warn!(rule = id, %error, "what became of predictions was not filled in");
+        }
         done
     }
 
-    /// Fills in what became of a rule's predictions.
-    pub(crate) async fn fill(&self, _running: Running, kept: &Kept) -> Result<()> {
-        let _turn = self.turn().await?;
-        self.check_stopping()?;
-        self.fill_now(kept).await
-    }
-
-    async fn fill_now(&self, kept: &Kept) -> Result<()> {
+    /// Fills in what became of a rule's predictions, whether or not it runs.
+    pub(crate) async fn fill(&self, kept: &Kept) -> Result<()> {
         let Some(to) = fill::fill(self, kept, self.engine.clock().now_ms()).await? else { return Ok(()) };
-        let revision = kept.state.revision;
         let filled = |now: &mut Kept| {
-            // Buckets of a rule that was changed meanwhile may be others.
-            if now.state.revision == revision {
+            // A run that ended meanwhile has predictions that were not seen, and those of a changed rule may be others.
+            if now.is_version_of(kept) {
                 now.state.filled_ms = Some(to);
             }
         };
@@ -455,7 +453,8 @@ fn note(kept: &mut Kept, done: &Result<Done>, is_same: bool) {
             ran.path_to_machine_state.clone_from(&done.path);
             ran.threshold_time.clone_from(&done.threshold_time);
             let state = &mut kept.state;
-            state.filled_ms = state.filled_ms.or(done.origin_ms);
+            // Made-up runs, and those of history, predict what lies before others' predictions.
+            state.filled_ms = state.filled_ms.into_iter().chain(done.filled_ms).min();
             state.origin_ms = done.origin_ms;
             state.ends_ms = state.ends_ms.max(done.ends_ms);
             if is_same {

@@ -122,17 +122,25 @@ pub(crate) async fn write(engine: &Engine, documents: Vec<(String, Value)>) -> R
     in_batches(engine, ops.collect()).await
 }
 
-/// Writes what became of predictions into their documents; those that are gone meanwhile are left out.
+/// Makes what was written visible to searches.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn refresh(engine: &Engine) -> Result<()> {
+    match engine.index(INDEX) {
+        Ok(index) => Ok(engine.refresh(&[index]).await?),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Writes what became of predictions into their documents; those that are gone meanwhile are left out. Nobody else changes them, but for a run
+/// that is repeated: where one was in between, it is an error, and for the next time.
 ///
 /// # Errors
 /// As [`write`].
 pub(crate) async fn fill(engine: &Engine, found: Vec<(String, Value)>) -> Result<()> {
-    let update = |document| Update {
-        doc: Some(document),
-        detect_noop: true,
-        retry_on_conflict: 3,
-        ..Update::default()
-    };
+    // Without retries all of them are one frame of the log.
+    let update = |document| Update { doc: Some(document), detect_noop: true, ..Update::default() };
     let ops = found
         .into_iter()
         .map(|(id, document)| WriteOp::new(INDEX, Some(id), Action::Update(Box::new(update(document)))));

@@ -12,6 +12,7 @@ use crate::Shared;
 use crate::artefacts::Artefacts;
 use crate::definition::{Definition, ValueType};
 use crate::error::{Error, Result};
+use crate::fill;
 use crate::results;
 use crate::samples::{MAX_BUCKETS, Reader};
 use crate::source::Source;
@@ -43,6 +44,8 @@ pub(crate) struct Done {
     pub(crate) threshold_time: Option<String>,
     pub(crate) origin_ms: Option<i64>,
     pub(crate) ends_ms: Option<i64>,
+    /// Before this time what was written has its `_cur`, or never gets one.
+    pub(crate) filled_ms: Option<i64>,
 }
 
 /// One window of a run: what is predicted from when.
@@ -83,6 +86,7 @@ pub(crate) async fn run(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Don
         );
         return Err(Error::invalid("start_date", reason));
     }
+    let settled = fill::settled(definition.frame, shared.engine.clock().now_ms());
     let session = shared.session_of(kept)?;
     let (engine, search) = (&*shared.engine, &shared.search);
     let reader = Reader { search, session: &session, source: &source, definition };
@@ -111,7 +115,7 @@ pub(crate) async fn run(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Don
             let (definition, id) = (Arc::clone(definition), kept.id.clone());
             let value = value.map(str::to_owned);
             let write = move || {
-                let there = Bucketed { from_ms: from, buckets: &kept_buckets };
+                let there = Bucketed { from_ms: from, settled_ms: settled, buckets: &kept_buckets };
                 Ok(written(&definition, &id, value.as_deref(), &step, &trained, there, seconds))
             };
             let (found, threshold_time, uid) = engine.compute().run(Priority::Spare, write).await??;
@@ -129,6 +133,7 @@ pub(crate) async fn run(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Don
     }
     let ends = last + (definition.max_predictions as i64 - 1) * definition.frame.ms();
     (done.origin_ms, done.ends_ms) = (Some(last), Some(ends));
+    done.filled_ms = Some(settled.min(last));
     Ok(done)
 }
 
@@ -213,10 +218,11 @@ async fn trained(
     Ok(trained)
 }
 
-/// Buckets with the start of the first.
+/// Buckets with the start of the first, and of the first that is not over for good.
 #[derive(Clone, Copy)]
 struct Bucketed<'a> {
     from_ms: i64,
+    settled_ms: i64,
     buckets: &'a [Option<f64>],
 }
 
@@ -282,7 +288,8 @@ fn written(
         document.insert("predictionUID".to_owned(), json!(prediction));
         results::put(&mut document, &definition.field, "pre", *predicted);
         let place = usize::try_from(frame.between(there.from_ms, at)).unwrap_or(usize::MAX);
-        if let Some(current) = there.buckets.get(place).and_then(|bucket| became(definition, *bucket)) {
+        let bucket = there.buckets.get(place).filter(|_| at < there.settled_ms);
+        if let Some(current) = bucket.and_then(|bucket| became(definition, *bucket)) {
             results::put(&mut document, &definition.field, "cur", current);
         }
         (prediction, Value::Object(document))

@@ -1,15 +1,16 @@
 //! When rules run: each by its schedule, at most two at a time, and never one twice at once.
 //!
-//! [`decide`] says what is due; the task around it looks once a second. A rule that was due while the server was down, or while it ran still, runs
+//! [`due`] says what is due; the task around it looks once a second. A rule that was due while the server was down, or while it ran still, runs
 //! once, for the latest of those times. A time counts as seen to when its run has ended, so that one that the server did
-//! not live to see the end of is made up for.
+//! not live to see the end of is made up for. A task beside it fills in what became of predictions, one rule after another; a rule may run
+//! meanwhile.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::error::Error;
 use crate::fill;
@@ -20,15 +21,6 @@ use crate::{Running, Shared};
 const TICK: Duration = Duration::from_secs(1);
 /// How often a rule's predictions are looked at for what became of them.
 const FILL_EVERY_MS: i64 = 60_000;
-
-/// What is to be done with a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Job {
-    /// Run it as at this time of its schedule.
-    Run(i64),
-    /// Fill in what became of its predictions.
-    Fill,
-}
 
 /// When rules come next: asking a schedule takes long enough not to be done for each rule each second.
 #[derive(Debug, Default)]
@@ -57,28 +49,27 @@ impl Coming {
     }
 }
 
-/// Decides what is due of a rule that is not at work; `has_come` says whether a time of its schedule may have come, `filled_ms` when its
-/// predictions were looked at last.
-pub(crate) fn decide(kept: &Kept, has_come: bool, filled_ms: Option<i64>, now_ms: i64) -> Option<Job> {
-    if has_come
-        && kept.definition.is_scheduled()
-        && let Some(due) = kept.definition.schedule.latest(now_ms)
-        && due > kept.state.handled_ms
-    {
-        return Some(Job::Run(due));
+/// Returns the time of its schedule that a rule is to run for; `has_come` says whether there may be one.
+pub(crate) fn due(kept: &Kept, has_come: bool, now_ms: i64) -> Option<i64> {
+    if !has_come || !kept.definition.is_scheduled() {
+        return None;
     }
-    let is_time = filled_ms.is_none_or(|filled| now_ms - filled >= FILL_EVERY_MS || filled > now_ms);
-    (is_time && fill::pending(kept, now_ms).is_some()).then_some(Job::Fill)
+    kept.definition.schedule.latest(now_ms).filter(|due| *due > kept.state.handled_ms)
+}
+
+fn ticks() -> Interval {
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
 /// Runs what is due until it is told to stop; what is running then comes to its end.
 pub(crate) async fn follow(shared: Arc<Shared>) {
     let mut stopping = shared.stopping.subscribe();
-    let mut ticks = interval(TICK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = ticks();
     let mut jobs: JoinSet<()> = JoinSet::new();
-    let mut filled: HashMap<String, i64> = HashMap::new();
     let mut coming = Coming::default();
+    jobs.spawn(fill_all(Arc::clone(&shared)));
     while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
         tokio::select! {
             _ = stopping.changed() => break,
@@ -89,22 +80,16 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
             }
             _ = ticks.tick() => {
                 let now_ms = shared.engine.clock().now_ms();
-                filled.retain(|id, _| shared.store.get(id).is_some());
                 coming.0.retain(|id, _| shared.store.get(id).is_some());
                 for kept in shared.store.all() {
                     if shared.is_running(&kept.id) {
                         continue;
                     }
                     let has_come = coming.has_come(&kept, now_ms);
-                    let filled_ms = filled.get(&kept.id).copied();
-                    let Some(job) = decide(&kept, has_come, filled_ms, now_ms) else { continue };
-                    if job == Job::Fill {
-                        filled.insert(kept.id.clone(), now_ms);
-                    }
+                    let Some(due) = due(&kept, has_come, now_ms) else { continue };
                     // Marked here, so that the next look sees it.
                     let Some(running) = shared.begin(&kept.id) else { continue };
-                    let shared = Arc::clone(&shared);
-                    jobs.spawn(async move { work(&shared, running, &kept, job).await });
+                    jobs.spawn(run(Arc::clone(&shared), running, due));
                 }
             }
         }
@@ -112,15 +97,37 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
     while jobs.join_next().await.is_some() {}
 }
 
-async fn work(shared: &Arc<Shared>, running: Running, kept: &Kept, job: Job) {
-    match job {
+async fn run(shared: Arc<Shared>, running: Running, due_ms: i64) {
+    let id = running.id.clone();
+    match shared.run_to_its_end(running, Some(due_ms)).await {
         // What goes wrong stands on the record.
-        Job::Run(due) => match Arc::clone(shared).run_to_its_end(running, Some(due)).await {
-            Ok(_) | Err(Error::NotFound(_)) => {}
-            Err(error) => tracing::warn!(rule = kept.id, %error, "a scheduled run of an AI rule failed"),
-        },
-        Job::Fill => {
-            if let Err(error) = shared.fill(running, kept).await {
+        Ok(_) | Err(Error::NotFound(_)) => {}
+        Err(error) => tracing::warn!(rule = id, %error, "a scheduled run of an AI rule failed"),
+    }
+}
+
+/// Fills in what is over of all rules' predictions until it is told to stop.
+async fn fill_all(shared: Arc<Shared>) {
+    let mut stopping = shared.stopping.subscribe();
+    let mut ticks = ticks();
+    let mut tried: HashMap<String, i64> = HashMap::new();
+    while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
+        tokio::select! {
+            _ = stopping.changed() => break,
+            _ = ticks.tick() => {}
+        }
+        tried.retain(|id, _| shared.store.get(id).is_some());
+        for listed in shared.store.all() {
+            let now_ms = shared.engine.clock().now_ms();
+            let tried_ms = tried.get(&listed.id).copied();
+            let is_time = tried_ms.is_none_or(|tried| now_ms - tried >= FILL_EVERY_MS || tried > now_ms);
+            // Those before it may have taken their time.
+            let Some(kept) = shared.store.get(&listed.id).filter(|_| is_time) else { continue };
+            if fill::pending(&kept, now_ms).is_none() || shared.check_stopping().is_err() {
+                continue;
+            }
+            tried.insert(kept.id.clone(), now_ms);
+            if let Err(error) = shared.fill(&kept).await {
                 tracing::warn!(rule = kept.id, %error, "what became of predictions was not filled in");
             }
         }

@@ -88,7 +88,7 @@ pub(crate) struct Kept {
     version: Option<Version>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Version {
     seq_no: u64,
     primary_term: u64,
@@ -98,6 +98,11 @@ impl Kept {
     /// Makes a rule that was not there before.
     pub(crate) fn new(id: String, definition: Definition, state: State) -> Self {
         Self { id, definition: Arc::new(definition), ran: Ran::default(), state, version: None }
+    }
+
+    /// Whether both are the same document: nothing was changed or noted in between.
+    pub(crate) fn is_version_of(&self, other: &Self) -> bool {
+        self.version == other.version
     }
 
     /// Writes the document as it is shown, without `state`.
