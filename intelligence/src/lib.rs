@@ -9,12 +9,14 @@
 //! - [`store`]: rules as documents, with what runs maintain
 //! - [`source`], [`kuery`]: the saved search that a rule reads
 //! - [`samples`], [`walk`], [`run`], [`fill`]: a run, from which times it predicts, and what became of that
-//! - [`results`], [`artefacts`]: what runs write: predictions, and models for later
+//! - [`documents`], [`results`], [`artefacts`], [`books`]: what runs write: predictions, models for later, and what stands on the record
 //! - [`scheduler`]: when rules run
 //! - [`picture`]: a rule's last predictions as a picture
 
 mod artefacts;
+mod books;
 mod definition;
+mod documents;
 mod error;
 mod fill;
 mod frame;
@@ -56,8 +58,6 @@ pub use error::{Error, Result};
 const TURNS: usize = 2;
 /// Name of the role that may do everything.
 const ADMIN: &str = "admin";
-/// Longest text of an error on a record, in characters.
-const MAX_MESSAGE: usize = 2_000;
 
 /// AI rules at work; cheap to clone. They end with the last clone, as after a crash: [`Intelligence::stop`] lets runs end.
 #[derive(Clone)]
@@ -371,10 +371,10 @@ impl Shared {
                     if let Some(due) = due_ms {
                         kept.state.handled_ms = kept.state.handled_ms.max(due);
                     }
-                    note(kept, &failed, false);
+                    books::note(kept, &Done::default(), &failed, false);
                 };
                 self.store.note(&id, ends).await?;
-                failed
+                failed.map(|()| Done::default())
             }
         }
     }
@@ -394,20 +394,24 @@ impl Shared {
         };
         self.store.note(id, starts).await?;
         let kept = self.store.get(id).ok_or_else(|| Error::NotFound(id.to_owned()))?;
-        let done = run::run(self, &kept, due_ms.unwrap_or(began_ms)).await;
+        let mut done = Done::default();
+        let outcome = run::run(self, &kept, due_ms.unwrap_or(began_ms), &mut done).await;
         // What is noted as written is to be found when what became of it is looked for.
-        if let Err(error) = results::refresh(&self.engine).await {
+        if done.predictions > 0
+            && let Err(error) = results::refresh(&self.engine).await
+        {
             tracing::warn!(rule = id, %error, "predictions are not visible yet");
         }
         let seconds = began.elapsed().as_secs_f64();
-        let stopped = done.is_err() && self.check_stopping().is_err();
+        let stopped = outcome.is_err() && self.check_stopping().is_err();
         let ends = |now: &mut Kept| {
             now.ran.pid = 0;
             now.ran.processing_time = Some(seconds);
             if let Some(due) = due_ms.filter(|_| !stopped) {
                 now.state.handled_ms = now.state.handled_ms.max(due);
             }
-            note(now, &done, now.state.revision == kept.state.revision);
+            let is_same = now.state.revision == kept.state.revision;
+            books::note(now, &done, &outcome, is_same);
         };
         match self.store.note(id, ends).await {
             // It was deleted meanwhile.
@@ -415,13 +419,14 @@ impl Shared {
             noted => noted?,
         }
         // A rule that runs again at once has no other time for it.
-        if done.is_ok()
+        if !stopped
+            && done.predictions > 0
             && let Some(kept) = self.store.get(id)
             && let Err(error) = self.fill(&kept).await
         {
             tracing::warn!(rule = id, %error, "what became of predictions was not filled in");
         }
-        done
+        outcome.map(|()| done)
     }
 
     /// Fills in what became of a rule's predictions, whether or not it runs.
@@ -434,44 +439,5 @@ impl Shared {
             }
         };
         self.store.note(&kept.id, filled).await
-    }
-}
-
-/// Notes on a record what came of a run; `is_same` says whether the rule is still the one that ran.
-fn note(kept: &mut Kept, done: &Result<Done>, is_same: bool) {
-    let ran = &mut kept.ran;
-    match done {
-        Ok(done) => {
-            ran.exit_code = Some(0);
-            (ran.error_description, ran.error_message) = (None, None);
-            ran.preparation_date = done.prepared_ms.map(time::iso);
-            ran.search_source.clone_from(&done.search_source);
-            if done.predictions == 0 {
-                return;
-            }
-            ran.machine_state_uid.clone_from(&done.machine_state_uid);
-            ran.path_to_machine_state.clone_from(&done.path);
-            ran.threshold_time.clone_from(&done.threshold_time);
-            let state = &mut kept.state;
-            // Made-up runs, and those of history, predict what lies before others' predictions.
-            state.filled_ms = state.filled_ms.into_iter().chain(done.filled_ms).min();
-            state.origin_ms = done.origin_ms;
-            state.ends_ms = state.ends_ms.max(done.ends_ms);
-            if is_same {
-                state.walked_ms = done.origin_ms;
-            }
-        }
-        Err(error) => {
-            ran.exit_code = Some(1);
-            let description = match error {
-                Error::Invalid { field, .. } => field.as_str(),
-                Error::Forecast(_) => "forecast",
-                Error::Query(_) => "search",
-                Error::Storage(_) => "store",
-                _ => "run",
-            };
-            ran.error_description = Some(description.to_owned());
-            ran.error_message = Some(error.to_string().chars().take(MAX_MESSAGE).collect());
-        }
     }
 }

@@ -114,11 +114,10 @@ pub(crate) fn take(document: &Value, field: &str, ending: &str) -> Option<f64> {
 ///
 /// # Errors
 /// The store's; [`Error::Run`] with the first document that is refused. Those before it are written.
-pub(crate) async fn write(engine: &Engine, documents: Vec<(String, Value)>) -> Result<()> {
+pub(crate) async fn write(engine: &Engine, documents: Vec<(String, Bytes)>) -> Result<()> {
     engine.make_own_index(INDEX, &index_body()).await?;
-    let ops = documents.into_iter().map(|(id, document)| {
-        WriteOp::new(INDEX, Some(id), Action::Index(Bytes::from(document.to_string())))
-    });
+    let ops =
+        documents.into_iter().map(|(id, document)| WriteOp::new(INDEX, Some(id), Action::Index(document)));
     in_batches(engine, ops.collect()).await
 }
 

@@ -3,31 +3,29 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use millrace_forecast::{Algorithm, Series, Trained, seed, train};
 use millrace_storage::access::Action;
-use millrace_storage::{Priority, Session};
-use serde_json::{Map, Value, json};
+use millrace_storage::{Engine, Priority, Session};
 
 use crate::Shared;
 use crate::artefacts::Artefacts;
 use crate::definition::{Definition, ValueType};
+use crate::documents::{BATCH, Documents, Measured};
 use crate::error::{Error, Result};
 use crate::fill;
 use crate::results;
-use crate::samples::{MAX_BUCKETS, Reader};
+use crate::samples::Reader;
 use crate::source::Source;
 use crate::store::Kept;
-use crate::time;
 use crate::walk::Walk;
 
-/// Predictions of a run, at most.
-const MAX_PREDICTIONS: usize = 1_000_000;
-/// Predictions that are held until they are written.
-const HELD: usize = 5_000;
 /// A sample of a forest is as much work as so many of others.
 const FOREST_WEIGHT: i64 = 10;
+/// Values of which is told why they were not predicted.
+const MAX_TOLD: usize = 10;
 
-/// What came of a run.
+/// What came of a run, also of one that failed on its way.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Done {
     /// Predictions that were written.
@@ -42,102 +40,174 @@ pub(crate) struct Done {
     pub(crate) path: Option<String>,
     pub(crate) search_source: Option<String>,
     pub(crate) threshold_time: Option<String>,
+    /// From when the newest predictions are.
     pub(crate) origin_ms: Option<i64>,
+    /// The last predicted time.
     pub(crate) ends_ms: Option<i64>,
     /// Before this time what was written has its `_cur`, or never gets one.
     pub(crate) filled_ms: Option<i64>,
+    /// Up to when all of history was gone over.
+    pub(crate) walked_ms: Option<i64>,
 }
 
 /// One window of a run: what is predicted from when.
 struct Step {
-    origin_ms: i64,
     series: Series,
     /// Whether it is the last of the run, whose model is kept.
     is_last: bool,
 }
 
-/// Runs a rule as at a time.
-pub(crate) async fn run(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Done> {
+/// Predictions that are to be written, by their ids: a batch or two at most.
+type Waiting = Vec<(String, Bytes)>;
+
+/// What a run goes over, for each value.
+#[derive(Clone, Copy)]
+struct Course<'a> {
+    shared: &'a Shared,
+    kept: &'a Arc<Kept>,
+    reader: Reader<'a>,
+    origins: &'a [i64],
+    /// The start of the first bucket that is read, and of the first that is not over for good.
+    from_ms: i64,
+    settled_ms: i64,
+}
+
+/// Runs a rule as at a time. A value that cannot be predicted stops no other.
+///
+/// # Errors
+/// Why nothing more was predicted, or which values were not; what was written until then is in `done`.
+pub(crate) async fn run(shared: &Shared, kept: &Arc<Kept>, now_ms: i64, done: &mut Done) -> Result<()> {
     let definition = &kept.definition;
     let source = Source::of(&shared.engine, kept).await?;
-    let mut done = Done { search_source: Some(source.text.clone()), ..Done::default() };
+    done.search_source = Some(source.text.clone());
+    let (frame, values) = (definition.frame, definition.runs());
     let walk = Walk {
         start: definition.start,
-        frame: definition.frame,
+        frame,
         probes: definition.max_probes,
         predictions: definition.max_predictions,
+        values: values.len(),
         walked_ms: kept.state.walked_ms,
         weight: if definition.algorithm == Algorithm::Rfrs { FOREST_WEIGHT } else { 1 },
     };
     let origins = walk.origins(now_ms).map_err(|reason| Error::invalid("start_date", reason))?;
-    let (Some(first), Some(last)) = (origins.first(), origins.last().copied()) else { return Ok(done) };
-    let from = first.saturating_sub(definition.max_probes as i64 * definition.frame.ms());
+    let (Some(first), Some(last)) = (origins.first(), origins.last().copied()) else { return Ok(()) };
+    let from_ms = first.saturating_sub(definition.max_probes as i64 * frame.ms());
     // Nothing is logged from before there were clocks.
-    let from = from.max(definition.frame.start(0));
-    let count = definition.frame.between(from, last);
-    if count > MAX_BUCKETS {
-        let reason = format!("lies {count} buckets before now, probes included; {MAX_BUCKETS} are allowed");
-        return Err(Error::invalid("start_date", reason));
-    }
-    let predictions = origins.len() * definition.runs().len() * definition.max_predictions;
-    if predictions > MAX_PREDICTIONS && origins.len() > 1 {
-        let reason = format!(
-            "makes {predictions} predictions over history; {MAX_PREDICTIONS} are allowed: choose a later one"
-        );
-        return Err(Error::invalid("start_date", reason));
-    }
-    let settled = fill::settled(definition.frame, shared.engine.clock().now_ms());
+    let from_ms = from_ms.max(frame.start(0));
+    let settled_ms = fill::settled(frame, shared.engine.clock().now_ms());
+    done.ends_ms = Some(last + (definition.max_predictions as i64 - 1) * frame.ms());
+    done.filled_ms = Some(settled_ms.min(last));
     let session = shared.session_of(kept)?;
-    let (engine, search) = (&*shared.engine, &shared.search);
-    let reader = Reader { search, session: &session, source: &source, definition };
-    for value in definition.runs() {
-        shared.check_stopping()?;
+    let reader = Reader { search: &shared.search, session: &session, source: &source, definition };
+    let course = Course { shared, kept, reader, origins: &origins, from_ms, settled_ms };
+    let mut failed = Vec::new();
+    for value in &values {
+        let mut waiting = Waiting::new();
+        let predicted = course.predict(*value, &mut waiting, done).await;
+        match (value, predicted) {
+            (Some(value), Err(error)) if is_of_value(&error) => {
+                failed.push(format!("value [{value}]: {error}"));
+            }
+            (_, predicted) => predicted?,
+        }
+        write(&shared.engine, &mut waiting, done).await?;
+    }
+    done.walked_ms = Some(last);
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Run(told(&failed, values.len()))),
+    }
+}
+
+impl Course<'_> {
+    /// Predicts all that is to be predicted of a value.
+    async fn predict(&self, value: Option<&str>, waiting: &mut Waiting, done: &mut Done) -> Result<()> {
+        let Self { shared, kept, reader, origins, from_ms, settled_ms } = *self;
+        let (definition, engine) = (&kept.definition, &*shared.engine);
+        let last = origins.last().copied().unwrap_or(from_ms);
+        shared.check_goes_on(kept)?;
         let began = Instant::now();
-        let buckets = Arc::new(reader.read(value, from, last).await?);
+        let buckets = Arc::new(reader.read(value, from_ms, last).await?);
         done.prepared_ms = Some(engine.clock().now_ms());
-        let mut documents = Vec::new();
-        for origin in &origins {
-            shared.check_stopping()?;
-            let series = window(definition, &buckets, definition.frame.between(from, *origin));
-            let is_last = *origin == last;
-            let series = series.map_err(|error| of_value(error.into(), value));
+        let measured = Measured { from_ms, settled_ms, buckets: Arc::clone(&buckets) };
+        for origin in origins {
+            shared.check_goes_on(kept)?;
+            let series = window(definition, &buckets, definition.frame.between(from_ms, *origin))?;
+            let step = Step { series, is_last: *origin == last };
             // Of history there may be less than of now.
-            let series = match series {
-                Ok(series) if series.len() < definition.algorithm.least() && !is_last => continue,
-                series => series?,
-            };
-            let step = Step { origin_ms: *origin, series, is_last };
-            let trained = trained(shared, kept, value, &step, &mut done).await;
-            let trained = trained.map_err(|error| of_value(error, value))?;
+            if step.series.len() < definition.algorithm.least() && !step.is_last {
+                continue;
+            }
+            let trained = trained(shared, kept, value, &step, done).await?;
             done.samples = step.series.len();
             let seconds = began.elapsed().as_secs_f64();
-            let kept_buckets = Arc::clone(&buckets);
-            let (definition, id) = (Arc::clone(definition), kept.id.clone());
-            let value = value.map(str::to_owned);
-            let write = move || {
-                let there = Bucketed { from_ms: from, settled_ms: settled, buckets: &kept_buckets };
-                Ok(written(&definition, &id, value.as_deref(), &step, &trained, there, seconds))
-            };
-            let (found, threshold_time, uid) = engine.compute().run(Priority::Spare, write).await??;
-            done.predictions += found.len();
-            documents.extend(found);
-            // Of much history there would be too many to hold.
-            if documents.len() >= HELD {
-                results::write(engine, std::mem::take(&mut documents)).await?;
+            let (kept, measured) = (Arc::clone(kept), measured.clone());
+            let (origin_ms, value) = (*origin, value.map(str::to_owned));
+            let make =
+                move || Ok(Documents::of(&kept, value.as_deref(), origin_ms, &trained, measured, seconds));
+            let documents = Arc::new(engine.compute().run(Priority::Spare, make).await??);
+            for from in (0..documents.len()).step_by(BATCH) {
+                let of = Arc::clone(&documents);
+                waiting.extend(engine.compute().run(Priority::Spare, move || Ok(of.batch(from))).await?);
+                if waiting.len() >= BATCH {
+                    write(engine, waiting, done).await?;
+                }
             }
-            if is_last {
-                (done.machine_state_uid, done.threshold_time) = (Some(uid), threshold_time);
+            if step.is_last {
+                done.machine_state_uid = Some(documents.machine_state_uid.clone());
+                done.threshold_time.clone_from(&documents.threshold_time);
+                done.origin_ms = Some(last);
             }
         }
+        Ok(())
+    }
+}
+
+async fn write(engine: &Engine, waiting: &mut Waiting, done: &mut Done) -> Result<()> {
+    let documents = std::mem::take(waiting);
+    let count = documents.len();
+    if count > 0 {
         results::write(engine, documents).await?;
     }
-    let ends = last + (definition.max_predictions as i64 - 1) * definition.frame.ms();
-    (done.origin_ms, done.ends_ms) = (Some(last), Some(ends));
-    done.filled_ms = Some(settled.min(last));
-    Ok(done)
+    done.predictions += count;
+    Ok(())
+}
+
+/// Whether an error is of what was found with a value, so that others may do better.
+fn is_of_value(error: &Error) -> bool {
+    match error {
+        Error::Run(_) | Error::Forecast(_) => true,
+        // It may be no value of the field's type.
+        Error::Query(error) => error.status() == 400,
+        _ => false,
+    }
+}
+
+/// Says of which values nothing was predicted, and why.
+fn told(failed: &[String], values: usize) -> String {
+    let reasons = failed.iter().take(MAX_TOLD).map(String::as_str).collect::<Vec<_>>().join("; ");
+    match failed.len() {
+        1 => reasons,
+        count if count <= MAX_TOLD => format!("{count} of {values} values are not predicted: {reasons}"),
+        count => {
+            let more = count - MAX_TOLD;
+            format!("{count} of {values} values are not predicted: {reasons}; and {more} more")
+        }
+    }
 }
 
 impl Shared {
+    /// Refuses to go on with a run where the server is stopping, or the rule is no longer what it was.
+    fn check_goes_on(&self, kept: &Kept) -> Result<()> {
+        self.check_stopping()?;
+        let now = self.store.get(&kept.id).ok_or_else(|| Error::NotFound(kept.id.clone()))?;
+        match now.state.revision == kept.state.revision {
+            true => Ok(()),
+            false => Err(Error::Conflict(format!("AI rule [{}] was changed while it ran", kept.id))),
+        }
+    }
+
     /// Makes the session that a rule reads with: its owner's, by what that user may do now.
     ///
     /// # Errors
@@ -153,20 +223,8 @@ impl Shared {
     }
 }
 
-/// Says of which value an error is.
-fn of_value(error: Error, value: Option<&str>) -> Error {
-    match value {
-        Some(value) => Error::Run(format!("value [{value}]: {error}")),
-        None => error,
-    }
-}
-
 /// Cuts the window before a place out of buckets.
-fn window(
-    definition: &Definition,
-    buckets: &[Option<f64>],
-    end: i64,
-) -> Result<Series, millrace_forecast::Error> {
+fn window(definition: &Definition, buckets: &[Option<f64>], end: i64) -> Result<Series> {
     let end = usize::try_from(end).unwrap_or_default().min(buckets.len());
     let mut window = buckets[end.saturating_sub(definition.max_probes)..end].to_vec();
     if definition.value_type == ValueType::Count {
@@ -174,7 +232,7 @@ fn window(
         let first = window.iter().position(Option::is_some).unwrap_or(window.len());
         window[first..].iter_mut().for_each(|bucket| *bucket = Some(bucket.unwrap_or(0.0)));
     }
-    Series::new(window)
+    Ok(Series::new(window)?)
 }
 
 /// Trains a model, or takes that of before up again where it was trained with the same.
@@ -216,85 +274,6 @@ async fn trained(
         done.path = Some(Artefacts::path(&kept.id, value));
     }
     Ok(trained)
-}
-
-/// Buckets with the start of the first, and of the first that is not over for good.
-#[derive(Clone, Copy)]
-struct Bucketed<'a> {
-    from_ms: i64,
-    settled_ms: i64,
-    buckets: &'a [Option<f64>],
-}
-
-/// Documents by their ids, when the threshold is reached, and the name of the state.
-type Written = (Vec<(String, Value)>, Option<String>, String);
-
-/// Makes the documents of a step.
-fn written(
-    definition: &Definition,
-    id: &str,
-    value: Option<&str>,
-    step: &Step,
-    trained: &Trained,
-    there: Bucketed<'_>,
-    seconds: f64,
-) -> Result<Written, Error> {
-    let (frame, origin) = (definition.frame, step.origin_ms);
-    let forecast = trained.forecast(definition.max_predictions)?;
-    let uid = results::machine_state_uid(definition, value, origin);
-    let (score, line) = (trained.score(), trained.line());
-    let reached = definition.level().filter(|_| definition.algorithm == Algorithm::Tl);
-    let reached = reached.and_then(|level| trained.reaches(level)).and_then(|buckets| {
-        // Samples stand for their buckets: the last one of the window began one before the origin.
-        let ms = (origin - frame.ms()) as f64 + buckets * frame.ms() as f64;
-        (ms.abs() < 253_402_300_800_000.0).then(|| time::iso(ms as i64))
-    });
-    let mut common = Map::new();
-    for (name, of) in [
-        ("model_name", json!(definition.name)),
-        ("model_uid", json!(id)),
-        ("machine_state_uid", json!(uid)),
-        ("method_name", json!(definition.algorithm.name())),
-        ("time_frame", json!(frame.name())),
-        ("start_date", json!(time::iso(origin))),
-        ("processing_time", json!(seconds)),
-        ("rmse", json!(score.rmse)),
-        ("rmse_normalized", json!(score.rmse_normalized)),
-        ("overall_efficiency", json!(score.overall_efficiency)),
-    ] {
-        common.insert(name.to_owned(), of);
-    }
-    // Who may see the rule sees what it predicts.
-    if !definition.roles.is_empty() {
-        common.insert("roles".to_owned(), json!(definition.roles));
-    }
-    if let (Some(line), Algorithm::Tl | Algorithm::Lrst) = (line, definition.algorithm) {
-        common.insert("linear_function_a".to_owned(), json!(line.slope));
-        common.insert("linear_function_b".to_owned(), json!(line.intercept));
-    }
-    if let Some(level) = definition.level() {
-        common.insert("threshold".to_owned(), json!(level));
-        common.insert("threshold_time".to_owned(), json!(reached));
-    }
-    if let (Some(field), Some(value)) = (&definition.multiply_by, value) {
-        common.insert("multiply_by_field".to_owned(), json!(field));
-        common.insert("multiply_by_value".to_owned(), json!(value));
-    }
-    let documents = forecast.iter().enumerate().map(|(ahead, predicted)| {
-        let at = origin + ahead as i64 * frame.ms();
-        let prediction = results::prediction_uid(&uid, at);
-        let mut document = common.clone();
-        document.insert("@timestamp".to_owned(), json!(time::iso(at)));
-        document.insert("predictionUID".to_owned(), json!(prediction));
-        results::put(&mut document, &definition.field, "pre", *predicted);
-        let place = usize::try_from(frame.between(there.from_ms, at)).unwrap_or(usize::MAX);
-        let bucket = there.buckets.get(place).filter(|_| at < there.settled_ms);
-        if let Some(current) = bucket.and_then(|bucket| became(definition, *bucket)) {
-            results::put(&mut document, &definition.field, "cur", current);
-        }
-        (prediction, Value::Object(document))
-    });
-    Ok((documents.collect(), reached, uid))
 }
 
 /// What a bucket that is over was.
