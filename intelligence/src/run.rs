@@ -129,11 +129,13 @@ impl Course<'_> {
         shared.check_goes_on(kept)?;
         let began = Instant::now();
         let buckets = Arc::new(reader.read(value, from_ms, last).await?);
+        let begins = reader.begins(value, from_ms, &buckets).await?;
         done.prepared_ms = Some(engine.clock().now_ms());
         let measured = Measured { from_ms, settled_ms, buckets: Arc::clone(&buckets) };
         for origin in origins {
             shared.check_goes_on(kept)?;
-            let series = window(definition, &buckets, definition.frame.between(from_ms, *origin))?;
+            let end = definition.frame.between(from_ms, *origin);
+            let series = window(definition, &buckets, begins, end)?;
             let step = Step { series, is_last: *origin == last };
             // Of history there may be less than of now.
             if step.series.len() < definition.algorithm.least() && !step.is_last {
@@ -223,14 +225,13 @@ impl Shared {
     }
 }
 
-/// Cuts the window before a place out of buckets.
-fn window(definition: &Definition, buckets: &[Option<f64>], end: i64) -> Result<Series> {
+/// Cuts the window before a place out of buckets, the first of which that is a sample is at `begins`.
+fn window(definition: &Definition, buckets: &[Option<f64>], begins: usize, end: i64) -> Result<Series> {
     let end = usize::try_from(end).unwrap_or_default().min(buckets.len());
-    let mut window = buckets[end.saturating_sub(definition.max_probes)..end].to_vec();
+    let begin = end.saturating_sub(definition.max_probes).max(begins).min(end);
+    let mut window = buckets[begin..end].to_vec();
     if definition.value_type == ValueType::Count {
-        // Before the first document there is nothing to be counted.
-        let first = window.iter().position(Option::is_some).unwrap_or(window.len());
-        window[first..].iter_mut().for_each(|bucket| *bucket = Some(bucket.unwrap_or(0.0)));
+        window.iter_mut().for_each(|bucket| *bucket = Some(bucket.unwrap_or(0.0)));
     }
     Ok(Series::new(window)?)
 }

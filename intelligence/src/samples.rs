@@ -50,6 +50,16 @@ struct Bucket {
 }
 
 #[derive(Debug, Deserialize)]
+struct Earliest {
+    aggregations: Option<First>,
+}
+
+#[derive(Debug, Deserialize)]
+struct First {
+    first: Metric,
+}
+
+#[derive(Debug, Deserialize)]
 struct Metric {
     value: Option<f64>,
 }
@@ -101,14 +111,51 @@ impl Reader<'_> {
         Ok(buckets)
     }
 
-    fn body(&self, value: Option<&str>, from_ms: i64, to_ms: i64) -> Value {
-        let Definition { field, frame, value_type, multiply_by, .. } = self.definition;
-        let time = &self.source.time_field;
-        let within = json!({"range": {time: {"gte": from_ms, "lt": to_ms, "format": "epoch_millis"}}});
-        let mut filter = vec![self.source.query.clone(), within, json!({"exists": {"field": field}})];
+    /// Finds the place of the first of these buckets, which begin at a time, that is a sample. A count is one of the first document on, however
+    /// long ago that was; before it there is nothing to be counted.
+    ///
+    /// # Errors
+    /// What the search answers.
+    pub(crate) async fn begins(
+        &self,
+        value: Option<&str>,
+        from_ms: i64,
+        buckets: &[Option<f64>],
+    ) -> Result<usize> {
+        // Where the first has documents, there is none before that matters.
+        if self.definition.value_type != ValueType::Count || buckets.first().is_none_or(Option::is_some) {
+            return Ok(0);
+        }
+        let body = json!({
+            "size": 0,
+            "track_total_hits": false,
+            "query": {"bool": {"filter": self.filter(value)}},
+            "aggs": {"first": {"min": {"field": self.source.time_field}}},
+        });
+        let expression = &self.source.expression;
+        let answer = self.search.read::<Earliest>(self.session, expression, body, Priority::Spare).await?;
+        let Some(first_ms) = answer.aggregations.and_then(|all| all.first.value) else {
+            return Ok(buckets.len());
+        };
+        let place = self.definition.frame.between(from_ms, first_ms as i64);
+        Ok(usize::try_from(place).unwrap_or_default())
+    }
+
+    /// The conditions on documents that are counted or measured, whenever they are of.
+    fn filter(&self, value: Option<&str>) -> Vec<Value> {
+        let Definition { field, multiply_by, .. } = self.definition;
+        let mut filter = vec![self.source.query.clone(), json!({"exists": {"field": field}})];
         if let (Some(by), Some(value)) = (multiply_by, value) {
             filter.push(json!({"term": {by: value}}));
         }
+        filter
+    }
+
+    fn body(&self, value: Option<&str>, from_ms: i64, to_ms: i64) -> Value {
+        let Definition { field, frame, value_type, .. } = self.definition;
+        let time = &self.source.time_field;
+        let mut filter = self.filter(value);
+        filter.push(json!({"range": {time: {"gte": from_ms, "lt": to_ms, "format": "epoch_millis"}}}));
         let mut buckets = json!({"date_histogram": frame.histogram(time)});
         if *value_type != ValueType::Count {
             buckets["aggs"] = json!({"value": {value_type.name(): {"field": field}}});
