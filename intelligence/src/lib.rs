@@ -42,7 +42,7 @@ use millrace_storage::access::Caller;
 use millrace_storage::{Engine, Error as StorageError, Principal, Priority};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::task::{JoinError, JoinHandle};
 use uuid::Uuid;
 
@@ -56,6 +56,8 @@ pub use error::{Error, Result};
 
 /// Runs at a time.
 const TURNS: usize = 2;
+/// Pictures that are drawn at a time; others wait.
+const PICTURES: usize = 4;
 /// Name of the role that may do everything.
 const ADMIN: &str = "admin";
 
@@ -95,6 +97,7 @@ pub(crate) struct Shared {
     /// Rules that run.
     running: Arc<Mutex<HashSet<String>>>,
     turns: Semaphore,
+    pictures: Semaphore,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -151,6 +154,7 @@ impl Intelligence {
             artefacts: Artefacts::of(engine),
             running: Arc::default(),
             turns: Semaphore::new(TURNS),
+            pictures: Semaphore::new(PICTURES),
             stopping: watch::Sender::new(false),
         });
         for kept in shared.store.all().into_iter().filter(|kept| kept.ran.pid != 0) {
@@ -286,6 +290,7 @@ impl Intelligence {
     /// [`Error::NotFound`]; [`Error::Invalid`] for another value; why samples cannot be read.
     pub async fn plot(&self, asker: &Principal, id: &str, value: Option<&str>) -> Result<String> {
         let kept = self.shared.seen(asker, id)?;
+        let _turn = turn(&self.shared.pictures).await?;
         picture::draw(&self.shared, &kept, value).await
     }
 
@@ -302,6 +307,12 @@ async fn to_its_end<T: Send + 'static>(
 ) -> Result<T> {
     let failed = |error: JoinError| Err(StorageError::Internal(error.to_string()).into());
     tokio::spawn(future).await.unwrap_or_else(failed)
+}
+
+/// Waits for a turn of those that there are at a time.
+async fn turn(of: &Semaphore) -> Result<SemaphorePermit<'_>> {
+    let closed = |_| StorageError::Internal("no AI rule has a turn".to_owned());
+    Ok(of.acquire().await.map_err(closed)?)
 }
 
 /// A rule that somebody may see.
@@ -350,11 +361,6 @@ impl Shared {
         }
     }
 
-    async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
-        let closed = |_| StorageError::Internal("no AI rule has a turn".to_owned());
-        Ok(self.turns.acquire().await.map_err(closed)?)
-    }
-
     /// Runs a rule, whoever waits for it. One that panics is noted as one that failed.
     pub(crate) async fn run_to_its_end(
         self: Arc<Self>,
@@ -382,7 +388,7 @@ impl Shared {
     /// Runs a rule, as at a time of its schedule or now, and keeps the books.
     async fn run(&self, running: Running, due_ms: Option<i64>) -> Result<Done> {
         let id = running.id.as_str();
-        let _turn = self.turn().await?;
+        let _turn = turn(&self.turns).await?;
         self.check_stopping()?;
         let (began, began_ms) = (Instant::now(), self.engine.clock().now_ms());
         let starts = |kept: &mut Kept| {

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use millrace_storage::{Engine, Error as StorageError, Session};
+use bytes::Bytes;
+use millrace_storage::{Engine, Error as StorageError, Priority, Session};
 use ring::digest::{SHA256, digest};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
@@ -14,6 +16,8 @@ use crate::store::Kept;
 const INDEX: &str = ".console";
 /// Name of the reference from a saved search to its index pattern.
 const REFERENCE: &str = "kibanaSavedObjectMeta.searchSourceJSON.index";
+/// Longest search source of a rule, in bytes: it is copied into the rule's record.
+const MAX_SOURCE_BYTES: usize = 64 << 10;
 /// Filters of a saved search, at most.
 const MAX_FILTERS: usize = 200;
 /// The time field of a pattern that names none.
@@ -56,30 +60,32 @@ impl Source {
     /// # Errors
     /// [`Error::Invalid`] of `search`: it is not there, or has what is not understood; the store's.
     pub(crate) async fn read(engine: &Arc<Engine>, id: &str) -> Result<Self> {
-        let session = Session::system(engine);
-        let Some(search) = object(&session, "search", id).await? else {
+        let wrong = |reason: String| Error::invalid("search", format!("saved search [{id}] {reason}"));
+        let Some(stored) = object(engine, "search", id).await? else {
             return Err(Error::invalid("search", format!("there is no saved search [{id}]")));
         };
-        let wrong = |reason: String| Error::invalid("search", format!("saved search [{id}] {reason}"));
-        let meta = &search["attributes"]["kibanaSavedObjectMeta"]["searchSourceJSON"];
-        let text = meta.as_str().ok_or_else(|| wrong("has no search source".to_owned()))?;
-        let source: Value = serde_json::from_str(text)
-            .map_err(|error| wrong(format!("has no search source in JSON: {error}")))?;
-        let pattern_id = pattern_id(&source, &search["references"]);
-        let pattern_id = pattern_id.ok_or_else(|| wrong("names no index pattern".to_owned()))?;
-        let Some(pattern) = object(&session, "index-pattern", &pattern_id).await? else {
+        // Saved objects may be of megabytes.
+        let search = move || Ok(Search::parse(&stored));
+        let search = engine.compute().run(Priority::Foreground, search).await?.map_err(wrong)?;
+        let pattern_id = &search.pattern_id;
+        let Some(stored) = object(engine, "index-pattern", pattern_id).await? else {
             return Err(wrong(format!("is over index pattern [{pattern_id}], which is not there")));
         };
-        let expression = pattern["attributes"]["title"].as_str().unwrap_or_default().trim();
+        let pattern = move || Ok(Object::parse(&stored));
+        let pattern = engine.compute().run(Priority::Foreground, pattern).await?;
+        let pattern = pattern
+            .map_err(|reason| wrong(format!("is over index pattern [{pattern_id}], which {reason}")))?;
+        let Attributes { title, time_field, .. } = pattern.attributes;
+        let expression = title.trim();
         if expression.is_empty() {
             return Err(wrong(format!("is over index pattern [{pattern_id}], which has no title")));
         }
-        let time_field = pattern["attributes"]["timeFieldName"].as_str().filter(|field| !field.is_empty());
+        let time_field = time_field.filter(|field| !field.is_empty());
         Ok(Self {
             expression: expression.to_owned(),
-            time_field: time_field.unwrap_or(TIME_FIELD).to_owned(),
-            query: query(&source).map_err(wrong)?,
-            text: text.to_owned(),
+            time_field: time_field.unwrap_or_else(|| TIME_FIELD.to_owned()),
+            query: search.query,
+            text: search.text,
         })
     }
 
@@ -91,27 +97,94 @@ impl Source {
     }
 }
 
-async fn object(session: &Session, kind: &str, id: &str) -> Result<Option<Value>> {
-    let found = match session.get(INDEX, &format!("{kind}:{id}"), None, true).await {
-        Err(StorageError::IndexNotFound { .. }) => return Ok(None),
-        found => found?,
-    };
-    let Some(stored) = found else { return Ok(None) };
-    let mut document: Value = serde_json::from_slice(&stored.source)
-        .map_err(|error| Error::Run(format!("saved object [{kind}:{id}] cannot be read: {error}")))?;
-    Ok(document.get_mut("object").map(Value::take))
+/// What is read of a saved object; what else it has is passed over.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Object {
+    attributes: Attributes,
+    references: Vec<Reference>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Attributes {
+    title: String,
+    #[serde(rename = "timeFieldName")]
+    time_field: Option<String>,
+    #[serde(rename = "kibanaSavedObjectMeta")]
+    meta: Option<Meta>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Meta {
+    #[serde(rename = "searchSourceJSON")]
+    search_source: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Reference {
+    name: String,
+    #[serde(rename = "type")]
+    kind: String,
+    id: String,
+}
+
+impl Object {
+    fn parse(stored: &[u8]) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Document {
+            #[serde(default)]
+            object: Object,
+        }
+        let document: Document =
+            serde_json::from_slice(stored).map_err(|error| format!("cannot be read: {error}"))?;
+        Ok(document.object)
+    }
+}
+
+/// A saved search.
+#[derive(Debug)]
+struct Search {
+    text: String,
+    pattern_id: String,
+    query: Value,
+}
+
+impl Search {
+    fn parse(stored: &[u8]) -> Result<Self, String> {
+        let Object { attributes, references } = Object::parse(stored)?;
+        let text = attributes.meta.and_then(|meta| meta.search_source).ok_or("has no search source")?;
+        if text.len() > MAX_SOURCE_BYTES {
+            let there = text.len();
+            return Err(format!(
+                "has a search source of {there} bytes; {MAX_SOURCE_BYTES} are allowed for AI rules"
+            ));
+        }
+        let source: Value =
+            serde_json::from_str(&text).map_err(|error| format!("has no search source in JSON: {error}"))?;
+        let pattern_id = pattern_id(&source, &references).ok_or("names no index pattern")?;
+        Ok(Self { query: query(&source)?, text, pattern_id })
+    }
+}
+
+async fn object(engine: &Arc<Engine>, kind: &str, id: &str) -> Result<Option<Bytes>> {
+    match Session::system(engine).get(INDEX, &format!("{kind}:{id}"), None, true).await {
+        Err(StorageError::IndexNotFound { .. }) => Ok(None),
+        found => Ok(found?.map(|stored| stored.source)),
+    }
 }
 
 /// The id of the index pattern: said in the source, or by a reference that it names.
-fn pattern_id(source: &Value, references: &Value) -> Option<String> {
+fn pattern_id(source: &Value, references: &[Reference]) -> Option<String> {
     if let Some(id) = source["index"].as_str() {
         return Some(id.to_owned());
     }
     let name = source["indexRefName"].as_str().unwrap_or(REFERENCE);
-    let mut references = references.as_array()?.iter();
+    let mut references = references.iter();
     let reference =
-        references.find(|reference| reference["name"] == name && reference["type"] == "index-pattern")?;
-    reference["id"].as_str().map(str::to_owned)
+        references.find(|reference| reference.name == name && reference.kind == "index-pattern")?;
+    Some(reference.id.clone())
 }
 
 /// Makes the query of a search source: what was typed, and the filters beside it.
@@ -230,8 +303,27 @@ mod tests {
     #[test]
     fn the_pattern_is_named_or_referred_to() {
         let references = json!([{"name": REFERENCE, "type": "index-pattern", "id": "p"}]);
+        let references: Vec<Reference> = serde_json::from_value(references).unwrap();
         assert_eq!(pattern_id(&json!({"indexRefName": REFERENCE}), &references), Some("p".to_owned()));
         assert_eq!(pattern_id(&json!({"index": "q"}), &references), Some("q".to_owned()));
-        assert_eq!(pattern_id(&json!({}), &json!([])), None);
+        assert_eq!(pattern_id(&json!({}), &[]), None);
+    }
+
+    #[test]
+    fn of_a_saved_object_the_search_alone_is_read() {
+        let of = |source: String| {
+            let attributes = json!({
+                "title": "s", "columns": [[0, {"a": null}], 5], "kibanaSavedObjectMeta": {"searchSourceJSON": source},
+            });
+            let object = json!({"id": "s", "attributes": attributes, "references": [], "namespaces": ["x"]});
+            Search::parse(json!({"title": "s", "object": object}).to_string().as_bytes())
+        };
+        let search = of(json!({"index": "p", "query": {"query": "a"}}).to_string()).unwrap();
+        assert_eq!((search.pattern_id.as_str(), search.text.contains("index")), ("p", true));
+        let long = json!({"index": "p", "other": " ".repeat(MAX_SOURCE_BYTES)}).to_string();
+        assert!(of(long).unwrap_err().contains("65536 are allowed"));
+        assert!(of("{".to_owned()).unwrap_err().contains("in JSON"));
+        assert!(Search::parse(b"{}").unwrap_err().contains("no search source"));
+        assert!(Search::parse(br#"{"object": 5}"#).unwrap_err().contains("cannot be read"));
     }
 }
