@@ -72,6 +72,7 @@ impl Documents {
             ("model_name", json!(definition.name)),
             ("model_uid", json!(kept.id)),
             ("machine_state_uid", json!(machine_state_uid)),
+            ("series_uid", json!(results::series_uid(kept))),
             ("method_name", json!(definition.algorithm.name())),
             ("time_frame", json!(frame.name())),
             ("start_date", json!(time::iso(origin_ms))),

@@ -87,15 +87,13 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
 
 fn body(kept: &Kept, value: Option<&str>, from_ms: i64, to_ms: i64, after: Option<&(i64, String)>) -> Value {
     let within = json!({"range": {"@timestamp": {"gte": from_ms, "lt": to_ms, "format": "epoch_millis"}}});
-    let definition = &kept.definition;
-    // What was predicted before the rule was changed may be of another field, or of other buckets.
+    // What was predicted before the rule was changed may be of something else.
     let mut filter = vec![
         json!({"term": {"model_uid": kept.id}}),
-        json!({"term": {"time_frame": definition.frame.name()}}),
-        json!({"exists": {"field": format!("{}_pre", definition.field)}}),
+        json!({"term": {"series_uid": results::series_uid(kept)}}),
         within,
     ];
-    let mut must_not = vec![json!({"exists": {"field": format!("{}_cur", definition.field)}})];
+    let mut must_not = vec![json!({"exists": {"field": format!("{}_cur", kept.definition.field)}})];
     match value {
         Some(value) => filter.push(json!({"term": {"multiply_by_value": value}})),
         None => must_not.push(json!({"exists": {"field": "multiply_by_value"}})),

@@ -233,12 +233,22 @@ impl Intelligence {
         let now_ms = shared.engine.clock().now_ms();
         let owner = asker.name().to_owned();
         let change = move |kept: &mut Kept| {
-            kept.definition = definition;
+            let series_uid = results::series_uid(kept);
+            let before = std::mem::replace(&mut kept.definition, definition);
             kept.state.owner = owner;
             kept.state.search_digest = search_digest;
             kept.state.revision += 1;
             kept.state.handled_ms = now_ms;
             kept.state.walked_ms = None;
+            // Predictions of before are no longer its own.
+            if series_uid != results::series_uid(kept) {
+                (kept.state.filled_ms, kept.state.ends_ms) = (None, None);
+            }
+            let now = &kept.definition;
+            let is_named_anew = (&now.name, now.algorithm) != (&before.name, before.algorithm);
+            if is_named_anew || kept.state.ends_ms.is_none() {
+                kept.state.origin_ms = None;
+            }
         };
         let (shared, id) = (Arc::clone(shared), id.to_owned());
         to_its_end(async move {

@@ -12,16 +12,19 @@ use serde_json::{Map, Value, json};
 
 use crate::definition::Definition;
 use crate::error::{Error, Result};
+use crate::source::digest_of;
+use crate::store::Kept;
 use crate::time;
 
 /// The index.
 pub(crate) const INDEX: &str = "intelligence";
 /// First members of its documents that are not those of a predicted field.
-pub(crate) const OWN_FIELDS: [&str; 19] = [
+pub(crate) const OWN_FIELDS: [&str; 20] = [
     "@timestamp",
     "model_name",
     "model_uid",
     "machine_state_uid",
+    "series_uid",
     "predictionUID",
     "method_name",
     "processing_time",
@@ -59,6 +62,7 @@ fn index_body() -> Value {
                 "model_name": words,
                 "model_uid": keyword,
                 "machine_state_uid": keyword,
+                "series_uid": keyword,
                 "predictionUID": keyword,
                 "method_name": keyword,
                 "time_frame": keyword,
@@ -82,6 +86,12 @@ pub(crate) fn machine_state_uid(definition: &Definition, value: Option<&str>, or
     let value = value.map_or_else(String::new, |value| format!("[{value}]"));
     let (name, algorithm) = (&definition.name, definition.algorithm);
     format!("{name}{value}_{algorithm}_{}", time::underscored(origin_ms))
+}
+
+/// Names what is predicted: predictions of the same get their `_cur` from the same buckets, whatever else of the rule is changed.
+pub(crate) fn series_uid(kept: &Kept) -> String {
+    let Definition { field, value_type, frame, multiply_by, .. } = &*kept.definition;
+    digest_of(&json!([kept.state.search_digest, field, value_type.name(), frame.name(), multiply_by]))
 }
 
 /// Names a prediction.

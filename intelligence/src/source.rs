@@ -91,10 +91,14 @@ impl Source {
 
     /// Returns a digest of what is read.
     pub(crate) fn digest(&self) -> String {
-        let read = json!([self.expression, self.time_field, self.query]).to_string();
-        let bytes = digest(&SHA256, read.as_bytes());
-        bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+        digest_of(&json!([self.expression, self.time_field, self.query]))
     }
+}
+
+/// Returns a digest of something.
+pub(crate) fn digest_of(value: &Value) -> String {
+    let bytes = digest(&SHA256, value.to_string().as_bytes());
+    bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What is read of a saved object; what else it has is passed over.
