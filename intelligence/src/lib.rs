@@ -58,6 +58,8 @@ pub use error::{Error, Result};
 const TURNS: usize = 2;
 /// Pictures that are drawn at a time; others wait.
 const PICTURES: usize = 4;
+/// Runs of a rule's schedule that end with the server, one after another, until they are not made up any more.
+const MAX_TRIES: u32 = 2;
 /// Name of the role that may do everything.
 const ADMIN: &str = "admin";
 
@@ -158,12 +160,7 @@ impl Intelligence {
             stopping: watch::Sender::new(false),
         });
         for kept in shared.store.all().into_iter().filter(|kept| kept.ran.pid != 0) {
-            let noted = shared.store.note(&kept.id, |kept| {
-                kept.ran.pid = 0;
-                kept.ran.exit_code = Some(1);
-                kept.ran.error_description = Some("interrupted".to_owned());
-                kept.ran.error_message = Some("the server ended while the rule ran".to_owned());
-            });
+            let noted = shared.store.note(&kept.id, |kept| interrupted(kept, engine.clock().now_ms()));
             if let Err(error) = noted.await {
                 tracing::warn!(rule = kept.id, %error, "an AI rule is still marked as running");
             }
@@ -310,6 +307,22 @@ impl Intelligence {
     }
 }
 
+/// Notes that a run did not end. One that may be what ended the server is not made up again and again.
+fn interrupted(kept: &mut Kept, now_ms: i64) {
+    let mut message = "the server ended while the rule ran".to_owned();
+    let tries = kept.state.tries;
+    if tries >= MAX_TRIES {
+        kept.state.handled_ms = kept.state.handled_ms.max(now_ms);
+        message.push_str(&format!(
+            ", {tries} times: the run is not made up, the next is at the next time of the schedule"
+        ));
+    }
+    kept.ran.pid = 0;
+    kept.ran.exit_code = Some(1);
+    kept.ran.error_description = Some("interrupted".to_owned());
+    kept.ran.error_message = Some(message);
+}
+
 /// Goes on with something though nobody waits for it any more, as when a client goes away: what is written and what is known of it in
 /// memory stay the same.
 async fn to_its_end<T: Send + 'static>(
@@ -383,7 +396,7 @@ impl Shared {
             Err(error) => {
                 let failed = Err(StorageError::Internal(format!("the run has failed: {error}")).into());
                 let ends = |kept: &mut Kept| {
-                    kept.ran.pid = 0;
+                    (kept.ran.pid, kept.state.tries) = (0, 0);
                     if let Some(due) = due_ms {
                         kept.state.handled_ms = kept.state.handled_ms.max(due);
                     }
@@ -407,6 +420,8 @@ impl Shared {
             ran.last_execute_mili = Some(began_ms);
             ran.last_execute = Some(time::minute(began_ms));
             ran.last_execute_timestamp = Some(time::minute(began_ms));
+            kept.state.tries += u32::from(due_ms.is_some());
+            kept.state.set_back(began_ms);
         };
         self.store.note(id, starts).await?;
         let kept = self.store.get(id).ok_or_else(|| Error::NotFound(id.to_owned()))?;
@@ -421,7 +436,7 @@ impl Shared {
         let seconds = began.elapsed().as_secs_f64();
         let stopped = outcome.is_err() && self.check_stopping().is_err();
         let ends = |now: &mut Kept| {
-            now.ran.pid = 0;
+            (now.ran.pid, now.state.tries) = (0, 0);
             now.ran.processing_time = Some(seconds);
             if let Some(due) = due_ms.filter(|_| !stopped) {
                 now.state.handled_ms = now.state.handled_ms.max(due);

@@ -85,6 +85,10 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
                     if shared.is_running(&kept.id) {
                         continue;
                     }
+                    if kept.state.handled_ms > now_ms {
+                        set_back(&shared, &kept, now_ms).await;
+                        continue;
+                    }
                     let has_come = coming.has_come(&kept, now_ms);
                     let Some(due) = due(&kept, has_come, now_ms) else { continue };
                     // Marked here, so that the next look sees it.
@@ -95,6 +99,16 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
         }
     }
     while jobs.join_next().await.is_some() {}
+}
+
+/// Has a rule run again whose time was seen to by a clock that was ahead.
+async fn set_back(shared: &Shared, kept: &Kept, now_ms: i64) {
+    match shared.store.note(&kept.id, |kept| kept.state.set_back(now_ms)).await {
+        Ok(()) | Err(Error::NotFound(_)) => {}
+        Err(error) => {
+            tracing::warn!(rule = kept.id, %error, "an AI rule waits for a time that a clock was ahead to")
+        }
+    }
 }
 
 async fn run(shared: Arc<Shared>, running: Running, due_ms: i64) {

@@ -67,6 +67,8 @@ pub(crate) struct State {
     pub(crate) revision: u64,
     /// The latest time of the schedule that was seen to, or when it was saved.
     pub(crate) handled_ms: i64,
+    /// Runs of the schedule that the server did not live to see the end of, one after another.
+    pub(crate) tries: u32,
     /// From when the last step over history predicted.
     pub(crate) walked_ms: Option<i64>,
     /// Predictions before this time have their `_cur`, or never get one.
@@ -75,6 +77,15 @@ pub(crate) struct State {
     pub(crate) origin_ms: Option<i64>,
     /// The last predicted time.
     pub(crate) ends_ms: Option<i64>,
+}
+
+impl State {
+    /// Takes back what was noted by a clock that was ahead: what is to come has not been seen to.
+    pub(crate) fn set_back(&mut self, now_ms: i64) {
+        self.handled_ms = self.handled_ms.min(now_ms);
+        self.walked_ms = self.walked_ms.map(|walked| walked.min(now_ms));
+        self.origin_ms = self.origin_ms.filter(|origin| *origin <= now_ms);
+    }
 }
 
 /// A rule with what belongs to it.
