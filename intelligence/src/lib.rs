@@ -100,6 +100,8 @@ pub(crate) struct Shared {
     running: Arc<Mutex<HashSet<String>>>,
     turns: Semaphore,
     pictures: Semaphore,
+    /// Held while what became of predictions is filled in: two that do would meet at the same documents.
+    filling: tokio::sync::Mutex<()>,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -157,6 +159,7 @@ impl Intelligence {
             running: Arc::default(),
             turns: Semaphore::new(TURNS),
             pictures: Semaphore::new(PICTURES),
+            filling: tokio::sync::Mutex::default(),
             stopping: watch::Sender::new(false),
         });
         for kept in shared.store.all().into_iter().filter(|kept| kept.ran.pid != 0) {
@@ -452,8 +455,7 @@ impl Shared {
         // A rule that runs again at once has no other time for it.
         if !stopped
             && done.predictions > 0
-            && let Some(kept) = self.store.get(id)
-            && let Err(error) = self.fill(&kept).await
+            && let Err(error) = self.fill(id).await
         {
             tracing::warn!(rule = id, %error, "what became of predictions was not filled in");
         }
@@ -461,14 +463,16 @@ impl Shared {
     }
 
     /// Fills in what became of a rule's predictions, whether or not it runs.
-    pub(crate) async fn fill(&self, kept: &Kept) -> Result<()> {
-        let Some(to) = fill::fill(self, kept, self.engine.clock().now_ms()).await? else { return Ok(()) };
+    pub(crate) async fn fill(&self, id: &str) -> Result<()> {
+        let _filling = self.filling.lock().await;
+        let Some(kept) = self.store.get(id) else { return Ok(()) };
+        let Some(to) = fill::fill(self, &kept, self.engine.clock().now_ms()).await? else { return Ok(()) };
         let filled = |now: &mut Kept| {
             // A run that ended meanwhile has predictions that were not seen, and those of a changed rule may be others.
-            if now.is_version_of(kept) {
+            if now.is_version_of(&kept) {
                 now.state.filled_ms = Some(to);
             }
         };
-        self.store.note(&kept.id, filled).await
+        self.store.note(id, filled).await
     }
 }

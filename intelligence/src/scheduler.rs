@@ -141,7 +141,7 @@ async fn fill_all(shared: Arc<Shared>) {
                 continue;
             }
             tried.insert(kept.id.clone(), now_ms);
-            if let Err(error) = shared.fill(&kept).await {
+            if let Err(error) = shared.fill(&kept.id).await {
                 tracing::warn!(rule = kept.id, %error, "what became of predictions was not filled in");
             }
         }

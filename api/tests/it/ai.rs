@@ -193,6 +193,8 @@ async fn history_is_gone_over_and_values_have_runs_of_their_own() {
     rule["multiply_by_field"] = json!("host");
     rule["multiply_by_values"] = json!(["a", "b"]);
     rule["threshold"] = json!(100);
+    // In the first half minute of an hour the last one is not over for good.
+    let over = if site.0.api.engine.clock().now_ms() < start + 30_000 { 11 } else { 12 };
     let answer = site.ask("admin", "PUT /api/ai/create", rule, 200).await;
     let id = answer["id"].as_str().unwrap();
     site.ask("admin", &format!("GET /api/ai/run/{id}"), Value::Null, 200).await;
@@ -212,7 +214,7 @@ async fn history_is_gone_over_and_values_have_runs_of_their_own() {
             assert!(close(current, by * hours as f64), "{document}");
         }
     }
-    assert_eq!(known, 2 * 12);
+    assert!(known == 2 * over || known == 2 * 12, "{known}");
     // What is over is not gone over again.
     let answer = site.ask("admin", &format!("GET /api/ai/run/{id}"), Value::Null, 200).await;
     assert!(answer["message"].as_str().unwrap().starts_with("10 predictions"), "{answer}");

@@ -1,0 +1,253 @@
+//! Runs: from what they predict, what they leave where they fail or are overtaken, and what becomes of it.
+
+use std::path::Path;
+
+use millrace_intelligence::Error;
+use serde_json::{Value, json};
+
+use crate::fixture::{MINUTE, START, Server, rule, until, write};
+
+/// A rule that runs when it is told to.
+fn by_hand() -> Value {
+    let mut rule = rule("load");
+    rule["automatic"] = json!(false);
+    rule
+}
+
+/// What became of predictions from a minute of the first hour, of those of which it is known.
+async fn known(server: &Server, origin: i64) -> Vec<f64> {
+    let from = format!("load_TL_20260302_10{origin}00_");
+    let predictions = server.predictions().await;
+    let of = predictions.iter().filter(|(id, _)| id.starts_with(&from));
+    of.filter_map(|(_, document)| document["load_cur"].as_f64()).collect()
+}
+
+/// Opens the store of a server that was stopped, with the record of its one rule as another server may have left it.
+async fn reopened(dir: &Path, now_ms: i64, id: &str, change: fn(&mut Value)) -> Server {
+    let (engine, clock) = Server::engine(dir, now_ms).await;
+    let mut record = Value::Null;
+    {
+        let index = engine.index(".intelligence_rules").unwrap();
+        let mut reading = engine.read_back(&[index], 0..u64::MAX).await.unwrap();
+        while let Some(frame) = reading.next().await.unwrap() {
+            for op in frame.parts.iter().flat_map(|part| &part.ops) {
+                let Some(source) = &op.source else { continue };
+                record = serde_json::from_slice(source).unwrap();
+            }
+        }
+    }
+    change(&mut record);
+    write(&engine, ".intelligence_rules", id, &record).await;
+    Server::over(engine, clock).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn predictions_of_a_run_that_is_made_up_get_to_know_what_became_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 39 * MINUTE).await;
+    server.minutes(0, 60).await;
+    let mut rule = rule("load");
+    (rule["automatic_cron"], rule["max_predictions"]) = (json!("40 * * * *"), json!(30));
+    let id = server.create(rule).await;
+    server.intelligence.run(&server.admin(), &id).await.unwrap();
+    server.stop().await;
+    // It was due at 40, and what was predicted at 39 may be filled in before that is made up.
+    let server = Server::reopen(dir.path(), START + 58 * MINUTE + 31_000).await;
+    until("what became of both", async || {
+        let both = (known(&server, 39).await.len(), known(&server, 40).await.len());
+        (both == (19, 18)).then_some(())
+    })
+    .await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_became_of_history_is_known_when_it_is_over_for_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 31 * MINUTE + 10_000).await;
+    server.minutes(0, 31).await;
+    let mut rule = by_hand();
+    rule["start_date"] = json!("2026-03-02 10:20");
+    let id = server.create(rule).await;
+    server.intelligence.run(&server.admin(), &id).await.unwrap();
+    assert_eq!(known(&server, 20).await, [20.0, 21.0, 22.0, 23.0, 24.0]);
+    assert_eq!(known(&server, 25).await.len(), 5);
+    assert_eq!(known(&server, 30).await.len(), 0);
+    // A document that comes late.
+    let late = json!({"@timestamp": START + 30 * MINUTE + 30_000, "load": 90});
+    server.write("logs", "late", &late).await;
+    server.clock.advance_ms(25_000);
+    let over = async || (known(&server, 30).await == [60.0]).then_some(());
+    until("what became of the last bucket", over).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_without_samples_stops_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 30 * MINUTE).await;
+    let minutes = async |from: i64, to: i64| {
+        for (minute, host) in (from..to).flat_map(|minute| [(minute, "web1"), (minute, "web2")]) {
+            let document =
+                json!({"@timestamp": START + minute * MINUTE + 1000, "load": minute, "host": host});
+            server.write("logs", &format!("{host} {minute}"), &document).await;
+        }
+    };
+    minutes(20, 30).await;
+    let mut rule = by_hand();
+    rule["multiply_by_field"] = json!("host.keyword");
+    rule["multiply_by_values"] = json!(["web1", "gone", "web2"]);
+    let id = server.create(rule).await;
+    let refused = server.intelligence.run(&server.admin(), &id).await.unwrap_err().to_string();
+    assert!(refused.starts_with("value [gone]: TL needs 2 samples"), "{refused}");
+    let predictions = server.predictions().await;
+    for value in ["web1", "web2"] {
+        let of = format!("load[{value}]_TL_20260302_103000_");
+        assert_eq!(predictions.keys().filter(|id| id.starts_with(&of)).count(), 5, "{value}");
+    }
+    let shown = server.shown(&id);
+    assert_eq!((&shown["exit_code"], &shown["error_message"]), (&json!(1), &json!(refused)));
+    assert_eq!(shown["machine_state_uid"], "load[web2]_TL_20260302_103000");
+    // What was written is known, so it is filled in, too.
+    minutes(30, 36).await;
+    server.clock.advance_ms(6 * MINUTE + 31_000);
+    until("what became of them", async || {
+        let predictions = server.predictions().await;
+        predictions.values().all(|document| document["load_cur"].is_number()).then_some(())
+    })
+    .await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_is_0_in_quiet_buckets_behind_the_first_document() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 30 * MINUTE).await;
+    let document = async |minute: i64| {
+        let document = json!({"@timestamp": START + minute * MINUTE + 1000, "load": 1});
+        server.write("logs", &minute.to_string(), &document).await;
+    };
+    let mut rule = by_hand();
+    (rule["algorithm_type"], rule["value_type"]) = (json!("SMA"), json!("count"));
+    rule["max_probes"] = json!(60);
+    let id = server.create(rule).await;
+    let run = async |from: &str| {
+        let said = server.intelligence.run(&server.admin(), &id).await.unwrap();
+        let uid = format!("load_SMA_20260302_{from}00_20260302{from}00");
+        (said, server.predictions().await[&uid]["load_pre"].as_f64().unwrap())
+    };
+    document(29).await;
+    document(20).await;
+    let (said, first) = run("1030").await;
+    assert_eq!(said, "5 predictions from 10 samples");
+    assert!((first - 0.2).abs() < 1e-9, "{first}");
+    document(-1000).await;
+    let (said, first) = run("1030").await;
+    assert_eq!(said, "5 predictions from 60 samples");
+    assert!((first - 2.0 / 60.0).abs() < 1e-9, "{first}");
+    server.clock.advance_ms(90 * MINUTE);
+    assert_eq!(run("1200").await, ("5 predictions from 60 samples".to_owned(), 0.0));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn predictions_of_something_else_do_not_get_to_know_what_became_of_this() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
+    server.minutes(0, 40).await;
+    let mut rule = by_hand();
+    let id = server.create(rule.clone()).await;
+    let (intelligence, admin) = (&server.intelligence, server.admin());
+    intelligence.run(&admin, &id).await.unwrap();
+    rule["value_type"] = json!("count");
+    intelligence.update(&admin, &id, rule).await.unwrap();
+    server.clock.advance_ms(MINUTE);
+    intelligence.run(&admin, &id).await.unwrap();
+    server.clock.advance_ms(6 * MINUTE + 31_000);
+    let counted = async || (known(&server, 32).await == [1.0; 5]).then_some(());
+    until("what became of the counts", counted).await;
+    assert_eq!(known(&server, 31).await.len(), 0, "these are of averages");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_of_a_rule_that_is_changed_or_deleted_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 180 * MINUTE).await;
+    server.minutes(0, 180).await;
+    let mut slow = by_hand();
+    (slow["algorithm_type"], slow["start_date"]) = (json!("RFRS"), json!("2026-03-02 11:00"));
+    (slow["max_probes"], slow["max_predictions"]) = (json!(60), json!(1));
+    let id = server.create(slow.clone()).await;
+    let (intelligence, admin) = (&server.intelligence, server.admin());
+    let begun = async || {
+        let (intelligence, admin, of) = (intelligence.clone(), admin.clone(), id.clone());
+        let run = tokio::spawn(async move { intelligence.run(&admin, &of).await });
+        until("the run", async || (server.shown(&id)["pid"] != 0).then_some(())).await;
+        run
+    };
+    let run = begun().await;
+    intelligence.update(&admin, &id, slow).await.unwrap();
+    let refused = run.await.unwrap().unwrap_err();
+    assert!(matches!(refused, Error::Conflict(_)), "{refused}");
+    assert!(server.shown(&id)["machine_state_uid"].is_null());
+    let run = begun().await;
+    intelligence.delete(&admin, &id).await.unwrap();
+    let refused = run.await.unwrap().unwrap_err();
+    assert!(matches!(refused, Error::NotFound(_)), "{refused}");
+    assert_eq!(server.predictions().await.len(), 0);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn predictions_with_many_roles_are_all_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 30 * MINUTE).await;
+    server.minutes(0, 30).await;
+    let mut rule = by_hand();
+    let roles: Vec<String> = (0..100).map(|role| format!("role{role}")).collect();
+    (rule["max_predictions"], rule["selectedroles"]) = (json!(1_200), json!(roles));
+    let id = server.create(rule).await;
+    let said = server.intelligence.run(&server.admin(), &id).await.unwrap();
+    assert_eq!(said, "1200 predictions from 30 samples");
+    let predictions = server.predictions().await;
+    assert_eq!(predictions.len(), 1_200);
+    assert!(predictions.values().all(|document| document["roles"] == json!(roles)));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_ended_with_the_server_twice_is_not_made_up_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
+    server.minutes(0, 41).await;
+    let id = server.create(rule("load")).await;
+    server.stop().await;
+    let killed = |record: &mut Value| (record["pid"], record["state"]["tries"]) = (json!(4242), json!(2));
+    let server = reopened(dir.path(), START + 36 * MINUTE, &id, killed).await;
+    let shown = server.shown(&id);
+    assert_eq!((&shown["pid"], &shown["exit_code"]), (&json!(0), &json!(1)));
+    assert!(shown["error_message"].as_str().unwrap().contains("2 times"), "{shown}");
+    server.clock.advance_ms(5 * MINUTE);
+    until("the next run", async || (server.shown(&id)["exit_code"] == 0).then_some(())).await;
+    let predictions = server.predictions().await;
+    assert_eq!(predictions.len(), 5);
+    assert!(predictions.keys().all(|uid| uid.starts_with("load_TL_20260302_104000_")));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_was_ahead_keeps_no_rule_from_running() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
+    let id = server.create(rule("load")).await;
+    server.stop().await;
+    let ahead = |record: &mut Value| record["state"]["handled_ms"] = json!(START + 5_000_000 * MINUTE);
+    let server = reopened(dir.path(), START + 36 * MINUTE, &id, ahead).await;
+    until("a run", async || {
+        server.clock.advance_ms(MINUTE);
+        server.shown(&id)["last_execute"].is_string().then_some(())
+    })
+    .await;
+    server.stop().await;
+}
