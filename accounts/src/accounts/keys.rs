@@ -11,7 +11,9 @@ use crate::api_key::{
 };
 use crate::credentials::encode_key;
 use crate::error::{Error, Result};
-use crate::limits::{MAX_KEY_BYTES, MAX_KEYS, MAX_KEYS_OF_USER, check_metadata, check_name, shorten};
+use crate::limits::{
+    MAX_KEY_BYTES, MAX_KEY_BYTES_OF_USER, MAX_KEYS, MAX_KEYS_OF_USER, check_metadata, check_name, shorten,
+};
 use crate::secret::{self, Hash};
 use crate::state::{Change, State};
 
@@ -106,7 +108,7 @@ impl Accounts {
         .await
     }
 
-    /// Revokes API keys. They can be listed for another week.
+    /// Revokes API keys. They can be listed for another week, without what they might have done and notes.
     ///
     /// # Errors
     /// The store's.
@@ -120,10 +122,7 @@ impl Accounts {
                     continue;
                 }
                 done.invalidated.push(id);
-                changes.push(Change::PutKey(Arc::new(ApiKey {
-                    invalidated_ms: Some(now_ms),
-                    ..ApiKey::clone(&key)
-                })));
+                changes.push(Change::PutKey(Arc::new(key.revoked(now_ms)?)));
             }
             Ok((changes, done))
         })
@@ -147,9 +146,11 @@ fn find(state: &State, query: &ApiKeyQuery, now_ms: i64) -> Vec<Arc<ApiKey>> {
 }
 
 /// Finds room for a key.
-fn weigh(state: &State, mut key: ApiKey) -> Result<Arc<ApiKey>> {
-    key.bytes = key.weight(serde_json::to_string(&key).map_err(Error::internal)?.len());
+fn weigh(state: &State, key: ApiKey) -> Result<Arc<ApiKey>> {
+    let key = key.weighed()?;
     let before = state.keys.get(&key.id).map_or(0, |before| before.bytes);
+    let of_user = state.key_bytes_of(&key.owner) - before + key.bytes;
+    bound("bytes of API keys of one user", of_user, MAX_KEY_BYTES_OF_USER)?;
     bound("bytes of API keys", state.key_bytes - before + key.bytes, MAX_KEY_BYTES)?;
     Ok(Arc::new(key))
 }

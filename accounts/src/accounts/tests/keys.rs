@@ -185,6 +185,51 @@ async fn what_a_key_cannot_be_is_refused() {
     assert!(server.accounts.api_keys(&ApiKeyQuery::default()).is_empty());
 }
 
+#[tokio::test]
+async fn a_user_has_a_share_of_the_room_for_keys_and_gives_it_back() {
+    let server = Server::start().await;
+    let accounts = &server.accounts;
+    let bytes = || accounts.0.state.load().key_bytes;
+    // A value that is kept is more than its text.
+    let values = vec![0; 30_000];
+    let noted = NewApiKey {
+        name: "noted".to_owned(),
+        metadata: [("a".to_owned(), json!(values))].into_iter().collect(),
+        ..NewApiKey::default()
+    };
+    let described = NewApiKey {
+        name: "described".to_owned(),
+        roles: descriptors(json!({ "applications": [values] })),
+        ..NewApiKey::default()
+    };
+    for (name, heavy) in [("ann", noted), ("ben", described)] {
+        server.user(name, &["reader"]).await;
+        let owner = accounts.principal(name).unwrap();
+        let make = || accounts.create_api_key(&owner, heavy.clone());
+        let mut made = 0;
+        let refused = loop {
+            match make().await {
+                Ok(_) => made += 1,
+                Err(error) => break error,
+            }
+            assert!(made < 100, "without a bound");
+        };
+        assert!(made > 0, "{refused}");
+        assert!(refused.to_string().contains("bytes of API keys of one user"), "{refused}");
+        // What is over needs little, though it can be listed.
+        let before = bytes();
+        let of_user = ApiKeyQuery { owner: Some(name.to_owned()), ..ApiKeyQuery::default() };
+        accounts.invalidate_api_keys(of_user.clone()).await.unwrap();
+        let left = accounts.api_keys(&of_user);
+        assert_eq!(left.len(), made);
+        assert!(left.iter().all(|key| key.metadata.is_empty() && key.roles.is_empty()));
+        assert!(bytes() < before / 10, "{} of {before}", bytes());
+        make().await.unwrap();
+        accounts.delete_user(name).await.unwrap();
+        assert!(bytes() < before / 10, "{} of {before}", bytes());
+    }
+}
+
 /// Stores so many keys and tokens of a user, of which each secret is its number, and starts again.
 async fn with_many(server: Server, count: usize) -> Server {
     let mut records = Vec::new();
