@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
-use crate::limits::{MAX_DESCRIPTORS, MAX_GRANTS_OF_KEY, MAX_PATTERNS_OF_KEY, check_metadata, check_name};
+use crate::limits::{
+    MAX_DESCRIPTORS, MAX_GRANTS_OF_KEY, MAX_NAME_BYTES, MAX_PATTERNS_OF_KEY, MAX_WILDCARDS, check_metadata,
+    check_name, too_long,
+};
 use crate::privileges::QueryCheck;
 use crate::role::{Role, is_expression};
 use crate::secret::Hash;
@@ -165,6 +168,19 @@ pub struct ApiKeyQuery {
 }
 
 impl ApiKeyQuery {
+    /// Checks that a great many keys can be compared with it.
+    pub(crate) fn check(&self) -> Result<()> {
+        let name = self.name.as_deref().unwrap_or_default();
+        if name.len() > MAX_NAME_BYTES {
+            return Err(too_long("pattern of names of API keys", name.len(), MAX_NAME_BYTES));
+        }
+        if name.matches('*').count() > MAX_WILDCARDS {
+            let what = "wildcards in a pattern of names of API keys";
+            return Err(Error::TooMany { what, limit: MAX_WILDCARDS });
+        }
+        Ok(())
+    }
+
     /// Whether a key is one of them, whatever its id is.
     pub(crate) fn takes(&self, key: &ApiKey, now_ms: i64) -> bool {
         self.name.as_ref().is_none_or(|name| matches(name, &key.name))

@@ -24,6 +24,8 @@ pub const MAX_KEY_BYTES: usize = 256 << 20;
 pub const MAX_KEY_BYTES_OF_USER: usize = MAX_KEY_BYTES / 16;
 /// Bytes of a name.
 pub const MAX_NAME_BYTES: usize = 507;
+/// Wildcards of a pattern that names of API keys are compared with.
+pub const MAX_WILDCARDS: usize = 8;
 /// Bytes of a description, an e-mail address, a person's name and the like.
 pub const MAX_TEXT_BYTES: usize = 4 << 10;
 /// Bytes of a password.

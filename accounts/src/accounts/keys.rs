@@ -66,10 +66,19 @@ impl Accounts {
     }
 
     /// Lists API keys, those that were made last first.
-    pub fn api_keys(&self, query: &ApiKeyQuery) -> Vec<Arc<ApiKey>> {
-        let mut keys = find(&self.0.state.load(), query, self.0.clock.now_ms());
-        keys.sort_unstable_by(|a, b| (b.created_ms, &b.id).cmp(&(a.created_ms, &a.id)));
-        keys
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::TooMany`] for a pattern that is not for so many.
+    pub async fn api_keys(&self, query: ApiKeyQuery) -> Result<Vec<Arc<ApiKey>>> {
+        query.check()?;
+        let (state, now_ms) = (self.0.state.load_full(), self.0.clock.now_ms());
+        // There may be a great many: not on a thread that answers requests.
+        let found = tokio::task::spawn_blocking(move || {
+            let mut keys = find(&state, &query, now_ms);
+            keys.sort_unstable_by(|a, b| (b.created_ms, &b.id).cmp(&(a.created_ms, &a.id)));
+            keys
+        });
+        found.await.map_err(Error::internal)
     }
 
     /// Changes an API key of a user. Returns whether anything is other than it was.
@@ -111,11 +120,13 @@ impl Accounts {
     /// Revokes API keys. They can be listed for another week, without what they might have done and notes.
     ///
     /// # Errors
-    /// The store's.
+    /// As [`Accounts::api_keys`]; the store's.
     pub async fn invalidate_api_keys(&self, query: ApiKeyQuery) -> Result<Invalidated> {
+        // Found before other changes have to wait. Which key has which name and owner never changes.
+        let found = self.api_keys(query).await?;
         self.change(move |state, now_ms| {
             let (mut changes, mut done) = (Vec::new(), Invalidated::default());
-            for key in find(state, &query, now_ms) {
+            for key in found.iter().filter_map(|key| state.keys.get(&key.id)) {
                 let id = Arc::clone(&key.id);
                 if key.invalidated_ms.is_some() {
                     done.previously.push(id);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use millrace_accounts::{Accounts, Over, Role, privilege, privilege_names};
+use millrace_accounts::{Accounts, ApiKeyQuery, Over, Role, privilege, privilege_names};
 use millrace_storage::access::{Action, ActionSet, Caller};
 use millrace_storage::{Principal, Priority};
 use serde_json::{Map, Value, json};
@@ -28,7 +28,7 @@ pub(crate) async fn of_caller(api: &Api, request: &mut Request) -> Result<Respon
     let principal = api.session.principal();
     if let Caller::ApiKey { id, .. } = principal.caller() {
         let ids = Some(vec![id.to_string()]);
-        let keys = api.accounts.api_keys(&millrace_accounts::ApiKeyQuery { ids, ..Default::default() });
+        let keys = api.accounts.api_keys(ApiKeyQuery { ids, ..ApiKeyQuery::default() }).await?;
         if keys.first().is_some_and(|key| !key.roles.is_empty()) {
             return Err(Error::illegal_argument(
                 "cannot list the privileges of an API key with role descriptors, ask for the API key itself",

@@ -234,3 +234,19 @@ async fn a_key_has_so_many_grants_and_patterns() {
     }
     make(200, 5, 200).await;
 }
+
+#[tokio::test]
+async fn patterns_of_names_of_keys_are_bounded() {
+    let site = Site::start().await;
+    let pattern = "*a".repeat(9);
+    let query = json!({ "query": { "wildcard": { "name": pattern } } });
+    for (line, body) in [
+        (format!("GET /_security/api_key?name={pattern}"), Value::Null),
+        ("POST /_security/_query/api_key".to_owned(), query),
+        ("DELETE /_security/api_key".to_owned(), json!({ "name": pattern })),
+    ] {
+        let refused = site.admin(&line, body, 400).await;
+        let reason = refused["error"]["reason"].as_str().unwrap();
+        assert!(reason.contains("wildcards in a pattern of names of API keys"), "{line}: {reason}");
+    }
+}
