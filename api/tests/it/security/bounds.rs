@@ -250,3 +250,36 @@ async fn patterns_of_names_of_keys_are_bounded() {
         assert!(reason.contains("wildcards in a pattern of names of API keys"), "{line}: {reason}");
     }
 }
+
+#[tokio::test]
+async fn what_several_roles_grant_is_listed_once() {
+    let site = Site::start().await;
+    let plain = json!({ "names": ["logs"], "privileges": ["read"] });
+    let query = json!({ "names": ["logs"], "privileges": ["read"], "query": r#"{"term":{"n":1}}"# });
+    let fields = json!({ "names": ["logs"], "privileges": ["read"], "field_security": { "grant": ["a"] } });
+    let application = json!({ "application": "kibana", "privileges": ["read"], "resources": ["*"] });
+    for (name, grants) in [("a", json!([plain, query])), ("b", json!([query, plain, fields, plain]))] {
+        let body = json!({ "cluster": ["monitor"], "indices": grants, "applications": [application] });
+        site.admin(&format!("PUT /_security/role/{name}"), body, 200).await;
+    }
+    let ann = site.user("ann", &["a", "b"]).await;
+    let granted = site.ask(&ann, "GET /_security/user/_privileges", Value::Null, 200).await;
+    let entry = |further: Value| {
+        let mut entry =
+            json!({ "names": ["logs"], "privileges": ["read"], "allow_restricted_indices": false });
+        entry.as_object_mut().unwrap().extend(further.as_object().unwrap().clone());
+        entry
+    };
+    let expected = json!({
+        "cluster": ["monitor"],
+        "global": [],
+        "indices": [
+            entry(json!({})),
+            entry(json!({ "query": [r#"{"term":{"n":1}}"#] })),
+            entry(json!({ "field_security": [{ "grant": ["a"], "except": [] }] })),
+        ],
+        "applications": [application, application],
+        "run_as": [],
+    });
+    assert_eq!(granted, expected);
+}
