@@ -86,7 +86,7 @@ impl Accounts {
             subject => state.user_of_subject(subject).filter(|account| account.user.enabled),
         };
         let Some(account) = account else { return Ok(None) };
-        let principal = self.resolve(&state, account, address).await.map_err(failed)?;
+        let principal = self.resolve_from(&state, account, address).await.map_err(failed)?;
         Ok(Some(Authenticated { principal, scheme: Scheme::Certificate }))
     }
 
@@ -122,7 +122,8 @@ impl Accounts {
                         .filter(|current| current.user.enabled && current.hash.as_ref() == Some(hash));
                     match current {
                         Some(current) => {
-                            let principal = self.resolve(&state, current, address).await.map_err(failed)?;
+                            let principal =
+                                self.resolve_from(&state, current, address).await.map_err(failed)?;
                             return Ok((Arc::clone(current), principal));
                         }
                         None => Denied::Wrong,
@@ -164,7 +165,7 @@ impl Accounts {
                 format!("unable to authenticate with provided credentials: API key [{id}] is not valid");
             return Err(Refusal::Unauthenticated(reason));
         };
-        let owner = self.resolve(&state, owner, address).await.map_err(failed)?;
+        let owner = self.resolve_from(&state, owner, address).await.map_err(failed)?;
         let principal = self.0.resolver.key(key, &owner).map_err(|error| {
             Refusal::Failed(format!("what API key [{id}] may do is not understood: {error}"))
         })?;
@@ -185,7 +186,7 @@ impl Accounts {
             ));
         };
         token.touch(now_ms);
-        let principal = self.resolve(&state, account, address).await.map_err(failed)?;
+        let principal = self.resolve_from(&state, account, address).await.map_err(failed)?;
         Ok(Authenticated { principal, scheme: Scheme::Token })
     }
 }

@@ -99,7 +99,7 @@ pub(crate) async fn has(api: &Api, request: &mut Request, user: Option<&str>) ->
         Some(user) => {
             api.need(Action::GetSecurity)?;
             let unknown = || Error::resource_not_found(format!("user [{user}] not found"));
-            api.accounts.principal(user).ok_or_else(unknown)?
+            api.accounts.find_principal(user).await?.ok_or_else(unknown)?
         }
     };
     let mut questions =

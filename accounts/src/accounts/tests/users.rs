@@ -27,7 +27,7 @@ async fn users_come_and_go() {
     let ann = basic("ann:another");
     accounts.enable_user("ann", false).await.unwrap();
     assert_eq!(status(&server.ask(&ann).await), 401);
-    assert!(accounts.principal("ann").is_none());
+    assert!(accounts.principal("ann").is_none() && accounts.find_principal("ann").await.unwrap().is_none());
     accounts.enable_user("ann", true).await.unwrap();
     assert_eq!(status(&server.ask(&ann).await), 200);
     let server = server.restart().await;
