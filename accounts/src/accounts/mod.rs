@@ -32,6 +32,7 @@ pub use open::Config;
 pub use tokens::{Checked, Login};
 
 use crate::error::{Error, Result};
+use crate::failures::Failures;
 use crate::password::{Denied, Setter, Verifier, hash};
 use crate::privileges::QueryCheck;
 use crate::resolve::{HostRoles, Resolver};
@@ -60,6 +61,7 @@ struct Inner {
     verifier: Verifier,
     /// What passwords of unknown users are checked against, so that they cost the same.
     decoy: Arc<str>,
+    failures: Failures,
     insecure: bool,
     lifetimes: TokenLifetimes,
     meaning: Arc<dyn QueryCheck>,
