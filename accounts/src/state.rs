@@ -277,9 +277,20 @@ impl State {
         }
     }
 
+    /// Drops the subject of the certificates of a user that is to have another one.
+    pub(crate) fn release_subject(&mut self, name: &str, user: &User) {
+        let before = self.users.get(name).and_then(|account| account.user.subject());
+        if before != user.subject() {
+            self.drop_subject(name);
+        }
+    }
+
+    /// Drops the subject of a user's certificates, unless it is another's by now.
     fn drop_subject(&mut self, user: &str) {
         let before = self.users.get(user).cloned();
-        if let Some(subject) = before.as_ref().and_then(|account| account.user.subject()) {
+        if let Some(subject) = before.as_ref().and_then(|account| account.user.subject())
+            && self.subjects.get(subject).is_some_and(|name| **name == *user)
+        {
             self.subjects.remove_mut(subject);
         }
     }

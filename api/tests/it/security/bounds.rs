@@ -82,6 +82,35 @@ async fn a_patch_of_several_is_made_whole_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn a_patch_is_right_that_is_so_once_it_is_whole() {
+    let site = Site::start().await;
+    let line = "/_plugins/_security/api/internalusers";
+    let with = |subject: &str| json!({ "attributes": { "certificate_subject": subject } });
+    for (name, subject) in [("ann", "CN=1"), ("ben", "CN=2")] {
+        site.admin(&format!("PUT {line}/{name}"), with(subject), 201).await;
+    }
+    let subject = |name: &str, subject: &str| {
+        let path = format!("/{name}/attributes/certificate_subject");
+        json!({ "op": "replace", "path": path, "value": subject })
+    };
+    let renamed =
+        json!([{ "op": "add", "path": "/adam", "value": with("CN=1") }, { "op": "remove", "path": "/ben" }]);
+    for (operations, status) in [
+        // They change places, one gets another name, one has what the other keeps.
+        (json!([subject("ann", "CN=2"), subject("ben", "CN=1")]), 200),
+        (renamed, 200),
+        (json!([subject("adam", "CN=2"), subject("ann", "CN=2")]), 409),
+    ] {
+        site.admin(&format!("PATCH {line}"), operations, status).await;
+    }
+    let users = site.admin(&format!("GET {line}"), Value::Null, 200).await;
+    assert!(users.get("ben").is_none(), "{users}");
+    for (name, subject) in [("ann", "CN=2"), ("adam", "CN=1")] {
+        assert_eq!(users[name]["attributes"]["certificate_subject"], subject);
+    }
+}
+
+#[tokio::test]
 async fn opensearchs_form_never_brings_a_role_to_system_indices() {
     let site = Site::start().await;
     let ours = json!({ "indices": [
