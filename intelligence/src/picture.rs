@@ -46,7 +46,7 @@ pub(crate) async fn draw(shared: &Shared, kept: &Kept, value: Option<&str>) -> R
     let from = (origin - before as i64 * frame.ms()).max(frame.start(0));
     // What became of predictions since, but not more than of them.
     let to = last.min(origin + definition.max_predictions as i64 * frame.ms());
-    let session = shared.session_of(kept)?;
+    let session = shared.session_of(kept).await?;
     let (engine, search) = (&*shared.engine, &shared.search);
     let reader = Reader { search, session: &session, source: &source, definition };
     let buckets = reader.read(value, from, to).await?;

@@ -83,7 +83,7 @@ pub(crate) async fn run(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Don
         );
         return Err(Error::invalid("start_date", reason));
     }
-    let session = shared.session_of(kept)?;
+    let session = shared.session_of(kept).await?;
     let (engine, search) = (&*shared.engine, &shared.search);
     let reader = Reader { search, session: &session, source: &source, definition };
     for value in definition.runs() {
@@ -137,9 +137,11 @@ impl Shared {
     ///
     /// # Errors
     /// [`Error::Run`] where the owner is gone.
-    pub(crate) fn session_of(&self, kept: &Kept) -> Result<Session> {
+    pub(crate) async fn session_of(&self, kept: &Kept) -> Result<Session> {
         let owner = &kept.state.owner;
-        let principal = self.accounts.principal(owner).ok_or_else(|| {
+        let found = self.accounts.find_principal(owner).await;
+        let found = found.map_err(|error| millrace_storage::Error::Internal(error.to_string()))?;
+        let principal = found.ok_or_else(|| {
             Error::Run(format!(
                 "its owner, user [{owner}], is deleted or disabled: have somebody else save the rule"
             ))
