@@ -32,7 +32,7 @@ pub(super) enum Outcome {
     AuthenticationFailed,
     /// The caller may not.
     AccessDenied,
-    /// Users, roles, mappings, keys, tokens or passwords were changed.
+    /// Users, roles, mappings, keys, tokens, passwords or cluster settings were changed.
     Changed,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Trail {
     /// Path of the route.
     route: Option<&'static str>,
     action: Option<Action>,
-    /// Whether it reads, and whether it changes users, roles, mappings, keys, tokens or passwords.
+    /// Whether it reads, and whether it changes users, roles, mappings, keys, tokens, passwords or cluster settings.
     reads: bool,
     changes_security: bool,
     indices: Option<String>,
@@ -226,11 +226,11 @@ impl Trail {
     }
 }
 
-/// Whether a route changes users, roles, mappings, keys, tokens or passwords.
+/// Whether a route changes users, roles, mappings, keys, tokens, passwords or cluster settings.
 fn changes_security(route: &Spec) -> bool {
-    use Action::{CreateApiKey, InvalidateOwnApiKeys, ManageApiKeys, Own, PutSecurity};
+    use Action::{CreateApiKey, InvalidateOwnApiKeys, ManageApiKeys, Own, PutClusterSettings, PutSecurity};
     let concerns = match route.action {
-        PutSecurity | CreateApiKey | InvalidateOwnApiKeys | ManageApiKeys => true,
+        PutSecurity | CreateApiKey | InvalidateOwnApiKeys | ManageApiKeys | PutClusterSettings => true,
         // Of what is one's own there are scrolls and cursors, too.
         Own => ["/_security/", "/_service/", "/_plugins|_opendistro/_security/"]
             .iter()

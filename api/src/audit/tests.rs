@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use millrace_listen::Peer;
 use millrace_storage::access::Refusals;
-use millrace_storage::metadata::IndicesOptions;
+use millrace_storage::metadata::{ClusterSettingsUpdate, IndicesOptions};
 use millrace_storage::{Config as StorageConfig, ManualClock, SharedClock};
 use serde_json::json;
 
@@ -173,6 +173,20 @@ async fn each_day_has_an_index_until_its_time_is_over() {
     assert_eq!(site.days(), [".audit-2023.11.17", ".audit-2023.11.18", ".audit-2023.11.19"]);
     let meta = Arc::clone(site.session.metadata().index(".audit-2023.11.19").unwrap());
     assert!(site.session.index(&meta.name).unwrap().mapping().field("address").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_of_the_cluster_do_not_end_the_audit() {
+    let site = Site::start(Duration::MAX).await;
+    site.record("ann");
+    site.audit.flush().await.unwrap();
+    let settings = json!({"persistent": {"cluster.max_shards_per_node": 1}});
+    let update = ClusterSettingsUpdate::parse(&settings).unwrap();
+    site.session.change(|state| state.update_cluster_settings(&update)).await.unwrap();
+    site.clock.advance_ms(DAY_MS);
+    site.record("ann");
+    site.audit.flush().await.unwrap();
+    assert_eq!(site.documents(".audit-2023.11.15").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
