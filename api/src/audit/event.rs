@@ -276,9 +276,24 @@ impl Event {
         matches!(self.outcome, Outcome::AuthenticationFailed | Outcome::AccessDenied) && !self.is_read
     }
 
-    /// Whether it says the same of the same caller.
+    /// Whose it is, where it is known who asks.
+    pub(super) fn user(&self) -> &str {
+        let told = |name| self.who.get(name).and_then(Value::as_str);
+        told("user").or_else(|| told("caller")).unwrap_or_default()
+    }
+
+    pub(super) fn second(&self) -> i64 {
+        self.time_ms.div_euclid(1_000)
+    }
+
+    /// Whether it says the same of the same caller. Of what is read and of what is done, each thing is told.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        self.outcome == other.outcome
+        let is_same = (&self.method, &self.path, self.action, self.address)
+            == (&other.method, &other.path, other.action, other.address);
+        !self.is_read
+            && !other.is_read
+            && (is_same || self.is_refusal())
+            && self.outcome == other.outcome
             && self.status == other.status
             && self.who == other.who
             && self.route == other.route
