@@ -238,6 +238,20 @@ async fn many_objects() {
     let answer = ask(&node, "POST /api/saved_objects/_bulk_create?overwrite=true", again, 200).await;
     assert!(answer["saved_objects"][0].get("error").is_none(), "{answer}");
 
+    // The version of before is one that somebody else has changed.
+    let version = |answer: &Value| answer["saved_objects"][0]["version"].clone();
+    for (version, expected) in [(version(&created), json!(409)), (version(&answer), Value::Null)] {
+        let mut overview = objects()[0].clone();
+        overview["version"] = version;
+        let both = json!([overview, { "type": "search", "id": "new", "attributes": { "title": "n" } }]);
+        let answer = ask(&node, "POST /api/saved_objects/_bulk_create?overwrite=true", both, 200).await;
+        assert_eq!(answer["saved_objects"][0]["error"]["statusCode"], expected, "{answer}");
+        assert!(answer["saved_objects"][1].get("error").is_none(), "{answer}");
+    }
+    let other = json!([{ "type": "search", "id": "x", "version": 1, "attributes": { "title": "n" } }]);
+    let message = refused(&node, "POST /api/saved_objects/_bulk_create", &other.to_string(), 400).await;
+    assert!(message.contains("[version] must be a string"), "{message}");
+
     let wanted = json!([
         { "type": "index-pattern", "id": "logs", "fields": ["title"] },
         { "type": "dashboard", "id": "nowhere" },

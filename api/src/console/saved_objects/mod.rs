@@ -53,12 +53,7 @@ pub(crate) async fn create(
     let draft = Draft::parse(key.clone(), members, &request.room)?;
     let document = draft.document(saved.now_ms())?;
     let object = document.object();
-    let change = match (overwrite, version) {
-        (true, Some(version)) => Change::Replace(document, version),
-        (true, None) => Change::Overwrite(document),
-        (false, _) => Change::Create(document),
-    };
-    let version = saved.write_one(key, change).await?;
+    let version = saved.write_one(key, Change::storing(document, overwrite, version)).await?;
     Ok(answer(&Stored { object, version }))
 }
 
