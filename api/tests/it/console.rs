@@ -223,6 +223,19 @@ async fn one_object_lives() {
 }
 
 #[tokio::test]
+async fn objects_may_be_called_as_what_documents_have_under_them() {
+    let node = console().await;
+    for id in ["_search", "_count", "_bulk", "_mget", "_msearch", "_delete_by_query", "_find"] {
+        let path = format!("/api/saved_objects/search/{id}");
+        let created = ask(&node, &format!("POST {path}"), titled("t"), 200).await;
+        assert_eq!(ask(&node, &format!("GET {path}"), Value::Null, 200).await, created);
+        let updated = ask(&node, &format!("PUT {path}"), titled("u"), 200).await;
+        assert_eq!((&updated["id"], &updated["attributes"]["title"]), (&json!(id), &json!("u")));
+        ask(&node, &format!("DELETE {path}"), Value::Null, 200).await;
+    }
+}
+
+#[tokio::test]
 async fn many_objects() {
     let node = console().await;
     let created = ask(&node, "POST /api/saved_objects/_bulk_create", json!(objects()), 200).await;
