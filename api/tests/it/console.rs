@@ -385,6 +385,28 @@ async fn what_is_exported_here_is_imported_elsewhere() {
 }
 
 #[tokio::test]
+async fn an_export_has_so_many_objects() {
+    let node = console().await;
+    let put = async |panels: usize| {
+        let panels = (0..panels).map(|n| json!({ "type": "search", "id": n.to_string() }));
+        // What is exported already is no further object.
+        let panels: Vec<Value> = panels.chain([json!({ "type": "dashboard", "id": "d" })]).collect();
+        let body = json!({ "attributes": { "title": "t", "panelsJSON": json!(panels).to_string() } });
+        ask(&node, "POST /api/saved_objects/dashboard/d?overwrite=true", body, 200).await
+    };
+    let line = format!("{EXPORT}?dashboard=d");
+    put(9_999).await;
+    let exported = ask(&node, &line, Value::Null, 200).await;
+    assert_eq!(exported["objects"].as_array().unwrap().len(), 10_000);
+    put(10_000).await;
+    let message = refused(&node, &line, "", 400).await;
+    assert!(message.contains("more than [10000] objects"), "{message}");
+    let ids: Vec<String> = (0..10_001).map(|n| n.to_string()).collect();
+    let message = refused(&node, &format!("{EXPORT}?dashboard={}", ids.join(",")), "", 400).await;
+    assert!(message.contains("more than [10000] objects"), "{message}");
+}
+
+#[tokio::test]
 async fn what_is_there_stays_unless_forced() {
     let node = console().await;
     ask(&node, "POST /api/saved_objects/search/latest", titled("mine"), 200).await;

@@ -8,11 +8,40 @@ use crate::console::saved_objects::Store;
 use crate::console::saved_objects::bulk::{Elements, MAX_OBJECTS};
 use crate::console::saved_objects::object::{Draft, Key, Kind};
 use crate::error::Error;
-use crate::http::{Request, Response, offload};
+use crate::http::{Request, Response, Room, offload};
 use crate::root::API_VERSION;
 
 /// Bytes that an object takes beside its text, and one that is still to come.
 const OBJECT_BYTES: usize = 512;
+
+/// What is exported, each object once.
+#[derive(Default)]
+struct Wanted {
+    seen: HashSet<Target>,
+    /// Those that are still to come.
+    left: VecDeque<Target>,
+}
+
+impl Wanted {
+    /// Adds an object where it is not there yet.
+    ///
+    /// # Errors
+    /// 400 beyond [`MAX_OBJECTS`]; 413 and 429 for want of room.
+    fn add(&mut self, target: Target, room: &Room) -> Result<(), Error> {
+        if self.seen.contains(&target) {
+            return Ok(());
+        }
+        if self.seen.len() >= MAX_OBJECTS {
+            let reason =
+                format!("[dashboard] more than [{MAX_OBJECTS}] objects would be exported; export fewer");
+            return Err(Error::illegal_argument(reason));
+        }
+        room.take(OBJECT_BYTES + 2 * (target.id.len() + target.kind.len()))?;
+        self.seen.insert(target.clone());
+        self.left.push_back(target);
+        Ok(())
+    }
+}
 
 /// Exports dashboards: those that are asked for in their order, then what they refer to, the nearest first.
 pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response, Error> {
@@ -23,18 +52,14 @@ pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response
     }
     let kind = Kind::Dashboard.name();
     let prefix = format!("{kind}:");
-    let mut wanted = VecDeque::new();
-    let mut seen = HashSet::new();
+    let mut wanted = Wanted::default();
     for id in ids {
         let id = id.strip_prefix(&prefix).unwrap_or(&id).to_owned();
         Key::parse(kind, &id).map_err(|_| invalid("dashboard", format_args!("[{id}] is not an id")))?;
-        let target = Target { kind: kind.to_owned(), id };
-        if seen.insert(target.clone()) {
-            wanted.push_back(target);
-        }
+        wanted.add(Target { kind: kind.to_owned(), id }, &request.room)?;
     }
     let mut elements = Elements::after(&format!("{{\"version\":\"{API_VERSION}\",\"objects\":"), 0);
-    while let Some(target) = wanted.pop_front() {
+    while let Some(target) = wanted.left.pop_front() {
         request.room.take(OBJECT_BYTES)?;
         let key = match Key::parse(&target.kind, &target.id) {
             Ok(key) => key,
@@ -55,15 +80,7 @@ pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response
             references::targets(&Draft::of_stored(&stored, &room)?, &room)
         })?;
         for target in refers {
-            if seen.len() == MAX_OBJECTS {
-                let reason =
-                    format!("[dashboard] more than [{MAX_OBJECTS}] objects would be exported; export fewer");
-                return Err(Error::illegal_argument(reason));
-            }
-            if seen.insert(target.clone()) {
-                request.room.take(OBJECT_BYTES + 2 * (target.id.len() + target.kind.len()))?;
-                wanted.push_back(target);
-            }
+            wanted.add(target, &request.room)?;
         }
     }
     let mut response = elements.finish(None);
