@@ -385,6 +385,22 @@ async fn what_is_exported_here_is_imported_elsewhere() {
 }
 
 #[tokio::test]
+async fn dashboards_with_a_comma_in_their_id_are_exported() {
+    let node = console().await;
+    let file = json!({ "objects": [object("dashboard", "a,b", json!({ "title": "t" }), json!([]))] });
+    ask(&node, IMPORT, file, 200).await;
+    ask(&node, "POST /api/saved_objects/dashboard/a", titled("t"), 200).await;
+    for (query, expected) in [
+        ("dashboard=a%2Cb", &["dashboard:a,b"][..]),
+        ("dashboard=dashboard:a%2Cb&dashboard=a", &["dashboard:a,b", "dashboard:a"]),
+        ("dashboard=a,dashboard:c", &["dashboard:a", "dashboard:c"]),
+    ] {
+        let exported = ask(&node, &format!("{EXPORT}?{query}"), Value::Null, 200).await;
+        assert_eq!(keys(&exported["objects"]), expected, "{query}");
+    }
+}
+
+#[tokio::test]
 async fn an_export_has_so_many_objects() {
     let node = console().await;
     let put = async |panels: usize| {

@@ -15,7 +15,7 @@ use crate::root::API_VERSION;
 const OBJECT_BYTES: usize = 512;
 
 /// What is exported, each object once.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Wanted {
     seen: HashSet<Target>,
     /// Those that are still to come.
@@ -45,18 +45,18 @@ impl Wanted {
 
 /// Exports dashboards: those that are asked for in their order, then what they refer to, the nearest first.
 pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response, Error> {
-    let ids = request.params.take_lists("dashboard");
+    let lists = request.params.take_each("dashboard");
     request.finish()?;
-    if ids.is_empty() {
-        return Err(invalid("dashboard", "is required: the ids of the dashboards to export"));
-    }
-    let kind = Kind::Dashboard.name();
-    let prefix = format!("{kind}:");
     let mut wanted = Wanted::default();
-    for id in ids {
-        let id = id.strip_prefix(&prefix).unwrap_or(&id).to_owned();
-        Key::parse(kind, &id).map_err(|_| invalid("dashboard", format_args!("[{id}] is not an id")))?;
-        wanted.add(Target { kind: kind.to_owned(), id }, &request.room)?;
+    for list in &lists {
+        for id in ids(saved, list).await? {
+            let Key { kind, id } =
+                key(id).map_err(|_| invalid("dashboard", format_args!("[{id}] is not an id")))?;
+            wanted.add(Target { kind: kind.name().to_owned(), id }, &request.room)?;
+        }
+    }
+    if wanted.left.is_empty() {
+        return Err(invalid("dashboard", "is required: the ids of the dashboards to export"));
     }
     let mut elements = Elements::after(&format!("{{\"version\":\"{API_VERSION}\",\"objects\":"), 0);
     while let Some(target) = wanted.left.pop_front() {
@@ -86,4 +86,20 @@ pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response
     let mut response = elements.finish(None);
     response.headers.push(("content-disposition", "attachment; filename=\"dashboards.json\"".to_owned()));
     Ok(response)
+}
+
+/// Splits a list of ids, which is one id where there is such a dashboard.
+async fn ids<'l>(saved: &Store, list: &'l str) -> Result<Vec<&'l str>, Error> {
+    if list.contains(',')
+        && let Ok(key) = key(list)
+        && saved.get(&key).await?.is_some()
+    {
+        return Ok(vec![list]);
+    }
+    Ok(list.split(',').filter(|id| !id.is_empty()).collect())
+}
+
+/// Reads the id of a dashboard, which its type may be before.
+fn key(id: &str) -> Result<Key, Error> {
+    Key::parse(Kind::Dashboard.name(), id.strip_prefix("dashboard:").unwrap_or(id))
 }
