@@ -9,7 +9,7 @@ use super::{Change, Store, Write, take_version};
 use crate::console::error::{at, invalid, of_object};
 use crate::error::Error;
 use crate::http::json as text;
-use crate::http::{Request, Response, Room};
+use crate::http::{Request, Response, Room, offload};
 
 /// Most objects of a request, a file or an answer.
 pub(in crate::console) const MAX_OBJECTS: usize = 10_000;
@@ -134,7 +134,8 @@ pub(crate) async fn create(saved: &Store, request: &mut Request) -> Result<Respo
         Ok(Prepared { version, ..Prepared::of(&draft, now_ms, &request.room)? })
     };
     let prepare = |(number, members)| prepare(members).map_err(|error| at(&format!("[{number}]"), error));
-    let objects = elements(request)?.into_iter().enumerate().map(prepare).collect::<Result<Vec<_>, _>>()?;
+    let elements = elements(request)?.into_iter().enumerate();
+    let objects = offload(request.body.len(), || elements.map(prepare).collect::<Result<Vec<_>, _>>())?;
     Ok(store(saved, objects, overwrite, HEAD).await?.finish(None))
 }
 
@@ -163,10 +164,14 @@ pub(crate) async fn get(saved: &Store, request: &mut Request) -> Result<Response
         match saved.get(&key).await? {
             None => answered.push_error(&kind, &id, &key.missing()),
             Some(stored) => {
-                request.room.take(stored.object.len() * 2 + OBJECT_BYTES)?;
+                let bytes = stored.object.len();
+                request.room.take(bytes * 2 + OBJECT_BYTES)?;
                 match fields {
                     None => answered.push(&stored),
-                    Some(fields) => answered.push(&only(stored, &fields, &request.room)?),
+                    Some(fields) => {
+                        let cut = || only(stored, &fields, &request.room);
+                        answered.push(&offload(bytes, cut)?);
+                    }
                 }
             }
         }
