@@ -13,7 +13,8 @@ use crate::http::Params;
 use crate::security::opensearch;
 
 /// Every method that routes have, in the order in which they are listed.
-const METHODS: [Method; 5] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE];
+pub(super) const METHODS: [Method; 6] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::PATCH];
 
 /// What is under a type of documents as well, and so is no id.
 const UNDER_TYPES: [&str; 6] = ["_bulk", "_count", "_delete_by_query", "_mget", "_msearch", "_search"];
