@@ -278,7 +278,7 @@ impl Event {
 
     /// Whose it is, where it is known who asks.
     pub(super) fn user(&self) -> &str {
-        let told = |name| self.who.get(name).and_then(Value::as_str);
+        let told = |name: &str| self.who.get(name).and_then(Value::as_str);
         told("user").or_else(|| told("caller")).unwrap_or_default()
     }
 
