@@ -312,3 +312,36 @@ async fn what_several_roles_grant_is_listed_once() {
     });
     assert_eq!(granted, expected);
 }
+
+#[tokio::test]
+async fn pages_of_another_host_change_nothing_whatever_a_browser_adds() {
+    let site = Site::start().await;
+    site.user("ann", &[]).await;
+    let set = json!({ "transient": { "plugins.sql.delete.enabled": true } });
+    site.admin("PUT /_plugins/_query/settings", set, 200).await;
+    site.admin("PUT /logs/_doc/1?refresh=true", json!({ "n": 1 }), 201).await;
+    let statement = "POST /_plugins/_sql?source_content_type=application/json&source=%7B%22query%22:%22DELETE%20FROM%20logs%22%7D";
+    let disable = "POST /_security/user/ann/_disable";
+    let admin = basic("admin", "secret");
+    let send = async |line: &str, more: &[(&str, &str)]| {
+        let mut headers = vec![("authorization", admin.as_str()), ("host", "logs.example:9200")];
+        headers.extend(more);
+        site.node.send(line, &headers, "").await.status
+    };
+    for (name, value) in
+        [("origin", "https://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")]
+    {
+        for line in [statement, disable, "DELETE /logs"] {
+            assert_eq!(send(line, &[(name, value)]).await, 403, "{line} {name} {value}");
+        }
+        assert_eq!(send("GET /logs/_doc/1", &[(name, value)]).await, 200, "{name} {value}");
+    }
+    site.ask(&basic("ann", "annann"), "GET /_security/_authenticate", Value::Null, 200).await;
+    // Pages of its own, and what is no browser.
+    let own = [("origin", "https://logs.example:9200"), ("sec-fetch-site", "same-origin")];
+    assert_eq!(send(statement, &own).await, 200);
+    assert_eq!(send("GET /logs/_doc/1", &[]).await, 404);
+    assert_eq!(send(disable, &[]).await, 200);
+    assert_eq!(send(disable, &own).await, 200);
+    site.ask(&basic("ann", "annann"), "GET /_security/_authenticate", Value::Null, 401).await;
+}
