@@ -165,6 +165,7 @@ impl Intelligence {
             }
         }
         shared.artefacts.sweep(shared.store.all()).await;
+        results::raise_limits(engine).await;
         let task = tokio::spawn(scheduler::follow(Arc::clone(&shared)));
         Ok(Self { shared, task: Arc::new(Task(Mutex::new(Some(task)))) })
     }
