@@ -206,8 +206,9 @@ async fn trained(
         }))
     };
     let (trained, bytes) = shared.engine.compute().run(Priority::Spare, job).await??;
-    if let Some(bytes) = bytes {
-        shared.artefacts.write(&kept.id, value, bytes).await?;
+    if let Some(bytes) = bytes
+        && shared.artefacts.write(&kept.id, value, bytes).await
+    {
         done.path = Some(Artefacts::path(&kept.id, value));
     }
     Ok(trained)

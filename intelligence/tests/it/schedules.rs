@@ -1,8 +1,6 @@
 //! Runs by schedule: what was missed is made up once, nothing runs twice at once, and a killed run is not left running.
 
 use millrace_intelligence::Error;
-use millrace_storage::Principal;
-use millrace_storage::metadata::{IndicesOptions, Metadata};
 use serde_json::{Value, json};
 
 use crate::fixture::{MINUTE, START, Server, rule, until, write};
@@ -97,60 +95,6 @@ async fn a_rule_does_not_run_twice_at_once_and_one_that_is_off_does_not_run() {
     server.clock.advance_ms(20 * MINUTE);
     until("the run of the other", async || (!server.shown(&on)["exit_code"].is_null()).then_some(())).await;
     assert_eq!(server.shown(&id)["last_execute_timestamp"], "2026-03-02 10:30");
-    server.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_rule_is_told_until_it_is_deleted_or_saved_anew() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
-    server.minutes(0, 31).await;
-    server.create(rule("load")).await;
-    for id in ["a", "b"] {
-        server.write(".intelligence_rules", id, &json!({"colour": "red"})).await;
-    }
-    server.stop().await;
-    let server = Server::reopen(dir.path(), START + 31 * MINUTE).await;
-    let (intelligence, admin) = (&server.intelligence, server.admin());
-    let faults = intelligence.faults();
-    assert!(faults.len() == 2 && faults[0].contains("AI rule [a] cannot be read"), "{faults:?}");
-    intelligence.delete(&admin, "a").await.unwrap();
-    assert!(matches!(intelligence.delete(&admin, "a").await, Err(Error::NotFound(_))));
-    let taken = intelligence.update(&admin, "b", rule("load")).await.unwrap_err();
-    assert!(matches!(taken, Error::Conflict(_)), "{taken}");
-    assert!(intelligence.faults().len() == 1 && intelligence.faults()[0].contains("AI rule [b]"));
-    intelligence.update(&admin, "b", rule("anew")).await.unwrap();
-    assert_eq!(intelligence.faults(), [""; 0]);
-    intelligence.run(&admin, "b").await.unwrap();
-    intelligence.update(&admin, "b", rule("again")).await.unwrap();
-    server.stop().await;
-    let server = Server::reopen(dir.path(), START + 31 * MINUTE).await;
-    assert_eq!(server.intelligence.faults().len(), 0);
-    assert_eq!(server.shown("b")["model_name"], "again");
-    server.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_index_that_is_there_takes_as_many_fields_as_a_new_one() {
-    const FIELDS: &str = "index.mapping.total_fields.limit";
-    let dir = tempfile::tempdir().unwrap();
-    let (engine, clock) = Server::engine(dir.path(), START).await;
-    engine.make_own_index("intelligence", &json!({"mappings": {"dynamic": false}})).await.unwrap();
-    let limit = |server: &Server, name: &str| {
-        server.engine.metadata().index("intelligence").unwrap().setting(name).unwrap().to_owned()
-    };
-    let server = Server::over(engine, clock).await;
-    assert_eq!(limit(&server, FIELDS), "20000");
-    assert_eq!(limit(&server, "index.mapping.depth.limit"), "20");
-    // What somebody has set stays.
-    let (principal, options) = (Principal::system(), IndicesOptions::open_only());
-    let more = json!({FIELDS: 30_000});
-    let decide =
-        |metadata: &Metadata| metadata.update_settings("intelligence", &options, &more, false, START);
-    server.engine.change(&principal, decide).await.unwrap();
-    server.stop().await;
-    let server = Server::reopen(dir.path(), START).await;
-    assert_eq!(limit(&server, FIELDS), "30000");
     server.stop().await;
 }
 
