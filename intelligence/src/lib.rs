@@ -89,6 +89,8 @@ pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
     /// Yields to what users ask.
     pub(crate) search: SearchService,
+    /// For what users ask.
+    pub(crate) asked: Arc<SearchService>,
     pub(crate) accounts: Arc<Accounts>,
     pub(crate) store: Store,
     pub(crate) artefacts: Artefacts,
@@ -140,12 +142,13 @@ impl Intelligence {
     /// The store's.
     pub async fn start(
         engine: &Arc<Engine>,
-        search: &SearchService,
+        search: &Arc<SearchService>,
         accounts: &Arc<Accounts>,
     ) -> Result<Self> {
         let shared = Arc::new(Shared {
             engine: Arc::clone(engine),
             search: search.spare(),
+            asked: Arc::clone(search),
             accounts: Arc::clone(accounts),
             store: Store::load(engine).await?,
             artefacts: Artefacts::of(engine),

@@ -85,7 +85,7 @@ pub(crate) async fn run(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Don
     }
     let session = shared.session_of(kept)?;
     let (engine, search) = (&*shared.engine, &shared.search);
-    let reader = Reader { search, session: &session, source: &source, definition };
+    let reader = Reader { search, session: &session, source: &source, definition, priority: Priority::Spare };
     for value in definition.runs() {
         shared.check_stopping()?;
         let began = Instant::now();

@@ -81,3 +81,24 @@ async fn a_model_that_cannot_be_kept_stops_no_run() {
     assert!(model.is_file() && server.shown(&id)["path_to_machine_state"].is_string());
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_picture_shows_no_predictions_of_other_buckets() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
+    server.minutes(0, 31).await;
+    let id = server.create(rule("load")).await;
+    let (intelligence, admin) = (&server.intelligence, server.admin());
+    intelligence.run(&admin, &id).await.unwrap();
+    server.engine.refresh(&[server.engine.index("intelligence").unwrap()]).await.unwrap();
+    let svg = intelligence.plot(&admin, &id, None).await.unwrap();
+    assert!(svg.contains("measured") && svg.contains("predicted"), "{svg:.500}");
+    let mut hours = rule("load");
+    hours["time_frame"] = json!("1 hour");
+    intelligence.update(&admin, &id, hours).await.unwrap();
+    // The hour that is filling has all there is.
+    server.clock.advance_ms(60 * MINUTE);
+    let svg = intelligence.plot(&admin, &id, None).await.unwrap();
+    assert!(svg.contains("measured") && !svg.contains("predicted"), "{svg:.500}");
+    server.stop().await;
+}
