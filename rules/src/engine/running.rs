@@ -14,7 +14,7 @@ use crate::operator::codec::{Reader, Writer};
 use crate::operator::key;
 use crate::operator::realert::Silences;
 use crate::operator::waiting::Sample;
-use crate::operator::{Arrival, Bounds, Figures, Moment, Timing, Watermark, Work};
+use crate::operator::{Arrival, Bounds, Figures, MAX_FINDINGS, Moment, Timing, Watermark, Work};
 use crate::time::Time;
 
 /// Orders to be quiet that are in force at once.
@@ -85,6 +85,13 @@ pub(super) struct Running {
     outside: u64,
     /// How many keys that had to go were told of.
     evictions_told: u64,
+    /// Alerts that were too many for one event.
+    left_out: u64,
+}
+
+/// Whether a count has come to another power of two: what goes on all the time is told often enough by that.
+fn doubles(before: u64, now: u64) -> bool {
+    now > 0 && now.ilog2() >= before.checked_ilog2().map_or(0, |before| before + 1)
 }
 
 impl Running {
@@ -108,6 +115,7 @@ impl Running {
             too_late: 0,
             outside: 0,
             evictions_told: 0,
+            left_out: 0,
         }
     }
 
@@ -306,14 +314,28 @@ impl Running {
         self.timed = pending.into();
     }
 
-    /// Tells of keys that had to go, at each power of two: a bound that is hit all the time is told often enough.
+    /// Tells of keys that had to go.
     fn tell_evictions(&mut self, frame: u64, operations: &mut Vec<Operation>) {
         let evicted = self.work.figures().evicted + self.silences.figures().evicted;
-        if evicted > 0 && evicted.ilog2() >= self.evictions_told.checked_ilog2().map_or(0, |told| told + 1) {
+        if doubles(self.evictions_told, evicted) {
             self.evictions_told = evicted;
             let reason = format!(
                 "its state is at the bound: {evicted} keys with the oldest events were forgotten before their time so far; \
                  a narrower filter, another query_key or a shorter timeframe needs less"
+            );
+            operations.push(Operation::Problem { rule: self.rule.id.clone(), frame, reason });
+        }
+    }
+
+    /// Tells of alerts that were too many for one event.
+    fn tell_left_out(&mut self, frame: u64, more: usize, operations: &mut Vec<Operation>) {
+        let before = self.left_out;
+        self.left_out += more as u64;
+        if doubles(before, self.left_out) {
+            let reason = format!(
+                "an event has so many new terms under its keys that only {MAX_FINDINGS} of its alerts are raised: {} were left out so \
+                 far; fewer composite fields, or another query_key, make fewer",
+                self.left_out
             );
             operations.push(Operation::Problem { rule: self.rule.id.clone(), frame, reason });
         }
@@ -341,6 +363,8 @@ impl Running {
         let arrival = Arrival { event, time, body: alert::body(&event.source, definition), depth };
         let Work::Eager(operator) = &mut self.work else { return };
         let findings = operator.event(&arrival, &keys, moment);
+        let left_out = operator.left_out();
+        self.tell_left_out(frame, left_out, operations);
         let mut raising = Raising {
             rule: &self.rule,
             silences: &mut self.silences,
@@ -429,6 +453,7 @@ impl Running {
             }
         }
         self.silences.encode(watermark, writer);
+        writer.number(self.left_out);
     }
 
     /// Reads what [`Self::encode`] wrote into a rule that is new.
@@ -467,6 +492,8 @@ impl Running {
             }
         }
         self.silences.decode(reader)?;
+        // What was written before this was counted ends here.
+        self.left_out = if reader.is_empty() { 0 } else { reader.number()? };
         std::mem::replace(reader, Reader::new(&[])).finish()
     }
 }

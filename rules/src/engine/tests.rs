@@ -369,6 +369,33 @@ fn state_at_its_bound_is_told_now_and_then() {
 }
 
 #[test]
+fn an_event_of_many_terms_raises_a_thousand_alerts() {
+    let options = json!({"type": "new_term", "fields": [["a", "b"], ["b", "c"]], "query_key": "key"});
+    let mut bench = Bench::new(&[("r", options.clone())]);
+    let mut told = Vec::new();
+    for number in 1..=5 {
+        let values = |count: u8| (0..count).map(|at| format!("{number}-{at}")).collect::<Vec<_>>();
+        let source = json!({"a": values(8), "b": values(8), "c": values(8), "key": values(64)});
+        let operations = bench.event(number, source.clone());
+        assert_eq!(count(&operations), 1_000);
+        told.extend(operations.into_iter().filter_map(|operation| match operation {
+            Operation::Problem { frame, reason, .. } => Some((frame, reason.contains("new terms"))),
+            _ => None,
+        }));
+        assert_eq!(bench.event(number, source), [], "terms of which no alert was raised are known, too");
+        // What was told is known after a start.
+        let rules = vec![rule("r", 1, options.clone())];
+        let snapshot = bench.engine.snapshot();
+        let (engine, failed) =
+            Engine::restore(&snapshot, rules, 0, Timing::default(), Bounds::default()).unwrap();
+        assert!(failed.is_empty());
+        bench.engine = engine;
+    }
+    // Of an event 7,192 are left out: that is told at each power of two.
+    assert_eq!(told, [(1, true), (3, true), (5, true), (9, true)]);
+}
+
+#[test]
 fn watermarks_go_on_while_input_is_idle() {
     let mut bench = Bench::new(&[("r", frequency()), ("clock", json!({}))]);
     bench.event(0, json!({"@timestamp": 0}));
