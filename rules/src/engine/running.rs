@@ -78,6 +78,10 @@ pub(super) struct Running {
     pending: Vec<(Event, Origin, bool)>,
     /// Those of a frame that is complete, in order, which are not evaluated yet, with their times.
     timed: VecDeque<(Time, Event, Origin, bool)>,
+    /// Event time before the first of them, where that is taken into account already: windows that it closes are left.
+    observed: Option<Time>,
+    /// Whether windows are left that are to be closed behind the events of the frame.
+    closes: bool,
     last_event: Option<Time>,
     last_alert: Option<Time>,
     too_deep: u64,
@@ -109,6 +113,8 @@ impl Running {
             learns_until: None,
             pending: Vec::new(),
             timed: VecDeque::new(),
+            observed: None,
+            closes: false,
             last_event: None,
             last_alert: None,
             too_deep: 0,
@@ -207,6 +213,7 @@ impl Running {
     pub(super) fn forget_pieces(&mut self) {
         self.pending.clear();
         self.timed.clear();
+        (self.observed, self.closes) = (None, false);
     }
 
     /// Takes the events of a piece that match; tells whether there are any to be evaluated.
@@ -258,9 +265,11 @@ impl Running {
     ) -> bool {
         if !self.pending.is_empty() {
             self.last_event = Some(now);
-            self.pass(frame, now, timing, absences, operations);
+            if !self.pass(frame, now, timing, absences, operations) {
+                return false;
+            }
             self.order(now);
-        } else if self.timed.is_empty() {
+        } else if self.timed.is_empty() && !self.closes {
             return true;
         }
         while operations.len() < most {
@@ -276,7 +285,10 @@ impl Running {
                 Work::Eager(_) => self.decide(frame, &event, time, depth, now, timing, operations),
                 Work::Waiting(_) => {
                     let sample = Sample { event: &event, time, second, depth };
-                    self.count(frame, &sample, now, timing, absences, operations);
+                    if !self.count(frame, &sample, now, timing, absences, operations) {
+                        self.timed.push_front((time, event, origin, second));
+                        return false;
+                    }
                 }
             }
         }
@@ -284,8 +296,11 @@ impl Running {
             return false;
         }
         if let Work::Waiting(_) = self.work {
-            self.settle(frame, now, timing, absences, operations);
-            self.close(frame, now, timing, absences, operations);
+            self.closes = !(self.settle(frame, now, timing, absences, operations)
+                && self.close(frame, now, timing, absences, operations));
+            if self.closes {
+                return false;
+            }
         }
         self.tell_evictions(frame, operations);
         true

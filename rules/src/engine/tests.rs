@@ -559,6 +559,42 @@ fn an_alert_of_a_window_says_what_was_found() {
 }
 
 #[test]
+fn what_is_raised_of_many_windows_is_returned_in_parts() {
+    let flatline = json!({"type": "flatline", "threshold": 1, "timeframe": "1m", "query_key": "host"});
+    let mut hosts = frame(1, 0, json!({}), Origin::User, "logs-1");
+    let event = hosts.events[0].clone();
+    let of = |host: u64| Event { seq_no: host, source: Arc::new(json!({"host": host})), ..event.clone() };
+    hosts.events = (0..2_500).map(of).collect();
+    // An event closes the windows, or the clock.
+    for by_event in [true, false] {
+        let rules = [("r", flatline.clone())];
+        let (mut whole, mut parts) = (Bench::new(&rules), Bench::new(&rules));
+        for bench in [&mut whole, &mut parts] {
+            assert_eq!(bench.engine.frame(&hosts, &mut bench.matcher), []);
+            bench.number = 1;
+            for second in (20..=120).step_by(20) {
+                assert_eq!(beat(bench, second), []);
+            }
+        }
+        let mut last = frame(8, 130, json!({"host": "x"}), Origin::User, "logs-1");
+        if !by_event {
+            (last.time, last.events) = (Time::from_ms(140_000), Vec::new());
+        }
+        let expected = whole.engine.frame(&last, &mut whole.matcher);
+        assert_eq!(count(&expected), 2_500);
+        let mut found = parts.engine.begin_frame(&last, &mut parts.matcher);
+        let mut calls = 1;
+        while parts.engine.is_amid() {
+            assert_eq!((found.len(), parts.engine.position()), (calls * 1_000, Some(7)));
+            found.append(&mut parts.engine.go_on());
+            calls += 1;
+        }
+        assert_eq!((found == expected, calls, parts.engine.position()), (true, 3, Some(8)));
+        assert_eq!(parts.engine.snapshot(), whole.engine.snapshot());
+    }
+}
+
+#[test]
 fn a_source_that_never_was_is_told_of() {
     let mut bench = Bench::new(&[("r", flatline())]);
     bench.matcher.rules.clear();
