@@ -352,7 +352,7 @@ impl<'a> Fields<'a> {
             return Err(Error::invalid(NAME, reason));
         }
         let within = field.rsplit_once('.').map_or("", |(within, _)| within);
-        let is_predicted = |part: &&str| results::ENDINGS.iter().any(|ending| part.ends_with(ending));
+        let is_predicted = |part: &&str| results::ENDINGS.iter().any(|ending| part.ends_with(*ending));
         if let Some(part) = within.split('.').find(is_predicted) {
             let reason = format!("is within [{part}], which results have for numbers");
             return Err(Error::invalid(NAME, reason));
