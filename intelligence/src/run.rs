@@ -85,7 +85,7 @@ pub(crate) async fn run(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Don
     }
     let session = shared.session_of(kept).await?;
     let (engine, search) = (&*shared.engine, &shared.search);
-    let reader = Reader { search, session: &session, source: &source, definition };
+    let reader = Reader { search, session: &session, source: &source, definition, priority: Priority::Spare };
     for value in definition.runs() {
         shared.check_stopping()?;
         let began = Instant::now();
@@ -208,8 +208,9 @@ async fn trained(
         }))
     };
     let (trained, bytes) = shared.engine.compute().run(Priority::Spare, job).await??;
-    if let Some(bytes) = bytes {
-        shared.artefacts.write(&kept.id, value, bytes).await?;
+    if let Some(bytes) = bytes
+        && shared.artefacts.write(&kept.id, value, bytes).await
+    {
         done.path = Some(Artefacts::path(&kept.id, value));
     }
     Ok(trained)

@@ -25,6 +25,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) session: &'a Session,
     pub(crate) source: &'a Source,
     pub(crate) definition: &'a Definition,
+    /// Which threads read answers.
+    pub(crate) priority: Priority,
 }
 
 #[derive(Debug, Deserialize)]
@@ -78,7 +80,7 @@ impl Reader<'_> {
             let (begin, end) = (from_ms + at * frame.ms(), from_ms + (at + ahead) * frame.ms());
             let body = self.body(value, begin, end);
             let expression = &self.source.expression;
-            let answer = self.search.read::<Answer>(self.session, expression, body, Priority::Spare).await;
+            let answer = self.search.read::<Answer>(self.session, expression, body, self.priority).await;
             let answer = match answer {
                 Err(error) if page > LEAST_PAGE && is_too_many(&error) => {
                     page = (page / 2).max(LEAST_PAGE);

@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod fixture;
+mod rules;
 mod schedules;
