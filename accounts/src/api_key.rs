@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 use crate::limits::{
-    MAX_DESCRIPTORS, MAX_GRANTS_OF_KEY, MAX_PATTERNS_OF_KEY, check_metadata, check_name,
+    MAX_DESCRIPTORS, MAX_GRANTS_OF_KEY, MAX_NAME_BYTES, MAX_PATTERNS_OF_KEY, MAX_WILDCARDS, check_metadata,
+    check_name, too_long,
 };
 use crate::privileges::QueryCheck;
 use crate::role::{Role, is_expression};
@@ -32,7 +33,7 @@ pub struct ApiKey {
     /// When it ends; never without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<i64>,
-    /// When it was revoked.
+    /// When it was revoked; from then on it has neither roles nor metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalidated_ms: Option<i64>,
     /// What it may do of what the owner may; the same as the owner where there is none.
@@ -41,13 +42,13 @@ pub struct ApiKey {
     /// What whoever made it has noted.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
-    /// Bytes of its record.
+    /// What it takes in memory.
     #[serde(skip)]
     pub(crate) bytes: usize,
 }
 
 impl ApiKey {
-    /// What it takes in memory, in bytes, with a record of so many: a value of its metadata is more than its text.
+    /// What it takes in memory, in bytes, with a record of so many: a value that is kept as it was said is more than its text.
     pub(crate) fn weight(&self, record: usize) -> usize {
         const VALUE: usize = 128;
         fn values(value: &Value) -> usize {
@@ -57,7 +58,42 @@ impl ApiKey {
                 _ => 0,
             }
         }
-        record + VALUE * self.metadata.values().map(values).sum::<usize>()
+        let of_roles = self
+            .roles
+            .values()
+            .flat_map(|role| role.applications.iter().chain(&role.tenants).chain(role.metadata.values()));
+        record + VALUE * self.metadata.values().chain(of_roles).map(values).sum::<usize>()
+    }
+
+    /// Takes its weight as it is now.
+    ///
+    /// # Errors
+    /// [`Error::Internal`].
+    pub(crate) fn weighed(mut self) -> Result<Self> {
+        let record = serde_json::to_string(&self).map_err(Error::internal)?.len();
+        self.bytes = self.weight(record);
+        Ok(self)
+    }
+
+    /// Returns what is left of it once it is revoked, to be listed for a while: what it might have done and notes are dropped, so
+    /// that it does not take the room of others.
+    ///
+    /// # Errors
+    /// [`Error::Internal`].
+    pub(crate) fn revoked(&self, now_ms: i64) -> Result<Self> {
+        let left = Self {
+            id: Arc::clone(&self.id),
+            name: Arc::clone(&self.name),
+            owner: Arc::clone(&self.owner),
+            hash: self.hash,
+            created_ms: self.created_ms,
+            expires_ms: self.expires_ms,
+            invalidated_ms: Some(now_ms),
+            roles: BTreeMap::new(),
+            metadata: Map::new(),
+            bytes: 0,
+        };
+        left.weighed()
     }
 
     /// Whether it is over.
@@ -132,6 +168,19 @@ pub struct ApiKeyQuery {
 }
 
 impl ApiKeyQuery {
+    /// Checks that a great many keys can be compared with it.
+    pub(crate) fn check(&self) -> Result<()> {
+        let name = self.name.as_deref().unwrap_or_default();
+        if name.len() > MAX_NAME_BYTES {
+            return Err(too_long("pattern of names of API keys", name.len(), MAX_NAME_BYTES));
+        }
+        if name.matches('*').count() > MAX_WILDCARDS {
+            let what = "wildcards in a pattern of names of API keys";
+            return Err(Error::TooMany { what, limit: MAX_WILDCARDS });
+        }
+        Ok(())
+    }
+
     /// Whether a key is one of them, whatever its id is.
     pub(crate) fn takes(&self, key: &ApiKey, now_ms: i64) -> bool {
         self.name.as_ref().is_none_or(|name| matches(name, &key.name))
@@ -160,7 +209,10 @@ pub(crate) fn check_descriptors(roles: &BTreeMap<String, Role>, meaning: &dyn Qu
         return Err(Error::TooMany { what: "grants on indices of an API key", limit: MAX_GRANTS_OF_KEY });
     }
     if grants().map(|grant| grant.names.len()).sum::<usize>() > MAX_PATTERNS_OF_KEY {
-        return Err(Error::TooMany { what: "patterns of index names of an API key", limit: MAX_PATTERNS_OF_KEY });
+        return Err(Error::TooMany {
+            what: "patterns of index names of an API key",
+            limit: MAX_PATTERNS_OF_KEY,
+        });
     }
     for (name, role) in roles {
         check_name("role descriptor", name)?;

@@ -9,11 +9,13 @@
 //! - [`user`], [`role`], [`api_key`], [`token`]: the records
 //! - [`privileges`], [`resolve`]: what roles grant, compiled and remembered
 //! - [`credentials`], [`password`], [`secret`]: what requests show, and how it is checked
+//! - [`failures`]: which of those that are refused are in the log
 
 mod accounts;
 mod api_key;
 mod credentials;
 mod error;
+mod failures;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod limits;

@@ -20,8 +20,12 @@ pub const MAX_TOKENS: usize = 200_000;
 pub const MAX_TOKENS_OF_USER: usize = 1_000;
 /// Bytes of the records of all API keys together: who may make them for themselves need not be trusted with memory.
 pub const MAX_KEY_BYTES: usize = 256 << 20;
+/// Bytes of those of one user, so that it leaves room to others.
+pub const MAX_KEY_BYTES_OF_USER: usize = MAX_KEY_BYTES / 16;
 /// Bytes of a name.
 pub const MAX_NAME_BYTES: usize = 507;
+/// Wildcards of a pattern that names of API keys are compared with.
+pub const MAX_WILDCARDS: usize = 8;
 /// Bytes of a description, an e-mail address, a person's name and the like.
 pub const MAX_TEXT_BYTES: usize = 4 << 10;
 /// Bytes of a password.

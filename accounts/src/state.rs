@@ -93,8 +93,10 @@ pub(crate) struct State {
     subjects: HashTrieMapSync<Arc<str>, Arc<str>>,
     /// Hosts of all role mappings, with the role.
     hosts: Arc<[(String, Arc<str>)]>,
-    /// Bytes of the records of all keys.
+    /// What all keys take in memory, in bytes.
     pub(crate) key_bytes: usize,
+    /// The same of the keys of each user.
+    key_bytes_of: HashTrieMapSync<Arc<str>, usize>,
     /// Counts changes of roles and role mappings.
     pub(crate) version: u64,
 }
@@ -240,14 +242,14 @@ impl State {
                 self.version += 1;
             }
             Change::PutKey(key) => {
-                self.key_bytes -= self.keys.get(&key.id).map_or(0, |key| key.bytes);
-                self.key_bytes += key.bytes;
+                let before = self.keys.get(&key.id).map_or(0, |key| key.bytes);
+                self.count_key_bytes(&key.owner, before, key.bytes);
                 self.keys.insert_mut(Arc::clone(&key.id), Arc::clone(key));
                 add(&mut self.keys_of, &key.owner, Arc::clone(&key.id));
             }
             Change::DeleteKey(id) => {
                 let Some(key) = self.keys.get(id).cloned() else { return };
-                self.key_bytes -= key.bytes;
+                self.count_key_bytes(&key.owner, key.bytes, 0);
                 self.keys.remove_mut(id);
                 take(&mut self.keys_of, &key.owner, id);
             }
@@ -264,9 +266,31 @@ impl State {
         }
     }
 
+    /// Counts that a key of a user takes so many bytes, and not those before.
+    fn count_key_bytes(&mut self, owner: &Arc<str>, before: usize, now: usize) {
+        self.key_bytes = self.key_bytes - before + now;
+        let of_user = self.key_bytes_of(owner) - before + now;
+        if of_user == 0 {
+            self.key_bytes_of.remove_mut(owner);
+        } else {
+            self.key_bytes_of.insert_mut(Arc::clone(owner), of_user);
+        }
+    }
+
+    /// Drops the subject of the certificates of a user that is to have another one.
+    pub(crate) fn release_subject(&mut self, name: &str, user: &User) {
+        let before = self.users.get(name).and_then(|account| account.user.subject());
+        if before != user.subject() {
+            self.drop_subject(name);
+        }
+    }
+
+    /// Drops the subject of a user's certificates, unless it is another's by now.
     fn drop_subject(&mut self, user: &str) {
         let before = self.users.get(user).cloned();
-        if let Some(subject) = before.as_ref().and_then(|account| account.user.subject()) {
+        if let Some(subject) = before.as_ref().and_then(|account| account.user.subject())
+            && self.subjects.get(subject).is_some_and(|name| **name == *user)
+        {
             self.subjects.remove_mut(subject);
         }
     }
@@ -287,6 +311,11 @@ impl State {
     /// How many keys a user has, those that are over included.
     pub(crate) fn count_keys_of(&self, user: &str) -> usize {
         self.keys_of.get(user).map_or(0, HashTrieSetSync::size)
+    }
+
+    /// What the keys of a user take in memory, in bytes, those that are over included.
+    pub(crate) fn key_bytes_of(&self, user: &str) -> usize {
+        self.key_bytes_of.get(user).copied().unwrap_or_default()
     }
 
     /// Lists the tokens of a user.

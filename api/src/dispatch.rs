@@ -10,7 +10,9 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
 use hyper::body::Incoming;
 use millrace_accounts::Scheme;
-use millrace_listen::{Bodies, BodyError, Budget, Held, Reservation, check_host, check_origin, head_bytes};
+use millrace_listen::{
+    Bodies, BodyError, Budget, Held, Reservation, check_host, check_origin, check_same_origin, head_bytes,
+};
 use millrace_storage::{Principal, Priority, panic_text};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -364,6 +366,10 @@ impl Service {
             check_host(&parts.uri, &parts.headers)
                 .and_then(|()| check_origin(&parts.headers))
                 .map_err(|foreign| Error::foreign(&foreign))?;
+        } else if !parts.method.is_safe() {
+            // A browser adds the credentials that it keeps to what any page has it send.
+            check_same_origin(&parts.uri, &parts.headers)
+                .map_err(|foreign| Error::of_other_page(&foreign))?;
         }
         let address = entry::address_of(parts);
         let asker = match injected(parts) {

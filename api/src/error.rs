@@ -178,6 +178,15 @@ impl Error {
         Self::new(403, "security_exception", reason)
     }
 
+    /// Makes the refusal of a change that a page of another host had a browser send.
+    pub(crate) fn of_other_page(Foreign { header, value }: &Foreign) -> Self {
+        let reason = format!(
+            "header [{header}] with [{value}] is of a page of another host than the one that is asked; a proxy in between has to \
+             pass [Host] on as it is"
+        );
+        Self::new(403, "security_exception", reason)
+    }
+
     pub(crate) fn unauthorized(reason: impl Into<String>) -> Self {
         let error = Self::new(401, "security_exception", reason)
             .with("header", json!({ "WWW-Authenticate": CHALLENGES }));

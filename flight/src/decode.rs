@@ -266,40 +266,33 @@ fn bounded(kind: &DataType, depth: usize, fields: &mut usize) -> Result<(), Stat
             "its schema has more than [{MAX_FIELDS}] fields, or some that are more than [{MAX_DEPTH}] deep"
         )));
     }
-    let mut within = |field: &FieldRef| bounded(field.data_type(), depth + 1, fields);
     match kind {
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::ListView(item)
-        | DataType::LargeListView(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _)
-        | DataType::RunEndEncoded(_, item) => within(item),
-        DataType::Struct(inner) => inner.iter().try_for_each(within),
-        DataType::Union(inner, _) => inner.iter().try_for_each(|(_, field)| within(field)),
         // One that was replaced would stay as long as those that were made with it.
         DataType::Dictionary(_, values) if has_dictionary(values) => {
             Err(invalid("its schema has a dictionary within a dictionary"))
         }
-        DataType::Dictionary(_, values) => bounded(values, depth + 1, fields),
-        _ => Ok(()),
+        kind => inner(kind).into_iter().try_for_each(|kind| bounded(kind, depth + 1, fields)),
     }
 }
 
 fn has_dictionary(kind: &DataType) -> bool {
-    let within = |field: &FieldRef| has_dictionary(field.data_type());
+    matches!(kind, DataType::Dictionary(..)) || inner(kind).into_iter().any(has_dictionary)
+}
+
+/// Lists the types that a type is made of.
+fn inner(kind: &DataType) -> Vec<&DataType> {
     match kind {
-        DataType::Dictionary(..) => true,
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::ListView(item)
         | DataType::LargeListView(item)
         | DataType::FixedSizeList(item, _)
         | DataType::Map(item, _)
-        | DataType::RunEndEncoded(_, item) => within(item),
-        DataType::Struct(inner) => inner.iter().any(within),
-        DataType::Union(inner, _) => inner.iter().any(|(_, field)| within(field)),
-        _ => false,
+        | DataType::RunEndEncoded(_, item) => vec![item.data_type()],
+        DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
+        DataType::Union(fields, _) => fields.iter().map(|(_, field)| field.data_type()).collect(),
+        DataType::Dictionary(_, values) => vec![values],
+        _ => Vec::new(),
     }
 }
 

@@ -1,40 +1,49 @@
 //! Trained models on disk: a file for each rule and value in the directory `intelligence` of the data directory, the latest alone.
 //!
-//! A file is there whole or not at all: written under another name, synced, renamed. One that cannot be read costs a training.
+//! A file is there whole or not at all: written under another name, synced, renamed. One that cannot be read, or
+//! finds no room among those that are kept (1 GiB), costs a training.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millrace_forecast::{Trained, seed};
-use millrace_storage::{Engine, Error as StorageError};
+use millrace_storage::Engine;
+use parking_lot::Mutex;
 
-use crate::error::{Error, Result};
 use crate::store::Kept;
 
 /// Name of the directory.
 const DIRECTORY: &str = "intelligence";
+/// Name of a file that is being written: no rule's.
+const NEW: &str = "new.model";
+/// Bytes of a model that is read.
+const MAX_MODEL_BYTES: u64 = 64 << 20;
+/// Bytes of all models: those that find no room are not kept.
+const MAX_BYTES: u64 = 1 << 30;
 
 /// The models of an engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Artefacts {
     dir: PathBuf,
+    /// Bytes of all models; held while files change.
+    used: Arc<Mutex<u64>>,
 }
 
 impl Artefacts {
     /// Names the models of an engine.
     pub(crate) fn of(engine: &Engine) -> Self {
-        Self { dir: engine.data_dir().join(DIRECTORY) }
+        Self { dir: engine.data_dir().join(DIRECTORY), used: Arc::default() }
     }
 
     /// Names the file of a rule's model, below the data directory.
     pub(crate) fn path(rule: &str, value: Option<&str>) -> String {
         // Values may have any characters.
         let value = value.map_or_else(|| "all".to_owned(), |value| format!("{:016x}", seed(value)));
-        format!("{DIRECTORY}/{rule}/{value}.model")
+        format!("{DIRECTORY}/{}/{value}.model", name(rule))
     }
 
     fn file(&self, rule: &str, value: Option<&str>) -> PathBuf {
@@ -45,41 +54,26 @@ impl Artefacts {
     pub(crate) async fn read(&self, rule: &str, value: Option<&str>) -> Option<Trained> {
         let path = self.file(rule, value);
         let read = move || {
-            let bytes = match fs::read(&path) {
-                Err(error) if error.kind() == ErrorKind::NotFound => return None,
-                read => read.map_err(|error| error.to_string()),
-            };
-            match bytes.and_then(|bytes| Trained::from_bytes(&bytes).map_err(|error| error.to_string())) {
-                Ok(trained) => Some(trained),
-                Err(reason) => {
-                    tracing::warn!(path = %path.display(), reason, "a stored model is not used: it is trained anew");
-                    None
-                }
-            }
+            load(&path).unwrap_or_else(|reason| {
+                tracing::warn!(path = %path.display(), reason, "a stored model is not used: it is trained anew");
+                None
+            })
         };
         tokio::task::spawn_blocking(read).await.unwrap_or_default()
     }
 
-    /// Stores a model.
-    ///
-    /// # Errors
-    /// The disk's; the one of before is still there then.
-    pub(crate) async fn write(&self, rule: &str, value: Option<&str>, bytes: Vec<u8>) -> Result<()> {
-        let path = self.file(rule, value);
+    /// Stores a model; returns whether it is kept. Why it is not is told to the log, and costs a training: the one of before is still
+    /// there then.
+    pub(crate) async fn write(&self, rule: &str, value: Option<&str>, bytes: Vec<u8>) -> bool {
+        let (dir, path, used) = (self.dir.clone(), self.file(rule, value), Arc::clone(&self.used));
         let write = move || {
-            let failed = |error| StorageError::io("write", &path, error);
-            let dir = path.parent().unwrap_or(Path::new("."));
-            fs::create_dir_all(dir).map_err(failed)?;
-            let new = path.with_extension("new");
-            let stored = File::create(&new).and_then(|mut file| {
-                file.write_all(&bytes)?;
-                file.sync_all()
-            });
-            stored.and_then(|()| fs::rename(&new, &path)).map_err(failed)?;
-            File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed)
+            let stored = store(&dir, &path, &bytes, &mut used.lock());
+            if let Err(error) = &stored {
+                tracing::warn!(path = %path.display(), %error, "a model is not stored: it is trained anew");
+            }
+            stored.is_ok()
         };
-        let written = tokio::task::spawn_blocking(write).await;
-        Ok(written.map_err(|error| Error::Run(format!("the model was not stored: {error}")))??)
+        tokio::task::spawn_blocking(write).await.unwrap_or_default()
     }
 
     /// Removes the models of values that a rule has no more.
@@ -87,27 +81,29 @@ impl Artefacts {
         let Some(kept) = kept else { return };
         let wanted: HashSet<PathBuf> =
             kept.definition.runs().into_iter().map(|value| self.file(&kept.id, value)).collect();
-        let dir = self.dir.join(&kept.id);
-        let remove = move || {
-            let models =
-                listed(&dir).into_iter().filter(|path| path.extension() == Some(OsStr::new("model")));
-            for path in models.filter(|path| !wanted.contains(path)) {
-                told(&path, fs::remove_file(&path));
+        let (dir, used) = (self.dir.join(&*name(&kept.id)), Arc::clone(&self.used));
+        let remove_others = move || {
+            let mut used = used.lock();
+            for path in listed(&dir).into_iter().filter(|path| !wanted.contains(path)) {
+                remove(&path, &mut used);
             }
         };
-        let _ = tokio::task::spawn_blocking(remove).await;
+        let _ = tokio::task::spawn_blocking(remove_others).await;
     }
 
-    /// Removes what a server has left that ended while rules were changed: models of rules, and of values, that are not there.
+    /// Removes what a server has left that ended while rules were changed: models of rules, and of values, that are not there. Counts
+    /// the others.
     pub(crate) async fn sweep(&self, rules: Vec<Arc<Kept>>) {
-        let dir = self.dir.clone();
-        let listed = tokio::task::spawn_blocking(move || listed(&dir)).await.unwrap_or_default();
-        let there: HashSet<PathBuf> = rules.iter().map(|kept| self.dir.join(&kept.id)).collect();
-        for path in listed.into_iter().filter(|path| !there.contains(path)) {
-            if let Some(rule) = path.file_name().and_then(OsStr::to_str) {
-                self.remove(rule).await;
+        let (dir, used) = (self.dir.clone(), Arc::clone(&self.used));
+        let there: HashSet<PathBuf> = rules.iter().map(|kept| self.dir.join(&*name(&kept.id))).collect();
+        let remove_others = move || {
+            let mut used = used.lock();
+            *used = bytes_of(&dir);
+            for path in listed(&dir).into_iter().filter(|path| !there.contains(path)) {
+                remove(&path, &mut used);
             }
-        }
+        };
+        let _ = tokio::task::spawn_blocking(remove_others).await;
         for kept in rules {
             self.keep_of(Some(kept)).await;
         }
@@ -115,21 +111,80 @@ impl Artefacts {
 
     /// Removes all models of a rule.
     pub(crate) async fn remove(&self, rule: &str) {
-        let path = self.dir.join(rule);
-        let _ = tokio::task::spawn_blocking(move || told(&path, fs::remove_dir_all(&path))).await;
+        let (path, used) = (self.dir.join(&*name(rule)), Arc::clone(&self.used));
+        let _ = tokio::task::spawn_blocking(move || remove(&path, &mut used.lock())).await;
     }
+}
+
+/// Names the directory of a rule. Its id may have any characters where somebody wrote its document by hand.
+fn name(rule: &str) -> Cow<'_, str> {
+    match rule.chars().all(|one| one.is_ascii_alphanumeric() || matches!(one, '-' | '_')) {
+        true => Cow::Borrowed(rule),
+        false => Cow::Owned(format!("{:016x}", seed(rule))),
+    }
+}
+
+/// Reads a file; `None` where there is none.
+fn load(path: &Path) -> Result<Option<Trained>, String> {
+    let there = match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        there => there.map_err(|error| error.to_string())?,
+    };
+    if !there.is_file() || there.len() > MAX_MODEL_BYTES {
+        return Err(format!("it is no file of at most {MAX_MODEL_BYTES} bytes"));
+    }
+    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    Trained::from_bytes(&bytes).map(Some).map_err(|error| error.to_string())
+}
+
+/// Writes a file, in the place of the one that is there; `used` are the bytes of all.
+fn store(dir: &Path, path: &Path, bytes: &[u8], used: &mut u64) -> io::Result<()> {
+    let (others, len) = (used.saturating_sub(bytes_of(path)), bytes.len() as u64);
+    if len > MAX_MODEL_BYTES || others + len > MAX_BYTES {
+        let reason = format!("of {MAX_BYTES} bytes for all models {others} are taken, and it has {len}");
+        return Err(io::Error::other(reason));
+    }
+    let (new, within) = (dir.join(NEW), path.parent().unwrap_or(dir));
+    fs::create_dir_all(within)?;
+    let written = File::create(&new).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    if let Err(error) = written.and_then(|()| fs::rename(&new, path)) {
+        let _ = fs::remove_file(&new);
+        return Err(error);
+    }
+    *used = others + len;
+    File::open(within).and_then(|within| within.sync_all())
+}
+
+/// Removes a file, or a directory with all that is in it; `used` are the bytes of all.
+fn remove(path: &Path, used: &mut u64) {
+    let before = bytes_of(path);
+    let removed = if is_dir(path) { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            tracing::warn!(path = %path.display(), %error, "models that nothing needs any more are still there");
+        }
+        _ => {}
+    }
+    *used = used.saturating_sub(before.saturating_sub(bytes_of(path)));
+}
+
+/// Counts the bytes of a file, or of all in a directory.
+fn bytes_of(path: &Path) -> u64 {
+    match is_dir(path) {
+        true => listed(path).iter().map(|path| bytes_of(path)).sum(),
+        false => fs::symlink_metadata(path).map_or(0, |there| there.len()),
+    }
+}
+
+fn is_dir(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|there| there.is_dir())
 }
 
 fn listed(dir: &Path) -> Vec<PathBuf> {
     fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
-}
-
-fn told(path: &Path, removed: std::io::Result<()>) {
-    if let Err(error) =
-        removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
-    {
-        tracing::warn!(path = %path.display(), %error, "models that nothing needs any more are still there");
-    }
 }
 
 #[cfg(test)]
@@ -148,12 +203,16 @@ mod tests {
         Arc::new(Kept::new(id.to_owned(), Definition::parse(&body).unwrap(), State::default()))
     }
 
+    fn at(data: &Path) -> Artefacts {
+        Artefacts { dir: data.join(DIRECTORY), used: Arc::default() }
+    }
+
     #[tokio::test]
     async fn models_go_with_what_they_are_of() {
         let data = tempfile::tempdir().unwrap();
-        let artefacts = Artefacts { dir: data.path().join(DIRECTORY) };
+        let artefacts = at(data.path());
         for (rule, value) in [("r", "a"), ("r", "b"), ("s", "a"), ("gone", "a")] {
-            artefacts.write(rule, Some(value), vec![1]).await.unwrap();
+            assert!(artefacts.write(rule, Some(value), vec![1]).await);
         }
         let there = |rule: &str, value| artefacts.file(rule, Some(value)).exists();
         artefacts.keep_of(Some(rule("r", &["b", "c"]))).await;
@@ -163,5 +222,41 @@ mod tests {
         artefacts.remove("r").await;
         artefacts.remove("r").await;
         assert!(!there("r", "b"));
+        assert_eq!(*artefacts.used.lock(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_kept_is_trained_anew() {
+        let data = tempfile::tempdir().unwrap();
+        let artefacts = at(data.path());
+        assert!(artefacts.write("r", Some("a"), vec![1; 10]).await);
+        // There is room for nothing but what takes the place of another one.
+        *artefacts.used.lock() = MAX_BYTES;
+        assert!(!artefacts.write("r", Some("b"), vec![1]).await);
+        assert!(artefacts.write("r", Some("a"), vec![1; 9]).await);
+        assert!(artefacts.write("r", Some("b"), vec![1]).await);
+        artefacts.sweep(vec![rule("r", &["a", "b"])]).await;
+        assert_eq!(*artefacts.used.lock(), 10);
+        // What is no model is none.
+        fs::create_dir_all(artefacts.file("r", Some("c"))).unwrap();
+        assert!(!artefacts.write("r", Some("c"), vec![1]).await);
+        for value in ["a", "c", "d"] {
+            assert!(artefacts.read("r", Some(value)).await.is_none(), "{value}");
+        }
+        let long = File::create(artefacts.file("r", Some("d"))).unwrap();
+        long.set_len(MAX_MODEL_BYTES + 1).unwrap();
+        assert!(artefacts.read("r", Some("d")).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn ids_of_rules_name_nothing_else() {
+        let data = tempfile::tempdir().unwrap();
+        let artefacts = at(data.path());
+        for rule in ["..", "../..", "a/b", "."] {
+            assert!(artefacts.write(rule, None, vec![1]).await);
+            artefacts.remove(rule).await;
+        }
+        assert!(data.path().join(DIRECTORY).is_dir());
+        assert_eq!((listed(data.path()).len(), listed(&artefacts.dir).len()), (1, 0));
     }
 }

@@ -346,6 +346,17 @@ impl<'a> Fields<'a> {
             let reason = format!("begins with [{first}], which results have for something else");
             return Err(Error::invalid(NAME, reason));
         }
+        let parts = field.split('.').count();
+        if parts > results::MAX_PARTS {
+            let reason = format!("has {parts} parts; {} are allowed", results::MAX_PARTS);
+            return Err(Error::invalid(NAME, reason));
+        }
+        let within = field.rsplit_once('.').map_or("", |(within, _)| within);
+        let is_predicted = |part: &&str| results::ENDINGS.iter().any(|ending| part.ends_with(*ending));
+        if let Some(part) = within.split('.').find(is_predicted) {
+            let reason = format!("is within [{part}], which results have for numbers");
+            return Err(Error::invalid(NAME, reason));
+        }
         Ok(field.to_owned())
     }
 
@@ -440,6 +451,9 @@ pub(crate) mod tests {
             back[name] = json!({"any": "thing"});
         }
         Definition::parse(&back).unwrap();
+        let mut deep = body();
+        deep["label_field"]["field"] = json!(format!("{}.b_pre", ["a"; 19].join(".")));
+        Definition::parse(&deep).unwrap();
         let mut multiplied = body();
         multiplied["multiply_by_field"] = json!("host.name");
         multiplied["multiply_by_values"] = json!(["a", "b"]);
@@ -449,6 +463,7 @@ pub(crate) mod tests {
     #[test]
     fn every_field_is_refused_by_its_name() {
         let long = "x".repeat(1000);
+        let deep = ["a"; 21].join(".");
         let many: Vec<String> = (0..101).map(|at| at.to_string()).collect();
         let cases = [
             ("algorithm_type", vec![json!(null), json!(1), json!("SARIMA"), json!("sma"), json!("")]),
@@ -473,6 +488,8 @@ pub(crate) mod tests {
                     json!({"field": "a..b"}),
                     json!({"field": "a*"}),
                     json!({"field": "rmse.x"}),
+                    json!({"field": "a.b_pre.c"}),
+                    json!({"field": deep}),
                     json!({"field": 1}),
                     json!({"field": long}),
                 ],

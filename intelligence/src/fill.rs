@@ -54,9 +54,9 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
     let Some((from, to)) = pending(kept, now_ms) else { return Ok(None) };
     let definition = &kept.definition;
     let source = Source::of(&shared.engine, kept).await?;
-    let session = shared.session_of(kept)?;
+    let session = shared.session_of(kept).await?;
     let (engine, search) = (&*shared.engine, &shared.search);
-    let reader = Reader { search, session: &session, source: &source, definition };
+    let reader = Reader { search, session: &session, source: &source, definition, priority: Priority::Spare };
     let own = Session::system(&shared.engine);
     for value in definition.runs() {
         let buckets = reader.read(value, from, to).await?;

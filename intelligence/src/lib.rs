@@ -93,6 +93,8 @@ pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
     /// Yields to what users ask.
     pub(crate) search: SearchService,
+    /// For what users ask.
+    pub(crate) asked: Arc<SearchService>,
     pub(crate) accounts: Arc<Accounts>,
     pub(crate) store: Store,
     pub(crate) artefacts: Artefacts,
@@ -147,12 +149,13 @@ impl Intelligence {
     /// The store's.
     pub async fn start(
         engine: &Arc<Engine>,
-        search: &SearchService,
+        search: &Arc<SearchService>,
         accounts: &Arc<Accounts>,
     ) -> Result<Self> {
         let shared = Arc::new(Shared {
             engine: Arc::clone(engine),
             search: search.spare(),
+            asked: Arc::clone(search),
             accounts: Arc::clone(accounts),
             store: Store::load(engine).await?,
             artefacts: Artefacts::of(engine),
@@ -169,6 +172,7 @@ impl Intelligence {
             }
         }
         shared.artefacts.sweep(shared.store.all()).await;
+        results::raise_limits(engine).await;
         let task = tokio::spawn(scheduler::follow(Arc::clone(&shared)));
         Ok(Self { shared, task: Arc::new(Task(Mutex::new(Some(task)))) })
     }
@@ -205,9 +209,14 @@ impl Intelligence {
     /// # Errors
     /// [`Error::Invalid`] with the field, [`Error::Forbidden`], [`Error::Conflict`] for a name that is taken; nothing is stored then.
     pub async fn create(&self, asker: &Principal, body: Value) -> Result<String> {
+        let id = Uuid::new_v4().to_string();
+        self.save(asker, id.clone(), body).await?;
+        Ok(id)
+    }
+
+    async fn save(&self, asker: &Principal, id: String, body: Value) -> Result<()> {
         let shared = &self.shared;
         let (definition, search_digest) = shared.read(asker, body).await?;
-        let id = Uuid::new_v4().to_string();
         let state = State {
             owner: asker.name().to_owned(),
             search_digest,
@@ -215,18 +224,20 @@ impl Intelligence {
             handled_ms: shared.engine.clock().now_ms(),
             ..State::default()
         };
-        let (shared, kept) = (Arc::clone(shared), Kept::new(id.clone(), definition, state));
-        to_its_end(async move { shared.store.create(kept).await }).await?;
-        Ok(id)
+        let (shared, kept) = (Arc::clone(shared), Kept::new(id, definition, state));
+        to_its_end(async move { shared.store.create(kept).await }).await
     }
 
-    /// Puts a rule in the place of another one; it runs with the asker's rights from then on.
+    /// Puts a rule in the place of another one, or of one that cannot be read; it runs with the asker's rights from then on.
     ///
     /// # Errors
     /// As [`Intelligence::create`]; [`Error::NotFound`].
     pub async fn update(&self, asker: &Principal, id: &str, body: Value) -> Result<()> {
         let shared = &self.shared;
         check_saves(asker)?;
+        if shared.store.is_unreadable(id) {
+            return self.save(asker, id.to_owned(), body).await;
+        }
         shared.seen(asker, id)?;
         let (definition, search_digest) = shared.read(asker, body).await?;
         let definition = Arc::new(definition);
@@ -259,13 +270,15 @@ impl Intelligence {
         .await
     }
 
-    /// Deletes a rule with its models; its predictions stay.
+    /// Deletes a rule with its models, or one that cannot be read; its predictions stay.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Forbidden`], the store's.
     pub async fn delete(&self, asker: &Principal, id: &str) -> Result<()> {
         check_saves(asker)?;
-        self.shared.seen(asker, id)?;
+        if !self.shared.store.is_unreadable(id) {
+            self.shared.seen(asker, id)?;
+        }
         let (shared, id) = (Arc::clone(&self.shared), id.to_owned());
         to_its_end(async move {
             shared.store.delete(&id).await?;
@@ -306,7 +319,7 @@ impl Intelligence {
 
     /// Tells what keeps rules from running; nothing where all is well.
     pub fn faults(&self) -> Vec<String> {
-        self.shared.store.unreadable().to_vec()
+        self.shared.store.unreadable()
     }
 }
 

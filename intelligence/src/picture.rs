@@ -5,6 +5,7 @@ use millrace_storage::{Priority, Session};
 use serde_json::{Value, json};
 
 use crate::Shared;
+use crate::definition::Definition;
 use crate::error::{Error, Result};
 use crate::results;
 use crate::run::became;
@@ -41,14 +42,15 @@ pub(crate) async fn draw(shared: &Shared, kept: &Kept, value: Option<&str>) -> R
     let source = Source::of(&shared.engine, kept).await?;
     let predicted = predicted(shared, kept, value).await?;
     let last = frame.start(now_ms);
-    let origin = predicted.first().map_or(last, |first| first.at.min(last));
+    let origin = predicted.first().map_or(last, |first| frame.start(first.at).min(last));
     let before = definition.max_probes.min((SAMPLES_EACH * definition.max_predictions).max(LEAST_SAMPLES));
     let from = (origin - before as i64 * frame.ms()).max(frame.start(0));
     // What became of predictions since, but not more than of them.
     let to = last.min(origin + definition.max_predictions as i64 * frame.ms());
-    let session = shared.session_of(kept)?;
-    let (engine, search) = (&*shared.engine, &shared.search);
-    let reader = Reader { search, session: &session, source: &source, definition };
+    let session = shared.session_of(kept).await?;
+    let (engine, search) = (&*shared.engine, &*shared.asked);
+    let reader =
+        Reader { search, session: &session, source: &source, definition, priority: Priority::Foreground };
     let buckets = reader.read(value, from, to).await?;
     // Before the first document there is nothing to be counted.
     let first = buckets.iter().position(Option::is_some).unwrap_or(buckets.len());
@@ -89,16 +91,22 @@ pub(crate) async fn draw(shared: &Shared, kept: &Kept, value: Option<&str>) -> R
 async fn predicted(shared: &Shared, kept: &Kept, value: Option<&str>) -> Result<Vec<Predicted>> {
     let Some(origin_ms) = kept.state.origin_ms else { return Ok(Vec::new()) };
     let uid = results::machine_state_uid(&kept.definition, value, origin_ms);
-    let field = &kept.definition.field;
+    let Definition { field, frame, .. } = &*kept.definition;
+    // What was predicted before the rule was changed may be of other buckets.
+    let filter = json!([
+        {"term": {"model_uid": kept.id}},
+        {"term": {"machine_state_uid": uid}},
+        {"term": {"time_frame": frame.name()}},
+    ]);
     let body = json!({
         "size": MAX_PREDICTIONS,
         "track_total_hits": false,
         "_source": [format!("{field}_pre"), "rmse"],
-        "query": {"bool": {"filter": [{"term": {"model_uid": kept.id}}, {"term": {"machine_state_uid": uid}}]}},
+        "query": {"bool": {"filter": filter}},
         "sort": [{"@timestamp": "asc"}],
     });
     let own = Session::system(&shared.engine);
-    let answer: Value = shared.search.read(&own, results::INDEX, body, Priority::Foreground).await?;
+    let answer: Value = shared.asked.read(&own, results::INDEX, body, Priority::Foreground).await?;
     let hits = answer["hits"]["hits"].as_array().map(Vec::as_slice).unwrap_or_default();
     let read = hits.iter().filter_map(|hit| {
         let source = &hit["_source"];

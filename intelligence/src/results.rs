@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use millrace_storage::metadata::{IndicesOptions, Metadata};
 use millrace_storage::{Action, Engine, Error as StorageError, Principal, RefreshPolicy, Update, WriteOp};
 use serde_json::{Map, Value, json};
 
@@ -41,18 +42,30 @@ pub(crate) const OWN_FIELDS: [&str; 20] = [
     "time_frame",
     "roles",
 ];
+/// Endings of the names that predicted fields have here.
+pub(crate) const ENDINGS: [&str; 2] = ["_pre", "_cur"];
+/// Parts of a field's name, at most: the mapping has an object for each but the last.
+pub(crate) const MAX_PARTS: usize = 20;
+/// Fields of the mapping: each predicted one has two, and objects.
+const MAX_FIELDS: usize = 20_000;
 /// Documents of a write.
 const BATCH: usize = 2_000;
 /// How long a write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+fn limits() -> Value {
+    json!({"index.mapping.total_fields.limit": MAX_FIELDS, "index.mapping.depth.limit": MAX_PARTS})
+}
 
 fn index_body() -> Value {
     let keyword = json!({"type": "keyword", "ignore_above": 8191});
     let words = json!({"type": "text", "fields": {"keyword": keyword}});
     let (date, double) = (json!({"type": "date"}), json!({"type": "double"}));
     let of_field = |ending: &str| json!({"match": format!("*_{ending}"), "mapping": double});
+    let mut settings = limits();
+    (settings["index.number_of_shards"], settings["index.number_of_replicas"]) = (json!(1), json!(0));
     json!({
-        "settings": {"index.number_of_shards": 1, "index.number_of_replicas": 0},
+        "settings": settings,
         "mappings": {
             "dynamic_templates": [{"predicted": of_field("pre")}, {"current": of_field("cur")}],
             "properties": {
@@ -79,6 +92,19 @@ fn index_body() -> Value {
             },
         },
     })
+}
+
+/// Has an index that is there already take as many fields as a new one; limits that somebody has set stay.
+pub(crate) async fn raise_limits(engine: &Engine) {
+    if engine.metadata().index(INDEX).is_none() {
+        return;
+    }
+    let (principal, options, limits) = (Principal::system(), IndicesOptions::open_only(), limits());
+    let now_ms = engine.clock().now_ms();
+    let decide = |metadata: &Metadata| metadata.update_settings(INDEX, &options, &limits, true, now_ms);
+    if let Err(error) = engine.change(&principal, decide).await {
+        tracing::warn!(index = INDEX, %error, "predictions of many different fields may find no room");
+    }
 }
 
 /// Names the state of a model: what is predicted from a time.

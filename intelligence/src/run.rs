@@ -98,8 +98,9 @@ pub(crate) async fn run(shared: &Shared, kept: &Arc<Kept>, now_ms: i64, done: &m
     let settled_ms = fill::settled(frame, shared.engine.clock().now_ms());
     done.ends_ms = Some(last + (definition.max_predictions as i64 - 1) * frame.ms());
     done.filled_ms = Some(settled_ms.min(last));
-    let session = shared.session_of(kept)?;
-    let reader = Reader { search: &shared.search, session: &session, source: &source, definition };
+    let session = shared.session_of(kept).await?;
+    let (search, priority) = (&shared.search, Priority::Spare);
+    let reader = Reader { search, session: &session, source: &source, definition, priority };
     let course = Course { shared, kept, reader, origins: &origins, from_ms, settled_ms };
     let mut failed = Vec::new();
     for value in &values {
@@ -214,9 +215,11 @@ impl Shared {
     ///
     /// # Errors
     /// [`Error::Run`] where the owner is gone.
-    pub(crate) fn session_of(&self, kept: &Kept) -> Result<Session> {
+    pub(crate) async fn session_of(&self, kept: &Kept) -> Result<Session> {
         let owner = &kept.state.owner;
-        let principal = self.accounts.principal(owner).ok_or_else(|| {
+        let found = self.accounts.find_principal(owner).await;
+        let found = found.map_err(|error| millrace_storage::Error::Internal(error.to_string()))?;
+        let principal = found.ok_or_else(|| {
             Error::Run(format!(
                 "its owner, user [{owner}], is deleted or disabled: have somebody else save the rule"
             ))
@@ -270,8 +273,9 @@ async fn trained(
         }))
     };
     let (trained, bytes) = shared.engine.compute().run(Priority::Spare, job).await??;
-    if let Some(bytes) = bytes {
-        shared.artefacts.write(&kept.id, value, bytes).await?;
+    if let Some(bytes) = bytes
+        && shared.artefacts.write(&kept.id, value, bytes).await
+    {
         done.path = Some(Artefacts::path(&kept.id, value));
     }
     Ok(trained)

@@ -25,6 +25,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) session: &'a Session,
     pub(crate) source: &'a Source,
     pub(crate) definition: &'a Definition,
+    /// Which threads read answers.
+    pub(crate) priority: Priority,
 }
 
 #[derive(Debug, Deserialize)]
@@ -88,7 +90,7 @@ impl Reader<'_> {
             let (begin, end) = (from_ms + at * frame.ms(), from_ms + (at + ahead) * frame.ms());
             let body = self.body(value, begin, end);
             let expression = &self.source.expression;
-            let answer = self.search.read::<Answer>(self.session, expression, body, Priority::Spare).await;
+            let answer = self.search.read::<Answer>(self.session, expression, body, self.priority).await;
             let answer = match answer {
                 Err(error) if page > LEAST_PAGE && is_too_many(&error) => {
                     page = (page / 2).max(LEAST_PAGE);
@@ -133,7 +135,7 @@ impl Reader<'_> {
             "aggs": {"first": {"min": {"field": self.source.time_field}}},
         });
         let expression = &self.source.expression;
-        let answer = self.search.read::<Earliest>(self.session, expression, body, Priority::Spare).await?;
+        let answer = self.search.read::<Earliest>(self.session, expression, body, self.priority).await?;
         let Some(first_ms) = answer.aggregations.and_then(|all| all.first.value) else {
             return Ok(buckets.len());
         };

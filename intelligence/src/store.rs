@@ -148,8 +148,15 @@ pub(crate) struct Store {
     rules: RwLock<BTreeMap<String, Arc<Kept>>>,
     /// Held by a change from its reading to its writing.
     changing: tokio::sync::Mutex<()>,
-    /// What was found in the index that is no rule.
-    unreadable: Vec<String>,
+    /// What was found in the index that is no rule, by id.
+    unreadable: RwLock<BTreeMap<String, Unreadable>>,
+}
+
+/// A document that is no rule.
+#[derive(Debug)]
+struct Unreadable {
+    reason: String,
+    version: Version,
 }
 
 impl Store {
@@ -158,7 +165,7 @@ impl Store {
     /// # Errors
     /// The store's.
     pub(crate) async fn load(engine: &Arc<Engine>) -> Result<Self> {
-        let (mut rules, mut unreadable) = (BTreeMap::new(), Vec::new());
+        let (mut rules, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
         if let Ok(index) = engine.index(INDEX) {
             let mut reading = engine.read_back(&[index], 0..u64::MAX).await?;
             while let Some(frame) = reading.next().await? {
@@ -171,7 +178,9 @@ impl Store {
                             Ok(kept) => {
                                 rules.insert(id, Arc::new(kept));
                             }
-                            Err(error) => unreadable.push(format!("AI rule [{id}] cannot be read: {error}")),
+                            Err(reason) => {
+                                unreadable.insert(id, Unreadable { reason, version });
+                            }
                         }
                     }
                 }
@@ -182,7 +191,7 @@ impl Store {
             session: Session::system(engine),
             rules: RwLock::new(rules),
             changing: tokio::sync::Mutex::default(),
-            unreadable,
+            unreadable: RwLock::new(unreadable),
         })
     }
 
@@ -196,17 +205,27 @@ impl Store {
         self.rules.read().get(id).cloned()
     }
 
-    /// Tells what was found that is no rule.
-    pub(crate) fn unreadable(&self) -> &[String] {
-        &self.unreadable
+    /// Tells what was found that is no rule, and what can be done with it.
+    pub(crate) fn unreadable(&self) -> Vec<String> {
+        let unreadable = self.unreadable.read();
+        let said = unreadable.iter().map(|(id, Unreadable { reason, .. })| {
+            format!("AI rule [{id}] cannot be read, save it anew with its id or delete it: {reason}")
+        });
+        said.collect()
     }
 
-    /// Stores a rule that is new.
+    /// Whether what has an id is no rule.
+    pub(crate) fn is_unreadable(&self, id: &str) -> bool {
+        self.unreadable.read().contains_key(id)
+    }
+
+    /// Stores a rule that is new, or in the place of what has its id and is no rule.
     ///
     /// # Errors
     /// [`Error::Conflict`] for a name that another one has, [`Error::TooMany`], the store's.
-    pub(crate) async fn create(&self, kept: Kept) -> Result<()> {
+    pub(crate) async fn create(&self, mut kept: Kept) -> Result<()> {
         let _changing = self.changing.lock().await;
+        kept.version = self.unreadable.read().get(&kept.id).map(|unreadable| unreadable.version);
         let there = self.rules.read().len();
         if there >= MAX_RULES {
             return Err(Error::TooMany(format!("there are {there} AI rules; {MAX_RULES} are allowed")));
@@ -238,15 +257,20 @@ impl Store {
         self.put(kept, RefreshPolicy::None).await
     }
 
-    /// Deletes a rule.
+    /// Deletes a rule, or what has its id and is none.
     ///
     /// # Errors
     /// [`Error::NotFound`], the store's.
     pub(crate) async fn delete(&self, id: &str) -> Result<()> {
         let _changing = self.changing.lock().await;
-        let kept = self.get(id).ok_or_else(|| Error::NotFound(id.to_owned()))?;
-        let outcome = self.write(id, Action::Delete, kept.version, RefreshPolicy::Immediate).await?;
+        let unreadable = self.unreadable.read().get(id).map(|unreadable| unreadable.version);
+        let version = match self.get(id) {
+            Some(kept) => kept.version,
+            None => Some(unreadable.ok_or_else(|| Error::NotFound(id.to_owned()))?),
+        };
+        let outcome = self.write(id, Action::Delete, version, RefreshPolicy::Immediate).await?;
         self.rules.write().remove(id);
+        self.unreadable.write().remove(id);
         match outcome.result {
             DocResult::NotFound => Err(Error::NotFound(id.to_owned())),
             _ => Ok(()),
@@ -273,6 +297,7 @@ impl Store {
         };
         let outcome = self.write(&kept.id, action, kept.version, refresh).await?;
         kept.version = Some(Version { seq_no: outcome.seq_no, primary_term: outcome.primary_term });
+        self.unreadable.write().remove(&kept.id);
         self.rules.write().insert(kept.id.clone(), Arc::new(kept));
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! comes and goes. [`Config`] has the bounds on connections. [`Tls`] can be read again while it is in use; what it
 //! verified of a client is a [`ClientCertificate`] beside the [`Peer`] of each request.
 //! [`Budget`] bounds the bytes that requests keep in memory; [`Bodies`] reads and inflates bodies against it or
-//! another way to [`Reserve`]. [`check_host`] and [`check_origin`] tell requests of foreign web pages.
+//! another way to [`Reserve`]. [`check_host`], [`check_origin`] and [`check_same_origin`] tell requests of foreign web pages.
 
 mod activity;
 mod admission;
@@ -27,7 +27,7 @@ pub use body::{Bodies, BodyError, Held, head_bytes};
 pub use budget::{Budget, Exceeded, Reservation, Reserve};
 pub use certificate::ClientCertificate;
 pub use inflate::{Coding, InflateError, inflate};
-pub use origin::{Foreign, check_host, check_origin};
+pub use origin::{Foreign, check_host, check_origin, check_same_origin};
 pub use serve::{Acceptor, Config, Draining, Listener, Peer, Server, Service};
 pub use socket::Parked;
 pub use tls::{ClientCertificates, Tls, TlsFiles};

@@ -1,8 +1,9 @@
-//! Whether a request to this machine comes from a web page of somewhere else.
+//! Whether a request comes from a web page of somewhere else.
 //!
 //! A listener on loopback without credentials trusts everybody on the machine, and a browser there lets any page
 //! send requests to it. The browser says whose they are: in `Origin`, and by the name in `Host` that the page
-//! made resolve to this machine.
+//! made resolve to this machine. Where credentials are asked for, a browser adds those that it keeps, certificates too, whosever
+//! page it is; it says so in `Origin` and `Sec-Fetch-Site`.
 
 use std::net::IpAddr;
 
@@ -54,6 +55,37 @@ pub fn check_origin(headers: &HeaderMap) -> Result<(), Foreign> {
         }
     }
     Ok(())
+}
+
+/// Refuses a request that a browser sends for a page of another host than the one that is asked. What is no browser does not say whose
+/// it is, and passes.
+///
+/// # Errors
+/// [`Foreign`] with the page's origin, or with what the browser says of it.
+pub fn check_same_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Foreign> {
+    if headers.get_all("sec-fetch-site").iter().any(|site| site == "cross-site") {
+        return Err(Foreign::new("Sec-Fetch-Site", "cross-site"));
+    }
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let asked = uri.authority().map(Authority::as_str).or(host);
+    for origin in headers.get_all(ORIGIN) {
+        let origin = String::from_utf8_lossy(origin.as_bytes());
+        if !asked.is_some_and(|asked| is_origin_of(&origin, asked)) {
+            return Err(Foreign::new("Origin", &origin));
+        }
+    }
+    Ok(())
+}
+
+/// Whether an origin is the one of a host, which may go without the port that its scheme has.
+fn is_origin_of(origin: &str, host: &str) -> bool {
+    let Some((scheme, authority)) = origin.split_once("://") else { return false };
+    let usual = if scheme.eq_ignore_ascii_case("https") { 443 } else { 80 };
+    let named = |authority: &str| {
+        let authority = authority.trim().parse::<Authority>().ok()?;
+        Some((authority.host().to_ascii_lowercase(), authority.port_u16().unwrap_or(usual)))
+    };
+    named(authority).is_some_and(|origin| named(host) == Some(origin))
 }
 
 fn is_local(authority: &str) -> bool {
@@ -119,5 +151,42 @@ mod tests {
         assert_eq!(check_host(&Uri::from_static("/"), &two).unwrap_err().value, "evil.example");
         let null = HeaderMap::from_iter([(ORIGIN, "null".parse().unwrap())]);
         assert_eq!(check_origin(&null).unwrap_err(), Foreign { header: "Origin", value: "null".to_owned() });
+    }
+
+    #[test]
+    fn only_pages_of_the_host_that_is_asked_pass() {
+        let check = |uri: &'static str, host: Option<&str>, origin: &str| {
+            let mut headers: HeaderMap = HeaderMap::from_iter([(ORIGIN, origin.parse().unwrap())]);
+            if let Some(host) = host {
+                headers.insert(HOST, host.parse().unwrap());
+            }
+            check_same_origin(&Uri::from_static(uri), &headers).is_ok()
+        };
+        for (host, origin, passes) in [
+            ("logs.example:9200", "https://logs.example:9200", true),
+            ("LOGS.example:9200", "https://logs.example:9200", true),
+            ("logs.example", "https://logs.example", true),
+            ("logs.example:443", "https://logs.example", true),
+            ("logs.example", "http://logs.example:80", true),
+            ("[::1]:9200", "http://[::1]:9200", true),
+            ("logs.example:9200", "https://logs.example:5601", false),
+            ("logs.example:9200", "https://logs.example", false),
+            ("logs.example", "https://evil.example", false),
+            ("logs.example", "https://logs.example.evil.example", false),
+            ("logs.example", "null", false),
+            ("logs.example", "", false),
+        ] {
+            assert_eq!(check("/", Some(host), origin), passes, "{host} {origin}");
+        }
+        // As HTTP/2 has it, and a host that nobody names.
+        assert!(check("https://logs.example/", None, "https://logs.example"));
+        assert!(!check("https://logs.example/", None, "https://evil.example"));
+        assert!(!check("/", None, "https://logs.example"));
+        for (site, passes) in [("cross-site", false), ("same-origin", true), ("none", true)] {
+            let name = http::HeaderName::from_static("sec-fetch-site");
+            let headers = HeaderMap::from_iter([(name, site.parse().unwrap())]);
+            assert_eq!(check_same_origin(&Uri::from_static("/"), &headers).is_ok(), passes, "{site}");
+        }
+        assert_eq!(check_same_origin(&Uri::from_static("/"), &HeaderMap::new()), Ok(()));
     }
 }

@@ -169,13 +169,11 @@ impl Plot {
                 Look::Measured => MEASURED.stroke_width(1),
                 Look::Predicted => PREDICTED.stroke_width(2),
             };
-            let mut parts = thin::line(&series.points, width).into_iter();
-            let first = parts.next().unwrap_or_default();
             chart
-                .draw_series(LineSeries::new(first, style))?
+                .draw_series(LineSeries::new(Vec::<(i64, f64)>::new(), style))?
                 .label(text(&series.name))
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-            for part in parts {
+            for part in thin::line(&series.points, width) {
                 // A lone point is no line.
                 match part.as_slice() {
                     [point] => chart.draw_series([Circle::new(*point, 1, style)]).map(drop)?,
@@ -365,6 +363,8 @@ mod tests {
         assert!(line(long).svg().unwrap().len() < 300_000);
         let broken = (0..1_000_000).map(|at| (at, (at % 2 == 0).then_some(1.0))).collect();
         assert!(line(broken).svg().unwrap().len() < 300_000);
+        let lone = line(vec![(0, Some(1.0)), (1, None), (2, Some(1.0))]).svg().unwrap();
+        assert_eq!(lone.matches("<circle").count(), 2, "{lone}");
         for odd in [f64::NAN, f64::INFINITY, f64::MAX, f64::MIN, 0.0, -0.0, 1e-300] {
             line(vec![(5, Some(odd)), (6, Some(1.0))]).svg().unwrap();
             line(vec![(i64::MIN, Some(odd)), (i64::MAX, Some(f64::MIN))]).svg().unwrap();

@@ -1,25 +1,21 @@
 //! Lines with no more points than can be seen.
 
-/// Splits a line where it has no values, and leaves of each column of pixels its first, lowest, highest and last point.
+/// Splits a line where it has no values, and leaves of each column of pixels its first, lowest, highest and last point. A column in
+/// which a value is missing stands by itself.
 pub(crate) fn line(points: &[(i64, Option<f64>)], width: usize) -> Vec<Vec<(i64, f64)>> {
-    if points.len() > 4 * width {
-        let columns = columns(points.len(), width);
-        return vec![columns.flat_map(|column| extremes(&points[column])).collect()];
-    }
-    let mut parts = vec![Vec::new()];
-    for (time, value) in points {
-        match value.filter(|value| value.is_finite()) {
-            Some(value) => parts.last_mut().into_iter().for_each(|part| part.push((*time, value))),
-            None => {
-                if parts.last().is_some_and(|part| !part.is_empty()) {
-                    parts.push(Vec::new());
-                }
-            }
+    // Short lines have a column a point.
+    let count = if points.len() > 4 * width { width } else { points.len() };
+    let (mut parts, mut part) = (Vec::new(), Vec::new());
+    for column in columns(points.len(), count) {
+        let column = &points[column];
+        if column.iter().all(|(_, value)| value.is_some_and(f64::is_finite)) {
+            part.extend(extremes(column));
+        } else {
+            parts.extend([std::mem::take(&mut part), extremes(column)]);
         }
     }
-    if parts.len() > 1 && parts.last().is_some_and(Vec::is_empty) {
-        parts.pop();
-    }
+    parts.push(part);
+    parts.retain(|part| !part.is_empty());
     parts
 }
 
@@ -79,7 +75,14 @@ mod tests {
         let points =
             [(0, Some(1.0)), (1, Some(2.0)), (2, None), (3, Some(f64::NAN)), (4, Some(3.0)), (5, None)];
         assert_eq!(line(&points, 100), [vec![(0, 1.0), (1, 2.0)], vec![(4, 3.0)]]);
-        assert_eq!(line(&[], 100), [vec![]]);
+        assert!(line(&[], 100).is_empty());
+        // Of many points, too: a long gap, and one that is narrower than a pixel.
+        let missing = |at: i64| (2_000..3_500).contains(&at) || at == 7_777;
+        let points: Vec<(i64, Option<f64>)> =
+            (0..10_000).map(|at| (at, (!missing(at)).then_some(1.0))).collect();
+        let ends: Vec<(i64, i64)> =
+            line(&points, 100).iter().map(|part| (part[0].0, part[part.len() - 1].0)).collect();
+        assert_eq!(ends, [(0, 1_999), (3_500, 7_699), (7_700, 7_799), (7_800, 9_999)]);
         let wide = band(&(0..10_000).map(|at| (at, -(at as f64), at as f64)).collect::<Vec<_>>(), 10);
         assert_eq!((wide.len(), wide[9]), (10, (9000, -9999.0, 9999.0)));
     }

@@ -86,7 +86,7 @@ impl Accounts {
             subject => state.user_of_subject(subject).filter(|account| account.user.enabled),
         };
         let Some(account) = account else { return Ok(None) };
-        let principal = self.resolve(&state, account, address).await.map_err(failed)?;
+        let principal = self.resolve_from(&state, account, address).await.map_err(failed)?;
         Ok(Some(Authenticated { principal, scheme: Scheme::Certificate }))
     }
 
@@ -122,7 +122,8 @@ impl Accounts {
                         .filter(|current| current.user.enabled && current.hash.as_ref() == Some(hash));
                     match current {
                         Some(current) => {
-                            let principal = self.resolve(&state, current, address).await.map_err(failed)?;
+                            let principal =
+                                self.resolve_from(&state, current, address).await.map_err(failed)?;
                             return Ok((Arc::clone(current), principal));
                         }
                         None => Denied::Wrong,
@@ -132,7 +133,7 @@ impl Accounts {
             };
         match denied {
             Denied::Wrong => {
-                tracing::warn!(path = path_of(uri), address = %client, "authentication failed");
+                self.log_failure("password", uri, address);
                 let name = shorten(name);
                 let reason = format!("unable to authenticate user [{name}] for REST request [{uri}]");
                 Err(Refusal::Unauthenticated(reason))
@@ -158,13 +159,13 @@ impl Accounts {
         let key = key.filter(|key| key.hash.is_of(secret) && key.is_active(self.0.clock.now_ms()));
         let owner = key.and_then(|key| state.users.get(&key.owner)).filter(|owner| owner.user.enabled);
         let (Some(key), Some(owner)) = (key, owner) else {
-            tracing::warn!(path = path_of(uri), address = %millrace_listen::client(address), "authentication by API key failed");
+            self.log_failure("API key", uri, address);
             let id = shorten(id);
             let reason =
                 format!("unable to authenticate with provided credentials: API key [{id}] is not valid");
             return Err(Refusal::Unauthenticated(reason));
         };
-        let owner = self.resolve(&state, owner, address).await.map_err(failed)?;
+        let owner = self.resolve_from(&state, owner, address).await.map_err(failed)?;
         let principal = self.0.resolver.key(key, &owner).map_err(|error| {
             Refusal::Failed(format!("what API key [{id}] may do is not understood: {error}"))
         })?;
@@ -179,14 +180,22 @@ impl Accounts {
         let account = token.and_then(|token| state.users.get(&token.user));
         let account = account.filter(|account| account.user.enabled);
         let (Some(token), Some(account)) = (token, account) else {
-            tracing::warn!(path = path_of(uri), address = %millrace_listen::client(address), "authentication by token failed");
+            self.log_failure("token", uri, address);
             return Err(Refusal::Unauthenticated(
                 "the token is not valid, or no longer: log in again".to_owned(),
             ));
         };
         token.touch(now_ms);
-        let principal = self.resolve(&state, account, address).await.map_err(failed)?;
+        let principal = self.resolve_from(&state, account, address).await.map_err(failed)?;
         Ok(Authenticated { principal, scheme: Scheme::Token })
+    }
+
+    /// Logs that credentials of a kind were wrong, unless that was told often just now. The audit counts them all.
+    fn log_failure(&self, credentials: &str, uri: &str, address: IpAddr) {
+        if let Some(left_out) = self.0.failures.line(self.0.clock.now_ms()) {
+            let (path, address) = (path_of(uri), millrace_listen::client(address));
+            tracing::warn!(credentials, path, %address, left_out, "authentication failed");
+        }
     }
 }
 

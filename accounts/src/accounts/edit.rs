@@ -68,7 +68,8 @@ impl Ready {
 
 impl Accounts {
     /// Makes several changes, each on what those before it leave, in one transaction of the store: where one is refused, none is
-    /// made. Returns of each whether it made something that was not there.
+    /// made. A certificate that one of them takes from a user may be given by any other. Returns of each whether it made something
+    /// that was not there.
     ///
     /// # Errors
     /// What any of them is refused for; [`crate::Error::TooMany`].
@@ -80,6 +81,12 @@ impl Accounts {
         let ready = tokio::task::spawn_blocking(ready).await.map_err(Error::internal)??;
         self.change(move |state, now_ms| {
             let mut state = State::clone(state);
+            // Among those that are put, certificates may change hands in any order.
+            for edit in &ready {
+                if let Ready::PutUser(name, user, _) = edit {
+                    state.release_subject(name, user);
+                }
+            }
             let (mut all, mut made) = (Vec::new(), Vec::with_capacity(ready.len()));
             for edit in ready {
                 let (changes, is_made) = edit.decide(&state, now_ms)?;

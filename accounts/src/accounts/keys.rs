@@ -11,7 +11,9 @@ use crate::api_key::{
 };
 use crate::credentials::encode_key;
 use crate::error::{Error, Result};
-use crate::limits::{MAX_KEY_BYTES, MAX_KEYS, MAX_KEYS_OF_USER, check_metadata, check_name, shorten};
+use crate::limits::{
+    MAX_KEY_BYTES, MAX_KEY_BYTES_OF_USER, MAX_KEYS, MAX_KEYS_OF_USER, check_metadata, check_name, shorten,
+};
 use crate::secret::{self, Hash};
 use crate::state::{Change, State};
 
@@ -64,10 +66,19 @@ impl Accounts {
     }
 
     /// Lists API keys, those that were made last first.
-    pub fn api_keys(&self, query: &ApiKeyQuery) -> Vec<Arc<ApiKey>> {
-        let mut keys = find(&self.0.state.load(), query, self.0.clock.now_ms());
-        keys.sort_unstable_by(|a, b| (b.created_ms, &b.id).cmp(&(a.created_ms, &a.id)));
-        keys
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::TooMany`] for a pattern that is not for so many.
+    pub async fn api_keys(&self, query: ApiKeyQuery) -> Result<Vec<Arc<ApiKey>>> {
+        query.check()?;
+        let (state, now_ms) = (self.0.state.load_full(), self.0.clock.now_ms());
+        // There may be a great many: not on a thread that answers requests.
+        let found = tokio::task::spawn_blocking(move || {
+            let mut keys = find(&state, &query, now_ms);
+            keys.sort_unstable_by(|a, b| (b.created_ms, &b.id).cmp(&(a.created_ms, &a.id)));
+            keys
+        });
+        found.await.map_err(Error::internal)
     }
 
     /// Changes an API key of a user. Returns whether anything is other than it was.
@@ -106,24 +117,23 @@ impl Accounts {
         .await
     }
 
-    /// Revokes API keys. They can be listed for another week.
+    /// Revokes API keys. They can be listed for another week, without what they might have done and notes.
     ///
     /// # Errors
-    /// The store's.
+    /// As [`Accounts::api_keys`]; the store's.
     pub async fn invalidate_api_keys(&self, query: ApiKeyQuery) -> Result<Invalidated> {
+        // Found before other changes have to wait. Which key has which name and owner never changes.
+        let found = self.api_keys(query).await?;
         self.change(move |state, now_ms| {
             let (mut changes, mut done) = (Vec::new(), Invalidated::default());
-            for key in find(state, &query, now_ms) {
+            for key in found.iter().filter_map(|key| state.keys.get(&key.id)) {
                 let id = Arc::clone(&key.id);
                 if key.invalidated_ms.is_some() {
                     done.previously.push(id);
                     continue;
                 }
                 done.invalidated.push(id);
-                changes.push(Change::PutKey(Arc::new(ApiKey {
-                    invalidated_ms: Some(now_ms),
-                    ..ApiKey::clone(&key)
-                })));
+                changes.push(Change::PutKey(Arc::new(key.revoked(now_ms)?)));
             }
             Ok((changes, done))
         })
@@ -147,9 +157,11 @@ fn find(state: &State, query: &ApiKeyQuery, now_ms: i64) -> Vec<Arc<ApiKey>> {
 }
 
 /// Finds room for a key.
-fn weigh(state: &State, mut key: ApiKey) -> Result<Arc<ApiKey>> {
-    key.bytes = key.weight(serde_json::to_string(&key).map_err(Error::internal)?.len());
+fn weigh(state: &State, key: ApiKey) -> Result<Arc<ApiKey>> {
+    let key = key.weighed()?;
     let before = state.keys.get(&key.id).map_or(0, |before| before.bytes);
+    let of_user = state.key_bytes_of(&key.owner) - before + key.bytes;
+    bound("bytes of API keys of one user", of_user, MAX_KEY_BYTES_OF_USER)?;
     bound("bytes of API keys", state.key_bytes - before + key.bytes, MAX_KEY_BYTES)?;
     Ok(Arc::new(key))
 }

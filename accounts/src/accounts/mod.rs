@@ -32,6 +32,7 @@ pub use open::Config;
 pub use tokens::{Checked, Login};
 
 use crate::error::{Error, Result};
+use crate::failures::Failures;
 use crate::password::{Denied, Setter, Verifier, hash};
 use crate::privileges::QueryCheck;
 use crate::resolve::{HostRoles, Resolver};
@@ -60,6 +61,7 @@ struct Inner {
     verifier: Verifier,
     /// What passwords of unknown users are checked against, so that they cost the same.
     decoy: Arc<str>,
+    failures: Failures,
     insecure: bool,
     lifetimes: TokenLifetimes,
     meaning: Arc<dyn QueryCheck>,
@@ -93,23 +95,46 @@ impl Accounts {
         self.0.insecure
     }
 
-    /// Returns what a user may do now, wherever it comes from; `None` where there is none that may come in.
+    /// Returns what a user may do now, wherever it comes from; `None` where there is none that may come in. It goes through as many
+    /// patterns as the user's roles have, on the calling thread: [`Accounts::find_principal`] is for those that answer requests.
     pub fn principal(&self, user: &str) -> Option<Principal> {
         let state = self.0.state.load();
         let account = state.users.get(user).filter(|account| account.user.enabled)?;
         Some(self.0.resolver.user(&state, account, &HostRoles::default()))
     }
 
-    /// Returns what a user may do. A great many patterns are gone through on a thread for that, for one request at a time: the
-    /// others find what was made of them.
-    async fn resolve(
+    /// Returns the same without holding up the thread.
+    ///
+    /// # Errors
+    /// [`Error::Internal`].
+    pub async fn find_principal(&self, user: &str) -> Result<Option<Principal>> {
+        let state = self.0.state.load_full();
+        let Some(account) = state.users.get(user).filter(|account| account.user.enabled) else {
+            return Ok(None);
+        };
+        self.resolve(&state, account, HostRoles::default()).await.map(Some)
+    }
+
+    /// Returns what a user may do that comes from an address.
+    async fn resolve_from(
         &self,
         state: &Arc<State>,
         account: &Arc<Account>,
         address: IpAddr,
     ) -> Result<Principal> {
+        let of_host = self.0.resolver.roles_of_host(state, address);
+        self.resolve(state, account, of_host).await
+    }
+
+    /// Returns what a user may do that comes from where these roles are given. A great many patterns are gone through on a thread
+    /// for that, for one request at a time: the others find what was made of them.
+    async fn resolve(
+        &self,
+        state: &Arc<State>,
+        account: &Arc<Account>,
+        of_host: HostRoles,
+    ) -> Result<Principal> {
         let inner = &self.0;
-        let of_host = inner.resolver.roles_of_host(state, address);
         let is_quick = || {
             inner.resolver.known(state, account, &of_host).is_some()
                 || state.patterns_of(account, &of_host) <= FEW_PATTERNS

@@ -9,6 +9,7 @@ use tokio::sync::Mutex;
 
 use super::{Accounts, Inner, hash_password, sweep};
 use crate::error::{Error, Result};
+use crate::failures::Failures;
 use crate::password::{Verifier, file, hash};
 use crate::privileges::QueryCheck;
 use crate::resolve::Resolver;
@@ -58,6 +59,7 @@ impl Accounts {
             resolver: Resolver::default(),
             compiling: Mutex::new(()),
             decoy: hash_password(hash::generate()).await?,
+            failures: Failures::default(),
             insecure,
             lifetimes,
             meaning,

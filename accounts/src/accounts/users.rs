@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::{Accounts, Edit, NewPassword, bound};
-use crate::api_key::ApiKey;
 use crate::error::{Error, Result};
 use crate::limits::{MAX_USERS, check_name, shorten};
 use crate::role::builtin::ADMIN;
@@ -144,10 +143,9 @@ pub(super) fn delete_user(state: &State, name: &str, now_ms: i64) -> Result<(Vec
     }
     let mut changes = end_tokens(state, name);
     let keys = state.keys_of(name).filter(|key| key.invalidated_ms.is_none());
-    changes.extend(keys.map(|key| {
-        let key = ApiKey { invalidated_ms: Some(now_ms), ..ApiKey::clone(key) };
-        Change::PutKey(Arc::new(key))
-    }));
+    for key in keys {
+        changes.push(Change::PutKey(Arc::new(key.revoked(now_ms)?)));
+    }
     changes.push(Change::DeleteUser(Arc::clone(&account.name)));
     Ok((changes, false))
 }

@@ -36,6 +36,8 @@ const RESERVE_TOKENS: (u32, Duration) = (4, Duration::from_secs(10));
 /// Jobs that make hashes for one user or for one address, waiting and under way: those who set passwords are few, and leave
 /// places to those who come in.
 const MAX_MADE_FOR_ONE: usize = 32;
+/// The same of all of them together: however many set passwords, most places are those of who comes in.
+const MAX_MADE: usize = 48;
 /// When to come back if there is no place.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -100,6 +102,8 @@ struct State {
     of_address: HashMap<IpAddr, usize>,
     /// Those that make hashes, by who wants them.
     made_for: HashMap<For, usize>,
+    /// How many make hashes.
+    made: usize,
     refused: Refused,
     addresses: Buckets<IpAddr>,
     accounts: Buckets<Digest>,
@@ -146,6 +150,7 @@ impl Verifier {
             jobs: HashMap::new(),
             of_address: HashMap::new(),
             made_for: HashMap::new(),
+            made: 0,
             refused: Refused::default(),
             addresses: Buckets::new(ADDRESS_TOKENS.0, ADDRESS_TOKENS.1),
             accounts: Buckets::new(ACCOUNT_TOKENS.0, ACCOUNT_TOKENS.1),
@@ -264,14 +269,14 @@ impl Shared {
         let mut state = self.state.lock();
         let is_full = |state: &State| {
             let of = |whom| state.made_for.get(whom).copied().unwrap_or_default() >= MAX_MADE_FOR_ONE;
-            (state.queue.len() >= MAX_QUEUED, whom.iter().any(of))
+            (state.made >= MAX_MADE || state.queue.len() >= MAX_QUEUED, whom.iter().any(of))
         };
         if is_full(&state) != (false, false) {
             state.drop_abandoned();
         }
         match is_full(&state) {
             (_, true) => return later("too many passwords are being set by this user or from this address"),
-            (true, false) => return later("too many credentials are being verified"),
+            (true, false) => return later("too many passwords are being set"),
             (false, false) => {}
         }
         // Each has a job of its own: equal passwords have different hashes.
@@ -281,6 +286,7 @@ impl Shared {
         for whom in whom {
             *state.made_for.entry(whom).or_default() += 1;
         }
+        state.made += 1;
         state.queue.push_back(Job { digest, password, work: Work::Make(whom) });
         drop(state);
         self.changed.notify_one();
@@ -379,7 +385,10 @@ impl State {
     fn end(&mut self, job: &Job) -> Option<watch::Sender<Option<Outcome>>> {
         match &job.work {
             Work::Check { address, .. } => count_down(&mut self.of_address, *address),
-            Work::Make(whom) => whom.iter().for_each(|whom| count_down(&mut self.made_for, *whom)),
+            Work::Make(whom) => {
+                whom.iter().for_each(|whom| count_down(&mut self.made_for, *whom));
+                self.made -= 1;
+            }
         }
         self.jobs.remove(&job.digest)
     }

@@ -39,7 +39,7 @@ pub struct Role {
 }
 
 /// What a role grants on some indices.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IndexGrant {
     /// Patterns of their names.
@@ -58,7 +58,7 @@ pub struct IndexGrant {
 }
 
 /// Fields that are shown.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FieldSecurity {
     /// Patterns of those that are.

@@ -32,7 +32,7 @@ pub(super) enum Outcome {
     AuthenticationFailed,
     /// The caller may not.
     AccessDenied,
-    /// Users, roles, mappings, keys, tokens or passwords were changed.
+    /// Users, roles, mappings, keys, tokens, passwords or cluster settings were changed.
     Changed,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Trail {
     /// Path of the route.
     route: Option<&'static str>,
     action: Option<Action>,
-    /// Whether it reads, and whether it changes users, roles, mappings, keys, tokens or passwords.
+    /// Whether it reads, and whether it changes users, roles, mappings, keys, tokens, passwords or cluster settings.
     reads: bool,
     changes_security: bool,
     indices: Option<String>,
@@ -226,11 +226,11 @@ impl Trail {
     }
 }
 
-/// Whether a route changes users, roles, mappings, keys, tokens or passwords.
+/// Whether a route changes users, roles, mappings, keys, tokens, passwords or cluster settings.
 fn changes_security(route: &Spec) -> bool {
-    use Action::{CreateApiKey, InvalidateOwnApiKeys, ManageApiKeys, Own, PutSecurity};
+    use Action::{CreateApiKey, InvalidateOwnApiKeys, ManageApiKeys, Own, PutClusterSettings, PutSecurity};
     let concerns = match route.action {
-        PutSecurity | CreateApiKey | InvalidateOwnApiKeys | ManageApiKeys => true,
+        PutSecurity | CreateApiKey | InvalidateOwnApiKeys | ManageApiKeys | PutClusterSettings => true,
         // Of what is one's own there are scrolls and cursors, too.
         Own => ["/_security/", "/_service/", "/_plugins|_opendistro/_security/"]
             .iter()
@@ -276,9 +276,24 @@ impl Event {
         matches!(self.outcome, Outcome::AuthenticationFailed | Outcome::AccessDenied) && !self.is_read
     }
 
-    /// Whether it says the same of the same caller.
+    /// Whose it is, where it is known who asks.
+    pub(super) fn user(&self) -> &str {
+        let told = |name: &str| self.who.get(name).and_then(Value::as_str);
+        told("user").or_else(|| told("caller")).unwrap_or_default()
+    }
+
+    pub(super) fn second(&self) -> i64 {
+        self.time_ms.div_euclid(1_000)
+    }
+
+    /// Whether it says the same of the same caller. Of what is read and of what is done, each thing is told.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        self.outcome == other.outcome
+        let is_same = (&self.method, &self.path, self.action, self.address)
+            == (&other.method, &other.path, other.action, other.address);
+        !self.is_read
+            && !other.is_read
+            && (is_same || self.is_refusal())
+            && self.outcome == other.outcome
             && self.status == other.status
             && self.who == other.who
             && self.route == other.route

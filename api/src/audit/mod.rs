@@ -1,6 +1,6 @@
 //! The audit: who did what from where, as documents of an index a day.
 //!
-//! Always told are logins and failed ones, refusals, and changes of users, roles, mappings, keys, tokens and passwords; with
+//! Always told are logins and failed ones, refusals, and changes of users, roles, mappings, keys, tokens, passwords and cluster settings; with
 //! [`Config::reads`] also what is read. The dispatcher follows a request with a [`Trail`] and hands it over at its end
 //! ([`Audit::done`]), which never waits: events go to a bounded queue ([`queue`]), a task ([`Audit::run`]) writes them
 //! within a second or two and tries again while the store refuses. What the queue has no place for is counted, and told in the next

@@ -1,4 +1,5 @@
-//! What waits to be written: bounded, so that neither a store that stands still nor a flood of refusals takes memory or disk.
+//! What waits to be written: bounded, so that neither a store that stands still nor a flood of refusals takes memory or disk, and shared, so
+//! that no user keeps out what is told of others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,6 +10,10 @@ use super::event::Event;
 const MAX_EVENTS: usize = 8_192;
 /// Bytes that they may take.
 const MAX_BYTES: usize = 8 << 20;
+/// One user has one part in so many of it.
+const SHARES: usize = 4;
+/// Events of a user that another one is compared with.
+const COMPARED: usize = 32;
 /// Refusals that are told of one second.
 const REFUSALS: usize = 50;
 /// Refusals that are told of one client in one second.
@@ -39,31 +44,70 @@ pub(super) struct Queue {
     told: usize,
     /// Places of its refusals, by client.
     refusals: HashMap<IpAddr, Vec<usize>>,
+    /// What else waits, by user.
+    held: HashMap<String, Held>,
+}
+
+/// What waits of a user, refusals apart.
+#[derive(Debug, Default)]
+struct Held {
+    places: Vec<usize>,
+    bytes: usize,
 }
 
 impl Queue {
-    /// Adds an event. Equal refusals of one client in one second are one event; so are those beyond what is told of it.
+    /// Adds an event. Equal refusals of one client in one second are one event; so are those beyond what is told of it, and equal
+    /// logins and changes of one user.
     pub(super) fn add(&mut self, event: Event) {
-        let client = millrace_listen::client(event.address);
-        if event.is_refusal() && self.is_folded(client, &event) {
+        let (client, is_refusal) = (millrace_listen::client(event.address), event.is_refusal());
+        let is_told = if is_refusal { self.is_folded(client, &event) } else { self.is_repeated(&event) };
+        if is_told {
             return;
         }
-        let (bytes, is_full) = (self.bytes + event.bytes(), self.events.len() >= MAX_EVENTS);
-        if is_full || bytes > MAX_BYTES || event.is_refusal() && self.told >= REFUSALS {
+        let (place, bytes) = (self.events.len(), event.bytes());
+        let has_share = if is_refusal { self.told < REFUSALS } else { self.has_share(&event, bytes) };
+        if place >= MAX_EVENTS || self.bytes + bytes > MAX_BYTES || !has_share {
             self.lose(1);
             return;
         }
-        if event.is_refusal() {
+        if is_refusal {
             self.told += 1;
-            self.refusals.entry(client).or_default().push(self.events.len());
+            self.refusals.entry(client).or_default().push(place);
+        } else {
+            let held = self.held.entry(event.user().to_owned()).or_default();
+            held.places.push(place);
+            held.bytes += bytes;
         }
-        self.bytes = bytes;
+        self.bytes += bytes;
         self.events.push(event);
+    }
+
+    /// Counts an event with an equal one of its user in the same second.
+    fn is_repeated(&mut self, event: &Event) -> bool {
+        let Some(held) = self.held.get(event.user()) else { return false };
+        let alike = |at: &&usize| {
+            self.events.get(**at).is_some_and(|told| told.second() == event.second() && told.is_like(event))
+        };
+        let told = held.places.iter().rev().take(COMPARED).find(alike);
+        match told.and_then(|at| self.events.get_mut(*at)) {
+            Some(told) => {
+                told.count += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether there is room for so many bytes in the share of an event's user.
+    fn has_share(&self, event: &Event, bytes: usize) -> bool {
+        self.held.get(event.user()).is_none_or(|held| {
+            held.places.len() < MAX_EVENTS / SHARES && held.bytes + bytes <= MAX_BYTES / SHARES
+        })
     }
 
     /// Counts a refusal with one that is told already.
     fn is_folded(&mut self, client: IpAddr, event: &Event) -> bool {
-        let second = event.time_ms.div_euclid(1_000);
+        let second = event.second();
         if second != self.second {
             (self.second, self.told) = (second, 0);
             self.refusals.clear();
@@ -102,6 +146,7 @@ impl Queue {
             return (Vec::new(), 0);
         }
         self.refusals.clear();
+        self.held.clear();
         self.bytes = 0;
         (std::mem::take(&mut self.events), std::mem::take(&mut self.lost))
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use millrace_listen::Peer;
 use millrace_storage::access::Refusals;
-use millrace_storage::metadata::IndicesOptions;
+use millrace_storage::metadata::{ClusterSettingsUpdate, IndicesOptions};
 use millrace_storage::{Config as StorageConfig, ManualClock, SharedClock};
 use serde_json::json;
 
@@ -55,28 +55,46 @@ fn a_flood_of_refusals_is_few_documents_and_is_counted() {
 }
 
 #[test]
-fn what_waits_is_bounded_and_changes_are_not_told_together() {
+fn what_waits_is_bounded_and_no_user_has_all_of_it() {
+    let change = |user: &str, path: &str, time_ms: i64| {
+        trail("10.0.0.1", user, path).event(event::Outcome::Changed, 200, false, time_ms)
+    };
     let mut queue = Queue::default();
-    let change = trail("10.0.0.1", "ann", "/").event(event::Outcome::Changed, 200, false, START_MS);
-    for _ in 0..10_000 {
-        queue.add(change.clone());
+    for _ in 0..9_000 {
+        queue.add(change("ann", "/a", START_MS));
+    }
+    queue.add(change("bob", "/a", START_MS));
+    let (events, lost) = queue.take();
+    assert_eq!((events.iter().map(|event| event.count).collect::<Vec<_>>(), lost), (vec![9_000, 1], 0));
+
+    for number in 0..9_000 {
+        queue.add(change("ann", &format!("/{number}"), START_MS));
+    }
+    queue.add(change("bob", "/a", START_MS));
+    let (events, lost) = queue.take();
+    assert_eq!((events.len(), lost), (2_048 + 1, 9_000 - 2_048));
+    assert_eq!(events[2_048].user(), "bob");
+
+    for number in 0..10_000 {
+        queue.add(change(&format!("user-{}", number % 100), &format!("/{number}"), START_MS));
     }
     let waiting = queue.figures();
     assert!(waiting.bytes > 0 && waiting.bytes <= waiting.limit);
-    let (events, lost) = queue.take();
-    assert_eq!((events.len() as u64 + lost, events.len()), (10_000, 8_192));
+    let (events, more) = queue.take();
+    assert_eq!((events.len() as u64 + more, events.len()), (10_000, 8_192));
     // Taken, they still were lost.
-    assert_eq!((queue.figures().lost, queue.figures().bytes), (lost, 0));
-    let mut queue = Queue::default();
-    let long = format!("/{}", "x".repeat(60_000));
-    let event =
-        trail("10.0.0.1", &"é".repeat(1_000), &long).event(event::Outcome::Changed, 200, false, START_MS);
+    assert_eq!((queue.figures().lost, queue.figures().bytes), (lost + more, 0));
+
+    let (name, long) = ("é".repeat(1_000), format!("/{}", "x".repeat(60_000)));
+    let event = change(&name, &long, START_MS);
     assert!(event.bytes() < 2_048);
-    for _ in 0..8_192 {
-        queue.add(event.clone());
+    for second in 0..8_192 {
+        let mut event = event.clone();
+        event.time_ms += second * 1_000;
+        queue.add(event);
     }
     let (events, lost) = queue.take();
-    assert!(lost > 0 && events.iter().map(Event::bytes).sum::<usize>() <= 8 << 20);
+    assert!(lost > 0 && events.iter().map(Event::bytes).sum::<usize>() <= 2 << 20);
 }
 
 #[test]
@@ -173,6 +191,20 @@ async fn each_day_has_an_index_until_its_time_is_over() {
     assert_eq!(site.days(), [".audit-2023.11.17", ".audit-2023.11.18", ".audit-2023.11.19"]);
     let meta = Arc::clone(site.session.metadata().index(".audit-2023.11.19").unwrap());
     assert!(site.session.index(&meta.name).unwrap().mapping().field("address").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_of_the_cluster_do_not_end_the_audit() {
+    let site = Site::start(Duration::MAX).await;
+    site.record("ann");
+    site.audit.flush().await.unwrap();
+    let settings = json!({"persistent": {"cluster.max_shards_per_node": 1}});
+    let update = ClusterSettingsUpdate::parse(&settings).unwrap();
+    site.session.change(|state| state.update_cluster_settings(&update)).await.unwrap();
+    site.clock.advance_ms(DAY_MS);
+    site.record("ann");
+    site.audit.flush().await.unwrap();
+    assert_eq!(site.documents(".audit-2023.11.15").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

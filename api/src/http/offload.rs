@@ -5,10 +5,14 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 /// Bytes of input from which work is not for the threads that serve connections.
 pub(crate) const LARGE: usize = 256 << 10;
 
-/// Runs CPU work over `bytes` of input; where that is much and the runtime has several threads,
-/// other tasks of this thread move to another one first.
+/// Runs CPU work over `bytes` of input, [`aside`] where that is much.
 pub(crate) fn offload<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-    let threaded = bytes > LARGE
-        && Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if bytes > LARGE { aside(work) } else { work() }
+}
+
+/// Runs CPU work that may be long; where the runtime has several threads, other tasks of this thread move to another one first.
+pub(super) fn aside<T>(work: impl FnOnce() -> T) -> T {
+    let threaded =
+        Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
     if threaded { tokio::task::block_in_place(work) } else { work() }
 }

@@ -122,12 +122,18 @@ impl Params {
         Some(value.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect())
     }
 
+    /// Takes the values of all parameters of a name, in their order.
+    pub(crate) fn take_each(&mut self, name: &str) -> Vec<String> {
+        let last = self.take(name);
+        let of_name = self.earlier.iter().filter(|(known, _)| known == name);
+        of_name.map(|(_, value)| value.clone()).chain(last).collect()
+    }
+
     /// Takes the elements of the comma-separated lists of all parameters of a name, in their order.
     pub(crate) fn take_lists(&mut self, name: &str) -> Vec<String> {
-        let last = self.take_list(name).unwrap_or_default();
-        let of_name = self.earlier.iter().filter(|(known, _)| known == name);
-        let parts = of_name.flat_map(|(_, value)| value.split(',')).filter(|part| !part.is_empty());
-        parts.map(str::to_owned).chain(last).collect()
+        let lists = self.take_each(name);
+        let parts = lists.iter().flat_map(|list| list.split(',')).filter(|part| !part.is_empty());
+        parts.map(str::to_owned).collect()
     }
 
     /// Lists the names that are left.

@@ -13,7 +13,8 @@ use crate::http::Params;
 use crate::security::opensearch;
 
 /// Every method that routes have, in the order in which they are listed.
-const METHODS: [Method; 5] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE];
+pub(super) const METHODS: [Method; 6] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::PATCH];
 
 /// What is under a type of documents as well, and so is no id.
 const UNDER_TYPES: [&str; 6] = ["_bulk", "_count", "_delete_by_query", "_mget", "_msearch", "_search"];
@@ -121,7 +122,7 @@ impl Search<'_> {
 
     /// Whether a route with a path of this form is the one.
     fn takes(&mut self, place: usize, spec: &Spec) -> bool {
-        let fits = parameters(spec.path, self.path).all(|(name, segment)| may_be(name, segment))
+        let fits = parameters(spec.path, self.path).all(|(name, segment)| may_be(spec.path, name, segment))
             && spec.when.is_none_or(|when| (when.holds)(self.path, self.params));
         if fits && !spec.methods.contains(self.method) {
             self.others.push(place);
@@ -145,15 +146,15 @@ fn parameters<'p>(path: &'static str, given: &'p [String]) -> impl Iterator<Item
     segments(path).zip(given).filter_map(|(segment, given)| Some((name(segment)?, given.as_str())))
 }
 
-/// Whether a segment may stand for a parameter of a name.
-fn may_be(name: &str, segment: &str) -> bool {
+/// Whether a segment may stand for a parameter of a name in a path.
+fn may_be(path: &str, name: &str, segment: &str) -> bool {
     let plain = || !segment.starts_with('_');
     match name {
         // What begins with `_` is an endpoint, known or not, but for the words for all.
         "index" => plain() || segment == "_all" || segment.starts_with("_all,"),
         "doc_type" => plain(),
         "any_type" => plain() || matches!(segment, "_all" | "_doc"),
-        "id" => !UNDER_TYPES.contains(&segment),
+        "id" if path.starts_with("/{index}/") => !UNDER_TYPES.contains(&segment),
         "kind" => opensearch::Kind::of(segment).is_some(),
         "nodes" | "parts" => !NOT_NODES.contains(&segment),
         _ => true,

@@ -14,7 +14,7 @@ use millrace_storage::{Config, Engine, Principal, SystemClock};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::table::{name, segments};
+use super::table::{METHODS, name, segments};
 use super::*;
 use crate::{HttpConfig, Identity, Meaning, Node, Service};
 
@@ -189,6 +189,7 @@ fn every_route_is_reached() {
         for spec in table.specs() {
             let words = spec.when.map(|when| when.words);
             for method in spec.methods {
+                assert!(METHODS.contains(method), "{method} is not listed");
                 let new = known.insert((method.clone(), spec.path, words));
                 assert!(new, "{method} {} is there twice", spec.path);
                 let uri = uri(spec, "logs-1");
@@ -277,6 +278,8 @@ fn paths_mean_routes() {
     }
     let every = vec![Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE];
     assert_eq!(of("PATCH /a/_doc/1"), Err(every));
+    let security = vec![Method::GET, Method::PUT, Method::DELETE, Method::PATCH];
+    assert_eq!(of("POST /_plugins/_security/api/roles/a"), Err(security));
     assert_eq!(of("POST /a"), Err(vec![Method::GET, Method::HEAD, Method::PUT, Method::DELETE]));
     assert_eq!(of("PUT /a/_doc/_search"), Err(vec![Method::GET, Method::POST]));
 }

@@ -161,7 +161,7 @@ pub(crate) async fn get(api: &Api, request: &mut Request) -> Result<Response, Er
         }
     }
     request.finish()?;
-    let keys = api.accounts.api_keys(&ApiKeyQuery { active_only, ..asked.query(api)? });
+    let keys = api.accounts.api_keys(ApiKeyQuery { active_only, ..asked.query(api)? }).await?;
     let status = if id.is_some() && keys.is_empty() { 404 } else { 200 };
     let mut body = br#"{"api_keys":"#.to_vec();
     body.extend(items(&request.room, &keys, |key| write(key))?);
@@ -263,7 +263,7 @@ pub(crate) async fn query(api: &Api, request: &mut Request) -> Result<Response, 
         None => None,
         Some(query) => condition(query, &mut asked)?,
     };
-    let mut keys = api.accounts.api_keys(&asked.query(api)?);
+    let mut keys = api.accounts.api_keys(asked.query(api)?).await?;
     if let Some(is_meant) = is_meant {
         keys.retain(|key| is_meant.holds(key));
     }

@@ -320,9 +320,10 @@ async fn change(
     let planned = plan(body)?;
     planned.check(api, kind)?;
     let Plan { said, gone } = planned;
-    let edits = said.into_iter().map(|(name, one)| one.put(name, &hashed));
-    let mut edits = edits.collect::<Result<Vec<_>, Error>>()?;
-    edits.extend(gone.into_iter().map(|name| kind.delete(name)));
+    // What goes makes room for what comes.
+    let gone = gone.into_iter().map(|name| Ok(kind.delete(name)));
+    let said = said.into_iter().map(|(name, one)| one.put(name, &hashed));
+    let edits = gone.chain(said).collect::<Result<Vec<_>, Error>>()?;
     Ok(api.accounts.edit(edits).await?)
 }
 

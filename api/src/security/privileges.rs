@@ -1,9 +1,9 @@
 //! What callers and users may do, in Elasticsearch's form.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use millrace_accounts::{Accounts, Over, Role, privilege, privilege_names};
+use millrace_accounts::{Accounts, ApiKeyQuery, IndexGrant, Over, Role, privilege, privilege_names};
 use millrace_storage::access::{Action, ActionSet, Caller};
 use millrace_storage::{Principal, Priority};
 use serde_json::{Map, Value, json};
@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 use super::form::{Form, texts};
 use crate::Api;
 use crate::error::Error;
-use crate::http::{Request, Response};
+use crate::http::listing::items;
+use crate::http::{Request, Response, Room};
 
 /// Longest name of a privilege, an index, an application or a resource, in bytes.
 const MAX_TEXT: usize = 512;
@@ -28,7 +29,7 @@ pub(crate) async fn of_caller(api: &Api, request: &mut Request) -> Result<Respon
     let principal = api.session.principal();
     if let Caller::ApiKey { id, .. } = principal.caller() {
         let ids = Some(vec![id.to_string()]);
-        let keys = api.accounts.api_keys(&millrace_accounts::ApiKeyQuery { ids, ..Default::default() });
+        let keys = api.accounts.api_keys(ApiKeyQuery { ids, ..ApiKeyQuery::default() }).await?;
         if keys.first().is_some_and(|key| !key.roles.is_empty()) {
             return Err(Error::illegal_argument(
                 "cannot list the privileges of an API key with role descriptors, ask for the API key itself",
@@ -36,35 +37,44 @@ pub(crate) async fn of_caller(api: &Api, request: &mut Request) -> Result<Respon
         }
     }
     let roles: Vec<Arc<Role>> = principal.roles().iter().filter_map(|role| api.accounts.role(role)).collect();
+    let room = request.room.clone();
+    // Each may have a great many grants.
+    let written = move || Ok(granted(&roles, &room));
+    let written = api.session.compute().run(Priority::Foreground, written).await??;
+    Ok(Response::raw_json(200, written))
+}
+
+/// Writes what roles grant, all of it once.
+fn granted(roles: &[Arc<Role>], room: &Room) -> Result<Vec<u8>, Error> {
     let cluster: BTreeSet<&str> = roles.iter().flat_map(|role| &role.cluster).map(String::as_str).collect();
-    let mut indices: Vec<Value> = Vec::new();
-    for grant in roles.iter().flat_map(|role| &role.indices) {
-        let mut entry = json!({
-            "names": grant.names,
-            "privileges": grant.privileges,
-            "allow_restricted_indices": grant.allow_restricted_indices,
-        });
-        if let Some(fields) = &grant.field_security {
-            entry["field_security"] = json!([{ "grant": fields.grant, "except": fields.except }]);
-        }
-        if let Some(query) = &grant.query {
-            entry["query"] = json!([query]);
-        }
-        if !indices.contains(&entry) {
-            indices.push(entry);
-        }
-    }
+    let cluster: Vec<&str> = cluster.into_iter().collect();
+    let mut known = HashSet::new();
+    let indices = roles.iter().flat_map(|role| &role.indices).filter(|grant| known.insert(*grant));
+    let indices: Vec<&IndexGrant> = indices.collect();
     let applications: Vec<&Value> = roles.iter().flat_map(|role| &role.applications).collect();
-    Ok(Response::json(
-        200,
-        json!({
-            "cluster": cluster,
-            "global": [],
-            "indices": indices,
-            "applications": applications,
-            "run_as": [],
-        }),
-    ))
+    let mut body = br#"{"cluster":"#.to_vec();
+    body.extend(items(room, &cluster, |name| json!(name))?);
+    body.extend_from_slice(br#","global":[],"indices":"#);
+    body.extend(items(room, &indices, |grant| entry(grant))?);
+    body.extend_from_slice(br#","applications":"#);
+    body.extend(items(room, &applications, |application| Value::clone(application))?);
+    body.extend_from_slice(br#","run_as":[]}"#);
+    Ok(body)
+}
+
+fn entry(grant: &IndexGrant) -> Value {
+    let mut entry = json!({
+        "names": grant.names,
+        "privileges": grant.privileges,
+        "allow_restricted_indices": grant.allow_restricted_indices,
+    });
+    if let Some(fields) = &grant.field_security {
+        entry["field_security"] = json!([{ "grant": fields.grant, "except": fields.except }]);
+    }
+    if let Some(query) = &grant.query {
+        entry["query"] = json!([query]);
+    }
+    entry
 }
 
 /// Lists the names of privileges.
@@ -89,7 +99,7 @@ pub(crate) async fn has(api: &Api, request: &mut Request, user: Option<&str>) ->
         Some(user) => {
             api.need(Action::GetSecurity)?;
             let unknown = || Error::resource_not_found(format!("user [{user}] not found"));
-            api.accounts.principal(user).ok_or_else(unknown)?
+            api.accounts.find_principal(user).await?.ok_or_else(unknown)?
         }
     };
     let mut questions =

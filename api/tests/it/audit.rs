@@ -193,6 +193,7 @@ async fn blocks_of_indices_are_not_told_as_refusals_of_rights() {
     ask(&node, &admin, "POST /_plugins/_sql", delete.clone(), 403).await;
     let denied = told(&node, "access_denied").await;
     assert!(denied.is_empty(), "{denied:#?}");
+    one(&told(&node, "changed").await, &[("path", json!("/_cluster/settings")), ("user", json!("admin"))]);
 
     let role = json!({"indices": [{"names": ["mine"], "privileges": ["all"]}]});
     ask(&node, &admin, "PUT /_security/role/owner", role, 200).await;

@@ -223,6 +223,19 @@ async fn one_object_lives() {
 }
 
 #[tokio::test]
+async fn objects_may_be_called_as_what_documents_have_under_them() {
+    let node = console().await;
+    for id in ["_search", "_count", "_bulk", "_mget", "_msearch", "_delete_by_query", "_find"] {
+        let path = format!("/api/saved_objects/search/{id}");
+        let created = ask(&node, &format!("POST {path}"), titled("t"), 200).await;
+        assert_eq!(ask(&node, &format!("GET {path}"), Value::Null, 200).await, created);
+        let updated = ask(&node, &format!("PUT {path}"), titled("u"), 200).await;
+        assert_eq!((&updated["id"], &updated["attributes"]["title"]), (&json!(id), &json!("u")));
+        ask(&node, &format!("DELETE {path}"), Value::Null, 200).await;
+    }
+}
+
+#[tokio::test]
 async fn many_objects() {
     let node = console().await;
     let created = ask(&node, "POST /api/saved_objects/_bulk_create", json!(objects()), 200).await;
@@ -237,6 +250,20 @@ async fn many_objects() {
     assert_eq!(answer["saved_objects"][1]["attributes"]["title"], "n");
     let answer = ask(&node, "POST /api/saved_objects/_bulk_create?overwrite=true", again, 200).await;
     assert!(answer["saved_objects"][0].get("error").is_none(), "{answer}");
+
+    // The version of before is one that somebody else has changed.
+    let version = |answer: &Value| answer["saved_objects"][0]["version"].clone();
+    for (version, expected) in [(version(&created), json!(409)), (version(&answer), Value::Null)] {
+        let mut overview = objects()[0].clone();
+        overview["version"] = version;
+        let both = json!([overview, { "type": "search", "id": "new", "attributes": { "title": "n" } }]);
+        let answer = ask(&node, "POST /api/saved_objects/_bulk_create?overwrite=true", both, 200).await;
+        assert_eq!(answer["saved_objects"][0]["error"]["statusCode"], expected, "{answer}");
+        assert!(answer["saved_objects"][1].get("error").is_none(), "{answer}");
+    }
+    let other = json!([{ "type": "search", "id": "x", "version": 1, "attributes": { "title": "n" } }]);
+    let message = refused(&node, "POST /api/saved_objects/_bulk_create", &other.to_string(), 400).await;
+    assert!(message.contains("[version] must be a string"), "{message}");
 
     let wanted = json!([
         { "type": "index-pattern", "id": "logs", "fields": ["title"] },
@@ -355,6 +382,44 @@ async fn what_is_exported_here_is_imported_elsewhere() {
     // What could not be exported is nothing to import.
     let answer = ask(&console().await, IMPORT, twice, 200).await;
     assert_eq!(answer["objects"].as_array().unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn dashboards_with_a_comma_in_their_id_are_exported() {
+    let node = console().await;
+    let file = json!({ "objects": [object("dashboard", "a,b", json!({ "title": "t" }), json!([]))] });
+    ask(&node, IMPORT, file, 200).await;
+    ask(&node, "POST /api/saved_objects/dashboard/a", titled("t"), 200).await;
+    for (query, expected) in [
+        ("dashboard=a%2Cb", &["dashboard:a,b"][..]),
+        ("dashboard=dashboard:a%2Cb&dashboard=a", &["dashboard:a,b", "dashboard:a"]),
+        ("dashboard=a,dashboard:c", &["dashboard:a", "dashboard:c"]),
+    ] {
+        let exported = ask(&node, &format!("{EXPORT}?{query}"), Value::Null, 200).await;
+        assert_eq!(keys(&exported["objects"]), expected, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn an_export_has_so_many_objects() {
+    let node = console().await;
+    let put = async |panels: usize| {
+        let panels = (0..panels).map(|n| json!({ "type": "search", "id": n.to_string() }));
+        // What is exported already is no further object.
+        let panels: Vec<Value> = panels.chain([json!({ "type": "dashboard", "id": "d" })]).collect();
+        let body = json!({ "attributes": { "title": "t", "panelsJSON": json!(panels).to_string() } });
+        ask(&node, "POST /api/saved_objects/dashboard/d?overwrite=true", body, 200).await
+    };
+    let line = format!("{EXPORT}?dashboard=d");
+    put(9_999).await;
+    let exported = ask(&node, &line, Value::Null, 200).await;
+    assert_eq!(exported["objects"].as_array().unwrap().len(), 10_000);
+    put(10_000).await;
+    let message = refused(&node, &line, "", 400).await;
+    assert!(message.contains("more than [10000] objects"), "{message}");
+    let ids: Vec<String> = (0..10_001).map(|n| n.to_string()).collect();
+    let message = refused(&node, &format!("{EXPORT}?dashboard={}", ids.join(",")), "", 400).await;
+    assert!(message.contains("more than [10000] objects"), "{message}");
 }
 
 #[tokio::test]

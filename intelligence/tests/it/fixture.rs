@@ -73,7 +73,7 @@ impl Server {
         .await
         .unwrap();
         let accounts = Arc::new(accounts);
-        let search = SearchService::new(Arc::clone(&engine), millrace_query::Config::default());
+        let search = Arc::new(SearchService::new(Arc::clone(&engine), millrace_query::Config::default()));
         let intelligence = Intelligence::start(&engine, &search, &accounts).await.unwrap();
         Self { engine, clock, accounts, intelligence }
     }

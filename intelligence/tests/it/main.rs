@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod fixture;
+mod rules;
 mod runs;
 mod schedules;

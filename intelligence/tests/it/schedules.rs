@@ -131,7 +131,8 @@ async fn a_rule_reads_what_its_search_said_when_it_was_saved() {
     let (intelligence, admin) = (&server.intelligence, server.admin());
     intelligence.run(&admin, &id).await.unwrap();
     // Who may change index patterns points this one elsewhere.
-    let pattern = |title: &str| json!({"object": {"attributes": {"title": title, "timeFieldName": "@timestamp"}}});
+    let pattern =
+        |title: &str| json!({"object": {"attributes": {"title": title, "timeFieldName": "@timestamp"}}});
     server.write(".console", "index-pattern:logs", &pattern("secrets*")).await;
     let runs = intelligence.run(&admin, &id).await.map(|_| ());
     let draws = intelligence.plot(&admin, &id, None).await.map(|_| ());

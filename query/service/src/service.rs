@@ -260,7 +260,12 @@ impl SearchService {
     ///
     /// # Errors
     /// [`Error::CircuitBreaking`] where it still is too much, or contexts keep too much of the disk.
-    pub(crate) async fn pin_to_keep(&self, session: &Session, expression: &str, scope: &Scope) -> Result<Pinned> {
+    pub(crate) async fn pin_to_keep(
+        &self,
+        session: &Session,
+        expression: &str,
+        scope: &Scope,
+    ) -> Result<Pinned> {
         let pins = self.pins()?;
         let snapshot = self.pin(session, expression, scope).await?;
         let figures = pins.figures();

@@ -15,7 +15,7 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde_json::Value;
@@ -154,6 +154,8 @@ pub struct Engine {
     open: Option<u64>,
     /// Rules with events of that frame that they have not evaluated.
     waiting: BTreeSet<String>,
+    /// Rules with windows that are over at the time of that frame, in the order in which they are closed.
+    ringing: VecDeque<String>,
     /// The frame that rules evaluate, all of which has come, and whether it is complete.
     amid: Option<(u64, bool)>,
     /// What is to be told with that frame.
@@ -190,6 +192,7 @@ impl Engine {
             now: Time::from_ms(i64::MIN),
             open: None,
             waiting: BTreeSet::new(),
+            ringing: VecDeque::new(),
             amid: None,
             problems: Vec::new(),
             muted: None,
@@ -378,8 +381,8 @@ impl Engine {
         if !frame.complete && !mutated(Mutation::EvaluatePieces) {
             return Vec::new();
         }
-        let mut operations = std::mem::take(&mut self.problems);
-        self.pass(frame.number, frame.time, &mut operations);
+        let operations = std::mem::take(&mut self.problems);
+        self.pass(frame.time);
         if !self.new.is_empty() {
             self.begin_new(frame.number);
         }
@@ -397,10 +400,11 @@ impl Engine {
         self.evaluate(Vec::new())
     }
 
-    /// Has rules evaluate the frame that is complete, until there is enough to be written.
+    /// Has rules close windows and evaluate the frame that is complete, until there is enough to be written.
     fn evaluate(&mut self, mut operations: Vec<Operation>) -> Vec<Operation> {
         let Some((frame, complete)) = self.amid else { return operations };
-        while let Some(id) = self.waiting.first().cloned() {
+        let rung = self.ring(frame, &mut operations);
+        while rung && let Some(id) = self.waiting.first().cloned() {
             let (now, timing, absences) = (self.now, &self.timing, &self.absences);
             let mut is_done = true;
             if let Some(running) = self.rules.get_mut(&id) {
@@ -423,7 +427,7 @@ impl Engine {
                 break;
             }
         }
-        if self.waiting.is_empty() {
+        if rung && self.waiting.is_empty() {
             self.amid = None;
             if complete {
                 self.open = None;
@@ -442,7 +446,13 @@ impl Engine {
         // A frame on its way may be an earlier one.
         if time > self.now && self.open.is_none() {
             let next = self.position.map_or(0, |position| position + 1);
-            self.pass(next, time, &mut operations);
+            self.pass(time);
+            let mut rung = false;
+            while !rung {
+                let mut some = Vec::new();
+                rung = self.ring(next, &mut some);
+                operations.append(&mut some);
+            }
         }
         operations
     }
@@ -470,8 +480,8 @@ impl Engine {
         }
     }
 
-    /// Lets time pass: rules begin, and windows that are over are closed.
-    fn pass(&mut self, frame: u64, time: Time, operations: &mut Vec<Operation>) {
+    /// Lets time pass, and notes which rules have windows that are over.
+    fn pass(&mut self, time: Time) {
         let before = self.now;
         // A clock that was set back makes no time pass twice.
         self.now = before.max(time);
@@ -485,18 +495,32 @@ impl Engine {
             self.absences.drain(..more);
         }
         let ringing = self.alarms.iter().take_while(|(at, _)| *at <= self.now);
-        for id in ringing.map(|(_, id)| id.clone()).collect::<Vec<_>>() {
+        self.ringing = ringing.map(|(_, id)| id.clone()).collect();
+    }
+
+    /// Closes windows that are over, until there is enough to be written. Tells whether that was all.
+    fn ring(&mut self, frame: u64, operations: &mut Vec<Operation>) -> bool {
+        while let Some(id) = self.ringing.front().cloned() {
+            let mut is_done = true;
             if let Some(running) = self.rules.get_mut(&id) {
                 let before = operations.len();
                 let (now, timing, absences) = (self.now, &self.timing, &self.absences);
                 let pass = || running.pass(frame, now, timing, absences, operations);
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(pass)) {
-                    operations.truncate(before);
-                    operations.push(running.fail(frame, &*panic, timing, self.bounds));
+                match catch_unwind(AssertUnwindSafe(pass)) {
+                    Ok(done) => is_done = done,
+                    Err(panic) => {
+                        operations.truncate(before);
+                        operations.push(running.fail(frame, &*panic, timing, self.bounds));
+                    }
                 }
             }
             self.set_alarm(&id);
+            if !is_done {
+                return false;
+            }
+            self.ringing.pop_front();
         }
+        true
     }
 
     /// Frees what is forgotten at the time of the last frame; it changes no operation to come.

@@ -1,6 +1,6 @@
 //! What becomes of what is found: an alert, unless an order, the schedule or `realert` has its key silent.
 
-use super::{Operation, Quiet, Rule};
+use super::{AT_ONCE, Operation, Quiet, Rule};
 use crate::alert::{self, Author};
 use crate::event::Event;
 use crate::mutation::{Mutation, mutated};
@@ -125,5 +125,9 @@ impl Outcome for OfWindows<'_> {
         let id = alert::window_identity(self.raising.author(), key, start);
         let rule = self.raising.rule.id.clone();
         self.raising.operations.push(Operation::Recovery { rule, id, key: key.to_string(), time: end });
+    }
+
+    fn is_full(&self) -> bool {
+        self.raising.operations.len() >= AT_ONCE
     }
 }

@@ -14,7 +14,7 @@ use crate::operator::codec::{Reader, Writer};
 use crate::operator::key;
 use crate::operator::realert::Silences;
 use crate::operator::waiting::Sample;
-use crate::operator::{Arrival, Bounds, Figures, Moment, Timing, Watermark, Work};
+use crate::operator::{Arrival, Bounds, Figures, MAX_FINDINGS, Moment, Timing, Watermark, Work};
 use crate::time::Time;
 
 /// Orders to be quiet that are in force at once.
@@ -78,6 +78,10 @@ pub(super) struct Running {
     pending: Vec<(Event, Origin, bool)>,
     /// Those of a frame that is complete, in order, which are not evaluated yet, with their times.
     timed: VecDeque<(Time, Event, Origin, bool)>,
+    /// Event time before the first of them, where that is taken into account already: windows that it closes are left.
+    observed: Option<Time>,
+    /// Whether windows are left that are to be closed behind the events of the frame.
+    closes: bool,
     last_event: Option<Time>,
     last_alert: Option<Time>,
     too_deep: u64,
@@ -85,6 +89,13 @@ pub(super) struct Running {
     outside: u64,
     /// How many keys that had to go were told of.
     evictions_told: u64,
+    /// Alerts that were too many for one event.
+    left_out: u64,
+}
+
+/// Whether a count has come to another power of two: what goes on all the time is told often enough by that.
+fn doubles(before: u64, now: u64) -> bool {
+    now > 0 && now.ilog2() >= before.checked_ilog2().map_or(0, |before| before + 1)
 }
 
 impl Running {
@@ -102,12 +113,15 @@ impl Running {
             learns_until: None,
             pending: Vec::new(),
             timed: VecDeque::new(),
+            observed: None,
+            closes: false,
             last_event: None,
             last_alert: None,
             too_deep: 0,
             too_late: 0,
             outside: 0,
             evictions_told: 0,
+            left_out: 0,
         }
     }
 
@@ -199,6 +213,7 @@ impl Running {
     pub(super) fn forget_pieces(&mut self) {
         self.pending.clear();
         self.timed.clear();
+        (self.observed, self.closes) = (None, false);
     }
 
     /// Takes the events of a piece that match; tells whether there are any to be evaluated.
@@ -250,9 +265,11 @@ impl Running {
     ) -> bool {
         if !self.pending.is_empty() {
             self.last_event = Some(now);
-            self.pass(frame, now, timing, absences, operations);
+            if !self.pass(frame, now, timing, absences, operations) {
+                return false;
+            }
             self.order(now);
-        } else if self.timed.is_empty() {
+        } else if self.timed.is_empty() && !self.closes {
             return true;
         }
         while operations.len() < most {
@@ -268,7 +285,10 @@ impl Running {
                 Work::Eager(_) => self.decide(frame, &event, time, depth, now, timing, operations),
                 Work::Waiting(_) => {
                     let sample = Sample { event: &event, time, second, depth };
-                    self.count(frame, &sample, now, timing, absences, operations);
+                    if !self.count(frame, &sample, now, timing, absences, operations) {
+                        self.timed.push_front((time, event, origin, second));
+                        return false;
+                    }
                 }
             }
         }
@@ -276,8 +296,11 @@ impl Running {
             return false;
         }
         if let Work::Waiting(_) = self.work {
-            self.settle(frame, now, timing, absences, operations);
-            self.close(frame, now, timing, absences, operations);
+            self.closes = !(self.settle(frame, now, timing, absences, operations)
+                && self.close(frame, now, timing, absences, operations));
+            if self.closes {
+                return false;
+            }
         }
         self.tell_evictions(frame, operations);
         true
@@ -306,14 +329,28 @@ impl Running {
         self.timed = pending.into();
     }
 
-    /// Tells of keys that had to go, at each power of two: a bound that is hit all the time is told often enough.
+    /// Tells of keys that had to go.
     fn tell_evictions(&mut self, frame: u64, operations: &mut Vec<Operation>) {
         let evicted = self.work.figures().evicted + self.silences.figures().evicted;
-        if evicted > 0 && evicted.ilog2() >= self.evictions_told.checked_ilog2().map_or(0, |told| told + 1) {
+        if doubles(self.evictions_told, evicted) {
             self.evictions_told = evicted;
             let reason = format!(
                 "its state is at the bound: {evicted} keys with the oldest events were forgotten before their time so far; \
                  a narrower filter, another query_key or a shorter timeframe needs less"
+            );
+            operations.push(Operation::Problem { rule: self.rule.id.clone(), frame, reason });
+        }
+    }
+
+    /// Tells of alerts that were too many for one event.
+    fn tell_left_out(&mut self, frame: u64, more: usize, operations: &mut Vec<Operation>) {
+        let before = self.left_out;
+        self.left_out += more as u64;
+        if doubles(before, self.left_out) {
+            let reason = format!(
+                "an event has so many new terms under its keys that only {MAX_FINDINGS} of its alerts are raised: {} were left out so \
+                 far; fewer composite fields, or another query_key, make fewer",
+                self.left_out
             );
             operations.push(Operation::Problem { rule: self.rule.id.clone(), frame, reason });
         }
@@ -341,6 +378,8 @@ impl Running {
         let arrival = Arrival { event, time, body: alert::body(&event.source, definition), depth };
         let Work::Eager(operator) = &mut self.work else { return };
         let findings = operator.event(&arrival, &keys, moment);
+        let left_out = operator.left_out();
+        self.tell_left_out(frame, left_out, operations);
         let mut raising = Raising {
             rule: &self.rule,
             silences: &mut self.silences,
@@ -429,6 +468,7 @@ impl Running {
             }
         }
         self.silences.encode(watermark, writer);
+        writer.number(self.left_out);
     }
 
     /// Reads what [`Self::encode`] wrote into a rule that is new.
@@ -467,6 +507,8 @@ impl Running {
             }
         }
         self.silences.decode(reader)?;
+        // What was written before this was counted ends here.
+        self.left_out = if reader.is_empty() { 0 } else { reader.number()? };
         std::mem::replace(reader, Reader::new(&[])).finish()
     }
 }

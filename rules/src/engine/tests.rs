@@ -369,6 +369,33 @@ fn state_at_its_bound_is_told_now_and_then() {
 }
 
 #[test]
+fn an_event_of_many_terms_raises_a_thousand_alerts() {
+    let options = json!({"type": "new_term", "fields": [["a", "b"], ["b", "c"]], "query_key": "key"});
+    let mut bench = Bench::new(&[("r", options.clone())]);
+    let mut told = Vec::new();
+    for number in 1..=5 {
+        let values = |count: u8| (0..count).map(|at| format!("{number}-{at}")).collect::<Vec<_>>();
+        let source = json!({"a": values(8), "b": values(8), "c": values(8), "key": values(64)});
+        let operations = bench.event(number, source.clone());
+        assert_eq!(count(&operations), 1_000);
+        told.extend(operations.into_iter().filter_map(|operation| match operation {
+            Operation::Problem { frame, reason, .. } => Some((frame, reason.contains("new terms"))),
+            _ => None,
+        }));
+        assert_eq!(bench.event(number, source), [], "terms of which no alert was raised are known, too");
+        // What was told is known after a start.
+        let rules = vec![rule("r", 1, options.clone())];
+        let snapshot = bench.engine.snapshot();
+        let (engine, failed) =
+            Engine::restore(&snapshot, rules, 0, Timing::default(), Bounds::default()).unwrap();
+        assert!(failed.is_empty());
+        bench.engine = engine;
+    }
+    // Of an event 7,192 are left out: that is told at each power of two.
+    assert_eq!(told, [(1, true), (3, true), (5, true), (9, true)]);
+}
+
+#[test]
 fn watermarks_go_on_while_input_is_idle() {
     let mut bench = Bench::new(&[("r", frequency()), ("clock", json!({}))]);
     bench.event(0, json!({"@timestamp": 0}));
@@ -529,6 +556,42 @@ fn an_alert_of_a_window_says_what_was_found() {
     };
     assert_eq!(operations, [recovery]);
     assert_eq!(bench.event(210, json!({"@timestamp": 210_000, "user": "ann", "price": 1})), []);
+}
+
+#[test]
+fn what_is_raised_of_many_windows_is_returned_in_parts() {
+    let flatline = json!({"type": "flatline", "threshold": 1, "timeframe": "1m", "query_key": "host"});
+    let mut hosts = frame(1, 0, json!({}), Origin::User, "logs-1");
+    let event = hosts.events[0].clone();
+    let of = |host: u64| Event { seq_no: host, source: Arc::new(json!({"host": host})), ..event.clone() };
+    hosts.events = (0..2_500).map(of).collect();
+    // An event closes the windows, or the clock.
+    for by_event in [true, false] {
+        let rules = [("r", flatline.clone())];
+        let (mut whole, mut parts) = (Bench::new(&rules), Bench::new(&rules));
+        for bench in [&mut whole, &mut parts] {
+            assert_eq!(bench.engine.frame(&hosts, &mut bench.matcher), []);
+            bench.number = 1;
+            for second in (20..=120).step_by(20) {
+                assert_eq!(beat(bench, second), []);
+            }
+        }
+        let mut last = frame(8, 130, json!({"host": "x"}), Origin::User, "logs-1");
+        if !by_event {
+            (last.time, last.events) = (Time::from_ms(140_000), Vec::new());
+        }
+        let expected = whole.engine.frame(&last, &mut whole.matcher);
+        assert_eq!(count(&expected), 2_500);
+        let mut found = parts.engine.begin_frame(&last, &mut parts.matcher);
+        let mut calls = 1;
+        while parts.engine.is_amid() {
+            assert_eq!((found.len(), parts.engine.position()), (calls * 1_000, Some(7)));
+            found.append(&mut parts.engine.go_on());
+            calls += 1;
+        }
+        assert_eq!((found == expected, calls, parts.engine.position()), (true, 3, Some(8)));
+        assert_eq!(parts.engine.snapshot(), whole.engine.snapshot());
+    }
 }
 
 #[test]

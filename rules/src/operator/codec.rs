@@ -116,6 +116,10 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Error::Corrupt("a text is not UTF-8"))
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn finish(self) -> Result<()> {
         if self.0.is_empty() { Ok(()) } else { Err(Error::Corrupt("bytes follow its end")) }
     }

@@ -49,6 +49,9 @@ use crate::time::{Span, Time};
 /// Contributing events that an alert lists; of more the latest.
 pub(crate) const MAX_EVIDENCE: usize = 100;
 
+/// What is found at one event, at most; the rest is counted only.
+pub(crate) const MAX_FINDINGS: usize = 1_000;
+
 /// An event as an operator sees it.
 #[derive(Debug)]
 pub(crate) struct Arrival<'a> {
@@ -110,6 +113,11 @@ pub struct Figures {
 pub(crate) trait Operator: fmt::Debug + Send + Sync {
     /// Takes an event under each of its keys.
     fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], moment: Moment) -> Vec<Finding>;
+
+    /// How much it found at the last event beyond [`MAX_FINDINGS`].
+    fn left_out(&self) -> usize {
+        0
+    }
 
     /// What it remembers; `None` where each event is decided by itself.
     fn memory(&self) -> Option<&dyn Memory> {

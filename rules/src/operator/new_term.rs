@@ -1,7 +1,8 @@
 //! `new_term`: a value that a field has not had before.
 //!
 //! Each of `fields` is watched by itself; several fields in a list of their own are one composite term. A value is known
-//! from the event that has it until it was not seen for `terms_window_size`. The alert names the field as `new_field`; with
+//! from the event that has it until it was not seen for `terms_window_size`, also where an event has more than alerts are raised
+//! of. The alert names the field as `new_field`; with
 //! `alert_on_missing_field` an event without a value is an alert, with `missing_field`.
 //!
 //! State: each value with when it was seen last. What was written before the rule began is known only where the rule was
@@ -12,7 +13,7 @@ use serde_json::Value;
 use super::codec::{Reader, Writer};
 use super::key::{Key, combinations};
 use super::keyed::{Bounds, Keyed, State};
-use super::{Arrival, Finding, Memory, Moment, Operator};
+use super::{Arrival, Finding, MAX_FINDINGS, Memory, Moment, Operator};
 use crate::error::Result;
 use crate::mutation::{Mutation, mutated};
 use crate::time::{Span, Time};
@@ -23,6 +24,7 @@ pub(super) struct NewTerm {
     window: Span,
     alert_on_missing_field: bool,
     terms: Keyed<Known>,
+    left_out: usize,
 }
 
 /// When a term was seen last.
@@ -50,7 +52,7 @@ impl NewTerm {
         alert_on_missing_field: bool,
         bounds: Bounds,
     ) -> Self {
-        Self { fields, window, alert_on_missing_field, terms: Keyed::new(bounds) }
+        Self { fields, window, alert_on_missing_field, terms: Keyed::new(bounds), left_out: 0 }
     }
 
     /// Takes a term in; tells whether it is new.
@@ -78,6 +80,7 @@ fn name(fields: &[String]) -> Value {
 impl Operator for NewTerm {
     fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], moment: Moment) -> Vec<Finding> {
         let mut findings = Vec::new();
+        self.left_out = 0;
         for at in 0..self.fields.len() {
             let number: Box<str> = at.to_string().into();
             for value in combinations(&arrival.event.source, &self.fields[at]) {
@@ -92,7 +95,10 @@ impl Operator for NewTerm {
                 if !found {
                     continue;
                 }
-                for key in keys {
+                // Terms and keys multiply.
+                let some = keys.len().min(MAX_FINDINGS - findings.len());
+                self.left_out += keys.len() - some;
+                for key in &keys[..some] {
                     let mut finding = Finding::of(arrival, key);
                     finding.identity = key.with(&identity);
                     finding.added = vec![(member, name(&self.fields[at]))];
@@ -101,6 +107,10 @@ impl Operator for NewTerm {
             }
         }
         findings
+    }
+
+    fn left_out(&self) -> usize {
+        self.left_out
     }
 
     fn memory(&self) -> Option<&dyn Memory> {

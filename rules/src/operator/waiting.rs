@@ -112,6 +112,8 @@ pub(crate) trait Outcome {
     fn revise(&mut self, closing: Closing<'_>);
     /// Takes that the condition has ended of which the alert of the window from `start` told.
     fn recover(&mut self, key: &Key, start: Time, end: Time);
+    /// Whether there is enough to be written: the rest is to be looked at later.
+    fn is_full(&self) -> bool;
 }
 
 /// What windows are judged by.
@@ -135,11 +137,11 @@ pub(crate) trait Waiting: fmt::Debug + Send + Sync {
     /// Takes an event under its keys; `before` and `after` are event time before and with it.
     fn event(&mut self, sample: &Sample<'_>, keys: &[Key], before: Time, after: Time);
 
-    /// Looks at windows again that late events belong to.
-    fn settle(&mut self, looking: &mut Looking<'_>);
+    /// Looks at windows again that late events belong to, until there is enough to be written. Tells whether that was all.
+    fn settle(&mut self, looking: &mut Looking<'_>) -> bool;
 
-    /// Closes the windows up to one.
-    fn close(&mut self, number: i64, looking: &mut Looking<'_>);
+    /// Closes the windows up to one, until there is enough to be written. Tells whether that was all: no event may come before.
+    fn close(&mut self, number: i64, looking: &mut Looking<'_>) -> bool;
 
     /// The window up to which all are closed.
     fn closed(&self) -> i64;
@@ -394,8 +396,12 @@ impl<J: Judge> Waiting for Paned<J> {
         self.evict(lowest.1);
     }
 
-    fn settle(&mut self, looking: &mut Looking<'_>) {
-        for (key, panes) in std::mem::take(&mut self.late) {
+    fn settle(&mut self, looking: &mut Looking<'_>) -> bool {
+        while let Some((key, panes)) = self.late.pop_first() {
+            if looking.out.is_full() {
+                self.late.insert(key, panes);
+                return false;
+            }
             let ends = panes.iter().flat_map(|pane| *pane + 1..=*pane + self.grid.span);
             let ends: BTreeSet<i64> = ends.filter(|end| *end <= self.closed).collect();
             for end in ends {
@@ -412,12 +418,16 @@ impl<J: Judge> Waiting for Paned<J> {
                 self.wake(&key, next);
             }
         }
+        true
     }
 
-    fn close(&mut self, number: i64, looking: &mut Looking<'_>) {
+    fn close(&mut self, number: i64, looking: &mut Looking<'_>) -> bool {
         while let Some((end, _)) = self.due.first()
             && *end <= number
         {
+            if looking.out.is_full() {
+                return false;
+            }
             let Some((end, key)) = self.due.pop_first() else { break };
             if let Some(track) = self.tracks.get_mut(&key) {
                 track.due = None;
@@ -437,6 +447,7 @@ impl<J: Judge> Waiting for Paned<J> {
             self.wake(&key, next);
         }
         self.closed = self.closed.max(number);
+        true
     }
 
     fn closed(&self) -> i64 {

@@ -50,7 +50,13 @@ impl Session {
             let caller = principal.caller().to_string();
             return Err(Error::Unauthorized { action: action.name(), caller, index: None });
         }
-        Ok(Self { engine: Arc::clone(engine), principal, action, refusals: Refusals::default(), sender: None })
+        Ok(Self {
+            engine: Arc::clone(engine),
+            principal,
+            action,
+            refusals: Refusals::default(),
+            sender: None,
+        })
     }
 
     /// Makes the session of the server's own work: it sees everything.

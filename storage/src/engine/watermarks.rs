@@ -1,5 +1,5 @@
 //! Disk watermarks: at the flood stage indices can only be read and deleted, until the disk is below the high watermark
-//! again. Background work that frees space goes on.
+//! again. The server's own indices are written until the disk is full ([`FULL`]). Background work that frees space goes on.
 //!
 //! The block is the node's alone and not stored: no file is to be written for it, and none to be written to be rid of it.
 
@@ -18,6 +18,8 @@ use crate::{Result, sync};
 const LOOK: Duration = Duration::from_secs(1);
 /// What the names of the settings begin with.
 const SETTINGS: &str = "cluster.routing.allocation.disk";
+/// What has to be free beyond the flood stage for the server's own indices, whatever is set.
+const FULL: Watermark = Watermark::Share { free: 0.01, most: 1 << 30 };
 
 /// What has to be free.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -104,21 +106,27 @@ async fn check_space(inner: &Arc<Inner>) -> Result<()> {
     let metadata = inner.metadata.load_full();
     let flooded =
         spaces.iter().any(|space| is_flooded(&metadata, inner.config.disk_threshold_enabled, *space));
-    if flooded == metadata.flood_stage {
+    let full = flooded && spaces.iter().any(|space| FULL.is_exceeded(*space));
+    if (flooded, full) == (metadata.flood_stage, metadata.disk_full) {
         return Ok(());
     }
     let free = spaces.iter().map(|space| space.free).min().unwrap_or(0);
-    match flooded {
-        true => tracing::error!(
+    match (flooded, full) {
+        (true, false) => tracing::error!(
             free,
             "disk usage exceeded the flood-stage watermark: indices can be read and deleted only"
         ),
-        false => tracing::info!(free, "disk usage is below the high watermark: indices can be written again"),
+        (true, true) => {
+            tracing::error!(free, "the disk is full: the server's own indices cannot be written, either");
+        }
+        (false, _) => {
+            tracing::info!(free, "disk usage is below the high watermark: indices can be written again")
+        }
     }
     sync::scope(async {
         let _one = inner.metadata_change.lock_owned().await;
         let mut next = Metadata::clone(&inner.metadata.load());
-        next.flood_stage = flooded;
+        (next.flood_stage, next.disk_full) = (flooded, full);
         next.version += 1;
         inner.metadata.store(Arc::new(next));
     })
@@ -149,6 +157,20 @@ mod tests {
     fn a_setting_wins_over_the_configuration() {
         let on = json!({ "cluster.routing.allocation.disk.threshold_enabled": true });
         assert!(is_flooded(&metadata(on, false), false, Space { total: 100 * GB, free: 0 }));
+    }
+
+    #[test]
+    fn the_servers_own_indices_have_the_last_room() {
+        const MB: u64 = 1 << 20;
+        for (total, free, full) in [
+            (100 * GB, 2 * GB, false),
+            (100 * GB, GB / 2, true),
+            (20_000 * GB, 2 * GB, false),
+            (GB, 20 * MB, false),
+            (GB, 5 * MB, true),
+        ] {
+            assert_eq!(FULL.is_exceeded(Space { total, free }), full, "{total} {free}");
+        }
     }
 
     #[test]

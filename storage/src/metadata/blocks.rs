@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{IndexMeta, Metadata};
+use crate::access::Standing;
 use crate::{Error, Result};
 
 /// What an operation does to an index.
@@ -80,7 +81,7 @@ const BLOCKS: [Block; 5] = [
     },
 ];
 
-/// Name of the setting whose block all indices carry at the flood stage.
+/// Name of the setting whose block indices carry at the flood stage.
 const FLOOD: &str = "index.blocks.read_only_allow_delete";
 
 /// Whether the settings of an index have a block.
@@ -97,9 +98,16 @@ pub fn check_block(index: &IndexMeta, level: BlockLevel) -> Result<()> {
 }
 
 impl Metadata {
-    /// Lists the blocks that an index carries: by its settings, and as all do at the flood stage.
+    /// Lists the blocks that an index carries: by its settings, and for want of room on the disk.
     pub fn blocks_of(&self, index: &IndexMeta) -> impl Iterator<Item = &'static Block> {
-        BLOCKS.iter().filter(move |block| is_set(index, block) || self.flood_stage && block.setting == FLOOD)
+        let flooded = self.is_flooded(&index.name);
+        BLOCKS.iter().filter(move |block| is_set(index, block) || flooded && block.setting == FLOOD)
+    }
+
+    /// Whether the disk is too full for what is written to an index. What the server writes itself has room beyond the flood stage, or
+    /// whoever sets that could keep the audit from being written.
+    fn is_flooded(&self, index: &str) -> bool {
+        self.flood_stage && (self.disk_full || Standing::of(index) == Standing::Ordinary)
     }
 
     /// Checks that no block of an index forbids an operation, [`Metadata::flood_stage`] included.
@@ -115,9 +123,10 @@ impl Metadata {
     /// # Errors
     /// [`Error::Blocked`] at the flood stage, for the index that the name means, if there is one.
     pub(crate) fn check_flood(&self, name: &str, now_ms: i64) -> Result<()> {
-        let flood = BLOCKS.iter().filter(|block| self.flood_stage && block.setting == FLOOD);
-        let index = self.write_index(name, now_ms).ok().flatten();
-        check(index.as_ref().map_or(name, |index| &index.name), flood, Write)
+        let meant = self.write_index(name, now_ms).ok().flatten();
+        let index = meant.as_ref().map_or(name, |index| &*index.name);
+        let flooded = self.is_flooded(index);
+        check(index, BLOCKS.iter().filter(|block| flooded && block.setting == FLOOD), Write)
     }
 }
 

@@ -10,6 +10,7 @@ use super::names::{check_alias_name, check_index_name};
 use super::{
     IndexMeta, Metadata, MetadataChange, Uuid, date_math, index_settings, index_sort, mapping_body, settings,
 };
+use crate::access::Standing;
 use crate::mapping::Mapping;
 use crate::{Error, Result};
 
@@ -137,7 +138,7 @@ impl Metadata {
         }
         let (shards, replicas) =
             (number(&settings, "index.number_of_shards")?, number(&settings, "index.number_of_replicas")?);
-        self.check_shard_limit(shards)?;
+        self.check_shard_limit(name, shards)?;
 
         let mut mapping = layers.mapping;
         if layers.composable.is_some() {
@@ -185,8 +186,11 @@ impl Metadata {
     }
 
     /// Checks `cluster.max_shards_per_node`: one node serves all shards. Replicas count for nothing, since nothing is
-    /// kept for them.
-    pub(super) fn check_shard_limit(&self, shards: u32) -> Result<()> {
+    /// kept for them. The server's own indices have no limit, or whoever makes many shards could keep the audit from being written.
+    pub(super) fn check_shard_limit(&self, index: &str, shards: u32) -> Result<()> {
+        if Standing::of(index) != Standing::Ordinary {
+            return Ok(());
+        }
         let limit = self.cluster_setting("cluster.max_shards_per_node");
         let limit = limit.as_ref().and_then(Value::as_str).and_then(|text| text.parse().ok());
         let limit: u64 = limit.unwrap_or(u64::MAX);

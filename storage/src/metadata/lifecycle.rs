@@ -54,7 +54,7 @@ impl Metadata {
         let mut state = self.clone();
         for change in &changes {
             if let MetadataChange::PutIndex { meta, .. } = change {
-                state.check_shard_limit(meta.shards)?;
+                state.check_shard_limit(&meta.name, meta.shards)?;
                 state.open_shards += u64::from(meta.shards);
             }
         }

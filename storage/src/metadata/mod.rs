@@ -76,8 +76,10 @@ pub struct Metadata {
     pub persistent: Arc<Map<String, Value>>,
     /// Transient cluster settings, flattened; not stored.
     pub transient: Arc<Map<String, Value>>,
-    /// Whether the disk is at the flood stage: indices can be read and deleted only. Not stored.
+    /// Whether the disk is at the flood stage: indices but for the server's own can be read and deleted only. Not stored.
     pub flood_stage: bool,
+    /// Whether it is so full then that the server's own cannot be written, either. Not stored.
+    pub disk_full: bool,
     /// Counts the times that changes were applied.
     pub version: u64,
     /// Indices of each alias, in order, derived from `indices` by `apply`.

@@ -209,6 +209,28 @@ fn creation_is_refused_in_opensearch_words() {
 }
 
 #[test]
+fn the_servers_own_indices_are_made_and_written_beyond_what_is_set() {
+    let full = cluster(some_indices(), json!({"cluster.max_shards_per_node": 1}));
+    assert!(try_create(&full, "x", json!({})).is_err());
+    let mut state = full;
+    for own in [".audit-2024.03.22", ".console", "alert"] {
+        state = create(state, own, json!({}));
+    }
+    let options = IndicesOptions::open_and_closed();
+    let closed = state.apply(&state.close_indices("alert", &options, NOW).unwrap());
+    assert_eq!(closed.open_indices("alert", &options, NOW).unwrap().len(), 1);
+
+    state.flood_stage = true;
+    assert!(state.check_flood("a1", NOW).is_err() && state.check_flood("all-a", NOW).is_err());
+    for own in [".audit-2024.03.22", ".audit-2024.03.23", "alert"] {
+        state.check_flood(own, NOW).unwrap();
+    }
+    state.check_block(&state.indices["alert"], BlockLevel::MetadataWrite).unwrap();
+    state.disk_full = true;
+    assert!(state.check_flood("alert", NOW).is_err());
+}
+
+#[test]
 fn replicas_expand_to_what_one_node_has() {
     for (range, expected) in [("0-1", "0"), ("1-all", "1"), ("false", "3")] {
         let body = json!({"settings": {"auto_expand_replicas": range, "number_of_replicas": 3}});

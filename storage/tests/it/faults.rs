@@ -364,6 +364,7 @@ async fn at_the_flood_stage_indices_are_read_and_deleted_only() {
         );
     }
     assert!(engine.index("new").is_err(), "nothing is made for a write that is refused");
+    write(&engine, one(".audit-2026.01.01")).await.remove(0).unwrap();
     assert!(get(&engine, "a", "1").await.unwrap().is_some());
     engine.flush(&[engine.index("a").unwrap()]).await.unwrap();
     let delete = engine.change(&system, |state| {

@@ -113,16 +113,17 @@ async fn keys_expire_are_revoked_and_forgotten() {
     assert_eq!(status(&server.ask(&key(&short)).await), 200);
     server.clock.advance_ms(1);
     assert_eq!(status(&server.ask(&key(&short)).await), 401);
-    let names = |query: ApiKeyQuery| -> Vec<String> {
-        let mut names: Vec<_> = accounts.api_keys(&query).iter().map(|key| key.name.to_string()).collect();
+    let names = async |query: ApiKeyQuery| {
+        let keys = accounts.api_keys(query).await.unwrap();
+        let mut names: Vec<_> = keys.iter().map(|key| key.name.to_string()).collect();
         names.sort();
         names
     };
     let of_ann = ApiKeyQuery { owner: Some("ann".to_owned()), ..ApiKeyQuery::default() };
-    assert_eq!(names(of_ann.clone()), ["long", "short"]);
-    assert_eq!(names(ApiKeyQuery { active_only: true, ..of_ann.clone() }), ["long"]);
+    assert_eq!(names(of_ann.clone()).await, ["long", "short"]);
+    assert_eq!(names(ApiKeyQuery { active_only: true, ..of_ann.clone() }).await, ["long"]);
     assert_eq!(
-        names(ApiKeyQuery { name: Some("s*".to_owned()), ..ApiKeyQuery::default() }),
+        names(ApiKeyQuery { name: Some("s*".to_owned()), ..ApiKeyQuery::default() }).await,
         ["shipper", "short"]
     );
     // Of somebody else's there is none.
@@ -141,7 +142,7 @@ async fn keys_expire_are_revoked_and_forgotten() {
     server.clock.advance_ms(HOUR_MS);
     assert_eq!(accounts.sweep().await.unwrap(), 2);
     let server = server.restart().await;
-    assert_eq!(server.accounts.api_keys(&ApiKeyQuery::default()).len(), 1);
+    assert_eq!(server.accounts.api_keys(ApiKeyQuery::default()).await.unwrap().len(), 1);
     assert_eq!(status(&server.ask(&key(&bens)).await), 200);
 }
 
@@ -182,7 +183,69 @@ async fn what_a_key_cannot_be_is_refused() {
         let new = NewApiKey { name: name.to_owned(), roles, ..NewApiKey::default() };
         server.accounts.create_api_key(&admin, new).await.unwrap_err();
     }
-    assert!(server.accounts.api_keys(&ApiKeyQuery::default()).is_empty());
+    assert!(server.accounts.api_keys(ApiKeyQuery::default()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn patterns_of_names_are_bounded() {
+    let server = Server::start().await;
+    let accounts = &server.accounts;
+    server.key("admin", BTreeMap::new()).await;
+    let named = |name: String| ApiKeyQuery { name: Some(name), ..ApiKeyQuery::default() };
+    for pattern in ["*i".repeat(9), "s".repeat(508)] {
+        accounts.api_keys(named(pattern.clone())).await.unwrap_err();
+        accounts.invalidate_api_keys(named(pattern)).await.unwrap_err();
+    }
+    // Whoever changes accounts waits for no search, and the other way round.
+    let changing = accounts.0.changing.lock().await;
+    assert_eq!(accounts.api_keys(named("*s*h*i*p*p*e*r*".to_owned())).await.unwrap().len(), 1);
+    drop(changing);
+    assert_eq!(accounts.invalidate_api_keys(named("s*r".to_owned())).await.unwrap().invalidated.len(), 1);
+}
+
+#[tokio::test]
+async fn a_user_has_a_share_of_the_room_for_keys_and_gives_it_back() {
+    let server = Server::start().await;
+    let accounts = &server.accounts;
+    let bytes = || accounts.0.state.load().key_bytes;
+    // A value that is kept is more than its text.
+    let values = vec![0; 30_000];
+    let noted = NewApiKey {
+        name: "noted".to_owned(),
+        metadata: [("a".to_owned(), json!(values))].into_iter().collect(),
+        ..NewApiKey::default()
+    };
+    let described = NewApiKey {
+        name: "described".to_owned(),
+        roles: descriptors(json!({ "applications": [values] })),
+        ..NewApiKey::default()
+    };
+    for (name, heavy) in [("ann", noted), ("ben", described)] {
+        server.user(name, &["reader"]).await;
+        let owner = accounts.principal(name).unwrap();
+        let make = || accounts.create_api_key(&owner, heavy.clone());
+        let mut made = 0;
+        let refused = loop {
+            match make().await {
+                Ok(_) => made += 1,
+                Err(error) => break error,
+            }
+            assert!(made < 100, "without a bound");
+        };
+        assert!(made > 0, "{refused}");
+        assert!(refused.to_string().contains("bytes of API keys of one user"), "{refused}");
+        // What is over needs little, though it can be listed.
+        let before = bytes();
+        let of_user = ApiKeyQuery { owner: Some(name.to_owned()), ..ApiKeyQuery::default() };
+        accounts.invalidate_api_keys(of_user.clone()).await.unwrap();
+        let left = accounts.api_keys(of_user).await.unwrap();
+        assert_eq!(left.len(), made);
+        assert!(left.iter().all(|key| key.metadata.is_empty() && key.roles.is_empty()));
+        assert!(bytes() < before / 10, "{} of {before}", bytes());
+        make().await.unwrap();
+        accounts.delete_user(name).await.unwrap();
+        assert!(bytes() < before / 10, "{} of {before}", bytes());
+    }
 }
 
 /// Stores so many keys and tokens of a user, of which each secret is its number, and starts again.
@@ -228,8 +291,8 @@ async fn all_that_a_user_had_goes_with_it() {
     let server = with_many(server, COUNT).await;
     server.accounts.delete_user("ann").await.unwrap();
     server.user("ann", &["reader"]).await;
-    let keys = server.accounts.api_keys(&ApiKeyQuery { active_only: true, ..ApiKeyQuery::default() });
-    assert!(keys.is_empty());
+    let active = ApiKeyQuery { active_only: true, ..ApiKeyQuery::default() };
+    assert!(server.accounts.api_keys(active).await.unwrap().is_empty());
     assert_eq!(status(&server.ask(&token(&format!("{:064}", 1))).await), 401);
     server.clock.advance_ms(8 * 24 * HOUR_MS);
     assert_eq!(server.accounts.sweep().await.unwrap(), COUNT);

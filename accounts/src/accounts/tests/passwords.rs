@@ -211,6 +211,29 @@ async fn passwords_that_are_set_are_bounded_by_user_and_by_address() {
 }
 
 #[tokio::test]
+async fn many_who_set_passwords_leave_places_to_those_who_come_in() {
+    let accounts = server(&clock()).await;
+    let (mut requests, mut refused) = (Vec::new(), 0);
+    for (number, name) in (0..).zip(["ann", "ben", "cid", "dan"]) {
+        let setter = crate::Setter { name, address: client(number) };
+        for _ in 0..32 {
+            let mut request = Box::pin(accounts.hash_password("a-password".to_owned(), setter));
+            match request.as_mut().now_or_never() {
+                None => requests.push(request),
+                Some(Err(crate::Error::Later { .. })) => refused += 1,
+                Some(other) => panic!("{other:?}"),
+            }
+        }
+    }
+    assert!(refused > 0 && requests.len() <= 48 + hashed(&accounts), "{refused}");
+    let admin = accounts.authenticate(&basic("admin:secret"), "/", client(4)).await;
+    assert!(admin.is_ok(), "{admin:?}");
+    for request in requests {
+        request.await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn requests_that_go_away_leave_no_hashes() {
     let auth = server(&clock()).await;
     for number in 0..1000 {

@@ -1,3 +1,4 @@
+use futures::FutureExt;
 use millrace_storage::Kind;
 
 use super::*;
@@ -159,6 +160,28 @@ async fn a_thousand_roles_of_a_thousand_patterns_answer() {
     let one = json!({"indices": [{"names": ["x"], "privileges": ["read"]}]});
     let more = server.accounts.put_role("more", Role::from_elasticsearch(&one).unwrap()).await.unwrap_err();
     assert_eq!(more.kind(), Kind::TooLarge);
+}
+
+#[tokio::test]
+async fn what_others_may_do_is_found_off_the_thread_of_requests_where_it_is_much() {
+    let server = Server::start().await;
+    let roles: Vec<_> = (0..11).map(|role| format!("r{role}")).collect();
+    for role in &roles {
+        let names: Vec<_> = (0..1_000).map(|name| format!("index-{role}-{name}-*")).collect();
+        server.role(role, json!({"indices": [{"names": names, "privileges": ["read"]}]})).await;
+    }
+    let roles: Vec<_> = roles.iter().map(String::as_str).collect();
+    server.user("ann", &roles).await;
+    server.user("ben", &["reader"]).await;
+    let accounts = &server.accounts;
+    let under_way = accounts.0.compiling.lock().await;
+    let mut ann = Box::pin(accounts.find_principal("ann"));
+    assert!(ann.as_mut().now_or_never().is_none(), "they come one behind another");
+    assert_eq!(accounts.find_principal("ben").await.unwrap().unwrap().name(), "ben");
+    drop(under_way);
+    let ann = ann.await.unwrap().unwrap();
+    assert!(ann.privileges().on("index-r10-999-x").allows(Action::Search));
+    assert!(Arc::ptr_eq(ann.privileges(), accounts.principal("ann").unwrap().privileges()));
 }
 
 #[tokio::test]

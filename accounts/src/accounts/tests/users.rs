@@ -27,7 +27,7 @@ async fn users_come_and_go() {
     let ann = basic("ann:another");
     accounts.enable_user("ann", false).await.unwrap();
     assert_eq!(status(&server.ask(&ann).await), 401);
-    assert!(accounts.principal("ann").is_none());
+    assert!(accounts.principal("ann").is_none() && accounts.find_principal("ann").await.unwrap().is_none());
     accounts.enable_user("ann", true).await.unwrap();
     assert_eq!(status(&server.ask(&ann).await), 200);
     let server = server.restart().await;
@@ -190,6 +190,41 @@ async fn several_changes_are_made_all_or_none() {
     assert!(accounts.role("a").is_some() && accounts.mapping("a").is_none());
     let roles = accounts.roles();
     assert_eq!(server.restart().await.accounts.roles(), roles);
+}
+
+#[tokio::test]
+async fn certificates_change_hands_in_one_change() {
+    use crate::Edit;
+    let server = Server::start().await;
+    let accounts = &server.accounts;
+    let put = |name: &str, subject: &str| {
+        let attributes = [(CERTIFICATE_SUBJECT.to_owned(), subject.to_owned())].into();
+        let user = User { attributes, ..User::default() };
+        Edit::PutUser { name: name.to_owned(), user, password: None }
+    };
+    accounts.edit(vec![put("ann", "CN=1"), put("ben", "CN=2"), put("cid", "CN=3")]).await.unwrap();
+    accounts.edit(vec![put("ann", "CN=2"), put("ben", "CN=1")]).await.unwrap();
+    accounts.edit(vec![Edit::DeleteUser("cid".to_owned()), put("dan", "CN=3")]).await.unwrap();
+    for twice in [
+        vec![put("ann", "CN=4"), put("ben", "CN=4")],
+        vec![put("ben", "CN=2"), put("ann", "CN=2")],
+        vec![put("ann", "CN=3")],
+    ] {
+        assert_eq!(accounts.edit(twice).await.unwrap_err().kind(), Kind::Conflict);
+    }
+    // A user whose name is the subject of another's stands in nobody's way.
+    server.user("CN=3", &[]).await;
+    accounts.edit(vec![put("dan", "CN=3")]).await.unwrap();
+    let of = async |accounts: &Accounts| {
+        let mut names = Vec::new();
+        for subject in ["CN=1", "CN=2", "CN=3"] {
+            let shown = accounts.by_certificate(subject, HERE).await.unwrap().unwrap();
+            names.push(shown.principal.name().to_owned());
+        }
+        names
+    };
+    assert_eq!(of(accounts).await, ["ben", "ann", "dan"]);
+    assert_eq!(of(&server.restart().await.accounts).await, ["ben", "ann", "dan"]);
 }
 
 #[tokio::test]

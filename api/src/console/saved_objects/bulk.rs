@@ -4,12 +4,12 @@ use bytes::Bytes;
 use millrace_storage::metadata::Uuid;
 use serde_json::{Map, Value, json};
 
-use super::object::{Document, Draft, Key, Kind, Stored};
-use super::{Change, Store, Write};
+use super::object::{Document, Draft, Key, Kind, Stored, Version};
+use super::{Change, Store, Write, take_version};
 use crate::console::error::{at, invalid, of_object};
 use crate::error::Error;
 use crate::http::json as text;
-use crate::http::{Request, Response, Room};
+use crate::http::{Request, Response, Room, offload};
 
 /// Most objects of a request, a file or an answer.
 pub(in crate::console) const MAX_OBJECTS: usize = 10_000;
@@ -25,6 +25,8 @@ const HEAD: &str = "{\"saved_objects\":";
 pub(in crate::console) struct Prepared {
     pub(in crate::console) key: Key,
     document: Document,
+    /// The one that it may replace, where that is said.
+    version: Option<Version>,
 }
 
 impl Prepared {
@@ -35,7 +37,7 @@ impl Prepared {
     pub(in crate::console) fn of(draft: &Draft, now_ms: i64, room: &Room) -> Result<Self, Error> {
         let document = draft.document(now_ms)?;
         room.take(document.text.len() + OBJECT_BYTES)?;
-        Ok(Self { key: draft.key.clone(), document })
+        Ok(Self { key: draft.key.clone(), document, version: None })
     }
 }
 
@@ -103,13 +105,13 @@ pub(crate) async fn store(
     if objects.is_empty() {
         return Ok(answered);
     }
-    let change = |document| if overwrite { Change::Overwrite(document) } else { Change::Create(document) };
-    let writes = objects
-        .iter()
-        .map(|object| Write { key: object.key.clone(), change: change(object.document.clone()) });
-    let results = saved.write(writes.collect()).await?;
+    let write = |Prepared { key, document, version }: &Prepared| Write {
+        key: key.clone(),
+        change: Change::storing(document.clone(), overwrite, *version),
+    };
+    let results = saved.write(objects.iter().map(write).collect()).await?;
     // Each text goes once it is in the answer, which takes its place in memory.
-    for (Prepared { key, document }, result) in objects.into_iter().zip(results) {
+    for (Prepared { key, document, .. }, result) in objects.into_iter().zip(results) {
         match result {
             Ok(version) => answered.push(&Stored { object: document.object(), version }),
             Err(error) => answered.push_error(key.kind.name(), &key.id, &error),
@@ -123,15 +125,17 @@ pub(crate) async fn create(saved: &Store, request: &mut Request) -> Result<Respo
     let overwrite = request.params.take_bool("overwrite")?.unwrap_or(false);
     request.finish()?;
     let now_ms = saved.now_ms();
-    let prepare = |mut members: Map<String, Value>| {
+    let prepare = |mut members: Map<String, Value>| -> Result<Prepared, Error> {
         if !members.contains_key("id") {
             members.insert("id".to_owned(), Uuid::new_v4().to_string().into());
         }
-        let key = Key::take(&mut members)?;
-        Prepared::of(&Draft::parse(key, members, &request.room)?, now_ms, &request.room)
+        let (key, version) = (Key::take(&mut members)?, take_version(&mut members)?);
+        let draft = Draft::parse(key, members, &request.room)?;
+        Ok(Prepared { version, ..Prepared::of(&draft, now_ms, &request.room)? })
     };
     let prepare = |(number, members)| prepare(members).map_err(|error| at(&format!("[{number}]"), error));
-    let objects = elements(request)?.into_iter().enumerate().map(prepare).collect::<Result<Vec<_>, _>>()?;
+    let elements = elements(request)?.into_iter().enumerate();
+    let objects = offload(request.body.len(), || elements.map(prepare).collect::<Result<Vec<_>, _>>())?;
     Ok(store(saved, objects, overwrite, HEAD).await?.finish(None))
 }
 
@@ -160,10 +164,14 @@ pub(crate) async fn get(saved: &Store, request: &mut Request) -> Result<Response
         match saved.get(&key).await? {
             None => answered.push_error(&kind, &id, &key.missing()),
             Some(stored) => {
-                request.room.take(stored.object.len() * 2 + OBJECT_BYTES)?;
+                let bytes = stored.object.len();
+                request.room.take(bytes * 2 + OBJECT_BYTES)?;
                 match fields {
                     None => answered.push(&stored),
-                    Some(fields) => answered.push(&only(stored, &fields, &request.room)?),
+                    Some(fields) => {
+                        let cut = || only(stored, &fields, &request.room);
+                        answered.push(&offload(bytes, cut)?);
+                    }
                 }
             }
         }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::error::invalid;
 use crate::error::Error;
-use crate::http::{Request, Response};
+use crate::http::{Request, Response, offload};
 pub(crate) use bulk::{create as bulk_create, get as bulk_get};
 pub(crate) use find::run as find;
 use object::{Draft, Key, Kind, Stored, Version, parse_references};
@@ -50,15 +50,13 @@ pub(crate) async fn create(
     };
     let mut members = members(request)?;
     let version = take_version(&mut members)?;
-    let draft = Draft::parse(key.clone(), members, &request.room)?;
-    let document = draft.document(saved.now_ms())?;
+    let now_ms = saved.now_ms();
+    let document = offload(request.body.len(), || {
+        let draft = Draft::parse(key.clone(), members, &request.room)?;
+        draft.document(now_ms)
+    })?;
     let object = document.object();
-    let change = match (overwrite, version) {
-        (true, Some(version)) => Change::Replace(document, version),
-        (true, None) => Change::Overwrite(document),
-        (false, _) => Change::Create(document),
-    };
-    let version = saved.write_one(key, change).await?;
+    let version = saved.write_one(key, Change::storing(document, overwrite, version)).await?;
     Ok(answer(&Stored { object, version }))
 }
 
@@ -83,13 +81,17 @@ pub(crate) async fn update(
     }
     for attempt in 1.. {
         let current = saved.get(&key).await?.ok_or_else(|| key.missing())?;
-        let mut draft = Draft::of_stored(&current, &request.room)?;
-        merge(&mut draft.attributes, partial.clone());
-        if let Some(references) = &references {
-            draft.references.clone_from(references);
-        }
-        draft.check(&request.room)?;
-        let document = draft.document(saved.now_ms())?;
+        // What an attempt takes goes with it.
+        let (room, now_ms) = (request.room.beside(), saved.now_ms());
+        let document = offload(current.object.len() + request.body.len(), || {
+            let mut draft = Draft::of_stored(&current, &room)?;
+            merge(&mut draft.attributes, partial.clone());
+            if let Some(references) = &references {
+                draft.references.clone_from(references);
+            }
+            draft.check(&room)?;
+            draft.document(now_ms)
+        })?;
         let object = document.object();
         let change = Change::Replace(document, version.unwrap_or(current.version));
         match saved.write_one(key.clone(), change).await {

@@ -51,6 +51,17 @@ pub(crate) enum Change {
     Delete,
 }
 
+impl Change {
+    /// Stores a document where there is none, or in place of what is there, which is to have the version that is said.
+    pub(super) fn storing(document: Document, overwrite: bool, version: Option<Version>) -> Self {
+        match (overwrite, version) {
+            (true, Some(version)) => Self::Replace(document, version),
+            (true, None) => Self::Overwrite(document),
+            (false, _) => Self::Create(document),
+        }
+    }
+}
+
 /// A stored [`Document`], as it is read.
 #[derive(Debug, Deserialize)]
 pub(super) struct Source<'a> {

@@ -82,6 +82,35 @@ async fn a_patch_of_several_is_made_whole_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn a_patch_is_right_that_is_so_once_it_is_whole() {
+    let site = Site::start().await;
+    let line = "/_plugins/_security/api/internalusers";
+    let with = |subject: &str| json!({ "attributes": { "certificate_subject": subject } });
+    for (name, subject) in [("ann", "CN=1"), ("ben", "CN=2")] {
+        site.admin(&format!("PUT {line}/{name}"), with(subject), 201).await;
+    }
+    let subject = |name: &str, subject: &str| {
+        let path = format!("/{name}/attributes/certificate_subject");
+        json!({ "op": "replace", "path": path, "value": subject })
+    };
+    let renamed =
+        json!([{ "op": "add", "path": "/adam", "value": with("CN=1") }, { "op": "remove", "path": "/ben" }]);
+    for (operations, status) in [
+        // They change places, one gets another name, one has what the other keeps.
+        (json!([subject("ann", "CN=2"), subject("ben", "CN=1")]), 200),
+        (renamed, 200),
+        (json!([subject("adam", "CN=2"), subject("ann", "CN=2")]), 409),
+    ] {
+        site.admin(&format!("PATCH {line}"), operations, status).await;
+    }
+    let users = site.admin(&format!("GET {line}"), Value::Null, 200).await;
+    assert!(users.get("ben").is_none(), "{users}");
+    for (name, subject) in [("ann", "CN=2"), ("adam", "CN=1")] {
+        assert_eq!(users[name]["attributes"]["certificate_subject"], subject);
+    }
+}
+
+#[tokio::test]
 async fn opensearchs_form_never_brings_a_role_to_system_indices() {
     let site = Site::start().await;
     let ours = json!({ "indices": [
@@ -233,4 +262,86 @@ async fn a_key_has_so_many_grants_and_patterns() {
         assert!(reason.contains("of an API key"), "{reason}");
     }
     make(200, 5, 200).await;
+}
+
+#[tokio::test]
+async fn patterns_of_names_of_keys_are_bounded() {
+    let site = Site::start().await;
+    let pattern = "*a".repeat(9);
+    let query = json!({ "query": { "wildcard": { "name": pattern } } });
+    for (line, body) in [
+        (format!("GET /_security/api_key?name={pattern}"), Value::Null),
+        ("POST /_security/_query/api_key".to_owned(), query),
+        ("DELETE /_security/api_key".to_owned(), json!({ "name": pattern })),
+    ] {
+        let refused = site.admin(&line, body, 400).await;
+        let reason = refused["error"]["reason"].as_str().unwrap();
+        assert!(reason.contains("wildcards in a pattern of names of API keys"), "{line}: {reason}");
+    }
+}
+
+#[tokio::test]
+async fn what_several_roles_grant_is_listed_once() {
+    let site = Site::start().await;
+    let plain = json!({ "names": ["logs"], "privileges": ["read"] });
+    let query = json!({ "names": ["logs"], "privileges": ["read"], "query": r#"{"term":{"n":1}}"# });
+    let fields = json!({ "names": ["logs"], "privileges": ["read"], "field_security": { "grant": ["a"] } });
+    let application = json!({ "application": "kibana", "privileges": ["read"], "resources": ["*"] });
+    for (name, grants) in [("a", json!([plain, query])), ("b", json!([query, plain, fields, plain]))] {
+        let body = json!({ "cluster": ["monitor"], "indices": grants, "applications": [application] });
+        site.admin(&format!("PUT /_security/role/{name}"), body, 200).await;
+    }
+    let ann = site.user("ann", &["a", "b"]).await;
+    let granted = site.ask(&ann, "GET /_security/user/_privileges", Value::Null, 200).await;
+    let entry = |further: Value| {
+        let mut entry =
+            json!({ "names": ["logs"], "privileges": ["read"], "allow_restricted_indices": false });
+        entry.as_object_mut().unwrap().extend(further.as_object().unwrap().clone());
+        entry
+    };
+    let expected = json!({
+        "cluster": ["monitor"],
+        "global": [],
+        "indices": [
+            entry(json!({})),
+            entry(json!({ "query": [r#"{"term":{"n":1}}"#] })),
+            entry(json!({ "field_security": [{ "grant": ["a"], "except": [] }] })),
+        ],
+        "applications": [application, application],
+        "run_as": [],
+    });
+    assert_eq!(granted, expected);
+}
+
+#[tokio::test]
+async fn pages_of_another_host_change_nothing_whatever_a_browser_adds() {
+    let site = Site::start().await;
+    site.user("ann", &[]).await;
+    let set = json!({ "transient": { "plugins.sql.delete.enabled": true } });
+    site.admin("PUT /_plugins/_query/settings", set, 200).await;
+    site.admin("PUT /logs/_doc/1?refresh=true", json!({ "n": 1 }), 201).await;
+    let statement = "POST /_plugins/_sql?source_content_type=application/json&source=%7B%22query%22:%22DELETE%20FROM%20logs%22%7D";
+    let disable = "POST /_security/user/ann/_disable";
+    let admin = basic("admin", "secret");
+    let send = async |line: &str, more: &[(&str, &str)]| {
+        let mut headers = vec![("authorization", admin.as_str()), ("host", "logs.example:9200")];
+        headers.extend(more);
+        site.node.send(line, &headers, "").await.status
+    };
+    for (name, value) in
+        [("origin", "https://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")]
+    {
+        for line in [statement, disable, "DELETE /logs"] {
+            assert_eq!(send(line, &[(name, value)]).await, 403, "{line} {name} {value}");
+        }
+        assert_eq!(send("GET /logs/_doc/1", &[(name, value)]).await, 200, "{name} {value}");
+    }
+    site.ask(&basic("ann", "annann"), "GET /_security/_authenticate", Value::Null, 200).await;
+    // Pages of its own, and what is no browser.
+    let own = [("origin", "https://logs.example:9200"), ("sec-fetch-site", "same-origin")];
+    assert_eq!(send(statement, &own).await, 200);
+    assert_eq!(send("GET /logs/_doc/1", &[]).await, 404);
+    assert_eq!(send(disable, &[]).await, 200);
+    assert_eq!(send(disable, &own).await, 200);
+    site.ask(&basic("ann", "annann"), "GET /_security/_authenticate", Value::Null, 401).await;
 }

@@ -46,7 +46,8 @@ impl Running {
         Some(self.watermark.reaches(ends, timing, absences))
     }
 
-    /// Closes the windows that are over at the time of a frame, before its events.
+    /// Closes the windows that are over at the time of a frame, before its events, until there is enough to be written. Tells whether
+    /// that was all.
     pub(in crate::engine) fn pass(
         &mut self,
         frame: u64,
@@ -54,9 +55,9 @@ impl Running {
         timing: &Timing,
         absences: &[Stretch],
         operations: &mut Vec<Operation>,
-    ) {
+    ) -> bool {
         if !self.is_waiting() {
-            return;
+            return true;
         }
         // Nothing has come since it began: that, too, is absence.
         if let Work::Waiting(waiting) = &mut self.work
@@ -69,10 +70,11 @@ impl Running {
             self.lags.origin = Some(begun);
             waiting.begin(begun);
         }
-        self.close(frame, now, timing, absences, operations);
+        self.close(frame, now, timing, absences, operations)
     }
 
-    /// Takes an event.
+    /// Takes an event, unless there is enough to be written of what it closes: it has to be given again then, before any other. Tells
+    /// whether it was taken.
     pub(super) fn count(
         &mut self,
         frame: u64,
@@ -81,31 +83,41 @@ impl Running {
         timing: &Timing,
         absences: &[Stretch],
         operations: &mut Vec<Operation>,
-    ) {
-        let Work::Waiting(waiting) = &mut self.work else { return };
-        let before = self.watermark.greatest(now, timing, absences);
-        if !self.watermark.is_new() && sample.time < waiting.grid().floor(before) {
-            self.too_late += 1;
-            return;
-        }
-        if self.watermark.lags_behind(sample.time, now, timing) {
-            self.lags.push(self.watermark.when_set(), sample.time);
-        }
-        self.watermark.observe(sample.time, now, timing, absences);
-        if self.lags.origin.is_none() {
-            self.lags.origin = Some(sample.time);
-            waiting.begin(sample.time);
-        }
+    ) -> bool {
+        let Work::Waiting(waiting) = &mut self.work else { return true };
+        let before = match self.observed.take() {
+            Some(before) => before,
+            None => {
+                let before = self.watermark.greatest(now, timing, absences);
+                if !self.watermark.is_new() && sample.time < waiting.grid().floor(before) {
+                    self.too_late += 1;
+                    return true;
+                }
+                if self.watermark.lags_behind(sample.time, now, timing) {
+                    self.lags.push(self.watermark.when_set(), sample.time);
+                }
+                self.watermark.observe(sample.time, now, timing, absences);
+                if self.lags.origin.is_none() {
+                    self.lags.origin = Some(sample.time);
+                    waiting.begin(sample.time);
+                }
+                before
+            }
+        };
         let after = self.watermark.greatest(now, timing, absences);
-        if self.closing(after, timing) > self.closed() {
-            self.settle(frame, now, timing, absences, operations);
-            self.close(frame, now, timing, absences, operations);
+        if self.closing(after, timing) > self.closed()
+            && !(self.settle(frame, now, timing, absences, operations)
+                && self.close(frame, now, timing, absences, operations))
+        {
+            self.observed = Some(before);
+            return false;
         }
         let definition = &self.rule.definition;
         let keys = key::keys(&sample.event.source, &definition.query_key, definition.skips_missing_key());
         if let Work::Waiting(waiting) = &mut self.work {
             waiting.event(sample, &keys, before, after);
         }
+        true
     }
 
     /// The window up to which all are over.
@@ -123,7 +135,7 @@ impl Running {
         }
     }
 
-    /// Looks again at windows that late events belong to.
+    /// Looks again at windows that late events belong to, until there is enough to be written. Tells whether that was all.
     pub(super) fn settle(
         &mut self,
         frame: u64,
@@ -131,13 +143,13 @@ impl Running {
         timing: &Timing,
         absences: &[Stretch],
         operations: &mut Vec<Operation>,
-    ) {
+    ) -> bool {
         self.look(frame, timing, absences, operations, &|_| now, &mut |waiting, looking| {
-            waiting.settle(looking);
-        });
+            waiting.settle(looking)
+        })
     }
 
-    /// Closes the windows that are over.
+    /// Closes the windows that are over, until there is enough to be written. Tells whether that was all.
     pub(super) fn close(
         &mut self,
         frame: u64,
@@ -145,16 +157,16 @@ impl Running {
         timing: &Timing,
         absences: &[Stretch],
         operations: &mut Vec<Operation>,
-    ) {
+    ) -> bool {
         if self.watermark.is_new() {
-            return;
+            return true;
         }
         let number = self.closing(self.watermark.greatest(now, timing, absences), timing);
         let (watermark, delay) = (self.watermark, self.delay(timing));
         let clock = move |end: Time| watermark.reaches(end.plus(delay), timing, absences);
         self.look(frame, timing, absences, operations, &clock, &mut |waiting, looking| {
-            waiting.close(number, looking);
-        });
+            waiting.close(number, looking)
+        })
     }
 
     fn look(
@@ -164,9 +176,9 @@ impl Running {
         absences: &[Stretch],
         operations: &mut Vec<Operation>,
         clock: &dyn Fn(Time) -> Time,
-        look: &mut dyn FnMut(&mut dyn Waiting, &mut Looking<'_>),
-    ) {
-        let Work::Waiting(waiting) = &mut self.work else { return };
+        look: &mut dyn FnMut(&mut dyn Waiting, &mut Looking<'_>) -> bool,
+    ) -> bool {
+        let Work::Waiting(waiting) = &mut self.work else { return true };
         let raising = Raising {
             rule: &self.rule,
             silences: &mut self.silences,
@@ -179,6 +191,6 @@ impl Running {
         };
         let mut out = OfWindows { raising, watermark: self.watermark, timing, absences };
         let blind = Blind { lags: &self.lags, absences };
-        look(&mut **waiting, &mut Looking { blind, clock, out: &mut out });
+        look(&mut **waiting, &mut Looking { blind, clock, out: &mut out })
     }
 }

@@ -24,6 +24,10 @@ impl Outcome for Raised {
     fn revise(&mut self, _: Closing<'_>) {}
 
     fn recover(&mut self, _: &Key, _: Time, _: Time) {}
+
+    fn is_full(&self) -> bool {
+        false
+    }
 }
 
 fn waiting(options: Value, bounds: Bounds) -> Box<dyn Waiting> {
@@ -46,8 +50,7 @@ fn close(waiting: &mut dyn Waiting, until: Time) -> Vec<(String, Time, Value)> {
     let number = waiting.grid().number(until);
     let blind = Blind { lags: &lags, absences: &[] };
     let mut looking = Looking { blind, clock: &|end| end, out: &mut raised };
-    waiting.settle(&mut looking);
-    waiting.close(number, &mut looking);
+    assert!(waiting.settle(&mut looking) && waiting.close(number, &mut looking));
     raised.0
 }
 
