@@ -222,7 +222,7 @@ mod tests {
         artefacts.remove("r").await;
         artefacts.remove("r").await;
         assert!(!there("r", "b"));
-        assert_eq!(*artefacts.used.lock(), 1);
+        assert_eq!(*artefacts.used.lock(), 0);
     }
 
     #[tokio::test]
