@@ -156,7 +156,7 @@ pub struct Engine {
     waiting: BTreeSet<String>,
     /// Rules with windows that are over at the time of that frame, in the order in which they are closed.
     ringing: VecDeque<String>,
-    /// The frame that rules evaluate, all of which has come, and whether it is complete.
+    /// The frame that rules evaluate, all of which has come, and whether it is complete; that to come, where time passes without one.
     amid: Option<(u64, bool)>,
     /// What is to be told with that frame.
     problems: Vec<Operation>,
@@ -390,12 +390,12 @@ impl Engine {
         self.evaluate(operations)
     }
 
-    /// Whether there is more of a frame to be written: [`Self::go_on`] returns it.
+    /// Whether there is more of a frame to be written, or of time that has passed: [`Self::go_on`] returns it.
     pub fn is_amid(&self) -> bool {
         self.amid.is_some()
     }
 
-    /// Returns more of what is to be written of a frame; nothing where there is none.
+    /// Returns more of what is to be written; nothing where there is none.
     pub fn go_on(&mut self) -> Vec<Operation> {
         self.evaluate(Vec::new())
     }
@@ -442,19 +442,22 @@ impl Engine {
     /// that follow have no earlier time. Whether and how often it is called changes no operation, only when it comes: windows
     /// are the same, and their alerts have the time at which they closed. So nothing needs to be known of it after a crash.
     pub fn advance(&mut self, time: Time) -> Vec<Operation> {
-        let mut operations = Vec::new();
-        // A frame on its way may be an earlier one.
-        if time > self.now && self.open.is_none() {
-            let next = self.position.map_or(0, |position| position + 1);
-            self.pass(time);
-            let mut rung = false;
-            while !rung {
-                let mut some = Vec::new();
-                rung = self.ring(next, &mut some);
-                operations.append(&mut some);
-            }
+        let mut operations = self.begin_advance(time);
+        while self.is_amid() {
+            operations.append(&mut self.go_on());
         }
         operations
+    }
+
+    /// Does the same, but returns only some of what is raised where that is much, as [`Self::begin_frame`] does.
+    pub fn begin_advance(&mut self, time: Time) -> Vec<Operation> {
+        // A frame on its way may be an earlier one.
+        if time <= self.now || self.open.is_some() {
+            return Vec::new();
+        }
+        self.pass(time);
+        self.amid = Some((self.position.map_or(0, |position| position + 1), false));
+        self.evaluate(Vec::new())
     }
 
     /// Has the rules that there are begin at a time, where no frame was seen yet; else they begin at the first frame that they see.
@@ -525,6 +528,10 @@ impl Engine {
 
     /// Frees what is forgotten at the time of the last frame; it changes no operation to come.
     pub fn tick(&mut self) {
+        // Windows that are still to be closed are older than its time says.
+        if self.is_amid() {
+            return;
+        }
         for running in self.rules.values_mut() {
             running.tick(self.now, &self.timing, &self.absences);
         }

@@ -565,8 +565,8 @@ fn what_is_raised_of_many_windows_is_returned_in_parts() {
     let event = hosts.events[0].clone();
     let of = |host: u64| Event { seq_no: host, source: Arc::new(json!({"host": host})), ..event.clone() };
     hosts.events = (0..2_500).map(of).collect();
-    // An event closes the windows, or the clock.
-    for by_event in [true, false] {
+    // An event closes the windows, or the clock, by a frame or without one.
+    for by in ["event", "frame", "time"] {
         let rules = [("r", flatline.clone())];
         let (mut whole, mut parts) = (Bench::new(&rules), Bench::new(&rules));
         for bench in [&mut whole, &mut parts] {
@@ -577,19 +577,26 @@ fn what_is_raised_of_many_windows_is_returned_in_parts() {
             }
         }
         let mut last = frame(8, 130, json!({"host": "x"}), Origin::User, "logs-1");
-        if !by_event {
-            (last.time, last.events) = (Time::from_ms(140_000), Vec::new());
+        let time = Time::from_ms(140_000);
+        if by == "frame" {
+            (last.time, last.events) = (time, Vec::new());
         }
-        let expected = whole.engine.frame(&last, &mut whole.matcher);
+        let (expected, mut found, position) = match by {
+            "time" => (whole.engine.advance(time), parts.engine.begin_advance(time), 7),
+            _ => {
+                let expected = whole.engine.frame(&last, &mut whole.matcher);
+                (expected, parts.engine.begin_frame(&last, &mut parts.matcher), 8)
+            }
+        };
         assert_eq!(count(&expected), 2_500);
-        let mut found = parts.engine.begin_frame(&last, &mut parts.matcher);
         let mut calls = 1;
         while parts.engine.is_amid() {
             assert_eq!((found.len(), parts.engine.position()), (calls * 1_000, Some(7)));
+            parts.engine.tick();
             found.append(&mut parts.engine.go_on());
             calls += 1;
         }
-        assert_eq!((found == expected, calls, parts.engine.position()), (true, 3, Some(8)));
+        assert_eq!((found == expected, calls, parts.engine.position()), (true, 3, Some(position)));
         assert_eq!(parts.engine.snapshot(), whole.engine.snapshot());
     }
 }
