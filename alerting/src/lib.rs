@@ -8,6 +8,7 @@
 //! - [`changes`]: what becomes of state when rules change
 //! - `matching`: which documents match which rules, by patterns, rights and filters
 //! - [`runner`], [`state`], [`commit`]: the feed followed, evaluated, and what is raised written with the position
+//! - [`parts`]: frames evaluated, and no more held of what is raised than is written at once
 //! - [`snapshot`], [`recovery`]: state on disk, and the start
 //! - [`reading`], [`gap`]: frames read back from what is stored, where the log was cut
 //! - [`catching_up`]: rules that begin in the past
@@ -23,6 +24,7 @@ mod error;
 mod gap;
 mod indices;
 mod matching;
+mod parts;
 mod reading;
 mod recompute;
 mod recovery;

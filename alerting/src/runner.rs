@@ -16,6 +16,7 @@ use tokio::sync::{Notify, OwnedMutexGuard, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 
 use crate::commit::{Position, READER};
+use crate::parts::Matches;
 use crate::reading::{Step, bytes_of, rows_of};
 use crate::snapshot::Snapshots;
 use crate::state::Core;
@@ -229,7 +230,7 @@ pub(crate) async fn evaluate(shared: &Shared, step: Step, done: &mut Done) -> Re
     done.bytes += step.frames.iter().map(|frame| bytes_of(frame)).sum::<usize>();
     let compute = shared.engine.compute();
     let job = move || {
-        let matches = held.as_mut().map(|core| core.matched(&step));
+        let matches = held.as_mut().map(|core| Matches::of(&mut core.matching, &step));
         Ok((held, matches))
     };
     let began = Instant::now();

@@ -2,7 +2,6 @@
 //! the runner holds for a batch of frames and a change of rules for as long as it takes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Instant;
 
 use millrace_notifications::Occasion;
 use millrace_rules::engine::{Condition, Engine as Rules, Operation, Rule};
@@ -10,11 +9,8 @@ use millrace_rules::{Time, for_roles};
 use serde_json::{Value, json};
 
 use crate::commit::{Pending, Position};
-use crate::matching::{Evaluable, Known, Matching};
-use crate::reading::Step;
-
-/// Bytes of what is to be written that are enough to write them before more is evaluated.
-const MAX_PENDING: usize = 16 << 20;
+use crate::matching::{Evaluable, Matching};
+use crate::parts::{MAX_PENDING, Matches, Part};
 
 /// Rules in memory.
 #[derive(Debug)]
@@ -36,25 +32,6 @@ pub(crate) struct Core {
     /// Rules whose state may be another since it was asked last.
     pub(crate) touched: BTreeSet<String>,
     activity: BTreeMap<String, Activity>,
-}
-
-/// Frames with what rules match of them.
-#[derive(Debug)]
-pub(crate) struct Matches {
-    frames: VecDeque<Evaluable>,
-    /// How long finding that took.
-    seconds: f64,
-    amid: Option<Amid>,
-}
-
-/// A frame that rules evaluate.
-#[derive(Debug)]
-struct Amid {
-    frame: u64,
-    time: Time,
-    complete: bool,
-    /// Operations so far.
-    raised: usize,
 }
 
 /// What a rule did since `alert_status` was told.
@@ -91,47 +68,36 @@ impl Core {
         }
     }
 
-    /// Finds which rules match frames that follow one another. Blocks: it is called on a compute thread.
-    pub(crate) fn matched(&mut self, step: &Step) -> Matches {
-        let began = Instant::now();
-        let mut frames = self.matching.run(&step.frames);
-        let seconds = began.elapsed().as_secs_f64();
-        for (at, one) in frames.iter_mut().enumerate() {
-            one.frame.complete = step.completes(at);
-        }
-        Matches { frames: frames.into(), seconds, amid: None }
-    }
-
     /// Evaluates frames; what rules raise is pending then. Returns false where that is so much that it is to be written before the
     /// rest is evaluated. Blocks: it is called on a compute thread.
     pub(crate) fn evaluate(&mut self, matches: &mut Matches, now_ms: i64) -> bool {
         let mut bytes: usize = self.pending.iter().map(|pending| pending.bytes).sum();
         while bytes < MAX_PENDING {
-            let (mut amid, operations) = match matches.amid.take() {
-                Some(amid) => (amid, self.rules.go_on()),
-                None => match matches.frames.pop_front() {
-                    Some(next) => self.begin(next, matches.seconds),
-                    None => {
-                        self.tell(now_ms);
-                        return true;
-                    }
-                },
+            let failed = match matches.next_frame() {
+                Some(next) => self.note(next, matches.seconds),
+                None => Vec::new(),
             };
-            for operation in operations {
-                bytes += self.raise(operation, &mut amid, now_ms);
+            let Some(Part { frame, time, before, operations, ends }) = matches.evaluate(&mut self.rules)
+            else {
+                self.tell(now_ms);
+                return true;
+            };
+            for rule in failed {
+                self.ask_no_longer_if_paused(&rule);
             }
-            if self.rules.is_amid() {
-                matches.amid = Some(amid);
-            } else if amid.complete {
-                self.next = self.next.max(amid.frame + 1);
+            for (place, operation) in (before..).zip(operations) {
+                bytes += self.raise(operation, frame, place, time, now_ms);
+            }
+            if ends {
+                self.next = self.next.max(frame + 1);
             }
         }
         false
     }
 
-    /// Begins a frame.
-    fn begin(&mut self, Evaluable { frame, matched }: Evaluable, seconds: f64) -> (Amid, Vec<Operation>) {
-        for of in &matched {
+    /// Notes what rules match of a frame that they are about to evaluate; returns those whose filters could not be asked.
+    fn note(&mut self, Evaluable { frame, matched }: &Evaluable, seconds: f64) -> Vec<String> {
+        for of in matched {
             let hits = of.outcome.as_ref().map_or(0, Vec::len);
             let activity = active(&mut self.activity, &of.rule, frame.time);
             activity.hits += hits;
@@ -139,26 +105,19 @@ impl Core {
             self.touched.insert(of.rule.clone());
             self.has_matched = true;
         }
-        let failed: Vec<String> =
-            matched.iter().filter(|of| of.outcome.is_err()).map(|of| of.rule.clone()).collect();
-        let operations = self.rules.begin_frame(&frame, &mut Known(matched));
-        for rule in failed {
-            self.ask_no_longer_if_paused(&rule);
-        }
-        (Amid { frame: frame.number, time: frame.time, complete: frame.complete, raised: 0 }, operations)
+        matched.iter().filter(|of| of.outcome.is_err()).map(|of| of.rule.clone()).collect()
     }
 
-    /// Has an operation written; returns the bytes that it has.
-    fn raise(&mut self, operation: Operation, amid: &mut Amid, now_ms: i64) -> usize {
+    /// Has an operation of a frame written; returns the bytes that it has.
+    fn raise(&mut self, operation: Operation, frame: u64, place: usize, time: Time, now_ms: i64) -> usize {
         if let Operation::Alert { rule, .. } = &operation {
-            active(&mut self.activity, rule, amid.time).matches += 1;
+            active(&mut self.activity, rule, time).matches += 1;
             // Of rules that wait for windows also where nothing of theirs has come.
             self.touched.insert(rule.clone());
         }
         let roles = roles_of(&self.rules, &operation);
-        let rows = rows_of(&self.rules, &operation, amid.frame, now_ms, self.notifies);
-        let pending = Pending::of(operation, amid.frame, amid.raised, now_ms, roles).with_rows(rows);
-        amid.raised += 1;
+        let rows = rows_of(&self.rules, &operation, frame, now_ms, self.notifies);
+        let pending = Pending::of(operation, frame, place, now_ms, roles).with_rows(rows);
         let bytes = pending.bytes;
         self.pending.push_back(pending);
         bytes

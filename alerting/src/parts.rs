@@ -1,0 +1,140 @@
+//! Frames on their way through rules. What these raise of them comes in parts, of which no more are taken than may be held: of one
+//! frame there may be far more. All who evaluate frames have [`Matches`]: rules at work ([`crate::state`]), those that catch up, and replays.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use millrace_rules::Time;
+use millrace_rules::engine::{Engine as Rules, Operation};
+
+use crate::matching::{Evaluable, Known, Matching};
+use crate::reading::Step;
+
+/// Bytes of what is to be written that are enough to write them before more is evaluated.
+pub(crate) const MAX_PENDING: usize = 16 << 20;
+
+/// Frames that follow one another, with what rules match of them.
+#[derive(Debug, Default)]
+pub(crate) struct Matches {
+    frames: VecDeque<Evaluable>,
+    /// How many seconds finding that took.
+    pub(crate) seconds: f64,
+    amid: Option<Amid>,
+}
+
+/// A frame that rules evaluate.
+#[derive(Debug)]
+struct Amid {
+    frame: u64,
+    time: Time,
+    complete: bool,
+    /// Operations so far.
+    raised: usize,
+}
+
+/// Some of what rules raise of a frame.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) frame: u64,
+    pub(crate) time: Time,
+    /// How many operations of the frame came before.
+    pub(crate) before: usize,
+    pub(crate) operations: Vec<Operation>,
+    /// Whether rules have seen the frame whole now.
+    pub(crate) ends: bool,
+}
+
+impl Matches {
+    /// Finds which rules match the frames of a step. Blocks: it is called on a compute thread.
+    pub(crate) fn of(matching: &mut Matching, step: &Step) -> Self {
+        let began = Instant::now();
+        let mut frames = matching.run(&step.frames);
+        let seconds = began.elapsed().as_secs_f64();
+        for (at, one) in frames.iter_mut().enumerate() {
+            one.frame.complete = step.completes(at);
+        }
+        Self { frames: frames.into(), seconds, amid: None }
+    }
+
+    /// Returns the frame that is evaluated next; `None` in the midst of one, and at the end.
+    pub(crate) fn next_frame(&self) -> Option<&Evaluable> {
+        self.frames.front().filter(|_| self.amid.is_none())
+    }
+
+    /// Whether everything is evaluated.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frames.is_empty() && self.amid.is_none()
+    }
+
+    /// Has rules evaluate more, the same ones each time; `None` at the end. Blocks: it is called on a compute thread.
+    pub(crate) fn evaluate(&mut self, rules: &mut Rules) -> Option<Part> {
+        let (Amid { frame, time, complete, raised: before }, operations) = match self.amid.take() {
+            Some(amid) => (amid, rules.go_on()),
+            None => {
+                let Evaluable { frame, matched } = self.frames.pop_front()?;
+                let amid =
+                    Amid { frame: frame.number, time: frame.time, complete: frame.complete, raised: 0 };
+                (amid, rules.begin_frame(&frame, &mut Known(matched)))
+            }
+        };
+        let is_amid = rules.is_amid();
+        if is_amid {
+            self.amid = Some(Amid { frame, time, complete, raised: before + operations.len() });
+        }
+        Some(Part { frame, time, before, operations, ends: complete && !is_amid })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use millrace_rules::definition::Definition;
+    use millrace_rules::engine::{Frame, Matched, Rule};
+    use millrace_rules::{Bounds, Event, Origin, Timing};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A frame or a piece of one, all of whose events match.
+    fn matching(number: u64, events: u64, complete: bool) -> Evaluable {
+        let event = |seq_no: u64| Event {
+            index: "i".into(),
+            uuid: "u".into(),
+            shard: 0,
+            seq_no,
+            id: seq_no.to_string().into(),
+            created: true,
+            source: Arc::new(json!({})),
+            times: Default::default(),
+        };
+        let events: Vec<Event> = (0..events).map(event).collect();
+        let outcome = Ok((0..events.len()).collect());
+        let frame = Frame { number, time: Time::from_ms(0), origin: Origin::User, events, complete };
+        Evaluable { frame, matched: vec![Matched { rule: "r".to_owned(), outcome, second: Vec::new() }] }
+    }
+
+    #[test]
+    fn what_is_raised_of_a_large_frame_comes_in_parts_and_the_frame_ends_with_the_last() {
+        let definition = Definition::parse(&json!({"name": "r", "index": "i", "type": "any"})).unwrap();
+        let rule = Rule { id: "r".to_owned(), revision: 1, since: 0, owner: "ann".to_owned(), definition };
+        let mut rules = Rules::new(Timing::default(), Bounds::default());
+        rules.put(rule);
+        // The second one comes in two pieces, the second of which has the events of the first, too.
+        let frames = [matching(1, 2_500, true), matching(2, 300, false), matching(2, 400, true)];
+        let mut matches = Matches { frames: frames.into(), ..Matches::default() };
+        let mut found = Vec::new();
+        while let Some(Part { frame, before, operations, ends, .. }) = matches.evaluate(&mut rules) {
+            let next = matches.next_frame().map(|next| next.frame.number);
+            found.push((frame, before, operations.len(), ends, next));
+        }
+        let expected = [
+            (1, 0, 1_000, false, None),
+            (1, 1_000, 1_000, false, None),
+            (1, 2_000, 500, true, Some(2)),
+            (2, 0, 0, false, Some(2)),
+            (2, 0, 400, true, None),
+        ];
+        assert!(found == expected && matches.is_empty(), "{found:?}");
+    }
+}
