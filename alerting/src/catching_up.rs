@@ -6,8 +6,8 @@
 //! between two frames: of all frames before that the rule has seen what is stored, all behind it it sees as they arrive, and
 //! none twice.
 //!
-//! What it raises is written as it goes, under the ids that it has in any case. There is no position: after a crash, or a change of
-//! the rule, it begins again, and what was written is there already. The document says that the rule catches up until a
+//! What it raises is written as it goes, also in the midst of a frame of which much is raised, under the ids that it has in any case.
+//! There is no position: after a crash, or a change of the rule, it begins again, and what was written is there already. The document says that the rule catches up until a
 //! snapshot with its state is durable; before that no start takes the state of it from a snapshot.
 //!
 //! One that is paused on the way ends there, and says why. Enabled, it begins anew.
@@ -32,7 +32,8 @@ pub(crate) use self::progress::{CatchUp, Progress};
 use self::progress::{MAX_ROUNDS, Rests};
 use crate::commit::{self, Pending};
 use crate::error::{Error, Result};
-use crate::matching::{Evaluable, Known, Matching};
+use crate::matching::Matching;
+use crate::parts::{MAX_PENDING, Matches, Part};
 use crate::reading::{Reading, Step};
 use crate::replay::{Lived, can_begin};
 use crate::runner::{Shared, keep_state, take_state};
@@ -113,6 +114,8 @@ struct Own<'a> {
     from: CatchUp,
     /// `None` while a step is on its way.
     evaluating: Option<(Matching, Rules)>,
+    /// What of a step is not evaluated before that is written which was raised.
+    left: Matches,
     /// What is to be written.
     pending: VecDeque<Pending>,
     /// The first frame that it has not seen.
@@ -158,6 +161,7 @@ async fn catch_up(shared: &Shared, kept: &Arc<Kept>) -> Result<()> {
         kept,
         from,
         evaluating: Some((matching, rules)),
+        left: Matches::default(),
         pending: VecDeque::new(),
         next: 0,
         priority: Priority::Background,
@@ -241,12 +245,8 @@ impl Own<'_> {
         let (indices, choice) = self.find(choose).await?;
         let mut reading = self.open(until, &indices, choice).await?;
         while let Some(step) = reading.next().await? {
-            self.evaluate(step).await?;
-            if self.write().await? == Went::Away {
-                return Ok(Went::Away);
-            }
-            if self.paused.is_some() {
-                self.tell_paused().await;
+            self.evaluate(Some(step)).await?;
+            if self.finish().await? == Went::Away {
                 return Ok(Went::Away);
             }
         }
@@ -321,59 +321,76 @@ impl Own<'_> {
         }
     }
 
-    async fn evaluate(&mut self, step: Step) -> Result<()> {
+    /// Evaluates a step, or what is left of one, until there is enough to be written.
+    async fn evaluate(&mut self, step: Option<Step>) -> Result<()> {
         let (mut matching, mut rules) = self.evaluating.take().ok_or_else(interrupted)?;
+        let mut left = std::mem::take(&mut self.left);
         let (kept, from, now_ms) = (Arc::clone(self.kept), self.from, self.shared.engine.clock().now_ms());
         let notifies = self.shared.notifications.as_ref().map(Notifications::give_up_ms);
         let orders = self.new_orders();
         let priority = self.priority;
-        let (at_ms, documents) = (step.frames.last().map(|frame| frame.time_ms), step.rows as u64);
+        let documents = step.as_ref().map_or(0, |step| step.rows as u64);
         let job = move || {
             let id = &kept.rule.id;
             for order in orders {
                 rules.quiet(id, order);
             }
             matching.set_priority(priority);
-            let (mut pending, mut last, mut paused) = (Vec::new(), 0, None);
-            for (at, Evaluable { mut frame, matched }) in matching.run(&step.frames).into_iter().enumerate() {
-                frame.complete = step.completes(at);
-                last = frame.number;
-                if from.mutes(&kept.rule, frame.number, frame.time) {
-                    rules.learn(frame.number);
+            let mut pending = Vec::new();
+            if let Some(step) = step {
+                left = Matches::of(&mut matching, &step);
+                let frame = step.frames.last().map_or(0, |frame| frame.number);
+                for (place, (rule, reason)) in matching.take_told().into_iter().enumerate() {
+                    let problem = Operation::Problem { rule, frame, reason };
+                    let roles = roles_of(&rules, &problem);
+                    pending.push(Pending::of(problem, frame, place + 1_000_000, now_ms, roles));
                 }
-                let operations = rules.frame(&frame, &mut Known(matched));
-                for (place, operation) in operations.into_iter().enumerate() {
+            }
+            let (mut bytes, mut at_ms, mut paused) = (0, None, None);
+            while bytes < MAX_PENDING {
+                if let Some(next) = left.next_frame()
+                    && from.mutes(&kept.rule, next.frame.number, next.frame.time)
+                {
+                    rules.learn(next.frame.number);
+                }
+                let Some(Part { frame, time, before, operations, ends }) = left.evaluate(&mut rules) else {
+                    break;
+                };
+                for (place, operation) in (before..).zip(operations) {
                     let roles = roles_of(&rules, &operation);
                     // Of what was there before the rule nobody is told. That these frames may be seen again is said by the number.
-                    let rows = match frame.number > kept.rule.since {
+                    let rows = match frame > kept.rule.since {
                         true => rows_of(&rules, &operation, 0, now_ms, notifies),
                         false => Vec::new(),
                     };
-                    pending.push(Pending::of(operation, frame.number, place, now_ms, roles).with_rows(rows));
+                    let raised = Pending::of(operation, frame, place, now_ms, roles).with_rows(rows);
+                    bytes += raised.bytes;
+                    pending.push(raised);
                 }
+                if !ends {
+                    continue;
+                }
+                at_ms = Some(time.ms());
                 // What it tells comes with the end of a frame.
-                if frame.complete
-                    && let Some(Condition::Paused { reason, .. }) =
-                        rules.status(id).map(|status| status.condition)
+                if let Some(Condition::Paused { reason, .. }) =
+                    rules.status(id).map(|status| status.condition)
                 {
                     paused = Some(reason);
                     matching.remove(id);
+                    left = Matches::default();
                     break;
                 }
             }
-            for (place, (rule, reason)) in matching.take_told().into_iter().enumerate() {
-                let problem = Operation::Problem { rule, frame: last, reason };
-                let roles = roles_of(&rules, &problem);
-                pending.push(Pending::of(problem, last, place + 1_000_000, now_ms, roles));
-            }
             rules.tick();
-            Ok((matching, rules, pending, paused))
+            Ok((matching, rules, left, pending, at_ms, paused))
         };
-        let (matching, rules, mut pending, paused) = self.shared.engine.compute().run(priority, job).await?;
+        let ran = self.shared.engine.compute().run(priority, job).await?;
+        let (matching, rules, left, mut pending, at_ms, paused) = ran;
         if let Some(seen) = rules.position() {
             self.next = self.next.max(seen + 1);
         }
         self.evaluating = Some((matching, rules));
+        self.left = left;
         // A start or a change of the rule begins again: what was raised before was told.
         commit::tell_no_more(&self.shared.engine, &mut pending).await;
         self.pending.extend(pending);
@@ -385,6 +402,23 @@ impl Own<'_> {
             told.error = lags;
         });
         Ok(())
+    }
+
+    /// Writes what the rule has raised, and evaluates what is left of a step, until all of that is done.
+    async fn finish(&mut self) -> Result<Went> {
+        loop {
+            if self.write().await? == Went::Away {
+                return Ok(Went::Away);
+            }
+            if self.paused.is_some() {
+                self.tell_paused().await;
+                return Ok(Went::Away);
+            }
+            if self.left.is_empty() {
+                return Ok(Went::On);
+            }
+            self.evaluate(None).await?;
+        }
     }
 
     /// Writes what the rule has raised, however long that takes.
@@ -428,8 +462,9 @@ impl Own<'_> {
             if rows > MAX_HELD_ROWS {
                 return Ok(false);
             }
-            self.evaluate(step).await?;
-            if self.paused.is_some() || self.pending.len() > MAX_HELD_PENDING {
+            self.evaluate(Some(step)).await?;
+            let is_much = !self.left.is_empty() || self.pending.len() > MAX_HELD_PENDING;
+            if self.paused.is_some() || is_much {
                 return Ok(false);
             }
         }
@@ -461,14 +496,10 @@ impl Own<'_> {
         self.priority = Priority::Background;
         if !saw? {
             drop(held);
-            if self.write().await? == Went::Away {
-                return Ok(Live::Away);
-            }
-            if self.paused.is_some() {
-                self.tell_paused().await;
-                return Ok(Live::Away);
-            }
-            return Ok(Live::TooLong);
+            return match self.finish().await? {
+                Went::On => Ok(Live::TooLong),
+                Went::Away => Ok(Live::Away),
+            };
         }
         // Where it cannot be written the others are not held for it.
         if commit::beside(&self.shared.engine, &mut self.pending).await.is_err() {

@@ -120,6 +120,36 @@ async fn a_rule_that_catches_up_goes_on_after_a_restart_and_a_crash() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_a_frame_of_which_more_is_raised_than_is_held_each_alert_is_there_once_after_a_crash() {
+    const EVENTS: usize = 4_000;
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config { data_dir: dir.path().to_owned(), ..Config::default() };
+    let server = Server::open_with(config.clone()).await;
+    let event = |n: usize| document("logs", &n.to_string(), json!({"level": "error", "n": n}));
+    server.write((0..EVENTS).map(event).collect()).await;
+    let mut rule = errors("late");
+    // Alerts are far larger than events: more than 16 MiB together, the last of which are evaluated once the others are written.
+    rule["alert_text"] = json!("x".repeat(5 << 10));
+    server.alerting.change_from(&server.admin(), rule, 0).await.unwrap();
+    until(async || server.documents("alert").await.into_values().next()).await;
+    drop(server);
+    let server = Server::open_with(config.clone()).await;
+    let mut expected: Vec<String> = (0..EVENTS).map(|n| n.to_string()).collect();
+    expected.sort();
+    let triggers = server.settled_triggers().await;
+    assert!(triggers == expected, "{} alerts of {EVENTS} events", triggers.len());
+    // What it goes on with is all of the frame: nothing of it comes once more.
+    drop(server);
+    let server = Server::open_with(config).await;
+    server.write(vec![event(EVENTS)]).await;
+    expected.push(EVENTS.to_string());
+    expected.sort();
+    let triggers = server.settled_triggers().await;
+    assert!(triggers == expected, "{} alerts of {} events", triggers.len(), expected.len());
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn terms_of_the_window_are_known_to_a_new_rule_and_raise_no_alerts() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path()).await;
