@@ -13,9 +13,11 @@ use millrace_rules::{Bounds, Timing};
 use millrace_storage::{Engine, Error as StorageError, FeedItem, Priority};
 
 use crate::error::{Error, Result};
-use crate::matching::{Evaluable, Known, Matching};
+use crate::matching::Matching;
+use crate::parts::Matches;
+use crate::reading::Step;
 use crate::recovery::last_frame;
-use crate::replay::Alert;
+use crate::replay::{Alert, ENOUGH};
 use crate::store::Store;
 
 /// Frames that are evaluated in one step.
@@ -58,18 +60,29 @@ pub async fn recompute(
                 }
             }
         }
-        let step = move || {
-            let mut operations = Vec::new();
-            for Evaluable { frame, matched } in matching.run(&frames) {
-                operations.extend(rules.frame(&frame, &mut Known(matched)));
-            }
-            Ok((rules, matching, operations))
+        let step = Step::of(frames);
+        let find = move || {
+            let matches = Matches::of(&mut matching, &step);
+            Ok((matching, matches))
         };
-        let operations;
-        (rules, matching, operations) = engine.compute().run(Priority::Background, step).await?;
-        for operation in operations {
-            if let Operation::Alert { id, document, .. } = operation {
-                seen(Alert { id, document });
+        let mut matches;
+        (matching, matches) = engine.compute().run(Priority::Background, find).await?;
+        while !matches.is_empty() {
+            let evaluate = move || {
+                let mut operations = Vec::new();
+                while operations.len() < ENOUGH
+                    && let Some(part) = matches.evaluate(&mut rules)
+                {
+                    operations.extend(part.operations);
+                }
+                Ok((rules, matches, operations))
+            };
+            let operations;
+            (rules, matches, operations) = engine.compute().run(Priority::Background, evaluate).await?;
+            for operation in operations {
+                if let Operation::Alert { id, document, .. } = operation {
+                    seen(Alert { id, document });
+                }
             }
         }
     }

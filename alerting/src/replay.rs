@@ -7,7 +7,7 @@
 //! What is held is bounded: windows of rows, a batch, the rule's state, and of alerts the first ones. All work is done in steps on
 //! compute threads, behind that of others; who goes away leaves one step at most.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::changes::check_caller;
 use crate::commit::Beside;
-use crate::matching::{Evaluable, Known, Matching};
+use crate::matching::Matching;
+use crate::parts::Matches;
 use crate::reading::Reading;
 use crate::runner::Shared;
 use crate::{Alerting, Error, Result, commit};
@@ -30,7 +31,7 @@ use crate::{Alerting, Error, Result, commit};
 const MAX_ALERTS: usize = 1_000;
 const MAX_BYTES: usize = 8 << 20;
 /// Operations that are enough at once.
-const ENOUGH: usize = 5_000;
+pub(crate) const ENOUGH: usize = 5_000;
 /// Windows that may pass at once, and the least time.
 const STRIDE_WINDOWS: i64 = 10;
 const LEAST_STRIDE_MS: i64 = 60_000;
@@ -327,7 +328,7 @@ struct Replay {
     /// `None` while a step is on its way.
     evaluating: Option<(Matching, Core)>,
     /// What of a step is to come.
-    left: VecDeque<Evaluable>,
+    left: Matches,
     /// How much time passes at once: windows of a long silence are closed some at a time.
     stride: Span,
     problems: Vec<String>,
@@ -367,20 +368,24 @@ impl Replay {
         core.begin(Time::from_ms(lived.beginning(&times, until, window, reading.first())));
         let evaluating = Some((matching, core));
         let stride = Span::from_ms(window.saturating_mul(STRIDE_WINDOWS).max(LEAST_STRIDE_MS));
-        let (left, problems) = (VecDeque::new(), Vec::new());
+        let (left, problems) = (Matches::default(), Vec::new());
         Ok(Self { engine, reading, until, evaluating, left, stride, problems, _turn: turn })
     }
 
     /// Has time go on towards the end; `None` where it has come there.
     async fn end(&mut self) -> Result<Option<Vec<Operation>>> {
         let (until, stride) = (Time::from_ms(self.until), self.stride);
-        let Some((matching, mut core)) = self.evaluating.take().filter(|(_, core)| core.now() < until) else {
+        let is_before = move |core: &Core| core.is_amid() || core.now() < until;
+        let Some((matching, mut core)) = self.evaluating.take().filter(|(_, core)| is_before(core)) else {
             return Ok(None);
         };
         let step = move || {
             let mut operations = Vec::new();
-            while core.now() < until && operations.len() < ENOUGH {
-                operations.extend(core.advance(until.min(core.now().plus(stride))));
+            while is_before(&core) && operations.len() < ENOUGH {
+                operations.extend(match core.is_amid() {
+                    true => core.go_on(),
+                    false => core.begin_advance(until.min(core.now().plus(stride))),
+                });
             }
             Ok((matching, core, operations))
         };
@@ -406,26 +411,26 @@ impl Replay {
         let (mut left, stride) = (std::mem::take(&mut self.left), self.stride);
         let step = move || {
             if let Some(step) = read {
-                let evaluable = matching.run(&step.frames).into_iter().enumerate();
-                left.extend(evaluable.map(|(at, mut one)| {
-                    one.frame.complete = step.completes(at);
-                    one
-                }));
+                left = Matches::of(&mut matching, &step);
             }
             let mut operations = Vec::new();
-            while operations.len() < ENOUGH
-                && let Some(next) = left.front()
-            {
-                let (now, soon) = (core.now(), core.now().plus(stride));
-                if now > Time::from_ms(i64::MIN) && soon < next.frame.time {
-                    operations.extend(core.advance(soon));
-                    // In the midst of a frame time stands still.
-                    if core.now() > now {
+            while operations.len() < ENOUGH {
+                if let Some(next) = left.next_frame() {
+                    if core.is_amid() {
+                        operations.extend(core.go_on());
                         continue;
                     }
+                    let (now, soon) = (core.now(), core.now().plus(stride));
+                    if now > Time::from_ms(i64::MIN) && soon < next.frame.time {
+                        operations.extend(core.begin_advance(soon));
+                        // In the midst of a frame time stands still.
+                        if core.now() > now {
+                            continue;
+                        }
+                    }
                 }
-                let Some(Evaluable { frame, matched }) = left.pop_front() else { break };
-                operations.extend(core.frame(&frame, &mut Known(matched)));
+                let Some(part) = left.evaluate(&mut core) else { break };
+                operations.extend(part.operations);
             }
             core.tick();
             Ok((matching, core, left, operations))
