@@ -1,27 +1,30 @@
 //! The command line of `millrace-benchmarks`.
+//!
+//! Subcommands with much to say have a file of their own where their work is done, as `crash/cli.rs`; what several have is in `arguments.rs`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
+use crate::arguments::{CorpusArgs, EffortArgs, TargetArgs, parse_variable};
 use crate::bulk::BulkArgs;
+use crate::calls::CallsArgs;
 use crate::corpus::Ids;
-use crate::duckdb::DuckDb;
+use crate::crash::CrashArgs;
 use crate::flight::FlightArgs;
+use crate::hostile::HostileArgs;
 use crate::many::ManyArgs;
 use crate::measure::{self, Drive};
 use crate::pipelines::PipelinesArgs;
 use crate::probe;
-use crate::query::{self, Effort, Operation};
+use crate::query::{self, Operation};
 use crate::rules::RulesArgs;
 use crate::server::{Launch, default_binary};
 use crate::shape::Shape;
-use crate::suite;
-use crate::target::Target;
-use crate::{calls, crash, hostile, report};
+use crate::suite::ReportArgs;
 
 /// Measures Millrace, alone or beside a peer with the same API.
 #[derive(Debug, Parser)]
@@ -261,195 +264,12 @@ there at the end. Exits with 1 and a list of what was not so, and keeps the data
     Calls(CallsArgs),
 }
 
-#[derive(Debug, Args)]
-struct CorpusArgs {
-    /// Shape of the documents
-    #[arg(long, value_enum, default_value_t = Shape::HttpLogs)]
-    shape: Shape,
-    /// Number of documents
-    #[arg(long, default_value_t = 1_000_000)]
-    docs: u64,
-    /// Seed of the documents
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Directory of corpora
-    #[arg(long, default_value = "target/benchmarks/corpora")]
-    directory: PathBuf,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum IdsArg {
     /// By the server
     Generated,
     /// Position in the corpus
     Sequential,
-}
-
-#[derive(Debug, Args)]
-struct TargetArgs {
-    /// The server
-    #[arg(long, default_value = "http://127.0.0.1:9200")]
-    url: String,
-    /// Credentials as USER:PASSWORD
-    #[arg(long)]
-    user: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, Args)]
-struct EffortArgs {
-    /// Runs of each search that are not counted
-    #[arg(long, default_value_t = 20)]
-    warmup: u32,
-    /// Runs of each search that are
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    iterations: u32,
-    /// Clients that share the runs
-    #[arg(long, default_value_t = 1)]
-    query_clients: usize,
-}
-
-impl EffortArgs {
-    fn effort(self) -> Effort {
-        Effort { warmup: self.warmup, iterations: self.iterations, clients: self.query_clients }
-    }
-}
-
-#[derive(Debug, Args)]
-struct ReportArgs {
-    /// The server's binary; beside this program when not given
-    #[arg(long)]
-    server: Option<PathBuf>,
-    /// A running server to compare with
-    #[arg(long, value_name = "URL")]
-    peer: Option<String>,
-    /// Name of the peer in the report
-    #[arg(long, default_value = "opensearch")]
-    peer_name: String,
-    /// Credentials of the peer as USER:PASSWORD
-    #[arg(long)]
-    peer_user: Option<String>,
-    /// A Python interpreter with the package `duckdb`, to ask DuckDB the aggregations as SQL
-    #[arg(long, value_name = "PYTHON")]
-    duckdb: Option<PathBuf>,
-    /// Directory for corpora and data: on the disk to be measured
-    #[arg(long, default_value = "target/benchmarks")]
-    directory: PathBuf,
-    /// Where to write, without the extension
-    #[arg(long, default_value = "target/benchmarks/report")]
-    out: PathBuf,
-    /// Scale of everything: documents of the http_logs shape and ids of the update workload; a fifth of
-    /// it for big5, 35 % for the recovery (512 MB of JSON at the default), a tenth for wide mappings
-    #[arg(long, default_value_t = 10_000_000)]
-    docs: u64,
-    /// Documents of the http_logs shape instead; 0 leaves it out
-    #[arg(long)]
-    http_logs_docs: Option<u64>,
-    /// Documents of the big5 shape instead; 0 leaves it out
-    #[arg(long)]
-    big5_docs: Option<u64>,
-    /// Ids, and as many overwrites, of the update workload instead; 0 leaves it out
-    #[arg(long)]
-    update_docs: Option<u64>,
-    /// Documents in the log of the recovery instead; 0 leaves it out
-    #[arg(long)]
-    recovery_docs: Option<u64>,
-    /// Documents of the wide mapping, and of the narrow one, instead; 0 leaves it out
-    #[arg(long)]
-    mapping_docs: Option<u64>,
-    /// Bulk clients
-    #[arg(long, default_value_t = 8)]
-    clients: usize,
-    /// Gets by id a second during ingest
-    #[arg(long, default_value_t = 50)]
-    get_rate: u32,
-    #[command(flatten)]
-    effort: EffortArgs,
-}
-
-#[derive(Debug, Args)]
-struct CrashArgs {
-    /// The server's binary; beside this program when not given
-    #[arg(long)]
-    server: Option<PathBuf>,
-    /// Kills
-    #[arg(long, default_value_t = 100)]
-    cycles: u64,
-    /// Concurrent writers
-    #[arg(long, default_value_t = 4)]
-    writers: usize,
-    /// Shards of the index
-    #[arg(long, default_value_t = 2)]
-    shards: u32,
-    /// Longest time between start and kill, in milliseconds
-    #[arg(long, default_value_t = 1_500)]
-    longest_ms: u64,
-    /// Seed; drawn and printed when not given
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Directory for data and log; a temporary one when not given
-    #[arg(long)]
-    directory: Option<PathBuf>,
-    /// Environment variable of the server, as NAME=VALUE; may be repeated
-    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = parse_variable)]
-    environment: Vec<(String, String)>,
-}
-
-#[derive(Debug, Args)]
-struct HostileArgs {
-    /// The server's binary; beside this program when not given
-    #[arg(long)]
-    server: Option<PathBuf>,
-    /// How long the client is watched alone, in seconds
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
-    calm_seconds: u64,
-    /// Only requests with this in their name
-    #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
-    /// How long one hostile request is waited for, in seconds; then its connection is closed
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
-    patience_seconds: u64,
-    /// How many times as long as alone the client's slowest hundredth may take
-    #[arg(long, default_value_t = 3.0)]
-    slower: f64,
-    /// Memory in MB that the server may take beyond what it was given
-    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    beside_mb: u64,
-    /// Directory for data and log; a temporary one when not given
-    #[arg(long)]
-    directory: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-struct CallsArgs {
-    /// The server's binary; beside this program when not given
-    #[arg(long)]
-    server: Option<PathBuf>,
-    /// How long
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    seconds: u64,
-    /// Clients
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1_000))]
-    clients: u16,
-    /// Longest time that a call may take, in milliseconds
-    #[arg(long, default_value_t = 1_000)]
-    longest_ms: u64,
-    /// Seed; drawn and printed when not given
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Directory for data and log; a temporary one when not given
-    #[arg(long)]
-    directory: Option<PathBuf>,
-}
-
-fn parse_variable(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is not NAME=VALUE"))?;
-    Ok((name.to_owned(), value.to_owned()))
-}
-
-impl TargetArgs {
-    fn target(&self) -> Result<Target> {
-        Target::new("server", &self.url, self.user.as_deref())
-    }
 }
 
 impl Cli {
@@ -534,96 +354,6 @@ impl Cli {
     }
 }
 
-impl ReportArgs {
-    async fn run(self) -> Result<()> {
-        let peer = match &self.peer {
-            None => None,
-            Some(url) => {
-                let mut peer = Target::new(&self.peer_name, url, self.peer_user.as_deref())?;
-                peer.is_peer = true;
-                Some(peer)
-            }
-        };
-        let plan = suite::Plan {
-            server: self.server.unwrap_or_else(default_binary),
-            peer,
-            duckdb: self.duckdb.map(|python| DuckDb { python }),
-            directory: self.directory,
-            http_logs_docs: self.http_logs_docs.unwrap_or(self.docs),
-            big5_docs: self.big5_docs.unwrap_or(self.docs / 5),
-            update_docs: self.update_docs.unwrap_or(self.docs),
-            recovery_docs: self.recovery_docs.unwrap_or(self.docs / 20 * 7),
-            mapping_docs: self.mapping_docs.unwrap_or(self.docs / 10),
-            clients: self.clients,
-            get_rate: self.get_rate,
-            effort: self.effort.effort(),
-        };
-        let found = plan.run().await?;
-        report::write(&self.out, &report::markdown(&found), &found)
-    }
-}
-
-impl CrashArgs {
-    async fn run(self) -> Result<()> {
-        let seed = self.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-        // Small and frequent flushes put many more of the interesting moments into a second.
-        let mut environment: Vec<(String, String)> = [
-            ("MILLRACE_STORAGE__FLUSH_BYTES", "128KB"),
-            ("MILLRACE_STORAGE__FLUSH_AGE", "1s"),
-            ("MILLRACE_STORAGE__WAL_MAX_BYTES", "1MB"),
-            ("MILLRACE_LOG__LEVEL", "warn"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec();
-        environment.extend(self.environment);
-        let plan = crash::Plan {
-            server: self.server.unwrap_or_else(default_binary),
-            directory: self.directory.unwrap_or_else(|| temporary("crash")),
-            cycles: self.cycles,
-            writers: self.writers.max(1),
-            shards: self.shards.max(1),
-            longest: Duration::from_millis(self.longest_ms.max(50)),
-            seed,
-            environment,
-        };
-        plan.run().await
-    }
-}
-
-impl HostileArgs {
-    async fn run(self) -> Result<()> {
-        let plan = hostile::Plan {
-            server: self.server.unwrap_or_else(default_binary),
-            directory: self.directory.unwrap_or_else(|| temporary("hostile")),
-            calm: Duration::from_secs(self.calm_seconds),
-            only: self.only,
-            patience: Duration::from_secs(self.patience_seconds),
-            slower: self.slower,
-            bound: hostile::bound(self.beside_mb),
-        };
-        plan.run().await
-    }
-}
-
-impl CallsArgs {
-    async fn run(self) -> Result<()> {
-        let plan = calls::Plan {
-            server: self.server.unwrap_or_else(default_binary),
-            directory: self.directory.unwrap_or_else(|| temporary("calls")),
-            time: Duration::from_secs(self.seconds),
-            clients: self.clients.into(),
-            longest: Duration::from_millis(self.longest_ms),
-            seed: self.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
-        };
-        plan.run().await
-    }
-}
-
-/// Returns a directory for a run that was not given one.
-fn temporary(what: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("millrace-{what}-{}", std::process::id()))
-}
-
 fn index_of(shape: Shape) -> String {
     format!("bench-{}", shape.name())
 }
@@ -641,7 +371,5 @@ mod tests {
     fn the_command_line_is_consistent() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
-        assert_eq!(parse_variable("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
-        assert!(parse_variable("A").is_err());
     }
 }

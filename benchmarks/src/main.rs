@@ -6,6 +6,7 @@
 //! [`rules`] for continuous rules, [`many`] for many small things. [`crash`] kills the server and checks what it kept;
 //! [`hostile`] means it harm and [`calls`] asks everything of it at once.
 
+mod arguments;
 mod bulk;
 mod calls;
 mod cli;

@@ -4,6 +4,8 @@
 //! which `report` writes as Markdown and JSON; a measurement that fails is reported as failed and does
 //! not end the run.
 
+mod cli;
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use reqwest::Method;
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use self::cli::ReportArgs;
 use crate::corpus::Ids;
 use crate::duckdb::{Asked, DuckDb};
 use crate::hardware::Hardware;
@@ -32,31 +35,31 @@ const MIX_ROUNDS: u32 = 20;
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+struct Plan {
     /// The server's binary.
-    pub(crate) server: PathBuf,
+    server: PathBuf,
     /// The peer, if any.
-    pub(crate) peer: Option<Target>,
+    peer: Option<Target>,
     /// DuckDB, if it is to be asked.
-    pub(crate) duckdb: Option<DuckDb>,
+    duckdb: Option<DuckDb>,
     /// Directory for corpora and data.
-    pub(crate) directory: PathBuf,
+    directory: PathBuf,
     /// Documents of the http_logs shape; 0 leaves it out.
-    pub(crate) http_logs_docs: u64,
+    http_logs_docs: u64,
     /// Documents of the big5 shape; 0 leaves it out.
-    pub(crate) big5_docs: u64,
+    big5_docs: u64,
     /// Ids of the update workload, and as many overwrites; 0 leaves it out.
-    pub(crate) update_docs: u64,
+    update_docs: u64,
     /// Documents in the log of the recovery; 0 leaves it out.
-    pub(crate) recovery_docs: u64,
+    recovery_docs: u64,
     /// Documents of the mapping comparison; 0 leaves it out.
-    pub(crate) mapping_docs: u64,
+    mapping_docs: u64,
     /// Bulk clients.
-    pub(crate) clients: usize,
+    clients: usize,
     /// Gets by id a second during ingest.
-    pub(crate) get_rate: u32,
+    get_rate: u32,
     /// Searches.
-    pub(crate) effort: Effort,
+    effort: Effort,
 }
 
 /// A measurement that may have failed.
@@ -186,7 +189,7 @@ pub(crate) struct Report {
 
 impl Plan {
     /// Runs everything.
-    pub(crate) async fn run(&self) -> Result<Report> {
+    async fn run(&self) -> Result<Report> {
         std::fs::create_dir_all(&self.directory)
             .with_context(|| format!("cannot create {}", self.directory.display()))?;
         let hardware = Hardware::of(&self.directory)?;

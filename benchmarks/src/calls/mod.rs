@@ -4,6 +4,7 @@
 //! [`routes`] has the calls. Each client draws them from a seed, and remembers what its own writes were answered. In one second
 //! of [`RUSH`] all of them change the same index: what waits for what else shows then.
 
+mod cli;
 mod routes;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use crate::random::Random;
 use crate::server::Launch;
 use crate::target::Target;
 
+pub(crate) use cli::CallsArgs;
 use routes::{CALLS, Call, INDICES};
 
 /// Ids looked for in one request at the end.
@@ -31,19 +33,19 @@ const IDS: u64 = 200;
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+struct Plan {
     /// The server's binary.
-    pub(crate) server: PathBuf,
+    server: PathBuf,
     /// Directory for data and log; removed after success.
-    pub(crate) directory: PathBuf,
+    directory: PathBuf,
     /// How long.
-    pub(crate) time: Duration,
+    time: Duration,
     /// Clients.
-    pub(crate) clients: usize,
+    clients: usize,
     /// Longest time that a call may take.
-    pub(crate) longest: Duration,
+    longest: Duration,
     /// Seed of everything.
-    pub(crate) seed: u64,
+    seed: u64,
 }
 
 /// What all clients saw of each call.
@@ -68,7 +70,7 @@ impl Plan {
     ///
     /// # Errors
     /// What the server did that it must not, all of it.
-    pub(crate) async fn run(&self) -> Result<()> {
+    async fn run(&self) -> Result<()> {
         std::fs::create_dir_all(&self.directory)
             .with_context(|| format!("cannot create {}", self.directory.display()))?;
         let mut launch = Launch::new(&self.server, &self.directory)?;

@@ -4,6 +4,7 @@
 //! [`writer`] sends, [`oracle`] decides, [`verify`] looks. Everything but the kernel's scheduling
 //! follows from the seed, which is printed.
 
+mod cli;
 mod oracle;
 mod verify;
 mod writer;
@@ -19,6 +20,7 @@ use crate::random::Random;
 use crate::server::{Launch, Server};
 use crate::target::Target;
 
+pub(crate) use cli::CrashArgs;
 use oracle::Counter;
 use writer::{COUNTERS, Counters, End, INDEX, Writer};
 
@@ -27,23 +29,23 @@ const SHARED: usize = 3;
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+struct Plan {
     /// The server's binary.
-    pub(crate) server: PathBuf,
+    server: PathBuf,
     /// Directory for data and log; removed after success.
-    pub(crate) directory: PathBuf,
+    directory: PathBuf,
     /// Kills.
-    pub(crate) cycles: u64,
+    cycles: u64,
     /// Concurrent writers.
-    pub(crate) writers: usize,
+    writers: usize,
     /// Shards of the index.
-    pub(crate) shards: u32,
+    shards: u32,
     /// Longest time between start and kill.
-    pub(crate) longest: Duration,
+    longest: Duration,
     /// Seed of everything.
-    pub(crate) seed: u64,
+    seed: u64,
     /// Environment of the server.
-    pub(crate) environment: Vec<(String, String)>,
+    environment: Vec<(String, String)>,
 }
 
 impl Plan {
@@ -52,7 +54,7 @@ impl Plan {
     /// # Errors
     ///
     /// A violation, with the cycle, the seed and what was found.
-    pub(crate) async fn run(&self) -> Result<()> {
+    async fn run(&self) -> Result<()> {
         let directory = &self.directory;
         std::fs::create_dir_all(directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;

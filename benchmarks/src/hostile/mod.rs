@@ -4,6 +4,7 @@
 //! [`requests`] and [`sockets`] are what is played, each an [`Attack`]; [`client`] is who must not notice; [`lives`] are
 //! starts of a server under conditions that mean harm.
 
+mod cli;
 mod client;
 mod lives;
 mod requests;
@@ -23,6 +24,7 @@ use crate::process::{Memory, Sampler};
 use crate::server::{Launch, Server, free_port};
 use crate::target::Target;
 
+pub(crate) use cli::HostileArgs;
 use client::Client;
 pub(crate) use requests::Request;
 
@@ -39,25 +41,25 @@ const PASSWORD: &str = "hostile-benchmark";
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+struct Plan {
     /// The server's binary.
-    pub(crate) server: PathBuf,
+    server: PathBuf,
     /// Directory for data and log; removed after success.
-    pub(crate) directory: PathBuf,
+    directory: PathBuf,
     /// How long the client is watched alone.
-    pub(crate) calm: Duration,
+    calm: Duration,
     /// Only attacks whose name has this in it.
-    pub(crate) only: Option<String>,
+    only: Option<String>,
     /// How long one request that means harm is waited for; then its connection is closed.
-    pub(crate) patience: Duration,
+    patience: Duration,
     /// How many times as long as alone the slowest hundredth of the client's requests may take.
-    pub(crate) slower: f64,
+    slower: f64,
     /// Most resident memory of the server, in bytes.
-    pub(crate) bound: u64,
+    bound: u64,
 }
 
 /// Returns the most bytes that a server may take: what it was given, and so many megabytes beside.
-pub(crate) fn bound(beside_mb: u64) -> u64 {
+fn bound(beside_mb: u64) -> u64 {
     QUERY_MEMORY + MEMTABLE + (beside_mb << 20)
 }
 
@@ -111,7 +113,7 @@ impl Plan {
     ///
     /// # Errors
     /// What the server did that it must not, all of it.
-    pub(crate) async fn run(&self) -> Result<()> {
+    async fn run(&self) -> Result<()> {
         std::fs::create_dir_all(&self.directory)
             .with_context(|| format!("cannot create {}", self.directory.display()))?;
         let (launch, input) = self.launch()?;

@@ -45,8 +45,11 @@ pub(crate) struct Unit {
 }
 
 impl Row {
-    /// Reads one; `None` where it is none.
-    pub(crate) fn read(id: &str, source: &Value) -> Option<Self> {
+    /// Reads the one that a search has found; `None` where it is none.
+    pub(crate) fn read(mut hit: Value) -> Option<Self> {
+        let id = hit["_id"].as_str()?.to_owned();
+        let mut source = hit.get_mut("_source")?.take();
+        let about = source.get_mut("about").map(Value::take).unwrap_or_default();
         let text = |name: &str| source.get(name).and_then(Value::as_str).map(str::to_owned);
         let kind = match source["kind"].as_str()? {
             "alert" => RowKind::Alert,
@@ -54,9 +57,8 @@ impl Row {
             "escalation" => RowKind::Escalation,
             _ => return None,
         };
-        let about = source.get("about").cloned().unwrap_or_default();
         Some(Self {
-            id: id.to_owned(),
+            id,
             kind,
             rule: text("rule_id")?,
             alert: text("alert_id")?,

@@ -79,9 +79,10 @@ pub(crate) async fn refresh(shared: &Shared) -> Result<bool> {
     }
 }
 
-fn rows(hits: &[Value]) -> Vec<Row> {
-    let read = |hit: &Value| Row::read(hit["_id"].as_str()?, &hit["_source"]);
-    hits.iter().filter_map(read).collect()
+/// Makes rows of hits on a compute thread: each has its channel's options in it, which are measured.
+async fn rows(shared: &Shared, hits: Vec<Value>) -> Result<Vec<Row>> {
+    let read = move || Ok(hits.into_iter().filter_map(Row::read).collect::<Vec<Row>>());
+    shared.engine.compute().run(Priority::Background, read).await.map_err(|error| error.to_string())
 }
 
 /// Reads rows that are due, the first ones first, without those of some channels and some others; returns whether there may be more.
@@ -106,7 +107,8 @@ pub(crate) async fn due(
         "track_total_hits": false,
     });
     let hits = search(shared, body).await?;
-    Ok((rows(&hits), hits.len() == PAGE))
+    let more = hits.len() == PAGE;
+    Ok((rows(shared, hits).await?, more))
 }
 
 /// Returns when the next row is due that is not yet.
@@ -138,7 +140,7 @@ pub(crate) async fn together(shared: &Shared, row: &Row) -> Result<Vec<Row>> {
         "sort": [{"due": "asc"}],
         "track_total_hits": false,
     });
-    Ok(rows(&search(shared, body).await?))
+    rows(shared, search(shared, body).await?).await
 }
 
 fn operation(index: &str, id: &str, action: Action) -> WriteOp {
@@ -261,7 +263,7 @@ pub(crate) async fn overdue(shared: &Shared, now_ms: i64) -> Result<Vec<Row>> {
     let filter =
         json!([{"term": {"state": "waiting"}}, {"range": {"expires": {"lte": now_ms - OVERDUE_MS}}}]);
     let body = json!({"size": PAGE, "query": {"bool": {"filter": filter}}, "track_total_hits": false});
-    Ok(rows(&search(shared, body).await?))
+    rows(shared, search(shared, body).await?).await
 }
 
 /// Removes rows that were sent a while ago; returns whether there may be more.

@@ -1,13 +1,17 @@
 //! The store as its users see it: indices, documents, snapshots, figures.
 //!
-//! [`Engine`] owns the running indices, the log, the catalog and the object store. `write.rs` and `round.rs` are
-//! the write path, `source.rs` and `positions.rs` what sources of pipelines need of it, `system.rs` indices of the server's own, `recovery.rs` the start, `upkeep.rs` the background work: refresh, flush,
-//! compaction, cutting the log; `watermarks.rs` what a disk that fills up means.
+//! [`Engine`] owns the running indices, the log, the catalog and the object store; here it is opened and shut down. `recovery.rs` is
+//! the start, `write.rs` and `round.rs` are the write path, `get.rs` reads by id, `change.rs` changes metadata and mappings,
+//! `refresh.rs` is what requests ask of shards: refresh, flush, merge. `source.rs` and `positions.rs` are what sources of pipelines
+//! need, `system.rs` indices of the server's own. `upkeep.rs` is the background work: refresh, flush, compaction, cutting the log;
+//! `watermarks.rs` what a disk that fills up means.
 
 mod agenda;
 mod budget;
+mod change;
 mod describe;
 mod feed;
+mod get;
 pub(crate) mod identity;
 mod index;
 mod leases;
@@ -17,6 +21,7 @@ mod positions;
 mod protocol;
 mod read_back;
 mod recovery;
+mod refresh;
 mod round;
 mod source;
 mod system;
@@ -29,22 +34,18 @@ mod upkeep;
 mod watermarks;
 mod write;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures::StreamExt;
 use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
 use parking_lot::{Mutex, RwLock};
-use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use uuid::Uuid;
 
-use self::agenda::{Agenda, Item};
+use self::agenda::Agenda;
 use self::budget::Budget;
 pub use self::feed::{FEED_PIPELINE, FeedItem, FeedReader};
 pub use self::index::Index;
@@ -55,21 +56,14 @@ pub use self::types::*;
 use crate::access::{Origin, Views, Visibility};
 use crate::catalog::{AccountChange, AccountRecord, Catalog};
 use crate::disk::{Disk, SystemDisk};
-use crate::mapping::Mapping;
-use crate::metadata::{IndexMeta, IndicesOptions, Metadata, MetadataChange};
+use crate::metadata::{IndicesOptions, Metadata};
 use crate::routing::IdGenerator;
 use crate::segment::Env;
 use crate::shard::Services;
 pub use crate::shard::{ContextFigures, ContextKind, OpenContext};
 use crate::sync::{self, AsyncMutex};
-use crate::wal::{Entry, Frame, FrameNumber, ReplayProgress, Wal};
-use crate::{Config, Error, Principal, Priority, Result, SharedClock};
-
-/// Decides on a change of the metadata.
-type Decide<'a> = Box<dyn FnOnce(&Metadata) -> Result<Vec<MetadataChange>> + Send + 'a>;
-
-/// Shards that a request refreshes or flushes at a time.
-const SIDE_BY_SIDE: usize = 128;
+use crate::wal::{Entry, Frame, ReplayProgress, Wal};
+use crate::{Config, Error, Result, SharedClock};
 
 /// Time that the shutdown gives the object store to take a note.
 const NOTE_TIME: Duration = Duration::from_secs(5);
@@ -273,65 +267,6 @@ impl Engine {
         self.inner.metadata.load_full()
     }
 
-    /// Applies a metadata change durably: `decide` sees the current state under the metadata lock
-    /// and returns what to do (a pure decision; see [`crate::metadata`]).
-    ///
-    /// # Errors
-    /// The decision's own, an invalid mapping, or a failing catalog; then nothing has changed.
-    pub fn change<'a, F>(&'a self, principal: &'a Principal, decide: F) -> BoxFuture<'a, Result<()>>
-    where
-        F: FnOnce(&Metadata) -> Result<Vec<MetadataChange>> + Send + 'a,
-    {
-        self.change_as_decided(principal, Box::new(decide))
-    }
-
-    fn change_as_decided<'a>(
-        &'a self,
-        principal: &'a Principal,
-        decide: Decide<'a>,
-    ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            let closed = sync::scope(self.decide_change(principal, decide)).await?;
-            self.flush(&closed).await
-        })
-    }
-
-    /// Decides a change and makes it durable and true; returns the indices that were closed by it.
-    async fn decide_change(&self, principal: &Principal, decide: Decide<'_>) -> Result<Vec<Arc<Index>>> {
-        let inner = &self.inner;
-        inner.check_accepting()?;
-        let one = inner.metadata_change.lock_owned().await;
-        let current = inner.metadata.load_full();
-        let changes = decide(&current)?;
-        if changes.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut created: Vec<Arc<Index>> = Vec::new();
-        let mut mappings = Vec::new();
-        for change in &changes {
-            if let MetadataChange::PutIndex { meta, mapping } = change
-                && current.index(&meta.name).is_none_or(|old| old.uuid != meta.uuid)
-            {
-                let mapping = match mapping {
-                    Some(body) => Mapping::parse(body, &meta.settings)?,
-                    None => Mapping::empty(&meta.settings),
-                };
-                mappings.push((meta.uuid, mapping.encode()));
-                let (env, clock) = (inner.env(), &inner.clock);
-                let index = Index::new(Arc::clone(meta), mapping, &[], Vec::new(), env, clock, &inner.agenda);
-                created.push(Arc::new(index));
-            }
-        }
-        tracing::debug!(principal = principal.name(), changes = changes.len(), "metadata changes");
-        // To its end: a caller that goes away must not part the catalog from the memory.
-        let inner = Arc::clone(inner);
-        sync::uninterrupted(async move {
-            let _one = one;
-            inner.change_durably(current, changes, created, mappings).await
-        })
-        .await
-    }
-
     /// Returns a running index by its concrete name.
     ///
     /// # Errors
@@ -350,81 +285,6 @@ impl Engine {
         found.iter().map(|meta| self.index(&meta.name)).collect()
     }
 
-    /// Merges a `_mapping` body into an index's mapping, durably.
-    ///
-    /// # Errors
-    /// A conflict with the current mapping, which then stays as it is.
-    pub fn put_mapping<'a>(
-        &'a self,
-        _principal: &'a Principal,
-        index: &'a str,
-        body: &'a Value,
-    ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.inner.check_accepting()?;
-            let index = self.index(index)?;
-            let frame = sync::scope(self.inner.merge_mapping(&index, body)).await?;
-            // The catalog learns of it before the log is cut.
-            self.inner.wal()?.synced(frame).await
-        })
-    }
-
-    /// Reads a document by id. `realtime` sees unrefreshed writes. `Ok(None)`: no such document.
-    ///
-    /// # Errors
-    /// A missing or closed index, an alias of several indices, a corrupt segment.
-    pub async fn get(
-        &self,
-        _principal: &Principal,
-        index: &str,
-        id: &str,
-        routing: Option<&str>,
-        realtime: bool,
-    ) -> Result<Option<StoredDoc>> {
-        let found = self.resolve(index, &IndicesOptions::open_only())?;
-        self.get_of(&found, index, id, routing, realtime).await
-    }
-
-    /// Reads a document by id of what a name stands for, which has to be one index.
-    pub(crate) async fn get_of(
-        &self,
-        found: &[Arc<Index>],
-        index: &str,
-        id: &str,
-        routing: Option<&str>,
-        realtime: bool,
-    ) -> Result<Option<StoredDoc>> {
-        let [index] = found else {
-            let mut names: Vec<String> = found.iter().map(|i| i.meta().name.to_string()).collect();
-            names.sort();
-            return Err(Error::IllegalArgument(format!(
-                "Alias [{index}] has more than one index associated with it [{}], can't execute a single index op",
-                names.join(", ")
-            )));
-        };
-        let meta = index.meta();
-        if !meta.open {
-            return Err(Error::IndexClosed { index: meta.name.to_string() });
-        }
-        crate::metadata::check_block(&meta, crate::metadata::BlockLevel::Read)?;
-        if routing.is_none() && index.mapping().routing_required() {
-            return Err(Error::RoutingMissing { index: meta.name.to_string(), id: id.to_owned() });
-        }
-        let shard = Arc::clone(index.shard(index.shard_for(Some(id), routing))?);
-        let id = id.to_owned();
-        let row =
-            self.inner.env().compute.run(Priority::Foreground, move || shard.get(&id, realtime)).await?;
-        Ok(row.map(|row| StoredDoc {
-            index: Arc::clone(&meta.name),
-            id: row.id,
-            version: row.version,
-            seq_no: row.seq_no,
-            primary_term: row.primary_term,
-            routing: row.routing,
-            source: row.source,
-        }))
-    }
-
     /// Waits until everything written so far is durable, whatever the indices' settings say. Cancellation safe.
     ///
     /// # Errors
@@ -436,72 +296,6 @@ impl Engine {
                 Some(last) => wal.synced(last).await,
                 None => Ok(()),
             }
-        })
-    }
-
-    /// Makes everything written so far visible to search.
-    ///
-    /// # Errors
-    /// An in-memory segment cannot be built.
-    pub fn refresh<'a>(&'a self, indices: &'a [Arc<Index>]) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.each_shard(indices, Inner::refresh_one).await })
-    }
-
-    /// Writes memtables out as segments and commits them.
-    ///
-    /// # Errors
-    /// The object store or the catalog fails; what was not flushed stays in memory and log.
-    pub fn flush<'a>(&'a self, indices: &'a [Arc<Index>]) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.each_shard(indices, Inner::flush_one).await?;
-            self.inner.cut_log().await
-        })
-    }
-
-    /// Does work on every shard, some at a time; all of it, whatever fails.
-    async fn each_shard<F>(&self, indices: &[Arc<Index>], work: fn(Arc<Inner>, Item) -> F) -> Result<()>
-    where
-        F: Future<Output = Result<()>>,
-    {
-        let items: Vec<Item> = indices.iter().flat_map(Item::all_of).collect();
-        let mut items = items.into_iter();
-        let mut running = FuturesUnordered::new();
-        let mut done = Ok(());
-        loop {
-            while running.len() < SIDE_BY_SIDE
-                && let Some(item) = items.next()
-            {
-                running.push(work(Arc::clone(&self.inner), item));
-            }
-            match running.next().await {
-                None => return done,
-                Some(one) => done = done.and(one),
-            }
-        }
-    }
-
-    /// Compacts each shard to at most so many segments, after a flush; what is written meanwhile comes on
-    /// top.
-    ///
-    /// # Errors
-    /// As [`Engine::flush`].
-    pub fn force_merge<'a>(
-        &'a self,
-        indices: &'a [Arc<Index>],
-        max_segments: usize,
-    ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            // What the flush writes keeps its deletions, as OpenSearch's merges keep those of the last commit on.
-            let last_key = crate::shard::next_key();
-            self.flush(indices).await?;
-            for index in indices {
-                for shard in index.shards() {
-                    let merge = shard.force_merge(max_segments, last_key);
-                    while self.inner.compact_shard(shard, Some(merge)).await? {}
-                    self.inner.agenda.report(index, shard);
-                }
-            }
-            Ok(())
         })
     }
 
@@ -550,168 +344,3 @@ impl Drop for Engine {
         }
     }
 }
-
-impl Inner {
-    async fn refresh_one(self: Arc<Self>, item: Item) -> Result<()> {
-        if item.shard.read().dirty() {
-            item.shard.refresh(self.env(), self.clock.now_ms()).await?;
-            self.agenda.report(&item.index, &item.shard);
-        }
-        Ok(())
-    }
-
-    async fn flush_one(self: Arc<Self>, item: Item) -> Result<()> {
-        if item.shard.read().needs_flush() {
-            self.flush_shard(&item.shard).await?;
-            self.agenda.report(&item.index, &item.shard);
-        }
-        Ok(())
-    }
-
-    /// Merges a body into an index's mapping and logs it; returns the frame that is to be durable.
-    async fn merge_mapping(&self, index: &Index, body: &Value) -> Result<FrameNumber> {
-        let _change = index.mapping_change.lock().await;
-        let (current, body) = (index.mapping(), body.clone());
-        // Not on a compute thread: those that parse wait for this lock.
-        let merged = sync::blocking(move || {
-            let merged = current.merge(&body)?;
-            Ok((merged.to_json() != current.to_json()).then(|| Arc::new(merged)))
-        });
-        match merged.await? {
-            Some(merged) => self.log_mapping(index, &merged),
-            // Nothing new; but what there is may be another request's, whose frame is on its way.
-            None => Ok(self.wal()?.next_frame() - 1),
-        }
-    }
-
-    /// Makes a decided change durable, then true; returns the indices that were closed by it. The caller holds
-    /// `metadata_change`.
-    async fn change_durably(
-        self: &Arc<Self>,
-        current: Arc<Metadata>,
-        changes: Vec<MetadataChange>,
-        created: Vec<Arc<Index>>,
-        mut mappings: Vec<(Uuid, Vec<u8>)>,
-    ) -> Result<Vec<Arc<Index>>> {
-        let mut updated = self.with_other_settings(&changes);
-        // The order of their locks. The mappings that follow changed settings must not grow between their check
-        // and their use.
-        updated.sort_unstable_by_key(|(_, meta)| meta.uuid);
-        let mut unchanging = Vec::with_capacity(updated.len());
-        for (index, _) in &updated {
-            unchanging.push(index.mapping_change.lock_owned().await);
-        }
-        let (followed, unsaved) = sync::blocking(move || follow(&updated)).await?;
-        // Commits with mappings wait, so that none tells the catalog of an older one later.
-        let one = match unsaved.is_empty() {
-            true => None,
-            false => Some(self.services.commits.lock().await),
-        };
-        mappings.extend(unsaved.iter().map(|(index, _, encoded)| (index.meta().uuid, encoded.clone())));
-        let described = self.describe_change(&changes, &created).await?;
-        if let Err(error) = self.services.catalog.change(&changes, &mappings).await {
-            self.undescribe_change(described, &created).await;
-            return Err(error);
-        }
-        for (index, version, _) in &unsaved {
-            index.saved_mapping.fetch_max(*version, Ordering::Relaxed);
-        }
-        drop(one);
-        let outdated = self.with_other_description(&changes);
-        let inner = Arc::clone(self);
-        let applied =
-            sync::blocking(move || Ok(inner.apply_change(&current, &changes, &created, followed))).await?;
-        drop(described);
-        for index in outdated {
-            self.describe_again(&index).await;
-        }
-        Ok(applied)
-    }
-
-    /// Makes what the catalog has accepted true in memory; returns the indices that were closed by it.
-    fn apply_change(
-        &self,
-        current: &Metadata,
-        changes: &[MetadataChange],
-        created: &[Arc<Index>],
-        mut followed: HashMap<Uuid, Mapping>,
-    ) -> Vec<Arc<Index>> {
-        let (mut closed, mut deleted) = (Vec::new(), Vec::new());
-        let created: HashMap<Uuid, &Arc<Index>> =
-            created.iter().map(|index| (index.meta().uuid, index)).collect();
-        // Copied before everybody waits.
-        let next = Arc::new(current.apply(changes));
-        let mut indices = self.indices.write();
-        for change in changes {
-            match change {
-                MetadataChange::PutIndex { meta, .. } => {
-                    if let Some(index) = created.get(&meta.uuid) {
-                        indices.insert(Arc::clone(&meta.name), Arc::clone(index));
-                    }
-                    if let Some(index) = indices.get(&meta.name) {
-                        if !meta.open && index.meta().open {
-                            closed.push(Arc::clone(index));
-                        }
-                        index.set_meta(Arc::clone(meta), followed.remove(&meta.uuid));
-                        self.agenda.report_all(index);
-                    }
-                }
-                MetadataChange::DeleteIndex { name, uuid } => {
-                    if indices.get(name).is_some_and(|index| index.meta().uuid == *uuid)
-                        && let Some(index) = indices.remove(name)
-                    {
-                        deleted.push(index);
-                    }
-                }
-                _ => {}
-            }
-        }
-        self.metadata.store(next);
-        drop(indices);
-        // Not under the lock that every request needs for a moment.
-        deleted.iter().for_each(|index| self.forget(index));
-        closed
-    }
-
-    /// Running indices whose settings are about to change.
-    fn with_other_settings(&self, changes: &[MetadataChange]) -> Vec<(Arc<Index>, Arc<IndexMeta>)> {
-        let indices = self.indices.read();
-        let (mut found, mut seen) = (Vec::new(), HashSet::new());
-        for change in changes.iter().rev() {
-            let MetadataChange::PutIndex { meta, .. } = change else { continue };
-            if let Some(index) = indices.get(&meta.name)
-                && index.meta().uuid == meta.uuid
-                && index.meta().settings != meta.settings
-                && seen.insert(meta.uuid)
-            {
-                found.push((Arc::clone(index), Arc::clone(meta)));
-            }
-        }
-        found
-    }
-
-    /// Lets go of a deleted index: its memory now, its files with their last user.
-    fn forget(&self, index: &Arc<Index>) {
-        for shard in index.shards() {
-            self.budget.free(shard.close());
-        }
-        self.agenda.report_all(index);
-    }
-}
-
-/// The mappings that indices have under other settings; those that only the log has are to be stored with the
-/// settings, which what the log has of them may not be readable by.
-fn follow(updated: &[(Arc<Index>, Arc<IndexMeta>)]) -> Result<(HashMap<Uuid, Mapping>, Vec<Unsaved>)> {
-    let (mut followed, mut unsaved) = (HashMap::new(), Vec::new());
-    for (index, meta) in updated {
-        let mapping = index.mapping();
-        followed.insert(meta.uuid, mapping.with_settings(&meta.settings)?);
-        if mapping.version() != index.saved_mapping.load(Ordering::Relaxed) {
-            unsaved.push((Arc::clone(index), mapping.version(), mapping.encode()));
-        }
-    }
-    Ok((followed, unsaved))
-}
-
-/// An index, the version of its mapping, the mapping for the catalog.
-type Unsaved = (Arc<Index>, u64, Vec<u8>);

@@ -4,172 +4,37 @@
 //! count is known or beyond what is tracked, and the heap is full of rows that cannot be beaten.
 //! Rows come in ascending order and ties are won by the earlier row, so a score that only equals
 //! the worst one kept does not enter.
+//!
+//! `found` has rows and their order, `totals` the counters; `top` keeps the best rows, `matches` finds those that are asked for.
 
-use std::cell::OnceCell;
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+mod found;
+mod matches;
+mod top;
+mod totals;
+
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic};
 
-use millrace_storage::segment::{PageBounds, WINDOW_ROWS, WindowBits};
+use millrace_storage::segment::WindowBits;
 use millrace_work::Work;
 use millrace_work::compute::Stop;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
+pub use self::found::{Address, Cursor, Found};
+pub(crate) use self::matches::Matches;
+pub(crate) use self::top::Top;
+pub use self::totals::{Budget, Totals};
+use super::END;
 use super::bits::{self, SetBuilder};
 use super::condition::{Condition, Counted};
 use super::failure::Failure;
 use super::reader::Inverted;
 use super::windows::Windows;
-use super::{END, Scorer};
 
 /// One row in so many is few: they are scored by themselves once they have been counted.
 const FEW_SHARE: u64 = 32;
 /// Rows between two looks at the clock and the counters.
 const BLOCK: u32 = 4_096;
-
-/// Where a row is: the segment's number in the table, and the row in it. Addresses ascend in the
-/// order of index, shard, segment, row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Address {
-    /// Segment number.
-    pub segment: u32,
-    /// Row number.
-    pub row: u32,
-}
-
-/// A row that was found.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Found {
-    /// Its score; 0 where scores are not computed.
-    pub score: f32,
-    /// Where it is.
-    pub address: Address,
-}
-
-impl Eq for Found {}
-
-impl Ord for Found {
-    /// Greater is worse: a lower score, and among equals a later address.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.score.total_cmp(&self.score).then_with(|| self.address.cmp(&other.address))
-    }
-}
-
-impl PartialOrd for Found {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// The point behind which a continued search goes on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cursor {
-    /// Score of the last row, where the order is by score.
-    pub score: Option<f32>,
-    /// Address of the last row; all rows of that score are behind where absent.
-    pub address: Option<Address>,
-}
-
-impl Cursor {
-    /// First row of a segment that is behind it, [`END`] for none: rows before are skipped unseen where the order is theirs.
-    pub(crate) fn start(&self, segment: u32) -> u32 {
-        match (self.score, self.address) {
-            (None, Some(last)) => match segment.cmp(&last.segment) {
-                Ordering::Less => END,
-                Ordering::Equal => last.row.saturating_add(1),
-                Ordering::Greater => 0,
-            },
-            _ => 0,
-        }
-    }
-
-    fn passes(&self, score: f32, address: Address) -> bool {
-        let behind = self.address.is_some_and(|last| address > last);
-        match self.score {
-            None => behind,
-            Some(last) => match score.total_cmp(&last) {
-                Ordering::Less => true,
-                Ordering::Equal => behind,
-                Ordering::Greater => false,
-            },
-        }
-    }
-}
-
-/// Counter of matching rows, shared by the partitions of a scan.
-#[derive(Debug)]
-pub struct Totals {
-    tracked: bool,
-    limit: u64,
-    matched: AtomicU64,
-    cut: AtomicBool,
-}
-
-impl Totals {
-    /// Makes a counter that stops caring beyond `limit`; `None` does not count at all.
-    pub const fn new(limit: Option<u64>) -> Self {
-        let (tracked, limit) = match limit {
-            Some(limit) => (true, limit),
-            None => (false, 0),
-        };
-        Self { tracked, limit, matched: AtomicU64::new(0), cut: AtomicBool::new(false) }
-    }
-
-    fn add(&self, rows: u64) {
-        self.matched.fetch_add(rows, Atomic::Relaxed);
-    }
-
-    /// Whether more matches would not change what is told.
-    fn satisfied(&self) -> bool {
-        !self.tracked || self.matched.load(Atomic::Relaxed) > self.limit
-    }
-
-    /// Whether a segment that only adds to the count is still worth visiting.
-    pub(crate) fn wants_more(&self) -> bool {
-        !self.satisfied()
-    }
-
-    /// Whether every match is counted, however many there are.
-    fn counts_all(&self) -> bool {
-        self.tracked && self.limit == u64::MAX
-    }
-
-    /// Returns the matches counted, and whether there are more than that.
-    pub fn read(&self) -> (u64, bool) {
-        let matched = self.matched.load(Atomic::Relaxed);
-        if matched > self.limit { (self.limit, true) } else { (matched, self.cut.load(Atomic::Relaxed)) }
-    }
-}
-
-/// Matches that a shard may still have before it stops (`terminate_after`).
-#[derive(Debug)]
-pub struct Budget {
-    left: AtomicU64,
-    spent: AtomicBool,
-}
-
-impl Budget {
-    /// Allows `matches`.
-    pub fn new(matches: u64) -> Self {
-        Self { left: AtomicU64::new(matches), spent: AtomicBool::new(false) }
-    }
-
-    fn take(&self) -> bool {
-        let took =
-            self.left.fetch_update(Atomic::Relaxed, Atomic::Relaxed, |left| left.checked_sub(1)).is_ok();
-        if !took {
-            self.spent.store(true, Atomic::Relaxed);
-        }
-        took
-    }
-
-    /// Whether matches were left out.
-    pub fn spent(&self) -> bool {
-        self.spent.load(Atomic::Relaxed)
-    }
-}
 
 /// One segment of a pass.
 #[derive(Clone, Debug)]
@@ -213,87 +78,6 @@ impl<'a> Pass<'a> {
 
     fn windows(&self) -> Result<Windows<'a>> {
         Ok(Windows::open(self.prepared, self.inverted, self.rows)?.within(&self.range))
-    }
-}
-
-/// The best rows so far.
-#[derive(Debug)]
-pub(crate) struct Top {
-    limit: usize,
-    by_score: bool,
-    cursor: Option<Cursor>,
-    /// What scores must exceed, where they order.
-    least: f32,
-    heap: BinaryHeap<Found>,
-}
-
-impl Top {
-    /// Keeps `limit` rows: those of the best scores, or the first ones.
-    pub(crate) fn new(limit: usize, by_score: bool, cursor: Option<Cursor>) -> Self {
-        let heap = BinaryHeap::with_capacity(limit.min(10_000) + 1);
-        Self { limit, by_score, cursor, least: f32::NEG_INFINITY, heap }
-    }
-
-    /// Keeps only rows whose scores exceed `least`, where they order.
-    pub(crate) fn above(self, least: f32) -> Self {
-        Self { least, ..self }
-    }
-
-    /// Whether a row at or behind the current one, of at most this score, could still enter.
-    fn open_for(&self, max_score: f32) -> bool {
-        if self.by_score && max_score <= self.least {
-            return false;
-        }
-        if self.heap.len() < self.limit {
-            return self.limit > 0;
-        }
-        self.by_score && self.heap.peek().is_some_and(|worst| max_score > worst.score)
-    }
-
-    /// The score that a row must exceed to enter.
-    fn threshold(&self) -> f32 {
-        if !self.by_score || self.limit == 0 {
-            return f32::NEG_INFINITY;
-        }
-        let worst = self.heap.peek().filter(|_| self.heap.len() >= self.limit);
-        worst.map_or(self.least, |worst| worst.score)
-    }
-
-    /// Tells a scorer where it has risen: what does not exceed `threshold` is not wanted any more.
-    fn raise(&self, threshold: &mut f32, scorer: &mut (dyn Scorer + '_)) {
-        let least = self.threshold();
-        if least > *threshold {
-            *threshold = least;
-            scorer.raise_threshold(least);
-        }
-    }
-
-    fn offer(&mut self, found: Found) {
-        if self.by_score && found.score <= self.least {
-            return;
-        }
-        if let Some(cursor) = &self.cursor
-            && !cursor.passes(found.score, found.address)
-        {
-            return;
-        }
-        if self.heap.len() < self.limit {
-            self.heap.push(found);
-        } else if let Some(mut worst) = self.heap.peek_mut()
-            && found < *worst
-        {
-            *worst = found;
-        }
-    }
-
-    /// First row of a segment that can enter.
-    fn start(&self, segment: u32) -> u32 {
-        self.cursor.map_or(0, |cursor| cursor.start(segment))
-    }
-
-    /// Returns the rows, best first.
-    pub(crate) fn into_sorted(self) -> Vec<Found> {
-        self.heap.into_sorted_vec()
     }
 }
 
@@ -492,117 +276,6 @@ pub fn row_set(
         found.add(first, &bits);
     }
     Ok(found.finish())
-}
-
-/// The matches of a part of a segment, for who wants those of some rows only.
-pub(crate) struct Matches<'a> {
-    pass: Pass<'a>,
-    /// All of them, once they have been found; else they are looked for where they are asked for.
-    known: OnceCell<RoaringBitmap>,
-    /// About how many there are, once they have been opened.
-    estimate: OnceCell<u64>,
-}
-
-impl<'a> Matches<'a> {
-    /// Counts the matches as far as the number matters.
-    pub(crate) fn count(pass: Pass<'a>) -> Result<Self> {
-        let mut known = None;
-        if pass.budget.is_some() {
-            known = Some(collect_all(&pass, false)?.0);
-        } else if !pass.totals.satisfied() {
-            match pass.known_count()? {
-                Some(count) => pass.totals.add(count),
-                // All are visited, and may as well be kept.
-                None if pass.totals.counts_all() => known = Some(collect_all(&pass, false)?.0),
-                None => {
-                    count_windows(&pass, pass.windows()?, &mut Few::new(0))?;
-                }
-            }
-        }
-        let known = known.map_or_else(OnceCell::new, OnceCell::from);
-        Ok(Self { pass, known, estimate: OnceCell::new() })
-    }
-
-    /// Returns all of them, if they are known.
-    pub(crate) fn known(&self) -> Option<&RoaringBitmap> {
-        self.known.get()
-    }
-
-    /// Finds all of them.
-    pub(crate) fn all(&self) -> Result<&RoaringBitmap> {
-        if let Some(known) = self.known.get() {
-            return Ok(known);
-        }
-        let all = collect_windows(&self.pass)?;
-        Ok(self.known.get_or_init(|| all))
-    }
-
-    /// Estimates how many there are; `None` where that is not known before they are found.
-    pub(crate) fn estimate(&self) -> Result<Option<u64>> {
-        if let Some(known) = self.known.get() {
-            return Ok(Some(known.len()));
-        }
-        if self.estimate.get().is_none() {
-            self.windows()?;
-        }
-        Ok(self.estimate.get().copied())
-    }
-
-    /// Opens them window by window, and estimates how many there are; `None` where a scorer finds them.
-    fn windows(&self) -> Result<Option<Windows<'a>>> {
-        let pass = &self.pass;
-        if pass.prepared.by_scorer() {
-            return Ok(None);
-        }
-        let windows = pass.windows()?;
-        self.estimate.get_or_init(|| {
-            let (part, all) = (pass.range.len() as u128, u128::from(pass.rows).max(1));
-            (u128::from(windows.cost()) * part / all) as u64
-        });
-        Ok(Some(windows))
-    }
-
-    /// Keeps the pages, which ascend, that may have one.
-    pub(crate) fn pages<'p>(&self, pages: &'p [PageBounds]) -> Result<Vec<&'p PageBounds>> {
-        if let Some(known) = self.known.get() {
-            let has = |page: &&PageBounds| known.range_cardinality(page.rows.clone()) > 0;
-            return Ok(pages.iter().filter(has).collect());
-        }
-        // What a scorer finds, it is not asked for page by page.
-        let mut windows = self.windows()?;
-        let mut may_have = |page: &&PageBounds| {
-            let own = overlap(&page.rows, &self.pass.range);
-            !own.is_empty() && windows.as_mut().is_none_or(|windows| windows.next_row(own.start) < own.end)
-        };
-        Ok(pages.iter().filter(&mut may_have).collect())
-    }
-
-    /// Finds those among some rows.
-    pub(crate) fn among(&self, rows: &RoaringBitmap) -> Result<RoaringBitmap> {
-        if let Some(known) = self.known.get() {
-            return Ok(known & rows);
-        }
-        let pass = &self.pass;
-        let mut set = SetBuilder::default();
-        let mut windows = pass.windows()?;
-        let mut at = pass.range.start;
-        while !pass.stop.requested()
-            && let Some(row) = rows.range(at..).next()
-        {
-            let next = windows.next_row(row);
-            if next >= pass.range.end {
-                break;
-            }
-            let first = next - next % WINDOW_ROWS;
-            let mut found = bits::up_to(pass.range.end - first);
-            bits::restrict(first, &mut found, rows);
-            windows.keep(first, &mut found)?;
-            bits::clear(first, &mut found, pass.deleted);
-            set.add(first, &found);
-            at = first.saturating_add(WINDOW_ROWS);
-        }
-        Ok(set.finish())
-    }
 }
 
 /// Collects matches window by window.

@@ -1,0 +1,87 @@
+//! Arguments that several subcommands have.
+//!
+//! Groups of them have no doc comments of their own: clap would show these in the place of what the subcommands say of themselves.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::query::Effort;
+use crate::shape::Shape;
+use crate::target::Target;
+
+#[derive(Debug, Args)]
+pub(crate) struct CorpusArgs {
+    /// Shape of the documents
+    #[arg(long, value_enum, default_value_t = Shape::HttpLogs)]
+    pub(crate) shape: Shape,
+    /// Number of documents
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(crate) docs: u64,
+    /// Seed of the documents
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Directory of corpora
+    #[arg(long, default_value = "target/benchmarks/corpora")]
+    pub(crate) directory: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TargetArgs {
+    /// The server
+    #[arg(long, default_value = "http://127.0.0.1:9200")]
+    url: String,
+    /// Credentials as USER:PASSWORD
+    #[arg(long)]
+    user: Option<String>,
+}
+
+impl TargetArgs {
+    /// Returns the server.
+    pub(crate) fn target(&self) -> Result<Target> {
+        Target::new("server", &self.url, self.user.as_deref())
+    }
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct EffortArgs {
+    /// Runs of each search that are not counted
+    #[arg(long, default_value_t = 20)]
+    warmup: u32,
+    /// Runs of each search that are
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    iterations: u32,
+    /// Clients that share the runs
+    #[arg(long, default_value_t = 1)]
+    query_clients: usize,
+}
+
+impl EffortArgs {
+    /// Returns what is asked for.
+    pub(crate) fn effort(self) -> Effort {
+        Effort { warmup: self.warmup, iterations: self.iterations, clients: self.query_clients }
+    }
+}
+
+/// Reads an environment variable, as NAME=VALUE.
+pub(crate) fn parse_variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is not NAME=VALUE"))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Returns a directory for a run that was not given one.
+pub(crate) fn temporary(what: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("millrace-{what}-{}", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_have_a_name_and_a_value() {
+        assert_eq!(parse_variable("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
+        assert!(parse_variable("A").is_err());
+    }
+}
