@@ -87,8 +87,8 @@ impl Shared {
         kept.ok_or_else(|| Error::NotFound(id.to_owned()))
     }
 
-    /// Holds the rules, once they are where they were before the start: a change must not count for frames of the time before it
-    /// that are only evaluated again. Without rules there is nothing to be held.
+    /// Holds the rules, once they are where they were before the start, and between two batches of frames: a change must not count for
+    /// frames of the time before it that are only evaluated again, or in part. Without rules there is nothing to be held.
     pub(crate) async fn held(&self) -> Result<Held> {
         let there = async {
             loop {
@@ -96,7 +96,10 @@ impl Shared {
                 advanced.as_mut().enable();
                 let held = Arc::clone(&self.core).lock_owned().await;
                 match held.as_ref() {
-                    Some(core) if core.position.next().is_none_or(|committed| committed <= core.next) => {
+                    Some(core)
+                        if core.position.next().is_none_or(|committed| committed <= core.next)
+                            && !core.is_amid_step =>
+                    {
                         return held;
                     }
                     None if self.store.is_empty() => return held,
@@ -106,7 +109,7 @@ impl Shared {
             }
         };
         tokio::time::timeout(PATIENCE, there).await.map_err(|_| {
-            let reason = "rules are not where they were before the start yet; try again later";
+            let reason = "rules are still at what was written before, as after a start or a flood of alerts; try again later";
             StorageError::Rejected(reason.to_owned()).into()
         })
     }
@@ -246,12 +249,13 @@ impl Shared {
     async fn begin_now(&self, kept: &mut Kept, held: &Held) -> Result<()> {
         let begins = match kept.catching_up {
             Some(CatchUp { raised_from, .. }) => raised_from.is_none(),
-            None => held.as_ref().is_some_and(|core| core.rules.begins_anew(&kept.rule.id)),
+            None => held.as_ref().is_some_and(|core| core.rules.begins_anew(&kept.rule)),
         };
-        if begins {
+        let catching_up = CatchUp::of(&kept.rule.definition, None, self.engine.clock().now_ms());
+        // One that need not know anything of before is in memory already, and sees what is on its way.
+        if begins && (kept.catching_up.is_some() || catching_up.is_some()) {
             kept.rule.since = self.since(held).await?;
-            let now_ms = self.engine.clock().now_ms();
-            kept.catching_up = CatchUp::of(&kept.rule.definition, None, now_ms);
+            kept.catching_up = catching_up;
         }
         Ok(())
     }

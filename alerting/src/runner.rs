@@ -247,14 +247,18 @@ pub(crate) async fn evaluate(shared: &Shared, step: Step, done: &mut Done) -> Re
         (held, matches, is_all) = compute.run(Priority::Follow, job).await?;
         done.worked += began.elapsed();
         if let Some(core) = held.as_mut() {
-            shared.told.update(core, time_ms);
+            shared.told.update(core, time_ms.filter(|_| is_all));
         }
         let committed = commit(shared, held, done).await;
         shared.advanced.notify_waiters();
-        if committed.is_err() || is_all || *shared.stopping.borrow() {
+        if committed.is_err() || is_all {
             return committed;
         }
         held = hold(shared).await?;
+        // It was to be stopped while nothing could be written.
+        if held.as_ref().is_none_or(|core| !core.pending.is_empty()) {
+            return Ok(());
+        }
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Core {
     /// Whether frames are read back that the log does not have: of the indices that the rules watched when that began, so
     /// that no rule may join them before the end.
     pub(crate) reading_gap: bool,
+    /// Whether some of a batch of frames is evaluated and some is not: what rules match of the rest is known, so that none may change.
+    pub(crate) is_amid_step: bool,
     /// Whether a rule matched anything behind the stored position.
     pub(crate) has_matched: bool,
     /// For how long notifications are tried; `None` where none are sent.
@@ -61,6 +63,7 @@ impl Core {
             position,
             next,
             reading_gap: false,
+            is_amid_step: false,
             has_matched: false,
             notifies: None,
             touched: BTreeSet::new(),
@@ -71,6 +74,7 @@ impl Core {
     /// Evaluates frames; what rules raise is pending then. Returns false where that is so much that it is to be written before the
     /// rest is evaluated. Blocks: it is called on a compute thread.
     pub(crate) fn evaluate(&mut self, matches: &mut Matches, now_ms: i64) -> bool {
+        self.is_amid_step = true;
         let mut bytes: usize = self.pending.iter().map(|pending| pending.bytes).sum();
         while bytes < MAX_PENDING {
             let failed = match matches.next_frame() {
@@ -80,6 +84,7 @@ impl Core {
             let Some(Part { frame, time, before, operations, ends }) = matches.evaluate(&mut self.rules)
             else {
                 self.tell(now_ms);
+                self.is_amid_step = false;
                 return true;
             };
             for rule in failed {
@@ -90,6 +95,8 @@ impl Core {
             }
             if ends {
                 self.next = self.next.max(frame + 1);
+                // The position of its first parts is before it.
+                self.has_matched |= before > 0;
             }
         }
         false
@@ -125,7 +132,7 @@ impl Core {
 
     /// Whether a rule may be taken over: all that was raised is written, no frame is there in part, and none is read back.
     pub(crate) fn can_be_joined(&self) -> bool {
-        !self.reading_gap && self.pending.is_empty() && self.rules.is_between_frames()
+        !self.reading_gap && !self.is_amid_step && self.pending.is_empty() && self.rules.is_between_frames()
     }
 
     /// Has a rule asked as it is now, unless it is paused.
@@ -179,7 +186,7 @@ impl Core {
 
     /// Takes the state, with the last frame that it has seen; `None` while something of it is not written.
     pub(crate) fn snapshot(&self) -> Option<(u64, Vec<u8>)> {
-        let position = self.rules.position().filter(|_| self.pending.is_empty() && !self.rules.is_amid())?;
+        let position = self.rules.position().filter(|_| self.pending.is_empty() && !self.is_amid_step)?;
         Some((position, self.rules.snapshot()))
     }
 }

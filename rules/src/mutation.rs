@@ -113,6 +113,10 @@ mutations! {
     IdentityWithoutStart,
     /// A frame is evaluated again though the state has seen it.
     TakeFramesTwice,
+    /// An event that is given again is taken as one that comes.
+    ObserveAgain,
+    /// Windows that late events belong to are not looked at again where there was enough to be written.
+    ForgetLate,
 }
 
 #[cfg(test)]

@@ -120,6 +120,36 @@ async fn a_rule_that_catches_up_goes_on_after_a_restart_and_a_crash() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_joins_amid_a_flood_misses_nothing_of_it() {
+    const FRAMES: usize = 40;
+    const EVENTS: usize = 150;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    // More than 16 MiB of alerts of one batch of frames.
+    let mut flood = errors("flood");
+    flood["alert_text"] = json!("x".repeat(5 << 10));
+    server.save(flood).await;
+    let event = |n: usize| document("logs", &n.to_string(), json!({"level": "error", "n": n}));
+    let writes = async {
+        for frame in 0..FRAMES {
+            server.write((0..EVENTS).map(|n| event(frame * EVENTS + n)).collect()).await;
+        }
+    };
+    let joins = async {
+        for name in ["a", "b", "c", "d"] {
+            server.alerting.change_from(&server.admin(), errors(name), 0).await.unwrap();
+            until(async || server.catching_up().is_empty().then_some(())).await;
+        }
+    };
+    futures::join!(writes, joins);
+    let mut triggers = server.settled_triggers().await;
+    assert_eq!(triggers.len(), 5 * FRAMES * EVENTS);
+    triggers.dedup();
+    assert_eq!(triggers.len(), FRAMES * EVENTS);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_a_frame_of_which_more_is_raised_than_is_held_each_alert_is_there_once_after_a_crash() {
     const EVENTS: usize = 4_000;
     let dir = tempfile::tempdir().unwrap();

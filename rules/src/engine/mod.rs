@@ -175,8 +175,22 @@ pub struct Engine {
     tells_absences: bool,
 }
 
-/// Operations of a frame that are returned at once, about.
-const AT_ONCE: usize = 1_000;
+/// Operations of a frame that are returned at once, about. Each may have a few hundred kilobytes.
+#[cfg(not(test))]
+const fn at_once() -> usize {
+    250
+}
+
+/// The same in tests.
+#[cfg(test)]
+fn at_once() -> usize {
+    AT_ONCE.get()
+}
+
+#[cfg(test)]
+thread_local! {
+    pub(crate) static AT_ONCE: std::cell::Cell<usize> = const { std::cell::Cell::new(1_000) };
+}
 
 /// Absences that are remembered.
 const MAX_ABSENCES: usize = 256;
@@ -283,9 +297,9 @@ impl Engine {
         }
     }
 
-    /// Whether a rule was disabled for so long that it begins without state if it is enabled now.
-    pub fn begins_anew(&self, id: &str) -> bool {
-        self.rules.get(id).is_some_and(|running| running.begins_anew(self.now))
+    /// Whether a rule was disabled for so long that it begins without state if it is enabled now, as it is given.
+    pub fn begins_anew(&self, rule: &Rule) -> bool {
+        self.rules.get(&rule.id).is_some_and(|running| running.begins_anew(&rule.definition, self.now))
     }
 
     /// Whether no frame is there in part.
@@ -409,7 +423,7 @@ impl Engine {
             let mut is_done = true;
             if let Some(running) = self.rules.get_mut(&id) {
                 let before = operations.len();
-                let evaluate = || running.evaluate(frame, now, timing, absences, AT_ONCE, &mut operations);
+                let evaluate = || running.evaluate(frame, now, timing, absences, at_once(), &mut operations);
                 // A fault in what one rule does stops no other.
                 match catch_unwind(AssertUnwindSafe(evaluate)) {
                     Ok(done) => is_done = done,
@@ -423,7 +437,7 @@ impl Engine {
             if is_done {
                 self.waiting.remove(&id);
             }
-            if operations.len() >= AT_ONCE {
+            if operations.len() >= at_once() {
                 break;
             }
         }

@@ -1,6 +1,6 @@
 //! What becomes of what is found: an alert, unless an order, the schedule or `realert` has its key silent.
 
-use super::{AT_ONCE, Operation, Quiet, Rule};
+use super::{Operation, Quiet, Rule, at_once};
 use crate::alert::{self, Author};
 use crate::event::Event;
 use crate::mutation::{Mutation, mutated};
@@ -128,6 +128,6 @@ impl Outcome for OfWindows<'_> {
     }
 
     fn is_full(&self) -> bool {
-        self.raising.operations.len() >= AT_ONCE
+        self.raising.operations.len() >= at_once()
     }
 }

@@ -6,6 +6,7 @@ use std::collections::{HashSet, VecDeque};
 use super::raising::Raising;
 use super::{Frame, MAX_DEPTH, Operation, Quiet, Rule};
 use crate::alert;
+use crate::definition::Definition;
 use crate::error::Result;
 use crate::event::{Event, Origin};
 use crate::mutation::{Mutation, mutated};
@@ -129,7 +130,7 @@ impl Running {
     pub(super) fn enable(&mut self, enabled: bool, now: Time, timing: &Timing, bounds: Bounds) {
         match (&self.condition, enabled) {
             (Condition::Disabled(_), true) => {
-                if self.begins_anew(now) {
+                if self.begins_anew(&self.rule.definition, now) {
                     self.work = Work::new(&self.rule.definition, timing, bounds);
                     self.silences = Silences::new(bounds);
                     self.watermark = Watermark::NEW;
@@ -146,9 +147,8 @@ impl Running {
         }
     }
 
-    /// Whether the rule was disabled for so long that it has no state once it is enabled.
-    pub(super) fn begins_anew(&self, now: Time) -> bool {
-        let definition = &self.rule.definition;
+    /// Whether the rule was disabled for so long that it has no state once it is enabled with a definition.
+    pub(super) fn begins_anew(&self, definition: &Definition, now: Time) -> bool {
         let window = || self.work.window(&definition.rule_type).max(definition.realert.wait);
         matches!(self.condition, Condition::Disabled(since) if now.since(since) >= window())
     }
@@ -378,15 +378,18 @@ impl Running {
         let arrival = Arrival { event, time, body: alert::body(&event.source, definition), depth };
         let Work::Eager(operator) = &mut self.work else { return };
         let findings = operator.event(&arrival, &keys, moment);
-        let left_out = operator.left_out();
-        self.tell_left_out(frame, left_out, operations);
+        let learns = self.learns_until.is_some_and(|until| frame <= until);
+        if !learns {
+            let left_out = operator.left_out();
+            self.tell_left_out(frame, left_out, operations);
+        }
         let mut raising = Raising {
             rule: &self.rule,
             silences: &mut self.silences,
             quiet: &self.quiet,
             last_alert: &mut self.last_alert,
             outside: &mut self.outside,
-            learns: self.learns_until.is_some_and(|until| frame <= until),
+            learns,
             frame,
             operations,
         };

@@ -399,7 +399,9 @@ impl<J: Judge> Waiting for Paned<J> {
     fn settle(&mut self, looking: &mut Looking<'_>) -> bool {
         while let Some((key, panes)) = self.late.pop_first() {
             if looking.out.is_full() {
-                self.late.insert(key, panes);
+                if !mutated(Mutation::ForgetLate) {
+                    self.late.insert(key, panes);
+                }
                 return false;
             }
             let ends = panes.iter().flat_map(|pane| *pane + 1..=*pane + self.grid.span);

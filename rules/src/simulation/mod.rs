@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use self::history::{History, Kinds};
 use self::oracle::Expected;
-use crate::engine::{Engine, Frame, Operation};
+use crate::engine::{AT_ONCE, Engine, Frame, Operation};
 use crate::mutation::{Mutation, mutate};
 use crate::operator::Bounds;
 use crate::time::Span;
@@ -102,15 +102,41 @@ fn pieces(rng: &mut StdRng, frame: &Frame) -> Vec<Frame> {
     pieces
 }
 
-/// Runs a history in pieces, with crashes: what was not committed is lost, and the state is that of the last snapshot.
+/// Gives a piece, and takes what is raised part by part; tells whether it came to the last.
+fn given(
+    engine: &mut Engine,
+    (history, piece): (&History, &Frame),
+    crash: &mut dyn FnMut() -> bool,
+    operations: &mut Vec<Operation>,
+) -> bool {
+    operations.extend(engine.begin_frame(piece, &mut Kinds(history)));
+    while engine.is_amid() {
+        if crash() {
+            return false;
+        }
+        operations.extend(engine.go_on());
+    }
+    true
+}
+
+/// Runs a history in pieces and parts, with crashes: what was not committed is lost, and the state is that of the last snapshot. Parts of
+/// a frame may have been written before a crash: the same comes again.
 fn crashing(history: &History, seed: u64) -> (Vec<Operation>, Vec<u8>) {
     let rng = &mut StdRng::seed_from_u64(seed ^ 0x5eed);
+    AT_ONCE.set(if rng.random_bool(0.5) { rng.random_range(1..5) } else { 1_000 });
+    let run = crashing_in_parts(history, rng);
+    AT_ONCE.set(1_000);
+    run
+}
+
+fn crashing_in_parts(history: &History, rng: &mut StdRng) -> (Vec<Operation>, Vec<u8>) {
     let mut engine = new_engine(history);
     let (mut log, mut committed) = (Vec::new(), 0);
     let mut snapshot: Option<Vec<u8>> = None;
     let mut at = 0;
     let mut crashes = rng.random_range(0..6);
     let mut durable = 0;
+    let mut written: Vec<Operation> = Vec::new();
     while let Some(frame) = history.frames.get(at) {
         let mut crashed = false;
         let mut operations = Vec::new();
@@ -125,7 +151,12 @@ fn crashing(history: &History, seed: u64) -> (Vec<Operation>, Vec<u8>) {
             if crashed {
                 break;
             }
-            operations.extend(engine.frame(&piece, &mut Kinds(history)));
+            let mut crash = || crashes > 0 && rng.random_bool(0.05);
+            crashed = !given(&mut engine, (history, &piece), &mut crash, &mut operations);
+            if crashed {
+                written.append(&mut operations);
+                break;
+            }
             if rng.random_bool(0.05) {
                 operations.extend(engine.frame(&piece, &mut Kinds(history)));
             }
@@ -133,6 +164,10 @@ fn crashing(history: &History, seed: u64) -> (Vec<Operation>, Vec<u8>) {
         if !crashed {
             // Operations and position are one frame of the log.
             log.append(&mut operations);
+            if frame.number > committed {
+                let lost = written.drain(..).find(|operation| !log[durable..].contains(operation));
+                assert!(lost.is_none(), "it does not come again: {lost:?}");
+            }
             durable = log.len();
             committed = committed.max(frame.number);
             at += 1;

@@ -85,7 +85,8 @@ impl Running {
         operations: &mut Vec<Operation>,
     ) -> bool {
         let Work::Waiting(waiting) = &mut self.work else { return true };
-        let before = match self.observed.take() {
+        let observed = self.observed.take().filter(|_| !mutated(Mutation::ObserveAgain));
+        let before = match observed {
             Some(before) => before,
             None => {
                 let before = self.watermark.greatest(now, timing, absences);
