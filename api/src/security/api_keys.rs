@@ -16,7 +16,7 @@ use super::users::{metadata, take_refresh};
 use crate::Api;
 use crate::error::Error;
 use crate::http::listing::items;
-use crate::http::{Request, Response, parse_time};
+use crate::http::{Request, Response, offload, parse_time};
 
 /// Name of the one realm that users are in.
 const REALM: &str = "native";
@@ -265,7 +265,7 @@ pub(crate) async fn query(api: &Api, request: &mut Request) -> Result<Response, 
     };
     let mut keys = api.accounts.api_keys(asked.query(api)?).await?;
     if let Some(is_meant) = is_meant {
-        keys.retain(|key| is_meant.holds(key));
+        offload(keys.len() * size_of::<ApiKey>(), || keys.retain(|key| is_meant.holds(key)));
     }
     let page = &keys[from.min(keys.len())..from.saturating_add(size).min(keys.len())];
     let mut body = format!(r#"{{"total":{},"count":{},"api_keys":"#, keys.len(), page.len()).into_bytes();

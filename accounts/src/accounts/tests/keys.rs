@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use futures::FutureExt;
 use millrace_storage::Kind;
 use millrace_storage::access::{ActionSet, Scope};
 use proptest::prelude::*;
@@ -201,6 +202,28 @@ async fn patterns_of_names_are_bounded() {
     assert_eq!(accounts.api_keys(named("*s*h*i*p*p*e*r*".to_owned())).await.unwrap().len(), 1);
     drop(changing);
     assert_eq!(accounts.invalidate_api_keys(named("s*r".to_owned())).await.unwrap().invalidated.len(), 1);
+}
+
+#[tokio::test]
+async fn searches_wait_for_their_turn_and_end_with_those_who_wait() {
+    let server = Server::start().await;
+    let searching = Arc::clone(&server.accounts.0.searching);
+    let created = server.key("admin", BTreeMap::new()).await;
+    let search = || Box::pin(server.accounts.api_keys(ApiKeyQuery::default()));
+    let under_way = searching.acquire_many(SEARCHES as u32).await.unwrap();
+    let mut waits = search();
+    assert!(waits.as_mut().now_or_never().is_none());
+    // What has an id is found all the same.
+    let ids = Some(vec![created.key.id.to_string(); 2]);
+    let of_id = ApiKeyQuery { ids, ..ApiKeyQuery::default() };
+    assert_eq!(server.accounts.api_keys(of_id).await.unwrap().len(), 1);
+    drop(under_way);
+    assert_eq!(waits.await.unwrap().len(), 1);
+    for _ in 0..10 {
+        let _gone = search().as_mut().now_or_never();
+    }
+    drop(searching.acquire_many(SEARCHES as u32).await.unwrap());
+    assert_eq!(search().await.unwrap().len(), 1);
 }
 
 #[tokio::test]
