@@ -248,6 +248,16 @@ async fn too_many_attempts_are_told_of_logins_and_of_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_page_of_another_host_sends_is_told_with_who_it_says_to_be() {
+    let node = audited().await;
+    let admin = basic("admin", "secret");
+    let headers = [("authorization", admin.as_str()), ("origin", "https://evil.example")];
+    assert_eq!(node.send("PUT /logs/_doc/1", &headers, "{}").await.status, 403);
+    let denied = told(&node, "access_denied").await;
+    one(&denied, &[("path", json!("/logs/_doc/1")), ("caller", json!("user")), ("user", json!("admin"))]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn credentials_that_end_while_a_body_is_sent_are_told() {
     let node = audited().await;
     let login = json!({"username": "eve", "password": "eveeve"});
