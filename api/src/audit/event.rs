@@ -265,7 +265,8 @@ pub(super) struct Event {
     more_refused: u64,
     /// Requests that it stands for.
     pub(super) count: u64,
-    /// Further refusals of its address in the same second, which are not told.
+    /// Further refusals of its address in the same second, which are not told; those of anybody where it is the last one that there
+    /// was room for.
     pub(super) others: u64,
 }
 
