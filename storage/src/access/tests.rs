@@ -415,6 +415,17 @@ fn names_that_are_asked_for_all_the_time_are_remembered() {
 }
 
 #[test]
+fn a_key_remembers_a_thousand_indices_and_fewer_of_long_names() {
+    let owner = Arc::new(Privileges::new(ActionSet::NONE, vec![grant(&["*"], ActionSet::ALL)]));
+    for (tail, is_remembered) in [(0, true), (240, false)] {
+        let key = Privileges::new(ActionSet::NONE, vec![grant(&["logs-*"], READ)]).within(Arc::clone(&owner));
+        let all = || (0..1_000).map(|n| key.on(&format!("logs-{n}{}", "x".repeat(tail)))).collect::<Vec<_>>();
+        let first = all();
+        assert_eq!(first.iter().zip(all()).all(|(a, b)| Arc::ptr_eq(a, &b)), is_remembered, "{tail}");
+    }
+}
+
+#[test]
 fn what_many_rules_are_of_is_remembered_of_few_names() {
     let owner = Arc::new(Privileges::new(ActionSet::NONE, vec![grant(&["*"], ActionSet::ALL)]));
     let ruled = |count: usize| {
@@ -424,7 +435,7 @@ fn what_many_rules_are_of_is_remembered_of_few_names() {
         };
         Privileges::new(ActionSet::NONE, (0..count).map(shows).collect()).within(Arc::clone(&owner))
     };
-    for (grants, names, is_remembered) in [(1, 20, true), (50, 20, false), (200, 1, false)] {
+    for (grants, names, is_remembered) in [(1, 200, true), (50, 200, false), (1_100, 1, false)] {
         let privileges = ruled(grants);
         let first = privileges.on("logs");
         assert_eq!(first.documents(Action::Search)[0].len(), grants);
