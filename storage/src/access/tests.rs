@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use serde_json::json;
 
-use super::{Action, ActionSet, Caller, Grant, NamePattern, Principal, Privileges, Session};
+use super::{Action, ActionSet, Caller, Grant, NamePattern, Principal, Privileges, Sender, Session};
 use crate::metadata::{IndicesOptions, Uuid, parse_alias_actions};
 use crate::{
-    Action as Operation, Config, DeadLetter, Engine, Error, Instead, ManualClock, RefreshPolicy, Result,
-    SharedClock, SourceWrite, Update, WriteOp,
+    Action as Operation, Config, DeadLetter, Engine, Error, Instead, Kind, ManualClock, RefreshPolicy,
+    Result, SharedClock, SourceWrite, Update, WriteOp,
 };
 
 const READ: ActionSet = ActionSet::of(&[Action::Search, Action::Get, Action::IndexStats, Action::GetAliases]);
@@ -402,6 +403,28 @@ async fn refusals_of_aliases_name_what_is_seen() {
     let session = Session::new(&engine, ann(vec![grant(&["logs-*"], READ)]), Action::Get).unwrap();
     let error = session.get("logs-wide", "1", None, true).await.unwrap_err().to_string();
     assert!(error.contains("[logs-1, logs-2]"), "{error}");
+}
+
+/// A sender who is nobody any more, or of whom there is no telling now.
+struct Unknown {
+    is_told: bool,
+}
+
+impl Sender for Unknown {
+    fn again(&self) -> BoxFuture<'_, Result<Option<Principal>>> {
+        let told = if self.is_told { Ok(None) } else { Err(Error::Rejected("busy".to_owned())) };
+        Box::pin(async move { told })
+    }
+}
+
+#[tokio::test]
+async fn who_cannot_be_told_now_is_not_taken_for_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    for (is_told, kind) in [(true, Kind::Unauthorized), (false, Kind::Overloaded)] {
+        let session = Session::system(&engine).sent_by(Arc::new(Unknown { is_told }));
+        assert_eq!(session.again().await.unwrap_err().kind(), kind);
+    }
 }
 
 #[test]
