@@ -272,7 +272,7 @@ impl Service {
             false => {
                 let again = self.node.authenticate(&parts, &uri, api.address).await;
                 let again = again.inspect_err(|_| trail.came_from_nobody(&parts.headers));
-                match again.and_then(|asker| self.node.api(asker, route.action, trail.login())) {
+                match again.and_then(|asker| self.node.api(asker, route.action, trail.noted())) {
                     Ok(api) => api,
                     Err(error) => {
                         let answer = Err(error);
@@ -340,7 +340,7 @@ impl Service {
                 if matches!(self.routes, Routes::Console(_)) {
                     console::check_headers(route.guarded, &parts.headers).map_err(Err)?;
                 }
-                let api = self.node.api(asker, route.action, trail.login()).map_err(Err)?;
+                let api = self.node.api(asker, route.action, trail.noted()).map_err(Err)?;
                 Ok(Routed { api, route, answering, captured, path, params })
             }
             Err(allowed) => Err(self.routes.missed(&parts.method, &path, uri, &allowed)),

@@ -100,7 +100,7 @@ impl Beside {
             return self.enter(head.clone(), listener).await.map(|_| None);
         };
         let mut trail = Trail::of(head, listener);
-        let _ = trail.login().set(name.clone());
+        let _ = trail.noted().login.set(name.clone());
         match self.node.accounts.login(&name, &password, address_of(head)).await {
             Ok(login) => {
                 trail.came_from(&login.principal);

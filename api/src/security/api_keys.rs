@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millrace_accounts::{ApiKey, ApiKeyChange, ApiKeyQuery, NewApiKey, Role, Scheme, limits};
@@ -62,6 +63,7 @@ pub(crate) async fn update(api: &Api, request: &mut Request, id: &str) -> Result
     };
     form.finish()?;
     let updated = api.accounts.update_api_key(api.session.principal().name(), id, change).await?;
+    api.noted.unchanged.store(!updated, Ordering::Relaxed);
     Ok(Response::json(200, json!({ "updated": updated })))
 }
 
@@ -229,6 +231,7 @@ pub(crate) async fn invalidate(api: &Api, request: &mut Request) -> Result<Respo
         ]));
     }
     let done = api.accounts.invalidate_api_keys(asked.query(api)?).await?;
+    api.noted.unchanged.store(done.invalidated.is_empty(), Ordering::Relaxed);
     let list = |ids: &[Arc<str>]| ids.iter().map(|id| json!(&**id)).collect::<Vec<_>>();
     Ok(Response::json(
         200,

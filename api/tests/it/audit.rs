@@ -86,6 +86,8 @@ async fn logins_refusals_and_changes_are_told_without_secrets() {
     let secret = key["api_key"].as_str().unwrap();
     let encoded = STANDARD.encode(format!("{}:{secret}", key["id"].as_str().unwrap()));
     let by_key = format!("ApiKey {encoded}");
+    // That changes nothing.
+    ask(&node, &admin, "DELETE /_security/api_key", json!({"name": "none"}), 200).await;
     ask(&node, &by_key, "PUT /.audit-2026.01.01/_doc/1", json!({"forged": true}), 403).await;
     ask(&node, &admin, "GET /_cluster/health", Value::Null, 200).await;
     ask(&node, &admin, "PUT /_security/user/ann", json!({"password": ""}), 400).await;
@@ -124,6 +126,9 @@ async fn logins_refusals_and_changes_are_told_without_secrets() {
     for hidden in ["guessed-word", "annann", "auditorauditor", "hidden-query", secret, token, "Basic "] {
         assert!(!all.contains(hidden), "{hidden}");
     }
+    ask(&node, &admin, "DELETE /_security/api_key", json!({"name": "ci"}), 200).await;
+    let revocation = [("path", json!("/_security/api_key")), ("method", json!("DELETE"))];
+    one(&told(&node, "changed").await, &revocation);
     // Nobody changes it, the administrator neither.
     let day = Utc::now().format("%Y.%m.%d");
     ask(&node, &admin, &format!("DELETE /.audit-{day}"), Value::Null, 403).await;
