@@ -10,8 +10,8 @@ pub const MAX_USERS: usize = 100_000;
 pub const MAX_ROLES: usize = 10_000;
 /// Most role mappings.
 pub const MAX_MAPPINGS: usize = 10_000;
-/// API keys of one user, those that are over but not yet forgotten included.
-pub const MAX_KEYS_OF_USER: usize = 150_000;
+/// API keys of one user, those that are over but not yet forgotten included: as many of the least as its bytes are enough for.
+pub const MAX_KEYS_OF_USER: usize = 100_000;
 /// Most API keys, those that ended lately included.
 pub const MAX_KEYS: usize = 200_000;
 /// Most login tokens.

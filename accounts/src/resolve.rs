@@ -19,8 +19,8 @@ use crate::state::{Account, State};
 const USERS: usize = 16_384;
 /// Addresses that are remembered with the roles that role mappings give them; the same holds.
 const HOSTS: usize = 16_384;
-/// API keys that are remembered; the same holds.
-const KEYS: usize = 4_096;
+/// API keys that are remembered; the same holds. Each remembers indices in turn, which are most of what it takes.
+const KEYS: usize = 1_024;
 /// Sets of roles that are remembered, and patterns in them. Beyond that, memory starts anew, that of users and keys included, who
 /// hold what was made of them.
 const SETS: (usize, usize) = (1_024, 4 * MAX_PATTERNS);

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
 use hyper::body::Incoming;
-use millrace_accounts::Scheme;
+use millrace_accounts::{Credentials, Scheme};
 use millrace_listen::{
     Bodies, BodyError, Budget, Held, Reservation, check_host, check_origin, check_same_origin, head_bytes,
 };
@@ -272,7 +272,7 @@ impl Service {
             false => {
                 let again = self.node.authenticate(&parts, &uri, api.address).await;
                 let again = again.inspect_err(|_| trail.came_from_nobody(&parts.headers));
-                match again.and_then(|asker| self.node.api(asker, route.action, trail.login())) {
+                match again.and_then(|asker| self.node.api(asker, route.action, trail.noted())) {
                     Ok(api) => api,
                     Err(error) => {
                         let answer = Err(error);
@@ -340,7 +340,7 @@ impl Service {
                 if matches!(self.routes, Routes::Console(_)) {
                     console::check_headers(route.guarded, &parts.headers).map_err(Err)?;
                 }
-                let api = self.node.api(asker, route.action, trail.login()).map_err(Err)?;
+                let api = self.node.api(asker, route.action, trail.noted()).map_err(Err)?;
                 Ok(Routed { api, route, answering, captured, path, params })
             }
             Err(allowed) => Err(self.routes.missed(&parts.method, &path, uri, &allowed)),
@@ -353,6 +353,25 @@ impl Service {
         self.routes.find(&parts.method, &path, &Params::default()).is_ok_and(|(route, ..)| route.open)
     }
 
+    /// Refuses what a page of somewhere else has a browser send.
+    fn check_page(&self, parts: &http::request::Parts) -> Result<(), Error> {
+        let (uri, headers) = (&parts.uri, &parts.headers);
+        if self.node.accounts.is_insecure() {
+            // Whoever is on this machine is trusted, the pages that its browsers show are not.
+            let checked = check_host(uri, headers).and_then(|()| check_origin(headers));
+            return checked.map_err(|foreign| Error::foreign(&foreign));
+        }
+        // A browser adds the credentials that it keeps to what any page has it send, but none of these, nor headers of its own choice.
+        let is_meant = match Credentials::read(headers) {
+            Ok(Some(Credentials::ApiKey { .. } | Credentials::Token(_))) => true,
+            _ => matches!(self.routes, Routes::Console(_)) && console::check_headers(true, headers).is_ok(),
+        };
+        if parts.method.is_safe() || is_meant {
+            return Ok(());
+        }
+        check_same_origin(uri, headers).map_err(|foreign| Error::of_other_page(&foreign))
+    }
+
     /// Finds out who asks, and how the answer is wanted.
     async fn ask(
         &self,
@@ -361,16 +380,7 @@ impl Service {
         style: &mut Style,
         trail: &mut Trail,
     ) -> Result<(Asker, Vec<String>, Params), Error> {
-        if self.node.accounts.is_insecure() {
-            // Whoever is on this machine is trusted, the pages that its browsers show are not.
-            check_host(&parts.uri, &parts.headers)
-                .and_then(|()| check_origin(&parts.headers))
-                .map_err(|foreign| Error::foreign(&foreign))?;
-        } else if !parts.method.is_safe() {
-            // A browser adds the credentials that it keeps to what any page has it send.
-            check_same_origin(&parts.uri, &parts.headers)
-                .map_err(|foreign| Error::of_other_page(&foreign))?;
-        }
+        self.check_page(parts).inspect_err(|_| trail.came_from_nobody(&parts.headers))?;
         let address = entry::address_of(parts);
         let asker = match injected(parts) {
             Some(principal) => Asker { principal, scheme: Some(Scheme::Basic), token: None, address },

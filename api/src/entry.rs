@@ -12,7 +12,7 @@ use http::request::Parts;
 use millrace_accounts::{Authenticated, Credentials, Scheme};
 use millrace_listen::{Budget, ClientCertificate, Peer, check_origin};
 use millrace_storage::access::{Action, Sender};
-use millrace_storage::{Principal, Session};
+use millrace_storage::{Error as StoreError, Principal, Session};
 use tokio::sync::watch;
 
 use crate::audit::Trail;
@@ -47,11 +47,18 @@ struct Sent {
 }
 
 impl Sender for Sent {
-    fn again(&self) -> BoxFuture<'_, Option<Principal>> {
+    fn again(&self) -> BoxFuture<'_, Result<Option<Principal>, StoreError>> {
         Box::pin(async move {
-            match injected(&self.head) {
-                None => self.node.ask(&self.head).await.ok().map(|asker| asker.principal),
-                injected => injected,
+            if let Some(injected) = injected(&self.head) {
+                return Ok(Some(injected));
+            }
+            match self.node.ask(&self.head).await {
+                Ok(asker) => Ok(Some(asker.principal)),
+                Err(error) if matches!(error.status(), 401 | 403) => Ok(None),
+                Err(error) => Err(StoreError::Rejected(format!(
+                    "there is no telling now who sends this, try again later: {}",
+                    error.reason()
+                ))),
             }
         })
     }
@@ -93,7 +100,7 @@ impl Beside {
             return self.enter(head.clone(), listener).await.map(|_| None);
         };
         let mut trail = Trail::of(head, listener);
-        let _ = trail.login().set(name.clone());
+        let _ = trail.noted().login.set(name.clone());
         match self.node.accounts.login(&name, &password, address_of(head)).await {
             Ok(login) => {
                 trail.came_from(&login.principal);

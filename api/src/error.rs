@@ -181,8 +181,8 @@ impl Error {
     /// Makes the refusal of a change that a page of another host had a browser send.
     pub(crate) fn of_other_page(Foreign { header, value }: &Foreign) -> Self {
         let reason = format!(
-            "header [{header}] with [{value}] is of a page of another host than the one that is asked; a proxy in between has to \
-             pass [Host] on as it is"
+            "header [{header}] with [{value}] is of a page of another host than the one that is asked; send an API key or a token, \
+             and have a proxy in between pass [Host] on as it is"
         );
         Self::new(403, "security_exception", reason)
     }

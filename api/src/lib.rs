@@ -30,7 +30,7 @@ mod server;
 mod sql;
 
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use millrace_accounts::{Accounts, Credentials, Scheme};
 use millrace_alerting::Alerting;
@@ -41,6 +41,7 @@ use millrace_storage::access::Action;
 use millrace_storage::{Engine, Principal, Session};
 
 pub use admin::{anonymous_bytes, memory_limit};
+use audit::Noted;
 use client::Client;
 use console::saved_objects::Store;
 
@@ -125,16 +126,11 @@ impl Node {
         Store::new(&self.engine, &self.search)
     }
 
-    /// Makes what the handler of a principal's request gets. That of a login says whose it is in `login`.
+    /// Makes what the handler of a principal's request gets. What only that knows goes to `noted`.
     ///
     /// # Errors
     /// 403 where the action is not allowed on anything.
-    pub(crate) fn api(
-        &self,
-        asker: Asker,
-        action: Action,
-        login: Arc<OnceLock<String>>,
-    ) -> Result<Api, Error> {
+    pub(crate) fn api(&self, asker: Asker, action: Action, noted: Arc<Noted>) -> Result<Api, Error> {
         let Asker { principal, scheme, token, address } = asker;
         let session = Session::new(&self.engine, principal, action)?;
         Ok(Api {
@@ -147,7 +143,7 @@ impl Node {
             scheme,
             token,
             address,
-            login,
+            noted,
             client: Client::default(),
             audit: self.audit.clone(),
             tls: self.tls.clone(),
@@ -189,8 +185,8 @@ pub(crate) struct Api {
     pub(crate) token: Option<Credentials>,
     /// Where the request comes from.
     pub(crate) address: IpAddr,
-    /// Where a login says whose it is, for the audit.
-    pub(crate) login: Arc<OnceLock<String>>,
+    /// What is noted for the audit.
+    pub(crate) noted: Arc<Noted>,
     /// Whether the client waits for the answer.
     pub(crate) client: Client,
     /// What is told of requests.

@@ -57,8 +57,8 @@ pub fn check_origin(headers: &HeaderMap) -> Result<(), Foreign> {
     Ok(())
 }
 
-/// Refuses a request that a browser sends for a page of another host than the one that is asked. What is no browser does not say whose
-/// it is, and passes.
+/// Refuses a request that a browser sends for a page of another host than the one that is asked, or for one that came without TLS where
+/// the request says that it is over TLS (HTTP/2). What is no browser does not say whose it is, and passes.
 ///
 /// # Errors
 /// [`Foreign`] with the page's origin, or with what the browser says of it.
@@ -70,7 +70,8 @@ pub fn check_same_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Foreign> 
     let asked = uri.authority().map(Authority::as_str).or(host);
     for origin in headers.get_all(ORIGIN) {
         let origin = String::from_utf8_lossy(origin.as_bytes());
-        if !asked.is_some_and(|asked| is_origin_of(&origin, asked)) {
+        let is_weaker = uri.scheme_str() == Some("https") && !is_https(&origin);
+        if is_weaker || !asked.is_some_and(|asked| is_origin_of(&origin, asked)) {
             return Err(Foreign::new("Origin", &origin));
         }
     }
@@ -79,13 +80,17 @@ pub fn check_same_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Foreign> 
 
 /// Whether an origin is the one of a host, which may go without the port that its scheme has.
 fn is_origin_of(origin: &str, host: &str) -> bool {
-    let Some((scheme, authority)) = origin.split_once("://") else { return false };
-    let usual = if scheme.eq_ignore_ascii_case("https") { 443 } else { 80 };
+    let Some((_, authority)) = origin.split_once("://") else { return false };
+    let usual = if is_https(origin) { 443 } else { 80 };
     let named = |authority: &str| {
         let authority = authority.trim().parse::<Authority>().ok()?;
         Some((authority.host().to_ascii_lowercase(), authority.port_u16().unwrap_or(usual)))
     };
     named(authority).is_some_and(|origin| named(host) == Some(origin))
+}
+
+fn is_https(origin: &str) -> bool {
+    origin.split_once("://").is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("https"))
 }
 
 fn is_local(authority: &str) -> bool {
@@ -181,6 +186,9 @@ mod tests {
         // As HTTP/2 has it, and a host that nobody names.
         assert!(check("https://logs.example/", None, "https://logs.example"));
         assert!(!check("https://logs.example/", None, "https://evil.example"));
+        // Whoever is in between may have made a page without TLS, but a proxy may have had that of the page.
+        assert!(!check("https://logs.example/", None, "http://logs.example"));
+        assert!(check("http://logs.example/", None, "https://logs.example"));
         assert!(!check("/", None, "https://logs.example"));
         for (site, passes) in [("cross-site", false), ("same-origin", true), ("none", true)] {
             let name = http::HeaderName::from_static("sec-fetch-site");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use millrace_storage::Principal;
 use millrace_storage::access::Caller;
+use tokio::sync::oneshot;
 
 use super::{Accounts, bound};
 use crate::api_key::{
@@ -71,12 +72,19 @@ impl Accounts {
     /// [`Error::Invalid`], [`Error::TooMany`] for a pattern that is not for so many.
     pub async fn api_keys(&self, query: ApiKeyQuery) -> Result<Vec<Arc<ApiKey>>> {
         query.check()?;
-        let (state, now_ms) = (self.0.state.load_full(), self.0.clock.now_ms());
+        let inner = &self.0;
+        // Those of some ids are found at once, however many searches there are.
+        if query.ids.is_some() {
+            return Ok(find(&inner.state.load_full(), &query, inner.clock.now_ms(), || true));
+        }
+        let permit = Arc::clone(&inner.searching).acquire_owned().await.map_err(Error::internal)?;
+        let (state, now_ms) = (inner.state.load_full(), inner.clock.now_ms());
+        let (told, found) = oneshot::channel();
         // There may be a great many: not on a thread that answers requests.
-        let found = tokio::task::spawn_blocking(move || {
-            let mut keys = find(&state, &query, now_ms);
-            keys.sort_unstable_by(|a, b| (b.created_ms, &b.id).cmp(&(a.created_ms, &a.id)));
-            keys
+        tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let keys = find(&state, &query, now_ms, || !told.is_closed());
+            let _ = told.send(keys);
         });
         found.await.map_err(Error::internal)
     }
@@ -141,25 +149,28 @@ impl Accounts {
     }
 }
 
-fn find(state: &State, query: &ApiKeyQuery, now_ms: i64) -> Vec<Arc<ApiKey>> {
-    let taken = |key: &&Arc<ApiKey>| query.takes(key, now_ms);
-    match (&query.ids, &query.owner) {
+/// Finds keys, those that were made last first, for as long as somebody waits for them.
+fn find(state: &State, query: &ApiKeyQuery, now_ms: i64, is_awaited: impl Fn() -> bool) -> Vec<Arc<ApiKey>> {
+    let taken = |key: &&Arc<ApiKey>| is_awaited() && query.takes(key, now_ms);
+    let mut found: Vec<_> = match (&query.ids, &query.owner) {
         (Some(ids), _) => {
-            let mut found: Vec<_> =
-                ids.iter().filter_map(|id| state.keys.get(id.as_str())).filter(taken).cloned().collect();
-            found.sort_unstable_by(|a, b| a.id.cmp(&b.id));
-            found.dedup_by(|a, b| a.id == b.id);
-            found
+            ids.iter().filter_map(|id| state.keys.get(id.as_str())).filter(taken).cloned().collect()
         }
         (None, Some(owner)) => state.keys_of(owner).filter(taken).cloned().collect(),
         (None, None) => state.keys.values().filter(taken).cloned().collect(),
-    }
+    };
+    found.sort_unstable_by(|a, b| (b.created_ms, &b.id).cmp(&(a.created_ms, &a.id)));
+    found.dedup_by(|a, b| a.id == b.id);
+    found
 }
 
-/// Finds room for a key.
+/// Finds room for a key; one that gets no larger always has some.
 fn weigh(state: &State, key: ApiKey) -> Result<Arc<ApiKey>> {
     let key = key.weighed()?;
     let before = state.keys.get(&key.id).map_or(0, |before| before.bytes);
+    if key.bytes <= before {
+        return Ok(Arc::new(key));
+    }
     let of_user = state.key_bytes_of(&key.owner) - before + key.bytes;
     bound("bytes of API keys of one user", of_user, MAX_KEY_BYTES_OF_USER)?;
     bound("bytes of API keys", state.key_bytes - before + key.bytes, MAX_KEY_BYTES)?;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use millrace_storage::{Principal, SharedClock};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 pub use authenticate::{Authenticated, Scheme};
 pub use edit::Edit;
@@ -44,6 +44,8 @@ use crate::user::check_password;
 
 /// Patterns of index names that a request's own thread goes through to find out what a user may do.
 const FEW_PATTERNS: usize = 10_000;
+/// Searches of API keys at a time; the others wait for their turn, off the threads that they would keep from the store.
+const SEARCHES: usize = 2;
 
 /// All accounts. Cheap to clone: clones are the same.
 #[derive(Clone)]
@@ -58,6 +60,8 @@ struct Inner {
     resolver: Resolver,
     /// Held while a great many patterns are gone through.
     compiling: Mutex<()>,
+    /// Has a permit for each search of keys that may be under way.
+    searching: Arc<Semaphore>,
     verifier: Verifier,
     /// What passwords of unknown users are checked against, so that they cost the same.
     decoy: Arc<str>,

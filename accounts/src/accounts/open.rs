@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use millrace_storage::SharedClock;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
-use super::{Accounts, Inner, hash_password, sweep};
+use super::{Accounts, Inner, SEARCHES, hash_password, sweep};
 use crate::error::{Error, Result};
 use crate::failures::Failures;
 use crate::password::{Verifier, file, hash};
@@ -58,6 +58,7 @@ impl Accounts {
             changing: Mutex::new(()),
             resolver: Resolver::default(),
             compiling: Mutex::new(()),
+            searching: Arc::new(Semaphore::new(SEARCHES)),
             decoy: hash_password(hash::generate()).await?,
             failures: Failures::default(),
             insecure,

@@ -34,8 +34,8 @@ const ACCOUNT_TOKENS: (u32, Duration) = (128, Duration::from_millis(50));
 /// kept out by those who guess elsewhere.
 const RESERVE_TOKENS: (u32, Duration) = (4, Duration::from_secs(10));
 /// Jobs that make hashes for one user or for one address, waiting and under way: those who set passwords are few, and leave
-/// places to those who come in.
-const MAX_MADE_FOR_ONE: usize = 32;
+/// places to those who come in and to one another.
+const MAX_MADE_FOR_ONE: usize = 12;
 /// The same of all of them together: however many set passwords, most places are those of who comes in.
 const MAX_MADE: usize = 48;
 /// When to come back if there is no place.

@@ -111,8 +111,8 @@ impl std::iter::Sum for Health {
 
 /// Tells of each shard of an index what it cannot do, if anything.
 pub(super) fn faults(api: &Api, meta: &IndexMeta) -> Vec<Option<ShardFault>> {
-    // Nothing is written any more.
-    let usual = api.session.metadata().flood_stage.then_some(ShardFault::Failing);
+    // Nothing is written to it any more.
+    let usual = api.session.metadata().is_flooded(&meta.name).then_some(ShardFault::Failing);
     let faults = api.session.index(&meta.name).map(|index| index.faults());
     let faults = faults.unwrap_or_else(|_| vec![None; meta.shards as usize]);
     faults.into_iter().map(|fault| fault.or(usual)).collect()

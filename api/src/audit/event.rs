@@ -1,6 +1,7 @@
 //! What is told of a request: who, what, from where, and how it ended. Never a body, a query string or a credential.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, SecondsFormat};
@@ -47,6 +48,15 @@ impl Outcome {
     }
 }
 
+/// What only the handler of a request knows of it.
+#[derive(Debug, Default)]
+pub(crate) struct Noted {
+    /// The user of a login, which is read from the body.
+    pub(crate) login: OnceLock<String>,
+    /// Whether there was nothing to change.
+    pub(crate) unchanged: AtomicBool,
+}
+
 /// What is known of a request on its way, to be told once it has ended.
 #[derive(Debug)]
 pub(crate) struct Trail {
@@ -65,8 +75,8 @@ pub(crate) struct Trail {
     reads: bool,
     changes_security: bool,
     indices: Option<String>,
-    /// The user of a login, which its handler reads from the body.
-    login: Arc<OnceLock<String>>,
+    /// What its handler notes.
+    noted: Arc<Noted>,
     /// What is refused while the rest is done.
     refusals: Refusals,
 }
@@ -87,7 +97,7 @@ impl Trail {
             reads: false,
             changes_security: false,
             indices: None,
-            login: Arc::default(),
+            noted: Arc::default(),
             refusals: Refusals::default(),
         }
     }
@@ -140,14 +150,15 @@ impl Trail {
         self.changes_security = true;
     }
 
-    /// Where the handler of a login says whose it is.
-    pub(crate) fn login(&self) -> Arc<OnceLock<String>> {
-        Arc::clone(&self.login)
+    /// Where the handler notes what only it knows.
+    pub(crate) fn noted(&self) -> Arc<Noted> {
+        Arc::clone(&self.noted)
     }
 
     /// Decides whether an end with a status is told, and as what; `blocked` where everybody is refused.
     pub(super) fn outcome(&self, status: u16, blocked: bool, reads: bool) -> Option<Outcome> {
-        let is_login = self.login.get().is_some();
+        let is_login = self.noted.login.get().is_some();
+        let is_change = self.changes_security && !self.noted.unchanged.load(Ordering::Relaxed);
         Some(match status {
             401 => Outcome::AuthenticationFailed,
             // Too many attempts.
@@ -157,7 +168,7 @@ impl Trail {
             429 if self.changes_security && !blocked => Outcome::AccessDenied,
             _ if !self.refusals.noted().0.is_empty() => Outcome::AccessDenied,
             200..300 if is_login => Outcome::Authenticated,
-            200..300 if self.changes_security => Outcome::Changed,
+            200..300 if is_change => Outcome::Changed,
             200..300 if reads && self.reads => Outcome::Authenticated,
             _ => return None,
         })
@@ -170,7 +181,7 @@ impl Trail {
         // Who was known is told, also where its credentials have ended since.
         let claimed = self.claimed.as_ref().filter(|_| self.principal.is_none());
         let claimed = claimed.map(|(kind, name)| (*kind, name.as_str()));
-        let login = self.login.get().map(|name| ("user", name.as_str()));
+        let login = self.noted.login.get().map(|name| ("user", name.as_str()));
         match (login.or(claimed), &self.principal) {
             (Some((kind, name)), _) => {
                 tell("caller", kind);
@@ -265,7 +276,8 @@ pub(super) struct Event {
     more_refused: u64,
     /// Requests that it stands for.
     pub(super) count: u64,
-    /// Further refusals of its address in the same second, which are not told.
+    /// Further refusals of its address in the same second, which are not told; those of anybody where it is the last one that there
+    /// was room for.
     pub(super) others: u64,
 }
 

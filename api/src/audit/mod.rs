@@ -32,7 +32,7 @@ use crate::http::{Response, path};
 use crate::root::Identity;
 use crate::server::NAME;
 use event::Event;
-pub(crate) use event::Trail;
+pub(crate) use event::{Noted, Trail};
 pub(crate) use queue::Figures;
 use queue::Queue;
 

@@ -1,5 +1,5 @@
 //! What waits to be written: bounded, so that neither a store that stands still nor a flood of refusals takes memory or disk, and shared, so
-//! that no user keeps out what is told of others.
+//! that neither a user nor refusals keep out what is told of others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,8 +10,8 @@ use super::event::Event;
 const MAX_EVENTS: usize = 8_192;
 /// Bytes that they may take.
 const MAX_BYTES: usize = 8 << 20;
-/// One user has one part in so many of it.
-const SHARES: usize = 4;
+/// All refusals together have one part in so many of it.
+const SHARES: usize = 2;
 /// Events of a user that another one is compared with.
 const COMPARED: usize = 32;
 /// Refusals that are told of one second.
@@ -44,11 +44,13 @@ pub(super) struct Queue {
     told: usize,
     /// Places of its refusals, by client.
     refusals: HashMap<IpAddr, Vec<usize>>,
+    /// Refusals that wait, those of earlier seconds included.
+    refused: Held,
     /// What else waits, by user.
     held: HashMap<String, Held>,
 }
 
-/// What waits of a user, refusals apart.
+/// What waits of a user, or of refusals.
 #[derive(Debug, Default)]
 struct Held {
     places: Vec<usize>,
@@ -56,8 +58,8 @@ struct Held {
 }
 
 impl Queue {
-    /// Adds an event. Equal refusals of one client in one second are one event; so are those beyond what is told of it, and equal
-    /// logins and changes of one user.
+    /// Adds an event. Equal refusals of one client in one second are one event; so are those beyond what is told of it, or beyond the
+    /// share of refusals, and equal logins and changes of one user.
     pub(super) fn add(&mut self, event: Event) {
         let (client, is_refusal) = (millrace_listen::client(event.address), event.is_refusal());
         let is_told = if is_refusal { self.is_folded(client, &event) } else { self.is_repeated(&event) };
@@ -65,19 +67,29 @@ impl Queue {
             return;
         }
         let (place, bytes) = (self.events.len(), event.bytes());
+        let held = &self.refused;
+        let is_much = held.places.len() >= MAX_EVENTS / SHARES || held.bytes + bytes > MAX_BYTES / SHARES;
+        if is_refusal
+            && is_much
+            && let Some(told) = held.places.last().and_then(|at| self.events.get_mut(*at))
+        {
+            told.others += 1;
+            return;
+        }
         let has_share = if is_refusal { self.told < REFUSALS } else { self.has_share(&event, bytes) };
         if place >= MAX_EVENTS || self.bytes + bytes > MAX_BYTES || !has_share {
             self.lose(1);
             return;
         }
-        if is_refusal {
+        let held = if is_refusal {
             self.told += 1;
             self.refusals.entry(client).or_default().push(place);
+            &mut self.refused
         } else {
-            let held = self.held.entry(event.user().to_owned()).or_default();
-            held.places.push(place);
-            held.bytes += bytes;
-        }
+            self.held.entry(event.user().to_owned()).or_default()
+        };
+        held.places.push(place);
+        held.bytes += bytes;
         self.bytes += bytes;
         self.events.push(event);
     }
@@ -98,10 +110,10 @@ impl Queue {
         }
     }
 
-    /// Whether there is room for so many bytes in the share of an event's user.
+    /// Whether an event's user may have so many bytes more: as long as it has no more than what is left for others.
     fn has_share(&self, event: &Event, bytes: usize) -> bool {
         self.held.get(event.user()).is_none_or(|held| {
-            held.places.len() < MAX_EVENTS / SHARES && held.bytes + bytes <= MAX_BYTES / SHARES
+            held.places.len() < MAX_EVENTS - self.events.len() && held.bytes + bytes <= MAX_BYTES - self.bytes
         })
     }
 
@@ -146,6 +158,7 @@ impl Queue {
             return (Vec::new(), 0);
         }
         self.refusals.clear();
+        self.refused = Held::default();
         self.held.clear();
         self.bytes = 0;
         (std::mem::take(&mut self.events), std::mem::take(&mut self.lost))

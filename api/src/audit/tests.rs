@@ -72,16 +72,17 @@ fn what_waits_is_bounded_and_no_user_has_all_of_it() {
     }
     queue.add(change("bob", "/a", START_MS));
     let (events, lost) = queue.take();
-    assert_eq!((events.len(), lost), (2_048 + 1, 9_000 - 2_048));
-    assert_eq!(events[2_048].user(), "bob");
+    assert_eq!((events.len(), lost), (4_096 + 1, 9_000 - 4_096));
+    assert_eq!(events[4_096].user(), "bob");
 
     for number in 0..10_000 {
         queue.add(change(&format!("user-{}", number % 100), &format!("/{number}"), START_MS));
     }
     let waiting = queue.figures();
     assert!(waiting.bytes > 0 && waiting.bytes <= waiting.limit);
+    // Each has 81 or 82, and as many places are left for others.
     let (events, more) = queue.take();
-    assert_eq!((events.len() as u64 + more, events.len()), (10_000, 8_192));
+    assert_eq!((events.len() as u64 + more, events.len()), (10_000, 8_192 - 81));
     // Taken, they still were lost.
     assert_eq!((queue.figures().lost, queue.figures().bytes), (lost + more, 0));
 
@@ -94,7 +95,23 @@ fn what_waits_is_bounded_and_no_user_has_all_of_it() {
         queue.add(event);
     }
     let (events, lost) = queue.take();
-    assert!(lost > 0 && events.iter().map(Event::bytes).sum::<usize>() <= 2 << 20);
+    assert!(lost > 0 && events.iter().map(Event::bytes).sum::<usize>() <= 4 << 20);
+}
+
+#[test]
+fn refusals_leave_room_to_what_else_is_told() {
+    let mut queue = Queue::default();
+    for second in 0..200 {
+        for client in 0..50 {
+            queue.add(refused(&format!("10.0.0.{client}"), "ann", START_MS + second * 1_000));
+        }
+    }
+    queue.add(trail("10.0.0.1", "bob", "/").event(event::Outcome::Changed, 200, false, START_MS));
+    let (events, lost) = queue.take();
+    assert_eq!((events.len(), lost), (4_096 + 1, 0));
+    assert_eq!((events[4_095].others, events[4_096].user()), (10_000 - 4_096, "bob"));
+    queue.add(refused("10.0.0.1", "ann", START_MS));
+    assert_eq!(queue.take().0[0].others, 0);
 }
 
 #[test]

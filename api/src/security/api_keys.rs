@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millrace_accounts::{ApiKey, ApiKeyChange, ApiKeyQuery, NewApiKey, Role, Scheme, limits};
@@ -16,7 +17,7 @@ use super::users::{metadata, take_refresh};
 use crate::Api;
 use crate::error::Error;
 use crate::http::listing::items;
-use crate::http::{Request, Response, parse_time};
+use crate::http::{Request, Response, offload, parse_time};
 
 /// Name of the one realm that users are in.
 const REALM: &str = "native";
@@ -62,6 +63,7 @@ pub(crate) async fn update(api: &Api, request: &mut Request, id: &str) -> Result
     };
     form.finish()?;
     let updated = api.accounts.update_api_key(api.session.principal().name(), id, change).await?;
+    api.noted.unchanged.store(!updated, Ordering::Relaxed);
     Ok(Response::json(200, json!({ "updated": updated })))
 }
 
@@ -229,6 +231,7 @@ pub(crate) async fn invalidate(api: &Api, request: &mut Request) -> Result<Respo
         ]));
     }
     let done = api.accounts.invalidate_api_keys(asked.query(api)?).await?;
+    api.noted.unchanged.store(done.invalidated.is_empty(), Ordering::Relaxed);
     let list = |ids: &[Arc<str>]| ids.iter().map(|id| json!(&**id)).collect::<Vec<_>>();
     Ok(Response::json(
         200,
@@ -265,7 +268,7 @@ pub(crate) async fn query(api: &Api, request: &mut Request) -> Result<Response, 
     };
     let mut keys = api.accounts.api_keys(asked.query(api)?).await?;
     if let Some(is_meant) = is_meant {
-        keys.retain(|key| is_meant.holds(key));
+        offload(keys.len() * size_of::<ApiKey>(), || keys.retain(|key| is_meant.holds(key)));
     }
     let page = &keys[from.min(keys.len())..from.saturating_add(size).min(keys.len())];
     let mut body = format!(r#"{{"total":{},"count":{},"api_keys":"#, keys.len(), page.len()).into_bytes();

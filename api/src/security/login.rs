@@ -17,7 +17,7 @@ pub(crate) async fn login(api: &Api, request: &mut Request) -> Result<Response, 
     let mut form = Form::read("login", request)?;
     let (username, password) = (form.required("username")?, form.required("password")?);
     form.finish()?;
-    let _ = api.login.set(username.clone());
+    let _ = api.noted.login.set(username.clone());
     let checking = api.accounts.check_login(&username, &password, api.address);
     let login = match api.client.waits_for(checking).await? {
         Ok(checked) => api.accounts.give_token(checked).await,

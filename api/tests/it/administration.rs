@@ -491,6 +491,12 @@ async fn typed_clients_find_what_they_require() {
 async fn a_disk_at_the_flood_stage_lets_indices_be_read_and_deleted_only() {
     let node = Node::insecure().await;
     node.ask("PUT /a/_doc/1?refresh=true", "{\"f\":1}", 201).await;
+    let dashboard = async |id: &str| {
+        let line = format!("POST /api/saved_objects/dashboard/{id}");
+        let body = "{\"attributes\":{\"title\":\"t\"}}";
+        assert_eq!(node.send_to_console(&line, &[("console-xsrf", "true")], body).await.status, 200);
+    };
+    dashboard("before").await;
     let watermarks = |needed: &str| {
         let marks = json!({ "high": needed, "flood_stage": needed, "low": needed });
         let disk = json!({ "threshold_enabled": true, "watermark": marks });
@@ -500,6 +506,12 @@ async fn a_disk_at_the_flood_stage_lets_indices_be_read_and_deleted_only() {
     node.ask("PUT /_cluster/settings", &watermarks("1000pb"), 200).await;
     while node.ask("GET /_cluster/health", "", 200).await["status"] != "yellow" {
         tokio::task::yield_now().await;
+    }
+    // The server's own indices are written.
+    dashboard("after").await;
+    for (index, status) in [("a", "yellow"), (".console", "green")] {
+        let health = node.ask(&format!("GET /_cluster/health/{index}"), "", 200).await;
+        assert_eq!(health["status"], status, "{index}");
     }
     let refused = "index [a] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage watermark, index has \
                    read-only-allow-delete block];";

@@ -86,6 +86,8 @@ async fn logins_refusals_and_changes_are_told_without_secrets() {
     let secret = key["api_key"].as_str().unwrap();
     let encoded = STANDARD.encode(format!("{}:{secret}", key["id"].as_str().unwrap()));
     let by_key = format!("ApiKey {encoded}");
+    // That changes nothing.
+    ask(&node, &admin, "DELETE /_security/api_key", json!({"name": "none"}), 200).await;
     ask(&node, &by_key, "PUT /.audit-2026.01.01/_doc/1", json!({"forged": true}), 403).await;
     ask(&node, &admin, "GET /_cluster/health", Value::Null, 200).await;
     ask(&node, &admin, "PUT /_security/user/ann", json!({"password": ""}), 400).await;
@@ -124,6 +126,9 @@ async fn logins_refusals_and_changes_are_told_without_secrets() {
     for hidden in ["guessed-word", "annann", "auditorauditor", "hidden-query", secret, token, "Basic "] {
         assert!(!all.contains(hidden), "{hidden}");
     }
+    ask(&node, &admin, "DELETE /_security/api_key", json!({"name": "ci"}), 200).await;
+    let revocation = [("path", json!("/_security/api_key")), ("method", json!("DELETE"))];
+    one(&told(&node, "changed").await, &revocation);
     // Nobody changes it, the administrator neither.
     let day = Utc::now().format("%Y.%m.%d");
     ask(&node, &admin, &format!("DELETE /.audit-{day}"), Value::Null, 403).await;
@@ -245,6 +250,16 @@ async fn too_many_attempts_are_told_of_logins_and_of_changes() {
     let failed = told(node, "authentication_failed").await;
     let refused = logins.iter().filter(|status| **status == 429).count() as u64;
     assert_eq!(counted(&failed, "/_service/login", 429), refused, "{failed:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_page_of_another_host_sends_is_told_with_who_it_says_to_be() {
+    let node = audited().await;
+    let admin = basic("admin", "secret");
+    let headers = [("authorization", admin.as_str()), ("origin", "https://evil.example")];
+    assert_eq!(node.send("PUT /logs/_doc/1", &headers, "{}").await.status, 403);
+    let denied = told(&node, "access_denied").await;
+    one(&denied, &[("path", json!("/logs/_doc/1")), ("caller", json!("user")), ("user", json!("admin"))]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -594,6 +594,12 @@ async fn users_of_the_data_api_are_those_of_the_console() {
     }
     let answer = node.send(line, &[XSRF, authorization], titled("t").to_string()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
+    // A proxy in between may call the host whatever it likes.
+    let page = [authorization, ("host", "console:5601"), ("origin", "https://console.example"), XSRF];
+    for (headers, status) in [(&page[..], 200), (&page[..3], 403)] {
+        let answer = node.send("POST /api/saved_objects/dashboard/b", headers, titled("t").to_string()).await;
+        assert_eq!((answer.status, answer.json()["status"] == false), (status, status == 403));
+    }
     // Searches do not come across their index.
     node.service = data_service;
     let answer = node.send("GET /_search", &[authorization], "").await;

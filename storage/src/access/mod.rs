@@ -34,6 +34,6 @@ pub use principal::{Caller, Origin, Principal};
 pub use privileges::{DocumentRules, Grant, IndexAccess, Privileges};
 pub use refusals::{Refusals, Refused};
 pub use session::{Sender, Session};
-pub(crate) use system::Standing;
+pub(crate) use system::{Standing, is_written_last};
 pub(crate) use visibility::Views;
 pub use visibility::{Sought, Visibility};

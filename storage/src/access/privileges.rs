@@ -19,8 +19,11 @@ use crate::Recent;
 /// Indices whose access is remembered, those of late, together with the rules of each. There are privileges of many, and names are
 /// the callers' choice.
 const REMEMBERED: usize = 4_096;
-/// The same of what is allowed within other privileges, which remember theirs: there may be many more.
-const REMEMBERED_WITHIN: usize = 256;
+/// The same of what is allowed within other privileges, which remember theirs: there are many more. What a thousand API keys, as many
+/// as are known at a time, remember is half a gigabyte at most, with some 250 bytes for each.
+const REMEMBERED_WITHIN: usize = 2_048;
+/// Bytes of a name that count as one index more.
+const NAME_BYTES: usize = 64;
 /// Longest name that is remembered, in bytes: that of an index at most.
 const REMEMBERED_BYTES: usize = 255;
 
@@ -184,7 +187,8 @@ impl Privileges {
         let known = self.remembered.write().get(index);
         known.unwrap_or_else(|| {
             let access = Arc::new(self.find(index));
-            self.remembered.write().insert(index.into(), Arc::clone(&access), access.weight());
+            let weight = access.weight() + index.len() / NAME_BYTES;
+            self.remembered.write().insert(index.into(), Arc::clone(&access), weight);
             access
         })
     }

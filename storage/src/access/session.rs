@@ -17,7 +17,10 @@ use crate::{
 /// Whoever sends what a session does.
 pub trait Sender: Send + Sync {
     /// Finds out anew who it is; nobody where its credentials are not good any more.
-    fn again(&self) -> BoxFuture<'_, Option<Principal>>;
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] where there is no telling now.
+    fn again(&self) -> BoxFuture<'_, Result<Option<Principal>>>;
 }
 
 /// A principal at work: what a request's handler gets of the store. Cheap to clone.
@@ -86,10 +89,11 @@ impl Session {
     /// Returns the same session with the sender's rights of now, for what takes its time.
     ///
     /// # Errors
-    /// [`Error::Unauthorized`] where the sender may not do it any more, or is not known any more.
+    /// [`Error::Unauthorized`] where the sender may not do it any more, or is not known any more; [`Error::Rejected`] where there is no
+    /// telling now.
     pub async fn again(&self) -> Result<Self> {
         let Some(sender) = &self.sender else { return Ok(self.clone()) };
-        let Some(principal) = sender.again().await else {
+        let Some(principal) = sender.again().await? else {
             let caller = format!("{}, whose credentials are not good any more", self.principal.caller());
             return Err(Error::Unauthorized { action: self.action.name(), caller, index: None });
         };

@@ -75,6 +75,11 @@ impl Standing {
     }
 }
 
+/// Whether an index is written until the disk is full: what it tells cannot be told later.
+pub(crate) fn is_written_last(index: &str) -> bool {
+    index.starts_with(".audit-") || index == ".alert_outbox"
+}
+
 /// Whether a pattern asks for system indices by name: what is before its first wildcard begins the name of some.
 pub(crate) fn names_system(pattern: &str) -> bool {
     let literal = pattern.split(['*', '?']).next().unwrap_or_default();

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use serde_json::json;
 
-use super::{Action, ActionSet, Caller, Grant, NamePattern, Principal, Privileges, Session};
+use super::{Action, ActionSet, Caller, Grant, NamePattern, Principal, Privileges, Sender, Session};
 use crate::metadata::{IndicesOptions, Uuid, parse_alias_actions};
 use crate::{
-    Action as Operation, Config, DeadLetter, Engine, Error, Instead, ManualClock, RefreshPolicy, Result,
-    SharedClock, SourceWrite, Update, WriteOp,
+    Action as Operation, Config, DeadLetter, Engine, Error, Instead, Kind, ManualClock, RefreshPolicy,
+    Result, SharedClock, SourceWrite, Update, WriteOp,
 };
 
 const READ: ActionSet = ActionSet::of(&[Action::Search, Action::Get, Action::IndexStats, Action::GetAliases]);
@@ -404,6 +405,28 @@ async fn refusals_of_aliases_name_what_is_seen() {
     assert!(error.contains("[logs-1, logs-2]"), "{error}");
 }
 
+/// A sender who is nobody any more, or of whom there is no telling now.
+struct Unknown {
+    is_told: bool,
+}
+
+impl Sender for Unknown {
+    fn again(&self) -> BoxFuture<'_, Result<Option<Principal>>> {
+        let told = if self.is_told { Ok(None) } else { Err(Error::Rejected("busy".to_owned())) };
+        Box::pin(async move { told })
+    }
+}
+
+#[tokio::test]
+async fn who_cannot_be_told_now_is_not_taken_for_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    for (is_told, kind) in [(true, Kind::Unauthorized), (false, Kind::Overloaded)] {
+        let session = Session::system(&engine).sent_by(Arc::new(Unknown { is_told }));
+        assert_eq!(session.again().await.unwrap_err().kind(), kind);
+    }
+}
+
 #[test]
 fn names_that_are_asked_for_all_the_time_are_remembered() {
     let privileges = Privileges::new(ActionSet::NONE, vec![grant(&["logs-*"], READ)]);
@@ -411,6 +434,17 @@ fn names_that_are_asked_for_all_the_time_are_remembered() {
     for name in 0..20_000 {
         privileges.on(&format!("logs-{name}"));
         assert!(name % 100 > 0 || Arc::ptr_eq(&privileges.on("logs-1"), &first), "{name}");
+    }
+}
+
+#[test]
+fn a_key_remembers_a_thousand_indices_and_fewer_of_long_names() {
+    let owner = Arc::new(Privileges::new(ActionSet::NONE, vec![grant(&["*"], ActionSet::ALL)]));
+    for (tail, is_remembered) in [(0, true), (240, false)] {
+        let key = Privileges::new(ActionSet::NONE, vec![grant(&["logs-*"], READ)]).within(Arc::clone(&owner));
+        let all = || (0..1_000).map(|n| key.on(&format!("logs-{n}{}", "x".repeat(tail)))).collect::<Vec<_>>();
+        let first = all();
+        assert_eq!(first.iter().zip(all()).all(|(a, b)| Arc::ptr_eq(a, &b)), is_remembered, "{tail}");
     }
 }
 
@@ -424,7 +458,7 @@ fn what_many_rules_are_of_is_remembered_of_few_names() {
         };
         Privileges::new(ActionSet::NONE, (0..count).map(shows).collect()).within(Arc::clone(&owner))
     };
-    for (grants, names, is_remembered) in [(1, 20, true), (50, 20, false), (200, 1, false)] {
+    for (grants, names, is_remembered) in [(1, 200, true), (50, 200, false), (1_100, 1, false)] {
         let privileges = ruled(grants);
         let first = privileges.on("logs");
         assert_eq!(first.documents(Action::Search)[0].len(), grants);

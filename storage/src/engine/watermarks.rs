@@ -1,5 +1,6 @@
 //! Disk watermarks: at the flood stage indices can only be read and deleted, until the disk is below the high watermark
-//! again. The server's own indices are written until the disk is full ([`FULL`]). Background work that frees space goes on.
+//! again. The server's own indices are written until little is left ([`TIGHT`]), those that tell what happens until the disk is full
+//! ([`FULL`]). Background work that frees space goes on.
 //!
 //! The block is the node's alone and not stored: no file is to be written for it, and none to be written to be rid of it.
 
@@ -19,6 +20,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// What the names of the settings begin with.
 const SETTINGS: &str = "cluster.routing.allocation.disk";
 /// What has to be free beyond the flood stage for the server's own indices, whatever is set.
+const TIGHT: Watermark = Watermark::Share { free: 0.02, most: 2 << 30 };
+/// The same for those that are written to the last, so that nobody who may write another one uses up their room.
 const FULL: Watermark = Watermark::Share { free: 0.01, most: 1 << 30 };
 
 /// What has to be free.
@@ -49,12 +52,21 @@ impl Watermark {
         }
     }
 
-    fn is_exceeded(self, space: Space) -> bool {
-        let needed = match self {
+    fn needed(self, space: Space) -> u64 {
+        match self {
             Self::Bytes(bytes) => bytes,
             Self::Share { free, most } => ((space.total as f64 * free) as u64).min(most),
-        };
-        space.free < needed
+        }
+    }
+
+    fn is_exceeded(self, space: Space) -> bool {
+        space.free < self.needed(space)
+    }
+
+    /// The same where it was or was not before: it is until half as much more is free.
+    fn stays_exceeded(self, space: Space, before: bool) -> bool {
+        let needed = self.needed(space);
+        space.free < if before { needed + needed / 2 } else { needed }
     }
 }
 
@@ -106,27 +118,34 @@ async fn check_space(inner: &Arc<Inner>) -> Result<()> {
     let metadata = inner.metadata.load_full();
     let flooded =
         spaces.iter().any(|space| is_flooded(&metadata, inner.config.disk_threshold_enabled, *space));
-    let full = flooded && spaces.iter().any(|space| FULL.is_exceeded(*space));
-    if (flooded, full) == (metadata.flood_stage, metadata.disk_full) {
+    let is_at = |mark: Watermark, before: bool| {
+        flooded && spaces.iter().any(|space| mark.stays_exceeded(*space, before))
+    };
+    let (tight, full) = (is_at(TIGHT, metadata.disk_tight), is_at(FULL, metadata.disk_full));
+    if (flooded, tight, full) == (metadata.flood_stage, metadata.disk_tight, metadata.disk_full) {
         return Ok(());
     }
     let free = spaces.iter().map(|space| space.free).min().unwrap_or(0);
-    match (flooded, full) {
-        (true, false) => tracing::error!(
+    match (flooded, tight, full) {
+        (true, _, true) => {
+            tracing::error!(free, "the disk is full: the audit cannot be written, either");
+        }
+        (true, true, false) => tracing::error!(
+            free,
+            "the disk is nearly full: of the server's own indices only the audit and notifications under way are written"
+        ),
+        (true, false, false) => tracing::error!(
             free,
             "disk usage exceeded the flood-stage watermark: indices can be read and deleted only"
         ),
-        (true, true) => {
-            tracing::error!(free, "the disk is full: the server's own indices cannot be written, either");
-        }
-        (false, _) => {
+        (false, ..) => {
             tracing::info!(free, "disk usage is below the high watermark: indices can be written again")
         }
     }
     sync::scope(async {
         let _one = inner.metadata_change.lock_owned().await;
         let mut next = Metadata::clone(&inner.metadata.load());
-        (next.flood_stage, next.disk_full) = (flooded, full);
+        (next.flood_stage, next.disk_tight, next.disk_full) = (flooded, tight, full);
         next.version += 1;
         inner.metadata.store(Arc::new(next));
     })
@@ -162,14 +181,21 @@ mod tests {
     #[test]
     fn the_servers_own_indices_have_the_last_room() {
         const MB: u64 = 1 << 20;
-        for (total, free, full) in [
-            (100 * GB, 2 * GB, false),
-            (100 * GB, GB / 2, true),
-            (20_000 * GB, 2 * GB, false),
-            (GB, 20 * MB, false),
-            (GB, 5 * MB, true),
+        // Whether they end, and whether they stay so.
+        for (mark, total, free, ends, stays) in [
+            (FULL, 100 * GB, 2 * GB, false, false),
+            (FULL, 100 * GB, GB / 2, true, true),
+            (FULL, 20_000 * GB, 2 * GB, false, false),
+            (FULL, 20_000 * GB, GB + 400 * MB, false, true),
+            (FULL, GB, 20 * MB, false, false),
+            (FULL, GB, 12 * MB, false, true),
+            (FULL, GB, 5 * MB, true, true),
+            (TIGHT, 100 * GB, 4 * GB, false, false),
+            (TIGHT, 100 * GB, GB + 400 * MB, true, true),
+            (TIGHT, GB, 25 * MB, false, true),
         ] {
-            assert_eq!(FULL.is_exceeded(Space { total, free }), full, "{total} {free}");
+            let decided = [false, true].map(|before| mark.stays_exceeded(Space { total, free }, before));
+            assert_eq!(decided, [ends, stays], "{mark:?} {total} {free}");
         }
     }
 

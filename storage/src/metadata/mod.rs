@@ -78,7 +78,9 @@ pub struct Metadata {
     pub transient: Arc<Map<String, Value>>,
     /// Whether the disk is at the flood stage: indices but for the server's own can be read and deleted only. Not stored.
     pub flood_stage: bool,
-    /// Whether it is so full then that the server's own cannot be written, either. Not stored.
+    /// Whether it is so full then that of the server's own only those are written that are to the last. Not stored.
+    pub disk_tight: bool,
+    /// Whether it is so full that these cannot be written, either. Not stored.
     pub disk_full: bool,
     /// Counts the times that changes were applied.
     pub version: u64,

@@ -1,10 +1,12 @@
 use std::time::Duration;
 
+use futures::FutureExt;
 use millrace_storage::Kind;
 use millrace_storage::access::{ActionSet, Scope};
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::MAX_KEYS_OF_USER;
 use crate::{ApiKeyChange, ApiKeyQuery, CreatedApiKey, IndexGrant, Invalidated, NewApiKey};
 
 fn key(created: &CreatedApiKey) -> HeaderMap {
@@ -204,6 +206,28 @@ async fn patterns_of_names_are_bounded() {
 }
 
 #[tokio::test]
+async fn searches_wait_for_their_turn_and_end_with_those_who_wait() {
+    let server = Server::start().await;
+    let searching = Arc::clone(&server.accounts.0.searching);
+    let created = server.key("admin", BTreeMap::new()).await;
+    let search = || Box::pin(server.accounts.api_keys(ApiKeyQuery::default()));
+    let under_way = searching.acquire_many(SEARCHES as u32).await.unwrap();
+    let mut waits = search();
+    assert!(waits.as_mut().now_or_never().is_none());
+    // What has an id is found all the same.
+    let ids = Some(vec![created.key.id.to_string(); 2]);
+    let of_id = ApiKeyQuery { ids, ..ApiKeyQuery::default() };
+    assert_eq!(server.accounts.api_keys(of_id).await.unwrap().len(), 1);
+    drop(under_way);
+    assert_eq!(waits.await.unwrap().len(), 1);
+    for _ in 0..10 {
+        let _gone = search().as_mut().now_or_never();
+    }
+    drop(searching.acquire_many(SEARCHES as u32).await.unwrap());
+    assert_eq!(search().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn a_user_has_a_share_of_the_room_for_keys_and_gives_it_back() {
     let server = Server::start().await;
     let accounts = &server.accounts;
@@ -267,7 +291,7 @@ async fn with_many(server: Server, count: usize) -> Server {
 
 #[tokio::test]
 async fn a_hundred_thousand_keys_and_tokens_are_found() {
-    const COUNT: usize = 100_000;
+    const COUNT: usize = MAX_KEYS_OF_USER - 1;
     let server = Server::start().await;
     server.user("ann", &["reader"]).await;
     let server = with_many(server, COUNT).await;
@@ -281,6 +305,34 @@ async fn a_hundred_thousand_keys_and_tokens_are_found() {
     assert_eq!(status(&server.ask(&token(&format!("{COUNT:064}"))).await), 401);
     let created = server.key("ann", BTreeMap::new()).await;
     assert_eq!(status(&server.ask(&key(&created)).await), 200);
+    let owner = server.accounts.principal("ann").unwrap();
+    let new = NewApiKey { name: "more".to_owned(), ..NewApiKey::default() };
+    let more = server.accounts.create_api_key(&owner, new).await.unwrap_err();
+    assert!(matches!(more, Error::TooMany { what: "API keys of one user", .. }), "{more}");
+}
+
+#[tokio::test]
+async fn a_key_gets_smaller_however_much_its_owner_has() {
+    let server = Server::start().await;
+    server.user("ann", &["reader"]).await;
+    let hash = crate::secret::Hash::of("secret").hex();
+    let put = |number: usize| {
+        let metadata = json!({"a": "x".repeat(60_000)});
+        let body = json!({
+            "v": 1, "name": "k", "owner": "ann", "hash": hash, "created_ms": START_MS, "metadata": metadata,
+        });
+        let (kind, name) = ("api_key".into(), format!("id-{number}"));
+        AccountChange::Put(AccountRecord { kind, name, body: body.to_string() })
+    };
+    server.store.put_accounts(&(0..300).map(put).collect::<Vec<_>>()).await.unwrap();
+    let server = server.restart().await;
+    let noted = |length: usize| ApiKeyChange {
+        metadata: Some([("a".to_owned(), json!("x".repeat(length)))].into_iter().collect()),
+        ..ApiKeyChange::default()
+    };
+    assert!(server.accounts.update_api_key("ann", "id-1", noted(59_000)).await.unwrap());
+    let larger = server.accounts.update_api_key("ann", "id-1", noted(59_001)).await.unwrap_err();
+    assert!(matches!(larger, Error::TooMany { what: "bytes of API keys of one user", .. }), "{larger}");
 }
 
 #[tokio::test]
