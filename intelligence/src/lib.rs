@@ -104,6 +104,8 @@ pub(crate) struct Shared {
     pictures: Semaphore,
     /// Held while what became of predictions is filled in: two that do would meet at the same documents.
     filling: tokio::sync::Mutex<()>,
+    /// Held for reading by each run until its end stands on the record.
+    under_way: tokio::sync::RwLock<()>,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -163,6 +165,7 @@ impl Intelligence {
             turns: Semaphore::new(TURNS),
             pictures: Semaphore::new(PICTURES),
             filling: tokio::sync::Mutex::default(),
+            under_way: tokio::sync::RwLock::default(),
             stopping: watch::Sender::new(false),
         });
         for kept in shared.store.all().into_iter().filter(|kept| kept.ran.pid != 0) {
@@ -186,6 +189,8 @@ impl Intelligence {
         {
             tracing::error!(%error, "following the schedules of AI rules has failed");
         }
+        // Runs that were asked for follow no schedule.
+        drop(self.shared.under_way.write().await);
     }
 
     /// Lists the rules that the asker may run, by name, each as it is stored: `_index`, `_type`, `_id`, `_source`, and `id`.
@@ -406,22 +411,26 @@ impl Shared {
         running: Running,
         due_ms: Option<i64>,
     ) -> Result<Done> {
-        let (id, shared) = (running.id.clone(), Arc::clone(&self));
-        match tokio::spawn(async move { shared.run(running, due_ms).await }).await {
-            Ok(done) => done,
-            Err(error) => {
-                let failed = Err(StorageError::Internal(format!("the run has failed: {error}")).into());
-                let ends = |kept: &mut Kept| {
-                    (kept.ran.pid, kept.state.tries) = (0, 0);
-                    if let Some(due) = due_ms {
-                        kept.state.handled_ms = kept.state.handled_ms.max(due);
-                    }
-                    books::note(kept, &Done::default(), &failed, false);
-                };
-                self.store.note(&id, ends).await?;
-                failed.map(|()| Done::default())
+        to_its_end(async move {
+            let _under_way = self.under_way.read().await;
+            let (id, shared) = (running.id.clone(), Arc::clone(&self));
+            match tokio::spawn(async move { shared.run(running, due_ms).await }).await {
+                Ok(done) => done,
+                Err(error) => {
+                    let failed = Err(StorageError::Internal(format!("the run has failed: {error}")).into());
+                    let ends = |kept: &mut Kept| {
+                        (kept.ran.pid, kept.state.tries) = (0, 0);
+                        if let Some(due) = due_ms {
+                            kept.state.handled_ms = kept.state.handled_ms.max(due);
+                        }
+                        books::note(kept, &Done::default(), &failed, false);
+                    };
+                    self.store.note(&id, ends).await?;
+                    failed.map(|()| Done::default())
+                }
             }
-        }
+        })
+        .await
     }
 
     /// Runs a rule, as at a time of its schedule or now, and keeps the books.
@@ -475,13 +484,15 @@ impl Shared {
         outcome.map(|()| done)
     }
 
-    /// Fills in what became of a rule's predictions, whether or not it runs.
+    /// Fills in what became of a rule's predictions. While it is at work there is nothing to do: not all that it writes is there to be found,
+    /// and it is filled when the run has ended.
     pub(crate) async fn fill(&self, id: &str) -> Result<()> {
         let _filling = self.filling.lock().await;
-        let Some(kept) = self.store.get(id) else { return Ok(()) };
+        let at_work = |kept: &Arc<Kept>| kept.ran.pid != 0 && self.is_running(id);
+        let Some(kept) = self.store.get(id).filter(|kept| !at_work(kept)) else { return Ok(()) };
         let Some(to) = fill::fill(self, &kept, self.engine.clock().now_ms()).await? else { return Ok(()) };
         let filled = |now: &mut Kept| {
-            // A run that ended meanwhile has predictions that were not seen, and those of a changed rule may be others.
+            // A run that began meanwhile has predictions that were not seen, and those of a changed rule may be others.
             if now.is_version_of(&kept) {
                 now.state.filled_ms = Some(to);
             }

@@ -146,15 +146,19 @@ pub(crate) fn take(document: &Value, field: &str, ending: &str) -> Option<f64> {
     at.get(format!("{last}_{ending}"))?.as_f64()
 }
 
-/// Writes predictions by their ids.
+/// Writes predictions by their ids, and counts in `written` those that are stored.
 ///
 /// # Errors
-/// The store's; [`Error::Run`] with the first document that is refused. Those before it are written.
-pub(crate) async fn write(engine: &Engine, documents: Vec<(String, Bytes)>) -> Result<()> {
+/// The store's; [`Error::Run`] with the first document that is refused. Others of its batch are stored, those of later ones are not.
+pub(crate) async fn write(
+    engine: &Engine,
+    documents: Vec<(String, Bytes)>,
+    written: &mut usize,
+) -> Result<()> {
     engine.make_own_index(INDEX, &index_body()).await?;
     let ops =
         documents.into_iter().map(|(id, document)| WriteOp::new(INDEX, Some(id), Action::Index(document)));
-    in_batches(engine, ops.collect()).await
+    in_batches(engine, ops.collect(), written).await
 }
 
 /// Makes what was written visible to searches.
@@ -179,21 +183,24 @@ pub(crate) async fn fill(engine: &Engine, found: Vec<(String, Value)>) -> Result
     let ops = found
         .into_iter()
         .map(|(id, document)| WriteOp::new(INDEX, Some(id), Action::Update(Box::new(update(document)))));
-    in_batches(engine, ops.collect()).await
+    in_batches(engine, ops.collect(), &mut 0).await
 }
 
-async fn in_batches(engine: &Engine, mut ops: Vec<WriteOp>) -> Result<()> {
+async fn in_batches(engine: &Engine, mut ops: Vec<WriteOp>, written: &mut usize) -> Result<()> {
     let principal = Principal::of_rules(INDEX);
     while !ops.is_empty() {
         let rest = ops.split_off(ops.len().min(BATCH));
         let results = engine.write(&principal, ops, RefreshPolicy::None, TIMEOUT).await?;
+        let mut refused = None;
         for result in results {
             match result {
-                Ok(_) | Err(StorageError::DocumentMissing { .. }) => {}
-                Err(error) => {
-                    return Err(Error::Run(format!("a prediction cannot be stored in [{INDEX}]: {error}")));
-                }
+                Ok(_) => *written += 1,
+                Err(StorageError::DocumentMissing { .. }) => {}
+                Err(error) => refused = refused.or(Some(error)),
             }
+        }
+        if let Some(error) = refused {
+            return Err(Error::Run(format!("a prediction cannot be stored in [{INDEX}]: {error}")));
         }
         ops = rest;
     }

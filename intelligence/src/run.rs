@@ -6,10 +6,11 @@ use std::time::Instant;
 use bytes::Bytes;
 use millrace_forecast::{Algorithm, Series, Trained, seed, train};
 use millrace_storage::access::Action;
-use millrace_storage::{Engine, Priority, Session};
+use millrace_storage::{Priority, Session};
 
 use crate::Shared;
 use crate::artefacts::Artefacts;
+use crate::books;
 use crate::definition::{Definition, ValueType};
 use crate::documents::{BATCH, Documents, Measured};
 use crate::error::{Error, Result};
@@ -112,7 +113,7 @@ pub(crate) async fn run(shared: &Shared, kept: &Arc<Kept>, now_ms: i64, done: &m
             }
             (_, predicted) => predicted?,
         }
-        write(&shared.engine, &mut waiting, done).await?;
+        course.write(&mut waiting, done).await?;
     }
     done.walked_ms = Some(last);
     match failed.is_empty() {
@@ -154,7 +155,7 @@ impl Course<'_> {
                 let of = Arc::clone(&documents);
                 waiting.extend(engine.compute().run(Priority::Spare, move || Ok(of.batch(from))).await?);
                 if waiting.len() >= BATCH {
-                    write(engine, waiting, done).await?;
+                    self.write(waiting, done).await?;
                 }
             }
             if step.is_last {
@@ -165,16 +166,25 @@ impl Course<'_> {
         }
         Ok(())
     }
-}
 
-async fn write(engine: &Engine, waiting: &mut Waiting, done: &mut Done) -> Result<()> {
-    let documents = std::mem::take(waiting);
-    let count = documents.len();
-    if count > 0 {
-        results::write(engine, documents).await?;
+    /// Writes what waits; before the first of it, the times that it is of are noted.
+    async fn write(&self, waiting: &mut Waiting, done: &mut Done) -> Result<()> {
+        let Self { shared, kept, .. } = *self;
+        let documents = std::mem::take(waiting);
+        if documents.is_empty() {
+            return Ok(());
+        }
+        if done.predictions == 0 {
+            let announced: &Done = done;
+            let announce = |now: &mut Kept| {
+                if now.state.revision == kept.state.revision {
+                    books::announce(now, announced);
+                }
+            };
+            shared.store.note(&kept.id, announce).await?;
+        }
+        results::write(&shared.engine, documents, &mut done.predictions).await
     }
-    done.predictions += count;
-    Ok(())
 }
 
 /// Whether an error is of what was found with a value, so that others may do better.

@@ -14,6 +14,22 @@ fn by_hand() -> Value {
     rule
 }
 
+/// A rule whose runs over two hours of history take a while.
+fn slow() -> Value {
+    let mut slow = by_hand();
+    (slow["algorithm_type"], slow["start_date"]) = (json!("RFRS"), json!("2026-03-02 11:00"));
+    (slow["max_probes"], slow["max_predictions"]) = (json!(60), json!(1));
+    slow
+}
+
+/// Writes a document of each host for each minute from one to before another: the load is the number of the minute.
+async fn hosts(server: &Server, from: i64, to: i64, hosts: &[&str]) {
+    for (minute, host) in (from..to).flat_map(|minute| hosts.iter().map(move |host| (minute, host))) {
+        let document = json!({"@timestamp": START + minute * MINUTE + 1000, "load": minute, "host": host});
+        server.write("logs", &format!("{host} {minute}"), &document).await;
+    }
+}
+
 /// What became of predictions from a minute of the first hour, of those of which it is known.
 async fn known(server: &Server, origin: i64) -> Vec<f64> {
     let from = format!("load_TL_20260302_10{origin}00_");
@@ -86,14 +102,7 @@ async fn what_became_of_history_is_known_when_it_is_over_for_good() {
 async fn a_value_without_samples_stops_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 30 * MINUTE).await;
-    let minutes = async |from: i64, to: i64| {
-        for (minute, host) in (from..to).flat_map(|minute| [(minute, "web1"), (minute, "web2")]) {
-            let document =
-                json!({"@timestamp": START + minute * MINUTE + 1000, "load": minute, "host": host});
-            server.write("logs", &format!("{host} {minute}"), &document).await;
-        }
-    };
-    minutes(20, 30).await;
+    hosts(&server, 20, 30, &["web1", "web2"]).await;
     let mut rule = by_hand();
     rule["multiply_by_field"] = json!("host.keyword");
     rule["multiply_by_values"] = json!(["web1", "gone", "web2"]);
@@ -109,7 +118,7 @@ async fn a_value_without_samples_stops_no_other() {
     assert_eq!((&shown["exit_code"], &shown["error_message"]), (&json!(1), &json!(refused)));
     assert_eq!(shown["machine_state_uid"], "load[web2]_TL_20260302_103000");
     // What was written is known, so it is filled in, too.
-    minutes(30, 36).await;
+    hosts(&server, 30, 36, &["web1", "web2"]).await;
     server.clock.advance_ms(6 * MINUTE + 31_000);
     until("what became of them", async || {
         let predictions = server.predictions().await;
@@ -175,10 +184,7 @@ async fn a_run_of_a_rule_that_is_changed_or_deleted_ends() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 180 * MINUTE).await;
     server.minutes(0, 180).await;
-    let mut slow = by_hand();
-    (slow["algorithm_type"], slow["start_date"]) = (json!("RFRS"), json!("2026-03-02 11:00"));
-    (slow["max_probes"], slow["max_predictions"]) = (json!(60), json!(1));
-    let id = server.create(slow.clone()).await;
+    let id = server.create(slow()).await;
     let (intelligence, admin) = (&server.intelligence, server.admin());
     let begun = async || {
         let (intelligence, admin, of) = (intelligence.clone(), admin.clone(), id.clone());
@@ -187,7 +193,7 @@ async fn a_run_of_a_rule_that_is_changed_or_deleted_ends() {
         run
     };
     let run = begun().await;
-    intelligence.update(&admin, &id, slow).await.unwrap();
+    intelligence.update(&admin, &id, slow()).await.unwrap();
     let refused = run.await.unwrap().unwrap_err();
     assert!(matches!(refused, Error::Conflict(_)), "{refused}");
     assert!(server.shown(&id)["machine_state_uid"].is_null());
@@ -196,6 +202,71 @@ async fn a_run_of_a_rule_that_is_changed_or_deleted_ends() {
     let refused = run.await.unwrap().unwrap_err();
     assert!(matches!(refused, Error::NotFound(_)), "{refused}");
     assert_eq!(server.predictions().await.len(), 0);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_overtaken_run_wrote_gets_to_know_what_became_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 180 * MINUTE).await;
+    hosts(&server, 0, 180, &["web1", "web2"]).await;
+    let mut rule = slow();
+    rule["multiply_by_field"] = json!("host.keyword");
+    rule["multiply_by_values"] = json!(["web1", "web2"]);
+    let id = server.create(rule.clone()).await;
+    let (intelligence, admin) = (&server.intelligence, server.admin());
+    let run = {
+        let (intelligence, admin, of) = (intelligence.clone(), admin.clone(), id.clone());
+        tokio::spawn(async move { intelligence.run(&admin, &of).await })
+    };
+    let last = "load[web1]_RFRS_20260302_130000_20260302130000";
+    until("the first value", async || server.predictions().await.contains_key(last).then_some(())).await;
+    intelligence.update(&admin, &id, rule).await.unwrap();
+    let refused = run.await.unwrap().unwrap_err();
+    assert!(matches!(refused, Error::Conflict(_)), "{refused}");
+    hosts(&server, 180, 181, &["web1"]).await;
+    server.clock.advance_ms(2 * MINUTE);
+    until("what became of it", async || {
+        let predictions = server.predictions().await;
+        predictions.values().all(|document| document["load_cur"].is_number()).then_some(())
+    })
+    .await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_waits_for_runs_by_hand() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 180 * MINUTE).await;
+    server.minutes(0, 180).await;
+    let id = server.create(slow()).await;
+    let (intelligence, admin, of) = (server.intelligence.clone(), server.admin(), id.clone());
+    let run = tokio::spawn(async move { intelligence.run(&admin, &of).await });
+    until("the run", async || (server.shown(&id)["pid"] != 0).then_some(())).await;
+    server.intelligence.stop().await;
+    let shown = server.shown(&id);
+    assert_eq!((&shown["pid"], &shown["exit_code"]), (&json!(0), &json!(1)));
+    let refused = run.await.unwrap().unwrap_err();
+    assert!(matches!(refused, Error::Storage(_)), "{refused}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_stored_beside_a_prediction_that_is_refused_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 31 * MINUTE + 10_000).await;
+    server.minutes(0, 31).await;
+    // Those that are over cannot be stored.
+    let object = json!({"properties": {"of": {"type": "keyword"}}});
+    let mapping = json!({"mappings": {"properties": {"load_cur": object}}});
+    server.engine.make_own_index("intelligence", &mapping).await.unwrap();
+    let mut rule = by_hand();
+    rule["start_date"] = json!("2026-03-02 10:20");
+    let id = server.create(rule).await;
+    let refused = server.intelligence.run(&server.admin(), &id).await.unwrap_err().to_string();
+    assert!(refused.starts_with("a prediction cannot be stored"), "{refused}");
+    assert_eq!(server.predictions().await.len(), 10);
+    assert_eq!(server.shown(&id)["machine_state_uid"], "load_TL_20260302_103100");
     server.stop().await;
 }
 
