@@ -100,23 +100,31 @@ pub(crate) struct Shared {
     pub(crate) artefacts: Artefacts,
     /// Rules that run.
     running: Arc<Mutex<HashSet<String>>>,
+    /// Rules whose predictions are filled in: two that do would meet at the same documents.
+    filling: Arc<Mutex<HashSet<String>>>,
     turns: Semaphore,
     pictures: Semaphore,
-    /// Held while what became of predictions is filled in: two that do would meet at the same documents.
-    filling: tokio::sync::Mutex<()>,
     /// Held for reading by each run until its end stands on the record.
     under_way: tokio::sync::RwLock<()>,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
-/// A rule that runs, for as long as there is this.
+/// The id of a rule, in a set for as long as there is this.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct Mark {
     of: Arc<Mutex<HashSet<String>>>,
     id: String,
 }
 
-impl Drop for Running {
+impl Mark {
+    /// Puts an id into a set; `None` where it is in there.
+    fn new(of: &Arc<Mutex<HashSet<String>>>, id: &str) -> Option<Self> {
+        let marked = of.lock().insert(id.to_owned());
+        marked.then(|| Self { of: Arc::clone(of), id: id.to_owned() })
+    }
+}
+
+impl Drop for Mark {
     fn drop(&mut self) {
         self.of.lock().remove(&self.id);
     }
@@ -162,9 +170,9 @@ impl Intelligence {
             store: Store::load(engine).await?,
             artefacts: Artefacts::of(engine),
             running: Arc::default(),
+            filling: Arc::default(),
             turns: Semaphore::new(TURNS),
             pictures: Semaphore::new(PICTURES),
-            filling: tokio::sync::Mutex::default(),
             under_way: tokio::sync::RwLock::default(),
             stopping: watch::Sender::new(false),
         });
@@ -393,9 +401,8 @@ impl Shared {
     }
 
     /// Marks a rule as running.
-    pub(crate) fn begin(&self, id: &str) -> Option<Running> {
-        let marked = self.running.lock().insert(id.to_owned());
-        marked.then(|| Running { of: Arc::clone(&self.running), id: id.to_owned() })
+    pub(crate) fn begin(&self, id: &str) -> Option<Mark> {
+        Mark::new(&self.running, id)
     }
 
     pub(crate) fn check_stopping(&self) -> Result<()> {
@@ -406,11 +413,7 @@ impl Shared {
     }
 
     /// Runs a rule, whoever waits for it. One that panics is noted as one that failed.
-    pub(crate) async fn run_to_its_end(
-        self: Arc<Self>,
-        running: Running,
-        due_ms: Option<i64>,
-    ) -> Result<Done> {
+    pub(crate) async fn run_to_its_end(self: Arc<Self>, running: Mark, due_ms: Option<i64>) -> Result<Done> {
         to_its_end(async move {
             let _under_way = self.under_way.read().await;
             let (id, shared) = (running.id.clone(), Arc::clone(&self));
@@ -434,9 +437,10 @@ impl Shared {
     }
 
     /// Runs a rule, as at a time of its schedule or now, and keeps the books.
-    async fn run(&self, running: Running, due_ms: Option<i64>) -> Result<Done> {
-        let id = running.id.as_str();
-        let _turn = turn(&self.turns).await?;
+    async fn run(&self, running: Mark, due_ms: Option<i64>) -> Result<Done> {
+        let id = running.id.clone();
+        let id = id.as_str();
+        let turn = turn(&self.turns).await?;
         self.check_stopping()?;
         let (began, began_ms) = (Instant::now(), self.engine.clock().now_ms());
         let starts = |kept: &mut Kept| {
@@ -474,6 +478,8 @@ impl Shared {
             Err(Error::NotFound(_)) => self.artefacts.remove(id).await,
             noted => noted?,
         }
+        // It has ended: others need not wait while it is filled in.
+        drop((turn, running));
         // A rule that runs again at once has no other time for it.
         if !stopped
             && done.predictions > 0
@@ -484,10 +490,10 @@ impl Shared {
         outcome.map(|()| done)
     }
 
-    /// Fills in what became of a rule's predictions. While it is at work there is nothing to do: not all that it writes is there to be found,
-    /// and it is filled when the run has ended.
+    /// Fills in what became of a rule's predictions, unless somebody does already. While it is at work there is nothing to do: not all that it
+    /// writes is there to be found, and it is filled when the run has ended.
     pub(crate) async fn fill(&self, id: &str) -> Result<()> {
-        let _filling = self.filling.lock().await;
+        let Some(_filling) = Mark::new(&self.filling, id) else { return Ok(()) };
         let at_work = |kept: &Arc<Kept>| kept.ran.pid != 0 && self.is_running(id);
         let Some(kept) = self.store.get(id).filter(|kept| !at_work(kept)) else { return Ok(()) };
         let Some(to) = fill::fill(self, &kept, self.engine.clock().now_ms()).await? else { return Ok(()) };
@@ -498,5 +504,21 @@ impl Shared {
             }
         };
         self.store.note(id, filled).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_of_one_rule_and_there_once() {
+        let set = Arc::default();
+        let mark = Mark::new(&set, "a");
+        assert!(mark.is_some() && Mark::new(&set, "a").is_none());
+        let other = Mark::new(&set, "b");
+        drop(mark);
+        assert!(Mark::new(&set, "a").is_some() && other.is_some());
+        assert!(Mark::new(&set, "b").is_none());
     }
 }

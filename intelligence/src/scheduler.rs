@@ -15,7 +15,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::error::Error;
 use crate::fill;
 use crate::store::{Kept, State};
-use crate::{Running, Shared};
+use crate::{Mark, Shared};
 
 /// How often it is looked what is due.
 const TICK: Duration = Duration::from_secs(1);
@@ -111,7 +111,7 @@ async fn set_back(shared: &Shared, kept: &Kept, now_ms: i64) {
     }
 }
 
-async fn run(shared: Arc<Shared>, running: Running, due_ms: i64) {
+async fn run(shared: Arc<Shared>, running: Mark, due_ms: i64) {
     let id = running.id.clone();
     match shared.run_to_its_end(running, Some(due_ms)).await {
         // What goes wrong stands on the record.
