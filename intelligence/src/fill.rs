@@ -8,7 +8,7 @@ use crate::Shared;
 use crate::error::Result;
 use crate::frame::TimeFrame;
 use crate::results;
-use crate::run::became;
+use crate::run::{became, is_of_value};
 use crate::samples::{MAX_BUCKETS, Reader};
 use crate::source::Source;
 use crate::store::Kept;
@@ -59,7 +59,14 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
     let reader = Reader { search, session: &session, source: &source, definition, priority: Priority::Spare };
     let own = Session::system(&shared.engine);
     for value in definition.runs() {
-        let buckets = reader.read(value, from, to).await?;
+        let buckets = match reader.read(value, from, to).await {
+            // Runs say on the record what is wrong with it: others need not wait.
+            Err(error) if value.is_some() && is_of_value(&error) => {
+                tracing::debug!(rule = kept.id, value, %error, "what became of a value is not known");
+                continue;
+            }
+            buckets => buckets?,
+        };
         let mut after: Option<(i64, String)> = None;
         loop {
             shared.check_stopping()?;

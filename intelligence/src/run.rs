@@ -188,7 +188,7 @@ impl Course<'_> {
 }
 
 /// Whether an error is of what was found with a value, so that others may do better.
-fn is_of_value(error: &Error) -> bool {
+pub(crate) fn is_of_value(error: &Error) -> bool {
     match error {
         Error::Run(_) | Error::Forecast(_) => true,
         // It may be no value of the field's type.

@@ -129,6 +129,33 @@ async fn a_value_without_samples_stops_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_value_that_a_search_refuses_keeps_no_other_from_its_cur() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 30 * MINUTE).await;
+    let minutes = async |from: i64, to: i64| {
+        for minute in from..to {
+            let document = json!({"@timestamp": START + minute * MINUTE + 1000, "load": minute, "code": 1});
+            server.write("logs", &minute.to_string(), &document).await;
+        }
+    };
+    minutes(20, 30).await;
+    let mut rule = by_hand();
+    (rule["multiply_by_field"], rule["multiply_by_values"]) = (json!("code"), json!(["x", "1"]));
+    let id = server.create(rule).await;
+    let refused = server.intelligence.run(&server.admin(), &id).await.unwrap_err().to_string();
+    assert!(refused.starts_with("value [x]: "), "{refused}");
+    assert_eq!(server.predictions().await.len(), 5);
+    minutes(30, 36).await;
+    server.clock.advance_ms(6 * MINUTE + 31_000);
+    until("what became of the other", async || {
+        let predictions = server.predictions().await;
+        predictions.values().all(|document| document["load_cur"].is_number()).then_some(())
+    })
+    .await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_count_is_0_in_quiet_buckets_behind_the_first_document() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 30 * MINUTE).await;
