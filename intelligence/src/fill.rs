@@ -40,7 +40,7 @@ pub(crate) fn settled(frame: TimeFrame, now_ms: i64) -> i64 {
     frame.start(now_ms.saturating_sub(GRACE_MS))
 }
 
-/// Returns the predicted times that are over and have no `_cur` yet, as starts of buckets: from one to before another.
+/// Returns the predicted times that are over and were not filled in yet, as starts of buckets: from one to before another.
 pub(crate) fn pending(kept: &Kept, now_ms: i64) -> Option<(i64, i64)> {
     let frame = kept.definition.frame;
     let (from, ends) = (kept.state.filled_ms?, kept.state.ends_ms?);
@@ -94,22 +94,19 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
 
 fn body(kept: &Kept, value: Option<&str>, from_ms: i64, to_ms: i64, after: Option<&(i64, String)>) -> Value {
     let within = json!({"range": {"@timestamp": {"gte": from_ms, "lt": to_ms, "format": "epoch_millis"}}});
+    let of_value = match value {
+        Some(value) => json!({"term": {"multiply_by_value": value}}),
+        None => json!({"bool": {"must_not": {"exists": {"field": "multiply_by_value"}}}}),
+    };
     // What was predicted before the rule was changed may be of something else.
-    let mut filter = vec![
-        json!({"term": {"model_uid": kept.id}}),
-        json!({"term": {"series_uid": results::series_uid(kept)}}),
-        within,
-    ];
-    let mut must_not = vec![json!({"exists": {"field": format!("{}_cur", kept.definition.field)}})];
-    match value {
-        Some(value) => filter.push(json!({"term": {"multiply_by_value": value}})),
-        None => must_not.push(json!({"exists": {"field": "multiply_by_value"}})),
-    }
+    let of_series = json!({"term": {"series_uid": results::series_uid(kept)}});
+    let filter = json!([{"term": {"model_uid": kept.id}}, of_series, of_value, within]);
+    // Those that have their `_cur` are among them: a clock that was ahead may have filled it in.
     let mut body = json!({
         "size": PAGE,
         "_source": false,
         "track_total_hits": false,
-        "query": {"bool": {"filter": filter, "must_not": must_not}},
+        "query": {"bool": {"filter": filter}},
         "sort": [{"@timestamp": "asc"}, {"predictionUID": "asc"}],
     });
     if let Some((time, uid)) = after {

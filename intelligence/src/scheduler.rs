@@ -135,7 +135,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
     while jobs.join_next().await.is_some() {}
 }
 
-/// Has a rule run again whose time was seen to by a clock that was ahead.
+/// Has a rule run, and filled in, again whose time was seen to by a clock that was ahead.
 async fn set_back(shared: &Shared, kept: &Kept, now_ms: i64) {
     match shared.store.note(&kept.id, |kept| kept.state.set_back(now_ms)).await {
         Ok(()) | Err(Error::NotFound(_)) => {}
@@ -169,6 +169,10 @@ async fn fill_all(shared: Arc<Shared>) {
             let now_ms = shared.engine.clock().now_ms();
             // Those before it may have taken their time.
             let Some(kept) = shared.store.get(&listed.id) else { continue };
+            if kept.state.filled_ms.is_some_and(|filled| filled > now_ms) {
+                set_back(&shared, &kept, now_ms).await;
+                continue;
+            }
             let is_pending = fill::pending(&kept, now_ms).is_some() && failing.is_time(&kept, now_ms);
             if !is_pending || shared.check_stopping().is_err() {
                 continue;

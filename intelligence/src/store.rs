@@ -80,10 +80,11 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Takes back what was noted by a clock that was ahead: what is to come has not been seen to.
+    /// Takes back what was noted by a clock that was ahead: what is to come has not been seen to, and what it was is not known.
     pub(crate) fn set_back(&mut self, now_ms: i64) {
         self.handled_ms = self.handled_ms.min(now_ms);
         self.walked_ms = self.walked_ms.map(|walked| walked.min(now_ms));
+        self.filled_ms = self.filled_ms.map(|filled| filled.min(now_ms));
         self.origin_ms = self.origin_ms.filter(|origin| *origin <= now_ms);
     }
 }

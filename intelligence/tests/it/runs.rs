@@ -1,8 +1,10 @@
 //! Runs: from what they predict, what they leave where they fail or are overtaken, and what becomes of it.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use millrace_intelligence::Error;
+use millrace_storage::Engine;
 use serde_json::{Value, json};
 
 use crate::fixture::{MINUTE, START, Server, rule, until, write};
@@ -38,20 +40,24 @@ async fn known(server: &Server, origin: i64) -> Vec<f64> {
     of.filter_map(|(_, document)| document["load_cur"].as_f64()).collect()
 }
 
+/// The record of the one rule as it is stored.
+async fn record(engine: &Arc<Engine>) -> Value {
+    let mut record = Value::Null;
+    let index = engine.index(".intelligence_rules").unwrap();
+    let mut reading = engine.read_back(&[index], 0..u64::MAX).await.unwrap();
+    while let Some(frame) = reading.next().await.unwrap() {
+        for op in frame.parts.iter().flat_map(|part| &part.ops) {
+            let Some(source) = &op.source else { continue };
+            record = serde_json::from_slice(source).unwrap();
+        }
+    }
+    record
+}
+
 /// Opens the store of a server that was stopped, with the record of its one rule as another server may have left it.
 async fn reopened(dir: &Path, now_ms: i64, id: &str, change: fn(&mut Value)) -> Server {
     let (engine, clock) = Server::engine(dir, now_ms).await;
-    let mut record = Value::Null;
-    {
-        let index = engine.index(".intelligence_rules").unwrap();
-        let mut reading = engine.read_back(&[index], 0..u64::MAX).await.unwrap();
-        while let Some(frame) = reading.next().await.unwrap() {
-            for op in frame.parts.iter().flat_map(|part| &part.ops) {
-                let Some(source) = &op.source else { continue };
-                record = serde_json::from_slice(source).unwrap();
-            }
-        }
-    }
+    let mut record = record(&engine).await;
     change(&mut record);
     write(&engine, ".intelligence_rules", id, &record).await;
     Server::over(engine, clock).await
@@ -347,5 +353,31 @@ async fn a_clock_that_was_ahead_keeps_no_rule_from_running() {
         server.shown(&id)["last_execute"].is_string().then_some(())
     })
     .await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_clock_that_was_ahead_filled_in_is_corrected() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
+    server.minutes(0, 31).await;
+    let mut rule = by_hand();
+    rule["value_type"] = json!("count");
+    let id = server.create(rule).await;
+    server.intelligence.run(&server.admin(), &id).await.unwrap();
+    server.clock.advance_ms(60 * MINUTE);
+    let nothing = async || (known(&server, 31).await == [0.0; 5]).then_some(());
+    until("what became of them by a clock that is ahead", nothing).await;
+    server.stop().await;
+    let server = Server::reopen(dir.path(), START + 31 * MINUTE).await;
+    until("what is to come", async || {
+        let filled_ms = record(&server.engine).await["state"]["filled_ms"].as_i64().unwrap();
+        (filled_ms <= START + 31 * MINUTE).then_some(())
+    })
+    .await;
+    server.minutes(31, 36).await;
+    server.clock.advance_ms(6 * MINUTE + 31_000);
+    let counted = async || (known(&server, 31).await == [1.0; 5]).then_some(());
+    until("what became of them", counted).await;
     server.stop().await;
 }
