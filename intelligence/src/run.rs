@@ -103,21 +103,22 @@ pub(crate) async fn run(shared: &Shared, kept: &Arc<Kept>, now_ms: i64, done: &m
     let (search, priority) = (&shared.search, Priority::Spare);
     let reader = Reader { search, session: &session, source: &source, definition, priority };
     let course = Course { shared, kept, reader, origins: &origins, from_ms, settled_ms };
-    let mut failed = Vec::new();
+    let (mut failed, mut whole) = (Vec::new(), Ok(()));
     for value in &values {
         let mut waiting = Waiting::new();
         let predicted = course.predict(*value, &mut waiting, done).await;
+        // What was predicted of history before is not predicted again.
         match (value, predicted) {
-            (Some(value), Err(error)) if is_of_value(&error) => {
-                failed.push(format!("value [{value}]: {error}"));
-            }
-            (_, predicted) => predicted?,
+            (_, Err(error)) if !is_of_value(&error) => return Err(error),
+            (Some(value), Err(error)) => failed.push(format!("value [{value}]: {error}")),
+            (Some(_), Ok(())) => {}
+            (None, predicted) => whole = predicted,
         }
         course.write(&mut waiting, done).await?;
     }
     done.walked_ms = Some(last);
     match failed.is_empty() {
-        true => Ok(()),
+        true => whole,
         false => Err(Error::Run(told(&failed, values.len()))),
     }
 }

@@ -105,6 +105,25 @@ async fn what_became_of_history_is_known_when_it_is_over_for_good() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn history_is_gone_over_once_though_there_is_too_little_to_go_on_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 60 * MINUTE).await;
+    server.minutes(0, 20).await;
+    let mut rule = by_hand();
+    (rule["start_date"], rule["max_probes"]) = (json!("2026-03-02 10:10"), json!(5));
+    let id = server.create(rule).await;
+    for _ in 0..2 {
+        let refused = server.intelligence.run(&server.admin(), &id).await.unwrap_err().to_string();
+        assert!(refused.starts_with("TL needs 2 samples"), "{refused}");
+        // From 10, 15 and 20; behind that there is nothing to learn from.
+        assert_eq!(server.predictions().await.len(), 15);
+        let walked_ms = record(&server.engine).await["state"]["walked_ms"].as_i64();
+        assert_eq!(walked_ms, Some(START + 60 * MINUTE));
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_value_without_samples_stops_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 30 * MINUTE).await;
