@@ -52,8 +52,7 @@ pub(crate) async fn draw(shared: &Shared, kept: &Kept, value: Option<&str>) -> R
     let reader =
         Reader { search, session: &session, source: &source, definition, priority: Priority::Foreground };
     let buckets = reader.read(value, from, to).await?;
-    // Before the first document there is nothing to be counted.
-    let first = buckets.iter().position(Option::is_some).unwrap_or(buckets.len());
+    let first = reader.begins(value, from, &buckets).await?;
     let times = (0..).map(|place: i64| from + place * frame.ms());
     let measured = times.zip(buckets).skip(first);
     let measured = measured.map(|(time, bucket)| (time, became(definition, bucket))).collect();
