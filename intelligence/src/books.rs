@@ -34,7 +34,6 @@ pub(crate) fn note(kept: &mut Kept, done: &Done, outcome: &Result<()>, is_same: 
         ran.path_to_machine_state.clone_from(&done.path);
         ran.threshold_time.clone_from(&done.threshold_time);
     }
-    state.origin_ms = state.origin_ms.max(done.origin_ms);
     state.walked_ms = state.walked_ms.max(done.walked_ms);
 }
 
@@ -72,7 +71,6 @@ mod tests {
         Done {
             predictions: 5,
             machine_state_uid: Some(format!("from {origin_ms}")),
-            origin_ms: Some(origin_ms),
             ends_ms: Some(origin_ms + 5),
             filled_ms: Some(origin_ms),
             walked_ms: Some(origin_ms),
@@ -90,9 +88,8 @@ mod tests {
         run(&mut kept, done(100));
         kept.state.filled_ms = Some(104);
         run(&mut kept, done(90));
-        let State { filled_ms, origin_ms, ends_ms, walked_ms, .. } = kept.state;
-        assert_eq!((filled_ms, origin_ms), (Some(90), Some(100)));
-        assert_eq!((ends_ms, walked_ms), (Some(105), Some(100)));
+        let State { filled_ms, ends_ms, walked_ms, .. } = kept.state;
+        assert_eq!((filled_ms, ends_ms, walked_ms), (Some(90), Some(105), Some(100)));
     }
 
     #[test]

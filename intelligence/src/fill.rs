@@ -94,13 +94,9 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
 
 fn body(kept: &Kept, value: Option<&str>, from_ms: i64, to_ms: i64, after: Option<&(i64, String)>) -> Value {
     let within = json!({"range": {"@timestamp": {"gte": from_ms, "lt": to_ms, "format": "epoch_millis"}}});
-    let of_value = match value {
-        Some(value) => json!({"term": {"multiply_by_value": value}}),
-        None => json!({"bool": {"must_not": {"exists": {"field": "multiply_by_value"}}}}),
-    };
     // What was predicted before the rule was changed may be of something else.
     let of_series = json!({"term": {"series_uid": results::series_uid(kept)}});
-    let filter = json!([{"term": {"model_uid": kept.id}}, of_series, of_value, within]);
+    let filter = json!([{"term": {"model_uid": kept.id}}, of_series, results::of_value(value), within]);
     // Those that have their `_cur` are among them: a clock that was ahead may have filled it in.
     let mut body = json!({
         "size": PAGE,

@@ -258,7 +258,7 @@ impl Intelligence {
         let owner = asker.name().to_owned();
         let change = move |kept: &mut Kept| {
             let series_uid = results::series_uid(kept);
-            let before = std::mem::replace(&mut kept.definition, definition);
+            kept.definition = definition;
             kept.state.owner = owner;
             kept.state.search_digest = search_digest;
             kept.state.revision += 1;
@@ -267,11 +267,6 @@ impl Intelligence {
             // Predictions of before are no longer its own.
             if series_uid != results::series_uid(kept) {
                 (kept.state.filled_ms, kept.state.ends_ms) = (None, None);
-            }
-            let now = &kept.definition;
-            let is_named_anew = (&now.name, now.algorithm) != (&before.name, before.algorithm);
-            if is_named_anew || kept.state.ends_ms.is_none() {
-                kept.state.origin_ms = None;
             }
         };
         let (shared, id) = (Arc::clone(shared), id.to_owned());

@@ -120,6 +120,14 @@ pub(crate) fn series_uid(kept: &Kept) -> String {
     digest_of(&json!([kept.state.search_digest, field, value_type.name(), frame.name(), multiply_by]))
 }
 
+/// Makes the condition on predictions of a value of `multiply_by_field`, or of all documents together.
+pub(crate) fn of_value(value: Option<&str>) -> Value {
+    match value {
+        Some(value) => json!({"term": {"multiply_by_value": value}}),
+        None => json!({"bool": {"must_not": {"exists": {"field": "multiply_by_value"}}}}),
+    }
+}
+
 /// Names a prediction.
 pub(crate) fn prediction_uid(machine_state_uid: &str, predicted_ms: i64) -> String {
     format!("{machine_state_uid}_{}", time::packed(predicted_ms))

@@ -41,8 +41,6 @@ pub(crate) struct Done {
     pub(crate) path: Option<String>,
     pub(crate) search_source: Option<String>,
     pub(crate) threshold_time: Option<String>,
-    /// From when the newest predictions are.
-    pub(crate) origin_ms: Option<i64>,
     /// The last predicted time.
     pub(crate) ends_ms: Option<i64>,
     /// Before this time what was written has its `_cur`, or never gets one.
@@ -162,7 +160,6 @@ impl Course<'_> {
             if step.is_last {
                 done.machine_state_uid = Some(documents.machine_state_uid.clone());
                 done.threshold_time.clone_from(&documents.threshold_time);
-                done.origin_ms = Some(last);
             }
         }
         Ok(())

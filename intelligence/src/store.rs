@@ -73,8 +73,6 @@ pub(crate) struct State {
     pub(crate) walked_ms: Option<i64>,
     /// Predictions before this time have their `_cur`, or never get one.
     pub(crate) filled_ms: Option<i64>,
-    /// From when the newest predictions are.
-    pub(crate) origin_ms: Option<i64>,
     /// The last predicted time.
     pub(crate) ends_ms: Option<i64>,
 }
@@ -85,7 +83,6 @@ impl State {
         self.handled_ms = self.handled_ms.min(now_ms);
         self.walked_ms = self.walked_ms.map(|walked| walked.min(now_ms));
         self.filled_ms = self.filled_ms.map(|filled| filled.min(now_ms));
-        self.origin_ms = self.origin_ms.filter(|origin| *origin <= now_ms);
     }
 }
 

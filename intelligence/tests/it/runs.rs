@@ -154,6 +154,28 @@ async fn a_value_without_samples_stops_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_picture_of_a_value_that_failed_shows_what_was_predicted_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 30 * MINUTE).await;
+    hosts(&server, 20, 30, &["web1", "web2"]).await;
+    let mut rule = by_hand();
+    rule["multiply_by_field"] = json!("host.keyword");
+    rule["multiply_by_values"] = json!(["web1", "web2"]);
+    let id = server.create(rule).await;
+    let (intelligence, admin) = (&server.intelligence, server.admin());
+    intelligence.run(&admin, &id).await.unwrap();
+    hosts(&server, 60, 70, &["web1"]).await;
+    server.clock.advance_ms(40 * MINUTE);
+    let refused = intelligence.run(&admin, &id).await.unwrap_err().to_string();
+    assert!(refused.starts_with("value [web2]: TL needs 2 samples"), "{refused}");
+    for value in ["web1", "web2"] {
+        let svg = intelligence.plot(&admin, &id, Some(value)).await.unwrap();
+        assert!(svg.contains("measured") && svg.contains("predicted"), "{value}: {svg:.500}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_value_that_a_search_refuses_keeps_no_other_from_its_cur() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 30 * MINUTE).await;
