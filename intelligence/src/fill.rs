@@ -95,7 +95,7 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
 fn body(kept: &Kept, value: Option<&str>, from_ms: i64, to_ms: i64, after: Option<&(i64, String)>) -> Value {
     let within = json!({"range": {"@timestamp": {"gte": from_ms, "lt": to_ms, "format": "epoch_millis"}}});
     // What was predicted before the rule was changed may be of something else.
-    let of_series = json!({"term": {"series_uid": results::series_uid(kept)}});
+    let of_series = results::of_series(kept);
     let filter = json!([{"term": {"model_uid": kept.id}}, of_series, results::of_value(value), within]);
     // Those that have their `_cur` are among them: a clock that was ahead may have filled it in.
     let mut body = json!({

@@ -182,8 +182,11 @@ impl Intelligence {
                 tracing::warn!(rule = kept.id, %error, "an AI rule is still marked as running");
             }
         }
+        for kept in shared.store.all().into_iter().filter(|kept| kept.state.search_digest.is_empty()) {
+            shared.adopt_search(&kept).await;
+        }
         shared.artefacts.sweep(shared.store.all()).await;
-        results::raise_limits(engine).await;
+        results::bring_up_to_date(engine).await;
         let task = tokio::spawn(scheduler::follow(Arc::clone(&shared)));
         Ok(Self { shared, task: Arc::new(Task(Mutex::new(Some(task)))) })
     }
@@ -388,7 +391,24 @@ impl Shared {
         let definition = move || Ok(Definition::parse(&body));
         let definition = self.engine.compute().run(Priority::Foreground, definition).await??;
         let source = Source::read(&self.engine, definition.search_id()).await?;
-        Ok((definition, source.digest()))
+        Ok((definition, source.digest))
+    }
+
+    /// Has a rule of a version before, which does not say what its search said, read what it says now.
+    async fn adopt_search(&self, kept: &Kept) {
+        let adopted = async {
+            let source = Source::read(&self.engine, kept.definition.search_id()).await?;
+            self.store.note(&kept.id, move |now| now.state.search_digest = source.digest).await
+        };
+        match adopted.await {
+            Ok(()) => tracing::info!(
+                rule = kept.id,
+                "an AI rule of a version before reads what its saved search says now"
+            ),
+            Err(error) => {
+                tracing::warn!(rule = kept.id, %error, "an AI rule of a version before has to be saved anew")
+            }
+        }
     }
 
     pub(crate) fn is_running(&self, id: &str) -> bool {

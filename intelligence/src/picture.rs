@@ -90,7 +90,7 @@ async fn predicted(shared: &Shared, kept: &Kept, value: Option<&str>, now_ms: i6
     // What was predicted before the rule was changed may be of other buckets, and what comes from later is of a clock that was ahead.
     let filter = json!([
         {"term": {"model_uid": kept.id}},
-        {"term": {"series_uid": results::series_uid(kept)}},
+        results::of_series(kept),
         {"term": {"model_name.keyword": name}},
         {"term": {"method_name": algorithm.name()}},
         results::of_value(value),

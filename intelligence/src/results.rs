@@ -42,6 +42,8 @@ pub(crate) const OWN_FIELDS: [&str; 20] = [
     "time_frame",
     "roles",
 ];
+/// The field that names what is predicted ([`series_uid`]).
+const SERIES_UID: &str = "series_uid";
 /// Endings of the names that predicted fields have here.
 pub(crate) const ENDINGS: [&str; 2] = ["_pre", "_cur"];
 /// Parts of a field's name, at most: the mapping has an object for each but the last.
@@ -94,16 +96,20 @@ fn index_body() -> Value {
     })
 }
 
-/// Has an index that is there already take as many fields as a new one; limits that somebody has set stay.
-pub(crate) async fn raise_limits(engine: &Engine) {
-    if engine.metadata().index(INDEX).is_none() {
-        return;
-    }
+/// Has an index that is there already take what a new one does: as many fields, where nobody has set a limit, and `series_uid`.
+pub(crate) async fn bring_up_to_date(engine: &Engine) {
+    let Ok(index) = engine.index(INDEX) else { return };
     let (principal, options, limits) = (Principal::system(), IndicesOptions::open_only(), limits());
     let now_ms = engine.clock().now_ms();
     let decide = |metadata: &Metadata| metadata.update_settings(INDEX, &options, &limits, true, now_ms);
     if let Err(error) = engine.change(&principal, decide).await {
         tracing::warn!(index = INDEX, %error, "predictions of many different fields may find no room");
+    }
+    if index.mapping().field(SERIES_UID).is_none() {
+        let mapping = json!({"properties": {SERIES_UID: index_body()["mappings"]["properties"][SERIES_UID]}});
+        if let Err(error) = engine.put_mapping(&principal, INDEX, &mapping).await {
+            tracing::warn!(index = INDEX, %error, "predictions may not get to know what became of them");
+        }
     }
 }
 
@@ -118,6 +124,19 @@ pub(crate) fn machine_state_uid(definition: &Definition, value: Option<&str>, or
 pub(crate) fn series_uid(kept: &Kept) -> String {
     let Definition { field, value_type, frame, multiply_by, .. } = &*kept.definition;
     digest_of(&json!([kept.state.search_digest, field, value_type.name(), frame.name(), multiply_by]))
+}
+
+/// Makes the condition on predictions of what a rule predicts. Those of a version before do not name it: they are known by field and bucket.
+pub(crate) fn of_series(kept: &Kept) -> Value {
+    let Definition { field, frame, .. } = &*kept.definition;
+    let before = json!([
+        {"exists": {"field": format!("{field}_pre")}},
+        {"term": {"time_frame": frame.name()}},
+    ]);
+    json!({"bool": {"should": [
+        {"term": {SERIES_UID: series_uid(kept)}},
+        {"bool": {"filter": before, "must_not": {"exists": {"field": SERIES_UID}}}},
+    ]}})
 }
 
 /// Makes the condition on predictions of a value of `multiply_by_field`, or of all documents together.

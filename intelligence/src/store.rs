@@ -61,7 +61,7 @@ pub(crate) struct Ran {
 pub(crate) struct State {
     /// Who saved it last: it runs with the rights of this user.
     pub(crate) owner: String,
-    /// What the saved search said then ([`crate::source::Source::digest`]).
+    /// What the saved search said then ([`crate::source::Source::digest`]); empty in rules of a version before, until they are loaded.
     pub(crate) search_digest: String,
     /// Grows by one with each change of the definition.
     pub(crate) revision: u64,

@@ -422,3 +422,32 @@ async fn what_a_clock_that_was_ahead_filled_in_is_corrected() {
     until("what became of them", counted).await;
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_and_predictions_of_a_version_before_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
+    server.minutes(0, 31).await;
+    let id = server.create(by_hand()).await;
+    server.intelligence.run(&server.admin(), &id).await.unwrap();
+    for (uid, mut document) in server.predictions().await {
+        document.as_object_mut().unwrap().remove("series_uid").unwrap();
+        server.write("intelligence", &uid, &document).await;
+    }
+    server.stop().await;
+    let before = |record: &mut Value| {
+        record["state"].as_object_mut().unwrap().remove("search_digest").unwrap();
+    };
+    let server = reopened(dir.path(), START + 31 * MINUTE, &id, before).await;
+    server.minutes(31, 36).await;
+    server.clock.advance_ms(6 * MINUTE + 31_000);
+    let all = async || (known(&server, 31).await == [31.0, 32.0, 33.0, 34.0, 35.0]).then_some(());
+    until("what became of them", all).await;
+    server.intelligence.run(&server.admin(), &id).await.unwrap();
+    // It is held to what was adopted.
+    let pattern = json!({"object": {"attributes": {"title": "secrets*", "timeFieldName": "@timestamp"}}});
+    server.write(".console", "index-pattern:logs", &pattern).await;
+    let refused = server.intelligence.run(&server.admin(), &id).await.unwrap_err().to_string();
+    assert!(refused.contains("has changed since the rule was saved"), "{refused}");
+    server.stop().await;
+}
