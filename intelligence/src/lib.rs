@@ -493,6 +493,9 @@ impl Shared {
             Err(Error::NotFound(_)) => self.artefacts.remove(id).await,
             noted => noted?,
         }
+        // It was changed meanwhile, and the models of values that it has no more are removed: one may have been written since.
+        let now = self.store.get(id).filter(|now| now.state.revision != kept.state.revision);
+        self.artefacts.keep_of(now).await;
         // It has ended: others need not wait while it is filled in.
         drop((turn, running));
         // A rule that runs again at once has no other time for it.
