@@ -104,7 +104,7 @@ pub(crate) struct Shared {
     filling: Arc<Mutex<HashSet<String>>>,
     turns: Semaphore,
     pictures: Semaphore,
-    /// Held for reading by each run until its end stands on the record.
+    /// Held for reading by each run until it is over, with what is filled in behind it.
     under_way: tokio::sync::RwLock<()>,
     pub(crate) stopping: watch::Sender<bool>,
 }

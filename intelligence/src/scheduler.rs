@@ -19,9 +19,9 @@ use crate::{Mark, Shared};
 
 /// How often it is looked what is due.
 const TICK: Duration = Duration::from_secs(1);
-/// After how long a rule's predictions are looked at again when it could not be found out what became of them: twice as long each time, up to
-/// the second.
+/// After how long a rule's predictions are looked at again when it could not be found out what became of them; twice as long each time.
 const FILL_AGAIN_MS: i64 = 60_000;
+/// The longest of these times.
 const MAX_FILL_AGAIN_MS: i64 = 3_600_000;
 
 /// When rules come next: asking a schedule takes long enough not to be done for each rule each second.
