@@ -1,4 +1,4 @@
-//! What of a run stands on its rule's record when it has ended.
+//! What of a run stands on its rule's record: before it writes, which times it predicts, and when it has ended, what came of it.
 
 use crate::error::{Error, Result};
 use crate::run::Done;
@@ -7,6 +7,14 @@ use crate::time;
 
 /// Longest text of an error on a record, in characters.
 const MAX_MESSAGE: usize = 2_000;
+
+/// Notes which times a run predicts, before it writes the first of them: whatever becomes of it, they get their `_cur`.
+pub(crate) fn announce(kept: &mut Kept, done: &Done) {
+    let state = &mut kept.state;
+    // Runs that are made up, and those over history, predict what lies before others' predictions.
+    state.filled_ms = state.filled_ms.into_iter().chain(done.filled_ms).min();
+    state.ends_ms = state.ends_ms.max(done.ends_ms);
+}
 
 /// Notes what came of a run; of one that failed, too, what it wrote until then. `is_same` says whether the rule is still the one that ran: what
 /// another one predicted does not belong to it.
@@ -26,10 +34,6 @@ pub(crate) fn note(kept: &mut Kept, done: &Done, outcome: &Result<()>, is_same: 
         ran.path_to_machine_state.clone_from(&done.path);
         ran.threshold_time.clone_from(&done.threshold_time);
     }
-    // Runs that are made up, and those over history, predict what lies before others' predictions.
-    state.filled_ms = state.filled_ms.into_iter().chain(done.filled_ms).min();
-    state.origin_ms = state.origin_ms.max(done.origin_ms);
-    state.ends_ms = state.ends_ms.max(done.ends_ms);
     state.walked_ms = state.walked_ms.max(done.walked_ms);
 }
 
@@ -67,7 +71,6 @@ mod tests {
         Done {
             predictions: 5,
             machine_state_uid: Some(format!("from {origin_ms}")),
-            origin_ms: Some(origin_ms),
             ends_ms: Some(origin_ms + 5),
             filled_ms: Some(origin_ms),
             walked_ms: Some(origin_ms),
@@ -78,12 +81,15 @@ mod tests {
     #[test]
     fn a_run_that_is_made_up_takes_nothing_back_and_is_filled() {
         let mut kept = rule(State::default());
-        note(&mut kept, &done(100), &Ok(()), true);
+        let run = |kept: &mut Kept, done: Done| {
+            announce(kept, &done);
+            note(kept, &done, &Ok(()), true);
+        };
+        run(&mut kept, done(100));
         kept.state.filled_ms = Some(104);
-        note(&mut kept, &done(90), &Ok(()), true);
-        let State { filled_ms, origin_ms, ends_ms, walked_ms, .. } = kept.state;
-        assert_eq!((filled_ms, origin_ms), (Some(90), Some(100)));
-        assert_eq!((ends_ms, walked_ms), (Some(105), Some(100)));
+        run(&mut kept, done(90));
+        let State { filled_ms, ends_ms, walked_ms, .. } = kept.state;
+        assert_eq!((filled_ms, ends_ms, walked_ms), (Some(90), Some(105), Some(100)));
     }
 
     #[test]
@@ -97,8 +103,8 @@ mod tests {
         assert_eq!(kept.ran.exit_code, Some(1));
         assert_eq!(kept.ran.error_message.as_deref(), Some("value [b]: no samples"));
         assert_eq!(kept.ran.machine_state_uid.as_deref(), Some("from 100"));
-        assert_eq!(kept.state.filled_ms, Some(100));
+        assert_eq!(kept.state.walked_ms, Some(100));
         note(&mut kept, &Done::default(), &refused(), true);
-        assert_eq!(kept.state.ends_ms, Some(105));
+        assert_eq!(kept.state.walked_ms, Some(100));
     }
 }

@@ -8,7 +8,7 @@ use crate::Shared;
 use crate::error::Result;
 use crate::frame::TimeFrame;
 use crate::results;
-use crate::run::became;
+use crate::run::{became, is_of_value};
 use crate::samples::{MAX_BUCKETS, Reader};
 use crate::source::Source;
 use crate::store::Kept;
@@ -40,7 +40,7 @@ pub(crate) fn settled(frame: TimeFrame, now_ms: i64) -> i64 {
     frame.start(now_ms.saturating_sub(GRACE_MS))
 }
 
-/// Returns the predicted times that are over and have no `_cur` yet, as starts of buckets: from one to before another.
+/// Returns the predicted times that are over and were not filled in yet, as starts of buckets: from one to before another.
 pub(crate) fn pending(kept: &Kept, now_ms: i64) -> Option<(i64, i64)> {
     let frame = kept.definition.frame;
     let (from, ends) = (kept.state.filled_ms?, kept.state.ends_ms?);
@@ -59,7 +59,14 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
     let reader = Reader { search, session: &session, source: &source, definition, priority: Priority::Spare };
     let own = Session::system(&shared.engine);
     for value in definition.runs() {
-        let buckets = reader.read(value, from, to).await?;
+        let buckets = match reader.read(value, from, to).await {
+            // Runs say on the record what is wrong with it: others need not wait.
+            Err(error) if value.is_some() && is_of_value(&error) => {
+                tracing::debug!(rule = kept.id, value, %error, "what became of a value is not known");
+                continue;
+            }
+            buckets => buckets?,
+        };
         let mut after: Option<(i64, String)> = None;
         loop {
             shared.check_stopping()?;
@@ -88,21 +95,14 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
 fn body(kept: &Kept, value: Option<&str>, from_ms: i64, to_ms: i64, after: Option<&(i64, String)>) -> Value {
     let within = json!({"range": {"@timestamp": {"gte": from_ms, "lt": to_ms, "format": "epoch_millis"}}});
     // What was predicted before the rule was changed may be of something else.
-    let mut filter = vec![
-        json!({"term": {"model_uid": kept.id}}),
-        json!({"term": {"series_uid": results::series_uid(kept)}}),
-        within,
-    ];
-    let mut must_not = vec![json!({"exists": {"field": format!("{}_cur", kept.definition.field)}})];
-    match value {
-        Some(value) => filter.push(json!({"term": {"multiply_by_value": value}})),
-        None => must_not.push(json!({"exists": {"field": "multiply_by_value"}})),
-    }
+    let of_series = results::of_series(kept);
+    let filter = json!([{"term": {"model_uid": kept.id}}, of_series, results::of_value(value), within]);
+    // Those that have their `_cur` are among them: a clock that was ahead may have filled it in.
     let mut body = json!({
         "size": PAGE,
         "_source": false,
         "track_total_hits": false,
-        "query": {"bool": {"filter": filter, "must_not": must_not}},
+        "query": {"bool": {"filter": filter}},
         "sort": [{"@timestamp": "asc"}, {"predictionUID": "asc"}],
     });
     if let Some((time, uid)) = after {

@@ -100,21 +100,31 @@ pub(crate) struct Shared {
     pub(crate) artefacts: Artefacts,
     /// Rules that run.
     running: Arc<Mutex<HashSet<String>>>,
+    /// Rules whose predictions are filled in: two that do would meet at the same documents.
+    filling: Arc<Mutex<HashSet<String>>>,
     turns: Semaphore,
     pictures: Semaphore,
-    /// Held while what became of predictions is filled in: two that do would meet at the same documents.
-    filling: tokio::sync::Mutex<()>,
+    /// Held for reading by each run until it is over, with what is filled in behind it.
+    under_way: tokio::sync::RwLock<()>,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
-/// A rule that runs, for as long as there is this.
+/// The id of a rule, in a set for as long as there is this.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct Mark {
     of: Arc<Mutex<HashSet<String>>>,
     id: String,
 }
 
-impl Drop for Running {
+impl Mark {
+    /// Puts an id into a set; `None` where it is in there.
+    fn new(of: &Arc<Mutex<HashSet<String>>>, id: &str) -> Option<Self> {
+        let marked = of.lock().insert(id.to_owned());
+        marked.then(|| Self { of: Arc::clone(of), id: id.to_owned() })
+    }
+}
+
+impl Drop for Mark {
     fn drop(&mut self) {
         self.of.lock().remove(&self.id);
     }
@@ -160,9 +170,10 @@ impl Intelligence {
             store: Store::load(engine).await?,
             artefacts: Artefacts::of(engine),
             running: Arc::default(),
+            filling: Arc::default(),
             turns: Semaphore::new(TURNS),
             pictures: Semaphore::new(PICTURES),
-            filling: tokio::sync::Mutex::default(),
+            under_way: tokio::sync::RwLock::default(),
             stopping: watch::Sender::new(false),
         });
         for kept in shared.store.all().into_iter().filter(|kept| kept.ran.pid != 0) {
@@ -171,8 +182,11 @@ impl Intelligence {
                 tracing::warn!(rule = kept.id, %error, "an AI rule is still marked as running");
             }
         }
+        for kept in shared.store.all().into_iter().filter(|kept| kept.state.search_digest.is_empty()) {
+            shared.adopt_search(&kept).await;
+        }
         shared.artefacts.sweep(shared.store.all()).await;
-        results::raise_limits(engine).await;
+        results::bring_up_to_date(engine).await;
         let task = tokio::spawn(scheduler::follow(Arc::clone(&shared)));
         Ok(Self { shared, task: Arc::new(Task(Mutex::new(Some(task)))) })
     }
@@ -186,6 +200,8 @@ impl Intelligence {
         {
             tracing::error!(%error, "following the schedules of AI rules has failed");
         }
+        // Runs that were asked for follow no schedule.
+        drop(self.shared.under_way.write().await);
     }
 
     /// Lists the rules that the asker may run, by name, each as it is stored: `_index`, `_type`, `_id`, `_source`, and `id`.
@@ -245,7 +261,7 @@ impl Intelligence {
         let owner = asker.name().to_owned();
         let change = move |kept: &mut Kept| {
             let series_uid = results::series_uid(kept);
-            let before = std::mem::replace(&mut kept.definition, definition);
+            kept.definition = definition;
             kept.state.owner = owner;
             kept.state.search_digest = search_digest;
             kept.state.revision += 1;
@@ -254,11 +270,6 @@ impl Intelligence {
             // Predictions of before are no longer its own.
             if series_uid != results::series_uid(kept) {
                 (kept.state.filled_ms, kept.state.ends_ms) = (None, None);
-            }
-            let now = &kept.definition;
-            let is_named_anew = (&now.name, now.algorithm) != (&before.name, before.algorithm);
-            if is_named_anew || kept.state.ends_ms.is_none() {
-                kept.state.origin_ms = None;
             }
         };
         let (shared, id) = (Arc::clone(shared), id.to_owned());
@@ -380,7 +391,24 @@ impl Shared {
         let definition = move || Ok(Definition::parse(&body));
         let definition = self.engine.compute().run(Priority::Foreground, definition).await??;
         let source = Source::read(&self.engine, definition.search_id()).await?;
-        Ok((definition, source.digest()))
+        Ok((definition, source.digest))
+    }
+
+    /// Has a rule of a version before, which does not say what its search said, read what it says now.
+    async fn adopt_search(&self, kept: &Kept) {
+        let adopted = async {
+            let source = Source::read(&self.engine, kept.definition.search_id()).await?;
+            self.store.note(&kept.id, move |now| now.state.search_digest = source.digest).await
+        };
+        match adopted.await {
+            Ok(()) => tracing::info!(
+                rule = kept.id,
+                "an AI rule of a version before reads what its saved search says now"
+            ),
+            Err(error) => {
+                tracing::warn!(rule = kept.id, %error, "an AI rule of a version before has to be saved anew")
+            }
+        }
     }
 
     pub(crate) fn is_running(&self, id: &str) -> bool {
@@ -388,9 +416,8 @@ impl Shared {
     }
 
     /// Marks a rule as running.
-    pub(crate) fn begin(&self, id: &str) -> Option<Running> {
-        let marked = self.running.lock().insert(id.to_owned());
-        marked.then(|| Running { of: Arc::clone(&self.running), id: id.to_owned() })
+    pub(crate) fn begin(&self, id: &str) -> Option<Mark> {
+        Mark::new(&self.running, id)
     }
 
     pub(crate) fn check_stopping(&self) -> Result<()> {
@@ -401,33 +428,34 @@ impl Shared {
     }
 
     /// Runs a rule, whoever waits for it. One that panics is noted as one that failed.
-    pub(crate) async fn run_to_its_end(
-        self: Arc<Self>,
-        running: Running,
-        due_ms: Option<i64>,
-    ) -> Result<Done> {
-        let (id, shared) = (running.id.clone(), Arc::clone(&self));
-        match tokio::spawn(async move { shared.run(running, due_ms).await }).await {
-            Ok(done) => done,
-            Err(error) => {
-                let failed = Err(StorageError::Internal(format!("the run has failed: {error}")).into());
-                let ends = |kept: &mut Kept| {
-                    (kept.ran.pid, kept.state.tries) = (0, 0);
-                    if let Some(due) = due_ms {
-                        kept.state.handled_ms = kept.state.handled_ms.max(due);
-                    }
-                    books::note(kept, &Done::default(), &failed, false);
-                };
-                self.store.note(&id, ends).await?;
-                failed.map(|()| Done::default())
+    pub(crate) async fn run_to_its_end(self: Arc<Self>, running: Mark, due_ms: Option<i64>) -> Result<Done> {
+        to_its_end(async move {
+            let _under_way = self.under_way.read().await;
+            let (id, shared) = (running.id.clone(), Arc::clone(&self));
+            match tokio::spawn(async move { shared.run(running, due_ms).await }).await {
+                Ok(done) => done,
+                Err(error) => {
+                    let failed = Err(StorageError::Internal(format!("the run has failed: {error}")).into());
+                    let ends = |kept: &mut Kept| {
+                        (kept.ran.pid, kept.state.tries) = (0, 0);
+                        if let Some(due) = due_ms {
+                            kept.state.handled_ms = kept.state.handled_ms.max(due);
+                        }
+                        books::note(kept, &Done::default(), &failed, false);
+                    };
+                    self.store.note(&id, ends).await?;
+                    failed.map(|()| Done::default())
+                }
             }
-        }
+        })
+        .await
     }
 
     /// Runs a rule, as at a time of its schedule or now, and keeps the books.
-    async fn run(&self, running: Running, due_ms: Option<i64>) -> Result<Done> {
-        let id = running.id.as_str();
-        let _turn = turn(&self.turns).await?;
+    async fn run(&self, running: Mark, due_ms: Option<i64>) -> Result<Done> {
+        let id = running.id.clone();
+        let id = id.as_str();
+        let turn = turn(&self.turns).await?;
         self.check_stopping()?;
         let (began, began_ms) = (Instant::now(), self.engine.clock().now_ms());
         let starts = |kept: &mut Kept| {
@@ -465,6 +493,11 @@ impl Shared {
             Err(Error::NotFound(_)) => self.artefacts.remove(id).await,
             noted => noted?,
         }
+        // It was changed meanwhile, and the models of values that it has no more are removed: one may have been written since.
+        let now = self.store.get(id).filter(|now| now.state.revision != kept.state.revision);
+        self.artefacts.keep_of(now).await;
+        // It has ended: others need not wait while it is filled in.
+        drop((turn, running));
         // A rule that runs again at once has no other time for it.
         if !stopped
             && done.predictions > 0
@@ -475,17 +508,35 @@ impl Shared {
         outcome.map(|()| done)
     }
 
-    /// Fills in what became of a rule's predictions, whether or not it runs.
+    /// Fills in what became of a rule's predictions, unless somebody does already. While it is at work there is nothing to do: not all that it
+    /// writes is there to be found, and it is filled when the run has ended.
     pub(crate) async fn fill(&self, id: &str) -> Result<()> {
-        let _filling = self.filling.lock().await;
-        let Some(kept) = self.store.get(id) else { return Ok(()) };
+        let Some(_filling) = Mark::new(&self.filling, id) else { return Ok(()) };
+        let at_work = |kept: &Arc<Kept>| kept.ran.pid != 0 && self.is_running(id);
+        let Some(kept) = self.store.get(id).filter(|kept| !at_work(kept)) else { return Ok(()) };
         let Some(to) = fill::fill(self, &kept, self.engine.clock().now_ms()).await? else { return Ok(()) };
         let filled = |now: &mut Kept| {
-            // A run that ended meanwhile has predictions that were not seen, and those of a changed rule may be others.
+            // A run that began meanwhile has predictions that were not seen, and those of a changed rule may be others.
             if now.is_version_of(&kept) {
                 now.state.filled_ms = Some(to);
             }
         };
         self.store.note(id, filled).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_of_one_rule_and_there_once() {
+        let set = Arc::default();
+        let mark = Mark::new(&set, "a");
+        assert!(mark.is_some() && Mark::new(&set, "a").is_none());
+        let other = Mark::new(&set, "b");
+        drop(mark);
+        assert!(Mark::new(&set, "a").is_some() && other.is_some());
+        assert!(Mark::new(&set, "b").is_none());
     }
 }

@@ -13,8 +13,6 @@ use crate::samples::Reader;
 use crate::source::Source;
 use crate::store::Kept;
 
-/// Predictions that are drawn.
-const MAX_PREDICTIONS: usize = 10_000;
 /// Samples before the predictions that are drawn for each of them, and at least.
 const SAMPLES_EACH: usize = 4;
 const LEAST_SAMPLES: usize = 100;
@@ -40,7 +38,7 @@ pub(crate) async fn draw(shared: &Shared, kept: &Kept, value: Option<&str>) -> R
     let frame = definition.frame;
     let now_ms = shared.engine.clock().now_ms();
     let source = Source::of(&shared.engine, kept).await?;
-    let predicted = predicted(shared, kept, value).await?;
+    let predicted = predicted(shared, kept, value, now_ms).await?;
     let last = frame.start(now_ms);
     let origin = predicted.first().map_or(last, |first| frame.start(first.at).min(last));
     let before = definition.max_probes.min((SAMPLES_EACH * definition.max_predictions).max(LEAST_SAMPLES));
@@ -52,8 +50,7 @@ pub(crate) async fn draw(shared: &Shared, kept: &Kept, value: Option<&str>) -> R
     let reader =
         Reader { search, session: &session, source: &source, definition, priority: Priority::Foreground };
     let buckets = reader.read(value, from, to).await?;
-    // Before the first document there is nothing to be counted.
-    let first = buckets.iter().position(Option::is_some).unwrap_or(buckets.len());
+    let first = reader.begins(value, from, &buckets).await?;
     let times = (0..).map(|place: i64| from + place * frame.ms());
     let measured = times.zip(buckets).skip(first);
     let measured = measured.map(|(time, bucket)| (time, became(definition, bucket))).collect();
@@ -87,31 +84,34 @@ pub(crate) async fn draw(shared: &Shared, kept: &Kept, value: Option<&str>) -> R
     svg.map_err(|error| Error::Run(error.to_string()))
 }
 
-/// Reads what was predicted last.
-async fn predicted(shared: &Shared, kept: &Kept, value: Option<&str>) -> Result<Vec<Predicted>> {
-    let Some(origin_ms) = kept.state.origin_ms else { return Ok(Vec::new()) };
-    let uid = results::machine_state_uid(&kept.definition, value, origin_ms);
-    let Definition { field, frame, .. } = &*kept.definition;
-    // What was predicted before the rule was changed may be of other buckets.
+/// Reads what was predicted last of a value, which may be less far ahead than what was predicted of others.
+async fn predicted(shared: &Shared, kept: &Kept, value: Option<&str>, now_ms: i64) -> Result<Vec<Predicted>> {
+    let Definition { name, algorithm, field, max_predictions, .. } = &*kept.definition;
+    // What was predicted before the rule was changed may be of other buckets, and what comes from later is of a clock that was ahead.
     let filter = json!([
         {"term": {"model_uid": kept.id}},
-        {"term": {"machine_state_uid": uid}},
-        {"term": {"time_frame": frame.name()}},
+        results::of_series(kept),
+        {"term": {"model_name.keyword": name}},
+        {"term": {"method_name": algorithm.name()}},
+        results::of_value(value),
+        {"range": {"start_date": {"lte": now_ms, "format": "epoch_millis"}}},
     ]);
     let body = json!({
-        "size": MAX_PREDICTIONS,
+        "size": max_predictions,
         "track_total_hits": false,
         "_source": [format!("{field}_pre"), "rmse"],
         "query": {"bool": {"filter": filter}},
-        "sort": [{"@timestamp": "asc"}],
+        "sort": [{"start_date": "desc"}, {"@timestamp": "asc"}],
     });
     let own = Session::system(&shared.engine);
     let answer: Value = shared.asked.read(&own, results::INDEX, body, Priority::Foreground).await?;
     let hits = answer["hits"]["hits"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let read = hits.iter().filter_map(|hit| {
+    let newest = hits.first().map(|hit| &hit["sort"][0]);
+    let last = hits.iter().take_while(|hit| Some(&hit["sort"][0]) == newest);
+    let read = last.filter_map(|hit| {
         let source = &hit["_source"];
         Some(Predicted {
-            at: hit["sort"][0].as_i64()?,
+            at: hit["sort"][1].as_i64()?,
             value: results::take(source, field, "pre")?,
             rmse: source["rmse"].as_f64(),
         })

@@ -42,6 +42,8 @@ pub(crate) const OWN_FIELDS: [&str; 20] = [
     "time_frame",
     "roles",
 ];
+/// The field that names what is predicted ([`series_uid`]).
+const SERIES_UID: &str = "series_uid";
 /// Endings of the names that predicted fields have here.
 pub(crate) const ENDINGS: [&str; 2] = ["_pre", "_cur"];
 /// Parts of a field's name, at most: the mapping has an object for each but the last.
@@ -94,16 +96,20 @@ fn index_body() -> Value {
     })
 }
 
-/// Has an index that is there already take as many fields as a new one; limits that somebody has set stay.
-pub(crate) async fn raise_limits(engine: &Engine) {
-    if engine.metadata().index(INDEX).is_none() {
-        return;
-    }
+/// Has an index that is there already take what a new one does: as many fields, where nobody has set a limit, and `series_uid`.
+pub(crate) async fn bring_up_to_date(engine: &Engine) {
+    let Ok(index) = engine.index(INDEX) else { return };
     let (principal, options, limits) = (Principal::system(), IndicesOptions::open_only(), limits());
     let now_ms = engine.clock().now_ms();
     let decide = |metadata: &Metadata| metadata.update_settings(INDEX, &options, &limits, true, now_ms);
     if let Err(error) = engine.change(&principal, decide).await {
         tracing::warn!(index = INDEX, %error, "predictions of many different fields may find no room");
+    }
+    if index.mapping().field(SERIES_UID).is_none() {
+        let mapping = json!({"properties": {SERIES_UID: index_body()["mappings"]["properties"][SERIES_UID]}});
+        if let Err(error) = engine.put_mapping(&principal, INDEX, &mapping).await {
+            tracing::warn!(index = INDEX, %error, "predictions may not get to know what became of them");
+        }
     }
 }
 
@@ -118,6 +124,27 @@ pub(crate) fn machine_state_uid(definition: &Definition, value: Option<&str>, or
 pub(crate) fn series_uid(kept: &Kept) -> String {
     let Definition { field, value_type, frame, multiply_by, .. } = &*kept.definition;
     digest_of(&json!([kept.state.search_digest, field, value_type.name(), frame.name(), multiply_by]))
+}
+
+/// Makes the condition on predictions of what a rule predicts. Those of a version before do not name it: they are known by field and bucket.
+pub(crate) fn of_series(kept: &Kept) -> Value {
+    let Definition { field, frame, .. } = &*kept.definition;
+    let before = json!([
+        {"exists": {"field": format!("{field}_pre")}},
+        {"term": {"time_frame": frame.name()}},
+    ]);
+    json!({"bool": {"should": [
+        {"term": {SERIES_UID: series_uid(kept)}},
+        {"bool": {"filter": before, "must_not": {"exists": {"field": SERIES_UID}}}},
+    ]}})
+}
+
+/// Makes the condition on predictions of a value of `multiply_by_field`, or of all documents together.
+pub(crate) fn of_value(value: Option<&str>) -> Value {
+    match value {
+        Some(value) => json!({"term": {"multiply_by_value": value}}),
+        None => json!({"bool": {"must_not": {"exists": {"field": "multiply_by_value"}}}}),
+    }
 }
 
 /// Names a prediction.
@@ -146,15 +173,19 @@ pub(crate) fn take(document: &Value, field: &str, ending: &str) -> Option<f64> {
     at.get(format!("{last}_{ending}"))?.as_f64()
 }
 
-/// Writes predictions by their ids.
+/// Writes predictions by their ids, and counts in `written` those that are stored.
 ///
 /// # Errors
-/// The store's; [`Error::Run`] with the first document that is refused. Those before it are written.
-pub(crate) async fn write(engine: &Engine, documents: Vec<(String, Bytes)>) -> Result<()> {
+/// The store's; [`Error::Run`] with the first document that is refused. Others of its batch are stored, those of later ones are not.
+pub(crate) async fn write(
+    engine: &Engine,
+    documents: Vec<(String, Bytes)>,
+    written: &mut usize,
+) -> Result<()> {
     engine.make_own_index(INDEX, &index_body()).await?;
     let ops =
         documents.into_iter().map(|(id, document)| WriteOp::new(INDEX, Some(id), Action::Index(document)));
-    in_batches(engine, ops.collect()).await
+    in_batches(engine, ops.collect(), written).await
 }
 
 /// Makes what was written visible to searches.
@@ -179,21 +210,24 @@ pub(crate) async fn fill(engine: &Engine, found: Vec<(String, Value)>) -> Result
     let ops = found
         .into_iter()
         .map(|(id, document)| WriteOp::new(INDEX, Some(id), Action::Update(Box::new(update(document)))));
-    in_batches(engine, ops.collect()).await
+    in_batches(engine, ops.collect(), &mut 0).await
 }
 
-async fn in_batches(engine: &Engine, mut ops: Vec<WriteOp>) -> Result<()> {
+async fn in_batches(engine: &Engine, mut ops: Vec<WriteOp>, written: &mut usize) -> Result<()> {
     let principal = Principal::of_rules(INDEX);
     while !ops.is_empty() {
         let rest = ops.split_off(ops.len().min(BATCH));
         let results = engine.write(&principal, ops, RefreshPolicy::None, TIMEOUT).await?;
+        let mut refused = None;
         for result in results {
             match result {
-                Ok(_) | Err(StorageError::DocumentMissing { .. }) => {}
-                Err(error) => {
-                    return Err(Error::Run(format!("a prediction cannot be stored in [{INDEX}]: {error}")));
-                }
+                Ok(_) => *written += 1,
+                Err(StorageError::DocumentMissing { .. }) => {}
+                Err(error) => refused = refused.or(Some(error)),
             }
+        }
+        if let Some(error) = refused {
+            return Err(Error::Run(format!("a prediction cannot be stored in [{INDEX}]: {error}")));
         }
         ops = rest;
     }

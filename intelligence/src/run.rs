@@ -6,10 +6,11 @@ use std::time::Instant;
 use bytes::Bytes;
 use millrace_forecast::{Algorithm, Series, Trained, seed, train};
 use millrace_storage::access::Action;
-use millrace_storage::{Engine, Priority, Session};
+use millrace_storage::{Priority, Session};
 
 use crate::Shared;
 use crate::artefacts::Artefacts;
+use crate::books;
 use crate::definition::{Definition, ValueType};
 use crate::documents::{BATCH, Documents, Measured};
 use crate::error::{Error, Result};
@@ -40,8 +41,6 @@ pub(crate) struct Done {
     pub(crate) path: Option<String>,
     pub(crate) search_source: Option<String>,
     pub(crate) threshold_time: Option<String>,
-    /// From when the newest predictions are.
-    pub(crate) origin_ms: Option<i64>,
     /// The last predicted time.
     pub(crate) ends_ms: Option<i64>,
     /// Before this time what was written has its `_cur`, or never gets one.
@@ -102,21 +101,22 @@ pub(crate) async fn run(shared: &Shared, kept: &Arc<Kept>, now_ms: i64, done: &m
     let (search, priority) = (&shared.search, Priority::Spare);
     let reader = Reader { search, session: &session, source: &source, definition, priority };
     let course = Course { shared, kept, reader, origins: &origins, from_ms, settled_ms };
-    let mut failed = Vec::new();
+    let (mut failed, mut whole) = (Vec::new(), Ok(()));
     for value in &values {
         let mut waiting = Waiting::new();
         let predicted = course.predict(*value, &mut waiting, done).await;
+        // What was predicted of history before is not predicted again.
         match (value, predicted) {
-            (Some(value), Err(error)) if is_of_value(&error) => {
-                failed.push(format!("value [{value}]: {error}"));
-            }
-            (_, predicted) => predicted?,
+            (_, Err(error)) if !is_of_value(&error) => return Err(error),
+            (Some(value), Err(error)) => failed.push(format!("value [{value}]: {error}")),
+            (Some(_), Ok(())) => {}
+            (None, predicted) => whole = predicted,
         }
-        write(&shared.engine, &mut waiting, done).await?;
+        course.write(&mut waiting, done).await?;
     }
     done.walked_ms = Some(last);
     match failed.is_empty() {
-        true => Ok(()),
+        true => whole,
         false => Err(Error::Run(told(&failed, values.len()))),
     }
 }
@@ -154,31 +154,39 @@ impl Course<'_> {
                 let of = Arc::clone(&documents);
                 waiting.extend(engine.compute().run(Priority::Spare, move || Ok(of.batch(from))).await?);
                 if waiting.len() >= BATCH {
-                    write(engine, waiting, done).await?;
+                    self.write(waiting, done).await?;
                 }
             }
             if step.is_last {
                 done.machine_state_uid = Some(documents.machine_state_uid.clone());
                 done.threshold_time.clone_from(&documents.threshold_time);
-                done.origin_ms = Some(last);
             }
         }
         Ok(())
     }
-}
 
-async fn write(engine: &Engine, waiting: &mut Waiting, done: &mut Done) -> Result<()> {
-    let documents = std::mem::take(waiting);
-    let count = documents.len();
-    if count > 0 {
-        results::write(engine, documents).await?;
+    /// Writes what waits; before the first of it, the times that it is of are noted.
+    async fn write(&self, waiting: &mut Waiting, done: &mut Done) -> Result<()> {
+        let Self { shared, kept, .. } = *self;
+        let documents = std::mem::take(waiting);
+        if documents.is_empty() {
+            return Ok(());
+        }
+        if done.predictions == 0 {
+            let announced: &Done = done;
+            let announce = |now: &mut Kept| {
+                if now.state.revision == kept.state.revision {
+                    books::announce(now, announced);
+                }
+            };
+            shared.store.note(&kept.id, announce).await?;
+        }
+        results::write(&shared.engine, documents, &mut done.predictions).await
     }
-    done.predictions += count;
-    Ok(())
 }
 
 /// Whether an error is of what was found with a value, so that others may do better.
-fn is_of_value(error: &Error) -> bool {
+pub(crate) fn is_of_value(error: &Error) -> bool {
     match error {
         Error::Run(_) | Error::Forecast(_) => true,
         // It may be no value of the field's type.

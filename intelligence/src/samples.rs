@@ -4,6 +4,7 @@
 use millrace_query::SearchService;
 use millrace_storage::{Priority, Session};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::definition::{Definition, ValueType};
@@ -52,13 +53,13 @@ struct Bucket {
 }
 
 #[derive(Debug, Deserialize)]
-struct Earliest {
-    aggregations: Option<First>,
+struct Earlier {
+    hits: Hits,
 }
 
 #[derive(Debug, Deserialize)]
-struct First {
-    first: Metric,
+struct Hits {
+    hits: Vec<IgnoredAny>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -113,7 +114,7 @@ impl Reader<'_> {
         Ok(buckets)
     }
 
-    /// Finds the place of the first of these buckets, which begin at a time, that is a sample. A count is one of the first document on, however
+    /// Finds the place of the first of these buckets, which begin at a time, that is a sample. A count is one from the first document on, however
     /// long ago that was; before it there is nothing to be counted.
     ///
     /// # Errors
@@ -124,23 +125,25 @@ impl Reader<'_> {
         from_ms: i64,
         buckets: &[Option<f64>],
     ) -> Result<usize> {
+        let first = buckets.iter().position(Option::is_some).unwrap_or(buckets.len());
         // Where the first has documents, there is none before that matters.
-        if self.definition.value_type != ValueType::Count || buckets.first().is_none_or(Option::is_some) {
-            return Ok(0);
+        if self.definition.value_type != ValueType::Count || first == 0 {
+            return Ok(first);
         }
+        let (time, mut filter) = (&self.source.time_field, self.filter(value));
+        filter.push(json!({"range": {time: {"lt": from_ms, "format": "epoch_millis"}}}));
+        // Any document will do: the first that is found ends the search.
         let body = json!({
-            "size": 0,
+            "size": 1,
+            "_source": false,
             "track_total_hits": false,
-            "query": {"bool": {"filter": self.filter(value)}},
-            "aggs": {"first": {"min": {"field": self.source.time_field}}},
+            "terminate_after": 1,
+            "query": {"bool": {"filter": filter}},
+            "sort": ["_doc"],
         });
         let expression = &self.source.expression;
-        let answer = self.search.read::<Earliest>(self.session, expression, body, self.priority).await?;
-        let Some(first_ms) = answer.aggregations.and_then(|all| all.first.value) else {
-            return Ok(buckets.len());
-        };
-        let place = self.definition.frame.between(from_ms, first_ms as i64);
-        Ok(usize::try_from(place).unwrap_or_default())
+        let answer = self.search.read::<Earlier>(self.session, expression, body, self.priority).await?;
+        Ok(if answer.hits.hits.is_empty() { first } else { 0 })
     }
 
     /// The conditions on documents that are counted or measured, whenever they are of.

@@ -15,12 +15,14 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::error::Error;
 use crate::fill;
 use crate::store::{Kept, State};
-use crate::{Running, Shared};
+use crate::{Mark, Shared};
 
 /// How often it is looked what is due.
 const TICK: Duration = Duration::from_secs(1);
-/// How often a rule's predictions are looked at for what became of them.
-const FILL_EVERY_MS: i64 = 60_000;
+/// After how long a rule's predictions are looked at again when it could not be found out what became of them; twice as long each time.
+const FILL_AGAIN_MS: i64 = 60_000;
+/// The longest of these times.
+const MAX_FILL_AGAIN_MS: i64 = 3_600_000;
 
 /// When rules come next: asking a schedule takes long enough not to be done for each rule each second.
 #[derive(Debug, Default)]
@@ -46,6 +48,38 @@ impl Coming {
             next
         });
         next.at_ms.is_some_and(|at| at <= now_ms)
+    }
+}
+
+/// Rules of which it could not be found out what became of their predictions.
+#[derive(Debug, Default)]
+struct Failing(HashMap<String, Failure>);
+
+#[derive(Debug)]
+struct Failure {
+    revision: u64,
+    tried_ms: i64,
+    wait_ms: i64,
+    reason: String,
+}
+
+impl Failing {
+    /// Whether a rule may be tried now: one that was saved anew need not wait.
+    fn is_time(&self, kept: &Kept, now_ms: i64) -> bool {
+        let failed = self.0.get(&kept.id).filter(|failed| failed.revision == kept.state.revision);
+        // A clock that was put back keeps none waiting.
+        failed.is_none_or(|failed| !(0..failed.wait_ms).contains(&(now_ms - failed.tried_ms)))
+    }
+
+    /// Notes why a rule failed; returns whether that is new.
+    fn note(&mut self, kept: &Kept, now_ms: i64, reason: String) -> bool {
+        let revision = kept.state.revision;
+        let before = self.0.remove(&kept.id).filter(|failed| failed.revision == revision);
+        let wait_ms =
+            before.as_ref().map_or(FILL_AGAIN_MS, |failed| (2 * failed.wait_ms).min(MAX_FILL_AGAIN_MS));
+        let is_new = before.is_none_or(|failed| failed.reason != reason);
+        self.0.insert(kept.id.clone(), Failure { revision, tried_ms: now_ms, wait_ms, reason });
+        is_new
     }
 }
 
@@ -101,7 +135,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
     while jobs.join_next().await.is_some() {}
 }
 
-/// Has a rule run again whose time was seen to by a clock that was ahead.
+/// Has a rule run, and filled in, again whose time was seen to by a clock that was ahead.
 async fn set_back(shared: &Shared, kept: &Kept, now_ms: i64) {
     match shared.store.note(&kept.id, |kept| kept.state.set_back(now_ms)).await {
         Ok(()) | Err(Error::NotFound(_)) => {}
@@ -111,7 +145,7 @@ async fn set_back(shared: &Shared, kept: &Kept, now_ms: i64) {
     }
 }
 
-async fn run(shared: Arc<Shared>, running: Running, due_ms: i64) {
+async fn run(shared: Arc<Shared>, running: Mark, due_ms: i64) {
     let id = running.id.clone();
     match shared.run_to_its_end(running, Some(due_ms)).await {
         // What goes wrong stands on the record.
@@ -124,26 +158,62 @@ async fn run(shared: Arc<Shared>, running: Running, due_ms: i64) {
 async fn fill_all(shared: Arc<Shared>) {
     let mut stopping = shared.stopping.subscribe();
     let mut ticks = ticks();
-    let mut tried: HashMap<String, i64> = HashMap::new();
+    let mut failing = Failing::default();
     while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
         tokio::select! {
             _ = stopping.changed() => break,
             _ = ticks.tick() => {}
         }
-        tried.retain(|id, _| shared.store.get(id).is_some());
+        failing.0.retain(|id, _| shared.store.get(id).is_some());
         for listed in shared.store.all() {
             let now_ms = shared.engine.clock().now_ms();
-            let tried_ms = tried.get(&listed.id).copied();
-            let is_time = tried_ms.is_none_or(|tried| now_ms - tried >= FILL_EVERY_MS || tried > now_ms);
             // Those before it may have taken their time.
-            let Some(kept) = shared.store.get(&listed.id).filter(|_| is_time) else { continue };
-            if fill::pending(&kept, now_ms).is_none() || shared.check_stopping().is_err() {
+            let Some(kept) = shared.store.get(&listed.id) else { continue };
+            if kept.state.filled_ms.is_some_and(|filled| filled > now_ms) {
+                set_back(&shared, &kept, now_ms).await;
                 continue;
             }
-            tried.insert(kept.id.clone(), now_ms);
-            if let Err(error) = shared.fill(&kept.id).await {
+            let is_pending = fill::pending(&kept, now_ms).is_some() && failing.is_time(&kept, now_ms);
+            if !is_pending || shared.check_stopping().is_err() {
+                continue;
+            }
+            let Err(error) = shared.fill(&kept.id).await else {
+                failing.0.remove(&kept.id);
+                continue;
+            };
+            if failing.note(&kept, now_ms, error.to_string()) {
                 tracing::warn!(rule = kept.id, %error, "what became of predictions was not filled in");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::Definition;
+    use crate::definition::tests::body;
+
+    #[test]
+    fn what_fails_is_tried_ever_more_seldom_and_told_once() {
+        let state = State { revision: 1, ..State::default() };
+        let mut kept = Kept::new("r".to_owned(), Definition::parse(&body()).unwrap(), state);
+        let mut failing = Failing::default();
+        let mut now_ms = 1_000_000;
+        assert!(failing.is_time(&kept, now_ms));
+        let mut waits = Vec::new();
+        for time in 0..8 {
+            let is_new = failing.note(&kept, now_ms, "gone".to_owned());
+            assert_eq!(is_new, time == 0);
+            let wait = (1..=60).find(|minute| failing.is_time(&kept, now_ms + minute * 60_000)).unwrap();
+            now_ms += wait * 60_000;
+            waits.push(wait);
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert!(failing.note(&kept, now_ms, "refused".to_owned()));
+        assert!(!failing.is_time(&kept, now_ms) && failing.is_time(&kept, now_ms - 1));
+        kept.state.revision = 2;
+        assert!(failing.is_time(&kept, now_ms) && failing.note(&kept, now_ms, "refused".to_owned()));
+        assert!(failing.is_time(&kept, now_ms + 60_000));
     }
 }

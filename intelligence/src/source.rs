@@ -34,6 +34,8 @@ pub(crate) struct Source {
     pub(crate) query: Value,
     /// The search source as it is saved.
     pub(crate) text: String,
+    /// Stands for what is saved of all that: how it is understood may be another matter in another version.
+    pub(crate) digest: String,
 }
 
 impl Source {
@@ -45,7 +47,7 @@ impl Source {
     pub(crate) async fn of(engine: &Arc<Engine>, kept: &Kept) -> Result<Self> {
         let id = kept.definition.search_id();
         let source = Self::read(engine, id).await?;
-        if source.digest() != kept.state.search_digest {
+        if !source.is_of(&kept.state.search_digest) {
             let reason = format!(
                 "saved search [{id}], or its index pattern, has changed since the rule was saved: look at it and save the rule \
                  again"
@@ -81,17 +83,16 @@ impl Source {
             return Err(wrong(format!("is over index pattern [{pattern_id}], which has no title")));
         }
         let time_field = time_field.filter(|field| !field.is_empty());
-        Ok(Self {
-            expression: expression.to_owned(),
-            time_field: time_field.unwrap_or_else(|| TIME_FIELD.to_owned()),
-            query: search.query,
-            text: search.text,
-        })
+        let time_field = time_field.unwrap_or_else(|| TIME_FIELD.to_owned());
+        let digest = digest_of(&json!([expression, time_field, search.saved]));
+        let expression = expression.to_owned();
+        Ok(Self { expression, time_field, query: search.query, text: search.text, digest })
     }
 
-    /// Returns a digest of what is read.
-    pub(crate) fn digest(&self) -> String {
-        digest_of(&json!([self.expression, self.time_field, self.query]))
+    /// Whether a digest is of this, or of how it is understood, as in rules of a version before.
+    fn is_of(&self, digest: &str) -> bool {
+        let understood = || digest_of(&json!([self.expression, self.time_field, self.query]));
+        self.digest == digest || understood() == digest
     }
 }
 
@@ -153,6 +154,8 @@ struct Search {
     text: String,
     pattern_id: String,
     query: Value,
+    /// What `query` is made of.
+    saved: Value,
 }
 
 impl Search {
@@ -168,7 +171,8 @@ impl Search {
         let source: Value =
             serde_json::from_str(&text).map_err(|error| format!("has no search source in JSON: {error}"))?;
         let pattern_id = pattern_id(&source, &references).ok_or("names no index pattern")?;
-        Ok(Self { query: query(&source)?, text, pattern_id })
+        let saved = json!([source["query"], source["filter"]]);
+        Ok(Self { query: query(&source)?, text, pattern_id, saved })
     }
 }
 
@@ -289,6 +293,21 @@ mod tests {
     }
 
     #[test]
+    fn a_digest_is_of_what_is_saved_or_of_how_it_was_understood() {
+        let source = Source {
+            expression: "logs*".to_owned(),
+            time_field: TIME_FIELD.to_owned(),
+            query: json!({"match_all": {}}),
+            text: String::new(),
+            digest: "saved".to_owned(),
+        };
+        let before = digest_of(&json!(["logs*", TIME_FIELD, {"match_all": {}}]));
+        assert!(source.is_of("saved") && source.is_of(&before));
+        let other = Source { expression: "secrets*".to_owned(), digest: "other".to_owned(), ..source };
+        assert!(!other.is_of("saved") && !other.is_of(&before) && !other.is_of(""));
+    }
+
+    #[test]
     fn what_is_not_understood_is_refused() {
         for (source, expected) in [
             (json!({"query": {"language": "ppl", "query": "x"}}), "language [ppl]"),
@@ -324,6 +343,7 @@ mod tests {
         };
         let search = of(json!({"index": "p", "query": {"query": "a"}}).to_string()).unwrap();
         assert_eq!((search.pattern_id.as_str(), search.text.contains("index")), ("p", true));
+        assert_eq!(search.saved, json!([{"query": "a"}, null]));
         let long = json!({"index": "p", "other": " ".repeat(MAX_SOURCE_BYTES)}).to_string();
         assert!(of(long).unwrap_err().contains("65536 are allowed"));
         assert!(of("{".to_owned()).unwrap_err().contains("in JSON"));

@@ -61,7 +61,7 @@ pub(crate) struct Ran {
 pub(crate) struct State {
     /// Who saved it last: it runs with the rights of this user.
     pub(crate) owner: String,
-    /// What the saved search said then ([`crate::source::Source::digest`]).
+    /// What the saved search said then ([`crate::source::Source::digest`]); empty in rules of a version before, until they are loaded.
     pub(crate) search_digest: String,
     /// Grows by one with each change of the definition.
     pub(crate) revision: u64,
@@ -73,18 +73,16 @@ pub(crate) struct State {
     pub(crate) walked_ms: Option<i64>,
     /// Predictions before this time have their `_cur`, or never get one.
     pub(crate) filled_ms: Option<i64>,
-    /// From when the newest predictions are.
-    pub(crate) origin_ms: Option<i64>,
     /// The last predicted time.
     pub(crate) ends_ms: Option<i64>,
 }
 
 impl State {
-    /// Takes back what was noted by a clock that was ahead: what is to come has not been seen to.
+    /// Takes back what was noted by a clock that was ahead: what is to come has not been seen to, and what it was is not known.
     pub(crate) fn set_back(&mut self, now_ms: i64) {
         self.handled_ms = self.handled_ms.min(now_ms);
         self.walked_ms = self.walked_ms.map(|walked| walked.min(now_ms));
-        self.origin_ms = self.origin_ms.filter(|origin| *origin <= now_ms);
+        self.filled_ms = self.filled_ms.map(|filled| filled.min(now_ms));
     }
 }
 

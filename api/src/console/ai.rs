@@ -3,6 +3,7 @@
 //! [`Intelligence`] knows the rules and what may be done with them; the forms of requests and answers are here.
 
 use millrace_intelligence::{Error as Refusal, Intelligence, Record};
+use millrace_storage::Error as StorageError;
 use serde_json::json;
 
 use super::alerts::{body, done};
@@ -58,7 +59,9 @@ pub(crate) async fn run(api: &Api, request: &Request, id: &str) -> Result<Respon
                 Refusal::Query(error) => error.as_storage(),
                 _ => None,
             };
-            refused.into_iter().for_each(|error| api.session.refusals().note(error));
+            // What its owner may not is nothing that the asker was refused; a block refuses everybody.
+            let blocked = refused.filter(|error| matches!(error, StorageError::Blocked { .. }));
+            blocked.into_iter().for_each(|error| api.session.refusals().note(error));
             let error = Error::from(error);
             let body = json!({"status": false, "id": id, "message": error.reason()});
             Ok(Response::json(error.status(), body))

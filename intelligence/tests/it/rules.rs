@@ -83,6 +83,21 @@ async fn a_model_that_cannot_be_kept_stops_no_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_picture_shows_counts_of_quiet_buckets() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
+    let mut count = rule("load");
+    count["value_type"] = json!("count");
+    let id = server.create(count).await;
+    let drawn = async || server.intelligence.plot(&server.admin(), &id, None).await.unwrap();
+    assert!(!drawn().await.contains("measured"));
+    // Long before what is drawn.
+    server.minutes(-1_000, -999).await;
+    assert!(drawn().await.contains("measured"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_picture_shows_no_predictions_of_other_buckets() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 31 * MINUTE).await;

@@ -1,8 +1,10 @@
 //! Runs: from what they predict, what they leave where they fail or are overtaken, and what becomes of it.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use millrace_intelligence::Error;
+use millrace_storage::Engine;
 use serde_json::{Value, json};
 
 use crate::fixture::{MINUTE, START, Server, rule, until, write};
@@ -14,6 +16,22 @@ fn by_hand() -> Value {
     rule
 }
 
+/// A rule whose runs over two hours of history take a while.
+fn slow() -> Value {
+    let mut slow = by_hand();
+    (slow["algorithm_type"], slow["start_date"]) = (json!("RFRS"), json!("2026-03-02 11:00"));
+    (slow["max_probes"], slow["max_predictions"]) = (json!(60), json!(1));
+    slow
+}
+
+/// Writes a document of each host for each minute from one to before another: the load is the number of the minute.
+async fn hosts(server: &Server, from: i64, to: i64, hosts: &[&str]) {
+    for (minute, host) in (from..to).flat_map(|minute| hosts.iter().map(move |host| (minute, host))) {
+        let document = json!({"@timestamp": START + minute * MINUTE + 1000, "load": minute, "host": host});
+        server.write("logs", &format!("{host} {minute}"), &document).await;
+    }
+}
+
 /// What became of predictions from a minute of the first hour, of those of which it is known.
 async fn known(server: &Server, origin: i64) -> Vec<f64> {
     let from = format!("load_TL_20260302_10{origin}00_");
@@ -22,20 +40,24 @@ async fn known(server: &Server, origin: i64) -> Vec<f64> {
     of.filter_map(|(_, document)| document["load_cur"].as_f64()).collect()
 }
 
+/// The record of the one rule as it is stored.
+async fn record(engine: &Arc<Engine>) -> Value {
+    let mut record = Value::Null;
+    let index = engine.index(".intelligence_rules").unwrap();
+    let mut reading = engine.read_back(&[index], 0..u64::MAX).await.unwrap();
+    while let Some(frame) = reading.next().await.unwrap() {
+        for op in frame.parts.iter().flat_map(|part| &part.ops) {
+            let Some(source) = &op.source else { continue };
+            record = serde_json::from_slice(source).unwrap();
+        }
+    }
+    record
+}
+
 /// Opens the store of a server that was stopped, with the record of its one rule as another server may have left it.
 async fn reopened(dir: &Path, now_ms: i64, id: &str, change: fn(&mut Value)) -> Server {
     let (engine, clock) = Server::engine(dir, now_ms).await;
-    let mut record = Value::Null;
-    {
-        let index = engine.index(".intelligence_rules").unwrap();
-        let mut reading = engine.read_back(&[index], 0..u64::MAX).await.unwrap();
-        while let Some(frame) = reading.next().await.unwrap() {
-            for op in frame.parts.iter().flat_map(|part| &part.ops) {
-                let Some(source) = &op.source else { continue };
-                record = serde_json::from_slice(source).unwrap();
-            }
-        }
-    }
+    let mut record = record(&engine).await;
     change(&mut record);
     write(&engine, ".intelligence_rules", id, &record).await;
     Server::over(engine, clock).await
@@ -83,17 +105,29 @@ async fn what_became_of_history_is_known_when_it_is_over_for_good() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn history_is_gone_over_once_though_there_is_too_little_to_go_on_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 60 * MINUTE).await;
+    server.minutes(0, 20).await;
+    let mut rule = by_hand();
+    (rule["start_date"], rule["max_probes"]) = (json!("2026-03-02 10:10"), json!(5));
+    let id = server.create(rule).await;
+    for _ in 0..2 {
+        let refused = server.intelligence.run(&server.admin(), &id).await.unwrap_err().to_string();
+        assert!(refused.starts_with("TL needs 2 samples"), "{refused}");
+        // From 10, 15 and 20; behind that there is nothing to learn from.
+        assert_eq!(server.predictions().await.len(), 15);
+        let walked_ms = record(&server.engine).await["state"]["walked_ms"].as_i64();
+        assert_eq!(walked_ms, Some(START + 60 * MINUTE));
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_value_without_samples_stops_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 30 * MINUTE).await;
-    let minutes = async |from: i64, to: i64| {
-        for (minute, host) in (from..to).flat_map(|minute| [(minute, "web1"), (minute, "web2")]) {
-            let document =
-                json!({"@timestamp": START + minute * MINUTE + 1000, "load": minute, "host": host});
-            server.write("logs", &format!("{host} {minute}"), &document).await;
-        }
-    };
-    minutes(20, 30).await;
+    hosts(&server, 20, 30, &["web1", "web2"]).await;
     let mut rule = by_hand();
     rule["multiply_by_field"] = json!("host.keyword");
     rule["multiply_by_values"] = json!(["web1", "gone", "web2"]);
@@ -109,9 +143,58 @@ async fn a_value_without_samples_stops_no_other() {
     assert_eq!((&shown["exit_code"], &shown["error_message"]), (&json!(1), &json!(refused)));
     assert_eq!(shown["machine_state_uid"], "load[web2]_TL_20260302_103000");
     // What was written is known, so it is filled in, too.
-    minutes(30, 36).await;
+    hosts(&server, 30, 36, &["web1", "web2"]).await;
     server.clock.advance_ms(6 * MINUTE + 31_000);
     until("what became of them", async || {
+        let predictions = server.predictions().await;
+        predictions.values().all(|document| document["load_cur"].is_number()).then_some(())
+    })
+    .await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_picture_of_a_value_that_failed_shows_what_was_predicted_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 30 * MINUTE).await;
+    hosts(&server, 20, 30, &["web1", "web2"]).await;
+    let mut rule = by_hand();
+    rule["multiply_by_field"] = json!("host.keyword");
+    rule["multiply_by_values"] = json!(["web1", "web2"]);
+    let id = server.create(rule).await;
+    let (intelligence, admin) = (&server.intelligence, server.admin());
+    intelligence.run(&admin, &id).await.unwrap();
+    hosts(&server, 60, 70, &["web1"]).await;
+    server.clock.advance_ms(40 * MINUTE);
+    let refused = intelligence.run(&admin, &id).await.unwrap_err().to_string();
+    assert!(refused.starts_with("value [web2]: TL needs 2 samples"), "{refused}");
+    for value in ["web1", "web2"] {
+        let svg = intelligence.plot(&admin, &id, Some(value)).await.unwrap();
+        assert!(svg.contains("measured") && svg.contains("predicted"), "{value}: {svg:.500}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_that_a_search_refuses_keeps_no_other_from_its_cur() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 30 * MINUTE).await;
+    let minutes = async |from: i64, to: i64| {
+        for minute in from..to {
+            let document = json!({"@timestamp": START + minute * MINUTE + 1000, "load": minute, "code": 1});
+            server.write("logs", &minute.to_string(), &document).await;
+        }
+    };
+    minutes(20, 30).await;
+    let mut rule = by_hand();
+    (rule["multiply_by_field"], rule["multiply_by_values"]) = (json!("code"), json!(["x", "1"]));
+    let id = server.create(rule).await;
+    let refused = server.intelligence.run(&server.admin(), &id).await.unwrap_err().to_string();
+    assert!(refused.starts_with("value [x]: "), "{refused}");
+    assert_eq!(server.predictions().await.len(), 5);
+    minutes(30, 36).await;
+    server.clock.advance_ms(6 * MINUTE + 31_000);
+    until("what became of the other", async || {
         let predictions = server.predictions().await;
         predictions.values().all(|document| document["load_cur"].is_number()).then_some(())
     })
@@ -175,10 +258,7 @@ async fn a_run_of_a_rule_that_is_changed_or_deleted_ends() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 180 * MINUTE).await;
     server.minutes(0, 180).await;
-    let mut slow = by_hand();
-    (slow["algorithm_type"], slow["start_date"]) = (json!("RFRS"), json!("2026-03-02 11:00"));
-    (slow["max_probes"], slow["max_predictions"]) = (json!(60), json!(1));
-    let id = server.create(slow.clone()).await;
+    let id = server.create(slow()).await;
     let (intelligence, admin) = (&server.intelligence, server.admin());
     let begun = async || {
         let (intelligence, admin, of) = (intelligence.clone(), admin.clone(), id.clone());
@@ -187,7 +267,7 @@ async fn a_run_of_a_rule_that_is_changed_or_deleted_ends() {
         run
     };
     let run = begun().await;
-    intelligence.update(&admin, &id, slow).await.unwrap();
+    intelligence.update(&admin, &id, slow()).await.unwrap();
     let refused = run.await.unwrap().unwrap_err();
     assert!(matches!(refused, Error::Conflict(_)), "{refused}");
     assert!(server.shown(&id)["machine_state_uid"].is_null());
@@ -196,6 +276,71 @@ async fn a_run_of_a_rule_that_is_changed_or_deleted_ends() {
     let refused = run.await.unwrap().unwrap_err();
     assert!(matches!(refused, Error::NotFound(_)), "{refused}");
     assert_eq!(server.predictions().await.len(), 0);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_overtaken_run_wrote_gets_to_know_what_became_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 180 * MINUTE).await;
+    hosts(&server, 0, 180, &["web1", "web2"]).await;
+    let mut rule = slow();
+    rule["multiply_by_field"] = json!("host.keyword");
+    rule["multiply_by_values"] = json!(["web1", "web2"]);
+    let id = server.create(rule.clone()).await;
+    let (intelligence, admin) = (&server.intelligence, server.admin());
+    let run = {
+        let (intelligence, admin, of) = (intelligence.clone(), admin.clone(), id.clone());
+        tokio::spawn(async move { intelligence.run(&admin, &of).await })
+    };
+    let last = "load[web1]_RFRS_20260302_130000_20260302130000";
+    until("the first value", async || server.predictions().await.contains_key(last).then_some(())).await;
+    intelligence.update(&admin, &id, rule).await.unwrap();
+    let refused = run.await.unwrap().unwrap_err();
+    assert!(matches!(refused, Error::Conflict(_)), "{refused}");
+    hosts(&server, 180, 181, &["web1"]).await;
+    server.clock.advance_ms(2 * MINUTE);
+    until("what became of it", async || {
+        let predictions = server.predictions().await;
+        predictions.values().all(|document| document["load_cur"].is_number()).then_some(())
+    })
+    .await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_waits_for_runs_by_hand() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 180 * MINUTE).await;
+    server.minutes(0, 180).await;
+    let id = server.create(slow()).await;
+    let (intelligence, admin, of) = (server.intelligence.clone(), server.admin(), id.clone());
+    let run = tokio::spawn(async move { intelligence.run(&admin, &of).await });
+    until("the run", async || (server.shown(&id)["pid"] != 0).then_some(())).await;
+    server.intelligence.stop().await;
+    let shown = server.shown(&id);
+    assert_eq!((&shown["pid"], &shown["exit_code"]), (&json!(0), &json!(1)));
+    let refused = run.await.unwrap().unwrap_err();
+    assert!(matches!(refused, Error::Storage(_)), "{refused}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_stored_beside_a_prediction_that_is_refused_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 31 * MINUTE + 10_000).await;
+    server.minutes(0, 31).await;
+    // Those that are over cannot be stored.
+    let object = json!({"properties": {"of": {"type": "keyword"}}});
+    let mapping = json!({"mappings": {"properties": {"load_cur": object}}});
+    server.engine.make_own_index("intelligence", &mapping).await.unwrap();
+    let mut rule = by_hand();
+    rule["start_date"] = json!("2026-03-02 10:20");
+    let id = server.create(rule).await;
+    let refused = server.intelligence.run(&server.admin(), &id).await.unwrap_err().to_string();
+    assert!(refused.starts_with("a prediction cannot be stored"), "{refused}");
+    assert_eq!(server.predictions().await.len(), 10);
+    assert_eq!(server.shown(&id)["machine_state_uid"], "load_TL_20260302_103100");
     server.stop().await;
 }
 
@@ -249,5 +394,60 @@ async fn a_clock_that_was_ahead_keeps_no_rule_from_running() {
         server.shown(&id)["last_execute"].is_string().then_some(())
     })
     .await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_clock_that_was_ahead_filled_in_is_corrected() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
+    server.minutes(0, 31).await;
+    let mut rule = by_hand();
+    rule["value_type"] = json!("count");
+    let id = server.create(rule).await;
+    server.intelligence.run(&server.admin(), &id).await.unwrap();
+    server.clock.advance_ms(60 * MINUTE);
+    let nothing = async || (known(&server, 31).await == [0.0; 5]).then_some(());
+    until("what became of them by a clock that is ahead", nothing).await;
+    server.stop().await;
+    let server = Server::reopen(dir.path(), START + 31 * MINUTE).await;
+    until("what is to come", async || {
+        let filled_ms = record(&server.engine).await["state"]["filled_ms"].as_i64().unwrap();
+        (filled_ms <= START + 31 * MINUTE).then_some(())
+    })
+    .await;
+    server.minutes(31, 36).await;
+    server.clock.advance_ms(6 * MINUTE + 31_000);
+    let counted = async || (known(&server, 31).await == [1.0; 5]).then_some(());
+    until("what became of them", counted).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_and_predictions_of_a_version_before_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
+    server.minutes(0, 31).await;
+    let id = server.create(by_hand()).await;
+    server.intelligence.run(&server.admin(), &id).await.unwrap();
+    for (uid, mut document) in server.predictions().await {
+        document.as_object_mut().unwrap().remove("series_uid").unwrap();
+        server.write("intelligence", &uid, &document).await;
+    }
+    server.stop().await;
+    let before = |record: &mut Value| {
+        record["state"].as_object_mut().unwrap().remove("search_digest").unwrap();
+    };
+    let server = reopened(dir.path(), START + 31 * MINUTE, &id, before).await;
+    server.minutes(31, 36).await;
+    server.clock.advance_ms(6 * MINUTE + 31_000);
+    let all = async || (known(&server, 31).await == [31.0, 32.0, 33.0, 34.0, 35.0]).then_some(());
+    until("what became of them", all).await;
+    server.intelligence.run(&server.admin(), &id).await.unwrap();
+    // It is held to what was adopted.
+    let pattern = json!({"object": {"attributes": {"title": "secrets*", "timeFieldName": "@timestamp"}}});
+    server.write(".console", "index-pattern:logs", &pattern).await;
+    let refused = server.intelligence.run(&server.admin(), &id).await.unwrap_err().to_string();
+    assert!(refused.contains("has changed since the rule was saved"), "{refused}");
     server.stop().await;
 }
