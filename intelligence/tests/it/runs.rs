@@ -260,18 +260,19 @@ async fn a_run_of_a_rule_that_is_changed_or_deleted_ends() {
     server.minutes(0, 180).await;
     let id = server.create(slow()).await;
     let (intelligence, admin) = (&server.intelligence, server.admin());
-    let begun = async || {
+    let begin = || {
         let (intelligence, admin, of) = (intelligence.clone(), admin.clone(), id.clone());
-        let run = tokio::spawn(async move { intelligence.run(&admin, &of).await });
-        until("the run", async || (server.shown(&id)["pid"] != 0).then_some(())).await;
-        run
+        tokio::spawn(async move { intelligence.run(&admin, &of).await })
     };
-    let run = begun().await;
+    let runs = async || until("the run", async || (server.shown(&id)["pid"] != 0).then_some(())).await;
+    let run = begin();
+    runs().await;
     intelligence.update(&admin, &id, slow()).await.unwrap();
     let refused = run.await.unwrap().unwrap_err();
     assert!(matches!(refused, Error::Conflict(_)), "{refused}");
     assert!(server.shown(&id)["machine_state_uid"].is_null());
-    let run = begun().await;
+    let run = begin();
+    runs().await;
     intelligence.delete(&admin, &id).await.unwrap();
     let refused = run.await.unwrap().unwrap_err();
     assert!(matches!(refused, Error::NotFound(_)), "{refused}");
