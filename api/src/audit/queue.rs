@@ -113,7 +113,8 @@ impl Queue {
     /// Whether an event's user may have so many bytes more: as long as it has no more than what is left for others.
     fn has_share(&self, event: &Event, bytes: usize) -> bool {
         self.held.get(event.user()).is_none_or(|held| {
-            held.places.len() < MAX_EVENTS - self.events.len() && held.bytes + bytes <= MAX_BYTES - self.bytes
+            held.places.len() < MAX_EVENTS - self.events.len()
+                && held.bytes + bytes <= MAX_BYTES.saturating_sub(self.bytes + bytes)
         })
     }
 
