@@ -34,7 +34,7 @@ mod walk;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_accounts::Accounts;
 use millrace_query::SearchService;
@@ -42,7 +42,7 @@ use millrace_storage::access::Caller;
 use millrace_storage::{Engine, Error as StorageError, Principal, Priority};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinError, JoinHandle};
 use uuid::Uuid;
 
@@ -56,6 +56,10 @@ pub use error::{Error, Result};
 
 /// Runs at a time.
 const TURNS: usize = 2;
+/// The place of a run of a schedule stays empty for so many times as long as the run took, but no longer than this: many of them one after
+/// another would slow down what is ingested.
+const PAUSE: u32 = 4;
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// Pictures that are drawn at a time; others wait.
 const PICTURES: usize = 4;
 /// Runs of a rule's schedule that end with the server, one after another, until they are not made up any more.
@@ -102,7 +106,9 @@ pub(crate) struct Shared {
     running: Arc<Mutex<HashSet<String>>>,
     /// Rules whose predictions are filled in: two that do would meet at the same documents.
     filling: Arc<Mutex<HashSet<String>>>,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
+    /// Places of runs of schedules, which are taken for longer than a turn.
+    places: Arc<Semaphore>,
     pictures: Semaphore,
     /// Held for reading by each run until it is over, with what is filled in behind it.
     under_way: tokio::sync::RwLock<()>,
@@ -171,7 +177,8 @@ impl Intelligence {
             artefacts: Artefacts::of(engine),
             running: Arc::default(),
             filling: Arc::default(),
-            turns: Semaphore::new(TURNS),
+            turns: Arc::new(Semaphore::new(TURNS)),
+            places: Arc::new(Semaphore::new(TURNS)),
             pictures: Semaphore::new(PICTURES),
             under_way: tokio::sync::RwLock::default(),
             stopping: watch::Sender::new(false),
@@ -324,7 +331,7 @@ impl Intelligence {
     /// [`Error::NotFound`]; [`Error::Invalid`] for another value; why samples cannot be read.
     pub async fn plot(&self, asker: &Principal, id: &str, value: Option<&str>) -> Result<String> {
         let kept = self.shared.seen(asker, id)?;
-        let _turn = turn(&self.shared.pictures).await?;
+        let _turn = self.shared.pictures.acquire().await.map_err(no_turn)?;
         picture::draw(&self.shared, &kept, value).await
     }
 
@@ -359,10 +366,8 @@ async fn to_its_end<T: Send + 'static>(
     tokio::spawn(future).await.unwrap_or_else(failed)
 }
 
-/// Waits for a turn of those that there are at a time.
-async fn turn(of: &Semaphore) -> Result<SemaphorePermit<'_>> {
-    let closed = |_| StorageError::Internal("no AI rule has a turn".to_owned());
-    Ok(of.acquire().await.map_err(closed)?)
+fn no_turn(_: AcquireError) -> StorageError {
+    StorageError::Internal("no AI rule has a turn".to_owned())
 }
 
 /// A rule that somebody may see.
@@ -451,12 +456,28 @@ impl Shared {
         .await
     }
 
+    /// Waits for a turn or a place, but not while the server stops.
+    async fn one_of(&self, turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit> {
+        let mut stopping = self.stopping.subscribe();
+        let turn = tokio::select! {
+            turn = Arc::clone(turns).acquire_owned() => turn.map_err(no_turn)?,
+            _ = stopping.wait_for(|stopping| *stopping) => {
+                return Err(StorageError::Stopped("the server is stopping".to_owned()).into());
+            }
+        };
+        self.check_stopping()?;
+        Ok(turn)
+    }
+
     /// Runs a rule, as at a time of its schedule or now, and keeps the books.
     async fn run(&self, running: Mark, due_ms: Option<i64>) -> Result<Done> {
         let id = running.id.clone();
         let id = id.as_str();
-        let turn = turn(&self.turns).await?;
-        self.check_stopping()?;
+        let place = match due_ms {
+            Some(_) => Some(self.one_of(&self.places).await?),
+            None => None,
+        };
+        let turn = self.one_of(&self.turns).await?;
         let (began, began_ms) = (Instant::now(), self.engine.clock().now_ms());
         let starts = |kept: &mut Kept| {
             let ran = &mut kept.ran;
@@ -498,6 +519,13 @@ impl Shared {
         self.artefacts.keep_of(now).await;
         // It has ended: others need not wait while it is filled in.
         drop((turn, running));
+        if let Some(place) = place {
+            let pause = began.elapsed().saturating_mul(PAUSE).min(LONGEST_PAUSE);
+            tokio::spawn(async move {
+                tokio::time::sleep(pause).await;
+                drop(place);
+            });
+        }
         // A rule that runs again at once has no other time for it.
         if !stopped
             && done.predictions > 0
