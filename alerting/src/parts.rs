@@ -121,7 +121,7 @@ mod tests {
         let mut rules = Rules::new(Timing::default(), Bounds::default());
         rules.put(rule);
         // The second one comes in two pieces, the second of which has the events of the first, too.
-        let frames = [matching(1, 2_500, true), matching(2, 300, false), matching(2, 400, true)];
+        let frames = [matching(1, 600, true), matching(2, 300, false), matching(2, 400, true)];
         let mut matches = Matches { frames: frames.into(), ..Matches::default() };
         let mut found = Vec::new();
         while let Some(Part { frame, before, operations, ends, .. }) = matches.evaluate(&mut rules) {
@@ -129,11 +129,12 @@ mod tests {
             found.push((frame, before, operations.len(), ends, next));
         }
         let expected = [
-            (1, 0, 1_000, false, None),
-            (1, 1_000, 1_000, false, None),
-            (1, 2_000, 500, true, Some(2)),
+            (1, 0, 250, false, None),
+            (1, 250, 250, false, None),
+            (1, 500, 100, true, Some(2)),
             (2, 0, 0, false, Some(2)),
-            (2, 0, 400, true, None),
+            (2, 0, 250, false, None),
+            (2, 250, 150, true, None),
         ];
         assert!(found == expected && matches.is_empty(), "{found:?}");
     }

@@ -70,8 +70,13 @@ impl Server {
         self.accounts.administrator()
     }
 
+    /// Saves a rule, in a flood of alerts once that is over.
     pub(crate) async fn save(&self, rule: Value) -> Changed {
-        self.alerting.change(&self.admin(), rule).await.unwrap()
+        let save = async || match self.alerting.change(&self.admin(), rule.clone()).await {
+            Err(millrace_alerting::Error::Storage(Error::Rejected(_))) => None,
+            saved => Some(saved.unwrap()),
+        };
+        until(save).await
     }
 
     pub(crate) fn shown(&self, id: &str) -> Value {
