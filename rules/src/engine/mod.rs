@@ -192,6 +192,9 @@ thread_local! {
     pub(crate) static AT_ONCE: std::cell::Cell<usize> = const { std::cell::Cell::new(1_000) };
 }
 
+/// What a rule does at a frame, until there is enough to be written; tells whether that was all.
+type PartOfRule = fn(&mut Running, u64, Time, &Timing, &[(Time, Time)], &mut Vec<Operation>) -> bool;
+
 /// Absences that are remembered.
 const MAX_ABSENCES: usize = 256;
 
@@ -419,22 +422,7 @@ impl Engine {
         let Some((frame, complete)) = self.amid else { return operations };
         let rung = self.ring(frame, &mut operations);
         while rung && let Some(id) = self.waiting.first().cloned() {
-            let (now, timing, absences) = (self.now, &self.timing, &self.absences);
-            let mut is_done = true;
-            if let Some(running) = self.rules.get_mut(&id) {
-                let before = operations.len();
-                let evaluate = || running.evaluate(frame, now, timing, absences, at_once(), &mut operations);
-                // A fault in what one rule does stops no other.
-                match catch_unwind(AssertUnwindSafe(evaluate)) {
-                    Ok(done) => is_done = done,
-                    Err(panic) => {
-                        operations.truncate(before);
-                        operations.push(running.fail(frame, &*panic, timing, self.bounds));
-                    }
-                }
-            }
-            self.set_alarm(&id);
-            if is_done {
+            if self.have(&id, frame, &mut operations, Running::evaluate) {
                 self.waiting.remove(&id);
             }
             if operations.len() >= at_once() {
@@ -518,26 +506,31 @@ impl Engine {
     /// Closes windows that are over, until there is enough to be written. Tells whether that was all.
     fn ring(&mut self, frame: u64, operations: &mut Vec<Operation>) -> bool {
         while let Some(id) = self.ringing.front().cloned() {
-            let mut is_done = true;
-            if let Some(running) = self.rules.get_mut(&id) {
-                let before = operations.len();
-                let (now, timing, absences) = (self.now, &self.timing, &self.absences);
-                let pass = || running.pass(frame, now, timing, absences, operations);
-                match catch_unwind(AssertUnwindSafe(pass)) {
-                    Ok(done) => is_done = done,
-                    Err(panic) => {
-                        operations.truncate(before);
-                        operations.push(running.fail(frame, &*panic, timing, self.bounds));
-                    }
-                }
-            }
-            self.set_alarm(&id);
-            if !is_done {
+            if !self.have(&id, frame, operations, Running::pass) {
                 return false;
             }
             self.ringing.pop_front();
         }
         true
+    }
+
+    /// Has a rule do its part at a frame, and tells whether that was all. A fault in what one rule does stops no other.
+    fn have(&mut self, id: &str, frame: u64, operations: &mut Vec<Operation>, part: PartOfRule) -> bool {
+        let mut is_done = true;
+        if let Some(running) = self.rules.get_mut(id) {
+            let before = operations.len();
+            let (now, timing, absences) = (self.now, &self.timing, &self.absences);
+            let work = || part(running, frame, now, timing, absences, operations);
+            match catch_unwind(AssertUnwindSafe(work)) {
+                Ok(done) => is_done = done,
+                Err(panic) => {
+                    operations.truncate(before);
+                    operations.push(running.fail(frame, &*panic, timing, self.bounds));
+                }
+            }
+        }
+        self.set_alarm(id);
+        is_done
     }
 
     /// Frees what is forgotten at the time of the last frame; it changes no operation to come.

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::{HashSet, VecDeque};
 
 use super::raising::Raising;
-use super::{Frame, MAX_DEPTH, Operation, Quiet, Rule};
+use super::{Frame, MAX_DEPTH, Operation, Quiet, Rule, at_once};
 use crate::alert;
 use crate::definition::Definition;
 use crate::error::Result;
@@ -253,14 +253,13 @@ impl Running {
         creation && (definition.allow_alerts || !is_alert(event, origin))
     }
 
-    /// Evaluates the events of a frame that is complete, until there are `most` operations. Tells whether that was all.
+    /// Evaluates the events of a frame that is complete, until there is enough to be written. Tells whether that was all.
     pub(super) fn evaluate(
         &mut self,
         frame: u64,
         now: Time,
         timing: &Timing,
         absences: &[Stretch],
-        most: usize,
         operations: &mut Vec<Operation>,
     ) -> bool {
         if !self.pending.is_empty() {
@@ -272,7 +271,7 @@ impl Running {
         } else if self.timed.is_empty() && !self.closes {
             return true;
         }
-        while operations.len() < most {
+        while operations.len() < at_once() {
             let Some((time, event, origin, second)) = self.timed.pop_front() else { break };
             let depth = if is_alert(&event, origin) { event.depth() } else { 0 };
             if depth >= MAX_DEPTH {
