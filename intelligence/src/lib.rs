@@ -34,7 +34,7 @@ mod walk;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use millrace_accounts::Accounts;
 use millrace_query::SearchService;
@@ -56,10 +56,6 @@ pub use error::{Error, Result};
 
 /// Runs at a time.
 const TURNS: usize = 2;
-/// The place of a run of a schedule stays empty for so many times as long as the run took, but no longer than this: many of them one after
-/// another would slow down what is ingested.
-const PAUSE: u32 = 4;
-const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// Pictures that are drawn at a time; others wait.
 const PICTURES: usize = 4;
 /// Runs of a rule's schedule that end with the server, one after another, until they are not made up any more.
@@ -107,8 +103,6 @@ pub(crate) struct Shared {
     /// Rules whose predictions are filled in: two that do would meet at the same documents.
     filling: Arc<Mutex<HashSet<String>>>,
     turns: Arc<Semaphore>,
-    /// Places of runs of schedules, which are taken for longer than a turn.
-    places: Arc<Semaphore>,
     pictures: Semaphore,
     /// Held for reading by each run until it is over, with what is filled in behind it.
     under_way: tokio::sync::RwLock<()>,
@@ -178,7 +172,6 @@ impl Intelligence {
             running: Arc::default(),
             filling: Arc::default(),
             turns: Arc::new(Semaphore::new(TURNS)),
-            places: Arc::new(Semaphore::new(TURNS)),
             pictures: Semaphore::new(PICTURES),
             under_way: tokio::sync::RwLock::default(),
             stopping: watch::Sender::new(false),
@@ -456,8 +449,8 @@ impl Shared {
         .await
     }
 
-    /// Waits for a turn or a place, but not while the server stops.
-    async fn one_of(&self, turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit> {
+    /// Waits for a turn of those that there are at a time, but not while the server stops.
+    pub(crate) async fn one_of(&self, turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit> {
         let mut stopping = self.stopping.subscribe();
         let turn = tokio::select! {
             turn = Arc::clone(turns).acquire_owned() => turn.map_err(no_turn)?,
@@ -473,10 +466,6 @@ impl Shared {
     async fn run(&self, running: Mark, due_ms: Option<i64>) -> Result<Done> {
         let id = running.id.clone();
         let id = id.as_str();
-        let place = match due_ms {
-            Some(_) => Some(self.one_of(&self.places).await?),
-            None => None,
-        };
         let turn = self.one_of(&self.turns).await?;
         let (began, began_ms) = (Instant::now(), self.engine.clock().now_ms());
         let starts = |kept: &mut Kept| {
@@ -519,13 +508,6 @@ impl Shared {
         self.artefacts.keep_of(now).await;
         // It has ended: others need not wait while it is filled in.
         drop((turn, running));
-        if let Some(place) = place {
-            let pause = began.elapsed().saturating_mul(PAUSE).min(LONGEST_PAUSE);
-            tokio::spawn(async move {
-                tokio::time::sleep(pause).await;
-                drop(place);
-            });
-        }
         // A rule that runs again at once has no other time for it.
         if !stopped
             && done.predictions > 0

@@ -5,20 +5,26 @@
 //! not live to see the end of is made up for. A task beside it fills in what became of predictions, one rule after another; a rule may run
 //! meanwhile.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::error::Error;
 use crate::fill;
 use crate::store::{Kept, State};
-use crate::{Mark, Shared};
+use crate::{Mark, Shared, TURNS};
 
 /// How often it is looked what is due.
 const TICK: Duration = Duration::from_secs(1);
+/// The place of a run stays empty for so many times as long as it took, but no longer than this: many of them one after another would slow
+/// down what is ingested.
+const PAUSE: u32 = 4;
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// After how long a rule's predictions are looked at again when it could not be found out what became of them; twice as long each time.
 const FILL_AGAIN_MS: i64 = 60_000;
 /// The longest of these times.
@@ -103,6 +109,8 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
     let mut ticks = ticks();
     let mut jobs: JoinSet<()> = JoinSet::new();
     let mut coming = Coming::default();
+    // Rules that wait for a place do not run yet: who asks for a run of one need not wait for that.
+    let (queued, places) = (Arc::new(Mutex::new(HashSet::new())), Arc::new(Semaphore::new(TURNS)));
     jobs.spawn(fill_all(Arc::clone(&shared)));
     while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
         tokio::select! {
@@ -124,10 +132,12 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
                         continue;
                     }
                     let has_come = coming.has_come(&kept, now_ms);
-                    let Some(due) = due(&kept, has_come, now_ms) else { continue };
+                    if due(&kept, has_come, now_ms).is_none() {
+                        continue;
+                    }
                     // Marked here, so that the next look sees it.
-                    let Some(running) = shared.begin(&kept.id) else { continue };
-                    jobs.spawn(run(Arc::clone(&shared), running, due));
+                    let Some(mark) = Mark::new(&queued, &kept.id) else { continue };
+                    jobs.spawn(run(Arc::clone(&shared), mark, Arc::clone(&places)));
                 }
             }
         }
@@ -145,13 +155,28 @@ async fn set_back(shared: &Shared, kept: &Kept, now_ms: i64) {
     }
 }
 
-async fn run(shared: Arc<Shared>, running: Mark, due_ms: i64) {
-    let id = running.id.clone();
+/// Runs a rule once there is a place.
+async fn run(shared: Arc<Shared>, queued: Mark, places: Arc<Semaphore>) {
+    let id = queued.id.clone();
+    // Without one the server stops.
+    let Ok(place) = shared.one_of(&places).await else { return };
+    // What it was queued for may be past: it may have been changed, or run by hand, meanwhile.
+    let now_ms = shared.engine.clock().now_ms();
+    let due_ms = shared.store.get(&id).and_then(|kept| due(&kept, true, now_ms));
+    let Some((due_ms, running)) = due_ms.zip(shared.begin(&id)) else { return };
+    drop(queued);
+    let began = Instant::now();
     match shared.run_to_its_end(running, Some(due_ms)).await {
         // What goes wrong stands on the record.
         Ok(_) | Err(Error::NotFound(_)) => {}
         Err(error) => tracing::warn!(rule = id, %error, "a scheduled run of an AI rule failed"),
     }
+    let pause = began.elapsed().saturating_mul(PAUSE).min(LONGEST_PAUSE);
+    // A server that stops does not wait for it.
+    tokio::spawn(async move {
+        tokio::time::sleep(pause).await;
+        drop(place);
+    });
 }
 
 /// Fills in what is over of all rules' predictions until it is told to stop.

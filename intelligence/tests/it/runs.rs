@@ -452,3 +452,28 @@ async fn rules_and_predictions_of_a_version_before_go_on() {
     assert!(refused.contains("has changed since the rule was saved"), "{refused}");
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_waits_for_its_schedule_is_run_by_hand() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 181 * MINUTE).await;
+    server.minutes(0, 186).await;
+    let mut ids = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        let mut due = slow();
+        (due["model_name"], due["automatic_cron"]) = (json!(name), json!("*/5 * * * *"));
+        (due["automatic_enable"], due["automatic"]) = (json!(true), json!(true));
+        ids.push(server.create(due).await);
+    }
+    server.clock.advance_ms(5 * MINUTE);
+    // Two have run, and their places are empty for a while.
+    let rests = async || {
+        let shown: Vec<_> = ids.iter().map(|id| server.shown(id)).collect();
+        let ran = shown.iter().filter(|shown| shown["exit_code"] == 0 && shown["pid"] == 0).count();
+        let waits = shown.iter().position(|shown| shown["last_execute_mili"].is_null());
+        waits.filter(|_| ran >= 2)
+    };
+    let waits = until("two runs", rests).await;
+    server.intelligence.run(&server.admin(), &ids[waits]).await.unwrap();
+    server.stop().await;
+}
