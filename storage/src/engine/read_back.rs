@@ -50,6 +50,7 @@ pub struct Missing {
     pub shard: u32,
     /// How many sequence numbers have no row: deletions, and documents that were deleted or replaced since. Of which frame
     /// one was is not known any more: it counts for that of the next row that is there, or, behind the last one, for the last.
+    /// Rows that are deleted are there until a compaction: of two readings one after another, both may count some.
     pub count: u64,
 }
 
