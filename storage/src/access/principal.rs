@@ -66,6 +66,15 @@ impl Origin {
 }
 
 impl Caller {
+    /// Returns the caller whose bounds it shares: an API key has none of its own, but those of the user who made it, however many
+    /// keys that user has.
+    pub fn bounded_as(&self) -> Self {
+        match self {
+            Self::ApiKey { owner, .. } => Self::User(Arc::clone(owner)),
+            other => other.clone(),
+        }
+    }
+
     /// Where its writes come from, unless they say otherwise.
     fn origin(&self) -> Origin {
         match self {

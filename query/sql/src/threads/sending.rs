@@ -1,4 +1,4 @@
-//! Answers that are on their way: how many there may be, of one owner and of all.
+//! Answers that are on their way: how many there may be, of one owner and of all. Those to API keys are their users'.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,18 +45,19 @@ impl Sending {
     /// # Errors
     /// [`Error::Rejected`] where there is none, for the owner or for anybody.
     pub(super) fn begin(self: &Arc<Self>, owner: &Caller) -> Result<Place> {
+        let owner = owner.bounded_as();
         let mut counts = self.counts();
-        let of_owner = counts.owners.get(owner).copied().unwrap_or_default();
+        let of_owner = counts.owners.get(&owner).copied().unwrap_or_default();
         if of_owner >= self.most_of_owner || counts.all >= self.most {
             let all = counts.all;
             return Err(Error::Rejected(format!(
-                "too many answers of SQL are on their way: [{of_owner}] to this caller, [{all}] to all; read some of them to their end"
+                "too many answers of SQL are on their way: [{of_owner}] to this user, [{all}] to all; read some of them to their end"
             ))
             .into());
         }
         counts.all += 1;
         *counts.owners.entry(owner.clone()).or_default() += 1;
-        Ok(Place { sending: Arc::clone(self), owner: owner.clone() })
+        Ok(Place { sending: Arc::clone(self), owner })
     }
 }
 
@@ -91,5 +92,18 @@ mod tests {
         places.clear();
         assert!(sending.counts().owners.is_empty());
         drop(sending.begin(&user("ann")).unwrap());
+    }
+
+    #[test]
+    fn api_keys_share_the_answers_of_their_user() {
+        let sending = Sending::new(5, 2);
+        let key = |id: &str| Caller::ApiKey { id: id.into(), name: "k".into(), owner: "ann".into() };
+        let places = [sending.begin(&key("a")).unwrap(), sending.begin(&key("b")).unwrap()];
+        for caller in [key("c"), Caller::User("ann".into())] {
+            assert_eq!(sending.begin(&caller).unwrap_err().status(), 429);
+        }
+        drop(sending.begin(&Caller::User("bob".into())).unwrap());
+        drop(places);
+        assert!(sending.counts().owners.is_empty());
     }
 }
