@@ -1,7 +1,8 @@
 //! Prepared statements: their texts and what is bound to them, kept for ten minutes from their last use.
 //!
-//! There are bounds for each owner and for all together, in number and in bytes; at them further statements are refused until some
-//! are closed or have had their time.
+//! There are bounds for each user, with all of its API keys, and for all together, in number and in bytes. One user has a part of the
+//! bytes of all at most, so that it leaves some to others. At a bound further statements are refused until some are closed or have had
+//! their time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,13 +13,16 @@ use datafusion::arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use tonic::Status;
 
-use crate::tickets::{Id, Owner};
+use crate::tickets::{Id, Owner, User};
 
-/// Statements that one owner may have.
-const MOST_OF_OWNER: usize = 1_000;
-/// Bytes that those of one owner take, and of all.
-const MOST_BYTES_OF_OWNER: usize = 16 << 20;
+/// Statements that one user may have.
+const MOST_OF_USER: usize = 1_000;
+/// Bytes that the statements of all take.
 const MOST_BYTES: usize = 64 << 20;
+/// Bytes that those of one user take.
+const MOST_BYTES_OF_USER: usize = MOST_BYTES / SHARES;
+/// Parts of the bytes of all of which one user may have one.
+const SHARES: usize = 4;
 /// How long a statement is kept after its last use.
 const LIFE: Duration = Duration::from_secs(600);
 /// What a statement takes beside texts and values, and what a parameter does.
@@ -34,7 +38,7 @@ pub(crate) struct Handles(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     statements: HashMap<Id, Kept>,
-    owners: HashMap<Owner, Weight>,
+    users: HashMap<User, Weight>,
     bytes: usize,
     swept_ms: i64,
 }
@@ -48,6 +52,7 @@ struct Weight {
 #[derive(Debug)]
 struct Kept {
     owner: Owner,
+    user: User,
     statement: Prepared,
     used_ms: i64,
     bytes: usize,
@@ -76,23 +81,29 @@ impl Prepared {
 }
 
 impl Handles {
-    /// Keeps a statement.
+    /// Keeps a statement, which belongs to `owner` and counts against the bounds of `user`.
     ///
     /// # Errors
     /// `RESOURCE_EXHAUSTED` at a bound.
-    pub(crate) fn add(&self, owner: Owner, statement: Prepared, now_ms: i64) -> Result<Id, Status> {
+    pub(crate) fn add(
+        &self,
+        owner: Owner,
+        user: User,
+        statement: Prepared,
+        now_ms: i64,
+    ) -> Result<Id, Status> {
         let mut state = self.0.lock();
         let bytes = statement.bytes();
-        if now_ms - state.swept_ms >= SWEEP_MS || state.fits(&owner, 1, bytes).is_err() {
+        if now_ms - state.swept_ms >= SWEEP_MS {
             state.sweep(now_ms);
         }
-        state.fits(&owner, 1, bytes)?;
+        state.make_room(&user, 1, bytes, now_ms)?;
         let id = rand::random();
-        let weight = state.owners.entry(owner).or_default();
+        let weight = state.users.entry(user).or_default();
         weight.statements += 1;
         weight.bytes += bytes;
         state.bytes += bytes;
-        state.statements.insert(id, Kept { owner, statement, used_ms: now_ms, bytes });
+        state.statements.insert(id, Kept { owner, user, statement, used_ms: now_ms, bytes });
         Ok(id)
     }
 
@@ -112,16 +123,17 @@ impl Handles {
     pub(crate) fn bind(&self, owner: &Owner, id: &Id, rows: RecordBatch, now_ms: i64) -> Result<(), Status> {
         let mut state = self.0.lock();
         let kept = state.find(owner, id, now_ms)?;
-        let (before, mut statement) = (kept.bytes, kept.statement.clone());
+        let (user, before, mut statement) = (kept.user, kept.bytes, kept.statement.clone());
         statement.bound = Some(rows);
         statement.binding += 1;
         let bytes = statement.bytes();
-        state.fits(owner, 0, bytes.saturating_sub(before))?;
+        // It was used just now, and so stays.
+        state.make_room(&user, 0, bytes.saturating_sub(before), now_ms)?;
         if let Some(kept) = state.statements.get_mut(id) {
             (kept.statement, kept.bytes) = (statement, bytes);
         }
         state.bytes = state.bytes - before + bytes;
-        if let Some(weight) = state.owners.get_mut(owner) {
+        if let Some(weight) = state.users.get_mut(&user) {
             weight.bytes = weight.bytes - before + bytes;
         }
         Ok(())
@@ -148,17 +160,35 @@ impl State {
         Ok(kept)
     }
 
-    fn fits(&self, owner: &Owner, more: usize, bytes: usize) -> Result<(), Status> {
-        let weight = self.owners.get(owner).copied().unwrap_or_default();
-        if weight.statements + more > MOST_OF_OWNER {
+    /// Sees to it that there is room for statements and bytes more of a user, if need be by forgetting those that have had their time.
+    fn make_room(&mut self, user: &User, more: usize, bytes: usize, now_ms: i64) -> Result<(), Status> {
+        if self.fits(user, more, bytes).is_err() {
+            self.sweep(now_ms);
+        }
+        self.fits(user, more, bytes)
+    }
+
+    fn fits(&self, user: &User, more: usize, bytes: usize) -> Result<(), Status> {
+        let weight = self.users.get(user).copied().unwrap_or_default();
+        if weight.statements + more > MOST_OF_USER {
             return Err(Status::resource_exhausted(format!(
-                "there are [{MOST_OF_OWNER}] prepared statements of this caller already: close some of them"
+                "there are [{MOST_OF_USER}] prepared statements of this user already: close some of them"
             )));
         }
-        if weight.bytes + bytes > MOST_BYTES_OF_OWNER || self.bytes + bytes > MOST_BYTES {
-            return Err(Status::resource_exhausted(
-                "prepared statements take too much memory: close some of them, or bind less",
-            ));
+        let of_user = weight.bytes + bytes;
+        if of_user > MOST_BYTES_OF_USER {
+            return Err(Status::resource_exhausted(format!(
+                "the prepared statements of this user would take [{of_user}] bytes with what is bound to them, more than \
+                 [{MOST_BYTES_OF_USER}]: close some of them, or bind less"
+            )));
+        }
+        let of_all = self.bytes + bytes;
+        if of_all > MOST_BYTES {
+            return Err(Status::resource_exhausted(format!(
+                "the prepared statements of all users would take [{of_all}] bytes, more than [{MOST_BYTES}]: run the \
+                 statement without preparing it, or try again later, those that nobody uses end after [{}] s",
+                LIFE.as_secs()
+            )));
         }
         Ok(())
     }
@@ -173,11 +203,11 @@ impl State {
     fn remove(&mut self, id: &Id) {
         let Some(kept) = self.statements.remove(id) else { return };
         self.bytes -= kept.bytes;
-        if let Some(weight) = self.owners.get_mut(&kept.owner) {
+        if let Some(weight) = self.users.get_mut(&kept.user) {
             weight.statements -= 1;
             weight.bytes -= kept.bytes;
             if weight.statements == 0 {
-                self.owners.remove(&kept.owner);
+                self.users.remove(&kept.user);
             }
         }
     }
@@ -198,9 +228,22 @@ mod tests {
 
     use super::*;
 
-    fn user(name: &str) -> Owner {
+    fn of(caller: Caller) -> (Owner, User) {
         let nothing = Arc::new(Privileges::new(ActionSet::NONE, Vec::new()));
-        Owner::of(&Principal::new(Caller::User(name.into()), Vec::new(), nothing))
+        let principal = Principal::new(caller, Vec::new(), nothing);
+        (Owner::of(&principal), User::of(&principal))
+    }
+
+    fn user(name: &str) -> (Owner, User) {
+        of(Caller::User(name.into()))
+    }
+
+    fn key(id: &str, owner: &str) -> (Owner, User) {
+        of(Caller::ApiKey { id: id.into(), name: "k".into(), owner: owner.into() })
+    }
+
+    fn add(handles: &Handles, (owner, user): (Owner, User), bytes: usize, now_ms: i64) -> Result<Id, Status> {
+        handles.add(owner, user, statement(bytes), now_ms)
     }
 
     fn statement(bytes: usize) -> Prepared {
@@ -214,41 +257,42 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_statements_are_bounded_for_each_owner_and_end_by_themselves() {
+    fn ten_thousand_statements_are_bounded_for_each_user_and_end_by_themselves() {
         let handles = Handles::default();
         let (ann, bob) = (user("ann"), user("bob"));
-        let added: Vec<_> = (0..10_000).filter_map(|_| handles.add(ann, statement(8), 0).ok()).collect();
-        assert_eq!(added.len(), MOST_OF_OWNER);
-        let other = handles.add(bob, statement(8), 0).unwrap();
-        assert!(handles.get(&ann, &other, 0).is_err());
-        handles.close(&ann, &other);
-        assert!(handles.get(&bob, &other, 0).is_ok());
+        let added: Vec<_> = (0..10_000).filter_map(|_| add(&handles, ann, 8, 0).ok()).collect();
+        assert_eq!(added.len(), MOST_OF_USER);
+        let other = add(&handles, bob, 8, 0).unwrap();
+        assert!(handles.get(&ann.0, &other, 0).is_err());
+        handles.close(&ann.0, &other);
+        assert!(handles.get(&bob.0, &other, 0).is_ok());
         let life = i64::try_from(LIFE.as_millis()).unwrap();
-        assert!(handles.get(&ann, &added[0], life - 1).is_ok());
-        assert!(handles.get(&ann, &added[1], life).is_err());
+        assert!(handles.get(&ann.0, &added[0], life - 1).is_ok());
+        assert!(handles.get(&ann.0, &added[1], life).is_err());
         // The one that was used is still there, the others made room.
-        for _ in 1..MOST_OF_OWNER {
-            handles.add(ann, statement(8), life).unwrap();
+        for _ in 1..MOST_OF_USER {
+            add(&handles, ann, 8, life).unwrap();
         }
-        assert!(handles.add(ann, statement(8), life).is_err());
-        handles.close(&ann, &added[0]);
-        handles.add(ann, statement(8), life).unwrap();
+        assert!(add(&handles, ann, 8, life).is_err());
+        handles.close(&ann.0, &added[0]);
+        add(&handles, ann, 8, life).unwrap();
     }
 
     #[test]
     fn texts_and_bindings_are_bounded_in_bytes_and_given_back() {
         let handles = Handles::default();
         let ann = user("ann");
-        let id = handles.add(ann, statement(1 << 20), 0).unwrap();
-        assert!(handles.bind(&ann, &id, rows(MOST_BYTES_OF_OWNER), 0).is_err());
-        assert_eq!(handles.get(&ann, &id, 0).unwrap().binding, 0);
-        handles.bind(&ann, &id, rows(14 << 20), 0).unwrap();
-        assert!(handles.add(ann, statement(2 << 20), 0).is_err());
-        handles.bind(&ann, &id, rows(16), 0).unwrap();
-        assert_eq!(handles.get(&ann, &id, 0).unwrap().binding, 2);
-        handles.add(ann, statement(2 << 20), 0).unwrap();
+        let bind = |id: &Id, bytes| handles.bind(&ann.0, id, rows(bytes), 0);
+        let id = add(&handles, ann, 1 << 20, 0).unwrap();
+        assert!(bind(&id, MOST_BYTES_OF_USER).is_err());
+        assert_eq!(handles.get(&ann.0, &id, 0).unwrap().binding, 0);
+        bind(&id, 14 << 20).unwrap();
+        assert!(add(&handles, ann, 2 << 20, 0).is_err());
+        bind(&id, 16).unwrap();
+        assert_eq!(handles.get(&ann.0, &id, 0).unwrap().binding, 2);
+        add(&handles, ann, 2 << 20, 0).unwrap();
         for name in 0..10 {
-            let _ = handles.add(user(&name.to_string()), statement(15 << 20), 0);
+            let _ = add(&handles, user(&name.to_string()), 15 << 20, 0);
         }
         assert!(handles.0.lock().bytes <= MOST_BYTES);
         let ids: Vec<Id> = handles.0.lock().statements.keys().copied().collect();
@@ -257,6 +301,40 @@ mod tests {
             handles.close(&owner, &id);
         }
         let state = handles.0.lock();
-        assert_eq!((state.bytes, state.owners.len()), (0, 0));
+        assert_eq!((state.bytes, state.users.len()), (0, 0));
+    }
+
+    #[test]
+    fn the_api_keys_of_a_user_have_its_share_together() {
+        let handles = Handles::default();
+        let keys: Vec<_> = (0..10).map(|id| key(&id.to_string(), "ann")).collect();
+        let part = MOST_BYTES_OF_USER / 4;
+        let added = keys.iter().filter(|key| add(&handles, **key, part, 0).is_ok()).count();
+        // They take a little more than their texts.
+        assert_eq!(added, 3);
+        let error = add(&handles, user("ann"), part, 0).unwrap_err();
+        assert!(error.message().contains("of this user") && error.message().contains("bind less"), "{error}");
+        // What belongs to a key is no other's.
+        let id = add(&handles, keys[0], 8, 0).unwrap();
+        assert!(handles.get(&keys[1].0, &id, 0).is_err());
+        assert!(handles.get(&user("ann").0, &id, 0).is_err());
+        // Others have theirs, until all together have what there is.
+        let others: Vec<_> = (0..SHARES).map(|name| user(&name.to_string())).collect();
+        let added =
+            others.iter().filter(|other| add(&handles, **other, MOST_BYTES_OF_USER - part, 0).is_ok());
+        assert_eq!(added.count(), SHARES);
+        let error = add(&handles, user("zoe"), part, 0).unwrap_err();
+        assert!(error.message().contains("of all users"), "{error}");
+    }
+
+    #[test]
+    fn what_has_had_its_time_makes_room_for_what_is_bound() {
+        let handles = Handles::default();
+        let ann = user("ann");
+        let life = i64::try_from(LIFE.as_millis()).unwrap();
+        add(&handles, ann, MOST_BYTES_OF_USER / 2, 0).unwrap();
+        let id = add(&handles, ann, 8, 1).unwrap();
+        assert!(handles.bind(&ann.0, &id, rows(MOST_BYTES_OF_USER * 3 / 4), 1).is_err());
+        handles.bind(&ann.0, &id, rows(MOST_BYTES_OF_USER * 3 / 4), life).unwrap();
     }
 }

@@ -22,7 +22,7 @@ use tower::Service as _;
 use crate::health::{self, Health};
 use crate::service::{MAX_SENT, MAX_TAKEN, Service};
 use crate::status;
-use crate::tickets::Owner;
+use crate::tickets::User;
 use crate::upload::{Length, Shares, Upload};
 
 /// Path of the methods.
@@ -78,7 +78,7 @@ impl Flight {
             self.shares.begin(None)
         } else {
             let entry = self.beside.enter(head.clone(), LISTENER).await.map_err(status::of)?;
-            let received = self.shares.begin(Some(Owner::of(entry.principal())));
+            let received = self.shares.begin(Some(User::of(entry.principal())));
             head.extensions.insert(Arc::new(entry));
             received
         };

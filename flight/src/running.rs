@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tonic::Status;
 
-use crate::tickets::{Id, Owner};
+use crate::tickets::{Id, User};
 
-/// Answers under way of one owner, and of all.
-const MOST_OF_OWNER: usize = 128;
+/// Answers under way of one user, and of all.
+const MOST_OF_USER: usize = 128;
 const MOST: usize = 256;
 
 /// Answers under way.
@@ -35,7 +35,7 @@ struct State {
 #[derive(Debug)]
 struct Answer {
     id: Id,
-    owner: Owner,
+    user: User,
     /// Tells what is still making the answer.
     cancel: Option<oneshot::Sender<()>>,
     /// The answer once it is being sent.
@@ -74,19 +74,19 @@ impl Running {
     ///
     /// # Errors
     /// `RESOURCE_EXHAUSTED` where there are too many.
-    pub(crate) fn begin(&self, id: Id, owner: Owner) -> Result<Place, Status> {
+    pub(crate) fn begin(&self, id: Id, user: User) -> Result<Place, Status> {
         let mut state = self.0.lock();
-        let of_owner = state.answers.values().filter(|answer| answer.owner == owner).count();
-        if of_owner >= MOST_OF_OWNER || state.answers.len() >= MOST {
+        let of_user = state.answers.values().filter(|answer| answer.user == user).count();
+        if of_user >= MOST_OF_USER || state.answers.len() >= MOST {
             return Err(Status::resource_exhausted(format!(
-                "too many answers are being fetched: [{of_owner}] by this caller, [{}] by all; read some of them to their end",
+                "too many answers are being fetched: [{of_user}] by this user, [{}] by all; read some of them to their end",
                 state.answers.len()
             )));
         }
         let (cancel, cancelled) = oneshot::channel();
         let number = state.next;
         state.next += 1;
-        state.answers.insert(number, Answer { id, owner, cancel: Some(cancel), sent: None });
+        state.answers.insert(number, Answer { id, user, cancel: Some(cancel), sent: None });
         Ok(Place { running: self.clone(), number, cancelled: cancelled.shared() })
     }
 
@@ -188,16 +188,16 @@ mod tests {
 
     use super::*;
 
-    fn owner(name: &str) -> Owner {
+    fn user(name: &str) -> User {
         let nothing = Arc::new(Privileges::new(ActionSet::NONE, Vec::new()));
-        Owner::of(&Principal::new(Caller::User(name.into()), Vec::new(), nothing))
+        User::of(&Principal::new(Caller::User(name.into()), Vec::new(), nothing))
     }
 
     #[tokio::test]
     async fn cancelled_answers_end_with_an_error_and_ended_ones_are_forgotten() {
         let running = Running::default();
         let pending = || stream::pending::<Result<(), Status>>();
-        let begin = |id| running.begin([id; 16], owner("ann")).unwrap();
+        let begin = |id| running.begin([id; 16], user("ann")).unwrap();
         let (mut one, other) = (begin(1).watch(pending()), begin(1).watch(pending()));
         drop(other);
         assert!(!running.cancel(&[2; 16]));
@@ -215,7 +215,7 @@ mod tests {
     async fn what_is_cancelled_is_dropped_before_it_answers_and_where_nobody_reads_it() {
         let running = Running::default();
         let (held, gone) = oneshot::channel::<()>();
-        let place = running.begin([1; 16], owner("ann")).unwrap();
+        let place = running.begin([1; 16], user("ann")).unwrap();
         let making = place.make::<()>(async move {
             let _held = held;
             std::future::pending().await
@@ -229,23 +229,23 @@ mod tests {
             let _ = &held;
             item
         });
-        let unread = running.begin([2; 16], owner("ann")).unwrap().watch(unread);
+        let unread = running.begin([2; 16], user("ann")).unwrap().watch(unread);
         assert!(running.cancel(&[2; 16]));
         assert!(gone.await.is_err());
         drop(unread);
     }
 
     #[test]
-    fn there_are_bounds_for_each_owner_and_for_all() {
+    fn there_are_bounds_for_each_user_and_for_all() {
         let running = Running::default();
         let mut places = Vec::new();
         for name in ["ann", "bob", "cid"] {
-            places.extend((0..1_000).map_while(|_| running.begin([0; 16], owner(name)).ok()));
+            places.extend((0..1_000).map_while(|_| running.begin([0; 16], user(name)).ok()));
         }
         assert_eq!(places.len(), MOST);
-        assert!(places.len() < 3 * MOST_OF_OWNER);
+        assert!(places.len() < 3 * MOST_OF_USER);
         places.pop();
-        assert!(running.begin([0; 16], owner("ann")).is_err());
-        assert!(running.begin([0; 16], owner("cid")).is_ok());
+        assert!(running.begin([0; 16], user("ann")).is_err());
+        assert!(running.begin([0; 16], user("cid")).is_ok());
     }
 }

@@ -33,7 +33,11 @@ pub(crate) struct Owner([u8; 32]);
 impl Owner {
     /// Returns what stands for a caller: a user, or an API key of one.
     pub(crate) fn of(principal: &Principal) -> Self {
-        let (kind, name): (&[u8], &str) = match principal.caller() {
+        Self::of_caller(principal.caller())
+    }
+
+    fn of_caller(caller: &Caller) -> Self {
+        let (kind, name): (&[u8], &str) = match caller {
             Caller::User(name) => (b"user", name),
             Caller::ApiKey { id, .. } => (b"key", id),
             Caller::Pipeline(name) => (b"pipeline", name),
@@ -47,6 +51,17 @@ impl Owner {
         let mut owner = [0; 32];
         owner.copy_from_slice(context.finish().as_ref());
         Self(owner)
+    }
+}
+
+/// Whose bounds something counts against: a user's, with all of its API keys. What belongs to one of these belongs to no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct User(Owner);
+
+impl User {
+    /// Returns what stands for a user, or for the one who owns an API key.
+    pub(crate) fn of(principal: &Principal) -> Self {
+        Self(Owner::of_caller(&principal.caller().bounded_as()))
     }
 }
 

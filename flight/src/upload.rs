@@ -2,7 +2,7 @@
 //!
 //! A request with one message is to arrive as a whole within a minute. One that sends batches may take as long as it wants, but not fall
 //! silent, nor let a message that it has begun drip in; what of it has arrived counts against the bytes of all requests, and against
-//! those of its owner, until whoever works on it lets go of that. Where there is no room it is read on once there is, for a while.
+//! those of its user, until whoever works on it lets go of that. Where there is no room it is read on once there is, for a while.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,7 +22,7 @@ use tokio::time::{Instant, Sleep};
 use tonic::{Code, Status};
 
 use crate::service::MAX_TAKEN;
-use crate::tickets::Owner;
+use crate::tickets::User;
 
 /// Longest request with one message, in bytes: statements, commands, tickets; and longest one that needs no credentials.
 const MAX_MESSAGE: u64 = 1 << 20;
@@ -35,20 +35,20 @@ const BYTES_A_SECOND: u64 = 256 << 10;
 /// How long room is waited for, and how long who was told of some and got none does not listen: many may wait.
 const ROOM_PATIENCE: Duration = Duration::from_secs(30);
 const ROOM_PAUSE: Duration = Duration::from_millis(20);
-/// Parts of the room of all of which one owner may hold one.
+/// Parts of the room of all of which one user may hold one.
 const SHARES: u64 = 2;
 /// Bytes before a message of gRPC: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-/// The room of all requests, as owners share it.
+/// The room of all requests, as users share it.
 #[derive(Debug)]
 pub(crate) struct Shares {
     room: Budget,
     /// Of those who hold something, or have a request under way.
-    owners: Mutex<HashMap<Option<Owner>, Weak<Share>>>,
+    users: Mutex<HashMap<Option<User>, Weak<Share>>>,
 }
 
-/// What one owner may hold.
+/// What one user may hold.
 #[derive(Debug)]
 struct Share {
     room: Budget,
@@ -65,7 +65,7 @@ impl Share {
     }
 }
 
-/// Bytes that are held, of the room of all and of the owner's share, given back on drop.
+/// Bytes that are held, of the room of all and of the user's share, given back on drop.
 #[derive(Debug)]
 #[must_use = "dropping it gives the bytes back"]
 pub(crate) struct Held {
@@ -83,17 +83,17 @@ pub(crate) struct Received {
 
 impl Shares {
     pub(crate) fn new(room: &Budget) -> Self {
-        Self { room: room.clone(), owners: Mutex::default() }
+        Self { room: room.clone(), users: Mutex::default() }
     }
 
-    /// Begins a request of an owner; `None` for somebody who is just logging in.
-    pub(crate) fn begin(&self, owner: Option<Owner>) -> Received {
-        let mut owners = self.owners.lock();
-        let share = owners.get(&owner).and_then(Weak::upgrade).unwrap_or_else(|| {
-            owners.retain(|_, share| share.strong_count() > 0);
+    /// Begins a request of a user; `None` for somebody who is just logging in.
+    pub(crate) fn begin(&self, user: Option<User>) -> Received {
+        let mut users = self.users.lock();
+        let share = users.get(&user).and_then(Weak::upgrade).unwrap_or_else(|| {
+            users.retain(|_, share| share.strong_count() > 0);
             let share =
                 Arc::new(Share { room: self.room.clone(), own: Budget::new(self.room.limit() / SHARES) });
-            owners.insert(owner, Arc::downgrade(&share));
+            users.insert(user, Arc::downgrade(&share));
             share
         });
         let held = Arc::new(Mutex::new(Held::nothing(&share)));
@@ -484,24 +484,24 @@ mod tests {
     }
 
     #[test]
-    fn one_owner_leaves_room_for_others() {
+    fn one_user_leaves_room_for_others() {
         use millrace_storage::Principal;
         use millrace_storage::access::{ActionSet, Caller, Privileges};
-        let owner = |name: &str| {
+        let user = |name: &str| {
             let nothing = Arc::new(Privileges::new(ActionSet::NONE, Vec::new()));
-            Some(Owner::of(&Principal::new(Caller::User(name.into()), Vec::new(), nothing)))
+            Some(User::of(&Principal::new(Caller::User(name.into()), Vec::new(), nothing)))
         };
         let room = Budget::new(100 * SHARES);
         let shares = Shares::new(&room);
-        let (first, second) = (shares.begin(owner("ann")), shares.begin(owner("ann")));
+        let (first, second) = (shares.begin(user("ann")), shares.begin(user("ann")));
         let held = [first.try_reserve(60).unwrap(), second.try_reserve(40).unwrap()];
         assert!(first.try_reserve(1).is_err());
-        drop(shares.begin(owner("bob")).try_reserve(100).unwrap());
+        drop(shares.begin(user("bob")).try_reserve(100).unwrap());
         assert_eq!(room.used(), 100);
         drop(held);
         drop((first, second));
-        drop(shares.begin(owner("cid")));
-        assert_eq!(shares.owners.lock().len(), 1);
+        drop(shares.begin(user("cid")));
+        assert_eq!(shares.users.lock().len(), 1);
         assert_eq!(room.used(), 0);
     }
 

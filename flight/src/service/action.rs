@@ -111,7 +111,7 @@ async fn prepare(call: &Call, request: ActionCreatePreparedStatementRequest) -> 
         binding: 0,
     };
     let now_ms = call.shared.now_ms();
-    let id = call.shared.handles.add(call.owner, statement, now_ms)?;
+    let id = call.shared.handles.add(call.owner, call.user, statement, now_ms)?;
     let handle = Ticket { id, ..Ticket::new(Kind::Handle, [0; 16], Bytes::new(), now_ms) };
     let prepared_statement_handle = call.shared.seals.seal(&call.owner, &handle);
     let result =

@@ -36,7 +36,7 @@ pub(super) fn opened(call: &Call, bytes: &Bytes) -> Result<Ticket, Status> {
 /// Answers `DoGet`.
 pub(super) async fn get(call: &Call, ticket: FlightTicket) -> Result<Messages<FlightData>, Status> {
     let ticket = opened(call, &ticket.ticket)?;
-    let place = call.shared.running.begin(ticket.id, call.owner)?;
+    let place = call.shared.running.begin(ticket.id, call.user)?;
     let (schema, answer) = place.make(answer(call, &ticket)).await?;
     let compute = call.compute();
     if wire::told(compute, &schema).await?.fingerprint != ticket.schema {

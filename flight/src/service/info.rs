@@ -116,7 +116,7 @@ pub(super) async fn list(call: &Call, criteria: &Criteria) -> Result<Messages<Fl
     let mut names = metadata::table_names(call, &session).await?;
     names.retain(|name| name.starts_with(beginning));
     // Whoever does not read them holds names and a session.
-    let place = call.shared.running.begin(rand::random(), call.owner)?;
+    let place = call.shared.running.begin(rand::random(), call.user)?;
     let of_each = Arc::new((call.clone(), session));
     let infos = stream::iter(names).filter_map(move |name| {
         let of_each = Arc::clone(&of_each);

@@ -31,7 +31,7 @@ use crate::handles::Handles;
 use crate::listener::LoggedIn;
 use crate::running::Running;
 use crate::status;
-use crate::tickets::{Owner, Seals};
+use crate::tickets::{Owner, Seals, User};
 use crate::upload::Received;
 use crate::wire;
 
@@ -72,7 +72,9 @@ impl Shared {
 pub(crate) struct Call {
     pub(crate) shared: Arc<Shared>,
     pub(crate) entry: Arc<Entry>,
+    /// Whom what it is given belongs to, and whose bounds it counts against.
     pub(crate) owner: Owner,
+    pub(crate) user: User,
     pub(crate) received: Received,
     /// What was begun last.
     action: Arc<Mutex<Option<Action>>>,
@@ -135,6 +137,7 @@ impl Service {
         Ok(Call {
             shared: Arc::clone(&self.0),
             owner: Owner::of(entry.principal()),
+            user: User::of(entry.principal()),
             entry: Arc::clone(entry),
             received: received.clone(),
             action: Arc::default(),

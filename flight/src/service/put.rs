@@ -60,7 +60,7 @@ pub(super) async fn put(call: &Call, mut rest: Streaming<FlightData>) -> Result<
     let nothing = || {
         Status::invalid_argument("the first message of DoPut has a descriptor with a command of Flight SQL")
     };
-    let _place = call.shared.running.begin(rand::random(), call.owner)?;
+    let _place = call.shared.running.begin(rand::random(), call.user)?;
     let mut first = message(&mut rest).await?.ok_or_else(nothing)?;
     // Nothing of it is kept: its path may be longer than what is counted, its command is a part of the whole message.
     let descriptor = first.flight_descriptor.take().ok_or_else(nothing)?;

@@ -5,9 +5,12 @@ use proptest::prelude::*;
 
 use super::*;
 
+fn principal(caller: Caller) -> Principal {
+    Principal::new(caller, Vec::new(), Arc::new(Privileges::new(ActionSet::NONE, Vec::new())))
+}
+
 fn owner(caller: Caller) -> Owner {
-    let nothing = Arc::new(Privileges::new(ActionSet::NONE, Vec::new()));
-    Owner::of(&Principal::new(caller, Vec::new(), nothing))
+    Owner::of(&principal(caller))
 }
 
 fn user(name: &str) -> Owner {
@@ -28,6 +31,18 @@ fn a_ticket_is_its_owners_until_its_end() {
     assert!(Seals::new().open(&user("ann"), &sealed, 1_000).is_err());
     let error = seals.open(&user("ann"), &sealed, ticket.ends_ms).unwrap_err();
     assert_eq!(error.code(), tonic::Code::NotFound);
+}
+
+#[test]
+fn an_api_key_has_things_of_its_own_and_the_bounds_of_its_user() {
+    let key = |id: &str, owner: &str| {
+        principal(Caller::ApiKey { id: id.into(), name: "n".into(), owner: owner.into() })
+    };
+    let ann = principal(Caller::User("ann".into()));
+    let keys = [key("a", "ann"), key("b", "ann"), key("a", "bob")];
+    assert_eq!(keys.each_ref().map(|key| User::of(key) == User::of(&ann)), [true, true, false]);
+    assert_eq!(keys.each_ref().map(|key| Owner::of(key) == Owner::of(&ann)), [false; 3]);
+    assert_ne!(Owner::of(&keys[0]), Owner::of(&keys[1]));
 }
 
 /// How many changed tickets are tried: a few seconds of a debug build.

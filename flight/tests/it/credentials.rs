@@ -1,6 +1,5 @@
 //! Who is let in, and who is not.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
@@ -12,7 +11,6 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use datafusion::arrow::array::{ArrayRef, Int64Array};
 use datafusion::arrow::datatypes::SchemaRef;
 use futures::{StreamExt, TryStreamExt, stream};
-use millrace_accounts::NewApiKey;
 use millrace_api::Beside;
 use millrace_storage::Session;
 use serde_json::json;
@@ -55,14 +53,7 @@ async fn every_kind_of_credentials_is_taken_with_every_call() {
         )
         .await
         .unwrap();
-    let ann = accounts.principal("ann").unwrap();
-    let new = NewApiKey {
-        name: "k".to_owned(),
-        roles: BTreeMap::new(),
-        expires_in: None,
-        metadata: Default::default(),
-    };
-    let key = accounts.create_api_key(&ann, new).await.unwrap().encoded;
+    let key = node.api_key("ann").await;
     let token = accounts.login("ann", "password", "127.0.0.1".parse().unwrap()).await.unwrap().token;
     let basic = format!("Basic {}", STANDARD_NO_PAD.encode("bob:pass:word"));
     for (header, value) in [

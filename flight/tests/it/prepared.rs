@@ -129,15 +129,26 @@ async fn other_values_and_other_mappings_are_told_from_those_of_the_info() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_has_a_thousand_prepared_statements_and_no_more() {
-    let (_node, mut client) = node().await;
-    for _ in 0..1_000 {
-        prepare(&mut client, "SHOW TABLES LIKE 'x'").await;
+async fn a_user_has_a_thousand_prepared_statements_with_all_its_api_keys() {
+    let (node, mut other) = node().await;
+    node.user("ann", json!([{ "names": ["*"], "privileges": ["all"] }])).await;
+    let mut clients = vec![node.client("ann", "password").await];
+    for _ in 0..3 {
+        let mut of_key = node.connect().await;
+        of_key.set_header("authorization", format!("ApiKey {}", node.api_key("ann").await));
+        clients.push(of_key);
     }
-    let request = ActionCreatePreparedStatementRequest {
-        query: "SHOW TABLES LIKE 'x'".to_owned(),
-        transaction_id: None,
+    for turn in 0..1_000 {
+        prepare(&mut clients[turn % 4], "SHOW TABLES LIKE 'x'").await;
+    }
+    let prepares = async |client: &mut Client| {
+        let query = "SHOW TABLES LIKE 'x'".to_owned();
+        let request = ActionCreatePreparedStatementRequest { query, transaction_id: None };
+        let action = Action::new("CreatePreparedStatement", request.as_any().encode_to_vec());
+        client.do_action(action).await.map(drop)
     };
-    let action = Action::new("CreatePreparedStatement", request.as_any().encode_to_vec());
-    assert_eq!(code(client.do_action(action).await), Code::ResourceExhausted);
+    for client in &mut clients {
+        assert_eq!(code(prepares(client).await), Code::ResourceExhausted);
+    }
+    prepares(&mut other).await.unwrap();
 }

@@ -12,7 +12,7 @@ use arrow_flight::{FlightInfo, Ticket};
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use futures::{TryStreamExt, stream};
-use millrace_accounts::{Role, TokenLifetimes, User};
+use millrace_accounts::{NewApiKey, Role, TokenLifetimes, User};
 use millrace_api::{AuditConfig, Beside, Server, ServerConfig};
 use millrace_flight::Flight;
 use millrace_listen::TlsFiles;
@@ -126,6 +126,15 @@ impl Node {
     pub(crate) async fn role(&self, name: &str, indices: Value) {
         let role: Role = serde_json::from_value(json!({ "indices": indices })).unwrap();
         self.beside.node.accounts.put_role(name, role).await.unwrap();
+    }
+
+    /// Makes an API key of a user, as clients show it.
+    pub(crate) async fn api_key(&self, user: &str) -> String {
+        let accounts = &self.beside.node.accounts;
+        let owner = accounts.principal(user).unwrap();
+        let (name, roles, metadata) = ("k".to_owned(), Default::default(), Default::default());
+        let new = NewApiKey { name, roles, expires_in: None, metadata };
+        accounts.create_api_key(&owner, new).await.unwrap().encoded
     }
 
     /// Creates an index with a mapping and documents, by id.
