@@ -1,8 +1,6 @@
 //! Bodies of requests: read within bounds of length, time and memory, and inflated.
 //!
-//! A body is charged as it arrives, never for what it declares. Silence ends it, and so does slowness: always one that keeps a
-//! connection busy for nearly nothing, and where more than half of the memory for bodies is in use, one that few slow
-//! senders could keep it from all others with.
+//! A body is charged as it arrives, never for what it declares. Silence and slowness end it ([`Pace`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +15,10 @@ use tokio::time::Instant;
 
 use crate::budget::{Exceeded, Reservation, Reserve};
 use crate::inflate::{Coding, InflateError, inflate};
+use crate::pace::{Pace, Stalled};
 
 /// Buffer that a body of a declared length gets at once; a longer one once this much has arrived.
 const TRUSTED_BYTES: usize = 16 << 20;
-/// Time over which the rate of a body is taken.
-const RATE_WINDOW: Duration = Duration::from_secs(10);
-/// Bytes that must arrive in that time while memory is scarce: 64 KiB a second.
-const RATE_BYTES: u64 = 640 << 10;
-/// Time over which the least rate is taken, which always counts.
-const LEAST_WINDOW: Duration = Duration::from_secs(60);
-/// Bytes that must arrive in that time: 1 KiB a second.
-const LEAST_BYTES: u64 = 60 << 10;
 /// Compressed bodies up to this length are inflated where they are: they become a thousand times it at most,
 /// which takes a millisecond.
 const SMALL_BYTES: usize = 1 << 10;
@@ -166,7 +157,7 @@ impl Bodies {
             return Err(too_long());
         }
         let declared = declared.and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
-        let mut pace = Pace::from(Instant::now());
+        let mut pace = Pace::new(self.silence);
         // A body of one frame is used as it is.
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
@@ -180,8 +171,6 @@ impl Bodies {
                 return Err(too_long());
             }
             reservation.grow(data.len() as u64).map_err(BodyError::Exceeded)?;
-            pace.arrived += data.len() as u64;
-            pace.arrived_of_late += data.len() as u64;
             if first.is_empty() && rest.is_empty() {
                 first = data;
                 continue;
@@ -209,28 +198,18 @@ impl Bodies {
         B: Body<Data = Bytes> + Unpin,
         R: Reserve,
     {
-        let silent_at = Instant::now() + self.silence;
         loop {
-            // A window that is over already ends only the wait for what is not there yet.
-            let due = silent_at.min(pace.window_ends).min(pace.least_ends);
+            // What is due already ends only the wait for what is not there yet.
+            let due = pace.waits(Instant::now());
             if let Ok(frame) = tokio::time::timeout_at(due, body.frame()).await {
+                let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+                pace.came(Instant::now(), data.map_or(0, Bytes::len) as u64);
                 return Ok(frame);
             }
-            let now = Instant::now();
-            if now >= silent_at {
-                return Err(BodyError::Silent);
-            }
-            if now >= pace.window_ends {
-                if reservation.is_scarce() && pace.arrived < RATE_BYTES {
-                    return Err(BodyError::Slow);
-                }
-                (pace.window_ends, pace.arrived) = (now + RATE_WINDOW, 0);
-            }
-            if now >= pace.least_ends {
-                if pace.arrived_of_late < LEAST_BYTES {
-                    return Err(BodyError::Slow);
-                }
-                (pace.least_ends, pace.arrived_of_late) = (now + LEAST_WINDOW, 0);
+            match pace.look(Instant::now(), || reservation.is_scarce()) {
+                Ok(()) => {}
+                Err(Stalled::Silent) => return Err(BodyError::Silent),
+                Err(Stalled::Slow) => return Err(BodyError::Slow),
             }
         }
     }
@@ -280,26 +259,6 @@ pub fn head_bytes(uri: &http::Uri, headers: &HeaderMap) -> u64 {
 }
 
 type FrameOf<B> = Result<http_body::Frame<Bytes>, <B as Body>::Error>;
-
-/// How much of a body came since when.
-struct Pace {
-    window_ends: Instant,
-    arrived: u64,
-    /// The same over the longer time.
-    least_ends: Instant,
-    arrived_of_late: u64,
-}
-
-impl Pace {
-    fn from(now: Instant) -> Self {
-        Self {
-            window_ends: now + RATE_WINDOW,
-            arrived: 0,
-            least_ends: now + LEAST_WINDOW,
-            arrived_of_late: 0,
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,8 @@
 //! comes and goes. [`Config`] has the bounds on connections. [`Tls`] can be read again while it is in use; what it
 //! verified of a client is a [`ClientCertificate`] beside the [`Peer`] of each request.
 //! [`Budget`] bounds the bytes that requests keep in memory; [`Bodies`] reads and inflates bodies against it or
-//! another way to [`Reserve`]. [`check_host`], [`check_origin`] and [`check_same_origin`] tell requests of foreign web pages.
+//! another way to [`Reserve`], and a [`Pace`] tells those that are too slow. [`check_host`], [`check_origin`] and
+//! [`check_same_origin`] tell requests of foreign web pages.
 
 mod activity;
 mod admission;
@@ -15,6 +16,7 @@ mod certificate;
 mod connection;
 mod inflate;
 mod origin;
+mod pace;
 mod serve;
 mod socket;
 mod stream;
@@ -28,6 +30,7 @@ pub use budget::{Budget, Exceeded, Reservation, Reserve};
 pub use certificate::ClientCertificate;
 pub use inflate::{Coding, InflateError, inflate};
 pub use origin::{Foreign, check_host, check_origin, check_same_origin};
+pub use pace::{Pace, Stalled};
 pub use serve::{Acceptor, Config, Draining, Listener, Peer, Server, Service};
 pub use socket::Parked;
 pub use tls::{ClientCertificates, Tls, TlsFiles};
