@@ -3,7 +3,8 @@
 //! [`Flight`] is what a listener serves, and the whole of what is seen from outside. It gets what it shares with the data API from
 //! [`millrace_api`] ([`Beside`](millrace_api::Beside)): accounts, audit, the store and the bytes that requests may hold.
 //!
-//! - [`listener`]: heads of requests: who asks, before anything else is read; [`upload`] bounds what comes behind them
+//! - [`listener`]: heads of requests: who asks, before anything else is read; [`upload`] bounds what comes behind them, with
+//!   [`framing`], which tells messages in it
 //! - [`health`]: what probes without credentials are told
 //! - [`service`]: the methods of Flight, a file a group
 //! - [`statement`]: what `millrace-query` is asked; [`wire`]: batches as they are sent
@@ -15,6 +16,7 @@
 
 mod bound;
 mod decode;
+mod framing;
 mod handles;
 mod health;
 mod ingest;

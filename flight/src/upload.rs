@@ -1,27 +1,28 @@
 //! Bodies of requests within bounds of length, time and memory.
 //!
-//! A request with one message is to arrive as a whole within a minute. One that sends batches may take as long as it wants, but not fall
-//! silent, nor let a message that it has begun drip in; what of it has arrived counts against the bytes of all requests, and against
-//! those of its user, until whoever works on it lets go of that. Where there is no room it is read on once there is, for a while.
+//! A request with one message is to arrive as a whole within a minute. One that sends batches may take as long as it wants, but neither
+//! fall silent, nor be slower than bodies of the data API may be ([`Pace`]), nor let a message that it has begun drip in. What of it has
+//! arrived counts against the bytes of all requests, and against those of its user, until whoever works on it lets go of that. Where
+//! there is no room it is read on once there is, for a while.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Select, select};
 use http_body::{Body, Frame, SizeHint};
-use millrace_listen::{Budget, Exceeded, Reservation, Reserve};
+use millrace_listen::{Budget, Exceeded, Pace, Reservation, Reserve, Stalled};
 use parking_lot::Mutex;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep};
 use tonic::{Code, Status};
 
-use crate::service::MAX_TAKEN;
+use crate::framing::Progress;
 use crate::tickets::User;
 
 /// Longest request with one message, in bytes: statements, commands, tickets; and longest one that needs no credentials.
@@ -29,16 +30,11 @@ const MAX_MESSAGE: u64 = 1 << 20;
 const MAX_OPEN: u64 = 16 << 10;
 /// Time for such a request to arrive, and longest silence within a longer one.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a message of a longer one may be waited for once it has begun, and how much of it is to arrive in each second beyond.
-const MESSAGE_PATIENCE: Duration = Duration::from_secs(30);
-const BYTES_A_SECOND: u64 = 256 << 10;
 /// How long room is waited for, and how long who was told of some and got none does not listen: many may wait.
 const ROOM_PATIENCE: Duration = Duration::from_secs(30);
 const ROOM_PAUSE: Duration = Duration::from_millis(20);
 /// Parts of the room of all of which one user may hold one.
 const SHARES: u64 = 2;
-/// Bytes before a message of gRPC: whether it is compressed, and its length.
-const PREFIX: usize = 5;
 
 /// The room of all requests, as users share it.
 #[derive(Debug)]
@@ -140,6 +136,11 @@ impl Received {
         std::mem::replace(&mut *self.held.lock(), Held::nothing(&self.share))
     }
 
+    /// Whether more than half of the room of all is in use.
+    fn is_scarce(&self) -> bool {
+        self.held.lock().all.is_scarce()
+    }
+
     /// Reserves bytes for what is made of what has arrived, if they fit.
     pub(crate) fn try_reserve(&self, bytes: u64) -> Result<Held, Status> {
         let mut held = Held::nothing(&self.share);
@@ -203,51 +204,6 @@ pub(crate) enum Length {
     Batches,
 }
 
-/// How far the message has come that is arriving.
-#[derive(Debug, Default)]
-struct Progress {
-    prefix: [u8; PREFIX],
-    /// Bytes of the prefix that are there.
-    begun: usize,
-    /// Bytes that are to come behind a whole prefix.
-    left: u64,
-    /// How long it may still be waited for.
-    patience: Duration,
-}
-
-impl Progress {
-    /// Whether a message has begun and not ended.
-    fn is_within(&self) -> bool {
-        self.begun > 0
-    }
-
-    fn advance(&mut self, mut bytes: &[u8]) {
-        while let Some(first) = bytes.first() {
-            if self.begun < PREFIX {
-                if self.begun == 0 {
-                    self.patience = MESSAGE_PATIENCE;
-                }
-                self.prefix[self.begun] = *first;
-                self.begun += 1;
-                bytes = &bytes[1..];
-                if self.begun == PREFIX {
-                    let [_, length @ ..] = self.prefix;
-                    // One that is longer is refused by who reads it.
-                    self.left = u64::from(u32::from_be_bytes(length)).min(MAX_TAKEN as u64 + 1);
-                    self.patience += Duration::from_secs(self.left / BYTES_A_SECOND);
-                }
-            } else {
-                let some = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
-                bytes = &bytes[some..];
-                self.left -= some as u64;
-            }
-            if self.begun == PREFIX && self.left == 0 {
-                self.begun = 0;
-            }
-        }
-    }
-}
-
 /// The body of a request.
 #[derive(Debug)]
 pub(crate) struct Upload<B> {
@@ -255,9 +211,9 @@ pub(crate) struct Upload<B> {
     length: Length,
     received: Received,
     bytes: u64,
+    /// When to look whether it has come far enough.
     timer: Pin<Box<Sleep>>,
-    /// Since when the next part is waited for.
-    waits: Option<Instant>,
+    pace: Pace,
     progress: Progress,
     /// A part that there is no room for yet.
     unheld: Option<Unheld>,
@@ -285,7 +241,7 @@ impl<B> Upload<B> {
             received,
             bytes: 0,
             timer,
-            waits: None,
+            pace: Pace::new(PATIENCE),
             progress: Progress::default(),
             unheld: None,
         }
@@ -302,8 +258,11 @@ impl<B> Upload<B> {
         if self.bytes > most {
             return Err(Status::resource_exhausted(format!("the request is longer than [{most}] bytes")));
         }
-        self.progress.advance(bytes);
-        Ok(())
+        match self.length {
+            Length::Batches => self.progress.advance(bytes),
+            // What is made of so few bytes is bounded by them.
+            Length::Open | Length::Message => Ok(()),
+        }
     }
 
     /// Passes a part on, or keeps it until there is room for it.
@@ -332,25 +291,48 @@ impl<B> Upload<B> {
         }
     }
 
-    /// Takes note that a part is waited for; returns whether that has taken too long.
+    /// Takes note that a part is waited for; returns why it is no more, where that has taken too long.
     fn wait(&mut self, context: &mut Context<'_>) -> Poll<Status> {
-        if self.waits.is_none() {
-            self.waits = Some(Instant::now());
-            if self.length == Length::Batches {
-                let patience = match self.progress.is_within() {
-                    true => PATIENCE.min(self.progress.patience),
-                    false => PATIENCE,
-                };
-                self.timer.as_mut().reset(Instant::now() + patience);
+        if self.length != Length::Batches {
+            return self
+                .timer
+                .as_mut()
+                .poll(context)
+                .map(|()| late("the request has not arrived as a whole"));
+        }
+        loop {
+            let now = Instant::now();
+            let mut due = self.pace.waits(now);
+            if let Some(patience) = self.progress.patience() {
+                let left = patience.saturating_sub(self.pace.wait(now));
+                if left.is_zero() {
+                    return Poll::Ready(Status::deadline_exceeded(
+                        "a message of the request arrived too slowly: send smaller batches",
+                    ));
+                }
+                due = due.min(now + left);
+            }
+            if self.timer.deadline() != due {
+                self.timer.as_mut().reset(due);
+            }
+            ready!(self.timer.as_mut().poll(context));
+            match self.pace.look(Instant::now(), || self.received.is_scarce()) {
+                Ok(()) => {}
+                Err(Stalled::Silent) => {
+                    return Poll::Ready(late("the request stopped arriving: nothing came"));
+                }
+                Err(Stalled::Slow) => {
+                    return Poll::Ready(Status::deadline_exceeded(
+                        "the request arrived too slowly: gather more rows before they are sent, and send them at once",
+                    ));
+                }
             }
         }
-        self.timer.as_mut().poll(context).map(|()| {
-            Status::deadline_exceeded(format!(
-                "the request stopped arriving: nothing came for [{}] s, or too little of a message",
-                PATIENCE.as_secs()
-            ))
-        })
     }
+}
+
+fn late(what: &str) -> Status {
+    Status::deadline_exceeded(format!("{what} in [{}] s", PATIENCE.as_secs()))
 }
 
 impl<B> Body for Upload<B>
@@ -370,6 +352,15 @@ where
             return this.hold_later(unheld, context).map(Some);
         }
         match Pin::new(&mut this.body).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => {
+                // Time for which nobody asked for it does not count.
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                this.progress.waited(this.pace.came(Instant::now(), bytes));
+                if let Err(error) = this.take_note(frame.data_ref()) {
+                    return Poll::Ready(Some(Err(error)));
+                }
+                this.hold(frame, context).map(Some)
+            }
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Ready(Some(Err(error))) => {
                 let status = Status::from_error(Box::new(error));
@@ -379,16 +370,6 @@ where
                     _ => status,
                 };
                 Poll::Ready(Some(Err(status)))
-            }
-            Poll::Ready(Some(Ok(frame))) => {
-                if let Some(since) = this.waits.take() {
-                    // Time for which nobody asked for it does not count.
-                    this.progress.patience = this.progress.patience.saturating_sub(since.elapsed());
-                }
-                if let Err(error) = this.take_note(frame.data_ref()) {
-                    return Poll::Ready(Some(Err(error)));
-                }
-                this.hold(frame, context).map(Some)
             }
             Poll::Pending => this.wait(context).map(|status| Some(Err(status))),
         }
@@ -410,7 +391,11 @@ mod tests {
 
     use super::*;
 
-    type Part = Result<Frame<Bytes>, std::io::Error>;
+    /// An empty message.
+    const PREFIX: usize = 5;
+    const SECOND: Duration = Duration::from_secs(1);
+
+    type Part = Result<Frame<Bytes>, Status>;
 
     fn part(bytes: usize) -> Part {
         Ok(Frame::data(Bytes::from(vec![0; bytes])))
@@ -505,20 +490,22 @@ mod tests {
         assert_eq!(room.used(), 0);
     }
 
+    /// A body of so many parts, each a pause after the other.
+    fn paced(parts: u32, bytes: usize, pause: Duration) -> impl Body<Data = Bytes, Error = Status> + Unpin {
+        StreamBody::new(Box::pin(stream::iter(0..parts).then(move |_| async move {
+            tokio::time::sleep(pause).await;
+            part(bytes)
+        })))
+    }
+
     #[tokio::test(start_paused = true)]
     async fn silence_ends_batches_and_slowness_one_message() {
         let room = Budget::new(u64::MAX);
         let begin = || Shares::new(&room).begin(None);
-        // Each part is a message, as gRPC has it.
-        let slow = |bytes: usize| {
-            let parts = stream::iter(0..5).then(move |_| async move {
-                tokio::time::sleep(PATIENCE * 2 / 3).await;
-                part(bytes)
-            });
-            StreamBody::new(Box::pin(parts))
-        };
-        let upload = Upload::new(slow(PREFIX), Length::Batches, begin());
-        assert_eq!(upload.collect().await.unwrap().to_bytes().len(), 5 * PREFIX);
+        let slow = |bytes: usize| paced(5, bytes, PATIENCE * 2 / 3);
+        let enough = PREFIX * (20 << 10);
+        let upload = Upload::new(slow(enough), Length::Batches, begin());
+        assert_eq!(upload.collect().await.unwrap().to_bytes().len(), 5 * enough);
         for length in [Length::Message, Length::Batches] {
             // A byte now and then never makes a message.
             let upload = Upload::new(slow(1), length, begin());
@@ -537,18 +524,53 @@ mod tests {
         assert_eq!(room.used(), 0);
     }
 
-    #[test]
-    fn a_message_has_time_for_its_length() {
-        let mut progress = Progress::default();
-        let mut bytes = vec![0];
-        bytes.extend(u32::try_from(2 * BYTES_A_SECOND).unwrap().to_be_bytes());
-        progress.advance(&bytes[..3]);
-        assert!(progress.is_within() && progress.patience == MESSAGE_PATIENCE);
-        progress.advance(&bytes[3..]);
-        assert_eq!(progress.patience, MESSAGE_PATIENCE + Duration::from_secs(2));
-        progress.advance(&vec![0; usize::try_from(2 * BYTES_A_SECOND).unwrap() - 1]);
-        assert!(progress.is_within());
-        progress.advance(&[1]);
-        assert!(!progress.is_within());
+    #[tokio::test(start_paused = true)]
+    async fn streams_that_keep_their_room_for_nearly_nothing_end() {
+        let room = Budget::new(100 << 20);
+        let shares = Shares::new(&room);
+        let sends = |messages: usize| {
+            let body = paced(200, messages * PREFIX, SECOND);
+            Upload::new(body, Length::Batches, shares.begin(None)).collect()
+        };
+        let begun = Instant::now();
+        assert_eq!(sends(100).await.unwrap_err().code(), tonic::Code::DeadlineExceeded);
+        assert!(begun.elapsed() < PATIENCE * 2);
+        assert_eq!(sends(400).await.unwrap().to_bytes().len(), 200 * 400 * PREFIX);
+        // Where others want the room, more is expected.
+        let others = room.reserve(60 << 20).unwrap();
+        let begun = Instant::now();
+        assert_eq!(sends(400).await.unwrap_err().code(), tonic::Code::DeadlineExceeded);
+        assert!(begun.elapsed() < PATIENCE / 2);
+        assert_eq!(sends(20_000).await.unwrap().to_bytes().len(), 200 * 20_000 * PREFIX);
+        drop(others);
+        assert_eq!(room.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_for_which_nobody_asks_does_not_count() {
+        let room = Budget::new(u64::MAX);
+        let mut upload =
+            Upload::new(paced(50, PREFIX, SECOND), Length::Batches, Shares::new(&room).begin(None));
+        for _ in 0..50 {
+            upload.frame().await.unwrap().unwrap();
+            tokio::time::sleep(PATIENCE).await;
+        }
+        assert!(upload.frame().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_that_has_begun_is_not_waited_for_for_ever() {
+        let room = Budget::new(u64::MAX);
+        let length = 1_u32 << 20;
+        let mut begins = vec![0];
+        begins.extend(length.to_be_bytes());
+        begins.extend([0; 1 << 10].repeat(1 << 9));
+        let begins: Part = Ok(Frame::data(Bytes::from(begins)));
+        let body = StreamBody::new(Box::pin(stream::iter([begins]).chain(stream::pending())));
+        let upload = Upload::new(body, Length::Batches, Shares::new(&room).begin(None));
+        let begun = Instant::now();
+        assert_eq!(upload.collect().await.unwrap_err().code(), tonic::Code::DeadlineExceeded);
+        // Half a minute, and four seconds for its length.
+        assert_eq!(begun.elapsed(), SECOND * 34);
     }
 }

@@ -69,9 +69,15 @@ impl Pace {
         since + self.silence.min(window)
     }
 
+    /// Returns how long the next part has been waited for.
+    pub fn wait(&self, now: Instant) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| now - since)
+    }
+
     /// Takes note that a part of so many bytes has come. Returns how long it was waited for.
     pub fn came(&mut self, now: Instant, bytes: u64) -> Duration {
-        let wait = self.since.take().map_or(Duration::ZERO, |since| now - since);
+        let wait = self.wait(now);
+        self.since = None;
         self.waited += wait;
         self.scarce.arrived += bytes;
         self.least.arrived += bytes;
@@ -83,7 +89,7 @@ impl Pace {
     /// # Errors
     /// Where it is not.
     pub fn look(&mut self, now: Instant, is_scarce: impl FnOnce() -> bool) -> Result<(), Stalled> {
-        let wait = self.since.map_or(Duration::ZERO, |since| now - since);
+        let wait = self.wait(now);
         if wait >= self.silence {
             return Err(Stalled::Silent);
         }

@@ -40,6 +40,10 @@ impl Asked {
             bounded(table.len())?;
             return Ok(Self::Statement(all_of(table)?));
         }
+        // It would be kept, and sent back, at many times what its names took as they came.
+        if !descriptor.path.is_empty() {
+            return Err(Status::invalid_argument("a descriptor has a command or a path, and not both"));
+        }
         match command(&descriptor.cmd)? {
             Some(Command::CommandStatementQuery(command)) => {
                 refuse_transaction(command.transaction_id.as_ref())?;
@@ -140,5 +144,8 @@ mod tests {
         for wrong in [&["a", "b"][..], &[], &["a` WHERE 1=1"], &[""]] {
             assert_eq!(path(wrong).unwrap_err().code(), tonic::Code::InvalidArgument);
         }
+        let both =
+            FlightDescriptor { path: vec!["logs".to_owned()], ..FlightDescriptor::new_cmd("SELECT 1") };
+        assert_eq!(Asked::read(&both).unwrap_err().code(), tonic::Code::InvalidArgument);
     }
 }

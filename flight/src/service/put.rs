@@ -62,7 +62,8 @@ pub(super) async fn put(call: &Call, mut rest: Streaming<FlightData>) -> Result<
     };
     let _place = call.shared.running.begin(rand::random(), call.user)?;
     let mut first = message(&mut rest).await?.ok_or_else(nothing)?;
-    // Nothing of it is kept: its path may be longer than what is counted, its command is a part of the whole message.
+    // Its length was bounded as it came (`framing`). Nothing of it is kept: its path takes more than what is counted, its command is a
+    // part of the whole message.
     let descriptor = first.flight_descriptor.take().ok_or_else(nothing)?;
     bounded(descriptor.cmd.len())?;
     let told = Bytes::copy_from_slice(&descriptor.cmd);
