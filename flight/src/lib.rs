@@ -4,7 +4,7 @@
 //! [`millrace_api`] ([`Beside`](millrace_api::Beside)): accounts, audit, the store and the bytes that requests may hold.
 //!
 //! - [`listener`]: heads of requests: who asks, before anything else is read; [`upload`] bounds what comes behind them, with
-//!   [`framing`], which tells messages in it
+//!   [`framing`], which tells messages in it, and [`whole`], which tells what was broken off
 //! - [`health`]: what probes without credentials are told
 //! - [`service`]: the methods of Flight, a file a group
 //! - [`statement`]: what `millrace-query` is asked; [`wire`]: batches as they are sent
@@ -29,6 +29,7 @@ mod statement;
 mod status;
 mod tickets;
 mod upload;
+mod whole;
 mod wire;
 
 pub use listener::Flight;

@@ -24,6 +24,7 @@ use crate::service::{MAX_SENT, MAX_TAKEN, Service};
 use crate::status;
 use crate::tickets::User;
 use crate::upload::{Length, Shares, Upload};
+use crate::whole::Whole;
 
 /// Path of the methods.
 const METHODS: &str = "/arrow.flight.protocol.FlightService/";
@@ -66,7 +67,7 @@ impl Flight {
         let _head = self.shares.begin(None).try_reserve(head_bytes)?;
         if let Some(method) = head.uri.path().strip_prefix(health::METHODS) {
             let method = method.to_owned();
-            let body = Upload::new(body, Length::Open, self.shares.begin(None));
+            let body = Upload::new(Whole::new(body), Length::Open, self.shares.begin(None));
             return Ok(self.health.answer(&method, Request::from_parts(head, body)).await);
         }
         let method = head.uri.path().strip_prefix(METHODS).unwrap_or_default().to_owned();
@@ -88,7 +89,7 @@ impl Flight {
             _ => Length::Message,
         };
         head.extensions.insert(received.clone());
-        let body = Upload::new(body, length, received);
+        let body = Upload::new(Whole::new(body), length, received);
         let Ok(response) = self.service.clone().call(Request::from_parts(head, body)).await;
         Ok(response)
     }

@@ -20,7 +20,7 @@ use millrace_listen::{Budget, Exceeded, Pace, Reservation, Reserve, Stalled};
 use parking_lot::Mutex;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep};
-use tonic::{Code, Status};
+use tonic::Status;
 
 use crate::framing::Progress;
 use crate::tickets::User;
@@ -337,8 +337,7 @@ fn late(what: &str) -> Status {
 
 impl<B> Body for Upload<B>
 where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: std::error::Error + Send + Sync + 'static,
+    B: Body<Data = Bytes, Error = Status> + Unpin,
 {
     type Data = Bytes;
     type Error = Status;
@@ -361,16 +360,7 @@ where
                 }
                 this.hold(frame, context).map(Some)
             }
-            Poll::Ready(None) => Poll::Ready(None),
-            Poll::Ready(Some(Err(error))) => {
-                let status = Status::from_error(Box::new(error));
-                // Who reads the messages takes that one for the end of them.
-                let status = match status.code() {
-                    Code::Cancelled => Status::aborted("the request was broken off"),
-                    _ => status,
-                };
-                Poll::Ready(Some(Err(status)))
-            }
+            ended @ Poll::Ready(_) => ended,
             Poll::Pending => this.wait(context).map(|status| Some(Err(status))),
         }
     }
