@@ -158,10 +158,7 @@ impl Decoder {
 
     fn schema(&mut self, schema: ipc::Schema<'_>) -> Result<Decoded, Status> {
         let schema = fb_to_schema(schema);
-        let mut fields = 0;
-        schema.fields().iter().try_for_each(|field| bounded(field.data_type(), 1, &mut fields))?;
-        // Nothing asks for metadata.
-        let schema = Arc::new(Schema::new(bare_all(schema.fields())));
+        let schema = Arc::new(Schema::new(Bare::default().all(schema.fields())?));
         match &self.schema {
             Some(before) if **before != *schema => Err(invalid("its schema is not the one before")),
             _ => {
@@ -185,45 +182,88 @@ fn options_of<O: Default, M, E>(_: for<'o> fn(&'o O, &'static [u8]) -> Result<M,
     O::default()
 }
 
-fn bare_all(fields: &Fields) -> Fields {
-    fields.iter().map(bare).collect()
+/// Takes metadata, which nothing asks for, from fields and those within them. Refuses what is deep or wide, and dictionaries within others.
+#[derive(Debug, Default)]
+struct Bare {
+    /// Types so far.
+    types: usize,
 }
 
-/// Takes the metadata from a field and those within it.
-fn bare(field: &FieldRef) -> FieldRef {
-    Arc::new(Field::clone(field).with_data_type(bare_type(field.data_type())).with_metadata(HashMap::new()))
+/// Where a type is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    depth: usize,
+    /// Whether it is within a dictionary, at any depth.
+    in_dictionary: bool,
+    /// Whether it is that of the entries of a map.
+    is_entries: bool,
 }
 
-/// The same of a field within another. It may be null: to see that nothing is, a reader makes room for as many values as there are said to be.
-fn within(field: &FieldRef) -> FieldRef {
-    Arc::new(Field::clone(&bare(field)).with_nullable(true))
-}
-
-fn bare_type(kind: &DataType) -> DataType {
-    match kind {
-        DataType::List(item) => DataType::List(within(item)),
-        DataType::LargeList(item) => DataType::LargeList(within(item)),
-        DataType::ListView(item) => DataType::ListView(within(item)),
-        DataType::LargeListView(item) => DataType::LargeListView(within(item)),
-        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(within(item), *size),
-        // Keys are never null; a reader insists.
-        DataType::Map(entries, sorted) => DataType::Map(bare_entries(entries), *sorted),
-        DataType::RunEndEncoded(ends, values) => DataType::RunEndEncoded(bare(ends), within(values)),
-        DataType::Struct(inner) => DataType::Struct(inner.iter().map(within).collect()),
-        DataType::Union(inner, mode) => {
-            let inner: UnionFields = inner.iter().map(|(id, field)| (id, within(field))).collect();
-            DataType::Union(inner, *mode)
-        }
-        DataType::Dictionary(keys, values) => DataType::Dictionary(keys.clone(), Box::new(bare_type(values))),
-        plain => plain.clone(),
+impl Place {
+    fn within(self) -> Self {
+        Self { depth: self.depth + 1, is_entries: false, ..self }
     }
 }
 
-fn bare_entries(entries: &FieldRef) -> FieldRef {
-    let DataType::Struct(inner) = entries.data_type() else { return bare(entries) };
-    let inner = inner.iter().enumerate().map(|(at, field)| if at == 0 { bare(field) } else { within(field) });
-    let kind = DataType::Struct(inner.collect());
-    Arc::new(Field::clone(entries).with_data_type(kind).with_metadata(HashMap::new()))
+impl Bare {
+    fn all(&mut self, fields: &Fields) -> Result<Fields, Status> {
+        let place = Place { depth: 1, in_dictionary: false, is_entries: false };
+        fields.iter().map(|field| self.field(field, place)).collect()
+    }
+
+    fn field(&mut self, field: &FieldRef, place: Place) -> Result<FieldRef, Status> {
+        let kind = self.kind(field.data_type(), place)?;
+        Ok(Arc::new(Field::clone(field).with_data_type(kind).with_metadata(HashMap::new())))
+    }
+
+    /// The same of a field within another. It may be null: to see that nothing is, a reader makes room for as many values as there are said to be.
+    fn inner(&mut self, field: &FieldRef, place: Place) -> Result<FieldRef, Status> {
+        Ok(Arc::new(Field::clone(&self.field(field, place.within())?).with_nullable(true)))
+    }
+
+    /// The one place that knows which types have others within them.
+    fn kind(&mut self, kind: &DataType, place: Place) -> Result<DataType, Status> {
+        self.types += 1;
+        if place.depth > MAX_DEPTH || self.types > MAX_FIELDS {
+            return Err(invalid(&format_args!(
+                "its schema has more than [{MAX_FIELDS}] fields, or some that are more than [{MAX_DEPTH}] deep"
+            )));
+        }
+        Ok(match kind {
+            DataType::List(item) => DataType::List(self.inner(item, place)?),
+            DataType::LargeList(item) => DataType::LargeList(self.inner(item, place)?),
+            DataType::ListView(item) => DataType::ListView(self.inner(item, place)?),
+            DataType::LargeListView(item) => DataType::LargeListView(self.inner(item, place)?),
+            DataType::FixedSizeList(item, size) => DataType::FixedSizeList(self.inner(item, place)?, *size),
+            DataType::Map(entries, sorted) => {
+                DataType::Map(self.field(entries, Place { is_entries: true, ..place.within() })?, *sorted)
+            }
+            DataType::RunEndEncoded(ends, values) => {
+                DataType::RunEndEncoded(self.field(ends, place.within())?, self.inner(values, place)?)
+            }
+            DataType::Struct(fields) => {
+                let fields = fields.iter().enumerate().map(|(at, field)| match at {
+                    // Keys are never null; a reader insists.
+                    0 if place.is_entries => self.field(field, place.within()),
+                    _ => self.inner(field, place),
+                });
+                DataType::Struct(fields.collect::<Result<Fields, Status>>()?)
+            }
+            DataType::Union(fields, mode) => {
+                let fields = fields.iter().map(|(id, field)| Ok((id, self.inner(field, place)?)));
+                DataType::Union(fields.collect::<Result<UnionFields, Status>>()?, *mode)
+            }
+            // One that was replaced would stay as long as those that were made with it.
+            DataType::Dictionary(..) if place.in_dictionary => {
+                return Err(invalid("its schema has a dictionary within a dictionary"));
+            }
+            DataType::Dictionary(keys, values) => {
+                let values = self.kind(values, Place { in_dictionary: true, ..place.within() })?;
+                DataType::Dictionary(keys.clone(), Box::new(values))
+            }
+            plain => plain.clone(),
+        })
+    }
 }
 
 /// Refuses what would be more than it says, or than the body is.
@@ -258,44 +298,6 @@ fn check(batch: &ipc::RecordBatch<'_>, body: usize) -> Result<(), Status> {
     Ok(())
 }
 
-/// Refuses schemas that are deep or wide.
-fn bounded(kind: &DataType, depth: usize, fields: &mut usize) -> Result<(), Status> {
-    *fields += 1;
-    if depth > MAX_DEPTH || *fields > MAX_FIELDS {
-        return Err(invalid(&format_args!(
-            "its schema has more than [{MAX_FIELDS}] fields, or some that are more than [{MAX_DEPTH}] deep"
-        )));
-    }
-    match kind {
-        // One that was replaced would stay as long as those that were made with it.
-        DataType::Dictionary(_, values) if has_dictionary(values) => {
-            Err(invalid("its schema has a dictionary within a dictionary"))
-        }
-        kind => inner(kind).into_iter().try_for_each(|kind| bounded(kind, depth + 1, fields)),
-    }
-}
-
-fn has_dictionary(kind: &DataType) -> bool {
-    matches!(kind, DataType::Dictionary(..)) || inner(kind).into_iter().any(has_dictionary)
-}
-
-/// Lists the types that a type is made of.
-fn inner(kind: &DataType) -> Vec<&DataType> {
-    match kind {
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::ListView(item)
-        | DataType::LargeListView(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _)
-        | DataType::RunEndEncoded(_, item) => vec![item.data_type()],
-        DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
-        DataType::Union(fields, _) => fields.iter().map(|(_, field)| field.data_type()).collect(),
-        DataType::Dictionary(_, values) => vec![values],
-        _ => Vec::new(),
-    }
-}
-
 fn no_schema() -> Status {
     invalid("no schema came before it")
 }
@@ -305,222 +307,4 @@ fn invalid(reason: &(impl std::fmt::Display + ?Sized)) -> Status {
 }
 
 #[cfg(test)]
-mod tests {
-    use arrow_flight::SchemaAsIpc;
-    use arrow_flight::encode::{DictionaryHandling, FlightDataEncoderBuilder};
-    use datafusion::arrow::array::{Array as _, DictionaryArray, FixedSizeListArray, Int64Array, NullArray};
-    use datafusion::arrow::buffer::NullBuffer;
-    use datafusion::arrow::datatypes::{Field, Int32Type};
-    use datafusion::arrow::ipc::writer::{
-        DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions,
-    };
-    use futures::{FutureExt, TryStreamExt, stream};
-    use millrace_listen::Budget;
-    use proptest::prelude::*;
-    use tonic::Code;
-
-    use super::*;
-    use crate::upload::Shares;
-
-    fn of_schema(fields: Vec<Field>) -> FlightData {
-        let (schema, options) = (Schema::new(fields), IpcWriteOptions::default());
-        SchemaAsIpc::new(&schema, &options).into()
-    }
-
-    /// The messages of a batch: schema, dictionaries, rows.
-    fn messages(column: ArrayRef) -> Vec<FlightData> {
-        let batch = RecordBatch::try_from_iter([("c", column)]).unwrap();
-        let encoder = FlightDataEncoderBuilder::new().with_dictionary_handling(DictionaryHandling::Resend);
-        let messages = encoder.build(stream::iter([Ok(batch)])).try_collect();
-        messages.now_or_never().unwrap().unwrap()
-    }
-
-    fn decode(messages: Vec<FlightData>) -> Result<Vec<RecordBatch>, Status> {
-        let room = Budget::new(1 << 30);
-        let received = Shares::new(&room).begin(None);
-        let (mut decoder, mut batches) = (Decoder::new(received.clone()), Vec::new());
-        for message in messages {
-            let copy = received.try_reserve(message.data_body.len() as u64)?;
-            if let Decoded::Batch(batch, _) = decoder.guarded(message, copy)? {
-                batches.push(batch);
-            }
-        }
-        Ok(batches)
-    }
-
-    fn code(messages: Vec<FlightData>) -> Code {
-        decode(messages).unwrap_err().code()
-    }
-
-    #[test]
-    fn batches_are_read_with_their_dictionaries() {
-        let words: DictionaryArray<Int32Type> = ["a", "b", "a"].into_iter().collect();
-        let batches = decode(messages(Arc::new(words))).unwrap();
-        assert_eq!((batches.len(), batches[0].num_rows()), (1, 3));
-        assert_eq!(decode(vec![FlightData::default()]).unwrap().len(), 0);
-    }
-
-    #[test]
-    fn what_says_to_be_more_than_there_is_memory_is_refused() {
-        // Values of no type take no bytes, however many there are said to be.
-        let item = Arc::new(Field::new("item", DataType::Null, true));
-        let lists =
-            FixedSizeListArray::new(item, 2, Arc::new(NullArray::new(8)), Some(NullBuffer::new_null(4)));
-        let mut sent = messages(Arc::new(lists));
-        assert_eq!(decode(sent.clone()).unwrap()[0].num_rows(), 4);
-        let header = sent[1].data_header.to_vec();
-        let message = ipc::root_as_message(&header).unwrap();
-        let nodes = message.header_as_record_batch().unwrap().nodes().unwrap();
-        let place = std::ptr::from_ref(nodes.get(1)) as usize - header.as_ptr() as usize;
-        for values in [1_i64 << 49, -1] {
-            let mut changed = header.clone();
-            changed[place..place + 8].copy_from_slice(&values.to_le_bytes());
-            changed[place + 8..place + 16].copy_from_slice(&values.to_le_bytes());
-            sent[1].data_header = changed.into();
-            let error = decode(sent.clone()).unwrap_err();
-            assert!(error.message().contains("more values than it has room for"), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_dictionary_has_no_other_within_it() {
-        let text = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
-        let inner = DataType::Struct(vec![Field::new("f", text, true)].into());
-        let outer = DataType::Dictionary(Box::new(DataType::Int32), Box::new(inner));
-        assert_eq!(code(vec![of_schema(vec![Field::new("c", outer, true)])]), Code::InvalidArgument);
-    }
-
-    #[test]
-    fn schemas_are_no_deeper_and_no_wider_than_documents() {
-        let deep = |depth| (1..depth).fold(DataType::Int8, |inner, _| DataType::new_list(inner, true));
-        let of = |kind| vec![of_schema(vec![Field::new("c", kind, true)])];
-        assert!(decode(of(deep(MAX_DEPTH))).is_ok());
-        assert_eq!(code(of(deep(MAX_DEPTH + 1))), Code::InvalidArgument);
-        let wide = |fields: usize| {
-            vec![of_schema((0..fields).map(|n| Field::new(n.to_string(), DataType::Int8, true)).collect())]
-        };
-        assert!(decode(wide(MAX_FIELDS)).is_ok());
-        assert_eq!(code(wide(MAX_FIELDS + 1)), Code::InvalidArgument);
-    }
-
-    #[test]
-    fn what_comes_out_of_order_or_is_more_than_it_says_is_refused() {
-        let sent = messages(Arc::new(Int64Array::from(vec![1, 2])));
-        assert_eq!(code(sent[1..].to_vec()), Code::InvalidArgument, "a batch without a schema");
-        let other = of_schema(vec![Field::new("d", DataType::Int64, true)]);
-        assert_eq!(code(vec![sent[0].clone(), other]), Code::InvalidArgument, "another schema");
-        let mut cut = sent.clone();
-        cut[1].data_body = cut[1].data_body.slice(..4);
-        assert_eq!(code(cut), Code::InvalidArgument, "a body that is too short");
-        // Rows of nothing take no bytes.
-        let rows = usize::try_from(MAX_ROWS).unwrap();
-        assert_eq!(decode(messages(Arc::new(NullArray::new(rows)))).unwrap()[0].num_rows(), rows);
-        assert_eq!(code(messages(Arc::new(NullArray::new(rows + 1)))), Code::ResourceExhausted);
-    }
-
-    #[test]
-    fn buffers_that_are_in_each_other_are_refused() {
-        let columns: Vec<(String, ArrayRef)> =
-            (0..2).map(|n| (n.to_string(), Arc::new(Int64Array::from(vec![n; 64])) as ArrayRef)).collect();
-        let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let encoder = FlightDataEncoderBuilder::new().build(stream::iter([Ok(batch)]));
-        let mut sent: Vec<FlightData> = encoder.try_collect().now_or_never().unwrap().unwrap();
-        assert!(decode(sent.clone()).is_ok());
-        let header = sent[1].data_header.to_vec();
-        let message = ipc::root_as_message(&header).unwrap();
-        let buffers = message.header_as_record_batch().unwrap().buffers().unwrap();
-        let second = buffers.iter().filter(|buffer| buffer.length() == 512).nth(1).unwrap();
-        // The second column is to be the first one, too.
-        let place = std::ptr::from_ref(second) as usize - header.as_ptr() as usize;
-        let mut changed = header.clone();
-        changed[place..place + 8].copy_from_slice(&0_i64.to_le_bytes());
-        sent[1].data_header = changed.into();
-        let error = decode(sent).unwrap_err();
-        assert!(error.message().contains("one behind the other"), "{error}");
-    }
-
-    #[test]
-    fn metadata_are_left_out_and_may_not_stand_for_much_more_than_they_are() {
-        let field = Field::new("c", DataType::new_list(DataType::Int8, true), true)
-            .with_metadata([("k".to_owned(), "v".to_owned())].into());
-        let mut decoder = Decoder::new(Shares::new(&Budget::new(1 << 20)).begin(None));
-        let copy = decoder.received.try_reserve(0).unwrap();
-        let Ok(Decoded::Schema(schema)) = decoder.guarded(of_schema(vec![field]), copy) else { panic!() };
-        assert!(schema.field(0).metadata().is_empty());
-        let wide = of_schema((0..1_000).map(|n| Field::new(n.to_string(), DataType::Utf8, true)).collect());
-        assert!(verified(&wide.data_header).is_ok());
-    }
-
-    #[test]
-    fn dictionaries_hold_room_until_others_take_their_place_and_are_bounded() {
-        let words: DictionaryArray<Int32Type> = ["a"].into_iter().collect();
-        let sent = messages(Arc::new(words));
-        let room = Budget::new(1 << 30);
-        let received = Shares::new(&room).begin(None);
-        let mut decoder = Decoder::new(received.clone());
-        let half = MAX_DICTIONARY_BYTES as u64 / 2;
-        decoder.guarded(sent[0].clone(), received.try_reserve(0).unwrap()).unwrap();
-        // One that takes the place of the one before is all that is held.
-        for _ in 0..3 {
-            decoder.guarded(sent[1].clone(), received.try_reserve(half / 2 + 1).unwrap()).unwrap();
-            assert_eq!(room.used(), half + 2);
-        }
-        let error = decoder.guarded(sent[1].clone(), received.try_reserve(half + 1).unwrap());
-        assert_eq!(error.unwrap_err().code(), Code::ResourceExhausted);
-        drop(decoder);
-        assert_eq!(room.used(), 0);
-    }
-
-    #[test]
-    fn dictionaries_that_add_to_others_are_refused() {
-        let whole: DictionaryArray<Int32Type> = ["a", "b"].into_iter().collect();
-        let more: DictionaryArray<Int32Type> = ["a", "b", "c"].into_iter().collect();
-        let schema = Schema::new(vec![Field::new("c", whole.data_type().clone(), true)]);
-        let options =
-            IpcWriteOptions::default().with_dictionary_handling(ipc::writer::DictionaryHandling::Delta);
-        let (generator, mut context) = (IpcDataGenerator::default(), IpcWriteContext::default());
-        let mut tracker = DictionaryTracker::new(false);
-        let told = generator.schema_to_bytes_with_dictionary_tracker(&schema, &mut tracker, &options);
-        let mut sent: Vec<FlightData> = vec![told.into()];
-        for column in [whole, more] {
-            let batch = RecordBatch::try_from_iter([("c", Arc::new(column) as ArrayRef)]).unwrap();
-            let (dictionaries, rows) =
-                generator.encode(&batch, &mut tracker, &options, &mut context).unwrap();
-            sent.extend(dictionaries.into_iter().chain([rows]).map(FlightData::from));
-        }
-        assert_eq!(sent.len(), 5);
-        assert_eq!(decode(sent[..3].to_vec()).unwrap().len(), 1);
-        let error = decode(sent).unwrap_err();
-        assert_eq!(error.code(), Code::InvalidArgument);
-        assert!(error.message().contains("whole dictionaries"), "{error}");
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_000))]
-
-        #[test]
-        fn whatever_is_sent_is_read_or_refused(
-            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
-            which in 0usize..3,
-            body in any::<bool>(),
-        ) {
-            let words: DictionaryArray<Int32Type> = ["a", "b", "a"].into_iter().collect();
-            let mut sent = messages(Arc::new(words));
-            let message = &mut sent[which];
-            let part = if body { &mut message.data_body } else { &mut message.data_header };
-            let mut bytes = part.to_vec();
-            for (place, byte) in changes {
-                if !bytes.is_empty() {
-                    let place = place.index(bytes.len());
-                    bytes[place] = byte;
-                }
-            }
-            *part = bytes.into();
-            // What is read of it stays within what was sent.
-            if let Ok(batches) = decode(sent) {
-                let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-                prop_assert!(rows <= usize::try_from(MAX_ROWS).unwrap());
-            }
-        }
-    }
-}
+mod tests;
