@@ -173,9 +173,9 @@ async fn time_for_which_nobody_asks_does_not_count() {
 async fn a_message_that_has_begun_is_not_waited_for_for_ever() {
     let room = Budget::new(u64::MAX);
     let length = 1_u32 << 20;
-    let mut begins = vec![0];
+    let mut begins = vec![0_u8];
     begins.extend(length.to_be_bytes());
-    begins.extend([0; 1 << 10].repeat(1 << 9));
+    begins.extend([0_u8; 1 << 10].repeat(1 << 9));
     let begins: Part = Ok(Frame::data(Bytes::from(begins)));
     let body = StreamBody::new(Box::pin(stream::iter([begins]).chain(stream::pending())));
     let upload = Upload::new(body, Length::Batches, Shares::new(&room).begin(None));

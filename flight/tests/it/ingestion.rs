@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use arrow_flight::sql::TableExistsOption::{Append, Fail, Replace};
 use arrow_flight::sql::TableNotExistOption::{Create, Fail as Missing};
+use arrow_flight::{FlightData, FlightDescriptor};
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
     TimestampMicrosecondArray,
@@ -14,7 +15,7 @@ use millrace_storage::catalog::{Catalog, MemoryCatalog};
 use millrace_storage::disk::SimulatedDisk;
 use millrace_storage::{Config, Engine, Session, SystemClock};
 use serde_json::json;
-use tonic::Code;
+use tonic::{Code, Request};
 
 use crate::support::{Node, Setup, batch, code, ingest, into_table, lines, run, status};
 
@@ -168,6 +169,20 @@ async fn what_no_documents_can_be_made_of_is_refused() {
     let long = batch([("text", Arc::new(StringArray::from(vec!["x".repeat(33 << 20)])) as ArrayRef)]);
     let error = ingest(&mut client, into_table("t", Create, Append), vec![long]).await.unwrap_err();
     assert_eq!(status(error).code(), Code::ResourceExhausted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_descriptor_of_many_names_is_refused_before_it_is_read() {
+    let node = Node::start().await;
+    let client = node.admin().await;
+    let path = vec![String::new(); 1 << 20];
+    let descriptor = FlightDescriptor { path, ..FlightDescriptor::new_cmd("SELECT 1") };
+    let mut request = Request::new(stream::iter([FlightData::new().with_descriptor(descriptor)]));
+    let token = format!("Bearer {}", client.token().unwrap());
+    request.metadata_mut().insert("authorization", token.parse().unwrap());
+    let error = client.inner().clone().do_put(request).await.map(drop).unwrap_err();
+    assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
+    assert!(error.message().contains("the descriptor of a message"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
