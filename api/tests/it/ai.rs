@@ -293,10 +293,10 @@ async fn what_cannot_be_saved_or_run_is_refused_by_name() {
         rule[name] = value;
         rule
     };
-    site.saved_search("odd", json!({"query": {"language": "kuery", "query": "a: { b: c }"}})).await;
+    site.saved_search("odd", json!({"query": {"language": "kuery", "query": "a: { b }"}})).await;
     for (body, expected) in [
         (with("search", json!("gone")), "[search] there is no saved search [gone]"),
-        (with("search", json!("odd")), "nested objects"),
+        (with("search", json!("odd")), "without a field"),
         (with("algorithm_type", json!("PROPHET")), "[algorithm_type]"),
         (with("automatic_cron", json!("* * * * * Mars/Olympus")), "[automatic_cron]"),
         (with("max_probes", json!(10_000_000)), "[max_probes]"),
