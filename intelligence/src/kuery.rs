@@ -1,33 +1,33 @@
-//! Kibana's query language, as far as saved searches of logs use it: `field: value`, `"phrases"`, `*` within values, `field: *`, lists of
-//! values in parentheses, ranges, `and`, `or`, `not`, parentheses, and values without a field.
+//! Kibana's query language: `field: value`, `"phrases"`, `*` within values and names, `field: *`, lists of values in parentheses, ranges,
+//! `and`, `or`, `not`, parentheses, values without a field, and `path: { … }` for what one element of a nested object has.
 //!
-//! Queries on nested objects (`field: { … }`) and wildcards in names of fields are refused. What it makes are the clauses that Kibana makes.
+//! [`query`] makes the clauses that Kibana makes. Kibana knows the fields of an index pattern, and asks each one that a pattern of names
+//! fits. Here the clause has the pattern, which the mapping of each index expands when it is searched; like any other clause it reaches
+//! elements of nested objects within braces alone.
+//!
+//! - [`token`]: the text as names, values and what stands between them
+//! - [`clause`]: what is made of them
 
-use serde_json::{Value, json};
+mod clause;
+#[cfg(test)]
+mod tests;
+mod token;
+
+use std::mem;
+
+use serde_json::Value;
+
+use self::clause::{Clause, Field, anywhere, too_deep};
+use self::token::{Literal, Token, short, tokens};
 
 /// Longest text, in bytes.
 const MAX_BYTES: usize = 16_384;
-/// Deepest nesting.
+/// Deepest nesting, of parentheses and braces and of the clauses that are made.
 const MAX_DEPTH: usize = 50;
-
-/// A part of the text.
-#[derive(Clone, Debug, PartialEq)]
-enum Token {
-    /// Text as it stands, with what a backslash took away from its meaning; whether it has a `*` that means something.
-    Word {
-        text: String,
-        pattern: bool,
-    },
-    Quoted(String),
-    Colon,
-    /// `<`, `<=`, `>`, `>=` by the names of ranges.
-    Range(&'static str),
-    Open,
-    Close,
-    And,
-    Or,
-    Not,
-}
+/// Most conditions: about as many leaves as a search takes.
+const MAX_CONDITIONS: usize = 1_024;
+/// Bytes of the names in all conditions, at most: within braces each has the path before it.
+const MAX_NAME_BYTES: usize = 128 << 10;
 
 /// Makes a query of a text.
 ///
@@ -38,88 +38,25 @@ pub(crate) fn query(text: &str) -> Result<Value, String> {
         return Err(format!("is longer than {MAX_BYTES} bytes"));
     }
     let tokens = tokens(text)?;
-    let mut parser = Parser { tokens: &tokens, depth: 0 };
+    let mut parser = Parser { tokens: &tokens, depth: 0, path: None, conditions: 0, name_bytes: 0 };
     let query = parser.any(&mut Parser::term)?;
     match parser.tokens.first() {
-        None => Ok(query),
-        Some(rest) => Err(format!("goes on with {}, where nothing is expected", shown(rest))),
+        None => Ok(query.into_query()),
+        Some(rest) => Err(format!("goes on with {rest}, where nothing is expected")),
     }
-}
-
-fn shown(token: &Token) -> String {
-    match token {
-        Token::Word { text, .. } | Token::Quoted(text) => {
-            format!("[{}]", text.chars().take(64).collect::<String>())
-        }
-        Token::Colon => "[:]".to_owned(),
-        Token::Range(_) => "a comparison".to_owned(),
-        Token::Open => "[(]".to_owned(),
-        Token::Close => "[)]".to_owned(),
-        Token::And => "[and]".to_owned(),
-        Token::Or => "[or]".to_owned(),
-        Token::Not => "[not]".to_owned(),
-    }
-}
-
-fn tokens(text: &str) -> Result<Vec<Token>, String> {
-    let mut tokens = Vec::new();
-    let mut rest = text.chars().peekable();
-    while let Some(next) = rest.next() {
-        let or_equal = |rest: &mut std::iter::Peekable<std::str::Chars<'_>>| rest.next_if_eq(&'=').is_some();
-        tokens.push(match next {
-            space if space.is_whitespace() => continue,
-            ':' => Token::Colon,
-            '(' => Token::Open,
-            ')' => Token::Close,
-            '<' => Token::Range(if or_equal(&mut rest) { "lte" } else { "lt" }),
-            '>' => Token::Range(if or_equal(&mut rest) { "gte" } else { "gt" }),
-            '{' | '}' => return Err("asks for nested objects with braces, which is not supported".to_owned()),
-            '"' => {
-                let mut quoted = String::new();
-                loop {
-                    match rest.next() {
-                        None => return Err("has a quote that does not end".to_owned()),
-                        Some('"') => break Token::Quoted(quoted),
-                        Some('\\') => quoted.extend(rest.next()),
-                        Some(other) => quoted.push(other),
-                    }
-                }
-            }
-            first => {
-                let (mut word, mut pattern, mut plain) = (String::new(), false, true);
-                let mut now = Some(first);
-                while let Some(one) = now {
-                    match one {
-                        '\\' => {
-                            plain = false;
-                            word.extend(rest.next());
-                        }
-                        one => {
-                            pattern |= one == '*';
-                            word.push(one);
-                        }
-                    }
-                    now = rest.next_if(|next| !next.is_whitespace() && !":()<>\"{}".contains(*next));
-                }
-                match word.to_ascii_lowercase().as_str() {
-                    "and" if plain => Token::And,
-                    "or" if plain => Token::Or,
-                    "not" if plain => Token::Not,
-                    _ => Token::Word { text: word, pattern },
-                }
-            }
-        });
-    }
-    Ok(tokens)
 }
 
 struct Parser<'a> {
     tokens: &'a [Token],
     depth: usize,
+    /// Path of the nested object whose elements are asked.
+    path: Option<String>,
+    conditions: usize,
+    name_bytes: usize,
 }
 
 /// What stands between `and` and `or`.
-type Leaf<'a, 'b> = &'b mut dyn FnMut(&mut Parser<'a>) -> Result<Value, String>;
+type Leaf<'a, 'b> = &'b mut dyn FnMut(&mut Parser<'a>) -> Result<Clause, String>;
 
 impl<'a> Parser<'a> {
     fn take(&mut self) -> Option<&'a Token> {
@@ -137,211 +74,155 @@ impl<'a> Parser<'a> {
     }
 
     /// Terms joined by `or`.
-    fn any(&mut self, leaf: Leaf<'a, '_>) -> Result<Value, String> {
+    fn any(&mut self, leaf: Leaf<'a, '_>) -> Result<Clause, String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(format!("is nested more than {MAX_DEPTH} deep"));
+            return Err(too_deep());
         }
         let mut terms = vec![self.all(leaf)?];
         while self.next_is(&Token::Or) {
             terms.push(self.all(leaf)?);
         }
         self.depth -= 1;
-        Ok(match terms.len() {
-            1 => terms.remove(0),
-            _ => json!({"bool": {"should": terms, "minimum_should_match": 1}}),
-        })
+        Clause::any(terms)
     }
 
     /// Terms joined by `and`.
-    fn all(&mut self, leaf: Leaf<'a, '_>) -> Result<Value, String> {
+    fn all(&mut self, leaf: Leaf<'a, '_>) -> Result<Clause, String> {
         let mut terms = vec![self.not(leaf)?];
         while self.next_is(&Token::And) {
             terms.push(self.not(leaf)?);
         }
-        Ok(match terms.len() {
-            1 => terms.remove(0),
-            _ => json!({"bool": {"filter": terms}}),
-        })
+        Clause::all(terms)
     }
 
-    fn not(&mut self, leaf: Leaf<'a, '_>) -> Result<Value, String> {
+    fn not(&mut self, leaf: Leaf<'a, '_>) -> Result<Clause, String> {
         let mut negated = false;
         while self.next_is(&Token::Not) {
             negated = !negated;
         }
         let term = match self.next_is(&Token::Open) {
-            true => {
-                let within = self.any(leaf)?;
-                self.close()?;
-                within
-            }
+            true => self.within(leaf)?,
             false => leaf(self)?,
         };
-        Ok(if negated { json!({"bool": {"must_not": [term]}}) } else { term })
+        if negated { term.negated() } else { Ok(term) }
     }
 
-    fn close(&mut self) -> Result<(), String> {
-        match self.next_is(&Token::Close) {
-            true => Ok(()),
-            false => Err("has a parenthesis that is not closed".to_owned()),
+    /// Terms behind a parenthesis, up to the one that closes it.
+    fn within(&mut self, leaf: Leaf<'a, '_>) -> Result<Clause, String> {
+        let within = self.any(leaf)?;
+        self.close(&Token::Close, "parenthesis")?;
+        Ok(within)
+    }
+
+    fn close(&mut self, with: &Token, opened: &str) -> Result<(), String> {
+        match self.take() {
+            Some(token) if token == with => Ok(()),
+            Some(other) => Err(format!("goes on with {other}, where a {opened} is still open")),
+            None => Err(format!("has a {opened} that is not closed")),
         }
     }
 
-    /// A field with what it is asked for, or a value of any field.
-    fn term(&mut self) -> Result<Value, String> {
-        let first = self.take().ok_or_else(|| "ends where something is expected".to_owned())?;
-        let (name, pattern) = match first {
-            Token::Word { text, pattern } => (text.as_str(), *pattern),
-            Token::Quoted(text) => (text.as_str(), false),
-            other => return Err(format!("has {} where a field or a value is expected", shown(other))),
+    /// A field with what it is asked for, elements of a nested object, or a value of any field.
+    fn term(&mut self) -> Result<Clause, String> {
+        let first = match self.take() {
+            None => return Err("ends where something is expected".to_owned()),
+            Some(Token::Literal(first)) => first,
+            Some(other) => return Err(format!("has {other} where a field or a value is expected")),
         };
-        let is_field = matches!(self.tokens.first(), Some(Token::Colon | Token::Range(_)));
-        if is_field && pattern {
-            return Err(format!("names fields by a pattern, [{name}], which is not supported"));
-        }
         match self.tokens.first() {
+            Some(Token::Colon | Token::Range(_)) if first.is_empty() => {
+                Err("names a field by nothing between quotes".to_owned())
+            }
             Some(Token::Colon) => {
                 self.take();
-                if self.next_is(&Token::Open) {
-                    let within = self.any(&mut |parser: &mut Parser<'a>| parser.value(name))?;
-                    self.close()?;
-                    return Ok(within);
+                if self.next_is(&Token::OpenNested) {
+                    return self.elements(first);
                 }
-                self.value(name)
+                let field = Field::new(first, self.path.as_deref())?;
+                match self.next_is(&Token::Open) {
+                    true => self.within(&mut |parser: &mut Parser<'a>| parser.value(&field)),
+                    false => self.value(&field),
+                }
             }
             Some(Token::Range(of)) => {
                 self.take();
-                match self.take() {
-                    Some(Token::Word { text, pattern: false } | Token::Quoted(text)) => {
-                        Ok(json!({"range": {name: {*of: text}}}))
-                    }
-                    _ => Err(format!("compares [{name}] with no value")),
-                }
+                let field = Field::new(first, self.path.as_deref())?;
+                self.compared(&field, of)
             }
-            _ => Ok(anywhere(first)),
+            _ => self.anywhere(first),
         }
     }
 
-    /// What a field is asked for: several words are one value.
-    fn value(&mut self, field: &str) -> Result<Value, String> {
-        let first = self.take().ok_or_else(|| format!("ends where a value of [{field}] is expected"))?;
-        match first {
-            Token::Quoted(text) => Ok(json!({"match_phrase": {field: text}})),
-            Token::Word { text, pattern } => {
-                let (mut text, mut pattern) = (text.clone(), *pattern);
-                while let Some(Token::Word { text: more, pattern: also }) = self.tokens.first() {
-                    // The next one may be a field.
-                    if matches!(self.tokens.get(1), Some(Token::Colon | Token::Range(_))) {
-                        break;
-                    }
-                    text.push(' ');
-                    text.push_str(more);
-                    pattern |= also;
-                    self.take();
-                }
-                Ok(match (text.as_str(), pattern) {
-                    ("*", true) => json!({"exists": {"field": field}}),
-                    (_, true) => json!({"query_string": {"fields": [field], "query": escaped(&text)}}),
-                    (_, false) => json!({"match": {field: text}}),
-                })
+    /// What one element of a nested object has, behind the brace, up to the one that closes it.
+    fn elements(&mut self, name: &Literal) -> Result<Clause, String> {
+        if name.is_pattern() {
+            let name = short(&name.to_string());
+            return Err(format!("names nested objects by a pattern, [{name}], where a path is expected"));
+        }
+        let path = match &self.path {
+            Some(around) => format!("{around}.{name}"),
+            None => name.to_string(),
+        };
+        self.count_name(&path)?;
+        let around = mem::replace(&mut self.path, Some(path.clone()));
+        let within = self.any(&mut Parser::term)?;
+        self.path = around;
+        self.close(&Token::CloseNested, "brace")?;
+        within.of_elements(&path)
+    }
+
+    /// What a field is asked for.
+    fn value(&mut self, field: &Field) -> Result<Clause, String> {
+        match self.take() {
+            None => Err(format!("ends where a value of {field} is expected")),
+            Some(Token::Literal(value)) => self.condition(field.name(), field.is(value)?),
+            Some(other) => Err(format!("has {other} where a value of {field} is expected")),
+        }
+    }
+
+    /// What a field is compared with.
+    fn compared(&mut self, field: &Field, of: &str) -> Result<Clause, String> {
+        match self.take() {
+            Some(Token::Literal(value)) if value.is_pattern() => {
+                Err(format!("compares {field} with a pattern, [{}]", short(&value.to_string())))
             }
-            other => Err(format!("has {} where a value of [{field}] is expected", shown(other))),
-        }
-    }
-}
-
-/// A value of any field.
-fn anywhere(token: &Token) -> Value {
-    match token {
-        Token::Word { text, pattern: true } => json!({"query_string": {"query": escaped(text)}}),
-        Token::Word { text, pattern: false } => {
-            json!({"multi_match": {"type": "best_fields", "query": text, "lenient": true}})
-        }
-        Token::Quoted(text) => json!({"multi_match": {"type": "phrase", "query": text, "lenient": true}}),
-        _ => json!({"match_none": {}}),
-    }
-}
-
-/// Takes from all but `*` what it means in a query string.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len() + 8);
-    for one in text.chars() {
-        // These cannot be escaped there.
-        if matches!(one, '<' | '>') {
-            continue;
-        }
-        if "+-=&|!(){}[]^\"~?:\\/ ".contains(one) {
-            escaped.push('\\');
-        }
-        escaped.push(one);
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clauses_are_those_of_kibana() {
-        let any = |terms: Value| json!({"bool": {"should": terms, "minimum_should_match": 1}});
-        for (text, expected) in [
-            ("status: 500", json!({"match": {"status": "500"}})),
-            ("message: \"access denied\"", json!({"match_phrase": {"message": "access denied"}})),
-            ("message: access denied", json!({"match": {"message": "access denied"}})),
-            ("host: *", json!({"exists": {"field": "host"}})),
-            ("host: web-*", json!({"query_string": {"fields": ["host"], "query": "web\\-*"}})),
-            ("bytes >= 100", json!({"range": {"bytes": {"gte": "100"}}})),
-            ("bytes<5", json!({"range": {"bytes": {"lt": "5"}}})),
-            ("error", json!({"multi_match": {"type": "best_fields", "query": "error", "lenient": true}})),
-            ("not a: b", json!({"bool": {"must_not": [{"match": {"a": "b"}}]}})),
-            (
-                "a: 1 and b: 2 or c: 3",
-                any(
-                    json!([{"bool": {"filter": [{"match": {"a": "1"}}, {"match": {"b": "2"}}]}}, {"match": {"c": "3"}}]),
-                ),
-            ),
-            ("a: (1 or \"2 3\")", any(json!([{"match": {"a": "1"}}, {"match_phrase": {"a": "2 3"}}]))),
-            (
-                "a: (x and not y)",
-                json!({"bool": {"filter": [{"match": {"a": "x"}}, {"bool": {"must_not": [{"match": {"a": "y"}}]}}]}}),
-            ),
-            (
-                "(a: 1 OR b: 2) AND c: 3",
-                json!({"bool": {"filter": [
-                    any(json!([{"match": {"a": "1"}}, {"match": {"b": "2"}}])), {"match": {"c": "3"}},
-                ]}}),
-            ),
-            ("a: \\*", json!({"match": {"a": "*"}})),
-            ("a: \\and", json!({"match": {"a": "and"}})),
-            ("path: C\\:\\\\temp", json!({"match": {"path": "C:\\temp"}})),
-        ] {
-            // An escaped star is no pattern.
-            assert_eq!(query(text).unwrap(), expected, "{text}");
+            Some(Token::Literal(value)) => {
+                self.condition(field.name(), field.compared(of, &value.to_string())?)
+            }
+            _ => Err(format!("compares {field} with no value")),
         }
     }
 
-    #[test]
-    fn what_is_not_supported_or_no_query_is_refused() {
-        for (text, expected) in [
-            ("user: { name: x }", "nested objects"),
-            ("us*: x", "by a pattern"),
-            ("a: (1", "not closed"),
-            ("(a: 1", "not closed"),
-            ("a: 1)", "nothing is expected"),
-            ("a:", "value of [a]"),
-            ("a: and", "value of [a]"),
-            ("and", "field or a value"),
-            ("a > ", "no value"),
-            ("a: \"x", "does not end"),
-            ("a: 1 b: 2", "nothing is expected"),
-            (&"(".repeat(10_000), "deep"),
-            (&"not ".repeat(4000), "ends where"),
-            (&"x".repeat(20_000), "longer"),
-        ] {
-            let refused = query(text).unwrap_err();
-            assert!(refused.contains(expected), "{text:.40}: {refused}");
+    /// A value of any field.
+    fn anywhere(&mut self, value: &Literal) -> Result<Clause, String> {
+        if let Some(path) = &self.path {
+            // Kibana asks for it in a field of the name `null`, and finds nothing.
+            let (value, path) = (short(&value.to_string()), short(path));
+            return Err(format!(
+                "asks elements of [{path}] for the value [{value}] without a field: name one, or [*] for all of them"
+            ));
+        }
+        self.condition("", anywhere(value))
+    }
+
+    /// Counts a condition on fields of a name.
+    fn condition(&mut self, name: &str, query: Value) -> Result<Clause, String> {
+        self.conditions += 1;
+        if self.conditions > MAX_CONDITIONS {
+            return Err(format!("has more than {MAX_CONDITIONS} conditions"));
+        }
+        self.count_name(name)?;
+        Ok(Clause::leaf(query))
+    }
+
+    fn count_name(&mut self, name: &str) -> Result<(), String> {
+        self.name_bytes += name.len();
+        match self.name_bytes > MAX_NAME_BYTES {
+            true => Err(format!(
+                "has names of fields that take more than {MAX_NAME_BYTES} bytes, each with the path before it"
+            )),
+            false => Ok(()),
         }
     }
 }

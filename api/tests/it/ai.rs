@@ -293,10 +293,10 @@ async fn what_cannot_be_saved_or_run_is_refused_by_name() {
         rule[name] = value;
         rule
     };
-    site.saved_search("odd", json!({"query": {"language": "kuery", "query": "a: { b: c }"}})).await;
+    site.saved_search("odd", json!({"query": {"language": "kuery", "query": "a: { b }"}})).await;
     for (body, expected) in [
         (with("search", json!("gone")), "[search] there is no saved search [gone]"),
-        (with("search", json!("odd")), "nested objects"),
+        (with("search", json!("odd")), "without a field"),
         (with("algorithm_type", json!("PROPHET")), "[algorithm_type]"),
         (with("automatic_cron", json!("* * * * * Mars/Olympus")), "[automatic_cron]"),
         (with("max_probes", json!(10_000_000)), "[max_probes]"),
@@ -350,6 +350,53 @@ async fn all_algorithms_run_over_counts() {
     assert_eq!(predictions.len(), 8 * 5);
     let average = predictions.iter().find(|(uid, _)| uid.starts_with("SMA_")).unwrap().1;
     assert!((average["system"]["load_pre"].as_f64().unwrap() - 1.0).abs() < 0.01, "{average}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kuery_finds_elements_of_nested_objects_and_fields_by_patterns() {
+    let site = Site::start().await;
+    let items =
+        json!({"type": "nested", "properties": {"name": {"type": "keyword"}, "stock": {"type": "long"}}});
+    site.data("PUT /logs/_mapping", json!({"properties": {"items": items}})).await;
+    let start = site.0.api.engine.clock().now_ms().div_euclid(HOUR) * HOUR;
+    let mut bulk = String::new();
+    for ago in 1..=30 {
+        let items = json!([{"name": "x", "stock": ago}, {"name": "y", "stock": 100}]);
+        let document = json!({
+            "@timestamp": start - ago * HOUR + 60_000, "system": {"load": 30 - ago}, "items": items,
+            "host": if ago <= 10 { "a" } else { "b" },
+        });
+        bulk.push_str(&format!("{{\"create\":{{}}}}\n{document}\n"));
+    }
+    site.data_text("POST /logs/_bulk?refresh=true", bulk).await;
+    // The last samples of a window may be of an hour that began a moment ago.
+    for (at, (kuery, samples)) in (0..).zip([
+        ("items: { name: x and stock < 11 }", 10),
+        ("items: { na*: \"x\" and st* <= 10 }", 10),
+        ("items: { *: x and not stock >= 11 } and *: *", 10),
+        ("not items: { name: (x or z) and stock > 10 }", 10),
+        ("ho*: a", 10),
+        ("ho*: (a or c) and not h*t: b*", 10),
+        ("*: a and sys*: *", 10),
+        ("sys*.load >= 20", 10),
+        ("items: { name: y and stock < 11 }", 0),
+        ("ite*: x", 0),
+        ("gone*: * or gone* > 5", 0),
+    ]) {
+        let id = format!("kuery-{at}");
+        site.saved_search(&id, json!({"query": {"language": "kuery", "query": kuery}, "filter": []})).await;
+        let mut rule = rule(&id);
+        (rule["search"], rule["max_probes"]) = (json!(format!("search:{id}")), json!(30));
+        let id = site.ask("admin", "PUT /api/ai/create", rule, 200).await["id"].as_str().unwrap().to_owned();
+        let answer = site.send("admin", &format!("GET /api/ai/run/{id}"), &Value::Null).await;
+        let message = answer.json()["message"].as_str().unwrap().to_owned();
+        let found = |samples: i32| message.contains(&format!("5 predictions from {samples} samples"));
+        let expected = match samples {
+            0 => message.contains("TL needs 2 samples"),
+            _ => found(samples) || found(samples + 1),
+        };
+        assert!(expected, "{kuery}: {message}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
