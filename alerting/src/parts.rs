@@ -12,6 +12,8 @@ use crate::reading::Step;
 
 /// Bytes of what is to be written that are enough to write them before more is evaluated.
 pub(crate) const MAX_PENDING: usize = 16 << 20;
+/// Operations that are enough, where they are not to be written one part after the other.
+const MAX_TOGETHER: usize = 5_000;
 
 /// Frames that follow one another, with what rules match of them.
 #[derive(Debug, Default)]
@@ -44,6 +46,24 @@ pub(crate) struct Part {
     pub(crate) operations: Vec<Operation>,
     /// Whether rules have seen the frame whole now.
     pub(crate) ends: bool,
+}
+
+/// Parts that are taken together, until there is enough: so many operations, or as many bytes as are written at once.
+#[derive(Debug, Default)]
+pub(crate) struct Together {
+    pub(crate) operations: Vec<Operation>,
+    bytes: usize,
+}
+
+impl Together {
+    pub(crate) fn add(&mut self, part: Vec<Operation>) {
+        self.bytes += part.iter().map(Operation::bytes).sum::<usize>();
+        self.operations.extend(part);
+    }
+
+    pub(crate) fn is_enough(&self) -> bool {
+        self.operations.len() >= MAX_TOGETHER || self.bytes >= MAX_PENDING
+    }
 }
 
 impl Matches {
