@@ -1,4 +1,4 @@
-//! Changes of rules: one at a time, and between two batches of frames.
+//! Changes of rules: one at a time, and between two frames: the next one waits for who waits for that.
 //!
 //! A rule that is new, or becomes another one, begins behind the last frame that there is when it is saved. That frame stands in its
 //! document before the rule runs, so that a crash between the two changes nothing. What changes how state goes on,
@@ -30,7 +30,7 @@ use crate::store::Kept;
 
 /// Orders to be quiet of one rule.
 const MAX_QUIET: usize = 1_000;
-/// How long a change waits for the end of a start.
+/// How long a change waits for the end of a start, or of what is evaluated of a frame.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 type Held = OwnedMutexGuard<Option<Core>>;
@@ -87,21 +87,20 @@ impl Shared {
         kept.ok_or_else(|| Error::NotFound(id.to_owned()))
     }
 
-    /// Holds the rules, once they are where they were before the start, and between two batches of frames: a change must not count for
-    /// frames of the time before it that are only evaluated again, or in part. Without rules there is nothing to be held.
+    /// Holds the rules, once they can be changed ([`Core::can_be_changed`]). Without rules there is nothing to be held.
+    ///
+    /// # Errors
+    /// That this takes too long.
     pub(crate) async fn held(&self) -> Result<Held> {
         let there = async {
+            // Seen by the runner, which ends its batch then.
+            let _turn = self.turn.lock().await;
             loop {
                 let mut advanced = pin!(self.advanced.notified());
                 advanced.as_mut().enable();
                 let held = Arc::clone(&self.core).lock_owned().await;
                 match held.as_ref() {
-                    Some(core)
-                        if core.position.next().is_none_or(|committed| committed <= core.next)
-                            && !core.is_amid_step =>
-                    {
-                        return held;
-                    }
+                    Some(core) if core.can_be_changed() => return held,
                     None if self.store.is_empty() => return held,
                     _ => drop(held),
                 }
@@ -109,7 +108,7 @@ impl Shared {
             }
         };
         tokio::time::timeout(PATIENCE, there).await.map_err(|_| {
-            let reason = "rules are still at what was written before, as after a start or a flood of alerts; try again later";
+            let reason = "rules are still at what was written before, as after a start, or at one write that raises very many alerts; try again later";
             StorageError::Rejected(reason.to_owned()).into()
         })
     }

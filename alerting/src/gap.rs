@@ -3,8 +3,8 @@
 //!
 //! Rules see them in the order that they had, large ones in pieces. What has no row any more cannot be seen: deletions, which are
 //! no events, and documents that were deleted or replaced since. How many there are, and of which frames, stands in
-//! `alert_error`. Indices that are gone are not counted. Rules change between two steps as between two batches, but none that
-//! catches up joins the others before the end.
+//! `alert_error`. Indices that are gone are not counted. Rules change between two frames as ever, but none that catches up
+//! joins the others before the end.
 //!
 //! What fails is tried again from the first frame that was not evaluated, however long that takes: rules go on once it is read.
 //! Only an index that is damaged, so that it cannot be read by itself either, is passed over, and named.

@@ -141,6 +141,7 @@ impl Alerting {
             store: Store::load(engine).await?,
             snapshots: Snapshots::of(engine),
             core: Arc::default(),
+            turn: Arc::default(),
             told: Told::default(),
             changed: Notify::new(),
             catching_up: Notify::new(),

@@ -12,6 +12,8 @@ use crate::reading::Step;
 
 /// Bytes of what is to be written that are enough to write them before more is evaluated.
 pub(crate) const MAX_PENDING: usize = 16 << 20;
+/// Operations that are enough, where they are not to be written one part after the other.
+const MAX_TOGETHER: usize = 5_000;
 
 /// Frames that follow one another, with what rules match of them.
 #[derive(Debug, Default)]
@@ -19,6 +21,8 @@ pub(crate) struct Matches {
     frames: VecDeque<Evaluable>,
     /// How many seconds finding that took.
     pub(crate) seconds: f64,
+    /// Whether any of the frames was evaluated.
+    begun: bool,
     amid: Option<Amid>,
 }
 
@@ -44,6 +48,24 @@ pub(crate) struct Part {
     pub(crate) ends: bool,
 }
 
+/// Parts that are taken together, until there is enough: so many operations, or as many bytes as are written at once.
+#[derive(Debug, Default)]
+pub(crate) struct Together {
+    pub(crate) operations: Vec<Operation>,
+    bytes: usize,
+}
+
+impl Together {
+    pub(crate) fn add(&mut self, part: Vec<Operation>) {
+        self.bytes += part.iter().map(Operation::bytes).sum::<usize>();
+        self.operations.extend(part);
+    }
+
+    pub(crate) fn is_enough(&self) -> bool {
+        self.operations.len() >= MAX_TOGETHER || self.bytes >= MAX_PENDING
+    }
+}
+
 impl Matches {
     /// Finds which rules match the frames of a step. Blocks: it is called on a compute thread.
     pub(crate) fn of(matching: &mut Matching, step: &Step) -> Self {
@@ -53,12 +75,18 @@ impl Matches {
         for (at, one) in frames.iter_mut().enumerate() {
             one.frame.complete = step.completes(at);
         }
-        Self { frames: frames.into(), seconds, amid: None }
+        Self { frames: frames.into(), seconds, ..Self::default() }
     }
 
     /// Returns the frame that is evaluated next; `None` in the midst of one, and at the end.
     pub(crate) fn next_frame(&self) -> Option<&Evaluable> {
         self.frames.front().filter(|_| self.amid.is_none())
+    }
+
+    /// Counts the frames that are left, where some are evaluated and none in part.
+    pub(crate) fn left(&self) -> Option<usize> {
+        let is_between = self.begun && self.amid.is_none() && !self.frames.is_empty();
+        is_between.then_some(self.frames.len())
     }
 
     /// Whether everything is evaluated.
@@ -72,6 +100,7 @@ impl Matches {
             Some(amid) => (amid, rules.go_on()),
             None => {
                 let Evaluable { frame, matched } = self.frames.pop_front()?;
+                self.begun = true;
                 let amid =
                     Amid { frame: frame.number, time: frame.time, complete: frame.complete, raised: 0 };
                 (amid, rules.begin_frame(&frame, &mut Known(matched)))
@@ -123,18 +152,19 @@ mod tests {
         // The second one comes in two pieces, the second of which has the events of the first, too.
         let frames = [matching(1, 600, true), matching(2, 300, false), matching(2, 400, true)];
         let mut matches = Matches { frames: frames.into(), ..Matches::default() };
+        assert_eq!(matches.left(), None);
         let mut found = Vec::new();
         while let Some(Part { frame, before, operations, ends, .. }) = matches.evaluate(&mut rules) {
             let next = matches.next_frame().map(|next| next.frame.number);
-            found.push((frame, before, operations.len(), ends, next));
+            found.push((frame, before, operations.len(), ends, next, matches.left()));
         }
         let expected = [
-            (1, 0, 250, false, None),
-            (1, 250, 250, false, None),
-            (1, 500, 100, true, Some(2)),
-            (2, 0, 0, false, Some(2)),
-            (2, 0, 250, false, None),
-            (2, 250, 150, true, None),
+            (1, 0, 250, false, None, None),
+            (1, 250, 250, false, None, None),
+            (1, 500, 100, true, Some(2), Some(2)),
+            (2, 0, 0, false, Some(2), Some(1)),
+            (2, 0, 250, false, None, None),
+            (2, 250, 150, true, None, None),
         ];
         assert!(found == expected && matches.is_empty(), "{found:?}");
     }

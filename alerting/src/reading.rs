@@ -37,6 +37,12 @@ impl Step {
         Self { frames, follows: None, rows }
     }
 
+    /// Returns the last of them.
+    pub(crate) fn last(mut self, count: usize) -> Self {
+        let frames = self.frames.split_off(self.frames.len().saturating_sub(count));
+        Self { follows: self.follows, ..Self::of(frames) }
+    }
+
     /// Whether no piece follows on the frame or piece at a place.
     pub(crate) fn completes(&self, at: usize) -> bool {
         let next = self.frames.get(at + 1).map(|frame| frame.number).or(self.follows);

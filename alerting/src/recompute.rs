@@ -14,10 +14,10 @@ use millrace_storage::{Engine, Error as StorageError, FeedItem, Priority};
 
 use crate::error::{Error, Result};
 use crate::matching::Matching;
-use crate::parts::Matches;
+use crate::parts::{Matches, Together};
 use crate::reading::Step;
 use crate::recovery::last_frame;
-use crate::replay::{Alert, ENOUGH};
+use crate::replay::Alert;
 use crate::store::Store;
 
 /// Frames that are evaluated in one step.
@@ -69,13 +69,13 @@ pub async fn recompute(
         (matching, matches) = engine.compute().run(Priority::Background, find).await?;
         while !matches.is_empty() {
             let evaluate = move || {
-                let mut operations = Vec::new();
-                while operations.len() < ENOUGH
+                let mut raised = Together::default();
+                while !raised.is_enough()
                     && let Some(part) = matches.evaluate(&mut rules)
                 {
-                    operations.extend(part.operations);
+                    raised.add(part.operations);
                 }
-                Ok((rules, matches, operations))
+                Ok((rules, matches, raised.operations))
             };
             let operations;
             (rules, matches, operations) = engine.compute().run(Priority::Background, evaluate).await?;

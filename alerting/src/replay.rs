@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::changes::check_caller;
 use crate::commit::Beside;
 use crate::matching::Matching;
-use crate::parts::Matches;
+use crate::parts::{Matches, Together};
 use crate::reading::Reading;
 use crate::runner::Shared;
 use crate::{Alerting, Error, Result, commit};
@@ -30,8 +30,6 @@ use crate::{Alerting, Error, Result, commit};
 /// Alerts that are answered, and their bytes; of the rest only how many there are.
 const MAX_ALERTS: usize = 1_000;
 const MAX_BYTES: usize = 8 << 20;
-/// Operations that are enough at once.
-pub(crate) const ENOUGH: usize = 5_000;
 /// Windows that may pass at once, and the least time.
 const STRIDE_WINDOWS: i64 = 10;
 const LEAST_STRIDE_MS: i64 = 60_000;
@@ -380,14 +378,14 @@ impl Replay {
             return Ok(None);
         };
         let step = move || {
-            let mut operations = Vec::new();
-            while is_before(&core) && operations.len() < ENOUGH {
-                operations.extend(match core.is_amid() {
+            let mut raised = Together::default();
+            while is_before(&core) && !raised.is_enough() {
+                raised.add(match core.is_amid() {
                     true => core.go_on(),
                     false => core.begin_advance(until.min(core.now().plus(stride))),
                 });
             }
-            Ok((matching, core, operations))
+            Ok((matching, core, raised.operations))
         };
         let (matching, core, operations) = self.engine.compute().run(Priority::Background, step).await?;
         self.evaluating = Some((matching, core));
@@ -413,16 +411,16 @@ impl Replay {
             if let Some(step) = read {
                 left = Matches::of(&mut matching, &step);
             }
-            let mut operations = Vec::new();
-            while operations.len() < ENOUGH {
+            let mut raised = Together::default();
+            while !raised.is_enough() {
                 if let Some(next) = left.next_frame() {
                     if core.is_amid() {
-                        operations.extend(core.go_on());
+                        raised.add(core.go_on());
                         continue;
                     }
                     let (now, soon) = (core.now(), core.now().plus(stride));
                     if now > Time::from_ms(i64::MIN) && soon < next.frame.time {
-                        operations.extend(core.begin_advance(soon));
+                        raised.add(core.begin_advance(soon));
                         // In the midst of a frame time stands still.
                         if core.now() > now {
                             continue;
@@ -430,10 +428,10 @@ impl Replay {
                     }
                 }
                 let Some(part) = left.evaluate(&mut core) else { break };
-                operations.extend(part.operations);
+                raised.add(part.operations);
             }
             core.tick();
-            Ok((matching, core, left, operations))
+            Ok((matching, core, left, raised.operations))
         };
         let (mut matching, core, left, operations) =
             self.engine.compute().run(Priority::Background, step).await?;

@@ -1,5 +1,5 @@
 //! The task that follows the change feed: frames are gathered for a moment, evaluated on a compute thread, and what rules raise is
-//! committed before the next ones are.
+//! committed before the next ones are. Who waits to change rules comes between two frames.
 //!
 //! While that cannot be written nothing is evaluated: the lease holds the log, and after that a gap is told. A position
 //! without alerts is stored now and then, never because of a frame of rules' own, which match nothing. Without rules
@@ -19,7 +19,7 @@ use crate::commit::{Position, READER};
 use crate::parts::Matches;
 use crate::reading::{Step, bytes_of, rows_of};
 use crate::snapshot::Snapshots;
-use crate::state::Core;
+use crate::state::{Core, Next};
 use crate::store::Store;
 use crate::told::Told;
 use crate::{gap, recovery};
@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) snapshots: Snapshots,
     /// `None` while there are no rules, or they are not there again after a fault.
     pub(crate) core: Arc<tokio::sync::Mutex<Option<Core>>>,
+    /// Held by who waits for the rules to change them, until they are held.
+    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     pub(crate) told: Told,
     /// Told when there may be a first rule.
     pub(crate) changed: Notify,
@@ -223,41 +225,73 @@ pub(crate) async fn hold(shared: &Shared) -> Result<Held> {
     }
 }
 
+/// Holds the rules behind those who wait to change them, unless they have to wait on.
+async fn hold_behind_changes(shared: &Shared) -> Result<Held> {
+    let held = hold(shared).await?;
+    if !held.as_ref().is_some_and(Core::can_be_changed) {
+        return Ok(held);
+    }
+    drop(held);
+    // Who has the turn keeps it until the rules are held.
+    drop(shared.turn.lock().await);
+    hold(shared).await
+}
+
 /// Evaluates frames and commits what rules raise.
 pub(crate) async fn evaluate(shared: &Shared, step: Step, done: &mut Done) -> Result<()> {
-    let mut held = hold(shared).await?;
-    let (now_ms, time_ms) = (shared.engine.clock().now_ms(), step.frames.last().map(|frame| frame.time_ms));
     done.bytes += step.frames.iter().map(|frame| bytes_of(frame)).sum::<usize>();
+    let mut rest = Some(step);
+    while let Some(step) = rest {
+        rest = evaluate_until_change(shared, step, done).await?;
+        // What is left is evaluated at the next start.
+        if *shared.stopping.borrow() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Evaluates frames until somebody waits to change rules, and returns what is left of them.
+async fn evaluate_until_change(shared: &Shared, step: Step, done: &mut Done) -> Result<Option<Step>> {
+    let mut held = hold_behind_changes(shared).await?;
+    let (now_ms, time_ms) = (shared.engine.clock().now_ms(), step.frames.last().map(|frame| frame.time_ms));
     let compute = shared.engine.compute();
     let job = move || {
         let matches = held.as_mut().map(|core| Matches::of(&mut core.matching, &step));
-        Ok((held, matches))
+        Ok((held, step, matches))
     };
     let began = Instant::now();
-    let (mut held, mut matches) = compute.run(Priority::Follow, job).await?;
-    done.worked += began.elapsed();
+    let (mut held, step, mut matches) = compute.run(Priority::Follow, job).await?;
+    let (found, took) = (Instant::now(), began.elapsed());
+    done.worked += took;
     loop {
+        let turn = Arc::clone(&shared.turn);
+        // However many changes there are, no more time goes into finding again what rules match than into evaluating it.
+        let change_waits = move || found.elapsed() >= took && turn.try_lock().is_err();
         let job = move || {
             let parts = held.as_mut().zip(matches.as_mut());
-            let is_all = parts.is_none_or(|(core, matches)| core.evaluate(matches, now_ms));
-            Ok((held, matches, is_all))
+            let next =
+                parts.map_or(Next::Frames, |(core, matches)| core.evaluate(matches, now_ms, change_waits));
+            Ok((held, matches, next))
         };
-        let (began, is_all);
+        let (began, next);
         began = Instant::now();
-        (held, matches, is_all) = compute.run(Priority::Follow, job).await?;
+        (held, matches, next) = compute.run(Priority::Follow, job).await?;
         done.worked += began.elapsed();
         if let Some(core) = held.as_mut() {
-            shared.told.update(core, time_ms.filter(|_| is_all));
+            shared.told.update(core, time_ms.filter(|_| next == Next::Frames));
         }
-        let committed = commit(shared, held, done).await;
+        // Who waits for that asks for the rules while they are still held, and is not late.
         shared.advanced.notify_waiters();
-        if committed.is_err() || is_all {
-            return committed;
+        commit(shared, held, done).await?;
+        match next {
+            Next::Frames => return Ok(None),
+            Next::Change { left } => return Ok(Some(step.last(left))),
+            Next::Rest => held = hold(shared).await?,
         }
-        held = hold(shared).await?;
         // It was to be stopped while nothing could be written.
         if held.as_ref().is_none_or(|core| !core.pending.is_empty()) {
-            return Ok(());
+            return Ok(None);
         }
     }
 }

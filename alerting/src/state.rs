@@ -36,6 +36,17 @@ pub(crate) struct Core {
     activity: BTreeMap<String, Activity>,
 }
 
+/// What comes next where frames were evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Other frames.
+    Frames,
+    /// The rest of these, once what was raised is written.
+    Rest,
+    /// A change of rules, and then the last ones of these: what rules match of them is to be found again.
+    Change { left: usize },
+}
+
 /// What a rule did since `alert_status` was told.
 #[derive(Debug)]
 struct Activity {
@@ -71,12 +82,25 @@ impl Core {
         }
     }
 
-    /// Evaluates frames; what rules raise is pending then. Returns false where that is so much that it is to be written before the
-    /// rest is evaluated. Blocks: it is called on a compute thread.
-    pub(crate) fn evaluate(&mut self, matches: &mut Matches, now_ms: i64) -> bool {
+    /// Evaluates frames; what rules raise is pending then. Ends early where that is so much that it is to be written, and between two
+    /// frames where `change_waits`. Blocks: it is called on a compute thread.
+    pub(crate) fn evaluate(
+        &mut self,
+        matches: &mut Matches,
+        now_ms: i64,
+        change_waits: impl Fn() -> bool,
+    ) -> Next {
         self.is_amid_step = true;
         let mut bytes: usize = self.pending.iter().map(|pending| pending.bytes).sum();
         while bytes < MAX_PENDING {
+            if let Some(left) = matches.left()
+                && self.has_caught_up()
+                && self.rules.is_between_frames()
+                && change_waits()
+            {
+                self.is_amid_step = false;
+                return Next::Change { left };
+            }
             let failed = match matches.next_frame() {
                 Some(next) => self.note(next, matches.seconds),
                 None => Vec::new(),
@@ -85,7 +109,7 @@ impl Core {
             else {
                 self.tell(now_ms);
                 self.is_amid_step = false;
-                return true;
+                return Next::Frames;
             };
             for rule in failed {
                 self.ask_no_longer_if_paused(&rule);
@@ -99,7 +123,17 @@ impl Core {
                 self.has_matched |= before > 0;
             }
         }
-        false
+        Next::Rest
+    }
+
+    /// Whether rules are where they were before the start.
+    fn has_caught_up(&self) -> bool {
+        self.position.next().is_none_or(|committed| committed <= self.next)
+    }
+
+    /// Whether rules may change: a change must not count for frames of the time before it that are only evaluated again, or in part.
+    pub(crate) fn can_be_changed(&self) -> bool {
+        self.has_caught_up() && !self.is_amid_step
     }
 
     /// Notes what rules match of a frame that they are about to evaluate; returns those whose filters could not be asked.

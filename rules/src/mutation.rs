@@ -117,6 +117,8 @@ mutations! {
     ObserveAgain,
     /// Windows that late events belong to are not looked at again where there was enough to be written.
     ForgetLate,
+    /// What was found at an event is not raised any more where there was enough to be written.
+    ForgetFound,
 }
 
 #[cfg(test)]

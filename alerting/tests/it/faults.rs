@@ -1,5 +1,6 @@
-//! Alerts that cannot be written, indices that are deleted, frames that are lost.
+//! Alerts that cannot be written, floods of them, indices that are deleted, frames that are lost.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use millrace_storage::catalog::MemoryCatalog;
 use millrace_storage::disk::SimulatedDisk;
 use millrace_storage::metadata::{IndicesOptions, Metadata};
 use millrace_storage::{Config, Engine, Principal, RefreshPolicy, SystemClock};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fixture::{Server, document, errors, open_engine, until};
 
@@ -57,6 +58,70 @@ async fn while_alerts_cannot_be_written_that_is_told_and_nothing_is_lost() {
     let mut expected: Vec<String> = (1..40).map(|id| id.to_string()).collect();
     expected.sort();
     assert_eq!(server.settled_triggers().await, expected);
+    server.stop().await;
+}
+
+/// The `_id`s of the events that triggered alerts, in order, by the names of rules.
+async fn triggers_by_rule(server: &Server) -> BTreeMap<String, Vec<String>> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let mut triggers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for alert in server.documents("alert").await.into_values() {
+        triggers.entry(text(&alert["rule_name"])).or_default().push(text(&alert["trigger"]["_id"]));
+    }
+    triggers.values_mut().for_each(|ids| ids.sort());
+    triggers
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_change_between_two_frames_of_a_flood_and_nothing_is_lost_or_doubled_over_a_crash() {
+    const FRAMES: usize = 60;
+    const EVENTS: usize = 10;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    for rule in 0..10 {
+        server.save(errors(&format!("stays {rule}"))).await;
+    }
+    let ends = server.save(errors("ends")).await.id;
+    server.write(vec![document("logs", "first", json!({"level": "error"}))]).await;
+    server.settled().await;
+    // All of the flood is there before any of it is evaluated, so that it is one batch.
+    block(&server, true).await;
+    server.write(vec![document("logs", "held", json!({"level": "error"}))]).await;
+    until(async || server.alerting.faults().into_iter().next()).await;
+    let text = "x".repeat(4 << 10);
+    let mut flood = Vec::new();
+    for frame in 0..FRAMES {
+        let events: Vec<String> = (0..EVENTS).map(|event| format!("{frame:02}-{event}")).collect();
+        let of = |id: &String| document("logs", id, json!({"level": "error", "text": text}));
+        server.write(events.iter().map(of).collect()).await;
+        flood.extend(events);
+    }
+    let last_alert = || server.shown(&ends)["last_alert"].clone();
+    let of_held = last_alert();
+    block(&server, false).await;
+    // It is more than is held before it is written: the first part has come.
+    until(async || (last_alert() != of_held).then_some(())).await;
+    let admin = server.admin();
+    server.alerting.enable(&admin, &ends, false).await.unwrap();
+    // All that was evaluated is written: whole frames, and not all of them.
+    let ended = triggers_by_rule(&server).await["ends"].clone();
+    let seen = ended.len() - 2;
+    assert!(0 < seen && seen < flood.len() && seen.is_multiple_of(EVENTS), "{seen} events were evaluated");
+    assert_eq!(ended[..seen], flood[..seen]);
+    let begins = server.alerting.change(&admin, errors("begins")).await.unwrap();
+    assert!(begins.created);
+    drop(server);
+    let server = Server::open(dir.path()).await;
+    server.write(vec![document("logs", "last", json!({"level": "error"}))]).await;
+    server.settled().await;
+    let mut expected = flood;
+    expected.extend(["first", "held", "last"].map(str::to_owned));
+    let triggers = triggers_by_rule(&server).await;
+    for rule in 0..10 {
+        assert_eq!(triggers[&format!("stays {rule}")], expected, "of rule {rule}");
+    }
+    assert_eq!(triggers["ends"], ended);
+    assert_eq!(triggers["begins"], ["last"]);
     server.stop().await;
 }
 

@@ -8,6 +8,7 @@
 //! After a crash [`Engine::restore`] takes the state of a snapshot; the frames behind it are given again, and up to the
 //! committed position they change state and answer nothing.
 
+mod part;
 mod raising;
 mod running;
 mod snapshot;
@@ -20,6 +21,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde_json::Value;
 
+#[cfg(test)]
+pub(crate) use self::part::AT_ONCE;
+use self::part::Part;
 use self::running::Running;
 pub use self::running::{Condition, Status};
 use crate::definition::Definition;
@@ -175,25 +179,8 @@ pub struct Engine {
     tells_absences: bool,
 }
 
-/// Operations of a frame that are returned at once, about. Each may have a few hundred kilobytes.
-#[cfg(not(test))]
-const fn at_once() -> usize {
-    250
-}
-
-/// The same in tests.
-#[cfg(test)]
-fn at_once() -> usize {
-    AT_ONCE.get()
-}
-
-#[cfg(test)]
-thread_local! {
-    pub(crate) static AT_ONCE: std::cell::Cell<usize> = const { std::cell::Cell::new(1_000) };
-}
-
 /// What a rule does at a frame, until there is enough to be written; tells whether that was all.
-type PartOfRule = fn(&mut Running, u64, Time, &Timing, &[(Time, Time)], &mut Vec<Operation>) -> bool;
+type Step = fn(&mut Running, u64, Time, &Timing, &[(Time, Time)], &mut Part) -> bool;
 
 /// Absences that are remembered.
 const MAX_ABSENCES: usize = 256;
@@ -398,13 +385,13 @@ impl Engine {
         if !frame.complete && !mutated(Mutation::EvaluatePieces) {
             return Vec::new();
         }
-        let operations = std::mem::take(&mut self.problems);
+        let part = Part::of(std::mem::take(&mut self.problems));
         self.pass(frame.time);
         if !self.new.is_empty() {
             self.begin_new(frame.number);
         }
         self.amid = Some((frame.number, frame.complete));
-        self.evaluate(operations)
+        self.evaluate(part)
     }
 
     /// Whether there is more of a frame to be written, or of time that has passed: [`Self::go_on`] returns it.
@@ -414,18 +401,18 @@ impl Engine {
 
     /// Returns more of what is to be written; nothing where there is none.
     pub fn go_on(&mut self) -> Vec<Operation> {
-        self.evaluate(Vec::new())
+        self.evaluate(Part::default())
     }
 
     /// Has rules close windows and evaluate the frame that is complete, until there is enough to be written.
-    fn evaluate(&mut self, mut operations: Vec<Operation>) -> Vec<Operation> {
-        let Some((frame, complete)) = self.amid else { return operations };
-        let rung = self.ring(frame, &mut operations);
+    fn evaluate(&mut self, mut part: Part) -> Vec<Operation> {
+        let Some((frame, complete)) = self.amid else { return part.into_operations() };
+        let rung = self.ring(frame, &mut part);
         while rung && let Some(id) = self.waiting.first().cloned() {
-            if self.have(&id, frame, &mut operations, Running::evaluate) {
+            if self.have(&id, frame, &mut part, Running::evaluate) {
                 self.waiting.remove(&id);
             }
-            if operations.len() >= at_once() {
+            if part.is_full() {
                 break;
             }
         }
@@ -437,7 +424,7 @@ impl Engine {
             }
         }
         let muted = self.muted.is_some_and(|until| frame <= until) && !mutated(Mutation::NotMuted);
-        if muted { Vec::new() } else { operations }
+        if muted { Vec::new() } else { part.into_operations() }
     }
 
     /// Takes time into account that has passed without a frame, and returns what rules that wait for windows raise by then. Frames
@@ -459,7 +446,7 @@ impl Engine {
         }
         self.pass(time);
         self.amid = Some((self.position.map_or(0, |position| position + 1), false));
-        self.evaluate(Vec::new())
+        self.evaluate(Part::default())
     }
 
     /// Has the rules that there are begin at a time, where no frame was seen yet; else they begin at the first frame that they see.
@@ -504,9 +491,9 @@ impl Engine {
     }
 
     /// Closes windows that are over, until there is enough to be written. Tells whether that was all.
-    fn ring(&mut self, frame: u64, operations: &mut Vec<Operation>) -> bool {
+    fn ring(&mut self, frame: u64, part: &mut Part) -> bool {
         while let Some(id) = self.ringing.front().cloned() {
-            if !self.have(&id, frame, operations, Running::pass) {
+            if !self.have(&id, frame, part, Running::pass) {
                 return false;
             }
             self.ringing.pop_front();
@@ -515,17 +502,17 @@ impl Engine {
     }
 
     /// Has a rule do its part at a frame, and tells whether that was all. A fault in what one rule does stops no other.
-    fn have(&mut self, id: &str, frame: u64, operations: &mut Vec<Operation>, part: PartOfRule) -> bool {
+    fn have(&mut self, id: &str, frame: u64, part: &mut Part, step: Step) -> bool {
         let mut is_done = true;
         if let Some(running) = self.rules.get_mut(id) {
-            let before = operations.len();
+            let before = part.len();
             let (now, timing, absences) = (self.now, &self.timing, &self.absences);
-            let work = || part(running, frame, now, timing, absences, operations);
+            let work = || step(running, frame, now, timing, absences, part);
             match catch_unwind(AssertUnwindSafe(work)) {
                 Ok(done) => is_done = done,
                 Err(panic) => {
-                    operations.truncate(before);
-                    operations.push(running.fail(frame, &*panic, timing, self.bounds));
+                    part.truncate(before);
+                    part.push(running.fail(frame, &*panic, timing, self.bounds));
                 }
             }
         }

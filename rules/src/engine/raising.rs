@@ -1,6 +1,9 @@
 //! What becomes of what is found: an alert, unless an order, the schedule or `realert` has its key silent.
 
-use super::{Operation, Quiet, Rule, at_once};
+use std::collections::VecDeque;
+
+use super::part::Part;
+use super::{Operation, Quiet, Rule};
 use crate::alert::{self, Author};
 use crate::event::Event;
 use crate::mutation::{Mutation, mutated};
@@ -10,6 +13,14 @@ use crate::operator::realert::{Silence, Silences};
 use crate::operator::waiting::{Closing, Outcome};
 use crate::operator::{Finding, Moment, Timing, Watermark};
 use crate::time::{Span, Time};
+
+/// What was found at an event and is not raised yet.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) findings: VecDeque<Finding>,
+    pub(super) event: Event,
+    pub(super) moment: Moment,
+}
 
 /// A rule that raises alerts at a frame.
 pub(super) struct Raising<'a> {
@@ -21,7 +32,7 @@ pub(super) struct Raising<'a> {
     /// Whether it only learns: nothing is raised then, and so nothing silenced.
     pub(super) learns: bool,
     pub(super) frame: u64,
-    pub(super) operations: &'a mut Vec<Operation>,
+    pub(super) part: &'a mut Part,
 }
 
 impl Raising<'_> {
@@ -70,17 +81,25 @@ impl Raising<'_> {
         now: Time,
     ) {
         let rule = self.rule.id.clone();
-        self.operations.push(Operation::Alert { rule, id, document });
+        self.part.push(Operation::Alert { rule, id, document });
         if let Some(silence) = silence {
             let document = alert::silence(self.author(), key, silence, now);
             let id = alert::silence_identity(self.author(), key);
-            self.operations.push(Operation::Silence { rule: self.rule.id.clone(), id, document });
+            self.part.push(Operation::Silence { rule: self.rule.id.clone(), id, document });
         }
         *self.last_alert = Some(now);
     }
 
-    /// Raises what was found at an event.
-    pub(super) fn find(&mut self, finding: &Finding, trigger: &Event, now: Time, moment: Moment) {
+    /// Raises what was found at an event, until there is enough to be written; returns what is left.
+    pub(super) fn raise(&mut self, mut found: Found, now: Time) -> Option<Found> {
+        while !self.part.is_full() {
+            let finding = found.findings.pop_front()?;
+            self.find(&finding, &found.event, now, found.moment);
+        }
+        (!found.findings.is_empty()).then_some(found)
+    }
+
+    fn find(&mut self, finding: &Finding, trigger: &Event, now: Time, moment: Moment) {
         let Some(silence) = self.admit(&finding.key, finding.time, finding.time, now, moment) else { return };
         let id = alert::identity(self.author(), &finding.identity, trigger);
         let document = alert::document(self.author(), &id, finding, trigger, now);
@@ -118,16 +137,16 @@ impl Outcome for OfWindows<'_> {
         let id = alert::window_identity(self.raising.author(), closing.key, closing.start);
         let document = alert::revision(self.raising.author(), &closing);
         let rule = self.raising.rule.id.clone();
-        self.raising.operations.push(Operation::Revision { rule, id, document });
+        self.raising.part.push(Operation::Revision { rule, id, document });
     }
 
     fn recover(&mut self, key: &Key, start: Time, end: Time) {
         let id = alert::window_identity(self.raising.author(), key, start);
         let rule = self.raising.rule.id.clone();
-        self.raising.operations.push(Operation::Recovery { rule, id, key: key.to_string(), time: end });
+        self.raising.part.push(Operation::Recovery { rule, id, key: key.to_string(), time: end });
     }
 
     fn is_full(&self) -> bool {
-        self.raising.operations.len() >= at_once()
+        self.raising.part.is_full()
     }
 }

@@ -3,8 +3,9 @@
 use std::any::Any;
 use std::collections::{HashSet, VecDeque};
 
-use super::raising::Raising;
-use super::{Frame, MAX_DEPTH, Operation, Quiet, Rule, at_once};
+use super::part::Part;
+use super::raising::{Found, Raising};
+use super::{Frame, MAX_DEPTH, Operation, Quiet, Rule};
 use crate::alert;
 use crate::definition::Definition;
 use crate::error::Result;
@@ -79,6 +80,8 @@ pub(super) struct Running {
     pending: Vec<(Event, Origin, bool)>,
     /// Those of a frame that is complete, in order, which are not evaluated yet, with their times.
     timed: VecDeque<(Time, Event, Origin, bool)>,
+    /// What was found at the last event that was evaluated, where it is not all raised.
+    found: Option<Found>,
     /// Event time before the first of them, where that is taken into account already: windows that it closes are left.
     observed: Option<Time>,
     /// Whether windows are left that are to be closed behind the events of the frame.
@@ -114,6 +117,7 @@ impl Running {
             learns_until: None,
             pending: Vec::new(),
             timed: VecDeque::new(),
+            found: None,
             observed: None,
             closes: false,
             last_event: None,
@@ -213,7 +217,7 @@ impl Running {
     pub(super) fn forget_pieces(&mut self) {
         self.pending.clear();
         self.timed.clear();
-        (self.observed, self.closes) = (None, false);
+        (self.found, self.observed, self.closes) = (None, None, false);
     }
 
     /// Takes the events of a piece that match; tells whether there are any to be evaluated.
@@ -260,18 +264,22 @@ impl Running {
         now: Time,
         timing: &Timing,
         absences: &[Stretch],
-        operations: &mut Vec<Operation>,
+        part: &mut Part,
     ) -> bool {
         if !self.pending.is_empty() {
             self.last_event = Some(now);
-            if !self.pass(frame, now, timing, absences, operations) {
+            if !self.pass(frame, now, timing, absences, part) {
                 return false;
             }
             self.order(now);
-        } else if self.timed.is_empty() && !self.closes {
+        } else if self.timed.is_empty() && self.found.is_none() && !self.closes {
             return true;
         }
-        while operations.len() < at_once() {
+        while !part.is_full() {
+            if let Some(found) = self.found.take() {
+                self.raise(found, frame, now, part);
+                continue;
+            }
             let Some((time, event, origin, second)) = self.timed.pop_front() else { break };
             let depth = if is_alert(&event, origin) { event.depth() } else { 0 };
             if depth >= MAX_DEPTH {
@@ -281,27 +289,27 @@ impl Running {
             // The least time of all means that there was none yet.
             let time = time.min(now.plus(timing.skew)).max(Time::from_ms(i64::MIN + 1));
             match self.work {
-                Work::Eager(_) => self.decide(frame, &event, time, depth, now, timing, operations),
+                Work::Eager(_) => self.decide(frame, event, time, depth, now, timing, part),
                 Work::Waiting(_) => {
                     let sample = Sample { event: &event, time, second, depth };
-                    if !self.count(frame, &sample, now, timing, absences, operations) {
+                    if !self.count(frame, &sample, now, timing, absences, part) {
                         self.timed.push_front((time, event, origin, second));
                         return false;
                     }
                 }
             }
         }
-        if !self.timed.is_empty() {
+        if self.found.is_some() || !self.timed.is_empty() {
             return false;
         }
         if let Work::Waiting(_) = self.work {
-            self.closes = !(self.settle(frame, now, timing, absences, operations)
-                && self.close(frame, now, timing, absences, operations));
+            self.closes = !(self.settle(frame, now, timing, absences, part)
+                && self.close(frame, now, timing, absences, part));
             if self.closes {
                 return false;
             }
         }
-        self.tell_evictions(frame, operations);
+        self.tell_evictions(frame, part);
         true
     }
 
@@ -329,7 +337,7 @@ impl Running {
     }
 
     /// Tells of keys that had to go.
-    fn tell_evictions(&mut self, frame: u64, operations: &mut Vec<Operation>) {
+    fn tell_evictions(&mut self, frame: u64, part: &mut Part) {
         let evicted = self.work.figures().evicted + self.silences.figures().evicted;
         if doubles(self.evictions_told, evicted) {
             self.evictions_told = evicted;
@@ -337,12 +345,12 @@ impl Running {
                 "its state is at the bound: {evicted} keys with the oldest events were forgotten before their time so far; \
                  a narrower filter, another query_key or a shorter timeframe needs less"
             );
-            operations.push(Operation::Problem { rule: self.rule.id.clone(), frame, reason });
+            part.push(Operation::Problem { rule: self.rule.id.clone(), frame, reason });
         }
     }
 
     /// Tells of alerts that were too many for one event.
-    fn tell_left_out(&mut self, frame: u64, more: usize, operations: &mut Vec<Operation>) {
+    fn tell_left_out(&mut self, frame: u64, more: usize, part: &mut Part) {
         let before = self.left_out;
         self.left_out += more as u64;
         if doubles(before, self.left_out) {
@@ -351,7 +359,7 @@ impl Running {
                  far; fewer composite fields, or another query_key, make fewer",
                 self.left_out
             );
-            operations.push(Operation::Problem { rule: self.rule.id.clone(), frame, reason });
+            part.push(Operation::Problem { rule: self.rule.id.clone(), frame, reason });
         }
     }
 
@@ -360,12 +368,12 @@ impl Running {
     fn decide(
         &mut self,
         frame: u64,
-        event: &Event,
+        event: Event,
         time: Time,
         depth: u8,
         now: Time,
         timing: &Timing,
-        operations: &mut Vec<Operation>,
+        part: &mut Part,
     ) {
         let definition = &self.rule.definition;
         let moment = Moment { watermark: self.watermark.at(now, timing) };
@@ -374,14 +382,19 @@ impl Running {
         if keys.is_empty() {
             return;
         }
-        let arrival = Arrival { event, time, body: alert::body(&event.source, definition), depth };
+        let arrival = Arrival { event: &event, time, body: alert::body(&event.source, definition), depth };
         let Work::Eager(operator) = &mut self.work else { return };
-        let findings = operator.event(&arrival, &keys, moment);
-        let learns = self.learns_until.is_some_and(|until| frame <= until);
-        if !learns {
-            let left_out = operator.left_out();
-            self.tell_left_out(frame, left_out, operations);
+        let findings = operator.event(&arrival, &keys, moment).into();
+        let left_out = operator.left_out();
+        if !self.learns(frame) {
+            self.tell_left_out(frame, left_out, part);
         }
+        self.raise(Found { findings, event, moment }, frame, now, part);
+    }
+
+    /// Raises what was found at an event, until there is enough to be written.
+    fn raise(&mut self, found: Found, frame: u64, now: Time, part: &mut Part) {
+        let learns = self.learns(frame);
         let mut raising = Raising {
             rule: &self.rule,
             silences: &mut self.silences,
@@ -390,11 +403,14 @@ impl Running {
             outside: &mut self.outside,
             learns,
             frame,
-            operations,
+            part,
         };
-        for finding in findings {
-            raising.find(&finding, event, now, moment);
-        }
+        self.found = raising.raise(found, now).filter(|_| !mutated(Mutation::ForgetFound));
+    }
+
+    /// Whether it only learns of a frame.
+    fn learns(&self, frame: u64) -> bool {
+        self.learns_until.is_some_and(|until| frame <= until)
     }
 
     /// What is forgotten: by rules that wait, also not while the server was down.

@@ -227,6 +227,37 @@ fn what_is_raised_of_a_large_frame_is_returned_in_parts() {
 }
 
 #[test]
+fn parts_are_bounded_by_bytes_also_amid_the_alerts_of_one_event() {
+    const USERS: usize = 50;
+    let users: Vec<String> = (0..USERS).map(|user| format!("u{user}")).collect();
+    let source = json!({"text": "x".repeat(30 << 10), "user": users});
+    let mut large = frame(1, 0, source, Origin::User, "logs-1");
+    let event = large.events[0].clone();
+    large.events = (0..10).map(|seq_no| Event { seq_no, ..event.clone() }).collect();
+    let rules = [("r", json!({"query_key": "user"}))];
+    let (mut whole, mut parts) = (Bench::new(&rules), Bench::new(&rules));
+    let expected = whole.engine.frame(&large, &mut whole.matcher);
+    assert_eq!(count(&expected), 10 * USERS);
+    let bytes = |operation: &Operation| match operation {
+        Operation::Alert { document, .. } => document.to_string().len(),
+        other => panic!("{other:?}"),
+    };
+    let (mut found, mut cuts_event) = (Vec::new(), false);
+    let mut part = parts.engine.begin_frame(&large, &mut parts.matcher);
+    while parts.engine.is_amid() {
+        let bytes: usize = part.iter().map(bytes).sum();
+        assert!((6 << 20..9 << 20).contains(&bytes), "{} operations have {bytes} bytes", part.len());
+        found.append(&mut part);
+        cuts_event |= !found.len().is_multiple_of(USERS);
+        part = parts.engine.go_on();
+    }
+    assert!(cuts_event && found.len() > 5 * USERS, "{} came before the last part", found.len());
+    found.append(&mut part);
+    assert!(found == expected);
+    assert_eq!(parts.engine.snapshot(), whole.engine.snapshot());
+}
+
+#[test]
 fn a_rule_begins_behind_the_frame_that_is_on_its_way() {
     let mut bench = Bench::new(&[("a", json!({}))]);
     let mut piece = frame(1, 0, json!({}), Origin::User, "logs-1");

@@ -1,8 +1,9 @@
 //! A rule that waits for windows, at work: its event time, what it did not see, and which windows are closed.
 
 use super::Running;
+use crate::engine::Condition;
+use crate::engine::part::Part;
 use crate::engine::raising::{OfWindows, Raising};
-use crate::engine::{Condition, Operation};
 use crate::mutation::{Mutation, mutated};
 use crate::operator::blind::{Blind, Stretch};
 use crate::operator::waiting::{Looking, Sample, Waiting};
@@ -54,7 +55,7 @@ impl Running {
         now: Time,
         timing: &Timing,
         absences: &[Stretch],
-        operations: &mut Vec<Operation>,
+        part: &mut Part,
     ) -> bool {
         if !self.is_waiting() {
             return true;
@@ -70,7 +71,7 @@ impl Running {
             self.lags.origin = Some(begun);
             waiting.begin(begun);
         }
-        self.close(frame, now, timing, absences, operations)
+        self.close(frame, now, timing, absences, part)
     }
 
     /// Takes an event, unless there is enough to be written of what it closes: it has to be given again then, before any other. Tells
@@ -82,7 +83,7 @@ impl Running {
         now: Time,
         timing: &Timing,
         absences: &[Stretch],
-        operations: &mut Vec<Operation>,
+        part: &mut Part,
     ) -> bool {
         let Work::Waiting(waiting) = &mut self.work else { return true };
         let observed = self.observed.take().filter(|_| !mutated(Mutation::ObserveAgain));
@@ -107,8 +108,8 @@ impl Running {
         };
         let after = self.watermark.greatest(now, timing, absences);
         if self.closing(after, timing) > self.closed()
-            && !(self.settle(frame, now, timing, absences, operations)
-                && self.close(frame, now, timing, absences, operations))
+            && !(self.settle(frame, now, timing, absences, part)
+                && self.close(frame, now, timing, absences, part))
         {
             self.observed = Some(before);
             return false;
@@ -143,11 +144,9 @@ impl Running {
         now: Time,
         timing: &Timing,
         absences: &[Stretch],
-        operations: &mut Vec<Operation>,
+        part: &mut Part,
     ) -> bool {
-        self.look(frame, timing, absences, operations, &|_| now, &mut |waiting, looking| {
-            waiting.settle(looking)
-        })
+        self.look(frame, timing, absences, part, &|_| now, &mut |waiting, looking| waiting.settle(looking))
     }
 
     /// Closes the windows that are over, until there is enough to be written. Tells whether that was all.
@@ -157,7 +156,7 @@ impl Running {
         now: Time,
         timing: &Timing,
         absences: &[Stretch],
-        operations: &mut Vec<Operation>,
+        part: &mut Part,
     ) -> bool {
         if self.watermark.is_new() {
             return true;
@@ -165,7 +164,7 @@ impl Running {
         let number = self.closing(self.watermark.greatest(now, timing, absences), timing);
         let (watermark, delay) = (self.watermark, self.delay(timing));
         let clock = move |end: Time| watermark.reaches(end.plus(delay), timing, absences);
-        self.look(frame, timing, absences, operations, &clock, &mut |waiting, looking| {
+        self.look(frame, timing, absences, part, &clock, &mut |waiting, looking| {
             waiting.close(number, looking)
         })
     }
@@ -175,7 +174,7 @@ impl Running {
         frame: u64,
         timing: &Timing,
         absences: &[Stretch],
-        operations: &mut Vec<Operation>,
+        part: &mut Part,
         clock: &dyn Fn(Time) -> Time,
         look: &mut dyn FnMut(&mut dyn Waiting, &mut Looking<'_>) -> bool,
     ) -> bool {
@@ -188,7 +187,7 @@ impl Running {
             outside: &mut self.outside,
             learns: self.learns_until.is_some_and(|until| frame <= until),
             frame,
-            operations,
+            part,
         };
         let mut out = OfWindows { raising, watermark: self.watermark, timing, absences };
         let blind = Blind { lags: &self.lags, absences };
