@@ -10,17 +10,18 @@ pub const MAX_USERS: usize = 100_000;
 pub const MAX_ROLES: usize = 10_000;
 /// Most role mappings.
 pub const MAX_MAPPINGS: usize = 10_000;
-/// API keys of one user, those that are over but not yet forgotten included: as many of the least as its bytes are enough for.
-pub const MAX_KEYS_OF_USER: usize = 100_000;
-/// Most API keys, those that ended lately included.
+/// Most API keys, those that ended lately included. One user has at most half of those that others leave.
 pub const MAX_KEYS: usize = 200_000;
+/// API keys of one user where no other has any, those that are over but not yet forgotten included: as many of the least as its
+/// bytes are enough for.
+pub const MAX_KEYS_OF_USER: usize = share(MAX_KEYS, 0);
 /// Most login tokens.
 pub const MAX_TOKENS: usize = 200_000;
 /// Most login tokens of a user; at the bound a login ends the one that was used least lately.
 pub const MAX_TOKENS_OF_USER: usize = 1_000;
 /// Bytes of the records of all API keys together: who may make them for themselves need not be trusted with memory.
 pub const MAX_KEY_BYTES: usize = 256 << 20;
-/// Bytes of those of one user, so that it leaves room to others.
+/// Most bytes of those of one user, and of them at most half of those that others leave, too.
 pub const MAX_KEY_BYTES_OF_USER: usize = MAX_KEY_BYTES / 16;
 /// Bytes of a name.
 pub const MAX_NAME_BYTES: usize = 507;
@@ -53,6 +54,12 @@ pub const MAX_PATTERNS_OF_KEY: usize = 1_000;
 pub const MAX_QUERY_BYTES: usize = 64 << 10;
 /// Depth of it.
 pub const MAX_QUERY_DEPTH: usize = 50;
+
+/// Returns how much one may have of what there is room for so much of, where others have some: half of what these leave, so that one
+/// alone leaves as much as it takes, and few do not take all.
+pub(crate) const fn share(room: usize, of_others: usize) -> usize {
+    room.saturating_sub(of_others).div_ceil(2)
+}
 
 /// Checks the name of a user, role or key.
 pub(crate) fn check_name(what: &'static str, name: &str) -> Result<()> {
@@ -114,5 +121,24 @@ pub(crate) fn depth(value: &Value) -> usize {
         Value::Array(values) => 1 + values.iter().map(depth).max().unwrap_or_default(),
         Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or_default(),
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_alone_leaves_half_and_those_behind_it_half_of_that() {
+        assert_eq!(MAX_KEYS_OF_USER, 100_000);
+        let mut taken = 0;
+        let mut shares = Vec::new();
+        while taken < MAX_KEYS {
+            shares.push(share(MAX_KEYS, taken));
+            taken += share(MAX_KEYS, taken);
+        }
+        assert_eq!((&shares[..4], shares.last()), ([100_000, 50_000, 25_000, 12_500].as_slice(), Some(&1)));
+        assert_eq!((taken, shares.len()), (MAX_KEYS, 18));
+        assert_eq!((share(MAX_KEYS, MAX_KEYS), share(MAX_KEYS, MAX_KEYS + 1)), (0, 0));
     }
 }

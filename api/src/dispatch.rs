@@ -285,7 +285,7 @@ impl Service {
         // While this is there, the client waits.
         let (_waiting, client) = Client::new();
         let method = parts.method.clone();
-        let session = api.session.sent_by(entry::sender(&self.node, Arc::new(parts)));
+        let session = entry::sent(api.session, &self.node, || Arc::new(parts));
         let api = Api { client, session, ..api };
         trail.may_be_refused_in_parts(api.session.refusals());
         let request = Request { method, path, params, body: bytes, room, filter };

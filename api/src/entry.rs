@@ -64,9 +64,12 @@ impl Sender for Sent {
     }
 }
 
-/// Makes what says who sends the request with this head.
-pub(crate) fn sender(node: &Arc<Node>, head: Arc<Parts>) -> Arc<dyn Sender> {
-    Arc::new(Sent { node: Arc::clone(node), head })
+/// Has a session know who sends its request, where its action may go on for long; of other requests nothing is kept or copied.
+pub(crate) fn sent(session: Session, node: &Arc<Node>, head: impl FnOnce() -> Arc<Parts>) -> Session {
+    match session.action().lasts() {
+        true => session.sent_by(Arc::new(Sent { node: Arc::clone(node), head: head() })),
+        false => session,
+    }
 }
 
 impl Beside {
@@ -132,7 +135,7 @@ impl Entry {
 
     fn session(&self, principal: Principal, action: Action) -> Result<Session, Error> {
         let session = Session::new(&self.node.engine, principal, action)?;
-        Ok(session.sent_by(sender(&self.node, Arc::clone(&self.head))))
+        Ok(sent(session, &self.node, || Arc::clone(&self.head)))
     }
 
     /// Begins an action with the rights that the sender has by now: a request may take its time. Tells the audit where its

@@ -328,6 +328,11 @@ impl Intelligence {
         picture::draw(&self.shared, &kept, value).await
     }
 
+    /// Returns the user with whose rights a rule runs, whoever has it run; `None` where there is no such rule.
+    pub fn owner(&self, id: &str) -> Option<String> {
+        self.shared.store.get(id).map(|kept| kept.state.owner.clone())
+    }
+
     /// Tells what keeps rules from running; nothing where all is well.
     pub fn faults(&self) -> Vec<String> {
         self.shared.store.unreadable()

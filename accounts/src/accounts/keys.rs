@@ -13,7 +13,7 @@ use crate::api_key::{
 use crate::credentials::encode_key;
 use crate::error::{Error, Result};
 use crate::limits::{
-    MAX_KEY_BYTES, MAX_KEY_BYTES_OF_USER, MAX_KEYS, MAX_KEYS_OF_USER, check_metadata, check_name, shorten,
+    MAX_KEY_BYTES, MAX_KEY_BYTES_OF_USER, MAX_KEYS, check_metadata, check_name, share, shorten,
 };
 use crate::secret::{self, Hash};
 use crate::state::{Change, State};
@@ -54,8 +54,9 @@ impl Accounts {
                 if !state.users.get(&key.owner).is_some_and(|account| account.user.enabled) {
                     return Err(Error::NotFound { what: "user", name: key.owner.to_string() });
                 }
-                bound("API keys", state.keys.size() + 1, MAX_KEYS)?;
-                bound("API keys of one user", state.count_keys_of(&key.owner) + 1, MAX_KEYS_OF_USER)?;
+                let (all, of_user) = (state.keys.size(), state.count_keys_of(&key.owner));
+                bound("API keys", all + 1, MAX_KEYS)?;
+                bound("API keys of one user", of_user + 1, share(MAX_KEYS, all - of_user))?;
                 key.created_ms = now_ms;
                 key.expires_ms = expires_in.map(|lives| end_ms(now_ms, lives)).transpose()?;
                 let key = weigh(state, key)?;
@@ -171,8 +172,10 @@ fn weigh(state: &State, key: ApiKey) -> Result<Arc<ApiKey>> {
     if key.bytes <= before {
         return Ok(Arc::new(key));
     }
-    let of_user = state.key_bytes_of(&key.owner) - before + key.bytes;
-    bound("bytes of API keys of one user", of_user, MAX_KEY_BYTES_OF_USER)?;
+    let of_user = state.key_bytes_of(&key.owner);
+    let of_others = state.key_bytes - of_user;
     bound("bytes of API keys", state.key_bytes - before + key.bytes, MAX_KEY_BYTES)?;
+    let limit = MAX_KEY_BYTES_OF_USER.min(share(MAX_KEY_BYTES, of_others));
+    bound("bytes of API keys of one user", of_user - before + key.bytes, limit)?;
     Ok(Arc::new(key))
 }

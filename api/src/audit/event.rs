@@ -33,6 +33,8 @@ pub(super) enum Outcome {
     AuthenticationFailed,
     /// The caller may not.
     AccessDenied,
+    /// What the caller has run may not, by the rights of who has saved it.
+    RuleDenied,
     /// Users, roles, mappings, keys, tokens, passwords or cluster settings were changed.
     Changed,
 }
@@ -43,6 +45,7 @@ impl Outcome {
             Self::Authenticated => "authenticated",
             Self::AuthenticationFailed => "authentication_failed",
             Self::AccessDenied => "access_denied",
+            Self::RuleDenied => "rule_denied",
             Self::Changed => "changed",
         }
     }
@@ -55,6 +58,17 @@ pub(crate) struct Noted {
     pub(crate) login: OnceLock<String>,
     /// Whether there was nothing to change.
     pub(crate) unchanged: AtomicBool,
+    /// The rule that was refused what it needs, where it is not the caller who was.
+    pub(crate) denied: OnceLock<DeniedRule>,
+}
+
+/// A rule that has run and was refused something.
+#[derive(Debug)]
+pub(crate) struct DeniedRule {
+    /// Its id.
+    pub(crate) id: String,
+    /// The user with whose rights it runs.
+    pub(crate) owner: String,
 }
 
 /// What is known of a request on its way, to be told once it has ended.
@@ -163,6 +177,7 @@ impl Trail {
             401 => Outcome::AuthenticationFailed,
             // Too many attempts.
             429 if is_login || self.claimed.is_some() => Outcome::AuthenticationFailed,
+            403 if !blocked && self.noted.denied.get().is_some() => Outcome::RuleDenied,
             403 if !blocked => Outcome::AccessDenied,
             // Too many passwords that are set, or attempts at the one before.
             429 if self.changes_security && !blocked => Outcome::AccessDenied,
@@ -209,6 +224,11 @@ impl Trail {
                 who.insert("roles".to_owned(), roles.collect());
             }
             (None, None) => drop(tell("caller", "nobody")),
+        }
+        if let Some(DeniedRule { id, owner }) = self.noted.denied.get() {
+            for (name, value) in [("rule", id), ("owner", owner)] {
+                who.insert(name.to_owned(), Value::from(cut(value)));
+            }
         }
         let (refused, more_refused) = self.refusals.noted();
         // The ids of scrolls are what one continues them with.
@@ -285,7 +305,8 @@ impl Event {
     /// Whether it is one of those that anybody can cause as often as there is time for. What was read while parts were
     /// refused is told like all that is read.
     pub(super) fn is_refusal(&self) -> bool {
-        matches!(self.outcome, Outcome::AuthenticationFailed | Outcome::AccessDenied) && !self.is_read
+        use Outcome::{AccessDenied, AuthenticationFailed, RuleDenied};
+        matches!(self.outcome, AuthenticationFailed | AccessDenied | RuleDenied) && !self.is_read
     }
 
     /// Whose it is, where it is known who asks.

@@ -50,6 +50,8 @@ pub(super) fn body() -> Value {
                 "path": keyword,
                 "route": keyword,
                 "indices": keyword,
+                "rule": keyword,
+                "owner": keyword,
                 "address": {"type": "ip"},
                 "listener": keyword,
                 "request_id": keyword,

@@ -32,7 +32,7 @@ use crate::http::{Response, path};
 use crate::root::Identity;
 use crate::server::NAME;
 use event::Event;
-pub(crate) use event::{Noted, Trail};
+pub(crate) use event::{DeniedRule, Noted, Trail};
 pub(crate) use queue::Figures;
 use queue::Queue;
 
@@ -140,7 +140,7 @@ impl Audit {
     pub(crate) fn ended(&self, trail: &Trail, error: &Error) {
         // Blocks of indices and memory that is full are no matter of who asks.
         let blocked = matches!(error.error_type(), "cluster_block_exception" | "circuit_breaking_exception");
-        self.tell(trail, error.status(), blocked);
+        self.tell(trail, error.status(), blocked || trail.is_blocked());
     }
 
     /// Tells that a request ended with a status, if that is to be told; `blocked` where everybody is refused.

@@ -3,11 +3,11 @@
 //! [`Intelligence`] knows the rules and what may be done with them; the forms of requests and answers are here.
 
 use millrace_intelligence::{Error as Refusal, Intelligence, Record};
-use millrace_storage::Error as StorageError;
 use serde_json::json;
 
 use super::alerts::{body, done};
 use crate::Api;
+use crate::audit::DeniedRule;
 use crate::error::Error;
 use crate::http::listing::items;
 use crate::http::{Request, Response};
@@ -49,20 +49,13 @@ pub(crate) async fn delete(api: &Api, request: &Request, id: &str) -> Result<Res
 /// Runs a rule, and answers when it has ended.
 pub(crate) async fn run(api: &Api, request: &Request, id: &str) -> Result<Response, Error> {
     request.finish()?;
-    match intelligence(api)?.run(api.session.principal(), id).await {
+    let intelligence = intelligence(api)?;
+    match intelligence.run(api.session.principal(), id).await {
         Ok(message) => Ok(Response::json(200, done(id, &message))),
         Err(error @ Refusal::NotFound(_)) => Err(error.into()),
         // It was this rule that did not run.
         Err(error) => {
-            let refused = match &error {
-                Refusal::Storage(error) => Some(error),
-                Refusal::Query(error) => error.as_storage(),
-                _ => None,
-            };
-            // What its owner may not is nothing that the asker was refused; a block refuses everybody.
-            let blocked = refused.filter(|error| matches!(error, StorageError::Blocked { .. }));
-            blocked.into_iter().for_each(|error| api.session.refusals().note(error));
-            let error = Error::from(error);
+            let error = failed(api, intelligence, id, error);
             let body = json!({"status": false, "id": id, "message": error.reason()});
             Ok(Response::json(error.status(), body))
         }
@@ -73,8 +66,29 @@ pub(crate) async fn run(api: &Api, request: &Request, id: &str) -> Result<Respon
 pub(crate) async fn plot(api: &Api, request: &mut Request, id: &str) -> Result<Response, Error> {
     let value = request.params.take("value");
     request.finish()?;
-    let svg = intelligence(api)?.plot(api.session.principal(), id, value.as_deref()).await?;
-    Ok(Response::svg(svg))
+    let intelligence = intelligence(api)?;
+    let drawn = intelligence.plot(api.session.principal(), id, value.as_deref()).await;
+    Ok(Response::svg(drawn.map_err(|error| failed(api, intelligence, id, error))?))
+}
+
+/// Takes note for the audit of what a rule was refused that the caller has run or drawn: who may not do that is told that there is no
+/// such rule, so it is the rule's owner who may not, or a block, which refuses everybody.
+fn failed(api: &Api, intelligence: &Intelligence, id: &str, error: Refusal) -> Error {
+    let refusals = api.session.refusals();
+    let of_store = match &error {
+        Refusal::Storage(error) => Some(error),
+        Refusal::Query(error) => error.as_storage(),
+        _ => None,
+    };
+    of_store.into_iter().for_each(|error| refusals.note(error));
+    let error = Error::from(error);
+    if error.status() == 403
+        && !refusals.are_blocks()
+        && let Some(owner) = intelligence.owner(id)
+    {
+        let _ = api.noted.denied.set(DeniedRule { id: id.to_owned(), owner });
+    }
+    error
 }
 
 /// Refuses rules of variant A.

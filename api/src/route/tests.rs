@@ -507,6 +507,15 @@ async fn documents_are_written_by_the_action_of_each() {
     }
 }
 
+#[test]
+fn deletions_by_query_and_statements_may_go_on_for_long() {
+    let ends = ["/_delete_by_query", "/*", "/_sql", "/_sql/_explain"];
+    for spec in data().specs().chain(management().specs()).chain(console().specs()) {
+        let lasts = ends.iter().any(|end| spec.path.ends_with(end));
+        assert_eq!(spec.action.lasts(), lasts, "{spec:?}");
+    }
+}
+
 /// Between these is the table of routes.
 const MARKERS: (&str, &str) = ("<!-- routes -->\n", "<!-- /routes -->");
 

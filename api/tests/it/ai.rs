@@ -265,6 +265,40 @@ async fn administrators_save_and_selected_roles_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_an_owner_may_not_is_told_of_its_rule_and_not_of_who_has_it_run() {
+    let site = Site::start().await;
+    site.hours(30).await;
+    site.user("boss", &["admin"]).await;
+    let answer = site.ask("boss", "PUT /api/ai/create", rule("load"), 200).await;
+    let id = answer["id"].as_str().unwrap();
+    site.ask("admin", &format!("GET /api/ai/run/{id}"), Value::Null, 200).await;
+    site.user("boss", &[]).await;
+    for line in ["GET /api/ai/run/", "GET /api/ai/plot/"] {
+        let refused = site.ask("admin", &format!("{line}{id}"), Value::Null, 403).await;
+        assert!(refused["message"].as_str().unwrap().contains("user [boss]"), "{line}: {refused}");
+    }
+    // This one may not run it, whatever the owner may.
+    site.data("PUT /_security/role/console", json!({"cluster": ["cluster:console/alert/*"]})).await;
+    site.user("stranger", &["console"]).await;
+    site.ask("stranger", &format!("GET /api/ai/run/{id}"), Value::Null, 403).await;
+
+    site.0.api.audit().flush().await.unwrap();
+    let told = site.documents(".audit-*").await;
+    let of = |outcome: &str| told.values().filter(|told| told["outcome"] == outcome).collect::<Vec<_>>();
+    let denied = of("rule_denied");
+    assert_eq!(denied.len(), 2, "{told:#?}");
+    let search = json!([{"action": "indices:data/read/search", "count": 1}]);
+    for denied in denied {
+        assert_eq!((&denied["user"], &denied["status"]), (&json!("admin"), &json!(403)), "{denied}");
+        assert_eq!((&denied["rule"], &denied["owner"]), (&json!(id), &json!("boss")), "{denied}");
+        assert_eq!(denied["refused"], search, "{denied}");
+    }
+    let denied = of("access_denied");
+    assert_eq!(denied.len(), 1, "{told:#?}");
+    assert_eq!((&denied[0]["user"], &denied[0]["rule"]), (&json!("stranger"), &Value::Null));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_saved_or_run_is_refused_by_name() {
     let site = Site::start().await;
     let without = |name: &str| {

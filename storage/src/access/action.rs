@@ -209,6 +209,11 @@ impl Action {
     pub fn writes(self) -> bool {
         ActionSet::WRITES.contains(self)
     }
+
+    /// Whether it may go on for long, so that it is asked on the way who sends it by then.
+    pub fn lasts(self) -> bool {
+        ActionSet::LASTING.contains(self)
+    }
 }
 
 impl fmt::Display for Action {
@@ -237,6 +242,10 @@ impl ActionSet {
         Action::UpdateDocument,
         Action::DeleteDocument,
     ]);
+
+    /// Those that may go on for long. Their sessions know their sender ([`Session::again`](super::Session::again)); for the others,
+    /// which are over at once, nothing is kept of the request.
+    pub const LASTING: Self = Self::of(&[Action::Sql, Action::DeleteByQuery]);
 
     /// Makes the set of these actions.
     pub const fn of(actions: &[Action]) -> Self {

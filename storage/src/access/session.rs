@@ -80,13 +80,14 @@ impl Session {
         Ok(Self { refusals: self.refusals.clone(), sender: self.sender.clone(), ..other })
     }
 
-    /// Says who sends what is done.
+    /// Says who sends what is done; of use for actions that last ([`Action::lasts`]).
     #[must_use]
     pub fn sent_by(self, sender: Arc<dyn Sender>) -> Self {
         Self { sender: Some(sender), ..self }
     }
 
-    /// Returns the same session with the sender's rights of now, for what takes its time.
+    /// Returns the same session with the sender's rights of now, for what takes its time: its action is one of
+    /// [`ActionSet::LASTING`](super::ActionSet::LASTING). Where nobody said who sends it, the rights stay as they are.
     ///
     /// # Errors
     /// [`Error::Unauthorized`] where the sender may not do it any more, or is not known any more; [`Error::Rejected`] where there is no

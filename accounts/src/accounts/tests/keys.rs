@@ -312,6 +312,38 @@ async fn a_hundred_thousand_keys_and_tokens_are_found() {
 }
 
 #[tokio::test]
+async fn a_user_has_half_of_the_keys_that_others_leave() {
+    let server = Server::start().await;
+    for name in ["ann", "ben", "cid"] {
+        server.user(name, &["reader"]).await;
+    }
+    let hash = crate::secret::Hash::of("secret").hex();
+    let put = |owner: &str, number: usize| {
+        let (kind, name) = ("api_key".into(), format!("{owner}-{number}"));
+        let body =
+            format!(r#"{{"v":1,"name":"k","owner":"{owner}","hash":"{hash}","created_ms":{START_MS}}}"#);
+        AccountChange::Put(AccountRecord { kind, name, body })
+    };
+    // One less than ben may have beside ann.
+    let (of_ann, of_ben) = (MAX_KEYS_OF_USER, MAX_KEYS_OF_USER / 2 - 1);
+    let records = (0..of_ann).map(|number| put("ann", number));
+    let records: Vec<_> = records.chain((0..of_ben).map(|number| put("ben", number))).collect();
+    server.store.put_accounts(&records).await.unwrap();
+    let server = server.restart().await;
+    server.key("ben", BTreeMap::new()).await;
+    for (name, expected) in [("ann", of_ann - of_ann / 4), ("ben", of_ann / 2)] {
+        let owner = server.accounts.principal(name).unwrap();
+        let new = NewApiKey { name: "more".to_owned(), ..NewApiKey::default() };
+        let refused = server.accounts.create_api_key(&owner, new).await.unwrap_err();
+        let Error::TooMany { what: "API keys of one user", limit } = refused else {
+            panic!("{name}: {refused}")
+        };
+        assert_eq!(limit, expected, "{name}");
+    }
+    server.key("cid", BTreeMap::new()).await;
+}
+
+#[tokio::test]
 async fn a_key_gets_smaller_however_much_its_owner_has() {
     let server = Server::start().await;
     server.user("ann", &["reader"]).await;

@@ -328,9 +328,13 @@ async fn pages_of_another_host_change_nothing_whatever_a_browser_adds() {
         headers.extend(more);
         site.node.send(line, &headers, "").await.status
     };
-    for (name, value) in
-        [("origin", "https://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")]
-    {
+    let extension = "chrome-extension://hkedbapjpblbodpgbajblpnlpenaebaa";
+    for (name, value) in [
+        ("origin", "https://evil.example"),
+        ("origin", "null"),
+        ("origin", extension),
+        ("sec-fetch-site", "cross-site"),
+    ] {
         for line in [statement, disable, "DELETE /logs"] {
             assert_eq!(send(line, &[(name, value)]).await, 403, "{line} {name} {value}");
         }
@@ -352,8 +356,15 @@ async fn pages_of_another_host_change_nothing_whatever_a_browser_adds() {
     for shown in
         [("authorization", key.as_str()), ("authorization", bearer.as_str()), ("token", token.as_str())]
     {
-        let headers = [shown, ("host", "logs.example:9200"), ("origin", "https://evil.example")];
-        let answer = site.node.send("POST /logs/_search", &headers, "").await;
-        assert_eq!(answer.status, 200, "{}: {}", shown.0, answer.text());
+        for origin in ["https://evil.example", extension] {
+            let headers = [shown, ("host", "logs.example:9200"), ("origin", origin)];
+            let answer = site.node.send("POST /logs/_search", &headers, "").await;
+            assert_eq!(answer.status, 200, "{}: {}", shown.0, answer.text());
+        }
     }
+    // A browser that asks whether a page of elsewhere may send one is not told that it may.
+    let asks = [("origin", "https://evil.example"), ("access-control-request-headers", "authorization")];
+    let answer = site.node.send("OPTIONS /logs/_search", &asks, "").await;
+    let allows = answer.headers.keys().any(|name| name.as_str().starts_with("access-control-"));
+    assert_eq!((answer.status, allows), (401, false));
 }
