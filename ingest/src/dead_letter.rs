@@ -22,7 +22,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use millrace_storage::segment::RowParts;
 use millrace_storage::{
     Action, ActionKind, DeadLetter, Engine, Error, Instead, Kind, Principal, Result, SourceWrite, Update,
-    VersionType, WriteOp,
+    VersionType, WriteOp, hidden_index,
 };
 use serde_json::{Map, Value, json};
 
@@ -89,24 +89,18 @@ pub struct Replayed {
 /// The mapping and settings of the index.
 fn index_body() -> Value {
     let keyword = json!({"type": "keyword", "ignore_above": 8191});
-    json!({
-        "settings": {"index.number_of_replicas": 0, "index.hidden": true},
-        "mappings": {
-            "dynamic": false,
-            "properties": {
-                "@timestamp": {"type": "date"},
-                "pipeline": keyword,
-                "plugin": keyword,
-                "reason": {"type": "text"},
-                "action": keyword,
-                "index": keyword,
-                "document_id": keyword,
-                "routing": keyword,
-                "payload": {"type": "binary"},
-                "bytes": {"type": "long"},
-            },
-        },
-    })
+    hidden_index(json!({
+        "@timestamp": {"type": "date"},
+        "pipeline": keyword,
+        "plugin": keyword,
+        "reason": {"type": "text"},
+        "action": keyword,
+        "index": keyword,
+        "document_id": keyword,
+        "routing": keyword,
+        "payload": {"type": "binary"},
+        "bytes": {"type": "long"},
+    }))
 }
 
 /// A letter behind which a listing goes on.
