@@ -90,11 +90,7 @@ impl TableProvider for SqlTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> PlanResult<Vec<TableProviderFilterPushDown>> {
-        let support = |filter: &&Expr| match Predicate::from_expr(filter) {
-            Some(_) => TableProviderFilterPushDown::Exact,
-            None => TableProviderFilterPushDown::Unsupported,
-        };
-        Ok(filters.iter().map(support).collect())
+        self.index.supports_filters_pushdown(filters)
     }
 }
 
