@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::query::Effort;
+use crate::server::default_binary;
 use crate::shape::Shape;
 use crate::target::Target;
 
@@ -41,6 +42,43 @@ impl TargetArgs {
     /// Returns the server.
     pub(crate) fn target(&self) -> Result<Target> {
         Target::new("server", &self.url, self.user.as_deref())
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// The server's binary; beside this program when not given
+    #[arg(long)]
+    server: Option<PathBuf>,
+}
+
+impl ServerArgs {
+    /// Returns the server's binary.
+    pub(crate) fn binary(&self) -> PathBuf {
+        self.server.clone().unwrap_or_else(default_binary)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PeerArgs {
+    /// A running server to compare with
+    #[arg(long, value_name = "URL")]
+    peer: Option<String>,
+    /// Name of the peer in the report
+    #[arg(long, default_value = "opensearch")]
+    peer_name: String,
+    /// Credentials of the peer as USER:PASSWORD
+    #[arg(long)]
+    peer_user: Option<String>,
+}
+
+impl PeerArgs {
+    /// Returns the peer, if there is one.
+    pub(crate) fn target(&self) -> Result<Option<Target>> {
+        let Some(url) = &self.peer else { return Ok(None) };
+        let mut peer = Target::new(&self.peer_name, url, self.peer_user.as_deref())?;
+        peer.is_peer = true;
+        Ok(Some(peer))
     }
 }
 

@@ -14,13 +14,14 @@ use reqwest::Method;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::arguments::{PeerArgs, ServerArgs};
 use crate::corpus::{Corpus, Ids};
 use crate::hardware::Hardware;
 use crate::load;
 use crate::measure;
 use crate::process;
 use crate::report::{self, grouped, machine};
-use crate::server::{Launch, default_binary};
+use crate::server::Launch;
 use crate::shape::Shape;
 use crate::suite::{commit, own_version, say};
 use crate::target::Target;
@@ -33,15 +34,10 @@ const INDEX: &str = "bench-bulk";
 /// What is measured, and on what.
 #[derive(Debug, Args)]
 pub(crate) struct BulkArgs {
-    /// The server's binary; beside this program when not given
-    #[arg(long)]
-    server: Option<PathBuf>,
-    /// A running server to compare with
-    #[arg(long, value_name = "URL")]
-    peer: Option<String>,
-    /// Name of the peer in the report
-    #[arg(long, default_value = "opensearch")]
-    peer_name: String,
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    peer: PeerArgs,
     /// Directory for corpora and data: on the disk to be measured
     #[arg(long, default_value = "target/benchmarks")]
     directory: PathBuf,
@@ -96,19 +92,12 @@ impl BulkArgs {
     pub(crate) async fn run(self) -> Result<()> {
         std::fs::create_dir_all(&self.directory)
             .with_context(|| format!("cannot create {}", self.directory.display()))?;
-        let peer = match &self.peer {
-            Some(url) => {
-                let mut peer = Target::new(&self.peer_name, url, None)?;
-                peer.is_peer = true;
-                Some(peer)
-            }
-            None => None,
-        };
+        let peer = self.peer.target()?;
         let hardware = Hardware::of(&self.directory)?;
         say(&format!("corpus of {} documents", self.docs));
         let corpora = self.directory.join("corpora");
         let corpus = measure::corpus(&corpora, Shape::HttpLogs, self.docs, 1, Ids::Generated)?;
-        let binary = self.server.clone().unwrap_or_else(default_binary);
+        let binary = self.server.binary();
         let mut versions = Vec::new();
         let mut runs = Vec::new();
         for round in 0..self.rounds {

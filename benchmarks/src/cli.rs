@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use crate::arguments::{CorpusArgs, EffortArgs, TargetArgs, parse_variable};
+use crate::arguments::{CorpusArgs, EffortArgs, ServerArgs, TargetArgs, parse_variable};
 use crate::bulk::BulkArgs;
 use crate::calls::CallsArgs;
 use crate::corpus::Ids;
@@ -22,7 +22,7 @@ use crate::pipelines::PipelinesArgs;
 use crate::probe;
 use crate::query::{self, Operation};
 use crate::rules::RulesArgs;
-use crate::server::{Launch, default_binary};
+use crate::server::Launch;
 use crate::shape::Shape;
 use crate::suite::ReportArgs;
 
@@ -137,9 +137,8 @@ Examples:
 
 3.5 million http_logs documents are about 512 MB of JSON.")]
     Recovery {
-        /// The server's binary; beside this program when not given
-        #[arg(long)]
-        server: Option<PathBuf>,
+        #[command(flatten)]
+        server: ServerArgs,
         /// Documents in the log
         #[arg(long, default_value_t = 3_500_000)]
         docs: u64,
@@ -158,9 +157,8 @@ Examples:
 
 Each search has a start of its own, with an empty cache. The result is JSON on stdout.")]
     RemoteStart {
-        /// The server's binary; beside this program when not given
-        #[arg(long)]
-        server: Option<PathBuf>,
+        #[command(flatten)]
+        server: ServerArgs,
         /// Documents
         #[arg(long, default_value_t = 1_000_000)]
         docs: u64,
@@ -324,7 +322,7 @@ impl Cli {
                 let run = directory.join("recovery");
                 let _ = std::fs::remove_dir_all(&run);
                 std::fs::create_dir_all(&run)?;
-                let launch = Launch::new(&server.unwrap_or_else(default_binary), &run)?;
+                let launch = Launch::new(&server.binary(), &run)?;
                 let corpora = directory.join("corpora");
                 let found = measure::recovery(&launch, &corpora, docs, clients).await?;
                 std::fs::remove_dir_all(&run)?;
@@ -334,7 +332,7 @@ impl Cli {
                 let run = directory.join("remote");
                 let _ = std::fs::remove_dir_all(&run);
                 std::fs::create_dir_all(&run)?;
-                let mut launch = Launch::new(&server.unwrap_or_else(default_binary), &run)?;
+                let mut launch = Launch::new(&server.binary(), &run)?;
                 launch.environment = environment;
                 let corpora = directory.join("corpora");
                 let found = measure::remote_start(&launch, &corpora, docs, clients).await?;

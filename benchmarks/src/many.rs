@@ -13,10 +13,11 @@ use reqwest::{Method, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::arguments::ServerArgs;
 use crate::hardware::Hardware;
 use crate::process::{self, Memory, Sampler};
 use crate::report::{self, machine};
-use crate::server::{Launch, Server, default_binary};
+use crate::server::{Launch, Server};
 use crate::suite::{commit, own_version, say};
 use crate::target::{Target, reason};
 
@@ -32,9 +33,8 @@ const PARTS: u64 = 10;
 /// What is made, and how many.
 #[derive(Debug, Args)]
 pub(crate) struct ManyArgs {
-    /// The server's binary; beside this program when not given
-    #[arg(long)]
-    server: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Directory for data: on the disk to be measured
     #[arg(long, default_value = "target/benchmarks")]
     directory: PathBuf,
@@ -104,7 +104,7 @@ impl ManyArgs {
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
         let hardware = Hardware::of(&self.directory)?;
-        let launch = Launch::new(&self.server.clone().unwrap_or_else(default_binary), &directory)?;
+        let launch = Launch::new(&self.server.binary(), &directory)?;
         let versions = vec![("millrace".to_owned(), own_version(&launch))];
         let mut figures = Figures { part: "indices", found: Vec::new() };
         let server = self.indices(&launch, &mut figures).await?;

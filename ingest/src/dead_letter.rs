@@ -22,7 +22,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use millrace_storage::segment::RowParts;
 use millrace_storage::{
     Action, ActionKind, DeadLetter, Engine, Error, Instead, Kind, Principal, Result, SourceWrite, Update,
-    VersionType, WriteOp,
+    VersionType, WriteOp, hidden_index,
 };
 use serde_json::{Map, Value, json};
 
@@ -89,24 +89,18 @@ pub struct Replayed {
 /// The mapping and settings of the index.
 fn index_body() -> Value {
     let keyword = json!({"type": "keyword", "ignore_above": 8191});
-    json!({
-        "settings": {"index.number_of_replicas": 0, "index.hidden": true},
-        "mappings": {
-            "dynamic": false,
-            "properties": {
-                "@timestamp": {"type": "date"},
-                "pipeline": keyword,
-                "plugin": keyword,
-                "reason": {"type": "text"},
-                "action": keyword,
-                "index": keyword,
-                "document_id": keyword,
-                "routing": keyword,
-                "payload": {"type": "binary"},
-                "bytes": {"type": "long"},
-            },
-        },
-    })
+    hidden_index(json!({
+        "@timestamp": {"type": "date"},
+        "pipeline": keyword,
+        "plugin": keyword,
+        "reason": {"type": "text"},
+        "action": keyword,
+        "index": keyword,
+        "document_id": keyword,
+        "routing": keyword,
+        "payload": {"type": "binary"},
+        "bytes": {"type": "long"},
+    }))
 }
 
 /// A letter behind which a listing goes on.
@@ -241,11 +235,7 @@ fn operation(mut letter: Map<String, Value>) -> WriteOp {
     let bytes = letter.iter().map(|(name, value)| name.len() + value.as_str().map_or(8, str::len) + 6);
     letter.insert("bytes".to_owned(), Value::from(bytes.sum::<usize>()));
     let source = Bytes::from(Value::Object(letter).to_string());
-    write_op(INDEX, None, Action::Index(source))
-}
-
-fn write_op(index: &str, id: Option<String>, action: Action) -> WriteOp {
-    WriteOp::new(index, id, action)
+    WriteOp::new(INDEX, None, Action::Index(source))
 }
 
 fn update_body(update: &Update) -> Value {
@@ -312,7 +302,7 @@ impl Letter {
 
     /// The operation that removes the letter.
     pub fn removal(&self) -> WriteOp {
-        write_op(INDEX, Some(self.id.clone()), Action::Delete)
+        WriteOp::new(INDEX, Some(self.id.clone()), Action::Delete)
     }
 
     /// The operation that was refused.
@@ -347,7 +337,7 @@ impl Letter {
         let kind = self.text("version_type").and_then(|name| VersionType::parse(&name));
         let kind = kind.unwrap_or(VersionType::Internal);
         let version = self.document.get("version").and_then(Value::as_u64).map(|version| (version, kind));
-        let op = write_op(index, self.text("document_id"), action);
+        let op = WriteOp::new(index.as_str(), self.text("document_id"), action);
         Ok(WriteOp { routing: self.text("routing"), version, ..op })
     }
 }

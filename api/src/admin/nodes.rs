@@ -394,15 +394,7 @@ fn stats_section(
 /// The breaker of what scrolls, points in time and cursors hold in memory.
 fn open_contexts(api: &Api) -> Value {
     let pinned = api.search.pinned();
-    let text = |bytes: u64| bytes_text(i64::try_from(bytes).unwrap_or(i64::MAX));
-    json!({
-        "limit_size_in_bytes": pinned.limit,
-        "limit_size": text(pinned.limit),
-        "estimated_size_in_bytes": pinned.bytes,
-        "estimated_size": text(pinned.bytes),
-        "overhead": 1.0,
-        "tripped": pinned.refused,
-    })
+    breaker(pinned.limit, pinned.bytes, pinned.refused)
 }
 
 /// The breaker of the files of replaced segments that they keep. Its limit is what is free, which nobody looks at for this.
@@ -421,14 +413,19 @@ fn replaced_segments(api: &Api) -> Value {
 /// The breaker of events of the audit that wait to be written; those that were lost are told as trips.
 fn audit(api: &Api) -> Value {
     let figures = api.audit.figures();
+    breaker(figures.limit, figures.bytes, figures.lost)
+}
+
+/// A breaker: its limit and what is counted, in bytes, and how often it has refused.
+fn breaker(limit: u64, bytes: u64, tripped: u64) -> Value {
     let text = |bytes: u64| bytes_text(i64::try_from(bytes).unwrap_or(i64::MAX));
     json!({
-        "limit_size_in_bytes": figures.limit,
-        "limit_size": text(figures.limit),
-        "estimated_size_in_bytes": figures.bytes,
-        "estimated_size": text(figures.bytes),
+        "limit_size_in_bytes": limit,
+        "limit_size": text(limit),
+        "estimated_size_in_bytes": bytes,
+        "estimated_size": text(bytes),
         "overhead": 1.0,
-        "tripped": figures.lost,
+        "tripped": tripped,
     })
 }
 

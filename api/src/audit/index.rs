@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Days, NaiveDate};
+use millrace_storage::hidden_index;
 use serde_json::{Value, json};
 
 /// What their names begin with.
@@ -32,38 +33,32 @@ pub(super) fn is_expired(index: &str, now_ms: i64, retention: Duration) -> bool 
 pub(super) fn body() -> Value {
     let keyword = json!({"type": "keyword", "ignore_above": 1024});
     let number = json!({"type": "long"});
-    json!({
-        "settings": {"index.number_of_replicas": 0, "index.hidden": true},
-        "mappings": {
-            "dynamic": false,
-            "properties": {
-                "@timestamp": {"type": "date"},
-                "outcome": keyword,
-                "status": {"type": "integer"},
-                "caller": keyword,
-                "user": keyword,
-                "roles": keyword,
-                "api_key_id": keyword,
-                "api_key_name": keyword,
-                "action": keyword,
-                "method": keyword,
-                "path": keyword,
-                "route": keyword,
-                "indices": keyword,
-                "rule": keyword,
-                "owner": keyword,
-                "address": {"type": "ip"},
-                "listener": keyword,
-                "request_id": keyword,
-                "opaque_id": keyword,
-                "cluster": keyword,
-                "node": keyword,
-                "refused": {"properties": {"action": keyword, "index": keyword, "count": number}},
-                "more_refused": number,
-                "count": number,
-                "others": number,
-                "lost": number,
-            },
-        },
-    })
+    hidden_index(json!({
+        "@timestamp": {"type": "date"},
+        "outcome": keyword,
+        "status": {"type": "integer"},
+        "caller": keyword,
+        "user": keyword,
+        "roles": keyword,
+        "api_key_id": keyword,
+        "api_key_name": keyword,
+        "action": keyword,
+        "method": keyword,
+        "path": keyword,
+        "route": keyword,
+        "indices": keyword,
+        "rule": keyword,
+        "owner": keyword,
+        "address": {"type": "ip"},
+        "listener": keyword,
+        "request_id": keyword,
+        "opaque_id": keyword,
+        "cluster": keyword,
+        "node": keyword,
+        "refused": {"properties": {"action": keyword, "index": keyword, "count": number}},
+        "more_refused": number,
+        "count": number,
+        "others": number,
+        "lost": number,
+    }))
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millrace_storage::access::{self, FieldRules};
 use millrace_storage::mapping::Mapping;
+use millrace_storage::metadata::matches;
 use millrace_storage::source::{Stays, leave_out};
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::http::filter_path::matches;
 use crate::http::{Params, offload};
 
 /// Most patterns of one request.

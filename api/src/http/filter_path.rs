@@ -16,6 +16,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use millrace_storage::metadata::matches;
+
 use crate::error::Error;
 
 /// Most patterns of one request.
@@ -196,27 +198,4 @@ fn descend<'p>(patterns: &[&'p [String]], name: &str) -> (bool, Vec<&'p [String]
         }
     }
     (ends, below)
-}
-
-/// Matches a name against a pattern in which `*` stands for any characters.
-pub(crate) fn matches(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if p < pattern.len() && pattern[p] == b'*' {
-            star = Some((p, t));
-            p += 1;
-        } else if p < pattern.len() && pattern[p] == text[t] {
-            p += 1;
-            t += 1;
-        } else if let Some((star_p, star_t)) = star {
-            star = Some((star_p, star_t + 1));
-            p = star_p + 1;
-            t = star_t + 1;
-        } else {
-            return false;
-        }
-    }
-    pattern[p..].iter().all(|byte| *byte == b'*')
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use millrace_storage::metadata::edit_distance;
+
 use crate::error::Error;
 use crate::http::path;
 
@@ -223,17 +225,7 @@ fn distance(a: &str, b: &str) -> usize {
     if a.len() > 100 || b.len() > 100 {
         return a.len().max(b.len());
     }
-    let mut row = (0..=b.len()).collect::<Vec<_>>();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    edit_distance(&a, &b)
 }
 
 #[cfg(test)]

@@ -7,15 +7,13 @@ use anyhow::Result;
 use clap::Args;
 
 use super::Plan;
-use crate::arguments::temporary;
-use crate::server::default_binary;
+use crate::arguments::{ServerArgs, temporary};
 
 /// Who calls for how long, and how long a call may take.
 #[derive(Debug, Args)]
 pub(crate) struct CallsArgs {
-    /// The server's binary; beside this program when not given
-    #[arg(long)]
-    server: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgs,
     /// How long
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
@@ -37,7 +35,7 @@ impl CallsArgs {
     /// Calls and checks.
     pub(crate) async fn run(self) -> Result<()> {
         let plan = Plan {
-            server: self.server.unwrap_or_else(default_binary),
+            server: self.server.binary(),
             directory: self.directory.unwrap_or_else(|| temporary("calls")),
             time: Duration::from_secs(self.seconds),
             clients: self.clients.into(),

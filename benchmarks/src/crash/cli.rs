@@ -7,15 +7,13 @@ use anyhow::Result;
 use clap::Args;
 
 use super::Plan;
-use crate::arguments::{parse_variable, temporary};
-use crate::server::default_binary;
+use crate::arguments::{ServerArgs, parse_variable, temporary};
 
 /// How often the server is killed, and what it is doing then.
 #[derive(Debug, Args)]
 pub(crate) struct CrashArgs {
-    /// The server's binary; beside this program when not given
-    #[arg(long)]
-    server: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Kills
     #[arg(long, default_value_t = 100)]
     cycles: u64,
@@ -54,7 +52,7 @@ impl CrashArgs {
         .to_vec();
         environment.extend(self.environment);
         let plan = Plan {
-            server: self.server.unwrap_or_else(default_binary),
+            server: self.server.binary(),
             directory: self.directory.unwrap_or_else(|| temporary("crash")),
             cycles: self.cycles,
             writers: self.writers.max(1),

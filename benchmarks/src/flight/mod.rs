@@ -24,11 +24,12 @@ use tokio::task::JoinSet;
 
 use self::client::Client;
 use self::rows::{COLUMNS, Tally};
+use crate::arguments::ServerArgs;
 use crate::hardware::Hardware;
 use crate::latency::{Histogram, Summary};
 use crate::process::{self, Memory, Sampler};
 use crate::report;
-use crate::server::{Launch, Server, default_binary, free_port};
+use crate::server::{Launch, Server, free_port};
 use crate::suite::{self, commit, own_version, say};
 use crate::target::{Target, reason};
 
@@ -46,9 +47,8 @@ const WARMUP: u32 = 200;
 /// What is measured, and on what.
 #[derive(Debug, Args)]
 pub(crate) struct FlightArgs {
-    /// The server's binary; beside this program when not given
-    #[arg(long)]
-    server: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Directory for data: on the disk to be measured
     #[arg(long, default_value = "target/benchmarks")]
     directory: PathBuf,
@@ -154,7 +154,7 @@ impl FlightArgs {
         std::fs::create_dir_all(&self.directory)
             .with_context(|| format!("cannot create {}", self.directory.display()))?;
         let directory = self.directory.join("flight-data");
-        let binary = self.server.clone().unwrap_or_else(default_binary);
+        let binary = self.server.binary();
         let mut report = Report {
             hardware: Hardware::of(&self.directory)?,
             versions: Vec::new(),

@@ -7,15 +7,13 @@ use anyhow::Result;
 use clap::Args;
 
 use super::{Plan, bound};
-use crate::arguments::temporary;
-use crate::server::default_binary;
+use crate::arguments::{ServerArgs, temporary};
 
 /// What is played, and what the server must keep to meanwhile.
 #[derive(Debug, Args)]
 pub(crate) struct HostileArgs {
-    /// The server's binary; beside this program when not given
-    #[arg(long)]
-    server: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgs,
     /// How long the client is watched alone, in seconds
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
     calm_seconds: u64,
@@ -40,7 +38,7 @@ impl HostileArgs {
     /// Plays and checks.
     pub(crate) async fn run(self) -> Result<()> {
         let plan = Plan {
-            server: self.server.unwrap_or_else(default_binary),
+            server: self.server.binary(),
             directory: self.directory.unwrap_or_else(|| temporary("hostile")),
             calm: Duration::from_secs(self.calm_seconds),
             only: self.only,

@@ -8,15 +8,14 @@ use clap::Args;
 use super::broker::Broker;
 use super::webhook::Pace;
 use super::{Plan, markdown};
+use crate::arguments::ServerArgs;
 use crate::report;
-use crate::server::default_binary;
 
 /// What is measured, and on what.
 #[derive(Debug, Args)]
 pub(crate) struct PipelinesArgs {
-    /// The server's binary; beside this program when not given
-    #[arg(long)]
-    server: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgs,
     /// A running Kafka, as HOST:PORT,…; without it, what needs one is skipped
     #[arg(long, value_name = "SERVERS")]
     kafka: Option<String>,
@@ -59,7 +58,7 @@ impl PipelinesArgs {
     /// Measures and writes the report.
     pub(crate) async fn run(self) -> Result<()> {
         let plan = Plan {
-            server: self.server.unwrap_or_else(default_binary),
+            server: self.server.binary(),
             directory: self.directory,
             events: self.events,
             rounds: self.rounds,

@@ -32,10 +32,11 @@ use self::others::{Crash, Keys, Tested};
 use self::percolator::Percolated;
 use self::site::Site;
 use self::steady::{Pace, Steady};
+use crate::arguments::ServerArgs;
 use crate::corpus::Corpus;
 use crate::hardware::Hardware;
 use crate::report;
-use crate::server::{Launch, default_binary};
+use crate::server::Launch;
 use crate::suite::{commit, own_version, say};
 
 /// A part of the measurements.
@@ -62,9 +63,8 @@ pub(crate) enum Part {
 /// What is measured, and on what.
 #[derive(Debug, Args)]
 pub(crate) struct RulesArgs {
-    /// The server's binary; beside this program when not given
-    #[arg(long)]
-    server: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Directory for corpora and data: on the disk to be measured
     #[arg(long, default_value = "target/benchmarks")]
     directory: PathBuf,
@@ -166,7 +166,7 @@ impl RulesArgs {
     pub(crate) async fn run(self) -> Result<()> {
         std::fs::create_dir_all(&self.directory)
             .with_context(|| format!("cannot create {}", self.directory.display()))?;
-        let binary = self.server.clone().unwrap_or_else(default_binary);
+        let binary = self.server.binary();
         let data = self.directory.join("rules-data");
         let mut report = Report {
             hardware: Hardware::of(&self.directory)?,

@@ -6,27 +6,17 @@ use anyhow::Result;
 use clap::Args;
 
 use super::Plan;
-use crate::arguments::EffortArgs;
+use crate::arguments::{EffortArgs, PeerArgs, ServerArgs};
 use crate::duckdb::DuckDb;
 use crate::report;
-use crate::server::default_binary;
-use crate::target::Target;
 
 /// What is measured, and on what.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// The server's binary; beside this program when not given
-    #[arg(long)]
-    server: Option<PathBuf>,
-    /// A running server to compare with
-    #[arg(long, value_name = "URL")]
-    peer: Option<String>,
-    /// Name of the peer in the report
-    #[arg(long, default_value = "opensearch")]
-    peer_name: String,
-    /// Credentials of the peer as USER:PASSWORD
-    #[arg(long)]
-    peer_user: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    peer: PeerArgs,
     /// A Python interpreter with the package `duckdb`, to ask DuckDB the aggregations as SQL
     #[arg(long, value_name = "PYTHON")]
     duckdb: Option<PathBuf>,
@@ -68,17 +58,9 @@ pub(crate) struct ReportArgs {
 impl ReportArgs {
     /// Measures and writes the report.
     pub(crate) async fn run(self) -> Result<()> {
-        let peer = match &self.peer {
-            None => None,
-            Some(url) => {
-                let mut peer = Target::new(&self.peer_name, url, self.peer_user.as_deref())?;
-                peer.is_peer = true;
-                Some(peer)
-            }
-        };
         let plan = Plan {
-            server: self.server.unwrap_or_else(default_binary),
-            peer,
+            server: self.server.binary(),
+            peer: self.peer.target()?,
             duckdb: self.duckdb.map(|python| DuckDb { python }),
             directory: self.directory,
             http_logs_docs: self.http_logs_docs.unwrap_or(self.docs),

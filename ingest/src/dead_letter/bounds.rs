@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::{Action, DeadLetter, Engine, Instead, Principal, Result, SourceWrite};
+use millrace_storage::{Action, DeadLetter, Engine, Instead, Principal, Result, SourceWrite, WriteOp};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use super::heads::{Contents, Head, Listing, UNKNOWN_BYTES};
-use super::{INDEX, TIMEOUT, write_op};
+use super::{INDEX, TIMEOUT};
 
 /// Bytes of letters of a pipeline where nothing else is said, as in Logstash.
 pub const MAX_BYTES: u64 = 1 << 30;
@@ -262,7 +262,7 @@ impl Keeper {
         let none: DeadLetter = Arc::new(|_, _| Instead::Nothing);
         for heads in going.chunks(AT_ONCE) {
             let ids = listing.ids(heads).await?.into_iter().filter(|id| !id.is_empty());
-            let own = ids.map(|id| write_op(INDEX, Some(id), Action::Delete)).collect();
+            let own = ids.map(|id| WriteOp::new(INDEX, Some(id), Action::Delete)).collect();
             let write = SourceWrite { own, ..SourceWrite::default() };
             engine.write_from_source(principal, write, Arc::clone(&none), TIMEOUT).await?;
         }

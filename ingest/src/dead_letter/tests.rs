@@ -10,7 +10,7 @@ async fn write(engine: &Engine, ops: Vec<WriteOp>) -> Vec<Result<millrace_storag
 }
 
 fn index(id: &str, source: &str) -> WriteOp {
-    write_op("logs", Some(id.to_owned()), Action::Index(Bytes::copy_from_slice(source.as_bytes())))
+    WriteOp::new("logs", Some(id.to_owned()), Action::Index(Bytes::copy_from_slice(source.as_bytes())))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -21,9 +21,9 @@ async fn letters_are_listed_and_replayed_once_the_reason_is_gone() {
     create_index(&engine).await.unwrap();
     create_index(&engine).await.unwrap();
     write(&engine, vec![index("1", r#"{"n":1}"#)]).await;
-    let mut update = write_op("logs", Some("3".to_owned()), Action::Update(Box::default()));
+    let mut update = WriteOp::new("logs", Some("3".to_owned()), Action::Update(Box::default()));
     update.action = Action::Update(Box::new(Update { doc: Some(json!({"m": 2})), ..Update::default() }));
-    let exists = write_op("logs", Some("1".to_owned()), Action::Create(Bytes::from_static(b"{}")));
+    let exists = WriteOp::new("logs", Some("1".to_owned()), Action::Create(Bytes::from_static(b"{}")));
     let results = write(&engine, vec![index("2", r#"{"n":"none"}"#), update, exists]).await;
     assert!(results.iter().all(Result::is_err));
     let list = async |pipeline| {

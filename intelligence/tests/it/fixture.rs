@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_accounts::{Accounts, AnyQuery};
-use millrace_intelligence::Intelligence;
+use millrace_intelligence::{Error as RuleError, Intelligence};
 use millrace_query::SearchService;
 use millrace_storage::{
     Action, Config, Engine, Error, ManualClock, Principal, RefreshPolicy, SharedClock, WriteOp,
 };
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 /// Longest that anything is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -43,6 +44,14 @@ impl Server {
             json!({"mappings": {"properties": {"@timestamp": {"type": "date"}, "load": {"type": "double"}}}});
         server.engine.make_own_index("logs", &mapping).await.unwrap();
         server
+    }
+
+    /// Opens one a number of minutes after [`START`], with a document of each of them and with a rule, which it names.
+    pub(crate) async fn with_rule(dir: &Path, minutes: i64, rule: Value) -> (Self, String) {
+        let server = Self::open(dir, START + minutes * MINUTE).await;
+        server.minutes(0, minutes).await;
+        let id = server.create(rule).await;
+        (server, id)
     }
 
     /// Opens what may have been dropped a moment ago.
@@ -104,6 +113,17 @@ impl Server {
         self.intelligence.create(&self.admin(), rule).await.unwrap()
     }
 
+    /// Runs a rule by hand.
+    pub(crate) async fn run(&self, id: &str) -> Result<String, RuleError> {
+        self.intelligence.run(&self.admin(), id).await
+    }
+
+    /// The same in a task of its own.
+    pub(crate) fn begin(&self, id: &str) -> JoinHandle<Result<String, RuleError>> {
+        let (intelligence, admin, id) = (self.intelligence.clone(), self.admin(), id.to_owned());
+        tokio::spawn(async move { intelligence.run(&admin, &id).await })
+    }
+
     /// The record of a rule.
     pub(crate) fn shown(&self, id: &str) -> Value {
         self.intelligence.show(&self.admin(), id).unwrap()["_source"].clone()
@@ -122,6 +142,29 @@ impl Server {
             }
         }
         documents
+    }
+
+    /// What became of the predictions of `load` from a minute of the first hour, of those of which it is known.
+    pub(crate) async fn known(&self, origin: i64) -> Vec<f64> {
+        let from = format!("load_TL_20260302_10{origin}00_");
+        let predictions = self.predictions().await;
+        let of = predictions.iter().filter(|(id, _)| id.starts_with(&from));
+        of.filter_map(|(_, document)| document["load_cur"].as_f64()).collect()
+    }
+
+    /// Waits until this became of them.
+    pub(crate) async fn until_known(&self, origin: i64, expected: &[f64]) {
+        let what = format!("what became of predictions from minute {origin}: {expected:?}");
+        until(&what, async || (self.known(origin).await == expected).then_some(())).await;
+    }
+
+    /// Waits until it is known what became of all predictions.
+    pub(crate) async fn until_all_known(&self) {
+        until("what became of all predictions", async || {
+            let predictions = self.predictions().await;
+            predictions.values().all(|document| document["load_cur"].is_number()).then_some(())
+        })
+        .await;
     }
 }
 

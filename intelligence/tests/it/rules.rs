@@ -10,9 +10,7 @@ use crate::fixture::{MINUTE, START, Server, rule};
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_rule_is_told_until_it_is_deleted_or_saved_anew() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
-    server.minutes(0, 31).await;
-    server.create(rule("load")).await;
+    let (server, _) = Server::with_rule(dir.path(), 31, rule("load")).await;
     for id in ["a", "b"] {
         server.write(".intelligence_rules", id, &json!({"colour": "red"})).await;
     }
@@ -64,9 +62,7 @@ async fn an_index_that_is_there_takes_as_many_fields_as_a_new_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_cannot_be_kept_stops_no_run() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
-    server.minutes(0, 31).await;
-    let id = server.create(rule("load")).await;
+    let (server, id) = Server::with_rule(dir.path(), 31, rule("load")).await;
     let (intelligence, admin) = (&server.intelligence, server.admin());
     // Something is in its place.
     let model = dir.path().join(format!("intelligence/{id}/all.model"));
@@ -100,9 +96,7 @@ async fn a_picture_shows_counts_of_quiet_buckets() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_picture_shows_no_predictions_of_other_buckets() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
-    server.minutes(0, 31).await;
-    let id = server.create(rule("load")).await;
+    let (server, id) = Server::with_rule(dir.path(), 31, rule("load")).await;
     let (intelligence, admin) = (&server.intelligence, server.admin());
     intelligence.run(&admin, &id).await.unwrap();
     server.engine.refresh(&[server.engine.index("intelligence").unwrap()]).await.unwrap();

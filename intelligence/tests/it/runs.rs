@@ -24,20 +24,18 @@ fn slow() -> Value {
     slow
 }
 
+/// The rule once for each of some hosts.
+fn for_hosts(mut rule: Value, hosts: &[&str]) -> Value {
+    (rule["multiply_by_field"], rule["multiply_by_values"]) = (json!("host.keyword"), json!(hosts));
+    rule
+}
+
 /// Writes a document of each host for each minute from one to before another: the load is the number of the minute.
 async fn hosts(server: &Server, from: i64, to: i64, hosts: &[&str]) {
     for (minute, host) in (from..to).flat_map(|minute| hosts.iter().map(move |host| (minute, host))) {
         let document = json!({"@timestamp": START + minute * MINUTE + 1000, "load": minute, "host": host});
         server.write("logs", &format!("{host} {minute}"), &document).await;
     }
-}
-
-/// What became of predictions from a minute of the first hour, of those of which it is known.
-async fn known(server: &Server, origin: i64) -> Vec<f64> {
-    let from = format!("load_TL_20260302_10{origin}00_");
-    let predictions = server.predictions().await;
-    let of = predictions.iter().filter(|(id, _)| id.starts_with(&from));
-    of.filter_map(|(_, document)| document["load_cur"].as_f64()).collect()
 }
 
 /// The record of the one rule as it is stored.
@@ -71,12 +69,12 @@ async fn predictions_of_a_run_that_is_made_up_get_to_know_what_became_of_them() 
     let mut rule = rule("load");
     (rule["automatic_cron"], rule["max_predictions"]) = (json!("40 * * * *"), json!(30));
     let id = server.create(rule).await;
-    server.intelligence.run(&server.admin(), &id).await.unwrap();
+    server.run(&id).await.unwrap();
     server.stop().await;
     // It was due at 40, and what was predicted at 39 may be filled in before that is made up.
     let server = Server::reopen(dir.path(), START + 58 * MINUTE + 31_000).await;
     until("what became of both", async || {
-        let both = (known(&server, 39).await.len(), known(&server, 40).await.len());
+        let both = (server.known(39).await.len(), server.known(40).await.len());
         (both == (19, 18)).then_some(())
     })
     .await;
@@ -91,16 +89,15 @@ async fn what_became_of_history_is_known_when_it_is_over_for_good() {
     let mut rule = by_hand();
     rule["start_date"] = json!("2026-03-02 10:20");
     let id = server.create(rule).await;
-    server.intelligence.run(&server.admin(), &id).await.unwrap();
-    assert_eq!(known(&server, 20).await, [20.0, 21.0, 22.0, 23.0, 24.0]);
-    assert_eq!(known(&server, 25).await.len(), 5);
-    assert_eq!(known(&server, 30).await.len(), 0);
+    server.run(&id).await.unwrap();
+    assert_eq!(server.known(20).await, [20.0, 21.0, 22.0, 23.0, 24.0]);
+    assert_eq!(server.known(25).await.len(), 5);
+    assert_eq!(server.known(30).await.len(), 0);
     // A document that comes late.
     let late = json!({"@timestamp": START + 30 * MINUTE + 30_000, "load": 90});
     server.write("logs", "late", &late).await;
     server.clock.advance_ms(25_000);
-    let over = async || (known(&server, 30).await == [60.0]).then_some(());
-    until("what became of the last bucket", over).await;
+    server.until_known(30, &[60.0]).await;
     server.stop().await;
 }
 
@@ -113,7 +110,7 @@ async fn history_is_gone_over_once_though_there_is_too_little_to_go_on_from() {
     (rule["start_date"], rule["max_probes"]) = (json!("2026-03-02 10:10"), json!(5));
     let id = server.create(rule).await;
     for _ in 0..2 {
-        let refused = server.intelligence.run(&server.admin(), &id).await.unwrap_err().to_string();
+        let refused = server.run(&id).await.unwrap_err().to_string();
         assert!(refused.starts_with("TL needs 2 samples"), "{refused}");
         // From 10, 15 and 20; behind that there is nothing to learn from.
         assert_eq!(server.predictions().await.len(), 15);
@@ -128,11 +125,8 @@ async fn a_value_without_samples_stops_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 30 * MINUTE).await;
     hosts(&server, 20, 30, &["web1", "web2"]).await;
-    let mut rule = by_hand();
-    rule["multiply_by_field"] = json!("host.keyword");
-    rule["multiply_by_values"] = json!(["web1", "gone", "web2"]);
-    let id = server.create(rule).await;
-    let refused = server.intelligence.run(&server.admin(), &id).await.unwrap_err().to_string();
+    let id = server.create(for_hosts(by_hand(), &["web1", "gone", "web2"])).await;
+    let refused = server.run(&id).await.unwrap_err().to_string();
     assert!(refused.starts_with("value [gone]: TL needs 2 samples"), "{refused}");
     let predictions = server.predictions().await;
     for value in ["web1", "web2"] {
@@ -145,11 +139,7 @@ async fn a_value_without_samples_stops_no_other() {
     // What was written is known, so it is filled in, too.
     hosts(&server, 30, 36, &["web1", "web2"]).await;
     server.clock.advance_ms(6 * MINUTE + 31_000);
-    until("what became of them", async || {
-        let predictions = server.predictions().await;
-        predictions.values().all(|document| document["load_cur"].is_number()).then_some(())
-    })
-    .await;
+    server.until_all_known().await;
     server.stop().await;
 }
 
@@ -158,10 +148,7 @@ async fn a_picture_of_a_value_that_failed_shows_what_was_predicted_before() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 30 * MINUTE).await;
     hosts(&server, 20, 30, &["web1", "web2"]).await;
-    let mut rule = by_hand();
-    rule["multiply_by_field"] = json!("host.keyword");
-    rule["multiply_by_values"] = json!(["web1", "web2"]);
-    let id = server.create(rule).await;
+    let id = server.create(for_hosts(by_hand(), &["web1", "web2"])).await;
     let (intelligence, admin) = (&server.intelligence, server.admin());
     intelligence.run(&admin, &id).await.unwrap();
     hosts(&server, 60, 70, &["web1"]).await;
@@ -189,16 +176,12 @@ async fn a_value_that_a_search_refuses_keeps_no_other_from_its_cur() {
     let mut rule = by_hand();
     (rule["multiply_by_field"], rule["multiply_by_values"]) = (json!("code"), json!(["x", "1"]));
     let id = server.create(rule).await;
-    let refused = server.intelligence.run(&server.admin(), &id).await.unwrap_err().to_string();
+    let refused = server.run(&id).await.unwrap_err().to_string();
     assert!(refused.starts_with("value [x]: "), "{refused}");
     assert_eq!(server.predictions().await.len(), 5);
     minutes(30, 36).await;
     server.clock.advance_ms(6 * MINUTE + 31_000);
-    until("what became of the other", async || {
-        let predictions = server.predictions().await;
-        predictions.values().all(|document| document["load_cur"].is_number()).then_some(())
-    })
-    .await;
+    server.until_all_known().await;
     server.stop().await;
 }
 
@@ -215,7 +198,7 @@ async fn a_count_is_0_in_quiet_buckets_behind_the_first_document() {
     rule["max_probes"] = json!(60);
     let id = server.create(rule).await;
     let run = async |from: &str| {
-        let said = server.intelligence.run(&server.admin(), &id).await.unwrap();
+        let said = server.run(&id).await.unwrap();
         let uid = format!("load_SMA_20260302_{from}00_20260302{from}00");
         (said, server.predictions().await[&uid]["load_pre"].as_f64().unwrap())
     };
@@ -247,31 +230,24 @@ async fn predictions_of_something_else_do_not_get_to_know_what_became_of_this() 
     server.clock.advance_ms(MINUTE);
     intelligence.run(&admin, &id).await.unwrap();
     server.clock.advance_ms(6 * MINUTE + 31_000);
-    let counted = async || (known(&server, 32).await == [1.0; 5]).then_some(());
-    until("what became of the counts", counted).await;
-    assert_eq!(known(&server, 31).await.len(), 0, "these are of averages");
+    server.until_known(32, &[1.0; 5]).await;
+    assert_eq!(server.known(31).await.len(), 0, "these are of averages");
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_of_a_rule_that_is_changed_or_deleted_ends() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::open(dir.path(), START + 180 * MINUTE).await;
-    server.minutes(0, 180).await;
-    let id = server.create(slow()).await;
+    let (server, id) = Server::with_rule(dir.path(), 180, slow()).await;
     let (intelligence, admin) = (&server.intelligence, server.admin());
-    let begin = || {
-        let (intelligence, admin, of) = (intelligence.clone(), admin.clone(), id.clone());
-        tokio::spawn(async move { intelligence.run(&admin, &of).await })
-    };
     let runs = async || until("the run", async || (server.shown(&id)["pid"] != 0).then_some(())).await;
-    let run = begin();
+    let run = server.begin(&id);
     runs().await;
     intelligence.update(&admin, &id, slow()).await.unwrap();
     let refused = run.await.unwrap().unwrap_err();
     assert!(matches!(refused, Error::Conflict(_)), "{refused}");
     assert!(server.shown(&id)["machine_state_uid"].is_null());
-    let run = begin();
+    let run = server.begin(&id);
     runs().await;
     intelligence.delete(&admin, &id).await.unwrap();
     let refused = run.await.unwrap().unwrap_err();
@@ -285,15 +261,10 @@ async fn what_an_overtaken_run_wrote_gets_to_know_what_became_of_it() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 180 * MINUTE).await;
     hosts(&server, 0, 180, &["web1", "web2"]).await;
-    let mut rule = slow();
-    rule["multiply_by_field"] = json!("host.keyword");
-    rule["multiply_by_values"] = json!(["web1", "web2"]);
+    let rule = for_hosts(slow(), &["web1", "web2"]);
     let id = server.create(rule.clone()).await;
     let (intelligence, admin) = (&server.intelligence, server.admin());
-    let run = {
-        let (intelligence, admin, of) = (intelligence.clone(), admin.clone(), id.clone());
-        tokio::spawn(async move { intelligence.run(&admin, &of).await })
-    };
+    let run = server.begin(&id);
     let last = "load[web1]_RFRS_20260302_130000_20260302130000";
     until("the first value", async || server.predictions().await.contains_key(last).then_some(())).await;
     intelligence.update(&admin, &id, rule).await.unwrap();
@@ -301,22 +272,15 @@ async fn what_an_overtaken_run_wrote_gets_to_know_what_became_of_it() {
     assert!(matches!(refused, Error::Conflict(_)), "{refused}");
     hosts(&server, 180, 181, &["web1"]).await;
     server.clock.advance_ms(2 * MINUTE);
-    until("what became of it", async || {
-        let predictions = server.predictions().await;
-        predictions.values().all(|document| document["load_cur"].is_number()).then_some(())
-    })
-    .await;
+    server.until_all_known().await;
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stops_waits_for_runs_by_hand() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::open(dir.path(), START + 180 * MINUTE).await;
-    server.minutes(0, 180).await;
-    let id = server.create(slow()).await;
-    let (intelligence, admin, of) = (server.intelligence.clone(), server.admin(), id.clone());
-    let run = tokio::spawn(async move { intelligence.run(&admin, &of).await });
+    let (server, id) = Server::with_rule(dir.path(), 180, slow()).await;
+    let run = server.begin(&id);
     until("the run", async || (server.shown(&id)["pid"] != 0).then_some(())).await;
     server.intelligence.stop().await;
     let shown = server.shown(&id);
@@ -338,7 +302,7 @@ async fn what_is_stored_beside_a_prediction_that_is_refused_is_known() {
     let mut rule = by_hand();
     rule["start_date"] = json!("2026-03-02 10:20");
     let id = server.create(rule).await;
-    let refused = server.intelligence.run(&server.admin(), &id).await.unwrap_err().to_string();
+    let refused = server.run(&id).await.unwrap_err().to_string();
     assert!(refused.starts_with("a prediction cannot be stored"), "{refused}");
     assert_eq!(server.predictions().await.len(), 10);
     assert_eq!(server.shown(&id)["machine_state_uid"], "load_TL_20260302_103100");
@@ -348,13 +312,11 @@ async fn what_is_stored_beside_a_prediction_that_is_refused_is_known() {
 #[tokio::test(flavor = "multi_thread")]
 async fn predictions_with_many_roles_are_all_written() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::open(dir.path(), START + 30 * MINUTE).await;
-    server.minutes(0, 30).await;
     let mut rule = by_hand();
     let roles: Vec<String> = (0..100).map(|role| format!("role{role}")).collect();
     (rule["max_predictions"], rule["selectedroles"]) = (json!(1_200), json!(roles));
-    let id = server.create(rule).await;
-    let said = server.intelligence.run(&server.admin(), &id).await.unwrap();
+    let (server, id) = Server::with_rule(dir.path(), 30, rule).await;
+    let said = server.run(&id).await.unwrap();
     assert_eq!(said, "1200 predictions from 30 samples");
     let predictions = server.predictions().await;
     assert_eq!(predictions.len(), 1_200);
@@ -401,15 +363,12 @@ async fn a_clock_that_was_ahead_keeps_no_rule_from_running() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_clock_that_was_ahead_filled_in_is_corrected() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
-    server.minutes(0, 31).await;
     let mut rule = by_hand();
     rule["value_type"] = json!("count");
-    let id = server.create(rule).await;
-    server.intelligence.run(&server.admin(), &id).await.unwrap();
+    let (server, id) = Server::with_rule(dir.path(), 31, rule).await;
+    server.run(&id).await.unwrap();
     server.clock.advance_ms(60 * MINUTE);
-    let nothing = async || (known(&server, 31).await == [0.0; 5]).then_some(());
-    until("what became of them by a clock that is ahead", nothing).await;
+    server.until_known(31, &[0.0; 5]).await;
     server.stop().await;
     let server = Server::reopen(dir.path(), START + 31 * MINUTE).await;
     until("what is to come", async || {
@@ -419,18 +378,15 @@ async fn what_a_clock_that_was_ahead_filled_in_is_corrected() {
     .await;
     server.minutes(31, 36).await;
     server.clock.advance_ms(6 * MINUTE + 31_000);
-    let counted = async || (known(&server, 31).await == [1.0; 5]).then_some(());
-    until("what became of them", counted).await;
+    server.until_known(31, &[1.0; 5]).await;
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rules_and_predictions_of_a_version_before_go_on() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
-    server.minutes(0, 31).await;
-    let id = server.create(by_hand()).await;
-    server.intelligence.run(&server.admin(), &id).await.unwrap();
+    let (server, id) = Server::with_rule(dir.path(), 31, by_hand()).await;
+    server.run(&id).await.unwrap();
     for (uid, mut document) in server.predictions().await {
         document.as_object_mut().unwrap().remove("series_uid").unwrap();
         server.write("intelligence", &uid, &document).await;
@@ -442,13 +398,12 @@ async fn rules_and_predictions_of_a_version_before_go_on() {
     let server = reopened(dir.path(), START + 31 * MINUTE, &id, before).await;
     server.minutes(31, 36).await;
     server.clock.advance_ms(6 * MINUTE + 31_000);
-    let all = async || (known(&server, 31).await == [31.0, 32.0, 33.0, 34.0, 35.0]).then_some(());
-    until("what became of them", all).await;
-    server.intelligence.run(&server.admin(), &id).await.unwrap();
+    server.until_known(31, &[31.0, 32.0, 33.0, 34.0, 35.0]).await;
+    server.run(&id).await.unwrap();
     // It is held to what was adopted.
     let pattern = json!({"object": {"attributes": {"title": "secrets*", "timeFieldName": "@timestamp"}}});
     server.write(".console", "index-pattern:logs", &pattern).await;
-    let refused = server.intelligence.run(&server.admin(), &id).await.unwrap_err().to_string();
+    let refused = server.run(&id).await.unwrap_err().to_string();
     assert!(refused.contains("has changed since the rule was saved"), "{refused}");
     server.stop().await;
 }
@@ -474,6 +429,6 @@ async fn a_rule_that_waits_for_its_schedule_is_run_by_hand() {
         waits.filter(|_| ran >= 2)
     };
     let waits = until("two runs", rests).await;
-    server.intelligence.run(&server.admin(), &ids[waits]).await.unwrap();
+    server.run(&ids[waits]).await.unwrap();
     server.stop().await;
 }

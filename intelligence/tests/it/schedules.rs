@@ -29,12 +29,7 @@ async fn missed_runs_are_made_up_once_with_the_latest_time() {
         assert!((load(document, "pre").unwrap() - expected).abs() < 1e-6, "{document}");
     }
     // What is over by then is filled in.
-    let filled = async || {
-        let predictions = server.predictions().await;
-        let known: Vec<f64> = predictions.values().filter_map(|document| load(document, "cur")).collect();
-        (known == [45.0, 46.0]).then_some(())
-    };
-    until("what became of predictions", filled).await;
+    server.until_known(45, &[45.0, 46.0]).await;
     server.stop().await;
 
     // The server was down when it was due at 50 and 55.
@@ -79,14 +74,10 @@ async fn what_was_running_when_the_server_ended_does_not_run_any_more_and_is_mad
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rule_does_not_run_twice_at_once_and_one_that_is_off_does_not_run() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::open(dir.path(), START + 30 * MINUTE).await;
-    server.minutes(0, 30).await;
     let mut off = rule("off");
     off["automatic_enable"] = json!(false);
-    let id = server.create(off).await;
-    let admin = server.admin();
-    let (one, other) =
-        tokio::join!(server.intelligence.run(&admin, &id), server.intelligence.run(&admin, &id));
+    let (server, id) = Server::with_rule(dir.path(), 30, off).await;
+    let (one, other) = tokio::join!(server.run(&id), server.run(&id));
     let refused = [one, other].into_iter().filter(|ran| matches!(ran, Err(Error::Conflict(_)))).count();
     assert_eq!(refused, 1);
     server.clock.advance_ms(20 * MINUTE);
@@ -125,9 +116,7 @@ async fn a_failed_run_stands_on_the_record_and_stops_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rule_reads_what_its_search_said_when_it_was_saved() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::open(dir.path(), START + 31 * MINUTE).await;
-    server.minutes(0, 31).await;
-    let id = server.create(rule("load")).await;
+    let (server, id) = Server::with_rule(dir.path(), 31, rule("load")).await;
     let (intelligence, admin) = (&server.intelligence, server.admin());
     intelligence.run(&admin, &id).await.unwrap();
     // Who may change index patterns points this one elsewhere.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use millrace_ingest::dead_letter::{Limits, Policy};
 use millrace_ingest::options::suggest;
-use millrace_storage::metadata::parse_bytes;
+use millrace_storage::metadata::{matches, parse_bytes};
 use ring::digest::{Context, SHA256};
 use serde_norway::{Mapping, Value};
 
@@ -232,22 +232,6 @@ fn files(directory: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         1..=MAX_FILES => Ok(files),
         _ => Err(format!("[path.config]: {} names more than {MAX_FILES} files", whole.display())),
     }
-}
-
-/// Whether a name matches a pattern with `*` for any characters.
-fn matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let mut parts: Vec<&str> = parts.collect();
-    let Some(last) = parts.pop() else { return rest.is_empty() };
-    for part in parts {
-        match rest.find(part) {
-            Some(at) => rest = rest.get(at + part.len()..).unwrap_or_default(),
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
 }
 
 fn conf_files(directory: &Path) -> Result<Vec<PathBuf>, String> {
@@ -561,19 +545,6 @@ mod tests {
             assert_eq!(main.problems, Vec::<String>::new());
             assert_eq!(main.text(), "input { stdin { } }\nfilter { drop { } }\noutput { stdout { } }\n");
             crate::check(&main.text(), &crate::Dialect::default()).unwrap();
-        }
-    }
-
-    #[test]
-    fn patterns_match_names() {
-        for (pattern, name, expected) in [
-            ("a*", "abc", true),
-            ("*.conf", "a.conf", true),
-            ("a*b*c", "aXbYc", true),
-            ("a", "ab", false),
-            ("*b", "ba", false),
-        ] {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }
     }
 }

@@ -169,38 +169,9 @@ pub fn parse_time(setting: &str, text: &str) -> Result<Option<u64>> {
     Ok(Some(number.saturating_mul(millis)))
 }
 
-/// Whether `name` fits a pattern in which `*` stands for any characters.
-pub fn simple_match(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(first) = parts.next() else { return name.is_empty() };
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let mut last = None;
-    for part in parts {
-        if let Some(middle) = last.replace(part) {
-            match rest.find(middle) {
-                Some(at) => rest = &rest[at + middle.len()..],
-                None => return false,
-            }
-        }
-    }
-    match last {
-        Some(tail) => rest.ends_with(tail),
-        None => rest.is_empty(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_match_whole_names() {
-        assert!(simple_match("*", "a.b"));
-        assert!(simple_match("a*c", "abc") && !simple_match("a*c", "abd"));
-        assert!(simple_match("a*b*c", "axbyc") && !simple_match("a*b", "a"));
-        assert!(simple_match("abc", "abc") && !simple_match("abc", "abcd"));
-        assert!(simple_match("*.field2", "include.field2"));
-    }
 
     #[test]
     fn times_need_units() {

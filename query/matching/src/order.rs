@@ -28,6 +28,19 @@ use crate::table::keys::Key;
 use crate::table::values::{REFORMATTED, reformatted};
 use crate::table::{ROW, SCORE, SEGMENT, TableSnapshot};
 
+/// Takes what was made for an index; the first failure of each index goes to `failed`.
+fn taken<T>(made: Result<T>, at: usize, failed: &mut Vec<(usize, Error)>) -> Option<T> {
+    match made {
+        Ok(made) => Some(made),
+        Err(error) => {
+            if !failed.iter().any(|(index, _)| *index == at) {
+                failed.push((at, error));
+            }
+            None
+        }
+    }
+}
+
 /// What one sort key compares.
 #[derive(Clone, Debug)]
 enum Part {

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use millrace_dsl::json::simple_match;
 use millrace_dsl::params::Scope;
 use millrace_dsl::query;
 use millrace_storage::access::{Action, DocumentRules};
 use millrace_storage::mapping::Mapping;
-use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
+use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata, matches};
 use millrace_storage::routing;
 use millrace_storage::{Index, Session, Snapshot};
 use millrace_work::error::{Error, Result};
@@ -134,11 +133,11 @@ impl Aliases {
         let mut routings: Vec<String> = Vec::new();
         let (mut unfiltered, mut unrouted) = (false, false);
         for part in parts {
-            if part.is_empty() || part == "_all" || simple_match(part, &meta.name) {
+            if part.is_empty() || part == "_all" || matches(part, &meta.name) {
                 return Ok(Self::default());
             }
             for (name, alias) in &meta.aliases {
-                if !simple_match(part, name) {
+                if !matches(part, name) {
                     continue;
                 }
                 match alias.get("filter").filter(|filter| !filter.is_null()) {

@@ -1,6 +1,6 @@
 //! Groups that the index knows: asks the sources of aggregations for an aggregation over a scan.
 //!
-//! DataFusion aggregates in two steps: states of groups for each partition, which it merges then. The rule here puts a leaf in
+//! DataFusion aggregates in two steps: states of groups for each partition, which it merges then. The rule here ([`rewritten`]) puts a leaf in
 //! the place of the first step and the scan below it. The leaf has segments tell the states ([`shape`]): values of a column and how many
 //! rows have each, from dictionaries, counts by minute and pages; or what is known of whole columns. Parts of segments of which
 //! nobody tells are scanned and aggregated as they were. So the steps above, which see states in any case, need not know.
@@ -16,12 +16,9 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result as PlanResult;
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions, SchedulingType,
@@ -37,34 +34,8 @@ use self::asked::Asked;
 use self::shape::Shape;
 use super::table::SqlScanExec;
 
-/// The rule.
-#[derive(Debug, Default)]
-pub(crate) struct IndexGroups;
-
-impl PhysicalOptimizerRule for IndexGroups {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
-    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        plan.transform_down(|node| match rewritten(&node)? {
-            Some(leaf) => Ok(Transformed::new(leaf, true, TreeNodeRecursion::Jump)),
-            None => Ok(Transformed::no(node)),
-        })
-        .data()
-    }
-
-    fn name(&self) -> &str {
-        "index_groups"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-}
-
 /// Makes the leaf of the first step of an aggregation over a scan; `None` of everything else.
-fn rewritten(node: &Arc<dyn ExecutionPlan>) -> PlanResult<Option<Arc<dyn ExecutionPlan>>> {
+pub(super) fn rewritten(node: &Arc<dyn ExecutionPlan>) -> PlanResult<Option<Arc<dyn ExecutionPlan>>> {
     let Some(first) = node.downcast_ref::<AggregateExec>() else { return Ok(None) };
     let plain = *first.mode() == AggregateMode::Partial
         && !first.group_expr().has_grouping_set()

@@ -1,7 +1,7 @@
 //! Late materialization: reads the columns of the first rows of an order when it is known which these are.
 //!
 //! `ORDER BY … LIMIT` over a scan wants all columns of a few rows, and of all rows only those that it sorts by. The
-//! rule here makes the scan read these, with the addresses of rows, and puts a node above the sort that reads the
+//! rule here ([`rewritten`]) makes the scan read these, with the addresses of rows, and puts a node above the sort that reads the
 //! columns of the rows that are left. Where the index knows which rows can be the first, the scan reads no others.
 
 use std::collections::BTreeSet;
@@ -11,13 +11,10 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt64Array};
 use datafusion::arrow::compute::{concat_batches, take_record_batch};
 use datafusion::common::Result as PlanResult;
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{LexOrdering, Partitioning, PhysicalSortExpr};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -38,34 +35,8 @@ use super::table::{SqlScanExec, addresses, scores_of};
 /// Most rows whose columns are read late: each may lie in a page of its own.
 const MAX_ROWS: usize = 1_024;
 
-/// The rule.
-#[derive(Debug, Default)]
-pub(crate) struct LateColumns;
-
-impl PhysicalOptimizerRule for LateColumns {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
-    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        plan.transform_down(|node| match rewritten(&node)? {
-            Some(late) => Ok(Transformed::new(late, true, TreeNodeRecursion::Jump)),
-            None => Ok(Transformed::no(node)),
-        })
-        .data()
-    }
-
-    fn name(&self) -> &str {
-        "late_columns"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-}
-
 /// Rewrites a sort with a limit over a scan, and what merges the rows of its partitions.
-fn rewritten(node: &Arc<dyn ExecutionPlan>) -> PlanResult<Option<Arc<dyn ExecutionPlan>>> {
+pub(super) fn rewritten(node: &Arc<dyn ExecutionPlan>) -> PlanResult<Option<Arc<dyn ExecutionPlan>>> {
     let merge = node.downcast_ref::<SortPreservingMergeExec>();
     // What leaves columns of the sort out may stand before the merge; behind it does as well.
     let projection = merge.and_then(|merge| merge.input().downcast_ref::<ProjectionExec>());

@@ -31,6 +31,7 @@ pub mod page;
 pub mod parameters;
 mod push;
 pub mod request;
+mod rewriting;
 mod rows;
 pub mod run;
 mod source;

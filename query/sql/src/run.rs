@@ -40,18 +40,17 @@ use super::delete::DELETED_AT_A_TIME;
 use super::error::{Result, SqlError};
 use super::format::{LineFormat, Lines, PageFormat};
 use super::functions::row::at_work;
-use super::index_groups::IndexGroups;
-use super::late_materialization::LateColumns;
-use super::metadata;
 use super::native::{self, NativeSearch};
 use super::page::Page;
 use super::parameters::Parameters;
 use super::request::SqlRequest;
+use super::rewriting::Rewriting;
 use super::rows::{Cut, Rows};
 use super::statement::{self, Names, Statement};
 use super::stop::stoppable;
 use super::threads::{Item, StatementThreads};
 pub use super::threads::{Items, PATIENCE};
+use super::{index_groups, late_materialization, metadata};
 
 /// Name of the cluster in metadata.
 const CLUSTER: &str = "millrace";
@@ -140,9 +139,9 @@ impl Runner {
             ])
             .with_physical_optimizer_rules(vec![
                 Arc::new(AggregateStatistics::new()),
-                Arc::new(IndexGroups),
+                Arc::new(Rewriting { name: "index_groups", rewritten: index_groups::rewritten }),
                 Arc::new(EnsureRequirements::new()),
-                Arc::new(LateColumns),
+                Arc::new(Rewriting { name: "late_columns", rewritten: late_materialization::rewritten }),
             ])
             .build();
         let threads = StatementThreads::start(compute.threads())?;

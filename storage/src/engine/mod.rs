@@ -52,6 +52,7 @@ pub use self::index::Index;
 pub use self::leases::Lease;
 pub use self::read_back::{Choice, Missing, ReadBack};
 pub use self::source::{Appended, DeadLetter, Instead, SourceWrite};
+pub use self::system::hidden_index;
 pub use self::types::*;
 use crate::access::{Origin, Views, Visibility};
 use crate::catalog::{AccountChange, AccountRecord, Catalog};

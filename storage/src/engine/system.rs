@@ -1,12 +1,22 @@
 //! Indices of the server's own, which are made when they are first needed.
 
 use futures::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::Engine;
 use crate::access::Principal;
 use crate::error::Result;
+
+/// Returns the mapping and settings of a hidden index that has the fields of these properties only, whatever its documents have.
+pub fn hidden_index(properties: Value) -> Value {
+    let mut body = json!({
+        "settings": {"index.number_of_replicas": 0, "index.hidden": true},
+        "mappings": {"dynamic": false},
+    });
+    body["mappings"]["properties"] = properties;
+    body
+}
 
 impl Engine {
     /// Makes an index of the server's own with the mapping and settings of a body, where it is missing. Returns whether it was.

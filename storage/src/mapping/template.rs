@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::date::DateFormat;
 use super::spec::{self, Context, Spec};
 use super::{FieldType, java};
+use crate::metadata::matches;
 use crate::{Error, Result};
 
 /// Longest regular expression of a template and the memory that it may take compiled.
@@ -92,29 +93,9 @@ impl Pattern {
 
     fn matches(&self, value: &str) -> bool {
         match self {
-            Self::Simple(pattern) => simple_match(pattern, value),
+            Self::Simple(pattern) => matches(pattern, value),
             Self::Regex(_, regex) => regex.is_match(value),
         }
-    }
-}
-
-/// Matches a pattern in which `*` stands for any characters.
-fn simple_match(pattern: &str, value: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(rest) = parts.next().and_then(|first| value.strip_prefix(first)) else { return false };
-    let mut rest = rest;
-    let mut last: Option<&str> = None;
-    for part in parts {
-        if let Some(middle) = last.replace(part) {
-            match rest.find(middle) {
-                Some(at) => rest = &rest[at + middle.len()..],
-                None => return false,
-            }
-        }
-    }
-    match last {
-        None => rest.is_empty(),
-        Some(tail) => rest.ends_with(tail),
     }
 }
 
@@ -368,28 +349,4 @@ pub(crate) fn choose(
         }
     };
     Ok(Spec::Leaf(spec::LeafSpec { field_type, params, copy_to: Vec::new(), fields }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::simple_match;
-
-    #[test]
-    fn stars_match_any_characters() {
-        for (pattern, value, expected) in [
-            ("*", "", true),
-            ("a*", "abc", true),
-            ("*c", "abc", true),
-            ("a*c", "abc", true),
-            ("a*c", "ac", true),
-            ("a*b*c", "axbxc", true),
-            ("a*b*c", "axc", false),
-            ("abc", "abc", true),
-            ("abc", "abcd", false),
-            ("ab*bc", "abc", false),
-            ("**", "x", true),
-        ] {
-            assert_eq!(simple_match(pattern, value), expected, "{pattern} {value}");
-        }
-    }
 }

@@ -54,7 +54,7 @@ pub use names::{check_alias_name, check_index_name};
 pub(crate) use pattern::overlap;
 pub use pattern::{is_wildcard, matches};
 pub use settings::{
-    did_you_mean, flatten, nest, parse_bytes, parse_time, render as render_settings, similar,
+    did_you_mean, edit_distance, flatten, nest, parse_bytes, parse_time, render as render_settings, similar,
 };
 pub use templates::{
     Layers, TemplateKind, parse_component_template, parse_index_template, parse_legacy_template,

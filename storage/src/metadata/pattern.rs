@@ -1,6 +1,6 @@
 //! Simple patterns: text in which `*` stands for any run of characters.
 //!
-//! Index expressions, template patterns, alias names and `action.auto_create_index` all use them.
+//! Index expressions, template patterns, names of fields and of files, alias names and `action.auto_create_index` all use them.
 
 /// Whether the text has a wildcard.
 pub fn is_wildcard(text: &str) -> bool {
@@ -59,6 +59,8 @@ mod tests {
             ("a*c", "abbc", true),
             ("a*c", "ac", true),
             ("a*c", "acb", false),
+            ("a*b*c", "axbxc", true),
+            ("a*b*c", "axc", false),
             ("*b*", "abc", true),
             ("a", "ab", false),
             ("ab", "a", false),
@@ -68,6 +70,7 @@ mod tests {
             ("logs-*-2", "logs-a-2-2", true),
             ("a*a", "a", false),
             ("ab*b", "ab", false),
+            ("ab*bc", "abc", false),
             ("a**b", "ab", true),
             ("*a*ab*", "aab", true),
             ("*b*a*", "ab", false),

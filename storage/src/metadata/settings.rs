@@ -339,7 +339,8 @@ pub fn did_you_mean(candidates: &[&str]) -> Option<String> {
     }
 }
 
-fn edit_distance(left: &[u8], right: &[u8]) -> usize {
+/// Counts the insertions, deletions and replacements that make one list of another, in time of the product of their lengths.
+pub fn edit_distance<T: PartialEq>(left: &[T], right: &[T]) -> usize {
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (i, a) in left.iter().enumerate() {
         let mut diagonal = row[0];

@@ -11,7 +11,7 @@ use object_store::path::Path;
 use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 use uuid::Uuid;
 
-use crate::mapping::{ColumnKind, Mapping, PathId};
+use crate::mapping::{Mapping, PathId};
 
 pub(crate) const ID: &str = "_id";
 pub(crate) const SEQ_NO: &str = "_seq_no";
@@ -57,28 +57,6 @@ pub(crate) fn deletes_generation(name: &str) -> Option<u64> {
     let number = name.strip_prefix("deletes-")?.strip_suffix(".roaring")?;
     let generation: u64 = number.parse().ok()?;
     (generation.to_string() == number).then_some(generation)
-}
-
-/// Arrow type of a column's elements.
-pub(crate) fn element_type(kind: ColumnKind) -> DataType {
-    match kind {
-        ColumnKind::Str => DataType::Utf8View,
-        ColumnKind::Int(8) => DataType::Int8,
-        ColumnKind::Int(16) => DataType::Int16,
-        ColumnKind::Int(32) => DataType::Int32,
-        ColumnKind::Int(_) => DataType::Int64,
-        ColumnKind::U64 => DataType::UInt64,
-        ColumnKind::F32 => DataType::Float32,
-        ColumnKind::F64 => DataType::Float64,
-        ColumnKind::Bool => DataType::Boolean,
-        ColumnKind::DateMs => DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())),
-        ColumnKind::DateNanos => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
-        ColumnKind::Ip => DataType::FixedSizeBinary(16),
-        ColumnKind::GeoPoint => DataType::Struct(Fields::from(vec![
-            Field::new("lat", DataType::Float64, false),
-            Field::new("lon", DataType::Float64, false),
-        ])),
-    }
 }
 
 /// A column of a segment: path number, and whether a row may have several values.
@@ -159,9 +137,7 @@ pub(crate) fn metadata(optional: Optional) -> Vec<FieldRef> {
 /// Makes the field of a mapped column, named below `above`.
 fn mapped(mapping: &Mapping, column: ColumnShape, above: &str) -> FieldRef {
     let (name, element) = match mapping.field_by_id(column.id) {
-        Some(field) => {
-            (named(column.id, below(&field.path, above), above), element_type(field.column_kind()))
-        }
+        Some(field) => (named(column.id, below(&field.path, above), above), field.column_kind().data_type()),
         None => (format!("path{}", column.id.0), DataType::Null),
     };
     let data_type = if column.list { list_of(element) } else { element };

@@ -52,7 +52,7 @@ impl Order {
     pub(super) fn new(sort: &[SortField], mapping: &Mapping) -> Option<Self> {
         let keys = sort.iter().filter_map(|field| {
             let (column, element) = match mapping.field(&field.path) {
-                Some(found) => (Some(found.column), layout::element_type(found.column_kind())),
+                Some(found) => (Some(found.column), found.column_kind().data_type()),
                 None if field.path == SEQ_NO => (None, DataType::UInt64),
                 None => return None,
             };

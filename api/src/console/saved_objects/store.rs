@@ -10,6 +10,7 @@ use bytes::Bytes;
 use millrace_query::{OutcomeBody, SearchService};
 use millrace_storage::{
     Action, DocResult, Engine, Error as StorageError, RefreshPolicy, Session, StoredDoc, WriteOp,
+    hidden_index,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -73,29 +74,23 @@ pub(super) struct Source<'a> {
 fn index_body() -> Value {
     let keyword = json!({ "type": "keyword", "ignore_above": 8191 });
     let words = json!({ "type": "text", "fields": { "keyword": keyword } });
-    json!({
-        "settings": { "index.number_of_replicas": 0, "index.hidden": true },
-        "mappings": {
-            "dynamic": false,
+    hidden_index(json!({
+        "title": words,
+        "description": words,
+        "object": {
             "properties": {
-                "title": words,
-                "description": words,
-                "object": {
-                    "properties": {
-                        "id": keyword,
-                        "type": keyword,
-                        "updated_at": { "type": "date" },
-                        "attributes": { "type": "object", "enabled": false },
-                        "migrationVersion": { "type": "object", "enabled": false },
-                        "references": {
-                            "type": "nested",
-                            "properties": { "id": keyword, "type": keyword, "name": keyword },
-                        },
-                    },
+                "id": keyword,
+                "type": keyword,
+                "updated_at": { "type": "date" },
+                "attributes": { "type": "object", "enabled": false },
+                "migrationVersion": { "type": "object", "enabled": false },
+                "references": {
+                    "type": "nested",
+                    "properties": { "id": keyword, "type": keyword, "name": keyword },
                 },
             },
         },
-    })
+    }))
 }
 
 impl Store {

@@ -4,8 +4,12 @@ use millrace_work::error::Result;
 use serde_json::{Map, Value};
 
 use super::members::Part;
-use super::range::{list, range_key, specified};
+use super::range::{Members, range_key};
 use super::source::{Takes, ValuesSource};
+
+/// Members of the aggregation.
+const KNOWN: &[&str] =
+    &["field", "format", "keyed", "missing", "ranges", "script", "time_zone", "value_type"];
 
 /// A `date_range` aggregation.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,29 +44,8 @@ pub enum DateBound {
 
 impl DateRange {
     pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
-        let (mut source, mut keyed, mut ranges) = (ValuesSource::default(), false, Vec::new());
-        for (key, value) in members {
-            match key.as_str() {
-                "keyed" => keyed = part.boolean(key, value)?,
-                "ranges" => ranges = list(part, key, value, DateRangeItem::parse)?,
-                _ if source.take(part, Takes::FormatAndZone, key, value)? => {}
-                _ => {
-                    let known = &[
-                        "field",
-                        "format",
-                        "keyed",
-                        "missing",
-                        "ranges",
-                        "script",
-                        "time_zone",
-                        "value_type",
-                    ];
-                    return Err(part.unknown(key, known));
-                }
-            }
-        }
-        let source = source.required(part)?;
-        specified(part, &ranges)?;
+        let Members { source, keyed, ranges } =
+            Members::parse(part, Takes::FormatAndZone, KNOWN, members, DateRangeItem::parse)?;
         Ok(Self { source, keyed, ranges })
     }
 }

@@ -6,7 +6,7 @@ use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::members::Part;
-use super::range::{KNOWN, list, specified};
+use super::range::{KNOWN, Members};
 use super::source::{Takes, ValuesSource};
 
 /// An `ip_range` aggregation.
@@ -33,17 +33,8 @@ pub struct IpRangeItem {
 
 impl IpRange {
     pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
-        let (mut source, mut keyed, mut ranges) = (ValuesSource::default(), false, Vec::new());
-        for (key, value) in members {
-            match key.as_str() {
-                "keyed" => keyed = part.boolean(key, value)?,
-                "ranges" => ranges = list(part, key, value, IpRangeItem::parse)?,
-                _ if source.take(part, Takes::Plain, key, value)? => {}
-                _ => return Err(part.unknown(key, KNOWN)),
-            }
-        }
-        let source = source.required(part)?;
-        specified(part, &ranges)?;
+        let Members { source, keyed, ranges } =
+            Members::parse(part, Takes::Plain, KNOWN, members, IpRangeItem::parse)?;
         Ok(Self { source, keyed, ranges })
     }
 }

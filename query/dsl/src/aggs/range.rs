@@ -34,13 +34,38 @@ pub struct NumericRange {
 
 impl Range {
     pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+        let Members { source, keyed, ranges } =
+            Members::parse(part, Takes::Format, KNOWN, members, NumericRange::parse)?;
+        Ok(Self { source, keyed, ranges })
+    }
+}
+
+/// Members of aggregations over ranges.
+pub(super) const KNOWN: &[&str] = &["field", "format", "keyed", "missing", "ranges", "script", "value_type"];
+
+/// What aggregations over ranges have in common; each has ranges of its own.
+pub(super) struct Members<T> {
+    pub(super) source: ValuesSource,
+    pub(super) keyed: bool,
+    pub(super) ranges: Vec<T>,
+}
+
+impl<T> Members<T> {
+    /// Reads them: what is read as `takes` says, a range by `parse`. An error lists those that are `known`.
+    pub(super) fn parse(
+        part: Part<'_>,
+        takes: Takes,
+        known: &[&str],
+        members: &Map<String, Value>,
+        parse: fn(Part<'_>, &Map<String, Value>) -> Result<T>,
+    ) -> Result<Self> {
         let (mut source, mut keyed, mut ranges) = (ValuesSource::default(), false, Vec::new());
         for (key, value) in members {
             match key.as_str() {
                 "keyed" => keyed = part.boolean(key, value)?,
-                "ranges" => ranges = list(part, key, value, NumericRange::parse)?,
-                _ if source.take(part, Takes::Format, key, value)? => {}
-                _ => return Err(part.unknown(key, KNOWN)),
+                "ranges" => ranges = list(part, key, value, parse)?,
+                _ if source.take(part, takes, key, value)? => {}
+                _ => return Err(part.unknown(key, known)),
             }
         }
         let source = source.required(part)?;
@@ -49,11 +74,8 @@ impl Range {
     }
 }
 
-/// Members of aggregations over ranges.
-pub(super) const KNOWN: &[&str] = &["field", "format", "keyed", "missing", "ranges", "script", "value_type"];
-
 /// Parses the list of ranges.
-pub(super) fn list<T>(
+fn list<T>(
     part: Part<'_>,
     key: &str,
     value: &Value,
@@ -76,7 +98,7 @@ pub(super) fn list<T>(
 }
 
 /// Checks that there are ranges.
-pub(super) fn specified<T>(part: Part<'_>, ranges: &[T]) -> Result<()> {
+fn specified<T>(part: Part<'_>, ranges: &[T]) -> Result<()> {
     if ranges.is_empty() {
         return Err(Error::IllegalArgument(format!(
             "No [ranges] specified for the [{}] aggregation",

@@ -6,7 +6,6 @@ use millrace_work::error::Result;
 use serde_json::{Map, Value};
 
 use super::{Clause, Common, Normalize, Parser, Rewrite, single};
-use crate::json;
 
 /// A `prefix` clause.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,16 +26,8 @@ pub struct PrefixQuery {
 
 impl Clause for PrefixQuery {
     fn parse(_: &mut Parser, fields: &Map<String, Value>) -> Result<Self> {
-        let (mut case_insensitive, mut rewrite) = (false, None);
-        let clause = single::parse("prefix", &["value", "prefix"], fields, &mut |key, option| {
-            match key {
-                "case_insensitive" => case_insensitive = json::boolean(option)?,
-                "rewrite" => rewrite = Rewrite::option(option),
-                _ => return Ok(false),
-            }
-            Ok(true)
-        })?;
-        let single::Single { field, value, common } = clause;
+        let single::Pattern { field, value, case_insensitive, rewrite, common } =
+            single::pattern("prefix", fields)?;
         Ok(Self { field, value, normalize: Normalize::Field, case_insensitive, rewrite, common })
     }
 

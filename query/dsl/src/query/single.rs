@@ -4,7 +4,7 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::{Common, single_field, unsupported};
+use super::{Common, Rewrite, single_field, unsupported};
 use crate::json;
 
 /// How the value of a clause is made fit for the terms of its field.
@@ -23,6 +23,29 @@ pub(super) struct Single {
     pub field: String,
     pub value: String,
     pub common: Common,
+}
+
+/// What a clause about the terms that a pattern describes says.
+pub(super) struct Pattern {
+    pub field: String,
+    pub value: String,
+    pub case_insensitive: bool,
+    pub rewrite: Option<Rewrite>,
+    pub common: Common,
+}
+
+/// Reads a clause whose value may stand under the clause's own name, too.
+pub(super) fn pattern(clause: &str, fields: &Map<String, Value>) -> Result<Pattern> {
+    let (mut case_insensitive, mut rewrite) = (false, None);
+    let Single { field, value, common } = parse(clause, &["value", clause], fields, &mut |key, option| {
+        match key {
+            "case_insensitive" => case_insensitive = json::boolean(option)?,
+            "rewrite" => rewrite = Rewrite::option(option),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    Ok(Pattern { field, value, case_insensitive, rewrite, common })
 }
 
 /// Reads a clause. `names` are the options that hold the value; other options go to `option`, which

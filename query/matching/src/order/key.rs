@@ -11,6 +11,7 @@ use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
 use super::nested::nested_key;
+use super::taken;
 use crate::table::TableSnapshot;
 use crate::table::derived_key::DerivedKey;
 use crate::table::distance::Distance;
@@ -78,24 +79,18 @@ pub(super) fn field_key(
                 }),
             },
         };
-        match own {
-            Ok((own, source)) => {
-                if first.is_none() {
-                    first = found.map(|field| (&index.mapping, field));
-                }
-                kind = match (kind, own) {
-                    (Some(a), Some(b)) => Some(joined(&sort.field, a, b)?),
-                    (a, b) => a.or(b),
-                };
-                sources.push(source);
-            }
-            Err(error) => {
-                if !failed.iter().any(|(index, _)| *index == at) {
-                    failed.push((at, error));
-                }
-                sources.push(None);
-            }
+        let Some((own, source)) = taken(own, at, failed) else {
+            sources.push(None);
+            continue;
+        };
+        if first.is_none() {
+            first = found.map(|field| (&index.mapping, field));
         }
+        kind = match (kind, own) {
+            (Some(a), Some(b)) => Some(joined(&sort.field, a, b)?),
+            (a, b) => a.or(b),
+        };
+        sources.push(source);
     }
     let kind = kind.unwrap_or(KeyKind::I64);
     let small_type = |name: &str| matches!(name, "byte" | "short" | "integer" | "boolean");
@@ -153,15 +148,7 @@ pub(super) fn distance_key(
     let nested = nested.map(DerivedKey::Elements);
     let mut sources = Vec::with_capacity(snapshot.indices.len());
     for (at, index) in snapshot.indices.iter().enumerate() {
-        sources.push(match distance_source(sort, &nested, &index.mapping) {
-            Ok(source) => source,
-            Err(error) => {
-                if !failed.iter().any(|(index, _)| *index == at) {
-                    failed.push((at, error));
-                }
-                None
-            }
-        });
+        sources.push(taken(distance_source(sort, &nested, &index.mapping), at, failed).flatten());
     }
     Ok(Key {
         name: format!("sort_{number}(distance of {})", sort.field),

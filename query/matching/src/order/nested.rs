@@ -6,6 +6,7 @@ use millrace_dsl::query::{NestedQuery, NestedScore, Query};
 use millrace_dsl::sort::NestedSort;
 use millrace_work::error::{Error, Result};
 
+use super::taken;
 use crate::lower;
 use crate::table::TableSnapshot;
 use crate::table::derived_key::{NestedKey, NestedLevel};
@@ -43,15 +44,7 @@ pub(super) fn nested_key(
                     level.path
                 ))),
             };
-            resolved.push(match own {
-                Ok(own) => Some(own),
-                Err(error) => {
-                    if !failed.iter().any(|(index, _)| *index == at) {
-                        failed.push((at, error));
-                    }
-                    None
-                }
-            });
+            resolved.push(taken(own, at, failed));
         }
         made.push(NestedLevel { resolved, functions: Functions::new(snapshot.shards, false) });
     }

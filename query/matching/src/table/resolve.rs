@@ -31,9 +31,9 @@ mod tokens;
 
 use std::sync::Arc;
 
-use millrace_dsl::json::{simple_match, text};
+use millrace_dsl::json::text;
 use millrace_storage::mapping::{Field, FieldType, Mapping};
-use millrace_storage::metadata::IndexMeta;
+use millrace_storage::metadata::{IndexMeta, matches};
 use serde_json::Value;
 
 use self::nested::Scope;
@@ -209,8 +209,7 @@ impl<'a> Resolver<'a> {
             "_index" => {
                 let meta = self.index.meta;
                 constant(texts().any(|pattern| {
-                    simple_match(&pattern, &meta.name)
-                        || meta.aliases.keys().any(|alias| simple_match(&pattern, alias))
+                    matches(&pattern, &meta.name) || meta.aliases.keys().any(|alias| matches(&pattern, alias))
                 }))
             }
             "_type" => constant(texts().any(|name| name == "_doc")),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use millrace_dsl::body::SearchBody;
 use millrace_dsl::fields::FieldAndFormat;
 use millrace_dsl::highlight::Highlight;
-use millrace_dsl::json::simple_match;
 use millrace_dsl::query::Query;
 use millrace_dsl::source_filter::SourceFilter;
 use millrace_matching::score::collect::Address;
@@ -14,6 +13,7 @@ use millrace_matching::score::reader::SegmentReader;
 use millrace_matching::table::resolve::{IndexContext, setting};
 use millrace_matching::table::{TableIndex, TableSegment, TableSnapshot};
 use millrace_storage::mapping::{Mapping, PathId};
+use millrace_storage::metadata::matches;
 use millrace_storage::segment::StoredRow;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
@@ -377,7 +377,7 @@ pub(crate) fn matching(mapping: &Mapping, pattern: &str) -> Vec<String> {
     }
     let fields = mapping.fields().map(|field| field.path.as_ref());
     let aliases = mapping.aliases().map(|(alias, _)| alias);
-    fields.chain(aliases).filter(|name| simple_match(pattern, name)).map(str::to_owned).collect()
+    fields.chain(aliases).filter(|name| matches(pattern, name)).map(str::to_owned).collect()
 }
 
 /// Makes the error of hits that an index refuses to show so.

@@ -8,6 +8,7 @@ use millrace_dsl::query;
 use millrace_matching::table::TableSnapshot;
 use millrace_storage::Session;
 use millrace_storage::mapping::{Field, FieldType, Mapping};
+use millrace_storage::metadata::matches;
 use millrace_work::Work;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value, json};
@@ -228,7 +229,7 @@ fn capabilities(
     patterns: &[String],
     work: &Work,
 ) -> Result<BTreeMap<String, (String, Capability)>> {
-    let wanted = |name: &str| patterns.iter().any(|pattern| json::simple_match(pattern, name));
+    let wanted = |name: &str| patterns.iter().any(|pattern| matches(pattern, name));
     let mut found = BTreeMap::new();
     let leaves = mapping.fields().map(|field| (field.path.as_ref(), field));
     let aliases = mapping.aliases().filter_map(|(alias, target)| Some((alias, mapping.field(target)?)));

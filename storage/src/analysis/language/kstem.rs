@@ -161,6 +161,40 @@ impl Word {
         stem.checked_sub(1).and_then(|at| self.letter(at)).map(char::from).into_iter().collect()
     }
 
+    /// Whether a stem that ends in a consonant twice is a word with one of them; both stay where it is not.
+    fn makes_undoubled(&mut self, stem: usize) -> bool {
+        if !self.is_doubled(stem) {
+            return false;
+        }
+        let doubled = self.last_of(stem);
+        if self.makes(stem - 1, "") {
+            return true;
+        }
+        self.put(stem - 1, &doubled);
+        false
+    }
+
+    /// Takes an ending that a verb has off its stem: as a word with `e`, as one without, or, where its last consonant is there
+    /// twice, with one of them, if that is a word. `false` where the stem is none of these, and what it ends in is open.
+    fn makes_bare(&mut self, stem: usize) -> bool {
+        self.put(stem, "e");
+        if let Some(entry @ (Entry::Word | Entry::Root(_))) = self.entry() {
+            self.found = Some(entry);
+            return true;
+        }
+        if self.makes(stem, "") {
+            return true;
+        }
+        if !self.is_doubled(stem) {
+            return false;
+        }
+        let doubled = self.last_of(stem);
+        if !self.makes(stem - 1, "") {
+            self.makes(stem, &doubled);
+        }
+        true
+    }
+
     /// `-s`, `-es`, `-ies`.
     fn plural(&mut self) {
         if let Some(stem) = self.before("ies") {
@@ -200,23 +234,9 @@ impl Word {
         }
         // Without a vowel it is an acronym.
         let Some(stem) = self.before("ed").filter(|stem| self.has_vowel(*stem)) else { return };
-        self.put(stem, "e");
-        if let Some(entry @ (Entry::Word | Entry::Root(_))) = self.entry() {
-            self.found = Some(entry);
-            return;
-        }
-        if self.makes(stem, "") {
-            return;
-        }
-        if self.is_doubled(stem) {
-            let doubled = self.last_of(stem);
-            if !self.makes(stem - 1, "") {
-                self.makes(stem, &doubled);
-            }
-        } else if self.letters.starts_with(b"un") {
-            self.put(stem, "ed");
-        } else {
-            self.put(stem, "e");
+        if !self.makes_bare(stem) {
+            let ending = if self.letters.starts_with(b"un") { "ed" } else { "e" };
+            self.put(stem, ending);
         }
     }
 
@@ -226,23 +246,9 @@ impl Word {
             return;
         }
         let Some(stem) = self.before("ing").filter(|stem| self.has_vowel(*stem)) else { return };
-        self.put(stem, "e");
-        if let Some(entry @ (Entry::Word | Entry::Root(_))) = self.entry() {
-            self.found = Some(entry);
-            return;
-        }
-        if self.makes(stem, "") {
-            return;
-        }
-        if self.is_doubled(stem) {
-            let doubled = self.last_of(stem);
-            if !self.makes(stem - 1, "") {
-                self.makes(stem, &doubled);
-            }
-        } else if stem > 1 && self.is_consonant(stem - 1) && self.is_consonant(stem - 2) {
-            self.put(stem, "");
-        } else {
-            self.put(stem, "e");
+        if !self.makes_bare(stem) {
+            let cluster = stem > 1 && self.is_consonant(stem - 1) && self.is_consonant(stem - 2);
+            self.put(stem, if cluster { "" } else { "e" });
         }
     }
 
@@ -309,12 +315,8 @@ impl Word {
         let Some(stem) = self.before("er").or_else(|| self.before("or")) else { return };
         let vowel = if self.letter(stem) == Some(b'o') { "o" } else { "e" };
         let mut ending = vowel;
-        if self.is_doubled(stem) {
-            let doubled = self.last_of(stem);
-            if self.makes(stem - 1, "") {
-                return;
-            }
-            self.put(stem - 1, &doubled);
+        if self.makes_undoubled(stem) {
+            return;
         }
         if self.stem_ends(stem, b"i") {
             if self.makes(stem - 1, "y") {
@@ -366,12 +368,8 @@ impl Word {
         if self.makes(stem, "") {
             return;
         }
-        if self.is_doubled(stem) {
-            let doubled = self.last_of(stem);
-            if self.makes(stem - 1, "") {
-                return;
-            }
-            self.put(stem - 1, &doubled);
+        if self.makes_undoubled(stem) {
+            return;
         }
         if self.makes(stem, "e") || self.makes(stem, "um") {
             return;
@@ -407,12 +405,8 @@ impl Word {
         if self.makes(stem, "") {
             return;
         }
-        if self.is_doubled(stem) {
-            let doubled = self.last_of(stem);
-            if self.makes(stem - 1, "") {
-                return;
-            }
-            self.put(stem - 1, &doubled);
+        if self.makes_undoubled(stem) {
+            return;
         }
         if !self.makes(stem, "e") {
             self.put(stem, "ize");
@@ -437,12 +431,8 @@ impl Word {
         if self.makes(stem, "") {
             return;
         }
-        if self.is_doubled(stem) {
-            let doubled = self.last_of(stem);
-            if self.makes(stem - 1, "") {
-                return;
-            }
-            self.put(stem - 1, &doubled);
+        if self.makes_undoubled(stem) {
+            return;
         }
         if !self.makes(stem, "e") && !self.makes(stem, "ate") {
             self.put(stem, ending);

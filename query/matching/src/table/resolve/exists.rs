@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use millrace_dsl::json::simple_match;
 use millrace_dsl::query::ExistsQuery;
 use millrace_storage::mapping::{FieldType, PathId};
+use millrace_storage::metadata::matches;
 use millrace_work::error::{Error, Result};
 
 use super::{Meaning, PRESENT, Resolver, metadata, searchable};
@@ -59,7 +59,7 @@ impl Meaning for ExistsQuery {
         let paths: Vec<PathId> = mapping
             .fields()
             .filter(|field| match pattern {
-                true => simple_match(name, &field.path),
+                true => matches(name, &field.path),
                 false => field.path.starts_with(&below),
             })
             .map(|field| field.id)

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use millrace_dsl::json::{self, simple_match};
+use millrace_dsl::json;
 use millrace_dsl::query::{FieldBoosts, MAX_CLAUSES};
 use millrace_storage::mapping::{FieldType, Mapping};
+use millrace_storage::metadata::matches;
 use millrace_work::error::{Error, Result};
 
 use super::{PRESENT, Resolver};
@@ -80,7 +81,7 @@ impl Resolver<'_> {
                 let leaves = mapping.fields().map(|field| field.path.as_ref());
                 let aliases = mapping.aliases().map(|(path, _)| path);
                 let metadata = PRESENT.iter().copied();
-                leaves.chain(aliases).chain(metadata).filter(|name| simple_match(pattern, name)).collect()
+                leaves.chain(aliases).chain(metadata).filter(|name| matches(pattern, name)).collect()
             }
         };
         let mut fields = Fields::new();
@@ -97,7 +98,7 @@ impl Resolver<'_> {
             }
             // An alias and its field, both meant by a pattern, are one.
             let concrete = mapping.field(name).map(|field| field.path.as_ref());
-            let name = concrete.filter(|path| simple_match(pattern, path)).unwrap_or(name);
+            let name = concrete.filter(|path| matches(pattern, path)).unwrap_or(name);
             fields.entry(name.to_owned()).and_modify(|product| *product *= boost).or_insert(boost);
         }
         fields

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use millrace_dsl::json::{simple_match, text};
+use millrace_dsl::json::text;
 use millrace_dsl::query::{Example, MAX_CLAUSES, MoreLikeThisQuery, TermSelection};
 use millrace_storage::mapping::{Field, FieldType};
+use millrace_storage::metadata::matches;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
@@ -195,7 +196,7 @@ fn each_term<'a>(
     let stored = document.id.is_some();
     let wanted = |field: &Field| match &document.fields {
         Some(patterns) if !patterns.is_empty() => {
-            patterns.iter().any(|pattern| simple_match(pattern, &field.path))
+            patterns.iter().any(|pattern| matches(pattern, &field.path))
         }
         // A document that is not stored is taken whole.
         _ => all || !stored || names.iter().any(|name| *name == *field.path),

@@ -1,0 +1,138 @@
+//! Makes the columns of some rows of a segment: of stored columns, of sources and of what every document has.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    ArrayRef, Float32Array, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray, StringViewBuilder,
+    UInt32Array, new_null_array,
+};
+use datafusion::arrow::datatypes::DataType;
+use millrace_dsl::source_filter::SourceFilter;
+use millrace_storage::mapping::PathId;
+use millrace_storage::segment::RowParts;
+use millrace_work::error::{Error, Result};
+use serde_json::Value;
+
+use super::scan::{Output, Shared};
+use crate::column::ColumnSource;
+
+/// What a scan reads of one index.
+pub(super) struct Wanted {
+    /// Columns, each once.
+    pub(super) ids: Vec<PathId>,
+    /// Whether sources are read.
+    pub(super) source: bool,
+    /// Whether ids or routing values are read.
+    pub(super) metadata: bool,
+    /// Whether numbers of operations are read.
+    versions: bool,
+}
+
+impl Shared {
+    /// Returns what is read of an index.
+    pub(super) fn wanted(&self, index: usize) -> Wanted {
+        let mut wanted = Wanted { ids: Vec::new(), source: false, metadata: false, versions: false };
+        for output in &self.outputs {
+            let Output::Column(at) = output else { continue };
+            match self.columns.get(*at).and_then(|column| column.sources.get(index)) {
+                Some(ColumnSource::Column { id, .. }) if !wanted.ids.contains(id) => wanted.ids.push(*id),
+                Some(ColumnSource::Source(_)) => wanted.source = true,
+                Some(ColumnSource::Id | ColumnSource::Routing) => wanted.metadata = true,
+                Some(ColumnSource::SeqNo | ColumnSource::PrimaryTerm) => {
+                    (wanted.metadata, wanted.versions) = (true, true);
+                }
+                _ => {}
+            }
+        }
+        wanted
+    }
+
+    /// Makes the outputs of some rows of a segment, whose `arrays` of [`Wanted::ids`] and scores are read already.
+    pub(super) fn batch(
+        &self,
+        number: u32,
+        wanted: &Wanted,
+        rows: Vec<u32>,
+        arrays: &[ArrayRef],
+        scores: Vec<f32>,
+    ) -> Result<RecordBatch> {
+        let snapshot = &self.finder.table().snapshot;
+        let (Some(segment), count) = (snapshot.segments.get(number as usize), rows.len()) else {
+            return Err(Error::Execution(format!("segment {number} is not in the snapshot")));
+        };
+        let mut sources = Vec::new();
+        let mut stored = Vec::new();
+        if wanted.source || wanted.metadata {
+            let parts = RowParts { source: wanted.source, versions: wanted.versions };
+            stored = segment.reader.fetch(&rows, parts)?;
+            if stored.len() != count {
+                return Err(Error::Execution(format!(
+                    "segment {number} returned {} of {count} rows",
+                    stored.len()
+                )));
+            }
+        }
+        if wanted.source {
+            let filter =
+                snapshot.indices.get(segment.index).map(|index| SourceFilter::of_mapping(&index.mapping));
+            for row in &stored {
+                let source = match row.source.is_empty() {
+                    true => Value::Null,
+                    false => serde_json::from_slice(&row.source).map_err(|error| {
+                        Error::Execution(format!("the source of [{}] is not JSON: {error}", row.id))
+                    })?,
+                };
+                sources.push(match &filter {
+                    None | Some(SourceFilter::All) => source,
+                    Some(filter) => filter.apply(source),
+                });
+            }
+        }
+        let mut columns = Vec::with_capacity(self.outputs.len());
+        for output in &self.outputs {
+            columns.push(match output {
+                Output::Score if scores.is_empty() => new_null_array(&DataType::Float32, count),
+                Output::Score => Arc::new(Float32Array::from(scores.clone())),
+                Output::Segment => Arc::new(UInt32Array::from_value(number, count)),
+                Output::Row => Arc::new(UInt32Array::from(rows.clone())),
+                Output::Column(at) => {
+                    let column = self.columns.get(*at);
+                    let source = column.and_then(|column| column.sources.get(segment.index));
+                    let (Some(column), Some(source)) = (column, source) else {
+                        return Err(Error::Execution(format!("column {at} is not of the table")));
+                    };
+                    match source {
+                        ColumnSource::Missing => new_null_array(&column.arrow(), count),
+                        ColumnSource::Column { id, .. } => {
+                            let place = wanted.ids.iter().position(|other| other == id);
+                            match place.and_then(|place| arrays.get(place)) {
+                                Some(array) => column.of_array(source, array)?,
+                                None => new_null_array(&column.arrow(), count),
+                            }
+                        }
+                        ColumnSource::Source(path) => column.of_sources(path, &sources)?,
+                        ColumnSource::Id => {
+                            Arc::new(StringViewArray::from_iter_values(stored.iter().map(|row| &row.id)))
+                        }
+                        ColumnSource::Routing => {
+                            let mut texts = StringViewBuilder::with_capacity(count);
+                            stored.iter().for_each(|row| texts.append_option(row.routing.as_ref()));
+                            Arc::new(texts.finish())
+                        }
+                        ColumnSource::SeqNo => Arc::new(Int64Array::from_iter_values(
+                            stored.iter().map(|row| i64::try_from(row.seq_no).unwrap_or(i64::MAX)),
+                        )),
+                        ColumnSource::PrimaryTerm => Arc::new(Int64Array::from_iter_values(
+                            stored.iter().map(|row| i64::try_from(row.primary_term).unwrap_or(i64::MAX)),
+                        )),
+                        ColumnSource::Index(name) => {
+                            Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(name, count)))
+                        }
+                    }
+                }
+            });
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+    }
+}

@@ -1,0 +1,163 @@
+//! Takes the rows that are found through their columns in steps of bounded size, a segment after the other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, AsArray, Float32Array, RecordBatch};
+use datafusion::arrow::datatypes::{Float32Type, UInt32Type};
+use datafusion::common::Result as PlanResult;
+use datafusion::execution::SendableRecordBatchStream;
+use futures::StreamExt;
+use millrace_matching::table::{ROW, SCORE, SEGMENT};
+use millrace_work::error::{Error, Result};
+use roaring::RoaringBitmap;
+use tokio::sync::mpsc::Sender;
+
+use super::batch::Wanted;
+use super::scan::{Output, Shared};
+
+/// Rows of one batch.
+const BATCH_ROWS: usize = 8_192;
+/// Rows whose sources are read at a time: sources are large.
+const SOURCE_ROWS: usize = 512;
+
+/// Iterates over the addresses of the rows of a batch: segment and row.
+pub(crate) fn addresses(batch: &RecordBatch) -> Result<impl Iterator<Item = (u32, u32)> + '_> {
+    let numbers = |name| batch.column_by_name(name).and_then(|array| array.as_primitive_opt::<UInt32Type>());
+    let (Some(segments), Some(rows)) = (numbers(SEGMENT), numbers(ROW)) else {
+        return Err(Error::Execution("a scan lacks the addresses of its rows".to_owned()));
+    };
+    Ok(segments.values().iter().copied().zip(rows.values().iter().copied()))
+}
+
+/// Returns the scores of the rows of a batch, if it has any.
+pub(crate) fn scores_of(batch: &RecordBatch) -> Option<&Float32Array> {
+    batch.column_by_name(SCORE).and_then(|array| array.as_primitive_opt::<Float32Type>())
+}
+
+impl Shared {
+    /// Sends the rows of a partition that the scan finds.
+    pub(super) async fn run(
+        self: Arc<Self>,
+        partition: usize,
+        out: Sender<PlanResult<RecordBatch>>,
+    ) -> Result<()> {
+        let mut left = self.limit.unwrap_or(usize::MAX);
+        let parts = self.finder.partitions().get(partition).cloned().unwrap_or_default();
+        for part in parts {
+            if left == 0 {
+                break;
+            }
+            let compute = self.finder.table().compute.clone();
+            let (shared, number) = (Arc::clone(&self), part.segment);
+            let scores = self.scored && self.outputs.contains(&Output::Score);
+            let found = compute.run(move || shared.finder.rows_of(&part, scores)).await?;
+            let Some((mut rows, scores)) = found else { continue };
+            if rows.len() > left as u64 {
+                rows = rows.iter().take(left).collect();
+            }
+            left -= usize::try_from(rows.len()).unwrap_or(left).min(left);
+            if !self.emit(&out, number, rows, scores).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the rows that are found elsewhere.
+    pub(super) async fn read_first(
+        self: Arc<Self>,
+        mut first: SendableRecordBatchStream,
+        out: Sender<PlanResult<RecordBatch>>,
+    ) -> Result<()> {
+        while let Some(batch) = first.next().await {
+            let batch = batch?;
+            let scores = scores_of(&batch).map(|scores| scores.values().as_ref());
+            let mut rows: BTreeMap<u32, BTreeMap<u32, Option<f32>>> = BTreeMap::new();
+            for (at, (segment, row)) in addresses(&batch)?.enumerate() {
+                let score = scores.and_then(|scores| scores.get(at)).copied();
+                rows.entry(segment).or_default().insert(row, score);
+            }
+            for (segment, rows) in rows {
+                let scores = rows.values().copied().flatten().collect();
+                if !self.emit(&out, segment, rows.into_keys().collect(), scores).await? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the rows of a segment; whether more are wanted.
+    pub(super) async fn emit(
+        self: &Arc<Self>,
+        out: &Sender<PlanResult<RecordBatch>>,
+        number: u32,
+        rows: RoaringBitmap,
+        scores: Vec<f32>,
+    ) -> Result<bool> {
+        if rows.is_empty() {
+            return Ok(true);
+        }
+        let table = self.finder.table();
+        let Some(segment) = table.snapshot.segments.get(number as usize) else { return Ok(true) };
+        let wanted = Arc::new(self.wanted(segment.index));
+        let mut sent = 0;
+        if wanted.ids.is_empty() {
+            let step = if wanted.source || wanted.metadata { SOURCE_ROWS } else { BATCH_ROWS };
+            let mut rows = rows.iter();
+            loop {
+                let chunk: Vec<u32> = rows.by_ref().take(step).collect();
+                if chunk.is_empty() {
+                    return Ok(true);
+                }
+                if !self.send(out, number, &wanted, chunk, Vec::new(), &scores, &mut sent).await? {
+                    return Ok(false);
+                }
+            }
+        }
+        let all = rows.len() == u64::from(segment.reader.rows());
+        let mut batches = segment.reader.scan(&wanted.ids, (!all).then_some(rows));
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            let step = if wanted.source || wanted.metadata { SOURCE_ROWS } else { batch.rows.len().max(1) };
+            let mut at = 0;
+            for chunk in batch.rows.chunks(step) {
+                let arrays = batch.columns.iter().map(|array| array.slice(at, chunk.len())).collect();
+                at += chunk.len();
+                if !self.send(out, number, &wanted, chunk.to_vec(), arrays, &scores, &mut sent).await? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    async fn send(
+        self: &Arc<Self>,
+        out: &Sender<PlanResult<RecordBatch>>,
+        number: u32,
+        wanted: &Arc<Wanted>,
+        rows: Vec<u32>,
+        arrays: Vec<ArrayRef>,
+        scores: &[f32],
+        sent: &mut usize,
+    ) -> Result<bool> {
+        if self.finder.table().handle.stop.requested() {
+            return Ok(false);
+        }
+        let own = scores.get(*sent..(*sent + rows.len()).min(scores.len())).unwrap_or_default().to_vec();
+        *sent += rows.len();
+        let batch = match wanted.source || wanted.metadata {
+            true => {
+                let (shared, wanted) = (Arc::clone(self), Arc::clone(wanted));
+                let compute = self.finder.table().compute.clone();
+                compute.run(move || shared.batch(number, &wanted, rows, &arrays, own)).await?
+            }
+            // Columns come decoded: another change of threads would cost more than what is left.
+            false => self.batch(number, wanted, rows, &arrays, own)?,
+        };
+        Ok(out.send(Ok(batch)).await.is_ok())
+    }
+}
