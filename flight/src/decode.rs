@@ -218,7 +218,8 @@ impl Bare {
 
     /// The same of a field within another. It may be null: to see that nothing is, a reader makes room for as many values as there are said to be.
     fn inner(&mut self, field: &FieldRef, place: Place) -> Result<FieldRef, Status> {
-        Ok(Arc::new(Field::clone(&self.field(field, place.within())?).with_nullable(true)))
+        let within = self.field(field, place.within())?;
+        Ok(Arc::new(within.as_ref().clone().with_nullable(true)))
     }
 
     /// The one place that knows which types have others within them.
