@@ -86,18 +86,27 @@ impl Session {
         Self { sender: Some(sender), ..self }
     }
 
-    /// Returns the same session with the sender's rights of now, for what takes its time: its action is one of
+    /// Returns the same session with the sender's rights of now, for what takes its time, as what is of
     /// [`ActionSet::LASTING`](super::ActionSet::LASTING). Where nobody said who sends it, the rights stay as they are.
     ///
     /// # Errors
-    /// [`Error::Unauthorized`] where the sender may not do it any more, or is not known any more; [`Error::Rejected`] where there is no
-    /// telling now.
+    /// [`Error::Unauthorized`] where the sender may not do it any more, is not known any more, or is another by now;
+    /// [`Error::Rejected`] where there is no telling now.
     pub async fn again(&self) -> Result<Self> {
         let Some(sender) = &self.sender else { return Ok(self.clone()) };
         let Some(principal) = sender.again().await? else {
             let caller = format!("{}, whose credentials are not good any more", self.principal.caller());
             return Err(Error::Unauthorized { action: self.action.name(), caller, index: None });
         };
+        // A certificate may have become another's; what goes on is told of who has begun it.
+        if principal.caller() != self.principal.caller() {
+            let caller = format!(
+                "{}, whose credentials are those of {} now",
+                self.principal.caller(),
+                principal.caller()
+            );
+            return Err(Error::Unauthorized { action: self.action.name(), caller, index: None });
+        }
         let now = Self::new(&self.engine, principal, self.action)?;
         Ok(Self { refusals: self.refusals.clone(), sender: self.sender.clone(), ..now })
     }

@@ -427,6 +427,26 @@ async fn who_cannot_be_told_now_is_not_taken_for_nobody() {
     }
 }
 
+/// A sender who is another one now.
+struct Other(Principal);
+
+impl Sender for Other {
+    fn again(&self) -> BoxFuture<'_, Result<Option<Principal>>> {
+        Box::pin(async move { Ok(Some(self.0.clone())) })
+    }
+}
+
+#[tokio::test]
+async fn what_somebody_began_nobody_else_goes_on_with() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    let session = Session::new(&engine, ann(vec![grant(&["logs-*"], READ)]), Action::Search).unwrap();
+    let sent = |sender: Principal| session.clone().sent_by(Arc::new(Other(sender)));
+    sent(ann(vec![grant(&["*"], READ)])).again().await.unwrap();
+    let refused = sent(Principal::system()).again().await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Unauthorized);
+}
+
 #[test]
 fn names_that_are_asked_for_all_the_time_are_remembered() {
     let privileges = Privileges::new(ActionSet::NONE, vec![grant(&["logs-*"], READ)]);
