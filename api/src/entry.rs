@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use http::request::Parts;
 use millrace_accounts::{Authenticated, Credentials, Scheme};
 use millrace_listen::{Budget, ClientCertificate, Peer, check_origin};
-use millrace_storage::access::{Action, Sender};
+use millrace_storage::access::{Action, ActionSet, Sender};
 use millrace_storage::{Error as StoreError, Principal, Session};
 use tokio::sync::watch;
 
@@ -64,9 +64,13 @@ impl Sender for Sent {
     }
 }
 
-/// Has a session know who sends its request, where its action may go on for long; of other requests nothing is kept or copied.
+/// Actions of the requests that set passwords, which are hashed in turn; what else they are of is over at once.
+const HASHING: ActionSet = ActionSet::of(&[Action::Own, Action::PutSecurity]);
+
+/// Has a session know who sends its request, where its action may go on for long or wait for a hash; of other requests nothing is kept or
+/// copied.
 pub(crate) fn sent(session: Session, node: &Arc<Node>, head: impl FnOnce() -> Arc<Parts>) -> Session {
-    match session.action().lasts() {
+    match session.action().lasts() || HASHING.contains(session.action()) {
         true => session.sent_by(Arc::new(Sent { node: Arc::clone(node), head: head() })),
         false => session,
     }

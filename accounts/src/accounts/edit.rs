@@ -6,7 +6,7 @@ use super::{Accounts, NewPassword, bound, roles, users};
 use crate::error::{Error, Result};
 use crate::limits::MAX_LISTED;
 use crate::role::Role;
-use crate::state::{Change, Known, State};
+use crate::state::{Account, Change, Known, State};
 use crate::user::{Mapping, User};
 
 /// A change of one of them.
@@ -27,6 +27,9 @@ pub enum Edit {
         name: String,
         /// The password.
         password: NewPassword,
+        /// The account of who sets its own, as it was before who asks was checked: where it has got another password since, that one
+        /// stays.
+        own: Option<Arc<Account>>,
     },
     /// Deletes a user.
     DeleteUser(String),
@@ -43,7 +46,7 @@ pub enum Edit {
 /// An edit that is right by itself.
 enum Ready {
     PutUser(Arc<str>, User, Option<NewPassword>),
-    SetPassword(String, NewPassword),
+    SetPassword(String, NewPassword, Option<Arc<Account>>),
     DeleteUser(String),
     PutRole(Arc<str>, Arc<Known>),
     DeleteRole(Arc<str>),
@@ -56,7 +59,9 @@ impl Ready {
     fn decide(self, state: &State, now_ms: i64) -> Result<(Vec<Change>, bool)> {
         match self {
             Self::PutUser(name, user, password) => users::put_user(state, name, user, password),
-            Self::SetPassword(name, password) => users::set_password(state, &name, password),
+            Self::SetPassword(name, password, own) => {
+                users::set_password(state, &name, password, own.as_deref())
+            }
             Self::DeleteUser(name) => users::delete_user(state, &name, now_ms),
             Self::PutRole(name, known) => roles::put_role(state, name, known),
             Self::DeleteRole(name) => roles::delete_role(state, name),
@@ -72,7 +77,8 @@ impl Accounts {
     /// that was not there.
     ///
     /// # Errors
-    /// What any of them is refused for; [`crate::Error::TooMany`].
+    /// What any of them is refused for; [`crate::Error::TooMany`]; [`crate::Error::Conflict`] for a password of one's own that another has
+    /// come before.
     pub async fn edit(&self, edits: Vec<Edit>) -> Result<Vec<bool>> {
         bound("changes at once", edits.len(), MAX_LISTED)?;
         // Roles of many privileges take their time: not on a thread that answers requests.
@@ -115,7 +121,7 @@ impl Accounts {
                 users::check_user(&name, &user)?;
                 Ready::PutUser(name.into(), user, password)
             }
-            Edit::SetPassword { name, password } => Ready::SetPassword(name, password),
+            Edit::SetPassword { name, password, own } => Ready::SetPassword(name, password, own),
             Edit::DeleteUser(name) => Ready::DeleteUser(name),
             Edit::PutRole(name, role) => {
                 let known = roles::understand(&name, role, &*self.0.meaning)?;

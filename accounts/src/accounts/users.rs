@@ -55,7 +55,7 @@ impl Accounts {
     pub async fn change_password(&self, name: &str, password: String) -> Result<()> {
         found(&self.0.state.load(), name)?;
         let password = self.hash_own(password).await?;
-        self.edit_one(Edit::SetPassword { name: name.to_owned(), password }).await.map(drop)
+        self.edit_one(Edit::SetPassword { name: name.to_owned(), password, own: None }).await.map(drop)
     }
 
     /// Lets a user in or keeps it out, which ends its login tokens.
@@ -128,8 +128,20 @@ pub(super) fn put_user(
     Ok((changes, made))
 }
 
-pub(super) fn set_password(state: &State, name: &str, password: NewPassword) -> Result<(Vec<Change>, bool)> {
+pub(super) fn set_password(
+    state: &State,
+    name: &str,
+    password: NewPassword,
+    own: Option<&Account>,
+) -> Result<(Vec<Change>, bool)> {
     let account = found(state, name)?;
+    // Who has shown the one before may be whom it was changed for.
+    if own.is_some_and(|own| own.hash != account.hash) {
+        let name = shorten(name);
+        return Err(Error::Conflict(format!(
+            "user [{name}] has got another password meanwhile, try again with that one"
+        )));
+    }
     let mut changes = end_tokens(state, name);
     let (name, user) = (Arc::clone(&account.name), account.user.clone());
     changes.push(Change::PutUser(Arc::new(Account { name, user, hash: Some(password.0) })));

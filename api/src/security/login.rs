@@ -72,6 +72,7 @@ pub(crate) async fn put_account(api: &Api, request: &mut Request) -> Result<Resp
     form.finish()?;
     let password = api.hash_some(password).await?;
     let _one = api.changing.lock().await;
+    api.still(Action::PutSecurity).await?;
     let mut user = api.accounts.user(&username).map(|account| account.user.clone()).unwrap_or_default();
     if let Some(roles) = roles {
         user.roles = roles;
@@ -101,10 +102,11 @@ pub(crate) async fn put_password(api: &Api, request: &mut Request) -> Result<Res
     let (old, new) = (form.text("old_password")?, form.required("password")?);
     form.finish()?;
     let own = api.user().filter(|own| username.as_ref().is_none_or(|name| name == own));
-    let username = match (own, &old) {
+    let before = own.and_then(|own| api.accounts.user(own));
+    let (username, action) = match (own, &old) {
         (Some(own), Some(old)) => {
             verify(api, own, old).await?;
-            own.to_owned()
+            (own.to_owned(), Action::Own)
         }
         (Some(own), None) if !api.may(Action::PutSecurity) => {
             let reason = format!("[old_password] of user [{own}] is missing");
@@ -112,10 +114,11 @@ pub(crate) async fn put_password(api: &Api, request: &mut Request) -> Result<Res
         }
         _ => {
             api.need(Action::PutSecurity)?;
-            username.unwrap_or_else(|| api.session.principal().name().to_owned())
+            let username = username.unwrap_or_else(|| api.session.principal().name().to_owned());
+            (username, Action::PutSecurity)
         }
     };
-    api.set_password(&username, new).await?;
+    api.set_password(&username, new, action, before).await?;
     Ok(Response::json(200, json!({ "status": 200, "username": username })))
 }
 

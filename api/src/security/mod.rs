@@ -24,10 +24,13 @@ mod query;
 pub(crate) mod roles;
 pub(crate) mod users;
 
+#[cfg(test)]
+mod tests;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use millrace_accounts::{Edit, NewPassword, Setter};
+use millrace_accounts::{Account, Edit, NewPassword, Setter};
 use millrace_storage::Principal;
 use millrace_storage::access::{Action, ActionSet, Caller, Privileges};
 
@@ -65,15 +68,33 @@ impl Api {
         }
     }
 
-    /// Sets a user's password.
-    async fn set_password(&self, name: &str, password: String) -> Result<(), Error> {
+    /// Sets a user's password for who may do an action. `own` is the account of who sets its own, as it was before anything was checked.
+    async fn set_password(
+        &self,
+        name: &str,
+        password: String,
+        action: Action,
+        own: Option<Arc<Account>>,
+    ) -> Result<(), Error> {
         // Not after a hash was made for nothing.
         if self.accounts.user(name).is_none() {
             let name = name.chars().take(100).collect();
             return Err(millrace_accounts::Error::NotFound { what: "user", name }.into());
         }
         let (name, password) = (name.to_owned(), self.hash(password).await?);
-        Ok(self.accounts.edit_one(Edit::SetPassword { name, password }).await.map(drop)?)
+        // One's own is compared when it is set, and waits for nobody.
+        let _one = match action {
+            Action::PutSecurity => Some(self.changing.lock().await),
+            _ => None,
+        };
+        self.still(action).await?;
+        Ok(self.accounts.edit_one(Edit::SetPassword { name, password, own }).await.map(drop)?)
+    }
+
+    /// Refuses what the caller is not allowed by now: hashes are made in turn, and others change rights and passwords meanwhile.
+    async fn still(&self, action: Action) -> Result<(), Error> {
+        let now = self.client.waits_for(self.session.again()).await??;
+        now.doing(action).map(drop).map_err(Error::from)
     }
 
     /// Whether the caller is allowed an action of the cluster's.

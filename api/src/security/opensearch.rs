@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use millrace_accounts::{Account, Edit, Mapping, NewPassword, Over, Role, User, privilege, privilege_names};
+use millrace_storage::access::Action;
 use serde_json::{Map, Value, json};
 
 use super::form::{Form, text};
@@ -317,6 +318,7 @@ async fn change(
         hashed = Hashed::of(api, first).await?;
     }
     let _one = api.changing.lock().await;
+    api.still(Action::PutSecurity).await?;
     let planned = plan(body)?;
     planned.check(api, kind)?;
     let Plan { said, gone } = planned;
@@ -476,8 +478,9 @@ pub(crate) async fn put_account(api: &Api, request: &mut Request) -> Result<Resp
         let Some(user) = api.user() else {
             return Err(Error::new(403, "security_exception", "an API key has no password"));
         };
+        let own = api.accounts.user(user);
         login::verify(api, user, &old).await?;
-        api.set_password(user, new).await?;
+        api.set_password(user, new, Action::Own, own).await?;
         Ok(done(200, format!("'{user}' updated.")))
     };
     shaped(put.await)

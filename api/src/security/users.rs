@@ -77,6 +77,7 @@ pub(crate) async fn put(api: &Api, request: &mut Request, name: &str) -> Result<
     form.finish()?;
     let password = api.hash_some(password).await?;
     let _one = api.changing.lock().await;
+    api.still(Action::PutSecurity).await?;
     let before = api.accounts.user(name).map(|account| account.user.clone()).unwrap_or_default();
     let user = User {
         default_role: before.default_role.filter(|role| said.roles.contains(role)),
@@ -149,11 +150,14 @@ pub(crate) async fn put_password(
     let password = form.required("password")?;
     form.finish()?;
     let principal = api.session.principal();
-    let is_own = api.user().is_some_and(|own| name.is_none_or(|name| name == own));
-    if !is_own || api.scheme != Some(Scheme::Basic) {
-        api.need(Action::PutSecurity)?;
-    }
-    api.set_password(name.unwrap_or(principal.name()), password).await?;
+    let own = api.user().filter(|own| name.is_none_or(|name| name == *own));
+    let action = match (own, api.scheme) {
+        (Some(_), Some(Scheme::Basic)) => Action::Own,
+        _ => Action::PutSecurity,
+    };
+    let own = own.and_then(|own| api.accounts.user(own));
+    api.need(action)?;
+    api.set_password(name.unwrap_or(principal.name()), password, action, own).await?;
     Ok(Response::json(200, json!({})))
 }
 

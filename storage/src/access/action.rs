@@ -243,7 +243,7 @@ impl ActionSet {
         Action::DeleteDocument,
     ]);
 
-    /// Those that may go on for long. Their sessions know their sender ([`Session::again`](super::Session::again)); for the others,
+    /// Those that may go on for long. Their sessions know their sender ([`Session::again`](super::Session::again)); for most others,
     /// which are over at once, nothing is kept of the request.
     pub const LASTING: Self = Self::of(&[Action::Sql, Action::DeleteByQuery]);
 

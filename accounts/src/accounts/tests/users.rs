@@ -78,6 +78,34 @@ async fn what_cannot_be_is_refused_and_nothing_changes() {
 }
 
 #[tokio::test]
+async fn a_password_of_ones_own_replaces_the_one_that_was_shown() {
+    use crate::Edit;
+    let server = Server::start().await;
+    let accounts = &server.accounts;
+    server.user("ann", &["reader"]).await;
+    let set = async |password: &str, own: Option<Arc<Account>>| {
+        let password = accounts.hash_own(password.to_owned()).await.unwrap();
+        accounts.edit_one(Edit::SetPassword { name: "ann".to_owned(), password, own }).await
+    };
+    let shown = accounts.user("ann");
+    // What else is said of the user is no other password.
+    let writer = User { roles: list(&["ingest"]), ..User::default() };
+    accounts.put_user("ann", writer, None).await.unwrap();
+    set("another", shown.clone()).await.unwrap();
+    assert_eq!(set("a third", shown).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(status(&server.ask(&basic("ann:another")).await), 200);
+    // Nor is one of the name the same user, if it gets the same password.
+    let shown = accounts.user("ann");
+    accounts.delete_user("ann").await.unwrap();
+    let user = User { roles: list(&["reader"]), ..User::default() };
+    accounts.put_user("ann", user, Some("another".to_owned())).await.unwrap();
+    assert_eq!(set("a third", shown).await.unwrap_err().kind(), Kind::Conflict);
+    // Who may set those of others sets it as it is.
+    set("a third", None).await.unwrap();
+    assert_eq!(status(&server.ask(&basic("ann:a third")).await), 200);
+}
+
+#[tokio::test]
 async fn certificates_are_of_the_user_that_names_them() {
     let server = Server::start().await;
     let accounts = &server.accounts;
