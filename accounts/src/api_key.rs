@@ -165,6 +165,8 @@ pub struct ApiKeyQuery {
     pub owner: Option<String>,
     /// They neither expired nor were revoked.
     pub active_only: bool,
+    /// Who asks manages the keys of all, and waits for no search of who does not.
+    pub by_manager: bool,
 }
 
 impl ApiKeyQuery {

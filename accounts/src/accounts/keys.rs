@@ -78,7 +78,8 @@ impl Accounts {
         if query.ids.is_some() {
             return Ok(find(&inner.state.load_full(), &query, inner.clock.now_ms(), || true));
         }
-        let permit = Arc::clone(&inner.searching).acquire_owned().await.map_err(Error::internal)?;
+        let places = if query.by_manager { &inner.managing } else { &inner.searching };
+        let permit = Arc::clone(places).acquire_owned().await.map_err(Error::internal)?;
         let (state, now_ms) = (inner.state.load_full(), inner.clock.now_ms());
         let (told, found) = oneshot::channel();
         // There may be a great many: not on a thread that answers requests.
@@ -131,8 +132,16 @@ impl Accounts {
     /// # Errors
     /// As [`Accounts::api_keys`]; the store's.
     pub async fn invalidate_api_keys(&self, query: ApiKeyQuery) -> Result<Invalidated> {
-        // Found before other changes have to wait. Which key has which name and owner never changes.
         let found = self.api_keys(query).await?;
+        self.revoke_api_keys(found).await
+    }
+
+    /// Revokes API keys that were found before, so that other changes do not wait for the search: which key has which name and owner
+    /// never changes.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn revoke_api_keys(&self, found: Vec<Arc<ApiKey>>) -> Result<Invalidated> {
         self.change(move |state, now_ms| {
             let (mut changes, mut done) = (Vec::new(), Invalidated::default());
             for key in found.iter().filter_map(|key| state.keys.get(&key.id)) {

@@ -46,6 +46,8 @@ use crate::user::check_password;
 const FEW_PATTERNS: usize = 10_000;
 /// Searches of API keys at a time; the others wait for their turn, off the threads that they would keep from the store.
 const SEARCHES: usize = 2;
+/// The same of those who manage the keys of all: who has many keys does not keep them from being revoked.
+const SEARCHES_OF_MANAGERS: usize = 1;
 
 /// All accounts. Cheap to clone: clones are the same.
 #[derive(Clone)]
@@ -62,6 +64,8 @@ struct Inner {
     compiling: Mutex<()>,
     /// Has a permit for each search of keys that may be under way.
     searching: Arc<Semaphore>,
+    /// The same for those who manage the keys of all.
+    managing: Arc<Semaphore>,
     verifier: Verifier,
     /// What passwords of unknown users are checked against, so that they cost the same.
     decoy: Arc<str>,

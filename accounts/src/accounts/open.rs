@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use millrace_storage::SharedClock;
 use tokio::sync::{Mutex, Semaphore};
 
-use super::{Accounts, Inner, SEARCHES, hash_password, sweep};
+use super::{Accounts, Inner, SEARCHES, SEARCHES_OF_MANAGERS, hash_password, sweep};
 use crate::error::{Error, Result};
 use crate::failures::Failures;
 use crate::password::{Verifier, file, hash};
@@ -59,6 +59,7 @@ impl Accounts {
             resolver: Resolver::default(),
             compiling: Mutex::new(()),
             searching: Arc::new(Semaphore::new(SEARCHES)),
+            managing: Arc::new(Semaphore::new(SEARCHES_OF_MANAGERS)),
             decoy: hash_password(hash::generate()).await?,
             failures: Failures::default(),
             insecure,

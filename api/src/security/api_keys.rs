@@ -127,7 +127,8 @@ impl Asked {
             ids = Some(Vec::new());
         }
         let username = username.or_else(|| owner.then(|| principal.name().to_owned()));
-        if !api.may(Action::ManageApiKeys) {
+        let by_manager = api.may(Action::ManageApiKeys);
+        if !by_manager {
             match principal.caller() {
                 Caller::ApiKey { id, .. } => {
                     let means_itself = ids.as_ref().is_some_and(|ids| *ids == [&**id]);
@@ -141,7 +142,7 @@ impl Asked {
                 _ => api.need(Action::ManageApiKeys)?,
             }
         }
-        Ok(ApiKeyQuery { ids, name, owner: username, active_only: false })
+        Ok(ApiKeyQuery { ids, name, owner: username, active_only: false, by_manager })
     }
 }
 
@@ -230,7 +231,9 @@ pub(crate) async fn invalidate(api: &Api, request: &mut Request) -> Result<Respo
             "One of [api key id(s), api key name, username, realm name] must be specified if [owner] flag is false",
         ]));
     }
-    let done = api.accounts.invalidate_api_keys(asked.query(api)?).await?;
+    // A client that is gone waits for no search; what was found is revoked all the same.
+    let found = api.client.waits_for(api.accounts.api_keys(asked.query(api)?)).await??;
+    let done = api.accounts.revoke_api_keys(found).await?;
     api.noted.unchanged.store(done.invalidated.is_empty(), Ordering::Relaxed);
     let list = |ids: &[Arc<str>]| ids.iter().map(|id| json!(&**id)).collect::<Vec<_>>();
     Ok(Response::json(

@@ -218,6 +218,10 @@ async fn searches_wait_for_their_turn_and_end_with_those_who_wait() {
     let ids = Some(vec![created.key.id.to_string(); 2]);
     let of_id = ApiKeyQuery { ids, ..ApiKeyQuery::default() };
     assert_eq!(server.accounts.api_keys(of_id).await.unwrap().len(), 1);
+    // So is what those look for who manage all keys, and they revoke it.
+    let managed = ApiKeyQuery { by_manager: true, ..ApiKeyQuery::default() };
+    assert_eq!(server.accounts.api_keys(managed.clone()).await.unwrap().len(), 1);
+    assert_eq!(server.accounts.invalidate_api_keys(managed).await.unwrap().invalidated.len(), 1);
     drop(under_way);
     assert_eq!(waits.await.unwrap().len(), 1);
     for _ in 0..10 {
