@@ -347,10 +347,20 @@ impl Service {
         }
     }
 
+    /// Finds the route of a request of which nobody knows yet who sends it.
+    fn route_of(&self, parts: &http::request::Parts) -> Option<&'static Spec> {
+        let path = path::segments(parts.uri.path()).ok()?;
+        self.routes.find(&parts.method, &path, &Params::default()).ok().map(|(route, ..)| route)
+    }
+
     /// Whether a request has a route that needs no credentials.
     fn is_open(&self, parts: &http::request::Parts) -> bool {
-        let Ok(path) = path::segments(parts.uri.path()) else { return false };
-        self.routes.find(&parts.method, &path, &Params::default()).is_ok_and(|(route, ..)| route.open)
+        self.route_of(parts).is_some_and(|route| route.open)
+    }
+
+    /// Whether a request changes nothing: some that `GET` do.
+    fn is_safe(&self, parts: &http::request::Parts) -> bool {
+        parts.method.is_safe() && self.route_of(parts).is_none_or(|route| route.reads)
     }
 
     /// Refuses what a page of somewhere else has a browser send.
@@ -366,7 +376,7 @@ impl Service {
             Ok(Some(Credentials::ApiKey { .. } | Credentials::Token(_))) => true,
             _ => matches!(self.routes, Routes::Console(_)) && console::check_headers(true, headers).is_ok(),
         };
-        if parts.method.is_safe() || is_meant {
+        if self.is_safe(parts) || is_meant {
             return Ok(());
         }
         check_same_origin(uri, headers).map_err(|foreign| Error::of_other_page(&foreign))
