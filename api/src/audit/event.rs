@@ -58,6 +58,8 @@ pub(crate) struct Noted {
     pub(crate) login: OnceLock<String>,
     /// Whether there was nothing to change.
     pub(crate) unchanged: AtomicBool,
+    /// Whether too many passwords are set, or are tried as the one before.
+    pub(crate) too_many: AtomicBool,
     /// The rule that was refused what it needs, where it is not the caller who was.
     pub(crate) denied: OnceLock<DeniedRule>,
 }
@@ -179,8 +181,8 @@ impl Trail {
             429 if is_login || self.claimed.is_some() => Outcome::AuthenticationFailed,
             403 if !blocked && self.noted.denied.get().is_some() => Outcome::RuleDenied,
             403 if !blocked => Outcome::AccessDenied,
-            // Too many passwords that are set, or attempts at the one before.
-            429 if self.changes_security && !blocked => Outcome::AccessDenied,
+            // A disk that is full is no matter of who asks.
+            429 if self.noted.too_many.load(Ordering::Relaxed) => Outcome::AccessDenied,
             _ if !self.refusals.noted().0.is_empty() => Outcome::AccessDenied,
             200..300 if is_login => Outcome::Authenticated,
             200..300 if is_change => Outcome::Changed,

@@ -136,6 +136,19 @@ fn what_was_read_while_parts_were_refused_is_told_of_each_request() {
 }
 
 #[test]
+fn of_what_is_refused_for_now_passwords_alone_are_told() {
+    let request = http::Request::builder().method(Method::PUT).uri("/_security/user/ann/_password").body(());
+    let (head, ()) = request.unwrap().into_parts();
+    let mut trail = Trail::of(&head, "data");
+    trail.came_from(&Principal::system());
+    trail.changes_security();
+    // As where the disk is full.
+    assert_eq!(trail.outcome(429, false, false), None);
+    trail.noted().too_many.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(trail.outcome(429, false, false), Some(event::Outcome::AccessDenied));
+}
+
+#[test]
 fn days_are_kept_for_their_time() {
     let day = Duration::from_secs(DAY_MS as u64 / 1_000);
     assert_eq!(index::name(START_MS), ".audit-2023.11.14");

@@ -1,6 +1,7 @@
 //! `_service`: logins, accounts in one step, passwords, and reading again.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use millrace_accounts::{Credentials, Edit};
 use millrace_storage::access::Action;
@@ -131,6 +132,10 @@ pub(crate) async fn verify(api: &Api, user: &str, password: &str) -> Result<(), 
     let verified = api.client.waits_for(verifying).await?.map_err(Error::from);
     verified.map_err(|error| match error.status() {
         401 => Error::new(403, "security_exception", format!("the old password of user [{user}] is wrong")),
+        429 => {
+            api.noted.too_many.store(true, Ordering::Relaxed);
+            error
+        }
         _ => error,
     })
 }

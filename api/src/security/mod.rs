@@ -29,6 +29,7 @@ mod tests;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millrace_accounts::{Account, Edit, NewPassword, Setter};
 use millrace_storage::Principal;
@@ -58,7 +59,11 @@ impl Api {
     /// Hashes a password that is to be set, as long as the client waits.
     async fn hash(&self, password: String) -> Result<NewPassword, Error> {
         let setter = Setter { name: self.session.principal().name(), address: self.address };
-        Ok(self.client.waits_for(self.accounts.hash_password(password, setter)).await??)
+        let hashed = self.client.waits_for(self.accounts.hash_password(password, setter)).await?;
+        if let Err(millrace_accounts::Error::Later { .. }) = &hashed {
+            self.noted.too_many.store(true, Ordering::Relaxed);
+        }
+        Ok(hashed?)
     }
 
     async fn hash_some(&self, password: Option<String>) -> Result<Option<NewPassword>, Error> {
