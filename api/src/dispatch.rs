@@ -271,7 +271,11 @@ impl Service {
             true => api,
             false => {
                 let again = self.node.authenticate(&parts, &uri, api.address).await;
-                let again = again.inspect_err(|_| trail.came_from_nobody(&parts.headers));
+                match &again {
+                    // A certificate may have become another's, and roles others.
+                    Ok(asker) => trail.came_from(&asker.principal),
+                    Err(_) => trail.came_from_nobody(&parts.headers),
+                }
                 match again.and_then(|asker| self.node.api(asker, route.action, trail.noted())) {
                     Ok(api) => api,
                     Err(error) => {

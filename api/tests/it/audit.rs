@@ -7,6 +7,8 @@ use chrono::Utc;
 use futures::{StreamExt, stream};
 use http_body::Frame;
 use http_body_util::StreamBody;
+use millrace_accounts::{CERTIFICATE_SUBJECT, Edit, User};
+use millrace_listen::ClientCertificate;
 use serde_json::{Value, json};
 
 use crate::support::Node;
@@ -281,4 +283,27 @@ async fn credentials_that_end_while_a_body_is_sent_are_told() {
     let failed = told(&node, "authentication_failed").await;
     let ended = [("user", json!("eve")), ("roles", json!(["ingest"])), ("path", json!("/logs/_doc/1"))];
     assert_eq!(one(&failed, &ended)["action"], "indices:data/write/index");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whose_a_certificate_has_become_while_a_body_is_sent_is_told() {
+    let node = audited().await;
+    let put = |name: &str, role: &str, subject: &str| {
+        let attributes = [(CERTIFICATE_SUBJECT.to_owned(), subject.to_owned())].into();
+        let user = User { roles: vec![role.to_owned()], attributes, ..User::default() };
+        Edit::PutUser { name: name.to_owned(), user, password: None }
+    };
+    let accounts = node.api.accounts.clone();
+    accounts.edit(vec![put("ann", "ingest", "CN=1"), put("ben", "reader", "CN=2")]).await.unwrap();
+    let exchanged = vec![put("ann", "ingest", "CN=2"), put("ben", "reader", "CN=1")];
+    let body = stream::once(async move {
+        accounts.edit(exchanged).await.unwrap();
+        Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from_static(b"{\"n\":1}")))
+    });
+    let certificate = ClientCertificate { subject: "CN=1".into(), common_name: None, not_after_ms: i64::MAX };
+    let request = http::Request::put("/logs/_doc/1").header("content-type", "application/json");
+    let request = request.extension(certificate).body(StreamBody::new(body.boxed())).unwrap();
+    assert_eq!(node.service.call(request).await.status().as_u16(), 403);
+    let denied = told(&node, "access_denied").await;
+    one(&denied, &[("user", json!("ben")), ("roles", json!(["reader"])), ("path", json!("/logs/_doc/1"))]);
 }
