@@ -61,7 +61,7 @@ struct Inner {
     changing: Mutex<()>,
     resolver: Resolver,
     /// Held while a great many patterns are gone through.
-    compiling: Mutex<()>,
+    compiling: Arc<Mutex<()>>,
     /// Has a permit for each search of keys that may be under way.
     searching: Arc<Semaphore>,
     /// The same for those who manage the keys of all.
@@ -150,9 +150,13 @@ impl Accounts {
         if is_quick() {
             return Ok(inner.resolver.user(state, account, &of_host));
         }
-        let _one = inner.compiling.lock().await;
+        let one = Arc::clone(&inner.compiling).lock_owned().await;
         let (inner, state, account) = (Arc::clone(inner), Arc::clone(state), Arc::clone(account));
-        let made = tokio::task::spawn_blocking(move || inner.resolver.user(&state, &account, &of_host));
+        let made = tokio::task::spawn_blocking(move || {
+            // It goes on without its request, and the next one waits for it.
+            let _one = one;
+            inner.resolver.user(&state, &account, &of_host)
+        });
         made.await.map_err(Error::internal)
     }
 

@@ -57,7 +57,7 @@ impl Accounts {
             state: ArcSwap::from_pointee(state),
             changing: Mutex::new(()),
             resolver: Resolver::default(),
-            compiling: Mutex::new(()),
+            compiling: Arc::default(),
             searching: Arc::new(Semaphore::new(SEARCHES)),
             managing: Arc::new(Semaphore::new(SEARCHES_OF_MANAGERS)),
             decoy: hash_password(hash::generate()).await?,

@@ -162,8 +162,8 @@ async fn a_thousand_roles_of_a_thousand_patterns_answer() {
     assert_eq!(more.kind(), Kind::TooLarge);
 }
 
-#[tokio::test]
-async fn what_others_may_do_is_found_off_the_thread_of_requests_where_it_is_much() {
+/// A server with a user ann whose roles have a great many patterns.
+async fn with_many_patterns() -> Server {
     let server = Server::start().await;
     let roles: Vec<_> = (0..11).map(|role| format!("r{role}")).collect();
     for role in &roles {
@@ -172,6 +172,12 @@ async fn what_others_may_do_is_found_off_the_thread_of_requests_where_it_is_much
     }
     let roles: Vec<_> = roles.iter().map(String::as_str).collect();
     server.user("ann", &roles).await;
+    server
+}
+
+#[tokio::test]
+async fn what_others_may_do_is_found_off_the_thread_of_requests_where_it_is_much() {
+    let server = with_many_patterns().await;
     server.user("ben", &["reader"]).await;
     let accounts = &server.accounts;
     let under_way = accounts.0.compiling.lock().await;
@@ -182,6 +188,26 @@ async fn what_others_may_do_is_found_off_the_thread_of_requests_where_it_is_much
     let ann = ann.await.unwrap().unwrap();
     assert!(ann.privileges().on("index-r10-999-x").allows(Action::Search));
     assert!(Arc::ptr_eq(ann.privileges(), accounts.principal("ann").unwrap().privileges()));
+}
+
+#[test]
+fn what_is_found_for_a_request_that_has_gone_is_found_before_the_next() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+    runtime.unwrap().block_on(async {
+        let server = with_many_patterns().await;
+        let accounts = &server.accounts;
+        // No thread is left to begin it on.
+        let (free, freed) = std::sync::mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || freed.recv());
+        let mut gone = Box::pin(accounts.find_principal("ann"));
+        assert!(gone.as_mut().now_or_never().is_none());
+        drop(gone);
+        assert!(accounts.0.compiling.try_lock().is_err(), "it is still to be done");
+        free.send(()).unwrap();
+        busy.await.unwrap().unwrap();
+        drop(accounts.0.compiling.lock().await);
+        assert!(accounts.find_principal("ann").now_or_never().is_some(), "it is remembered");
+    });
 }
 
 #[tokio::test]
