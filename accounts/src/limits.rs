@@ -1,5 +1,7 @@
 //! How much there may be of everything.
 
+use std::io;
+
 use serde_json::Value;
 
 use crate::error::{Error, Result};
@@ -99,11 +101,27 @@ pub(crate) fn check_count(what: &'static str, count: usize) -> Result<()> {
 
 /// Checks JSON that is kept for others.
 pub(crate) fn check_metadata(what: &str, value: &impl serde::Serialize) -> Result<()> {
-    let bytes = serde_json::to_string(value).map_err(Error::internal)?.len();
-    if bytes > MAX_METADATA_BYTES {
-        return Err(too_long(what, bytes, MAX_METADATA_BYTES));
+    match serde_json::to_writer(Room(MAX_METADATA_BYTES), value) {
+        Ok(()) => Ok(()),
+        Err(error) if error.is_io() => {
+            Err(Error::Invalid(format!("{what} has more bytes than the limit of [{MAX_METADATA_BYTES}]")))
+        }
+        Err(error) => Err(Error::internal(error)),
     }
-    Ok(())
+}
+
+/// Takes so many bytes, and keeps none: whatever has more is not written to its end.
+struct Room(usize);
+
+impl io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 pub(crate) fn too_long(what: &str, bytes: usize, limit: usize) -> Error {
@@ -127,6 +145,30 @@ pub(crate) fn depth(value: &Value) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_too_long_is_written_up_to_the_limit() {
+        use std::cell::Cell;
+
+        /// An element that notes how often it is written.
+        struct Noted<'a>(&'a Cell<usize>);
+
+        impl serde::Serialize for Noted<'_> {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.0.set(self.0.get() + 1);
+                serializer.serialize_str("12345678")
+            }
+        }
+
+        let text = |bytes: usize| Value::from("x".repeat(bytes - 2));
+        check_metadata("metadata", &text(MAX_METADATA_BYTES)).unwrap();
+        let refused = check_metadata("metadata", &text(MAX_METADATA_BYTES + 1)).unwrap_err();
+        assert_eq!(refused.to_string(), "metadata has more bytes than the limit of [65536]");
+        let written = Cell::new(0);
+        let elements: Vec<_> = (0..1_000_000).map(|_| Noted(&written)).collect();
+        check_metadata("metadata", &elements).unwrap_err();
+        assert!(written.get() <= MAX_METADATA_BYTES / 8, "{}", written.get());
+    }
 
     #[test]
     fn one_alone_leaves_half_and_those_behind_it_half_of_that() {

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::limits::{
     MAX_KEY_BYTES, MAX_KEY_BYTES_OF_USER, MAX_KEYS, check_metadata, check_name, share, shorten,
 };
+use crate::privileges::QueryCheck;
 use crate::secret::{self, Hash};
 use crate::state::{Change, State};
 
@@ -32,10 +33,12 @@ impl Accounts {
                 "API keys are made with the credentials of a user, not of {caller}"
             )));
         };
-        let NewApiKey { name, roles, expires_in, metadata } = new;
-        check_name(KEY, &name)?;
-        check_descriptors(&roles, &*self.0.meaning)?;
-        check_metadata("metadata", &metadata)?;
+        check_name(KEY, &new.name)?;
+        let new = self.checked(new, |new, meaning| {
+            check_descriptors(&new.roles, meaning)?;
+            check_metadata("metadata", &new.metadata)
+        });
+        let NewApiKey { name, roles, expires_in, metadata } = new.await?;
         let secret = secret::key();
         let mut key = ApiKey {
             id: secret::id().into(),
@@ -96,11 +99,13 @@ impl Accounts {
     /// # Errors
     /// [`Error::NotFound`] where the user has none of that id; [`Error::Invalid`], also for a key that is over.
     pub async fn update_api_key(&self, owner: &str, id: &str, change: ApiKeyChange) -> Result<bool> {
-        let ApiKeyChange { roles, metadata, expires_in } = change;
-        if let Some(roles) = &roles {
-            check_descriptors(roles, &*self.0.meaning)?;
-        }
-        check_metadata("metadata", &metadata)?;
+        let change = self.checked(change, |change, meaning| {
+            if let Some(roles) = &change.roles {
+                check_descriptors(roles, meaning)?;
+            }
+            check_metadata("metadata", &change.metadata)
+        });
+        let ApiKeyChange { roles, metadata, expires_in } = change.await?;
         let (owner, id) = (owner.to_owned(), id.to_owned());
         self.change(move |state, now_ms| {
             let Some(before) = state.keys.get(id.as_str()).filter(|key| *key.owner == *owner) else {
@@ -156,6 +161,17 @@ impl Accounts {
             Ok((changes, done))
         })
         .await
+    }
+
+    /// Checks what is said of a key. Descriptors take their time: not on a thread that answers requests.
+    async fn checked<T: Send + 'static>(
+        &self,
+        said: T,
+        check: impl FnOnce(&T, &dyn QueryCheck) -> Result<()> + Send + 'static,
+    ) -> Result<T> {
+        let meaning = Arc::clone(&self.0.meaning);
+        let checked = tokio::task::spawn_blocking(move || check(&said, &*meaning).map(|()| said));
+        checked.await.map_err(Error::internal)?
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) async fn create(api: &Api, request: &mut Request) -> Result<Response,
     let mut form = Form::read("API key", request)?;
     let new = NewApiKey {
         name: form.required("name")?,
-        roles: descriptors(&mut form)?.unwrap_or_default(),
+        roles: offload(request.body.len(), || descriptors(&mut form))?.unwrap_or_default(),
         expires_in: expiration(&mut form)?,
         metadata: metadata(form.object("metadata")?)?,
     };
@@ -57,7 +57,7 @@ pub(crate) async fn update(api: &Api, request: &mut Request, id: &str) -> Result
     check_scheme(api, "changed")?;
     let mut form = Form::read_optional("API key", request)?;
     let change = ApiKeyChange {
-        roles: descriptors(&mut form)?,
+        roles: offload(request.body.len(), || descriptors(&mut form))?,
         metadata: form.object("metadata")?.map(|given| metadata(Some(given))).transpose()?,
         expires_in: expiration(&mut form)?,
     };

@@ -2,7 +2,7 @@ use futures::FutureExt;
 use millrace_storage::Kind;
 
 use super::*;
-use crate::QueryCheck;
+use crate::{ApiKeyChange, NewApiKey, QueryCheck};
 
 #[tokio::test]
 async fn roles_grant_what_they_say_from_the_next_request_on() {
@@ -130,9 +130,19 @@ async fn roles_are_not_understood_on_the_thread_of_requests() {
     let grant = json!({"names": ["a"], "privileges": ["read"], "query": {"match_all": {}}});
     let role = Role::from_elasticsearch(&json!({"indices": [grant]})).unwrap();
     assert!(accounts.put_role("a", role.clone()).await.unwrap());
-    assert!(!accounts.put_role("a", role).await.unwrap(), "it is there");
+    assert!(!accounts.put_role("a", role.clone()).await.unwrap(), "it is there");
+    let of_role = threads.0.lock().len();
+    // Nor are those that API keys describe.
+    let (owner, roles) = (accounts.administrator(), BTreeMap::from([("a".to_owned(), role)]));
+    let new = NewApiKey { name: "k".to_owned(), roles: roles.clone(), ..NewApiKey::default() };
+    let made = accounts.create_api_key(&owner, new).await.unwrap();
+    let change = ApiKeyChange { roles: Some(roles), ..ApiKeyChange::default() };
+    accounts.update_api_key("admin", &made.key.id, change).await.unwrap();
     let threads = threads.0.lock();
-    assert!(!threads.is_empty() && !threads.contains(&std::thread::current().id()), "{threads:?}");
+    assert!(
+        of_role > 0 && threads.len() > of_role && !threads.contains(&std::thread::current().id()),
+        "{threads:?}"
+    );
 }
 
 #[tokio::test]
