@@ -188,6 +188,9 @@ impl Privileges {
         known.unwrap_or_else(|| {
             let access = Arc::new(self.find(index));
             let weight = access.weight() + index.len() / NAME_BYTES;
+            // However many rules there are, two names are remembered: what is remembered of these is less than the grants are. What is
+            // within others counts the rules of those, and finds them there.
+            let weight = if self.within.is_none() { weight.min(REMEMBERED / 2) } else { weight };
             self.remembered.write().insert(index.into(), Arc::clone(&access), weight);
             access
         })

@@ -476,10 +476,10 @@ fn what_many_rules_are_of_is_remembered_of_few_names() {
             documents: Some(format!("{{\"term\":{{\"n\":{n}}}}}").into()),
             ..grant(&["*"], READ)
         };
-        Privileges::new(ActionSet::NONE, (0..count).map(shows).collect()).within(Arc::clone(&owner))
+        Privileges::new(ActionSet::NONE, (0..count).map(shows).collect())
     };
     for (grants, names, is_remembered) in [(1, 200, true), (50, 200, false), (1_100, 1, false)] {
-        let privileges = ruled(grants);
+        let privileges = ruled(grants).within(Arc::clone(&owner));
         let first = privileges.on("logs");
         assert_eq!(first.documents(Action::Search)[0].len(), grants);
         for name in 0..names {
@@ -487,6 +487,10 @@ fn what_many_rules_are_of_is_remembered_of_few_names() {
         }
         assert_eq!(Arc::ptr_eq(&privileges.on("logs"), &first), is_remembered, "{grants}");
     }
+    // What is within no others is remembered of some, whatever is granted.
+    let privileges = ruled(2_100);
+    let (first, second) = (privileges.on("logs-1"), privileges.on("logs-2"));
+    assert!(Arc::ptr_eq(&privileges.on("logs-1"), &first) && Arc::ptr_eq(&privileges.on("logs-2"), &second));
 }
 
 #[tokio::test]
