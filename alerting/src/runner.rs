@@ -29,6 +29,9 @@ const GATHERED: Duration = Duration::from_millis(20);
 /// Frames that are gathered, and their operations: who is behind takes several large ones before it waits for a write again.
 const MAX_FRAMES: usize = 4_096;
 const MAX_ROWS: usize = 100_000;
+/// How many times as long as it took to find what rules match of frames these are evaluated, before who waits to change rules has it
+/// found again.
+const SELDOM: u32 = 4;
 /// How often it is looked what is due.
 const TICK: Duration = Duration::from_secs(1);
 /// How often the position is stored, where no alert takes it along. It is the heartbeat of rules that wait, and as such far shorter
@@ -247,6 +250,9 @@ pub(crate) async fn evaluate(shared: &Shared, step: Step, done: &mut Done) -> Re
         if *shared.stopping.borrow() {
             break;
         }
+        if rest.is_some() {
+            keep(shared, done).await?;
+        }
     }
     Ok(())
 }
@@ -266,8 +272,7 @@ async fn evaluate_until_change(shared: &Shared, step: Step, done: &mut Done) -> 
     done.worked += took;
     loop {
         let turn = Arc::clone(&shared.turn);
-        // However many changes there are, no more time goes into finding again what rules match than into evaluating it.
-        let change_waits = move || found.elapsed() >= took && turn.try_lock().is_err();
+        let change_waits = move || found.elapsed() >= took * SELDOM && turn.try_lock().is_err();
         let job = move || {
             let parts = held.as_mut().zip(matches.as_mut());
             let next =

@@ -13,8 +13,6 @@ mod clause;
 mod tests;
 mod token;
 
-use std::mem;
-
 use serde_json::Value;
 
 use self::clause::{Clause, Field, anywhere, too_deep};
@@ -165,7 +163,7 @@ impl<'a> Parser<'a> {
             None => name.to_string(),
         };
         self.count_name(&path)?;
-        let around = mem::replace(&mut self.path, Some(path.clone()));
+        let around = self.path.replace(path.clone());
         let within = self.any(&mut Parser::term)?;
         self.path = around;
         self.close(&Token::CloseNested, "brace")?;

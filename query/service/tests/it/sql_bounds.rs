@@ -130,8 +130,11 @@ async fn no_nesting_takes_more_than_the_stack() {
     store.create("people", &body).await;
     store.index("people", &[json!({"age": 3, "city": "Oslo", "born": "2020-01-01"})]).await;
     let mut wrong = Vec::new();
+    // Half of the forms: the others have their turn in other runs.
+    let first = rand::random_range(0..2);
     for (select, from) in [("SELECT ", " FROM "), ("SELECT age FROM ", " WHERE ")] {
-        for form in FORMS.iter().filter(|form| from == " FROM " || form.1.contains('>')) {
+        let forms = FORMS.iter().skip(first).step_by(2);
+        for form in forms.filter(|form| from == " FROM " || form.1.contains('>')) {
             let statement = |count: usize, index: &str| match from.trim() {
                 "FROM" => format!("{select}{}{from}{index}", nested(form, count)),
                 _ => format!("{select}{index}{from}{}", nested(form, count)),

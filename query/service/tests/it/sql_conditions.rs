@@ -242,10 +242,12 @@ async fn planned(store: &Store, index: &str, conditions: &[String]) -> (u16, Vec
 async fn a_condition_means_the_same_pushed_or_not() {
     let store = documents().await;
     let mut wrong = Vec::new();
-    for (index, step) in [("d-1", 3), ("`d-*`", 14)] {
+    for (index, step) in [("d-1", 6), ("`d-*`", 28)] {
         // What only terms answer is refused in SELECT.
         let terms = |own: &str| own.starts_with("text") && own.contains("LIKE");
-        let asked: Vec<String> = conditions().into_iter().filter(|own| !terms(own)).step_by(step).collect();
+        // Some of them: the others have their turn in other runs.
+        let all = conditions().into_iter().filter(|own| !terms(own));
+        let asked: Vec<String> = all.skip(rand::random_range(0..step)).step_by(step).collect();
         for conditions in asked.chunks(AT_ONCE) {
             let (mut status, mut found) = planned(&store, index, conditions).await;
             for (at, condition) in conditions.iter().enumerate() {
