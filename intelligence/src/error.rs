@@ -33,6 +33,9 @@ pub enum Error {
     /// A run cannot be done: its rule or what it reads has to be another.
     #[error("{0}")]
     Run(String),
+    /// What was predicted cannot be stored.
+    #[error("{0}")]
+    Stored(String),
     /// The series cannot be forecast.
     #[error(transparent)]
     Forecast(#[from] millrace_forecast::Error),
@@ -64,7 +67,9 @@ impl Error {
     /// Tells what the caller can do; of a query its own error knows.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Invalid { .. } | Self::Run(_) | Self::Forecast(_) | Self::Query(_) => Kind::InvalidInput,
+            Self::Invalid { .. } | Self::Run(_) | Self::Stored(_) | Self::Forecast(_) | Self::Query(_) => {
+                Kind::InvalidInput
+            }
             Self::NotFound(_) => Kind::NotFound,
             Self::Conflict(_) => Kind::Conflict,
             Self::Forbidden(_) => Kind::Unauthorized,

@@ -49,6 +49,7 @@ use uuid::Uuid;
 use crate::artefacts::Artefacts;
 use crate::definition::Definition;
 use crate::run::Done;
+use crate::scheduler::Place;
 use crate::source::Source;
 use crate::store::{Kept, State, Store};
 
@@ -430,12 +431,18 @@ impl Shared {
         }
     }
 
-    /// Runs a rule, whoever waits for it. One that panics is noted as one that failed.
-    pub(crate) async fn run_to_its_end(self: Arc<Self>, running: Mark, due_ms: Option<i64>) -> Result<Done> {
+    /// Runs a rule, whoever waits for it: as at a time of its schedule, in a place of that, or now. One that panics is noted as one
+    /// that failed.
+    pub(crate) async fn run_to_its_end(
+        self: Arc<Self>,
+        running: Mark,
+        due: Option<(i64, Place)>,
+    ) -> Result<Done> {
         to_its_end(async move {
             let _under_way = self.under_way.read().await;
             let (id, shared) = (running.id.clone(), Arc::clone(&self));
-            match tokio::spawn(async move { shared.run(running, due_ms).await }).await {
+            let (due_ms, place) = due.unzip();
+            match tokio::spawn(async move { shared.run(running, due_ms, place).await }).await {
                 Ok(done) => done,
                 Err(error) => {
                     let failed = Err(StorageError::Internal(format!("the run has failed: {error}")).into());
@@ -468,7 +475,7 @@ impl Shared {
     }
 
     /// Runs a rule, as at a time of its schedule or now, and keeps the books.
-    async fn run(&self, running: Mark, due_ms: Option<i64>) -> Result<Done> {
+    async fn run(&self, running: Mark, due_ms: Option<i64>, place: Option<Place>) -> Result<Done> {
         let id = running.id.clone();
         let id = id.as_str();
         let turn = self.one_of(&self.turns).await?;
@@ -513,6 +520,9 @@ impl Shared {
         self.artefacts.keep_of(now).await;
         // It has ended: others need not wait while it is filled in.
         drop((turn, running));
+        if let Some(place) = place {
+            place.leave(began.elapsed());
+        }
         // A rule that runs again at once has no other time for it.
         if !stopped
             && done.predictions > 0

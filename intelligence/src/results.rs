@@ -176,7 +176,7 @@ pub(crate) fn take(document: &Value, field: &str, ending: &str) -> Option<f64> {
 /// Writes predictions by their ids, and counts in `written` those that are stored.
 ///
 /// # Errors
-/// The store's; [`Error::Run`] with the first document that is refused. Others of its batch are stored, those of later ones are not.
+/// The store's; [`Error::Stored`] with the first document that is refused. Others of its batch are stored, those of later ones are not.
 pub(crate) async fn write(
     engine: &Engine,
     documents: Vec<(String, Bytes)>,
@@ -227,7 +227,7 @@ async fn in_batches(engine: &Engine, mut ops: Vec<WriteOp>, written: &mut usize)
             }
         }
         if let Some(error) = refused {
-            return Err(Error::Run(format!("a prediction cannot be stored in [{INDEX}]: {error}")));
+            return Err(Error::Stored(format!("a prediction cannot be stored in [{INDEX}]: {error}")));
         }
         ops = rest;
     }

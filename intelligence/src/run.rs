@@ -142,14 +142,11 @@ impl Course<'_> {
             if step.series.len() < definition.algorithm.least() && !step.is_last {
                 continue;
             }
-            let trained = trained(shared, kept, value, &step, done).await?;
-            done.samples = step.series.len();
-            let seconds = began.elapsed().as_secs_f64();
-            let (kept, measured) = (Arc::clone(kept), measured.clone());
-            let (origin_ms, value) = (*origin, value.map(str::to_owned));
-            let make =
-                move || Ok(Documents::of(&kept, value.as_deref(), origin_ms, &trained, measured, seconds));
-            let documents = Arc::new(engine.compute().run(Priority::Spare, make).await??);
+            let documents = match self.documents(value, *origin, &step, &measured, began, done).await {
+                // What cannot be forecast of history keeps nothing else from being forecast.
+                Err(Error::Forecast(_)) if !step.is_last => continue,
+                documents => documents?,
+            };
             for from in (0..documents.len()).step_by(BATCH) {
                 let of = Arc::clone(&documents);
                 waiting.extend(engine.compute().run(Priority::Spare, move || Ok(of.batch(from))).await?);
@@ -165,6 +162,24 @@ impl Course<'_> {
         Ok(())
     }
 
+    /// Makes the documents of one step.
+    async fn documents(
+        &self,
+        value: Option<&str>,
+        origin_ms: i64,
+        step: &Step,
+        measured: &Measured,
+        began: Instant,
+        done: &mut Done,
+    ) -> Result<Arc<Documents>> {
+        let trained = trained(self.shared, self.kept, value, step, done).await?;
+        done.samples = step.series.len();
+        let seconds = began.elapsed().as_secs_f64();
+        let (kept, measured, value) = (Arc::clone(self.kept), measured.clone(), value.map(str::to_owned));
+        let make = move || Ok(Documents::of(&kept, value.as_deref(), origin_ms, &trained, measured, seconds));
+        Ok(Arc::new(self.shared.engine.compute().run(Priority::Spare, make).await??))
+    }
+
     /// Writes what waits; before the first of it, the times that it is of are noted.
     async fn write(&self, waiting: &mut Waiting, done: &mut Done) -> Result<()> {
         let Self { shared, kept, .. } = *self;
@@ -172,17 +187,28 @@ impl Course<'_> {
         if documents.is_empty() {
             return Ok(());
         }
+        // Whoever has changed the rule meanwhile gets none of it: its times would not be noted.
+        shared.check_goes_on(kept)?;
         if done.predictions == 0 {
             let announced: &Done = done;
+            let mut is_same = false;
             let announce = |now: &mut Kept| {
-                if now.state.revision == kept.state.revision {
+                is_same = now.state.revision == kept.state.revision;
+                if is_same {
                     books::announce(now, announced);
                 }
             };
             shared.store.note(&kept.id, announce).await?;
+            if !is_same {
+                return Err(changed(kept));
+            }
         }
         results::write(&shared.engine, documents, &mut done.predictions).await
     }
+}
+
+fn changed(kept: &Kept) -> Error {
+    Error::Conflict(format!("AI rule [{}] was changed while it ran", kept.id))
 }
 
 /// Whether an error is of what was found with a value, so that others may do better.
@@ -215,7 +241,7 @@ impl Shared {
         let now = self.store.get(&kept.id).ok_or_else(|| Error::NotFound(kept.id.clone()))?;
         match now.state.revision == kept.state.revision {
             true => Ok(()),
-            false => Err(Error::Conflict(format!("AI rule [{}] was changed while it ran", kept.id))),
+            false => Err(changed(kept)),
         }
     }
 

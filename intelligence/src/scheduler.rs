@@ -7,10 +7,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -155,6 +155,20 @@ async fn set_back(shared: &Shared, kept: &Kept, now_ms: i64) {
     }
 }
 
+/// The place of a run of a schedule. A run that comes to no end leaves it at once.
+pub(crate) struct Place(OwnedSemaphorePermit);
+
+impl Place {
+    /// Leaves it to others after a pause, behind a run that took so long. A server that stops does not wait for it.
+    pub(crate) fn leave(self, took: Duration) {
+        let pause = took.saturating_mul(PAUSE).min(LONGEST_PAUSE);
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            drop(self);
+        });
+    }
+}
+
 /// Runs a rule once there is a place.
 async fn run(shared: Arc<Shared>, queued: Mark, places: Arc<Semaphore>) {
     let id = queued.id.clone();
@@ -165,18 +179,11 @@ async fn run(shared: Arc<Shared>, queued: Mark, places: Arc<Semaphore>) {
     let due_ms = shared.store.get(&id).and_then(|kept| due(&kept, true, now_ms));
     let Some((due_ms, running)) = due_ms.zip(shared.begin(&id)) else { return };
     drop(queued);
-    let began = Instant::now();
-    match shared.run_to_its_end(running, Some(due_ms)).await {
+    match shared.run_to_its_end(running, Some((due_ms, Place(place)))).await {
         // What goes wrong stands on the record.
         Ok(_) | Err(Error::NotFound(_)) => {}
         Err(error) => tracing::warn!(rule = id, %error, "a scheduled run of an AI rule failed"),
     }
-    let pause = began.elapsed().saturating_mul(PAUSE).min(LONGEST_PAUSE);
-    // A server that stops does not wait for it.
-    tokio::spawn(async move {
-        tokio::time::sleep(pause).await;
-        drop(place);
-    });
 }
 
 /// Fills in what is over of all rules' predictions until it is told to stop.

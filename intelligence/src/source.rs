@@ -47,7 +47,7 @@ impl Source {
     pub(crate) async fn of(engine: &Arc<Engine>, kept: &Kept) -> Result<Self> {
         let id = kept.definition.search_id();
         let source = Self::read(engine, id).await?;
-        if !source.is_of(&kept.state.search_digest) {
+        if source.digest != kept.state.search_digest {
             let reason = format!(
                 "saved search [{id}], or its index pattern, has changed since the rule was saved: look at it and save the rule \
                  again"
@@ -87,12 +87,6 @@ impl Source {
         let digest = digest_of(&json!([expression, time_field, search.saved]));
         let expression = expression.to_owned();
         Ok(Self { expression, time_field, query: search.query, text: search.text, digest })
-    }
-
-    /// Whether a digest is of this, or of how it is understood, as in rules of a version before.
-    fn is_of(&self, digest: &str) -> bool {
-        let understood = || digest_of(&json!([self.expression, self.time_field, self.query]));
-        self.digest == digest || understood() == digest
     }
 }
 
@@ -290,21 +284,6 @@ mod tests {
         }
         let old = of(json!({"query": {"query": {"match_all": {}}, "language": "lucene"}})).unwrap();
         assert_eq!(old["bool"]["filter"], json!([{"match_all": {}}]));
-    }
-
-    #[test]
-    fn a_digest_is_of_what_is_saved_or_of_how_it_was_understood() {
-        let source = Source {
-            expression: "logs*".to_owned(),
-            time_field: TIME_FIELD.to_owned(),
-            query: json!({"match_all": {}}),
-            text: String::new(),
-            digest: "saved".to_owned(),
-        };
-        let before = digest_of(&json!(["logs*", TIME_FIELD, {"match_all": {}}]));
-        assert!(source.is_of("saved") && source.is_of(&before));
-        let other = Source { expression: "secrets*".to_owned(), digest: "other".to_owned(), ..source };
-        assert!(!other.is_of("saved") && !other.is_of(&before) && !other.is_of(""));
     }
 
     #[test]
