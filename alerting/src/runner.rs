@@ -292,6 +292,8 @@ async fn evaluate_until_change(shared: &Shared, step: Step, done: &mut Done) -> 
         match next {
             Next::Frames => return Ok(None),
             Next::Change { left } => return Ok(Some(step.last(left))),
+            // The frame is evaluated again at the next start, as after a crash amid it.
+            Next::Rest if shared.is_stopping() => return Ok(None),
             Next::Rest => held = hold(shared).await?,
         }
         // It was to be stopped while nothing could be written.

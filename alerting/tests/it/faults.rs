@@ -223,7 +223,7 @@ async fn a_rule_that_takes_long_is_paused_and_holds_up_neither_writers_nor_other
     server.stop().await;
 }
 
-async fn block(server: &Server, blocked: bool) {
+pub(crate) async fn block(server: &Server, blocked: bool) {
     let body = json!({"index.blocks.write": blocked});
     let decide = |m: &Metadata| m.update_settings("alert", &IndicesOptions::open_only(), &body, false, 0);
     server.engine.change(&Principal::system(), decide).await.unwrap();

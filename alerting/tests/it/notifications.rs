@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_alerting::{AlertStatus, Error, Tested};
 use millrace_notifications::Config;
 use serde_json::{Value, json};
 
+use crate::faults::block;
 use crate::fixture::{Server, document, until};
 use crate::receiver::{Answer, Receiver};
 
@@ -152,6 +155,28 @@ async fn one_slow_channel_and_one_that_fails_delay_no_other() {
     until(async || (good.keys() == 300).then_some(())).await;
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     assert!(slow.got().len() <= 3, "{}", slow.got().len());
+    server.stop().await;
+}
+
+/// As on a disk that is nearly full: what was sent is not sent again, and others go on, though no alert can be marked.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_alerts_cannot_be_written_what_was_sent_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = open(dir.path()).await;
+    let is_blocked = Arc::new(AtomicBool::new(false));
+    let is_well = Arc::clone(&is_blocked);
+    let receiver = Receiver::start(move |_, _| match is_well.load(Ordering::Acquire) {
+        true => Answer::Status(200),
+        false => Answer::Status(500),
+    })
+    .await;
+    server.save(webhook("told", &receiver)).await;
+    write(&server, 20).await;
+    until(async || (alerts(&server).await.len() == 20 && !receiver.got().is_empty()).then_some(())).await;
+    block(&server, true).await;
+    is_blocked.store(true, Ordering::Release);
+    until(async || (receiver.keys() == 20 && waiting(&server).await.is_empty()).then_some(())).await;
+    assert!(alerts(&server).await.iter().all(|alert| alert["alert_sent"] != true));
     server.stop().await;
 }
 

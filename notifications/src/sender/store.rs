@@ -154,6 +154,23 @@ fn update(index: &str, id: &str, doc: Value) -> WriteOp {
 
 /// Writes operations in one frame. What is refused for good is left out: an alert or a row that somebody has deleted needs no change.
 async fn write(shared: &Shared, own: Vec<WriteOp>) -> Result<()> {
+    write_all(shared, own).await.map_err(|error| error.to_string())
+}
+
+/// Does so with what became of rows and what is told of that. Where alerts cannot be written, because of a block or too little disk, rows
+/// alone are: they would be sent again.
+async fn write_both(shared: &Shared, rows: Vec<WriteOp>, told: Vec<WriteOp>) -> Result<()> {
+    let both = rows.iter().cloned().chain(told).collect();
+    match write_all(shared, both).await {
+        Err(error @ StorageError::Blocked { .. }) => {
+            tracing::warn!(%error, "what became of notifications is not told");
+            write(shared, rows).await
+        }
+        written => written.map_err(|error| error.to_string()),
+    }
+}
+
+async fn write_all(shared: &Shared, own: Vec<WriteOp>) -> millrace_storage::Result<()> {
     if own.is_empty() {
         return Ok(());
     }
@@ -171,8 +188,7 @@ async fn write(shared: &Shared, own: Vec<WriteOp>) -> Result<()> {
         Instead::Nothing
     });
     let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
-    let written = shared.engine.write_from_source(&principal, write, letter, TIMEOUT).await;
-    written.map(drop).map_err(|error| error.to_string())
+    shared.engine.write_from_source(&principal, write, letter, TIMEOUT).await.map(drop)
 }
 
 /// Stores that rows are told together, under a key.
@@ -186,7 +202,7 @@ pub(crate) async fn assign(shared: &Shared, unit: &Unit) -> Result<()> {
 pub(crate) async fn finish(shared: &Shared, ended: &[(Unit, Fate, bool)]) -> Result<()> {
     let now_ms = shared.engine.clock().now_ms();
     let committed = shared.committed.load(Ordering::Acquire);
-    let mut own = Vec::new();
+    let (mut own, mut tells) = (Vec::new(), Vec::new());
     // An alert with several channels is changed once.
     let mut sent: BTreeMap<&str, Value> = BTreeMap::new();
     for (unit, fate, tell) in ended {
@@ -216,16 +232,21 @@ pub(crate) async fn finish(shared: &Shared, ended: &[(Unit, Fate, bool)]) -> Res
                     own.push(update(OUTBOX, &row.id, change));
                 }
                 Fate::Lost(reason) => {
-                    own.push(told(row, "unsent", &format!("was not sent and is given up: {reason}"), now_ms));
+                    tells.push(told(
+                        row,
+                        "unsent",
+                        &format!("was not sent and is given up: {reason}"),
+                        now_ms,
+                    ));
                     own.push(gone());
                 }
             }
         }
         match (fate, unit.rows.first()) {
-            (Fate::Sent(Some(reason)), Some(row)) => own.push(told(row, "partly", reason, now_ms)),
+            (Fate::Sent(Some(reason)), Some(row)) => tells.push(told(row, "partly", reason, now_ms)),
             (Fate::Again(Failure { reason, .. }), Some(row)) if *tell => {
                 let until = Time::from_ms(row.expires).iso();
-                own.push(told(
+                tells.push(told(
                     row,
                     "delayed",
                     &format!("cannot be sent, and is tried again until {until}: {reason}"),
@@ -235,8 +256,8 @@ pub(crate) async fn finish(shared: &Shared, ended: &[(Unit, Fate, bool)]) -> Res
             _ => {}
         }
     }
-    own.extend(sent.into_iter().map(|(alert, change)| update(ALERT, alert, change)));
-    write(shared, own).await
+    tells.extend(sent.into_iter().map(|(alert, change)| update(ALERT, alert, change)));
+    write_both(shared, own, tells).await
 }
 
 /// Makes a document of `alert_error`.
