@@ -161,10 +161,10 @@ pub(crate) struct Place(OwnedSemaphorePermit);
 impl Place {
     /// Leaves it to others after a pause, behind a run that took so long. A server that stops does not wait for it.
     pub(crate) fn leave(self, took: Duration) {
-        let pause = took.saturating_mul(PAUSE).min(LONGEST_PAUSE);
+        let (Self(permit), pause) = (self, took.saturating_mul(PAUSE).min(LONGEST_PAUSE));
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
-            drop(self);
+            drop(permit);
         });
     }
 }
