@@ -126,6 +126,31 @@ async fn rules_change_between_two_frames_of_a_flood_and_nothing_is_lost_or_doubl
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stop_waits_for_no_more_of_a_frame_than_is_written_at_once_and_each_alert_is_there_once() {
+    const EVENTS: usize = 12_000;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    let mut flood = errors("flood");
+    // Alerts are far larger than events: several times what is written at once.
+    flood["alert_text"] = json!("x".repeat(5 << 10));
+    let id = server.save(flood).await.id;
+    let event = |n: usize| document("logs", &n.to_string(), json!({"level": "error"}));
+    server.write((0..EVENTS).map(event).collect()).await;
+    // The first part has come.
+    until(async || server.shown(&id)["last_alert"].as_str().map(drop)).await;
+    server.alerting.stop().await;
+    let written = server.triggers().await.len();
+    assert!(0 < written && written < EVENTS, "{written} alerts of {EVENTS} were written");
+    server.stop().await;
+    let server = Server::open(dir.path()).await;
+    let mut expected: Vec<String> = (0..EVENTS).map(|n| n.to_string()).collect();
+    expected.sort();
+    let triggers = server.settled_triggers().await;
+    assert!(triggers == expected, "{} alerts of {EVENTS} events", triggers.len());
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn while_the_disk_is_full_that_is_told_and_nothing_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let config = Config { data_dir: dir.path().to_owned(), ..Config::default() };
