@@ -133,7 +133,7 @@ impl Core {
 
     /// Whether rules may change: a change must not count for frames of the time before it that are only evaluated again, or in part.
     pub(crate) fn can_be_changed(&self) -> bool {
-        self.has_caught_up() && !self.is_amid_step
+        self.has_caught_up() && !self.is_amid_step && self.rules.is_between_frames()
     }
 
     /// Notes what rules match of a frame that they are about to evaluate; returns those whose filters could not be asked.
