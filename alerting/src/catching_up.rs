@@ -385,14 +385,12 @@ impl Own<'_> {
             Ok((matching, rules, left, pending, at_ms, paused))
         };
         let ran = self.shared.engine.compute().run(priority, job).await?;
-        let (matching, rules, left, mut pending, at_ms, paused) = ran;
+        let (matching, rules, left, pending, at_ms, paused) = ran;
         if let Some(seen) = rules.position() {
             self.next = self.next.max(seen + 1);
         }
         self.evaluating = Some((matching, rules));
         self.left = left;
-        // A start or a change of the rule begins again: what was raised before was told.
-        commit::tell_no_more(&self.shared.engine, &mut pending).await;
         self.pending.extend(pending);
         self.paused = paused;
         let lags = self.lags.clone();

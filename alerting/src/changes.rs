@@ -1,7 +1,7 @@
 //! Changes of rules: one at a time, and between two frames: the next one waits for who waits for that.
 //!
-//! A rule that is new, or becomes another one, begins behind the last frame that there is when it is saved. That frame stands in its
-//! document before the rule runs, so that a crash between the two changes nothing. What changes how state goes on,
+//! A rule that is new begins behind the last frame that there is when it is saved; one that becomes another one where the one before
+//! ends. That frame stands in its document before the rule runs, so that a crash between the two changes nothing. What changes how state goes on,
 //! without a new revision, needs the state of that moment: it is stored first, since a start would otherwise apply the new
 //! rule to frames of the old one.
 
@@ -166,7 +166,7 @@ impl Shared {
         }
         let (revision, since, catching_up, keeps, message) = match edit {
             Edit::NewRevision { because } => {
-                let since = self.since(&held).await?;
+                let since = self.since_of_revision(&held, &before, &definition, &owner).await?;
                 let catching_up = self.catching_up(asker, &definition, from, now_ms).await?;
                 let begins = begins("a new revision", since, catching_up);
                 let message = format!("{begins}: {}", because.join(", "));
@@ -241,6 +241,25 @@ impl Shared {
         }
         let evaluated = held.as_ref().map_or(0, |core| core.next.saturating_sub(1));
         Ok(last_frame(&self.engine)?.max(evaluated))
+    }
+
+    /// Returns the last frame that a new revision of a rule does not see: the last one that was evaluated, as the one before sees nothing
+    /// behind it. What came while the rule was disabled, or before it was there, is none of its events; and one that catches up may have
+    /// raised alerts of what is on its way.
+    async fn since_of_revision(
+        &self,
+        held: &Held,
+        before: &Kept,
+        definition: &Definition,
+        owner: &str,
+    ) -> Result<u64> {
+        let runs = before.rule.definition.enabled && before.catching_up.is_none();
+        let watches_same = before.rule.owner == owner && before.rule.definition.index == definition.index;
+        // Of frames that are read back there are only the indices that were watched as that began.
+        match held.as_ref().filter(|core| runs && (watches_same || !core.reading_gap)) {
+            Some(core) => Ok(core.next.saturating_sub(1).max(before.rule.since)),
+            None => self.since(held).await,
+        }
     }
 
     /// Has a rule that has not caught up yet, or has no state any more, begin now as it is enabled: what came while it was disabled or

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::join_all;
 use millrace_rules::engine::{Operation, Quiet, Rule};
 use millrace_rules::{Time, for_roles};
 use millrace_storage::wal::PositionDelta;
@@ -25,6 +26,8 @@ pub(crate) const READER: &str = "rules";
 const MAX_OPERATIONS: usize = 2_000;
 /// Bytes of their documents beyond which a frame gets no more.
 const MAX_BYTES: usize = 8 << 20;
+/// Alerts that are asked for at once.
+const ASKED_AT_ONCE: usize = 64;
 /// How long a write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -89,6 +92,15 @@ impl Pending {
         self
     }
 
+    /// Drops these rows.
+    fn drop_rows(&mut self) {
+        let rows = self.ops.drain(1..).map(|op| match op.action {
+            Action::Create(row) => row.len(),
+            _ => 0,
+        });
+        self.bytes = self.bytes.saturating_sub(rows.sum());
+    }
+
     /// Makes it of frames that the log does not have any more; `what` says what became of them.
     pub(crate) fn gap(first: u64, last: u64, what: &str, now_ms: i64) -> Self {
         let document = json!({
@@ -144,31 +156,35 @@ pub(crate) async fn alerts(engine: &Arc<Engine>, alerts: Vec<Beside>) -> Result<
     let create = |Beside { id, document, rows }: Beside| {
         Pending::new(0, ALERT, id, Action::Create, &document).with_rows(rows)
     };
-    let mut pending: VecDeque<Pending> = alerts.into_iter().map(create).collect();
-    tell_no_more(engine, pending.make_contiguous()).await;
-    beside(engine, &mut pending).await
+    beside(engine, &mut alerts.into_iter().map(create).collect()).await
 }
 
 /// Takes the rows of the outbox out of what is there already: an alert, or the end of its condition. They were written with it, and may
 /// have been sent and removed since. Where that cannot be read, they stay: an alert is rather told twice than never.
-pub(crate) async fn tell_no_more(engine: &Arc<Engine>, pending: &mut [Pending]) {
+async fn tell_no_more(engine: &Arc<Engine>, pending: &mut [Pending]) {
     let session = Session::system(engine);
-    for Pending { ops, bytes, .. } in pending.iter_mut().filter(|pending| pending.ops.len() > 1) {
-        let Some((alert, id)) = ops.first().and_then(|op| Some((op, op.id.as_deref()?))) else { continue };
-        let Ok(Some(found)) = session.get(ALERT, id, None, true).await else { continue };
-        let is_there = match &alert.action {
-            Action::Create(_) => true,
-            _ => {
-                let found: Value = serde_json::from_slice(&found.source).unwrap_or_default();
-                found["recovered"] == json!(true)
+    let mut with_rows: Vec<&mut Pending> =
+        pending.iter_mut().filter(|pending| pending.ops.len() > 1).collect();
+    for some in with_rows.chunks_mut(ASKED_AT_ONCE) {
+        let asked: Vec<_> = some.iter().map(|pending| is_there(&session, pending)).collect();
+        let found = join_all(asked).await;
+        for (pending, is_there) in some.iter_mut().zip(found) {
+            if is_there {
+                pending.drop_rows();
             }
-        };
-        if is_there {
-            let rows = ops.drain(1..).map(|op| match op.action {
-                Action::Create(row) => row.len(),
-                _ => 0,
-            });
-            *bytes = bytes.saturating_sub(rows.sum());
+        }
+    }
+}
+
+/// Whether an alert, or the end of its condition, is known to be there already.
+async fn is_there(session: &Session, Pending { ops, .. }: &Pending) -> bool {
+    let Some((alert, id)) = ops.first().and_then(|op| Some((op, op.id.as_deref()?))) else { return false };
+    let Ok(Some(found)) = session.get(ALERT, id, None, true).await else { return false };
+    match &alert.action {
+        Action::Create(_) => true,
+        _ => {
+            let found: Value = serde_json::from_slice(&found.source).unwrap_or_default();
+            found["recovered"] == json!(true)
         }
     }
 }
@@ -177,19 +193,26 @@ pub(crate) async fn tell_no_more(engine: &Arc<Engine>, pending: &mut [Pending]) 
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn changes(engine: &Engine, changes: Vec<(String, Value)>, roles: &[String]) -> Result<()> {
+pub(crate) async fn changes(
+    engine: &Arc<Engine>,
+    changes: Vec<(String, Value)>,
+    roles: &[String],
+) -> Result<()> {
     let merge = |(id, members)| Pending::merge(0, id, members, roles);
     beside(engine, &mut changes.into_iter().map(merge).collect()).await.map(drop)
 }
 
-/// Writes what rules raise beside the feed, without a position; returns the ids of the alerts that were created or changed.
+/// Writes what rules raise beside the feed, without a position; returns the ids of the alerts that were created or changed. Of what is
+/// there already nobody is told again.
 ///
 /// # Errors
 /// The store's; what is not written yet is still pending then.
-pub(crate) async fn beside(engine: &Engine, pending: &mut VecDeque<Pending>) -> Result<Vec<String>> {
+pub(crate) async fn beside(engine: &Arc<Engine>, pending: &mut VecDeque<Pending>) -> Result<Vec<String>> {
     let mut done = Vec::new();
     while !pending.is_empty() {
         let count = fitting(pending);
+        // Asked of what is about to be written alone: who holds the rules meanwhile writes little.
+        tell_no_more(engine, &mut pending.make_contiguous()[..count]).await;
         let own: Vec<WriteOp> =
             pending.iter().take(count).flat_map(|pending| &pending.ops).cloned().collect();
         make_indices(engine, &own).await?;
@@ -349,6 +372,16 @@ mod tests {
         assert_eq!(fitting(&pending(&[MAX_BYTES * 2, 1])), 1);
         assert_eq!(fitting(&pending(&[MAX_BYTES / 2, MAX_BYTES / 3, MAX_BYTES / 2])), 2);
         assert_eq!(fitting(&pending(&vec![1; MAX_OPERATIONS + 5])), MAX_OPERATIONS);
+    }
+
+    #[test]
+    fn an_alert_that_nobody_is_told_of_is_written_without_its_rows() {
+        let alert = || Pending::new(1, ALERT, "a".to_owned(), Action::Create, &json!({"text": "x"}));
+        let mut told = alert().with_rows(vec![("r".to_owned(), json!({})), ("s".to_owned(), json!({}))]);
+        assert!(told.ops.len() == 3 && told.bytes > alert().bytes, "{told:?}");
+        told.drop_rows();
+        assert_eq!((told.ops.len(), told.bytes), (1, alert().bytes));
+        assert_eq!((&*told.ops[0].index, told.ops[0].id.as_deref()), (ALERT, Some("a")));
     }
 
     #[test]

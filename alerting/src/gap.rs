@@ -94,6 +94,11 @@ impl Gap {
                 went => return Ok(went),
             };
             self.failures += 1;
+            // The frame that was read in part is read anew: who changes rules need not wait for that.
+            if let Some(core) = shared.core.lock().await.as_mut() {
+                core.rules.forget_pieces();
+            }
+            shared.advanced.notify_waiters();
             if is_damage(&error) && self.finds_damage(shared).await? {
                 continue;
             }

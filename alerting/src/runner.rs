@@ -245,7 +245,7 @@ pub(crate) async fn evaluate(shared: &Shared, step: Step, done: &mut Done) -> Re
     done.bytes += step.frames.iter().map(|frame| bytes_of(frame)).sum::<usize>();
     let mut rest = Some(step);
     while let Some(step) = rest {
-        rest = evaluate_until_change(shared, step, done).await?;
+        rest = evaluate_some(shared, step, done).await?;
         // What is left is evaluated at the next start.
         if *shared.stopping.borrow() {
             break;
@@ -257,8 +257,8 @@ pub(crate) async fn evaluate(shared: &Shared, step: Step, done: &mut Done) -> Re
     Ok(())
 }
 
-/// Evaluates frames until somebody waits to change rules, and returns what is left of them.
-async fn evaluate_until_change(shared: &Shared, step: Step, done: &mut Done) -> Result<Option<Step>> {
+/// Evaluates frames until somebody waits to change rules, or they are to be stopped, and returns what is left of them.
+async fn evaluate_some(shared: &Shared, step: Step, done: &mut Done) -> Result<Option<Step>> {
     let mut held = hold_behind_changes(shared).await?;
     let (now_ms, time_ms) = (shared.engine.clock().now_ms(), step.frames.last().map(|frame| frame.time_ms));
     let compute = shared.engine.compute();
@@ -271,12 +271,13 @@ async fn evaluate_until_change(shared: &Shared, step: Step, done: &mut Done) -> 
     let (found, took) = (Instant::now(), began.elapsed());
     done.worked += took;
     loop {
-        let turn = Arc::clone(&shared.turn);
+        let (turn, stopping) = (Arc::clone(&shared.turn), shared.stopping.subscribe());
         let change_waits = move || found.elapsed() >= took * SELDOM && turn.try_lock().is_err();
+        let ends_early = move || *stopping.borrow() || change_waits();
         let job = move || {
             let parts = held.as_mut().zip(matches.as_mut());
             let next =
-                parts.map_or(Next::Frames, |(core, matches)| core.evaluate(matches, now_ms, change_waits));
+                parts.map_or(Next::Frames, |(core, matches)| core.evaluate(matches, now_ms, ends_early));
             Ok((held, matches, next))
         };
         let (began, next);
@@ -291,15 +292,14 @@ async fn evaluate_until_change(shared: &Shared, step: Step, done: &mut Done) -> 
         commit(shared, held, done).await?;
         match next {
             Next::Frames => return Ok(None),
-            Next::Change { left } => return Ok(Some(step.last(left))),
-            // The frame is evaluated again at the next start, as after a crash amid it.
-            Next::Rest if shared.is_stopping() => return Ok(None),
-            Next::Rest => held = hold(shared).await?,
+            Next::Early { left } => return Ok(Some(step.last(left))),
+            Next::Rest => {}
         }
-        // It was to be stopped while nothing could be written.
-        if held.as_ref().is_none_or(|core| !core.pending.is_empty()) {
+        // The rest of a frame is not waited for: the position is before it, no state is stored, and the next start evaluates it anew.
+        if *shared.stopping.borrow() {
             return Ok(None);
         }
+        held = hold(shared).await?;
     }
 }
 
@@ -327,7 +327,8 @@ pub(crate) async fn commit(shared: &Shared, mut held: Held, done: &mut Done) -> 
     write_pending(shared, held).await
 }
 
-/// Writes what is pending, however long that takes. Who changes rules gets by meanwhile.
+/// Writes what is pending, however long that takes, or until rules are to be stopped. While that fails who changes rules gets by,
+/// unless some of a batch of frames is evaluated and some is not.
 pub(crate) async fn write_pending(shared: &Shared, mut held: Held) -> Result<()> {
     let mut stopping = shared.stopping.subscribe();
     loop {

@@ -43,8 +43,8 @@ pub(crate) enum Next {
     Frames,
     /// The rest of these, once what was raised is written.
     Rest,
-    /// A change of rules, and then the last ones of these: what rules match of them is to be found again.
-    Change { left: usize },
+    /// What the end came early for, a change of rules mostly, and then the last ones of these: what rules match of them is to be found again.
+    Early { left: usize },
 }
 
 /// What a rule did since `alert_status` was told.
@@ -83,12 +83,12 @@ impl Core {
     }
 
     /// Evaluates frames; what rules raise is pending then. Ends early where that is so much that it is to be written, and between two
-    /// frames where `change_waits`. Blocks: it is called on a compute thread.
+    /// frames where `ends_early` says so. Blocks: it is called on a compute thread.
     pub(crate) fn evaluate(
         &mut self,
         matches: &mut Matches,
         now_ms: i64,
-        change_waits: impl Fn() -> bool,
+        ends_early: impl Fn() -> bool,
     ) -> Next {
         self.is_amid_step = true;
         let mut bytes: usize = self.pending.iter().map(|pending| pending.bytes).sum();
@@ -96,10 +96,10 @@ impl Core {
             if let Some(left) = matches.left()
                 && self.has_caught_up()
                 && self.rules.is_between_frames()
-                && change_waits()
+                && ends_early()
             {
                 self.is_amid_step = false;
-                return Next::Change { left };
+                return Next::Early { left };
             }
             let failed = match matches.next_frame() {
                 Some(next) => self.note(next, matches.seconds),
@@ -133,7 +133,7 @@ impl Core {
 
     /// Whether rules may change: a change must not count for frames of the time before it that are only evaluated again, or in part.
     pub(crate) fn can_be_changed(&self) -> bool {
-        self.has_caught_up() && !self.is_amid_step
+        self.has_caught_up() && !self.is_amid_step && self.rules.is_between_frames()
     }
 
     /// Notes what rules match of a frame that they are about to evaluate; returns those whose filters could not be asked.

@@ -126,6 +126,79 @@ async fn rules_change_between_two_frames_of_a_flood_and_nothing_is_lost_or_doubl
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rules_that_are_edited_while_rules_are_behind_miss_and_double_nothing_over_a_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    let (edited, mut terms, mut disabled) = (errors("edited"), errors("terms"), errors("disabled"));
+    (terms["type"], terms["fields"]) = (json!("new_term"), json!("user"));
+    disabled["enable"] = json!(false);
+    let id = server.save(edited.clone()).await.id;
+    for rule in [&terms, &disabled] {
+        server.save(rule.clone()).await;
+    }
+    let user = |id: &str, user: &str| document("logs", id, json!({"level": "error", "user": user}));
+    server.write(vec![user("first", "ann")]).await;
+    server.settled().await;
+    // Rules are behind: what is written now is evaluated once alerts can be written again.
+    block(&server, true).await;
+    server.write(vec![user("held", "ann")]).await;
+    until(async || server.alerting.faults().into_iter().next()).await;
+    let behind: Vec<String> = (0..40).map(|n| format!("behind {n:02}")).collect();
+    for id in &behind {
+        server.write(vec![user(id, if id == "behind 07" { "eve" } else { "ann" })]).await;
+    }
+    // Another filter, another window, and one that was disabled until now.
+    for mut rule in [edited, terms, disabled] {
+        let body = json!({"query": {"match": {"level": "error fatal"}}});
+        (rule["search"]["request"]["body"], rule["enable"]) = (body, json!(true));
+        let saved = server.save(rule).await;
+        assert!(saved.message.contains("a new revision begins behind frame"), "{}", saved.message);
+    }
+    block(&server, false).await;
+    // Some of it may be evaluated.
+    until(async || server.shown(&id)["last_alert"].as_str().map(drop)).await;
+    drop(server);
+    let server = Server::open(dir.path()).await;
+    server.write(vec![user("last", "ann")]).await;
+    server.settled().await;
+    let mut expected = behind;
+    expected.extend(["first", "held", "last"].map(str::to_owned));
+    let triggers = triggers_by_rule(&server).await;
+    assert_eq!(triggers["edited"], expected);
+    assert_eq!(triggers["terms"], ["behind 07", "first"]);
+    assert_eq!(triggers["disabled"], ["last"]);
+    let alerts = server.documents("alert").await;
+    let of_first = |alert: &&Value| alert["rule_id"] == json!(id) && alert["rule_revision"] == json!(1);
+    assert_eq!(alerts.values().filter(of_first).count(), 2, "the others are of the new revision");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_waits_for_no_more_of_a_frame_than_is_written_at_once_and_each_alert_is_there_once() {
+    const EVENTS: usize = 12_000;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    let mut flood = errors("flood");
+    // Alerts are far larger than events: several times what is written at once.
+    flood["alert_text"] = json!("x".repeat(5 << 10));
+    let id = server.save(flood).await.id;
+    let event = |n: usize| document("logs", &n.to_string(), json!({"level": "error"}));
+    server.write((0..EVENTS).map(event).collect()).await;
+    // The first part has come.
+    until(async || server.shown(&id)["last_alert"].as_str().map(drop)).await;
+    server.alerting.stop().await;
+    let written = server.triggers().await.len();
+    assert!(0 < written && written < EVENTS, "{written} alerts of {EVENTS} were written");
+    server.stop().await;
+    let server = Server::open(dir.path()).await;
+    let mut expected: Vec<String> = (0..EVENTS).map(|n| n.to_string()).collect();
+    expected.sort();
+    let triggers = server.settled_triggers().await;
+    assert!(triggers == expected, "{} alerts of {EVENTS} events", triggers.len());
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn while_the_disk_is_full_that_is_told_and_nothing_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let config = Config { data_dir: dir.path().to_owned(), ..Config::default() };

@@ -366,11 +366,7 @@ impl Engine {
         }
         if self.open.is_none_or(|open| open != frame.number) {
             // What is left of another frame was never whole: it comes again.
-            for id in std::mem::take(&mut self.waiting) {
-                if let Some(running) = self.rules.get_mut(&id) {
-                    running.forget_pieces();
-                }
-            }
+            self.forget_pieces();
             self.open = Some(frame.number);
         }
         // Also without events: that a filter cannot be asked is to be heard.
@@ -392,6 +388,19 @@ impl Engine {
         }
         self.amid = Some((frame.number, frame.complete));
         self.evaluate(part)
+    }
+
+    /// Forgets the pieces of a frame that is not complete: it comes again from its first one. One that is complete goes on.
+    pub fn forget_pieces(&mut self) {
+        if self.is_amid() {
+            return;
+        }
+        for id in std::mem::take(&mut self.waiting) {
+            if let Some(running) = self.rules.get_mut(&id) {
+                running.forget_pieces();
+            }
+        }
+        self.open = None;
     }
 
     /// Whether there is more of a frame to be written, or of time that has passed: [`Self::go_on`] returns it.

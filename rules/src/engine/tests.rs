@@ -277,6 +277,26 @@ fn a_rule_begins_behind_the_frame_that_is_on_its_way() {
 }
 
 #[test]
+fn pieces_that_are_forgotten_come_again_and_count_once() {
+    let mut bench = Bench::new(&[("a", json!({}))]);
+    let mut piece = frame(1, 0, json!({}), Origin::User, "logs-1");
+    piece.complete = false;
+    assert_eq!(bench.engine.frame(&piece, &mut bench.matcher), []);
+    bench.engine.forget_pieces();
+    assert!(bench.engine.is_between_frames());
+    // So a rule begins before the frame.
+    bench.put("b", 1, json!({}));
+    assert_eq!(bench.engine.frame(&piece, &mut bench.matcher), []);
+    let mut end = frame(1, 0, json!({}), Origin::User, "logs-1");
+    end.events[0].seq_no = 2;
+    let operations = bench.engine.frame(&end, &mut bench.matcher);
+    assert_eq!((count(&operations), bench.engine.position()), (4, Some(1)));
+    // What is complete is not forgotten.
+    bench.engine.forget_pieces();
+    assert_eq!(bench.engine.position(), Some(1));
+}
+
+#[test]
 fn disabling_keeps_state_until_the_window_has_passed() {
     for (seconds, expected) in [(50, 1), (70, 0)] {
         let mut bench = Bench::new(&[("r", frequency()), ("other", json!({}))]);
