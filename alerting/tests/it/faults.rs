@@ -174,6 +174,31 @@ async fn rules_that_are_edited_while_rules_are_behind_miss_and_double_nothing_ov
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_waits_for_others_to_catch_up_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    server.save(errors("errors")).await;
+    server.write(vec![document("logs", "1", json!({"level": "error"}))]).await;
+    assert_eq!(server.settled_triggers().await, ["1"]);
+    block(&server, true).await;
+    let mut rules = Vec::new();
+    for name in ["a", "b", "c"] {
+        rules.push(server.alerting.change_from(&server.admin(), errors(name), 0).await.unwrap().id);
+    }
+    // Two are held up by what they cannot write.
+    let says = |what: &str| {
+        let says =
+            |id: &&String| server.shown(id)["error"].as_str().is_some_and(|error| error.contains(what));
+        rules.iter().filter(says).count()
+    };
+    until(async || (says("waits for its turn") == 1 && says("cannot be written") == 2).then_some(())).await;
+    block(&server, false).await;
+    assert_eq!(server.settled_triggers().await, ["1", "1", "1", "1"]);
+    assert_eq!(says(""), 0, "none says anything any more");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stop_waits_for_no_more_of_a_frame_than_is_written_at_once_and_each_alert_is_there_once() {
     const EVENTS: usize = 12_000;
     let dir = tempfile::tempdir().unwrap();
