@@ -147,7 +147,7 @@ async fn rules_that_are_edited_while_rules_are_behind_miss_and_double_nothing_ov
     for id in &behind {
         server.write(vec![user(id, if id == "behind 07" { "eve" } else { "ann" })]).await;
     }
-    // Another filter, another window, and one that was disabled until now.
+    // Another filter of each, also of one that is enabled by that.
     for mut rule in [edited, terms, disabled] {
         let body = json!({"query": {"match": {"level": "error fatal"}}});
         (rule["search"]["request"]["body"], rule["enable"]) = (body, json!(true));
