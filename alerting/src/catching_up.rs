@@ -10,9 +10,11 @@
 //! There is no position: after a crash, or a change of the rule, it begins again, and what was written is there already. The document says that the rule catches up until a
 //! snapshot with its state is durable; before that no start takes the state of it from a snapshot.
 //!
-//! One that is paused on the way ends there, and says why. Enabled, it begins anew.
+//! One that is paused on the way ends there, and says why. Enabled, it begins anew. So does one that does not catch up while others wait
+//! for their turn, once these have had it.
 
 mod progress;
+mod turns;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -30,6 +32,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 pub(crate) use self::progress::{CatchUp, Progress};
 use self::progress::{MAX_ROUNDS, Rests};
+use self::turns::{Turns, Waiting};
 use crate::commit::{self, Pending};
 use crate::error::{Error, Result};
 use crate::matching::Matching;
@@ -60,23 +63,31 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let mut running: JoinSet<(String, Result<()>)> = JoinSet::new();
     let mut busy: HashSet<String> = HashSet::new();
     let mut later: HashMap<String, Instant> = HashMap::new();
+    let (mut turns, waiting) = (Turns::default(), Arc::new(Waiting::default()));
     while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
         let wanted = shared.store.catching_up();
         shared.told.only_catching_up(&wanted);
-        later.retain(|id, until| wanted.iter().any(|kept| kept.rule.id == *id) && *until > Instant::now());
-        for kept in wanted {
+        let wants = |id: &str| wanted.iter().any(|kept| kept.rule.id == id);
+        later.retain(|id, until| wants(id) && *until > Instant::now());
+        turns.only(wants);
+        let can_begin = |kept: &&Arc<Kept>| {
+            let id = &kept.rule.id;
+            !busy.contains(id) && !later.contains_key(id) && !shared.told.is_paused(id)
+        };
+        let wanting: Vec<Arc<Kept>> = wanted.iter().filter(can_begin).cloned().collect();
+        let free = AT_A_TIME.saturating_sub(running.len());
+        let (begin, wait) = turns.give(wanting, free, |kept| kept.rule.id.as_str());
+        waiting.set(wait.len());
+        for kept in wait {
+            shared.told.catches_up(&kept.rule.id, |told| told.waits = true);
+        }
+        for kept in begin {
             let id = kept.rule.id.clone();
-            if running.len() == AT_A_TIME {
-                break;
-            }
-            if busy.contains(&id) || later.contains_key(&id) || shared.told.is_paused(&id) {
-                continue;
-            }
             busy.insert(id.clone());
-            let shared = Arc::clone(&shared);
+            let (shared, waiting) = (Arc::clone(&shared), Arc::clone(&waiting));
             running.spawn(async move {
                 // A fault in what one does stops no other.
-                let ended = AssertUnwindSafe(catch_up(&shared, &kept)).catch_unwind().await;
+                let ended = AssertUnwindSafe(catch_up(&shared, &kept, &waiting)).catch_unwind().await;
                 (id, ended.unwrap_or_else(|_| Err(interrupted())))
             });
         }
@@ -138,8 +149,8 @@ enum Went {
     Away,
 }
 
-/// Has a rule catch up and go live. It ends early where the rule has become another one.
-async fn catch_up(shared: &Shared, kept: &Arc<Kept>) -> Result<()> {
+/// Has a rule catch up and go live. It ends early where the rule has become another one, or does not catch up while others wait.
+async fn catch_up(shared: &Shared, kept: &Arc<Kept>, waiting: &Waiting) -> Result<()> {
     let Some(from) = kept.catching_up else { return Ok(()) };
     shared.told.catches_up(&kept.rule.id, |told| *told = Progress::default());
     let rule = Rule { since: 0, ..kept.rule.clone() };
@@ -171,6 +182,11 @@ async fn catch_up(shared: &Shared, kept: &Arc<Kept>) -> Result<()> {
     };
     let (mut round, mut is_first, mut rests) = (0, true, Rests::default());
     loop {
+        // Nothing is left to be written here. Its state would be one more to be held while others catch up.
+        if own.lags.is_some() && waiting.take_one() {
+            tracing::info!(rule = kept.rule.id, "a rule that does not catch up lets others do so first");
+            return Ok(());
+        }
         let began = Instant::now();
         // Asked first: an index that is made later has nothing before it.
         let Some(until) = own.reached().await else { return Ok(()) };

@@ -1,9 +1,9 @@
 //! Changes of rules: one at a time, and between two frames: the next one waits for who waits for that.
 //!
 //! A rule that is new begins behind the last frame that there is when it is saved; one that becomes another one where the one before
-//! ends. That frame stands in its document before the rule runs, so that a crash between the two changes nothing. What changes how state goes on,
-//! without a new revision, needs the state of that moment: it is stored first, since a start would otherwise apply the new
-//! rule to frames of the old one.
+//! ends. That frame stands in its document before the rule runs, so that a crash between the two changes nothing. What changes how
+//! state goes on, without a new revision, needs the state of that moment: it is stored first, since a start would otherwise apply the
+//! new rule to frames of the old one.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -155,7 +155,8 @@ impl Alerting {
         Ok(Self { shared, tasks: Arc::new(Tasks(Mutex::new(tasks.into()))) })
     }
 
-    /// Ends evaluation behind a frame, and stores the state; or amid a frame of which very much is raised, which the next start evaluates anew.
+    /// Ends evaluation behind a frame, and stores the state; or amid a frame of which very much is raised, which the next start
+    /// evaluates anew.
     pub async fn stop(&self) {
         self.shared.stopping.send_replace(true);
         let tasks = std::mem::take(&mut *self.tasks.0.lock());

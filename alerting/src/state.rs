@@ -43,7 +43,8 @@ pub(crate) enum Next {
     Frames,
     /// The rest of these, once what was raised is written.
     Rest,
-    /// What the end came early for, a change of rules mostly, and then the last ones of these: what rules match of them is to be found again.
+    /// What the end came early for, a change of rules mostly, and then the last ones of these: what rules match of them is to be
+    /// found again.
     Early { left: usize },
 }
 

@@ -139,7 +139,7 @@ impl Told {
             Some((_, Progress { at_ms: Some(at_ms), .. })) => (true, *at_ms, (now_ms - at_ms).max(0)),
             Some((from, _)) => (false, 0, (now_ms - from.seen_from).max(0)),
         };
-        let error = error.or_else(|| progress.as_ref().and_then(|(_, progress)| progress.error.clone()));
+        let error = error.or_else(|| progress.as_ref().and_then(|(_, progress)| progress.said()));
         let catching_up = progress.map(|(from, progress)| {
             json!({
                 "seen_from": Time::from_ms(from.seen_from).iso(),

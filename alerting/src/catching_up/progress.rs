@@ -48,10 +48,24 @@ pub(crate) struct Progress {
     pub(crate) at_ms: Option<i64>,
     /// Documents that it was asked of.
     pub(crate) documents: u64,
-    /// Why it does not go on.
+    /// Why it does not go on, or has not.
     pub(crate) error: Option<String>,
+    /// Whether it waits for others to be done.
+    pub(crate) waits: bool,
     /// Whether it is paused: it does not begin anew by itself.
     pub(crate) paused: bool,
+}
+
+impl Progress {
+    /// Says why it does not go on.
+    pub(crate) fn said(&self) -> Option<String> {
+        let waits = "waits for its turn, as other rules catch up";
+        match &self.error {
+            Some(error) if self.waits => Some(format!("{error}; it {waits}")),
+            None if self.waits => Some(waits.to_owned()),
+            error => error.clone(),
+        }
+    }
 }
 
 /// How long rests took that a rule saw while the others went on.
@@ -113,6 +127,18 @@ mod tests {
             |from: Option<CatchUp>, frame, ms| from.unwrap().mutes(&rule(7), frame, Time::from_ms(ms));
         assert!(mutes(of(0, Some(5)), 9, 4) && !mutes(of(0, Some(5)), 1, 5));
         assert!(mutes(of(0, None), 7, 99) && !mutes(of(0, None), 8, 0));
+    }
+
+    #[test]
+    fn a_rule_that_waits_says_so_and_why_it_did_not_go_on() {
+        let said = |error: Option<&str>, waits| {
+            let error = error.map(str::to_owned);
+            Progress { error, waits, ..Progress::default() }.said()
+        };
+        assert_eq!((said(None, false), said(Some("slow"), false)), (None, Some("slow".to_owned())));
+        let waits = "waits for its turn, as other rules catch up";
+        assert_eq!(said(None, true).as_deref(), Some(waits));
+        assert_eq!(said(Some("slow"), true), Some(format!("slow; it {waits}")));
     }
 
     #[test]

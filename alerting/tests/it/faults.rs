@@ -147,7 +147,7 @@ async fn rules_that_are_edited_while_rules_are_behind_miss_and_double_nothing_ov
     for id in &behind {
         server.write(vec![user(id, if id == "behind 07" { "eve" } else { "ann" })]).await;
     }
-    // Another filter, another window, and one that was disabled until now.
+    // Another filter of each, also of one that is enabled by that.
     for mut rule in [edited, terms, disabled] {
         let body = json!({"query": {"match": {"level": "error fatal"}}});
         (rule["search"]["request"]["body"], rule["enable"]) = (body, json!(true));
@@ -170,6 +170,31 @@ async fn rules_that_are_edited_while_rules_are_behind_miss_and_double_nothing_ov
     let alerts = server.documents("alert").await;
     let of_first = |alert: &&Value| alert["rule_id"] == json!(id) && alert["rule_revision"] == json!(1);
     assert_eq!(alerts.values().filter(of_first).count(), 2, "the others are of the new revision");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_waits_for_others_to_catch_up_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    server.save(errors("errors")).await;
+    server.write(vec![document("logs", "1", json!({"level": "error"}))]).await;
+    assert_eq!(server.settled_triggers().await, ["1"]);
+    block(&server, true).await;
+    let mut rules = Vec::new();
+    for name in ["a", "b", "c"] {
+        rules.push(server.alerting.change_from(&server.admin(), errors(name), 0).await.unwrap().id);
+    }
+    // Two are held up by what they cannot write.
+    let says = |what: &str| {
+        let says =
+            |id: &&String| server.shown(id)["error"].as_str().is_some_and(|error| error.contains(what));
+        rules.iter().filter(says).count()
+    };
+    until(async || (says("waits for its turn") == 1 && says("cannot be written") == 2).then_some(())).await;
+    block(&server, false).await;
+    assert_eq!(server.settled_triggers().await, ["1", "1", "1", "1"]);
+    assert_eq!(says(""), 0, "none says anything any more");
     server.stop().await;
 }
 
