@@ -537,7 +537,7 @@ impl Own<'_> {
         let (mut held, taken) = take_state(self.shared, held, Priority::Follow).await?;
         // Its state is durable before the document says that it is there.
         let stored = match taken {
-            Some((position, bytes)) => keep_state(self.shared, position, bytes).await,
+            Some(taken) => keep_state(self.shared, taken).await,
             None => Err(StorageError::Internal("there is no state of rules".to_owned())),
         };
         let put = Kept { rule: rule.clone(), catching_up: None, ..Kept::clone(&now) };

@@ -282,8 +282,8 @@ impl Shared {
     async fn with_state_stored(&self, held: Held) -> Result<Held> {
         let (held, taken) = take_state(self, held, Priority::Ingest).await?;
         // While alerts cannot be written there is no state to be stored: a start then evaluates those frames by the new rule.
-        if let Some((position, bytes)) = taken {
-            keep_state(self, position, bytes).await?;
+        if let Some(taken) = taken {
+            keep_state(self, taken).await?;
         }
         Ok(held)
     }

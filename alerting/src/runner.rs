@@ -18,7 +18,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 use crate::commit::{Position, READER};
 use crate::parts::Matches;
 use crate::reading::{Step, bytes_of, rows_of};
-use crate::snapshot::Snapshots;
+use crate::snapshot::{Snapshots, Turn};
 use crate::state::{Core, Next};
 use crate::store::Store;
 use crate::told::Told;
@@ -187,8 +187,8 @@ async fn is_over(shared: &Shared) -> Result<bool> {
         return Ok(false);
     }
     *core = None;
-    let snapshots = shared.snapshots.clone();
-    blocking(move || snapshots.clear()).await?;
+    let turn = shared.snapshots.turn().await;
+    blocking(move || turn.clear()).await?;
     shared.engine.release_lease(READER).await?;
     shared.advanced.notify_waiters();
     Ok(true)
@@ -416,12 +416,20 @@ pub(crate) async fn keep(shared: &Shared, done: &mut Done) -> Result<()> {
 pub(crate) async fn store_state(shared: &Shared, held: Held) -> Result<bool> {
     let (held, taken) = take_state(shared, held, Priority::Follow).await?;
     drop(held);
-    let Some((position, bytes)) = taken else { return Ok(false) };
-    keep_state(shared, position, bytes).await?;
+    let Some(taken) = taken else { return Ok(false) };
+    keep_state(shared, taken).await?;
     Ok(true)
 }
 
-/// Takes the state, with the last frame that it has seen; `None` while something of it is not written.
+/// The state as it was, to be stored before any that is taken later.
+pub(crate) struct Taken {
+    /// The last frame that it has seen.
+    position: u64,
+    bytes: Vec<u8>,
+    turn: Turn,
+}
+
+/// Takes the state, once none is stored; `None` while something of it is not written.
 ///
 /// # Errors
 /// That the server is stopping.
@@ -429,10 +437,11 @@ pub(crate) async fn take_state(
     shared: &Shared,
     held: Held,
     priority: Priority,
-) -> Result<(Held, Option<(u64, Vec<u8>)>)> {
+) -> Result<(Held, Option<Taken>)> {
+    let turn = shared.snapshots.turn().await;
     let take = move || {
         let taken = held.as_ref().and_then(Core::snapshot);
-        Ok((held, taken))
+        Ok((held, taken.map(|(position, bytes)| Taken { position, bytes, turn })))
     };
     shared.engine.compute().run(priority, take).await
 }
@@ -441,9 +450,8 @@ pub(crate) async fn take_state(
 ///
 /// # Errors
 /// The disk's.
-pub(crate) async fn keep_state(shared: &Shared, position: u64, bytes: Vec<u8>) -> Result<()> {
-    let snapshots = shared.snapshots.clone();
-    let needed = blocking(move || snapshots.write(position, &bytes)).await?;
+pub(crate) async fn keep_state(shared: &Shared, taken: Taken) -> Result<()> {
+    let needed = blocking(move || taken.turn.write(taken.position, &taken.bytes)).await?;
     // Given up where the last rule was deleted meanwhile.
     if shared.engine.lease(READER).is_some() {
         shared.engine.move_lease(READER, needed)?;

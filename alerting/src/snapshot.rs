@@ -2,12 +2,17 @@
 //!
 //! A file is there whole or not at all: written under another name, synced, renamed. The last two are kept, so that one
 //! that cannot be read costs no state as long as the log reaches back to the one before; the lease on it does.
+//!
+//! The runner and those who change rules both store state. Who takes it has the turn until it is stored, so that what was taken last
+//! is what there is, also of one position.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use millrace_storage::{Engine, Error, Result};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// Snapshots that are kept.
 const KEPT: usize = 2;
@@ -17,6 +22,14 @@ const SUFFIX: &str = ".state";
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
     dir: PathBuf,
+    turn: Arc<Mutex<()>>,
+}
+
+/// The turn of one who stores state, or removes it.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    snapshots: Snapshots,
+    _turn: OwnedMutexGuard<()>,
 }
 
 /// A snapshot as it was found.
@@ -30,7 +43,16 @@ pub(crate) struct Found {
 impl Snapshots {
     /// Names the snapshots of an engine.
     pub(crate) fn of(engine: &Engine) -> Self {
-        Self { dir: engine.data_dir().join("rules") }
+        Self::in_dir(engine.data_dir().join("rules"))
+    }
+
+    fn in_dir(dir: PathBuf) -> Self {
+        Self { dir, turn: Arc::default() }
+    }
+
+    /// Waits until nobody else stores state. Who holds the rules may wait for it; who has it does not wait for them.
+    pub(crate) async fn turn(&self) -> Turn {
+        Turn { snapshots: self.clone(), _turn: Arc::clone(&self.turn).lock_owned().await }
     }
 
     /// Reads those that there are, the newest first. Blocks.
@@ -45,43 +67,6 @@ impl Snapshots {
             found.push(Found { position, bytes });
         }
         Ok(found)
-    }
-
-    /// Stores one, and removes those that are too many. Returns the first frame that a start may have to read then. Blocks.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; those of before are still there then.
-    pub(crate) fn write(&self, position: u64, bytes: &[u8]) -> Result<u64> {
-        let failed = |error| Error::io("write", &self.dir, error);
-        fs::create_dir_all(&self.dir).map_err(failed)?;
-        let (path, new) = (self.path(position), self.dir.join("new"));
-        let write = || {
-            let mut file = File::create(&new)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            sync(&self.dir)
-        };
-        write().map_err(failed)?;
-        let positions = self.positions()?;
-        for old in positions.iter().skip(KEPT) {
-            let old = self.path(*old);
-            fs::remove_file(&old).map_err(|error| Error::io("remove", &old, error))?;
-        }
-        Ok(positions.into_iter().take(KEPT).min().unwrap_or(position) + 1)
-    }
-
-    /// Removes all: there are no rules. Blocks.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub(crate) fn clear(&self) -> Result<()> {
-        match fs::remove_dir_all(&self.dir) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::io("remove", &self.dir, error))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Lists what there is, the newest first.
@@ -106,6 +91,46 @@ impl Snapshots {
     }
 }
 
+impl Turn {
+    /// Stores one, and removes those that are too many. Returns the first frame that a start may have to read then. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; those of before are still there then.
+    pub(crate) fn write(self, position: u64, bytes: &[u8]) -> Result<u64> {
+        let snapshots = &self.snapshots;
+        let dir = &snapshots.dir;
+        let failed = |error| Error::io("write", dir, error);
+        fs::create_dir_all(dir).map_err(failed)?;
+        let (path, new) = (snapshots.path(position), dir.join("new"));
+        let write = || {
+            let mut file = File::create(&new)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            sync(dir)
+        };
+        write().map_err(failed)?;
+        let positions = snapshots.positions()?;
+        for old in positions.iter().skip(KEPT) {
+            let old = snapshots.path(*old);
+            fs::remove_file(&old).map_err(|error| Error::io("remove", &old, error))?;
+        }
+        Ok(positions.into_iter().take(KEPT).min().unwrap_or(position) + 1)
+    }
+
+    /// Removes all: there are no rules. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn clear(self) -> Result<()> {
+        let dir = &self.snapshots.dir;
+        match fs::remove_dir_all(dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", dir, error)),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Makes the names in a directory durable.
 fn sync(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
@@ -115,22 +140,45 @@ fn sync(dir: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_last_two_are_kept_and_what_was_not_finished_is_passed_over() {
+    #[tokio::test]
+    async fn the_last_two_are_kept_and_what_was_not_finished_is_passed_over() {
         let dir = tempfile::tempdir().unwrap();
-        let snapshots = Snapshots { dir: dir.path().join("rules") };
+        let snapshots = Snapshots::in_dir(dir.path().join("rules"));
         assert!(snapshots.read().unwrap().is_empty());
-        assert_eq!(snapshots.write(7, b"seven").unwrap(), 8);
-        assert_eq!(snapshots.write(9, b"nine").unwrap(), 8);
-        assert_eq!(snapshots.write(12, b"twelve").unwrap(), 10);
+        assert_eq!(snapshots.turn().await.write(7, b"seven").unwrap(), 8);
+        assert_eq!(snapshots.turn().await.write(9, b"nine").unwrap(), 8);
+        assert_eq!(snapshots.turn().await.write(12, b"twelve").unwrap(), 10);
         fs::write(snapshots.dir.join("new"), b"half").unwrap();
         let found = snapshots.read().unwrap();
         let found: Vec<_> = found.iter().map(|found| (found.position, found.bytes.as_slice())).collect();
         assert_eq!(found, [(12, b"twelve".as_slice()), (9, b"nine".as_slice())]);
         // The same again, as after a change of a rule where nothing has come meanwhile.
-        assert_eq!(snapshots.write(12, b"anew").unwrap(), 10);
+        assert_eq!(snapshots.turn().await.write(12, b"anew").unwrap(), 10);
         assert_eq!(snapshots.read().unwrap().len(), 2);
-        snapshots.clear().unwrap();
+        snapshots.turn().await.clear().unwrap();
         assert!(snapshots.read().unwrap().is_empty());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_takes_state_later_stores_it_later_also_of_the_same_position() {
+        let dir = tempfile::tempdir().unwrap();
+        let snapshots = Snapshots::in_dir(dir.path().join("rules"));
+        // As the runner and changes of rules: taken under a lock of their own, and stored behind it.
+        let state = Arc::new(Mutex::new(0_u32));
+        let mut stored = tokio::task::JoinSet::new();
+        for _ in 0..64 {
+            let (snapshots, state) = (snapshots.clone(), Arc::clone(&state));
+            stored.spawn(async move {
+                let mut state = state.lock().await;
+                let turn = snapshots.turn().await;
+                *state += 1;
+                let bytes = vec![u8::try_from(*state).unwrap(); 1 << 16];
+                drop(state);
+                tokio::task::spawn_blocking(move || turn.write(7, &bytes)).await.unwrap()
+            });
+        }
+        assert!(stored.join_all().await.into_iter().all(|stored| stored.unwrap() == 8));
+        let found = snapshots.read().unwrap();
+        assert_eq!((found.len(), found[0].bytes.as_slice()), (1, [64; 1 << 16].as_slice()));
     }
 }
