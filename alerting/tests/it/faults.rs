@@ -16,9 +16,7 @@ use crate::fixture::{Server, document, errors, open_engine, until};
 async fn the_index_of_alerts_is_made_anew_when_it_is_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path()).await;
-    server.save(errors("errors")).await;
-    server.write(vec![document("logs", "1", json!({"level": "error"}))]).await;
-    assert_eq!(server.settled_triggers().await, ["1"]);
+    raise_one(&server).await;
     let gone = |m: &Metadata| m.delete_indices("alert", &IndicesOptions::open_only(), 0);
     server.engine.change(&Principal::system(), gone).await.unwrap();
     server.write(vec![document("logs", "2", json!({"level": "error"}))]).await;
@@ -32,9 +30,7 @@ async fn the_index_of_alerts_is_made_anew_when_it_is_deleted() {
 async fn while_alerts_cannot_be_written_that_is_told_and_nothing_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path()).await;
-    server.save(errors("errors")).await;
-    server.write(vec![document("logs", "1", json!({"level": "error"}))]).await;
-    assert_eq!(server.settled_triggers().await, ["1"]);
+    raise_one(&server).await;
     block(&server, true).await;
     for id in ["2", "3"] {
         server.write(vec![document("logs", id, json!({"level": "error"}))]).await;
@@ -59,6 +55,13 @@ async fn while_alerts_cannot_be_written_that_is_told_and_nothing_is_lost() {
     expected.sort();
     assert_eq!(server.settled_triggers().await, expected);
     server.stop().await;
+}
+
+/// Has a server begin with the rule `errors` and its alert of event 1.
+async fn raise_one(server: &Server) {
+    server.save(errors("errors")).await;
+    server.write(vec![document("logs", "1", json!({"level": "error"}))]).await;
+    assert_eq!(server.settled_triggers().await, ["1"]);
 }
 
 /// The `_id`s of the events that triggered alerts, in order, by the names of rules.
@@ -177,9 +180,7 @@ async fn rules_that_are_edited_while_rules_are_behind_miss_and_double_nothing_ov
 async fn a_rule_that_waits_for_others_to_catch_up_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path()).await;
-    server.save(errors("errors")).await;
-    server.write(vec![document("logs", "1", json!({"level": "error"}))]).await;
-    assert_eq!(server.settled_triggers().await, ["1"]);
+    raise_one(&server).await;
     block(&server, true).await;
     let mut rules = Vec::new();
     for name in ["a", "b", "c"] {
@@ -232,9 +233,7 @@ async fn while_the_disk_is_full_that_is_told_and_nothing_is_lost() {
     let engine =
         Engine::open_with(config, Arc::new(SystemClock), Arc::new(disk.clone()), catalog).await.unwrap();
     let server = Server::over(engine).await;
-    server.save(errors("errors")).await;
-    server.write(vec![document("logs", "1", json!({"level": "error"}))]).await;
-    assert_eq!(server.settled_triggers().await, ["1"]);
+    raise_one(&server).await;
     // Held until there is no room for them.
     block(&server, true).await;
     server.write(vec![document("logs", "2", json!({"level": "error"}))]).await;
@@ -332,9 +331,7 @@ async fn frames_that_are_lost_are_told_by_their_numbers() {
     let dir = tempfile::tempdir().unwrap();
     let config = Config { data_dir: dir.path().to_owned(), wal_max_bytes: 512 << 10, ..Config::default() };
     let server = Server::open_with(config.clone()).await;
-    server.save(errors("errors")).await;
-    server.write(vec![document("logs", "1", json!({"level": "error"}))]).await;
-    assert_eq!(server.settled_triggers().await, ["1"]);
+    raise_one(&server).await;
     server.stop().await;
     // More than any lease holds, while rules are away.
     let engine = open_engine(config.clone()).await;

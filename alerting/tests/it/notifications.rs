@@ -163,9 +163,9 @@ async fn one_slow_channel_and_one_that_fails_delay_no_other() {
 async fn while_alerts_cannot_be_written_what_was_sent_is_known() {
     let dir = tempfile::tempdir().unwrap();
     let server = open(dir.path()).await;
-    let is_blocked = Arc::new(AtomicBool::new(false));
-    let is_well = Arc::clone(&is_blocked);
-    let receiver = Receiver::start(move |_, _| match is_well.load(Ordering::Acquire) {
+    let is_well = Arc::new(AtomicBool::new(false));
+    let answers = Arc::clone(&is_well);
+    let receiver = Receiver::start(move |_, _| match answers.load(Ordering::Acquire) {
         true => Answer::Status(200),
         false => Answer::Status(500),
     })
@@ -174,7 +174,7 @@ async fn while_alerts_cannot_be_written_what_was_sent_is_known() {
     write(&server, 20).await;
     until(async || (alerts(&server).await.len() == 20 && !receiver.got().is_empty()).then_some(())).await;
     block(&server, true).await;
-    is_blocked.store(true, Ordering::Release);
+    is_well.store(true, Ordering::Release);
     until(async || (receiver.keys() == 20 && waiting(&server).await.is_empty()).then_some(())).await;
     assert!(alerts(&server).await.iter().all(|alert| alert["alert_sent"] != true));
     server.stop().await;
