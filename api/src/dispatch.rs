@@ -376,14 +376,15 @@ impl Service {
             return checked.map_err(|foreign| Error::foreign(&foreign));
         }
         // A browser adds the credentials that it keeps to what any page has it send, but none of these, nor headers of its own choice.
-        let is_meant = match Credentials::read(headers) {
+        let is_meant = || match Credentials::read(headers) {
             Ok(Some(Credentials::ApiKey { .. } | Credentials::Token(_))) => true,
             _ => matches!(self.routes, Routes::Console(_)) && console::check_headers(true, headers).is_ok(),
         };
-        if self.is_safe(parts) || is_meant {
-            return Ok(());
+        match check_same_origin(uri, headers) {
+            // Looked at for these alone: most requests are of no page of elsewhere.
+            Err(foreign) if !is_meant() && !self.is_safe(parts) => Err(Error::of_other_page(&foreign)),
+            _ => Ok(()),
         }
-        check_same_origin(uri, headers).map_err(|foreign| Error::of_other_page(&foreign))
     }
 
     /// Finds out who asks, and how the answer is wanted.
