@@ -8,7 +8,7 @@
 //! - [`definition`], [`frame`], [`schedule`]: what a rule says
 //! - [`store`]: rules as documents, with what runs maintain
 //! - [`source`], [`kuery`]: the saved search that a rule reads
-//! - [`samples`], [`walk`], [`run`], [`fill`]: a run, from which times it predicts, and what became of that
+//! - [`samples`], [`walk`], [`run`], [`fill`], [`filling`]: a run, from which times it predicts, and what became of that
 //! - [`documents`], [`results`], [`artefacts`], [`books`]: what runs write: predictions, models for later, and what stands on the record
 //! - [`scheduler`]: when rules run
 //! - [`picture`]: a rule's last predictions as a picture
@@ -19,6 +19,7 @@ mod definition;
 mod documents;
 mod error;
 mod fill;
+mod filling;
 mod frame;
 mod kuery;
 mod picture;
@@ -48,6 +49,7 @@ use uuid::Uuid;
 
 use crate::artefacts::Artefacts;
 use crate::definition::Definition;
+use crate::filling::Fillings;
 use crate::run::Done;
 use crate::scheduler::Place;
 use crate::source::Source;
@@ -101,8 +103,8 @@ pub(crate) struct Shared {
     pub(crate) artefacts: Artefacts,
     /// Rules that run.
     running: Arc<Mutex<HashSet<String>>>,
-    /// Rules whose predictions are filled in: two that do would meet at the same documents.
-    filling: Arc<Mutex<HashSet<String>>>,
+    /// Rules whose predictions are filled in.
+    pub(crate) fillings: Fillings,
     turns: Arc<Semaphore>,
     pictures: Semaphore,
     /// Held for reading by each run until it is over, with what is filled in behind it.
@@ -171,7 +173,7 @@ impl Intelligence {
             store: Store::load(engine).await?,
             artefacts: Artefacts::of(engine),
             running: Arc::default(),
-            filling: Arc::default(),
+            fillings: Fillings::default(),
             turns: Arc::new(Semaphore::new(TURNS)),
             pictures: Semaphore::new(PICTURES),
             under_way: tokio::sync::RwLock::default(),
@@ -536,14 +538,14 @@ impl Shared {
     /// Fills in what became of a rule's predictions, unless somebody does already. While it is at work there is nothing to do: not all that it
     /// writes is there to be found, and it is filled when the run has ended.
     pub(crate) async fn fill(&self, id: &str) -> Result<()> {
-        let Some(_filling) = Mark::new(&self.filling, id) else { return Ok(()) };
+        let Some(filling) = self.fillings.begin(id) else { return Ok(()) };
         let at_work = |kept: &Arc<Kept>| kept.ran.pid != 0 && self.is_running(id);
         let Some(kept) = self.store.get(id).filter(|kept| !at_work(kept)) else { return Ok(()) };
         let Some(to) = fill::fill(self, &kept, self.engine.clock().now_ms()).await? else { return Ok(()) };
         let filled = |now: &mut Kept| {
-            // A run that began meanwhile has predictions that were not seen, and those of a changed rule may be others.
-            if now.is_version_of(&kept) {
-                now.state.filled_ms = Some(to);
+            // Predictions of a rule that was changed meanwhile may be others, and those of runs that began since were perhaps not seen.
+            if now.state.revision == kept.state.revision {
+                now.state.filled_ms = Some(filling.reached(to));
             }
         };
         self.store.note(id, filled).await
