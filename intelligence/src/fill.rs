@@ -1,5 +1,6 @@
 //! Predictions get to know what became of them: `_cur`, once the predicted bucket is over.
 
+use millrace_storage::metadata::IndicesOptions;
 use millrace_storage::{Priority, Session};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -50,6 +51,9 @@ pub(crate) fn pending(kept: &Kept, now_ms: i64) -> Option<(i64, i64)> {
 }
 
 /// Fills in what is over. Returns up to when.
+///
+/// # Errors
+/// [`Error::Run`](crate::Error::Run) while no index that the rule reads is open to its owner; the search's, the store's.
 pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Option<i64>> {
     let Some((from, to)) = pending(kept, now_ms) else { return Ok(None) };
     let definition = &kept.definition;
@@ -58,15 +62,18 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
     let (engine, search) = (&*shared.engine, &shared.search);
     let reader = Reader { search, session: &session, source: &source, definition, priority: Priority::Spare };
     let own = Session::system(&shared.engine);
+    // Those in a closed index would not be found.
+    own.resolve(results::INDEX, &IndicesOptions::open_only())?;
     for value in definition.runs() {
-        let buckets = match reader.read(value, from, to).await {
+        let known = match known(&reader, value, from, to).await {
             // Runs say on the record what is wrong with it: others need not wait.
             Err(error) if value.is_some() && is_of_value(&error) => {
                 tracing::debug!(rule = kept.id, value, %error, "what became of a value is not known");
                 continue;
             }
-            buckets => buckets?,
+            known => known?,
         };
+        reader.check_there()?;
         let mut after: Option<(i64, String)> = None;
         loop {
             shared.check_stopping()?;
@@ -78,7 +85,7 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
             let count = hits.len();
             let found = hits.into_iter().filter_map(|hit| {
                 let place = usize::try_from(definition.frame.between(from, hit.sort.0)).ok()?;
-                let current = became(definition, *buckets.get(place)?)?;
+                let current = (*known.get(place)?)?;
                 let mut document = Map::new();
                 results::put(&mut document, &definition.field, "cur", current);
                 Some((hit.id, Value::Object(document)))
@@ -90,6 +97,20 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
         }
     }
     Ok(Some(to))
+}
+
+/// Reads what the buckets between two starts became, as far as that is known: a count is none before the first document.
+async fn known(
+    reader: &Reader<'_>,
+    value: Option<&str>,
+    from_ms: i64,
+    to_ms: i64,
+) -> Result<Vec<Option<f64>>> {
+    let buckets = reader.read(value, from_ms, to_ms).await?;
+    let begins = reader.begins(value, from_ms, &buckets).await?;
+    let places = buckets.into_iter().enumerate();
+    let known = places.map(|(place, bucket)| became(reader.definition, bucket).filter(|_| place >= begins));
+    Ok(known.collect())
 }
 
 fn body(kept: &Kept, value: Option<&str>, from_ms: i64, to_ms: i64, after: Option<&(i64, String)>) -> Value {

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millrace_intelligence::Error;
-use millrace_storage::Engine;
+use millrace_storage::metadata::{IndicesOptions, Metadata};
+use millrace_storage::{Engine, Principal};
 use serde_json::{Value, json};
 
 use crate::fixture::{MINUTE, START, Server, rule, until, write};
@@ -213,6 +214,47 @@ async fn a_count_is_0_in_quiet_buckets_behind_the_first_document() {
     assert!((first - 2.0 / 60.0).abs() < 1e-9, "{first}");
     server.clock.advance_ms(90 * MINUTE);
     assert_eq!(run("1200").await, ("5 predictions from 60 samples".to_owned(), 0.0));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_of_an_index_that_is_closed_are_not_0_but_known_once_it_is_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut count = by_hand();
+    count["value_type"] = json!("count");
+    let (server, id) = Server::with_rule(dir.path(), 31, count).await;
+    let source = json!({"index": "other", "query": {"language": "lucene", "query": "*"}});
+    let search = json!({"attributes": {"title": "other", "kibanaSavedObjectMeta": {"searchSourceJSON": source.to_string()}}});
+    let pattern = json!({"attributes": {"title": "other", "timeFieldName": "@timestamp"}});
+    for (id, object) in [("search:other", search), ("index-pattern:other", pattern)] {
+        server.write(".console", id, &json!({"object": object})).await;
+    }
+    for minute in 0..36 {
+        let document = json!({"@timestamp": START + minute * MINUTE + 1000, "load": minute});
+        server.write("other", &minute.to_string(), &document).await;
+    }
+    let mut other = by_hand();
+    (other["model_name"], other["search"]) = (json!("other"), json!("search:other"));
+    let other = server.create(other).await;
+    server.run(&id).await.unwrap();
+    server.run(&other).await.unwrap();
+    server.minutes(31, 36).await;
+    let (principal, named) = (Principal::system(), IndicesOptions::open_and_closed());
+    let close = |metadata: &Metadata| metadata.close_indices("logs", &named, START);
+    server.engine.change(&principal, close).await.unwrap();
+    server.clock.advance_ms(6 * MINUTE + 31_000);
+    until("what became of the other's", async || {
+        let predictions = server.predictions().await;
+        let mut of = predictions.iter().filter(|(uid, _)| uid.starts_with("other_"));
+        of.all(|(_, document)| document["load_cur"].is_number()).then_some(())
+    })
+    .await;
+    assert_eq!(server.known(31).await.len(), 0);
+    let open = |metadata: &Metadata| metadata.open_indices("logs", &named, START);
+    server.engine.change(&principal, open).await.unwrap();
+    // It is tried again after a while.
+    server.clock.advance_ms(2 * MINUTE);
+    server.until_known(31, &[1.0; 5]).await;
     server.stop().await;
 }
 
