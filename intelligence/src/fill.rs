@@ -18,6 +18,8 @@ use crate::store::Kept;
 const GRACE_MS: i64 = 30_000;
 /// Predictions of a page.
 const PAGE: usize = 1_000;
+/// Values of `multiply_by_field` of which predictions are filled in, at most, those with the most of them: ten times what a rule may have.
+const MAX_VALUES: usize = 1_000;
 
 #[derive(Debug, Deserialize)]
 struct Answer {
@@ -34,6 +36,33 @@ struct Hit {
     #[serde(rename = "_id")]
     id: String,
     sort: (i64, String),
+}
+
+#[derive(Debug, Deserialize)]
+struct Predicted {
+    aggregations: Option<Aggregations>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Aggregations {
+    values: Values,
+    /// Those of all documents together.
+    whole: Whole,
+}
+
+#[derive(Debug, Deserialize)]
+struct Values {
+    buckets: Vec<OfValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct OfValue {
+    key: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Whole {
+    doc_count: u64,
 }
 
 /// Returns the start of the first bucket that is not over for good.
@@ -64,7 +93,8 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
     let own = Session::system(&shared.engine);
     // Those in a closed index would not be found.
     own.resolve(results::INDEX, &IndicesOptions::open_only())?;
-    for value in definition.runs() {
+    for value in predicted(shared, kept, &own, from, to).await? {
+        let value = value.as_deref();
         let known = match known(&reader, value, from, to).await {
             // Runs say on the record what is wrong with it: others need not wait.
             Err(error) if value.is_some() && is_of_value(&error) => {
@@ -99,6 +129,33 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
     Ok(Some(to))
 }
 
+/// Finds of what there are predictions between two times: of values, also of those that the rule has no more, or of all documents together.
+async fn predicted(
+    shared: &Shared,
+    kept: &Kept,
+    own: &Session,
+    from_ms: i64,
+    to_ms: i64,
+) -> Result<Vec<Option<String>>> {
+    if kept.definition.multiply_by.is_none() {
+        return Ok(vec![None]);
+    }
+    let field = "multiply_by_value";
+    let body = json!({
+        "size": 0,
+        "track_total_hits": false,
+        "query": {"bool": {"filter": conditions(kept, from_ms, to_ms)}},
+        "aggs": {
+            "values": {"terms": {"field": field, "size": MAX_VALUES}},
+            "whole": {"missing": {"field": field}},
+        },
+    });
+    let answer: Predicted = shared.search.read(own, results::INDEX, body, Priority::Spare).await?;
+    let Some(Aggregations { values, whole }) = answer.aggregations else { return Ok(Vec::new()) };
+    let whole = (whole.doc_count > 0).then_some(None);
+    Ok(values.buckets.into_iter().map(|of| Some(of.key)).chain(whole).collect())
+}
+
 /// Reads what the buckets between two starts became, as far as that is known: a count is none before the first document.
 async fn known(
     reader: &Reader<'_>,
@@ -113,11 +170,16 @@ async fn known(
     Ok(known.collect())
 }
 
-fn body(kept: &Kept, value: Option<&str>, from_ms: i64, to_ms: i64, after: Option<&(i64, String)>) -> Value {
+/// The conditions on predictions that are to be filled in.
+fn conditions(kept: &Kept, from_ms: i64, to_ms: i64) -> Vec<Value> {
     let within = json!({"range": {"@timestamp": {"gte": from_ms, "lt": to_ms, "format": "epoch_millis"}}});
     // What was predicted before the rule was changed may be of something else.
-    let of_series = results::of_series(kept);
-    let filter = json!([{"term": {"model_uid": kept.id}}, of_series, results::of_value(value), within]);
+    vec![json!({"term": {"model_uid": kept.id}}), results::of_series(kept), within]
+}
+
+fn body(kept: &Kept, value: Option<&str>, from_ms: i64, to_ms: i64, after: Option<&(i64, String)>) -> Value {
+    let mut filter = conditions(kept, from_ms, to_ms);
+    filter.push(results::of_value(value));
     // Those that have their `_cur` are among them: a clock that was ahead may have filled it in.
     let mut body = json!({
         "size": PAGE,

@@ -145,6 +145,26 @@ async fn a_value_without_samples_stops_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_became_of_a_value_that_is_taken_out_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 30 * MINUTE).await;
+    hosts(&server, 20, 36, &["web1", "web2"]).await;
+    let id = server.create(for_hosts(by_hand(), &["web1", "web2"])).await;
+    server.run(&id).await.unwrap();
+    server.intelligence.update(&server.admin(), &id, for_hosts(by_hand(), &["web2"])).await.unwrap();
+    server.clock.advance_ms(6 * MINUTE + 31_000);
+    server.until_all_known().await;
+    // Then of all hosts together.
+    server.intelligence.update(&server.admin(), &id, for_hosts(by_hand(), &[])).await.unwrap();
+    server.run(&id).await.unwrap();
+    hosts(&server, 36, 42, &["web1", "web2"]).await;
+    server.clock.advance_ms(6 * MINUTE);
+    server.until_all_known().await;
+    assert_eq!(server.predictions().await.len(), 15);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_picture_of_a_value_that_failed_shows_what_was_predicted_before() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 30 * MINUTE).await;
