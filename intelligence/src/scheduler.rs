@@ -17,7 +17,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::error::Error;
 use crate::fill;
 use crate::store::{Kept, State};
-use crate::{Mark, Shared, TURNS};
+use crate::{Mark, Shared, TURNS, to_its_end};
 
 /// How often it is looked what is due.
 const TICK: Duration = Duration::from_secs(1);
@@ -209,7 +209,10 @@ async fn fill_all(shared: Arc<Shared>) {
             if !is_pending || shared.check_stopping().is_err() {
                 continue;
             }
-            let Err(error) = shared.fill(&kept.id).await else {
+            let (filler, id) = (Arc::clone(&shared), kept.id.clone());
+            // One that panics keeps no other from being filled in.
+            let filled = to_its_end(async move { filler.fill(&id).await });
+            let Err(error) = filled.await else {
                 failing.0.remove(&kept.id);
                 continue;
             };
