@@ -35,7 +35,7 @@ mod walk;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_accounts::Accounts;
 use millrace_query::SearchService;
@@ -48,6 +48,7 @@ use tokio::task::{JoinError, JoinHandle};
 use uuid::Uuid;
 
 use crate::artefacts::Artefacts;
+use crate::books::Ended;
 use crate::definition::Definition;
 use crate::filling::Fillings;
 use crate::run::Done;
@@ -63,6 +64,8 @@ const TURNS: usize = 2;
 const PICTURES: usize = 4;
 /// Runs of a rule's schedule that end with the server, one after another, until they are not made up any more.
 const MAX_TRIES: u32 = 2;
+/// After how long it is tried again to note what came of a run.
+const NOTE_AGAIN: Duration = Duration::from_secs(2);
 /// Name of the role that may do everything.
 const ADMIN: &str = "admin";
 
@@ -477,7 +480,7 @@ impl Shared {
     }
 
     /// Runs a rule, as at a time of its schedule or now, and keeps the books.
-    async fn run(&self, running: Mark, due_ms: Option<i64>, place: Option<Place>) -> Result<Done> {
+    async fn run(self: &Arc<Self>, running: Mark, due_ms: Option<i64>, place: Option<Place>) -> Result<Done> {
         let id = running.id.clone();
         let id = id.as_str();
         let turn = self.one_of(&self.turns).await?;
@@ -503,22 +506,21 @@ impl Shared {
         }
         let seconds = began.elapsed().as_secs_f64();
         let stopped = outcome.is_err() && self.check_stopping().is_err();
-        let ends = |now: &mut Kept| {
-            (now.ran.pid, now.state.tries) = (0, 0);
-            now.ran.processing_time = Some(seconds);
-            if let Some(due) = due_ms.filter(|_| !stopped) {
-                now.state.handled_ms = now.state.handled_ms.max(due);
-            }
-            let is_same = now.state.revision == kept.state.revision;
-            books::note(now, &done, &outcome, is_same);
-        };
-        match self.store.note(id, ends).await {
+        let (revision, handled_ms) = (kept.state.revision, due_ms.filter(|_| !stopped));
+        let ended = Ended { done, outcome, seconds, revision, handled_ms };
+        let noted = self.store.note(id, |now| ended.note(now)).await;
+        match noted {
+            Ok(()) => {}
             // It was deleted meanwhile.
             Err(Error::NotFound(_)) => self.artefacts.remove(id).await,
-            noted => noted?,
+            Err(error) => {
+                tokio::spawn(Arc::clone(self).note_later(running, ended));
+                return Err(error);
+            }
         }
+        let Ended { done, outcome, .. } = ended;
         // It was changed meanwhile, and the models of values that it has no more are removed: one may have been written since.
-        let now = self.store.get(id).filter(|now| now.state.revision != kept.state.revision);
+        let now = self.store.get(id).filter(|now| now.state.revision != revision);
         self.artefacts.keep_of(now).await;
         // It has ended: others need not wait while it is filled in.
         drop((turn, running));
@@ -533,6 +535,22 @@ impl Shared {
             tracing::warn!(rule = id, %error, "what became of predictions was not filled in");
         }
         outcome.map(|()| done)
+    }
+
+    /// Notes what came of a run once that can be written. Until then its rule counts as running, or the run would be repeated.
+    async fn note_later(self: Arc<Self>, running: Mark, ended: Ended) {
+        let (id, mut stopping) = (&running.id, self.stopping.subscribe());
+        while self.check_stopping().is_ok() {
+            tokio::select! {
+                _ = stopping.changed() => continue,
+                () = tokio::time::sleep(NOTE_AGAIN) => {}
+            }
+            let noted = self.store.note(id, |now| ended.note(now)).await;
+            match noted {
+                Ok(()) | Err(Error::NotFound(_)) => return,
+                Err(error) => tracing::debug!(rule = id, %error, "what came of a run is not noted yet"),
+            }
+        }
     }
 
     /// Fills in what became of a rule's predictions, unless somebody does already. While it is at work there is nothing to do: not all that it

@@ -353,6 +353,33 @@ async fn a_server_that_stops_waits_for_runs_by_hand() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_came_of_a_run_is_noted_once_its_record_can_be_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, id) = Server::with_rule(dir.path(), 180, slow()).await;
+    let (principal, options) = (Principal::system(), IndicesOptions::open_only());
+    let block = async |is_set: bool| {
+        let settings = json!({"index.blocks.write": is_set});
+        let decide = |metadata: &Metadata| {
+            metadata.update_settings(".intelligence_rules", &options, &settings, false, START)
+        };
+        server.engine.change(&principal, decide).await.unwrap();
+    };
+    let run = server.begin(&id);
+    until("the run", async || (server.shown(&id)["pid"] != 0).then_some(())).await;
+    block(true).await;
+    let refused = run.await.unwrap().unwrap_err();
+    assert!(matches!(refused, Error::Storage(_)), "{refused}");
+    let refused = server.run(&id).await.unwrap_err();
+    assert!(matches!(refused, Error::Conflict(_)), "{refused}");
+    assert!(server.shown(&id)["exit_code"].is_null());
+    block(false).await;
+    until("the end of the run", async || (server.shown(&id)["pid"] == 0).then_some(())).await;
+    let shown = server.shown(&id);
+    assert_eq!((&shown["exit_code"], &shown["error_description"]), (&json!(1), &json!("store")));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_stored_beside_a_prediction_that_is_refused_is_known() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 31 * MINUTE + 10_000).await;
