@@ -122,6 +122,28 @@ async fn history_is_gone_over_once_though_there_is_too_little_to_go_on_from() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn history_that_cannot_be_forecast_keeps_nothing_else_from_being_forecast() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 60 * MINUTE).await;
+    // Twice as much each minute, which a day later is more than there are numbers for.
+    for minute in 0..60 {
+        let load = if minute < 12 { 1_i64 << minute } else { 5 };
+        let document = json!({"@timestamp": START + minute * MINUTE + 1000, "load": load});
+        server.write("logs", &minute.to_string(), &document).await;
+    }
+    let mut rule = by_hand();
+    (rule["algorithm_type"], rule["start_date"]) = (json!("LRS"), json!("2026-03-02 10:12"));
+    rule["max_predictions"] = json!(1_440);
+    let id = server.create(rule).await;
+    assert_eq!(server.run(&id).await.unwrap(), "1440 predictions from 30 samples");
+    let predictions = server.predictions().await;
+    assert!(predictions.keys().all(|uid| uid.starts_with("load_LRS_20260302_110000_")));
+    let walked_ms = record(&server.engine).await["state"]["walked_ms"].as_i64();
+    assert_eq!(walked_ms, Some(START + 60 * MINUTE));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_value_without_samples_stops_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 30 * MINUTE).await;
@@ -395,6 +417,25 @@ async fn what_is_stored_beside_a_prediction_that_is_refused_is_known() {
     assert!(refused.starts_with("a prediction cannot be stored"), "{refused}");
     assert_eq!(server.predictions().await.len(), 10);
     assert_eq!(server.shown(&id)["machine_state_uid"], "load_TL_20260302_103100");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prediction_that_is_refused_ends_the_run_whatever_is_left_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 31 * MINUTE + 10_000).await;
+    hosts(&server, 0, 31, &["web1", "web2"]).await;
+    // Ten of the first step's are over, which cannot be stored.
+    let object = json!({"properties": {"of": {"type": "keyword"}}});
+    let mapping = json!({"mappings": {"properties": {"load_cur": object}}});
+    server.engine.make_own_index("intelligence", &mapping).await.unwrap();
+    let mut rule = for_hosts(by_hand(), &["web1", "web2"]);
+    (rule["start_date"], rule["max_predictions"]) = (json!("2026-03-02 10:20"), json!(500));
+    let id = server.create(rule).await;
+    let refused = server.run(&id).await.unwrap_err();
+    assert!(matches!(refused, Error::Stored(_)), "{refused}");
+    assert_eq!(server.predictions().await.len(), 490);
+    assert!(record(&server.engine).await["state"]["walked_ms"].is_null(), "what is behind is predicted yet");
     server.stop().await;
 }
 
