@@ -8,6 +8,30 @@ use crate::time;
 /// Longest text of an error on a record, in characters.
 const MAX_MESSAGE: usize = 2_000;
 
+/// What is noted of a run that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) done: Done,
+    pub(crate) outcome: Result<()>,
+    /// How long it took.
+    pub(crate) seconds: f64,
+    /// Which revision of its rule ran.
+    pub(crate) revision: u64,
+    /// The time of the schedule that it has seen to.
+    pub(crate) handled_ms: Option<i64>,
+}
+
+impl Ended {
+    /// Notes it.
+    pub(crate) fn note(&self, kept: &mut Kept) {
+        (kept.ran.pid, kept.state.tries) = (0, 0);
+        kept.ran.processing_time = Some(self.seconds);
+        kept.state.handled_ms = kept.state.handled_ms.max(self.handled_ms.unwrap_or(i64::MIN));
+        let is_same = kept.state.revision == self.revision;
+        note(kept, &self.done, &self.outcome, is_same);
+    }
+}
+
 /// Notes which times a run predicts, before it writes the first of them: whatever becomes of it, they get their `_cur`.
 pub(crate) fn announce(kept: &mut Kept, done: &Done) {
     let state = &mut kept.state;

@@ -1,5 +1,6 @@
 //! Predictions get to know what became of them: `_cur`, once the predicted bucket is over.
 
+use millrace_storage::metadata::IndicesOptions;
 use millrace_storage::{Priority, Session};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -17,6 +18,8 @@ use crate::store::Kept;
 const GRACE_MS: i64 = 30_000;
 /// Predictions of a page.
 const PAGE: usize = 1_000;
+/// Values of `multiply_by_field` of which predictions are filled in, at most, those with the most of them: ten times what a rule may have.
+const MAX_VALUES: usize = 1_000;
 
 #[derive(Debug, Deserialize)]
 struct Answer {
@@ -35,6 +38,33 @@ struct Hit {
     sort: (i64, String),
 }
 
+#[derive(Debug, Deserialize)]
+struct Predicted {
+    aggregations: Option<Aggregations>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Aggregations {
+    values: Values,
+    /// Those of all documents together.
+    whole: Whole,
+}
+
+#[derive(Debug, Deserialize)]
+struct Values {
+    buckets: Vec<OfValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct OfValue {
+    key: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Whole {
+    doc_count: u64,
+}
+
 /// Returns the start of the first bucket that is not over for good.
 pub(crate) fn settled(frame: TimeFrame, now_ms: i64) -> i64 {
     frame.start(now_ms.saturating_sub(GRACE_MS))
@@ -50,6 +80,9 @@ pub(crate) fn pending(kept: &Kept, now_ms: i64) -> Option<(i64, i64)> {
 }
 
 /// Fills in what is over. Returns up to when.
+///
+/// # Errors
+/// [`Error::Run`](crate::Error::Run) while no index that the rule reads is open to its owner; the search's, the store's.
 pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Option<i64>> {
     let Some((from, to)) = pending(kept, now_ms) else { return Ok(None) };
     let definition = &kept.definition;
@@ -58,15 +91,19 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
     let (engine, search) = (&*shared.engine, &shared.search);
     let reader = Reader { search, session: &session, source: &source, definition, priority: Priority::Spare };
     let own = Session::system(&shared.engine);
-    for value in definition.runs() {
-        let buckets = match reader.read(value, from, to).await {
+    // Those in a closed index would not be found.
+    own.resolve(results::INDEX, &IndicesOptions::open_only())?;
+    for value in predicted(shared, kept, &own, from, to).await? {
+        let value = value.as_deref();
+        let known = match known(&reader, value, from, to).await {
             // Runs say on the record what is wrong with it: others need not wait.
             Err(error) if value.is_some() && is_of_value(&error) => {
                 tracing::debug!(rule = kept.id, value, %error, "what became of a value is not known");
                 continue;
             }
-            buckets => buckets?,
+            known => known?,
         };
+        reader.check_there()?;
         let mut after: Option<(i64, String)> = None;
         loop {
             shared.check_stopping()?;
@@ -78,7 +115,7 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
             let count = hits.len();
             let found = hits.into_iter().filter_map(|hit| {
                 let place = usize::try_from(definition.frame.between(from, hit.sort.0)).ok()?;
-                let current = became(definition, *buckets.get(place)?)?;
+                let current = (*known.get(place)?)?;
                 let mut document = Map::new();
                 results::put(&mut document, &definition.field, "cur", current);
                 Some((hit.id, Value::Object(document)))
@@ -92,11 +129,57 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
     Ok(Some(to))
 }
 
-fn body(kept: &Kept, value: Option<&str>, from_ms: i64, to_ms: i64, after: Option<&(i64, String)>) -> Value {
+/// Finds of what there are predictions between two times: of values, also of those that the rule has no more, or of all documents together.
+async fn predicted(
+    shared: &Shared,
+    kept: &Kept,
+    own: &Session,
+    from_ms: i64,
+    to_ms: i64,
+) -> Result<Vec<Option<String>>> {
+    if kept.definition.multiply_by.is_none() {
+        return Ok(vec![None]);
+    }
+    let field = "multiply_by_value";
+    let body = json!({
+        "size": 0,
+        "track_total_hits": false,
+        "query": {"bool": {"filter": conditions(kept, from_ms, to_ms)}},
+        "aggs": {
+            "values": {"terms": {"field": field, "size": MAX_VALUES}},
+            "whole": {"missing": {"field": field}},
+        },
+    });
+    let answer: Predicted = shared.search.read(own, results::INDEX, body, Priority::Spare).await?;
+    let Some(Aggregations { values, whole }) = answer.aggregations else { return Ok(Vec::new()) };
+    let whole = (whole.doc_count > 0).then_some(None);
+    Ok(values.buckets.into_iter().map(|of| Some(of.key)).chain(whole).collect())
+}
+
+/// Reads what the buckets between two starts became, as far as that is known: a count is none before the first document.
+async fn known(
+    reader: &Reader<'_>,
+    value: Option<&str>,
+    from_ms: i64,
+    to_ms: i64,
+) -> Result<Vec<Option<f64>>> {
+    let buckets = reader.read(value, from_ms, to_ms).await?;
+    let begins = reader.begins(value, from_ms, &buckets).await?;
+    let places = buckets.into_iter().enumerate();
+    let known = places.map(|(place, bucket)| became(reader.definition, bucket).filter(|_| place >= begins));
+    Ok(known.collect())
+}
+
+/// The conditions on predictions that are to be filled in.
+fn conditions(kept: &Kept, from_ms: i64, to_ms: i64) -> Vec<Value> {
     let within = json!({"range": {"@timestamp": {"gte": from_ms, "lt": to_ms, "format": "epoch_millis"}}});
     // What was predicted before the rule was changed may be of something else.
-    let of_series = results::of_series(kept);
-    let filter = json!([{"term": {"model_uid": kept.id}}, of_series, results::of_value(value), within]);
+    vec![json!({"term": {"model_uid": kept.id}}), results::of_series(kept), within]
+}
+
+fn body(kept: &Kept, value: Option<&str>, from_ms: i64, to_ms: i64, after: Option<&(i64, String)>) -> Value {
+    let mut filter = conditions(kept, from_ms, to_ms);
+    filter.push(results::of_value(value));
     // Those that have their `_cur` are among them: a clock that was ahead may have filled it in.
     let mut body = json!({
         "size": PAGE,

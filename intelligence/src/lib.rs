@@ -8,7 +8,7 @@
 //! - [`definition`], [`frame`], [`schedule`]: what a rule says
 //! - [`store`]: rules as documents, with what runs maintain
 //! - [`source`], [`kuery`]: the saved search that a rule reads
-//! - [`samples`], [`walk`], [`run`], [`fill`]: a run, from which times it predicts, and what became of that
+//! - [`samples`], [`walk`], [`run`], [`fill`], [`filling`]: a run, from which times it predicts, and what became of that
 //! - [`documents`], [`results`], [`artefacts`], [`books`]: what runs write: predictions, models for later, and what stands on the record
 //! - [`scheduler`]: when rules run
 //! - [`picture`]: a rule's last predictions as a picture
@@ -19,6 +19,7 @@ mod definition;
 mod documents;
 mod error;
 mod fill;
+mod filling;
 mod frame;
 mod kuery;
 mod picture;
@@ -34,7 +35,7 @@ mod walk;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_accounts::Accounts;
 use millrace_query::SearchService;
@@ -47,7 +48,9 @@ use tokio::task::{JoinError, JoinHandle};
 use uuid::Uuid;
 
 use crate::artefacts::Artefacts;
+use crate::books::Ended;
 use crate::definition::Definition;
+use crate::filling::Fillings;
 use crate::run::Done;
 use crate::scheduler::Place;
 use crate::source::Source;
@@ -61,6 +64,8 @@ const TURNS: usize = 2;
 const PICTURES: usize = 4;
 /// Runs of a rule's schedule that end with the server, one after another, until they are not made up any more.
 const MAX_TRIES: u32 = 2;
+/// After how long it is tried again to note what came of a run.
+const NOTE_AGAIN: Duration = Duration::from_secs(2);
 /// Name of the role that may do everything.
 const ADMIN: &str = "admin";
 
@@ -101,8 +106,8 @@ pub(crate) struct Shared {
     pub(crate) artefacts: Artefacts,
     /// Rules that run.
     running: Arc<Mutex<HashSet<String>>>,
-    /// Rules whose predictions are filled in: two that do would meet at the same documents.
-    filling: Arc<Mutex<HashSet<String>>>,
+    /// Rules whose predictions are filled in.
+    pub(crate) fillings: Fillings,
     turns: Arc<Semaphore>,
     pictures: Semaphore,
     /// Held for reading by each run until it is over, with what is filled in behind it.
@@ -171,7 +176,7 @@ impl Intelligence {
             store: Store::load(engine).await?,
             artefacts: Artefacts::of(engine),
             running: Arc::default(),
-            filling: Arc::default(),
+            fillings: Fillings::default(),
             turns: Arc::new(Semaphore::new(TURNS)),
             pictures: Semaphore::new(PICTURES),
             under_way: tokio::sync::RwLock::default(),
@@ -475,7 +480,7 @@ impl Shared {
     }
 
     /// Runs a rule, as at a time of its schedule or now, and keeps the books.
-    async fn run(&self, running: Mark, due_ms: Option<i64>, place: Option<Place>) -> Result<Done> {
+    async fn run(self: &Arc<Self>, running: Mark, due_ms: Option<i64>, place: Option<Place>) -> Result<Done> {
         let id = running.id.clone();
         let id = id.as_str();
         let turn = self.one_of(&self.turns).await?;
@@ -501,22 +506,21 @@ impl Shared {
         }
         let seconds = began.elapsed().as_secs_f64();
         let stopped = outcome.is_err() && self.check_stopping().is_err();
-        let ends = |now: &mut Kept| {
-            (now.ran.pid, now.state.tries) = (0, 0);
-            now.ran.processing_time = Some(seconds);
-            if let Some(due) = due_ms.filter(|_| !stopped) {
-                now.state.handled_ms = now.state.handled_ms.max(due);
-            }
-            let is_same = now.state.revision == kept.state.revision;
-            books::note(now, &done, &outcome, is_same);
-        };
-        match self.store.note(id, ends).await {
+        let (revision, handled_ms) = (kept.state.revision, due_ms.filter(|_| !stopped));
+        let ended = Ended { done, outcome, seconds, revision, handled_ms };
+        let noted = self.store.note(id, |now| ended.note(now)).await;
+        match noted {
+            Ok(()) => {}
             // It was deleted meanwhile.
             Err(Error::NotFound(_)) => self.artefacts.remove(id).await,
-            noted => noted?,
+            Err(error) => {
+                tokio::spawn(Arc::clone(self).note_later(running, ended));
+                return Err(error);
+            }
         }
+        let Ended { done, outcome, .. } = ended;
         // It was changed meanwhile, and the models of values that it has no more are removed: one may have been written since.
-        let now = self.store.get(id).filter(|now| now.state.revision != kept.state.revision);
+        let now = self.store.get(id).filter(|now| now.state.revision != revision);
         self.artefacts.keep_of(now).await;
         // It has ended: others need not wait while it is filled in.
         drop((turn, running));
@@ -533,17 +537,33 @@ impl Shared {
         outcome.map(|()| done)
     }
 
+    /// Notes what came of a run once that can be written. Until then its rule counts as running, or the run would be repeated.
+    async fn note_later(self: Arc<Self>, running: Mark, ended: Ended) {
+        let (id, mut stopping) = (&running.id, self.stopping.subscribe());
+        while self.check_stopping().is_ok() {
+            tokio::select! {
+                _ = stopping.changed() => continue,
+                () = tokio::time::sleep(NOTE_AGAIN) => {}
+            }
+            let noted = self.store.note(id, |now| ended.note(now)).await;
+            match noted {
+                Ok(()) | Err(Error::NotFound(_)) => return,
+                Err(error) => tracing::debug!(rule = id, %error, "what came of a run is not noted yet"),
+            }
+        }
+    }
+
     /// Fills in what became of a rule's predictions, unless somebody does already. While it is at work there is nothing to do: not all that it
     /// writes is there to be found, and it is filled when the run has ended.
     pub(crate) async fn fill(&self, id: &str) -> Result<()> {
-        let Some(_filling) = Mark::new(&self.filling, id) else { return Ok(()) };
+        let Some(filling) = self.fillings.begin(id) else { return Ok(()) };
         let at_work = |kept: &Arc<Kept>| kept.ran.pid != 0 && self.is_running(id);
         let Some(kept) = self.store.get(id).filter(|kept| !at_work(kept)) else { return Ok(()) };
         let Some(to) = fill::fill(self, &kept, self.engine.clock().now_ms()).await? else { return Ok(()) };
         let filled = |now: &mut Kept| {
-            // A run that began meanwhile has predictions that were not seen, and those of a changed rule may be others.
-            if now.is_version_of(&kept) {
-                now.state.filled_ms = Some(to);
+            // Predictions of a rule that was changed meanwhile may be others, and those of runs that began since were perhaps not seen.
+            if now.state.revision == kept.state.revision {
+                now.state.filled_ms = Some(filling.reached(to));
             }
         };
         self.store.note(id, filled).await

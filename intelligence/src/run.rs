@@ -196,6 +196,7 @@ impl Course<'_> {
                 is_same = now.state.revision == kept.state.revision;
                 if is_same {
                     books::announce(now, announced);
+                    shared.fillings.announce(&now.id, announced.filled_ms);
                 }
             };
             shared.store.note(&kept.id, announce).await?;

@@ -2,6 +2,7 @@
 //! time; no document is read.
 
 use millrace_query::SearchService;
+use millrace_storage::metadata::IndicesOptions;
 use millrace_storage::{Priority, Session};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -144,6 +145,22 @@ impl Reader<'_> {
         let expression = &self.source.expression;
         let answer = self.search.read::<Earlier>(self.session, expression, body, self.priority).await?;
         Ok(if answer.hits.hits.is_empty() { first } else { 0 })
+    }
+
+    /// Refuses what was read where none of the indices is open that the owner may search: searches find nothing there, and say nothing of it.
+    ///
+    /// # Errors
+    /// [`Error::Run`]; the store's.
+    pub(crate) fn check_there(&self) -> Result<()> {
+        let options = IndicesOptions { ignore_unavailable: true, ..IndicesOptions::open_only() };
+        let expression = &self.source.expression;
+        if !self.session.resolve(expression, &options)?.is_empty() {
+            return Ok(());
+        }
+        let owner = self.session.principal().name();
+        Err(Error::Run(format!(
+            "no index of [{expression}] is open that user [{owner}], its owner, may search"
+        )))
     }
 
     /// The conditions on documents that are counted or measured, whenever they are of.

@@ -14,10 +14,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::fill;
 use crate::store::{Kept, State};
-use crate::{Mark, Shared, TURNS};
+use crate::{Mark, Shared, TURNS, to_its_end};
 
 /// How often it is looked what is due.
 const TICK: Duration = Duration::from_secs(1);
@@ -25,10 +25,14 @@ const TICK: Duration = Duration::from_secs(1);
 /// down what is ingested.
 const PAUSE: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
-/// After how long a rule's predictions are looked at again when it could not be found out what became of them; twice as long each time.
-const FILL_AGAIN_MS: i64 = 60_000;
-/// The longest of these times.
+/// After how long a rule is tried again whose run could not be noted, or of whose predictions it could not be found out what became of them;
+/// twice as long each time.
+const AGAIN_MS: i64 = 60_000;
+/// The longest of these times, of runs and of fills.
+const MAX_RUN_AGAIN_MS: i64 = 600_000;
 const MAX_FILL_AGAIN_MS: i64 = 3_600_000;
+/// What it means where a rule cannot be set back.
+const WAITS: &str = "an AI rule waits for a time that a clock was ahead to";
 
 /// When rules come next: asking a schedule takes long enough not to be done for each rule each second.
 #[derive(Debug, Default)]
@@ -57,9 +61,13 @@ impl Coming {
     }
 }
 
-/// Rules of which it could not be found out what became of their predictions.
-#[derive(Debug, Default)]
-struct Failing(HashMap<String, Failure>);
+/// Rules that failed in a way that another time may mend.
+#[derive(Debug)]
+struct Failing {
+    rules: HashMap<String, Failure>,
+    /// The longest that one waits.
+    longest_ms: i64,
+}
 
 #[derive(Debug)]
 struct Failure {
@@ -70,21 +78,36 @@ struct Failure {
 }
 
 impl Failing {
+    fn waiting_up_to(longest_ms: i64) -> Self {
+        Self { rules: HashMap::new(), longest_ms }
+    }
+
+    /// Drops rules that are deleted.
+    fn keep_of(&mut self, shared: &Shared) {
+        self.rules.retain(|id, _| shared.store.get(id).is_some());
+    }
+
     /// Whether a rule may be tried now: one that was saved anew need not wait.
     fn is_time(&self, kept: &Kept, now_ms: i64) -> bool {
-        let failed = self.0.get(&kept.id).filter(|failed| failed.revision == kept.state.revision);
+        let failed = self.rules.get(&kept.id).filter(|failed| failed.revision == kept.state.revision);
         // A clock that was put back keeps none waiting.
         failed.is_none_or(|failed| !(0..failed.wait_ms).contains(&(now_ms - failed.tried_ms)))
+    }
+
+    /// Notes why a rule failed, and logs it with what that means where it is new.
+    fn tell(&mut self, kept: &Kept, now_ms: i64, error: &Error, what: &str) {
+        if self.note(kept, now_ms, error.to_string()) {
+            tracing::warn!(rule = kept.id, %error, "{what}");
+        }
     }
 
     /// Notes why a rule failed; returns whether that is new.
     fn note(&mut self, kept: &Kept, now_ms: i64, reason: String) -> bool {
         let revision = kept.state.revision;
-        let before = self.0.remove(&kept.id).filter(|failed| failed.revision == revision);
-        let wait_ms =
-            before.as_ref().map_or(FILL_AGAIN_MS, |failed| (2 * failed.wait_ms).min(MAX_FILL_AGAIN_MS));
+        let before = self.rules.remove(&kept.id).filter(|failed| failed.revision == revision);
+        let wait_ms = before.as_ref().map_or(AGAIN_MS, |failed| (2 * failed.wait_ms).min(self.longest_ms));
         let is_new = before.is_none_or(|failed| failed.reason != reason);
-        self.0.insert(kept.id.clone(), Failure { revision, tried_ms: now_ms, wait_ms, reason });
+        self.rules.insert(kept.id.clone(), Failure { revision, tried_ms: now_ms, wait_ms, reason });
         is_new
     }
 }
@@ -111,6 +134,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
     let mut coming = Coming::default();
     // Rules that wait for a place do not run yet: who asks for a run of one need not wait for that.
     let (queued, places) = (Arc::new(Mutex::new(HashSet::new())), Arc::new(Semaphore::new(TURNS)));
+    let failing = Arc::new(Mutex::new(Failing::waiting_up_to(MAX_RUN_AGAIN_MS)));
     jobs.spawn(fill_all(Arc::clone(&shared)));
     while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
         tokio::select! {
@@ -123,12 +147,15 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
             _ = ticks.tick() => {
                 let now_ms = shared.engine.clock().now_ms();
                 coming.0.retain(|id, _| shared.store.get(id).is_some());
+                failing.lock().keep_of(&shared);
                 for kept in shared.store.all() {
-                    if shared.is_running(&kept.id) {
+                    if shared.is_running(&kept.id) || !failing.lock().is_time(&kept, now_ms) {
                         continue;
                     }
                     if kept.state.handled_ms > now_ms {
-                        set_back(&shared, &kept, now_ms).await;
+                        if let Err(error) = set_back(&shared, &kept, now_ms).await {
+                            failing.lock().tell(&kept, now_ms, &error, WAITS);
+                        }
                         continue;
                     }
                     let has_come = coming.has_come(&kept, now_ms);
@@ -137,7 +164,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
                     }
                     // Marked here, so that the next look sees it.
                     let Some(mark) = Mark::new(&queued, &kept.id) else { continue };
-                    jobs.spawn(run(Arc::clone(&shared), mark, Arc::clone(&places)));
+                    jobs.spawn(run(Arc::clone(&shared), mark, Arc::clone(&places), Arc::clone(&failing)));
                 }
             }
         }
@@ -146,12 +173,13 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
 }
 
 /// Has a rule run, and filled in, again whose time was seen to by a clock that was ahead.
-async fn set_back(shared: &Shared, kept: &Kept, now_ms: i64) {
+///
+/// # Errors
+/// The store's.
+async fn set_back(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<()> {
     match shared.store.note(&kept.id, |kept| kept.state.set_back(now_ms)).await {
-        Ok(()) | Err(Error::NotFound(_)) => {}
-        Err(error) => {
-            tracing::warn!(rule = kept.id, %error, "an AI rule waits for a time that a clock was ahead to")
-        }
+        Err(Error::NotFound(_)) => Ok(()),
+        noted => noted,
     }
 }
 
@@ -170,7 +198,7 @@ impl Place {
 }
 
 /// Runs a rule once there is a place.
-async fn run(shared: Arc<Shared>, queued: Mark, places: Arc<Semaphore>) {
+async fn run(shared: Arc<Shared>, queued: Mark, places: Arc<Semaphore>, failing: Arc<Mutex<Failing>>) {
     let id = queued.id.clone();
     // Without one the server stops.
     let Ok(place) = shared.one_of(&places).await else { return };
@@ -179,10 +207,21 @@ async fn run(shared: Arc<Shared>, queued: Mark, places: Arc<Semaphore>) {
     let due_ms = shared.store.get(&id).and_then(|kept| due(&kept, true, now_ms));
     let Some((due_ms, running)) = due_ms.zip(shared.begin(&id)) else { return };
     drop(queued);
-    match shared.run_to_its_end(running, Some((due_ms, Place(place)))).await {
-        // What goes wrong stands on the record.
-        Ok(_) | Err(Error::NotFound(_)) => {}
-        Err(error) => tracing::warn!(rule = id, %error, "a scheduled run of an AI rule failed"),
+    let ran = Arc::clone(&shared).run_to_its_end(running, Some((due_ms, Place(place)))).await;
+    let (failed, mut failing) = ("a scheduled run of an AI rule failed", failing.lock());
+    match (ran, shared.store.get(&id)) {
+        (Err(Error::NotFound(_)), _) | (_, None) => {}
+        // It would be due again at once.
+        (Err(error), Some(kept)) if kept.state.handled_ms < due_ms => {
+            failing.tell(&kept, now_ms, &error, failed);
+        }
+        (ran, Some(_)) => {
+            failing.rules.remove(&id);
+            // What goes wrong stands on the record.
+            if let Err(error) = ran {
+                tracing::warn!(rule = id, %error, "{failed}");
+            }
+        }
     }
 }
 
@@ -190,32 +229,37 @@ async fn run(shared: Arc<Shared>, queued: Mark, places: Arc<Semaphore>) {
 async fn fill_all(shared: Arc<Shared>) {
     let mut stopping = shared.stopping.subscribe();
     let mut ticks = ticks();
-    let mut failing = Failing::default();
+    let mut failing = Failing::waiting_up_to(MAX_FILL_AGAIN_MS);
     while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
         tokio::select! {
             _ = stopping.changed() => break,
             _ = ticks.tick() => {}
         }
-        failing.0.retain(|id, _| shared.store.get(id).is_some());
+        failing.keep_of(&shared);
         for listed in shared.store.all() {
             let now_ms = shared.engine.clock().now_ms();
             // Those before it may have taken their time.
             let Some(kept) = shared.store.get(&listed.id) else { continue };
             if kept.state.filled_ms.is_some_and(|filled| filled > now_ms) {
-                set_back(&shared, &kept, now_ms).await;
+                if failing.is_time(&kept, now_ms)
+                    && let Err(error) = set_back(&shared, &kept, now_ms).await
+                {
+                    failing.tell(&kept, now_ms, &error, WAITS);
+                }
                 continue;
             }
             let is_pending = fill::pending(&kept, now_ms).is_some() && failing.is_time(&kept, now_ms);
             if !is_pending || shared.check_stopping().is_err() {
                 continue;
             }
-            let Err(error) = shared.fill(&kept.id).await else {
-                failing.0.remove(&kept.id);
+            let (filler, id) = (Arc::clone(&shared), kept.id.clone());
+            // One that panics keeps no other from being filled in.
+            let filled = to_its_end(async move { filler.fill(&id).await });
+            let Err(error) = filled.await else {
+                failing.rules.remove(&kept.id);
                 continue;
             };
-            if failing.note(&kept, now_ms, error.to_string()) {
-                tracing::warn!(rule = kept.id, %error, "what became of predictions was not filled in");
-            }
+            failing.tell(&kept, now_ms, &error, "what became of predictions was not filled in");
         }
     }
 }
@@ -230,7 +274,7 @@ mod tests {
     fn what_fails_is_tried_ever_more_seldom_and_told_once() {
         let state = State { revision: 1, ..State::default() };
         let mut kept = Kept::new("r".to_owned(), Definition::parse(&body()).unwrap(), state);
-        let mut failing = Failing::default();
+        let mut failing = Failing::waiting_up_to(MAX_FILL_AGAIN_MS);
         let mut now_ms = 1_000_000;
         assert!(failing.is_time(&kept, now_ms));
         let mut waits = Vec::new();

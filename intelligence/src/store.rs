@@ -109,11 +109,6 @@ impl Kept {
         Self { id, definition: Arc::new(definition), ran: Ran::default(), state, version: None }
     }
 
-    /// Whether both are the same document: nothing was changed or noted in between.
-    pub(crate) fn is_version_of(&self, other: &Self) -> bool {
-        self.version == other.version
-    }
-
     /// Writes the document as it is shown, without `state`.
     pub(crate) fn shown(&self) -> Value {
         let mut members = self.definition.document();

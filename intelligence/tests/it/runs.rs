@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millrace_intelligence::Error;
-use millrace_storage::Engine;
+use millrace_storage::metadata::{IndicesOptions, Metadata};
+use millrace_storage::{Engine, Principal};
 use serde_json::{Value, json};
 
 use crate::fixture::{MINUTE, START, Server, rule, until, write};
@@ -121,6 +122,28 @@ async fn history_is_gone_over_once_though_there_is_too_little_to_go_on_from() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn history_that_cannot_be_forecast_keeps_nothing_else_from_being_forecast() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 60 * MINUTE).await;
+    // Twice as much each minute, which a day later is more than there are numbers for.
+    for minute in 0..60 {
+        let load = if minute < 12 { 1_i64 << minute } else { 5 };
+        let document = json!({"@timestamp": START + minute * MINUTE + 1000, "load": load});
+        server.write("logs", &minute.to_string(), &document).await;
+    }
+    let mut rule = by_hand();
+    (rule["algorithm_type"], rule["start_date"]) = (json!("LRS"), json!("2026-03-02 10:12"));
+    rule["max_predictions"] = json!(1_440);
+    let id = server.create(rule).await;
+    assert_eq!(server.run(&id).await.unwrap(), "1440 predictions from 30 samples");
+    let predictions = server.predictions().await;
+    assert!(predictions.keys().all(|uid| uid.starts_with("load_LRS_20260302_110000_")));
+    let walked_ms = record(&server.engine).await["state"]["walked_ms"].as_i64();
+    assert_eq!(walked_ms, Some(START + 60 * MINUTE));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_value_without_samples_stops_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 30 * MINUTE).await;
@@ -140,6 +163,26 @@ async fn a_value_without_samples_stops_no_other() {
     hosts(&server, 30, 36, &["web1", "web2"]).await;
     server.clock.advance_ms(6 * MINUTE + 31_000);
     server.until_all_known().await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_became_of_a_value_that_is_taken_out_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 30 * MINUTE).await;
+    hosts(&server, 20, 36, &["web1", "web2"]).await;
+    let id = server.create(for_hosts(by_hand(), &["web1", "web2"])).await;
+    server.run(&id).await.unwrap();
+    server.intelligence.update(&server.admin(), &id, for_hosts(by_hand(), &["web2"])).await.unwrap();
+    server.clock.advance_ms(6 * MINUTE + 31_000);
+    server.until_all_known().await;
+    // Then of all hosts together.
+    server.intelligence.update(&server.admin(), &id, for_hosts(by_hand(), &[])).await.unwrap();
+    server.run(&id).await.unwrap();
+    hosts(&server, 36, 42, &["web1", "web2"]).await;
+    server.clock.advance_ms(6 * MINUTE);
+    server.until_all_known().await;
+    assert_eq!(server.predictions().await.len(), 15);
     server.stop().await;
 }
 
@@ -213,6 +256,47 @@ async fn a_count_is_0_in_quiet_buckets_behind_the_first_document() {
     assert!((first - 2.0 / 60.0).abs() < 1e-9, "{first}");
     server.clock.advance_ms(90 * MINUTE);
     assert_eq!(run("1200").await, ("5 predictions from 60 samples".to_owned(), 0.0));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_of_an_index_that_is_closed_are_not_0_but_known_once_it_is_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut count = by_hand();
+    count["value_type"] = json!("count");
+    let (server, id) = Server::with_rule(dir.path(), 31, count).await;
+    let source = json!({"index": "other", "query": {"language": "lucene", "query": "*"}});
+    let search = json!({"attributes": {"title": "other", "kibanaSavedObjectMeta": {"searchSourceJSON": source.to_string()}}});
+    let pattern = json!({"attributes": {"title": "other", "timeFieldName": "@timestamp"}});
+    for (id, object) in [("search:other", search), ("index-pattern:other", pattern)] {
+        server.write(".console", id, &json!({"object": object})).await;
+    }
+    for minute in 0..36 {
+        let document = json!({"@timestamp": START + minute * MINUTE + 1000, "load": minute});
+        server.write("other", &minute.to_string(), &document).await;
+    }
+    let mut other = by_hand();
+    (other["model_name"], other["search"]) = (json!("other"), json!("search:other"));
+    let other = server.create(other).await;
+    server.run(&id).await.unwrap();
+    server.run(&other).await.unwrap();
+    server.minutes(31, 36).await;
+    let (principal, named) = (Principal::system(), IndicesOptions::open_and_closed());
+    let close = |metadata: &Metadata| metadata.close_indices("logs", &named, START);
+    server.engine.change(&principal, close).await.unwrap();
+    server.clock.advance_ms(6 * MINUTE + 31_000);
+    until("what became of the other's", async || {
+        let predictions = server.predictions().await;
+        let mut of = predictions.iter().filter(|(uid, _)| uid.starts_with("other_"));
+        of.all(|(_, document)| document["load_cur"].is_number()).then_some(())
+    })
+    .await;
+    assert_eq!(server.known(31).await.len(), 0);
+    let open = |metadata: &Metadata| metadata.open_indices("logs", &named, START);
+    server.engine.change(&principal, open).await.unwrap();
+    // It is tried again after a while.
+    server.clock.advance_ms(2 * MINUTE);
+    server.until_known(31, &[1.0; 5]).await;
     server.stop().await;
 }
 
@@ -291,6 +375,33 @@ async fn a_server_that_stops_waits_for_runs_by_hand() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_came_of_a_run_is_noted_once_its_record_can_be_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, id) = Server::with_rule(dir.path(), 180, slow()).await;
+    let (principal, options) = (Principal::system(), IndicesOptions::open_only());
+    let block = async |is_set: bool| {
+        let settings = json!({"index.blocks.write": is_set});
+        let decide = |metadata: &Metadata| {
+            metadata.update_settings(".intelligence_rules", &options, &settings, false, START)
+        };
+        server.engine.change(&principal, decide).await.unwrap();
+    };
+    let run = server.begin(&id);
+    until("the run", async || (server.shown(&id)["pid"] != 0).then_some(())).await;
+    block(true).await;
+    let refused = run.await.unwrap().unwrap_err();
+    assert!(matches!(refused, Error::Storage(_)), "{refused}");
+    let refused = server.run(&id).await.unwrap_err();
+    assert!(matches!(refused, Error::Conflict(_)), "{refused}");
+    assert!(server.shown(&id)["exit_code"].is_null());
+    block(false).await;
+    until("the end of the run", async || (server.shown(&id)["pid"] == 0).then_some(())).await;
+    let shown = server.shown(&id);
+    assert_eq!((&shown["exit_code"], &shown["error_description"]), (&json!(1), &json!("store")));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_stored_beside_a_prediction_that_is_refused_is_known() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 31 * MINUTE + 10_000).await;
@@ -306,6 +417,25 @@ async fn what_is_stored_beside_a_prediction_that_is_refused_is_known() {
     assert!(refused.starts_with("a prediction cannot be stored"), "{refused}");
     assert_eq!(server.predictions().await.len(), 10);
     assert_eq!(server.shown(&id)["machine_state_uid"], "load_TL_20260302_103100");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prediction_that_is_refused_ends_the_run_whatever_is_left_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START + 31 * MINUTE + 10_000).await;
+    hosts(&server, 0, 31, &["web1", "web2"]).await;
+    // Ten of the first step's are over, which cannot be stored.
+    let object = json!({"properties": {"of": {"type": "keyword"}}});
+    let mapping = json!({"mappings": {"properties": {"load_cur": object}}});
+    server.engine.make_own_index("intelligence", &mapping).await.unwrap();
+    let mut rule = for_hosts(by_hand(), &["web1", "web2"]);
+    (rule["start_date"], rule["max_predictions"]) = (json!("2026-03-02 10:20"), json!(500));
+    let id = server.create(rule).await;
+    let refused = server.run(&id).await.unwrap_err();
+    assert!(matches!(refused, Error::Stored(_)), "{refused}");
+    assert_eq!(server.predictions().await.len(), 490);
+    assert!(record(&server.engine).await["state"]["walked_ms"].is_null(), "what is behind is predicted yet");
     server.stop().await;
 }
 
