@@ -180,6 +180,23 @@ fn fifty_rules_on_one_document_make_fifty_alerts_with_ids_of_their_own() {
 }
 
 #[test]
+fn related_events_are_shown_as_far_as_there_is_room() {
+    let options = json!({"type": "frequency", "num_events": 15, "timeframe": "1h", "attach_related": true});
+    let mut bench = Bench::new(&[("r", options)]);
+    let mut operations = Vec::new();
+    for number in 1..=15 {
+        operations = bench.event(number, json!({"n": number, "text": "x".repeat(30 << 10)}));
+        assert_eq!(operations.is_empty(), number < 15);
+    }
+    let [Operation::Alert { document, .. }] = &operations[..] else { panic!("{operations:?}") };
+    let body = &document["match_body"];
+    let related = body["related_events"].as_array().unwrap().iter();
+    let related: Vec<_> = related.map(|event| event["n"].as_u64().unwrap()).collect();
+    assert_eq!((related, &body["n"]), ((1..=8).collect::<Vec<_>>(), &json!(15)));
+    assert_eq!(document["events"].as_array().unwrap().len(), 15);
+}
+
+#[test]
 fn appearance_keeps_state_and_a_revision_begins_empty() {
     let mut bench = Bench::new(&[("r", frequency())]);
     assert_eq!(bench.alerts(0, json!({})), 0);
