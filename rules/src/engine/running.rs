@@ -93,7 +93,7 @@ pub(super) struct Running {
     outside: u64,
     /// How many keys that had to go were told of.
     evictions_told: u64,
-    /// Alerts that were too many for one event.
+    /// Alerts that were too many for one event, and terms of one that were not looked at.
     left_out: u64,
 }
 
@@ -349,14 +349,15 @@ impl Running {
         }
     }
 
-    /// Tells of alerts that were too many for one event.
+    /// Tells of alerts that were too many for one event, and of terms of one that were not looked at.
     fn tell_left_out(&mut self, frame: u64, more: usize, part: &mut Part) {
         let before = self.left_out;
-        self.left_out += more as u64;
+        self.left_out = self.left_out.saturating_add(more as u64);
         if doubles(before, self.left_out) {
             let reason = format!(
-                "an event has so many new terms under its keys that only {MAX_FINDINGS} of its alerts are raised: {} were left out so \
-                 far; fewer composite fields, or another query_key, make fewer",
+                "an event has so many terms, or new terms under its keys, that only {MAX_FINDINGS} of its alerts are raised, and only \
+                 the first terms are looked at: {} alerts and terms were left out so far; fewer composite fields, or another \
+                 query_key, make fewer",
                 self.left_out
             );
             part.push(Operation::Problem { rule: self.rule.id.clone(), frame, reason });

@@ -464,6 +464,33 @@ fn an_event_of_many_terms_raises_a_thousand_alerts() {
 }
 
 #[test]
+fn a_new_term_is_found_behind_many_others_or_told_of() {
+    let options =
+        json!({"type": "new_term", "fields": ["process", ["a", "b"]], "alert_on_missing_field": false});
+    let mut bench = Bench::new(&[("r", options)]);
+    let processes = |count: usize| (0..count).map(|at| format!("p{at}")).collect::<Vec<_>>();
+    let told = |operations: &[Operation]| {
+        operations.iter().any(|operation| matches!(operation, Operation::Problem { .. }))
+    };
+    assert_eq!(bench.alerts(0, json!({"process": processes(300)})), 300);
+    let mut hidden = processes(300);
+    hidden.push("evil".to_owned());
+    let operations = bench.event(1, json!({"process": hidden}));
+    assert_eq!((count(&operations), told(&operations)), (1, false));
+    // Of a hundred more than are looked at it is told at 100, at 200 and at 300: powers of two are between.
+    for (second, alerts, is_told) in [(2, 700, true), (3, 0, true), (4, 0, true), (5, 0, false)] {
+        let operations = bench.event(second, json!({"process": processes(1_100)}));
+        assert_eq!((count(&operations), told(&operations)), (alerts, is_told), "{second}");
+    }
+    // Combinations are terms; where a part is missing, there is none that could be new.
+    let parts = (0..40).collect::<Vec<_>>();
+    let operations = bench.event(6, json!({"a": parts, "b": parts}));
+    assert_eq!((count(&operations), told(&operations)), (1_000, true));
+    let operations = bench.event(7, json!({"a": processes(2_000)}));
+    assert_eq!(operations, []);
+}
+
+#[test]
 fn watermarks_go_on_while_input_is_idle() {
     let mut bench = Bench::new(&[("r", frequency()), ("clock", json!({}))]);
     bench.event(0, json!({"@timestamp": 0}));

@@ -117,7 +117,7 @@ pub(crate) trait Operator: fmt::Debug + Send + Sync {
     /// Takes an event under each of its keys.
     fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], moment: Moment) -> Vec<Finding>;
 
-    /// How much it found at the last event beyond [`MAX_FINDINGS`].
+    /// How much it found at the last event beyond [`MAX_FINDINGS`], or did not look at.
     fn left_out(&self) -> usize {
         0
     }
