@@ -294,6 +294,24 @@ fn a_rule_begins_behind_the_frame_that_is_on_its_way() {
 }
 
 #[test]
+fn rules_have_the_events_of_a_piece_together() {
+    let held = |rules: usize| {
+        let ids: Vec<String> = (0..rules).map(|number| format!("r{number:02}")).collect();
+        let rules: Vec<_> = ids.iter().map(|id| (id.as_str(), json!({}))).collect();
+        let mut bench = Bench::new(&rules);
+        let mut piece = frame(1, 0, json!({}), Origin::User, "logs-1");
+        piece.complete = false;
+        assert_eq!(bench.engine.frame(&piece, &mut bench.matcher), []);
+        let held = Arc::strong_count(&piece.events[0].source);
+        let end = Frame { events: Vec::new(), complete: true, ..piece.clone() };
+        assert_eq!(count(&bench.engine.frame(&end, &mut bench.matcher)), rules.len());
+        assert_eq!(Arc::strong_count(&piece.events[0].source), 1, "nothing is held behind the frame");
+        held
+    };
+    assert_eq!((held(1), held(50)), (2, 2));
+}
+
+#[test]
 fn pieces_that_are_forgotten_come_again_and_count_once() {
     let mut bench = Bench::new(&[("a", json!({}))]);
     let mut piece = frame(1, 0, json!({}), Origin::User, "logs-1");
