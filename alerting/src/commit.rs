@@ -82,6 +82,11 @@ impl Pending {
         }
     }
 
+    /// Makes it of an alert that a rule raises beside the feed.
+    pub(crate) fn alert(id: String, document: &Value) -> Self {
+        Self::new(0, ALERT, id, Action::Create, document)
+    }
+
     /// Adds rows of the outbox, which are written in the same frame.
     pub(crate) fn with_rows(mut self, rows: Vec<(String, Value)>) -> Self {
         for (id, row) in rows {
@@ -137,26 +142,6 @@ impl Pending {
 /// What becomes of an alert whose condition has ended.
 pub(crate) fn recovered(time: Time) -> Value {
     json!({"recovered": true, "recovered_at": time.iso()})
-}
-
-/// An alert that a rule raises beside the feed, and what it adds to the outbox.
-#[derive(Debug)]
-pub(crate) struct Beside {
-    pub(crate) id: String,
-    pub(crate) document: Value,
-    pub(crate) rows: Vec<(String, Value)>,
-}
-
-/// Writes alerts that rules raise beside the feed, without a position; returns the ids of those that were not there yet. Those that are there are
-/// not told of again.
-///
-/// # Errors
-/// The store's.
-pub(crate) async fn alerts(engine: &Arc<Engine>, alerts: Vec<Beside>) -> Result<Vec<String>> {
-    let create = |Beside { id, document, rows }: Beside| {
-        Pending::new(0, ALERT, id, Action::Create, &document).with_rows(rows)
-    };
-    beside(engine, &mut alerts.into_iter().map(create).collect()).await
 }
 
 /// Takes the rows of the outbox out of what is there already: an alert, or the end of its condition. They were written with it, and may
