@@ -82,6 +82,16 @@ impl Pending {
         }
     }
 
+    /// Makes it of an alert that a rule raises beside the feed.
+    pub(crate) fn alert(id: String, document: &Value) -> Self {
+        Self::new(0, ALERT, id, Action::Create, document)
+    }
+
+    /// Makes it of members of an alert that change beside the feed, where it is there; `roles` are those that it is for.
+    pub(crate) fn change(id: String, members: Value, roles: &[String]) -> Self {
+        Self::merge(0, id, members, roles)
+    }
+
     /// Adds rows of the outbox, which are written in the same frame.
     pub(crate) fn with_rows(mut self, rows: Vec<(String, Value)>) -> Self {
         for (id, row) in rows {
@@ -139,26 +149,6 @@ pub(crate) fn recovered(time: Time) -> Value {
     json!({"recovered": true, "recovered_at": time.iso()})
 }
 
-/// An alert that a rule raises beside the feed, and what it adds to the outbox.
-#[derive(Debug)]
-pub(crate) struct Beside {
-    pub(crate) id: String,
-    pub(crate) document: Value,
-    pub(crate) rows: Vec<(String, Value)>,
-}
-
-/// Writes alerts that rules raise beside the feed, without a position; returns the ids of those that were not there yet. Those that are there are
-/// not told of again.
-///
-/// # Errors
-/// The store's.
-pub(crate) async fn alerts(engine: &Arc<Engine>, alerts: Vec<Beside>) -> Result<Vec<String>> {
-    let create = |Beside { id, document, rows }: Beside| {
-        Pending::new(0, ALERT, id, Action::Create, &document).with_rows(rows)
-    };
-    beside(engine, &mut alerts.into_iter().map(create).collect()).await
-}
-
 /// Takes the rows of the outbox out of what is there already: an alert, or the end of its condition. They were written with it, and may
 /// have been sent and removed since. Where that cannot be read, they stay: an alert is rather told twice than never.
 async fn tell_no_more(engine: &Arc<Engine>, pending: &mut [Pending]) {
@@ -187,19 +177,6 @@ async fn is_there(session: &Session, Pending { ops, .. }: &Pending) -> bool {
             found["recovered"] == json!(true)
         }
     }
-}
-
-/// Changes members of alerts beside the feed, where they are there; `roles` are those that the alerts are for.
-///
-/// # Errors
-/// The store's.
-pub(crate) async fn changes(
-    engine: &Arc<Engine>,
-    changes: Vec<(String, Value)>,
-    roles: &[String],
-) -> Result<()> {
-    let merge = |(id, members)| Pending::merge(0, id, members, roles);
-    beside(engine, &mut changes.into_iter().map(merge).collect()).await.map(drop)
 }
 
 /// Writes what rules raise beside the feed, without a position; returns the ids of the alerts that were created or changed. Of what is

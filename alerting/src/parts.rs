@@ -99,7 +99,7 @@ impl Matches {
         let (Amid { frame, time, complete, raised: before }, operations) = match self.amid.take() {
             Some(amid) => (amid, rules.go_on()),
             None => {
-                let Evaluable { frame, matched } = self.frames.pop_front()?;
+                let (frame, matched) = self.frames.pop_front()?.read();
                 self.begun = true;
                 let amid =
                     Amid { frame: frame.number, time: frame.time, complete: frame.complete, raised: 0 };
@@ -140,7 +140,7 @@ mod tests {
         let events: Vec<Event> = (0..events).map(event).collect();
         let outcome = Ok((0..events.len()).collect());
         let frame = Frame { number, time: Time::from_ms(0), origin: Origin::User, events, complete };
-        Evaluable { frame, matched: vec![Matched { rule: "r".to_owned(), outcome, second: Vec::new() }] }
+        Evaluable::of(frame, vec![Matched { rule: "r".to_owned(), outcome, second: Vec::new() }])
     }
 
     #[test]

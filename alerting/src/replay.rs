@@ -7,7 +7,9 @@
 //! What is held is bounded: windows of rows, a batch, the rule's state, and of alerts the first ones. All work is done in steps on
 //! compute threads, behind that of others; who goes away leaves one step at most.
 
-use std::collections::{HashMap, HashSet};
+mod found;
+
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -19,17 +21,16 @@ use millrace_storage::{Engine, Error as StorageError, Principal, Priority};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use self::found::Compared;
+pub use self::found::{Alert, Difference, Replayed};
 use crate::changes::check_caller;
-use crate::commit::Beside;
+use crate::commit::Pending;
 use crate::matching::Matching;
-use crate::parts::{Matches, Together};
+use crate::parts::{MAX_PENDING, Matches, Together};
 use crate::reading::Reading;
 use crate::runner::Shared;
 use crate::{Alerting, Error, Result, commit};
 
-/// Alerts that are answered, and their bytes; of the rest only how many there are.
-const MAX_ALERTS: usize = 1_000;
-const MAX_BYTES: usize = 8 << 20;
 /// Windows that may pass at once, and the least time.
 const STRIDE_WINDOWS: i64 = 10;
 const LEAST_STRIDE_MS: i64 = 60_000;
@@ -50,39 +51,6 @@ pub enum Tested {
     Written(Value),
 }
 
-/// An alert that a rule would have raised.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Alert {
-    /// Its `_id`.
-    pub id: String,
-    /// The document.
-    pub document: Value,
-}
-
-/// The alerts of a replay, in their order.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Replayed {
-    /// The first ones: at most 1,000, of 8 MiB together.
-    pub alerts: Vec<Alert>,
-    /// How many there are beyond those.
-    pub more: u64,
-    /// What went wrong: at most 100.
-    pub problems: Vec<String>,
-    bytes: usize,
-    places: HashMap<String, usize>,
-}
-
-/// What a change of a rule would do to its alerts.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Difference {
-    /// Id of the rule that would be replaced.
-    pub id: Option<String>,
-    /// Alerts that there would be in addition.
-    pub adds: Replayed,
-    /// Alerts that there would not be any more.
-    pub removes: Replayed,
-}
-
 /// What came of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
@@ -92,50 +60,6 @@ pub struct Ran {
     pub created: u64,
     /// What went wrong: at most 100.
     pub problems: Vec<String>,
-}
-
-impl Replayed {
-    /// Counts all of them.
-    pub fn count(&self) -> u64 {
-        self.alerts.len() as u64 + self.more
-    }
-
-    /// Takes what a rule says.
-    fn take(&mut self, operation: Operation) {
-        match operation {
-            Operation::Alert { id, document, .. } => self.add(id, document),
-            Operation::Revision { id, document, .. } => self.merge(&id, document),
-            Operation::Recovery { id, time, .. } => self.merge(&id, commit::recovered(time)),
-            Operation::Silence { .. } | Operation::Problem { .. } => {}
-        }
-    }
-
-    /// Changes members of an alert, where it is one of those that are answered.
-    fn merge(&mut self, id: &str, members: Value) {
-        let alert = self.places.get(id).and_then(|place| self.alerts.get_mut(*place));
-        if let (Some(Value::Object(document)), Value::Object(members)) =
-            (alert.map(|alert| &mut alert.document), members)
-        {
-            document.extend(members);
-        }
-    }
-
-    /// Returns how many bytes of JSON the documents have.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    fn add(&mut self, id: String, document: Value) {
-        let is_full = self.more > 0 || self.alerts.len() == MAX_ALERTS;
-        let bytes = if is_full { 0 } else { document.to_string().len() };
-        if is_full || self.bytes + bytes > MAX_BYTES {
-            self.more += 1;
-            return;
-        }
-        self.bytes += bytes;
-        self.places.insert(id.clone(), self.alerts.len());
-        self.alerts.push(Alert { id, document });
-    }
 }
 
 impl Alerting {
@@ -158,7 +82,7 @@ impl Alerting {
         let mut found = Replayed::default();
         let mut replay = Replay::begin(&self.shared, rule, times).await?;
         while let Some(operations) = replay.next().await? {
-            operations.into_iter().for_each(|operation| found.take(operation));
+            found = taken(&replay.engine, operations, found, Replayed::take).await?;
         }
         found.problems = replay.problems;
         Ok(found)
@@ -178,35 +102,16 @@ impl Alerting {
         };
         // Under one revision: what tells alerts apart is their key and their trigger then.
         let new = Rule { id, revision, since: 0, owner: asker.name().to_owned(), definition };
-        let mut difference =
-            Difference { id: old.as_ref().map(|old| old.id.clone()), ..Difference::default() };
         let before = match &old {
             Some(old) => self.ids(old, &times).await?,
             None => HashSet::new(),
         };
-        let mut now = HashSet::new();
-        let mut replay = Replay::begin(&self.shared, new, times.clone()).await?;
-        while let Some(operations) = replay.next().await? {
-            for operation in operations {
-                match operation {
-                    Operation::Alert { id, .. } if before.contains(&id) => drop(now.insert(id)),
-                    other => difference.adds.take(other),
-                }
-            }
-        }
-        difference.adds.problems = std::mem::take(&mut replay.problems);
-        drop(replay);
-        if let Some(old) = old.filter(|_| now.len() < before.len()) {
-            let mut replay = Replay::begin(&self.shared, old, times).await?;
-            while let Some(operations) = replay.next().await? {
-                for operation in operations {
-                    match operation {
-                        Operation::Alert { id, .. } if now.contains(&id) => {}
-                        other => difference.removes.take(other),
-                    }
-                }
-            }
-            difference.removes.problems = replay.problems;
+        let count = before.len();
+        let Compared { common, alone: adds, .. } = self.compare(new, &times, before).await?;
+        let id = old.as_ref().map(|old| old.id.clone());
+        let mut difference = Difference { id, adds, removes: Replayed::default() };
+        if let Some(old) = old.filter(|_| common.len() < count) {
+            difference.removes = self.compare(old, &times, common).await?.alone;
         }
         Ok(difference)
     }
@@ -249,25 +154,44 @@ impl Alerting {
         let is_waiting = rule.definition.rule_type.is_waiting();
         let mut replay = Replay::begin(&self.shared, rule, times).await?;
         while let Some(operations) = replay.next().await? {
-            let (now_ms, rule) = (engine.clock().now_ms(), Arc::clone(&told_of));
-            let written = move || Ok(written(&rule, operations, now_ms, give_up_ms));
-            let (alerts, mut changes) = engine.compute().run(Priority::Background, written).await?;
-            ran.alerts += alerts.len() as u64;
-            let new = commit::alerts(engine, alerts).await?;
-            ran.created += new.len() as u64;
-            // Only rules that wait for windows change what they have raised.
-            if is_waiting {
-                created.extend(new);
-            }
-            // What is there already may know more than what was evaluated here.
-            changes.retain(|(id, _)| created.contains(id));
-            commit::changes(engine, changes, &told_of.definition.roles).await?;
-            if let Some(notifications) = notifications {
-                notifications.committed(0, true);
+            let mut left = operations.into_iter();
+            while !left.as_slice().is_empty() {
+                let (now_ms, rule) = (engine.clock().now_ms(), Arc::clone(&told_of));
+                let written = move || {
+                    let some = written(&rule, &mut left, now_ms, give_up_ms);
+                    Ok((some, left))
+                };
+                let some;
+                (some, left) = engine.compute().run(Priority::Background, written).await?;
+                let Written { mut alerts, changes } = some;
+                ran.alerts += alerts.len() as u64;
+                let new = commit::beside(engine, &mut alerts).await?;
+                ran.created += new.len() as u64;
+                // Only rules that wait for windows change what they have raised.
+                if is_waiting {
+                    created.extend(new);
+                }
+                // What is there already may know more than what was evaluated here.
+                let changes = changes.into_iter().filter(|(id, _)| created.contains(id));
+                commit::beside(engine, &mut changes.map(|(_, change)| change).collect()).await?;
+                if let Some(notifications) = notifications {
+                    notifications.committed(0, true);
+                }
             }
         }
         ran.problems = replay.problems;
         Ok(ran)
+    }
+
+    /// Tells alerts of a rule that there are otherwise from those that there are not.
+    async fn compare(&self, rule: Rule, times: &Range<i64>, others: HashSet<String>) -> Result<Compared> {
+        let mut compared = Compared { others, ..Compared::default() };
+        let mut replay = Replay::begin(&self.shared, rule, times.clone()).await?;
+        while let Some(operations) = replay.next().await? {
+            compared = taken(&replay.engine, operations, compared, Compared::take).await?;
+        }
+        compared.alone.problems = replay.problems;
+        Ok(compared)
     }
 
     /// Returns the ids of the alerts of a rule.
@@ -275,11 +199,12 @@ impl Alerting {
         let mut ids = HashSet::new();
         let mut replay = Replay::begin(&self.shared, rule.clone(), times.clone()).await?;
         while let Some(operations) = replay.next().await? {
-            for operation in operations {
+            let take = |ids: &mut HashSet<String>, operation: Operation| {
                 if let Operation::Alert { id, .. } = operation {
                     ids.insert(id);
                 }
-            }
+            };
+            ids = taken(&replay.engine, operations, ids, take).await?;
             if ids.len() > MAX_COMPARED {
                 let reason = format!("[dry_run] more than {MAX_COMPARED} alerts: choose a shorter time");
                 return Err(Error::Invalid(reason));
@@ -289,32 +214,60 @@ impl Alerting {
     }
 }
 
-/// Makes of what a rule says the alerts that are to be there, with what is to be sent of them where `give_up_ms` says until when, and
-/// the members of alerts that are to be changed.
+/// Has what a rule says taken on a compute thread, where what nobody keeps is dropped, too: documents are many.
+async fn taken<T: Send + 'static>(
+    engine: &Engine,
+    operations: Vec<Operation>,
+    mut into: T,
+    take: fn(&mut T, Operation),
+) -> Result<T> {
+    let job = move || {
+        operations.into_iter().for_each(|operation| take(&mut into, operation));
+        Ok(into)
+    };
+    Ok(engine.compute().run(Priority::Background, job).await?)
+}
+
+/// What is written of what a rule says.
+struct Written {
+    /// Alerts that are to be there, with what is to be sent of them.
+    alerts: VecDeque<Pending>,
+    /// What changes members of alerts, by their ids.
+    changes: Vec<(String, Pending)>,
+}
+
+/// Makes of what a rule says what is written, with what is to be sent where `give_up_ms` says until when. Where that is as much as is
+/// written at once, which a few alerts with many channels are, the rest of it is left.
 fn written(
     rule: &Rule,
-    operations: Vec<Operation>,
+    operations: &mut impl Iterator<Item = Operation>,
     now_ms: i64,
     give_up_ms: Option<i64>,
-) -> (Vec<Beside>, Vec<(String, Value)>) {
+) -> Written {
     let rows = |id: &str, document: &Value| match give_up_ms {
         Some(give_up_ms) => {
             millrace_notifications::rows(rule, id, Occasion::Alert(document), 0, now_ms, give_up_ms)
         }
         None => Vec::new(),
     };
-    let (mut alerts, mut changes) = (Vec::new(), Vec::new());
-    for operation in operations {
+    let (mut alerts, mut changes, mut bytes) = (VecDeque::new(), Vec::new(), 0);
+    let change = |id: String, members| (id.clone(), Pending::change(id, members, &rule.definition.roles));
+    while bytes < MAX_PENDING
+        && let Some(operation) = operations.next()
+    {
         match operation {
             Operation::Alert { id, document, .. } => {
-                alerts.push(Beside { rows: rows(&id, &document), id, document });
+                let rows = rows(&id, &document);
+                let alert = Pending::alert(id, &document).with_rows(rows);
+                bytes += alert.bytes;
+                alerts.push_back(alert);
             }
-            Operation::Revision { id, document, .. } => changes.push((id, document)),
-            Operation::Recovery { id, time, .. } => changes.push((id, commit::recovered(time))),
+            Operation::Revision { id, document, .. } => changes.push(change(id, document)),
+            Operation::Recovery { id, time, .. } => changes.push(change(id, commit::recovered(time))),
             Operation::Silence { .. } | Operation::Problem { .. } => {}
         }
     }
-    (alerts, changes)
+    Written { alerts, changes }
 }
 
 /// A rule on its way over what is stored.
@@ -492,5 +445,39 @@ impl Lived {
         }
         let began = self.begun.filter(|begun| *begun >= times.start);
         first.into_iter().chain(began).min().unwrap_or(until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_rules::definition::Definition;
+    use millrace_rules::definition::notification::{Channel, Method};
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    #[test]
+    fn alerts_with_large_rows_are_written_a_few_at_a_time() {
+        let mut definition = Definition::parse(&json!({"name": "r", "index": "i", "type": "any"})).unwrap();
+        definition.notification.channels = ["a", "b"]
+            .map(|name| {
+                let options = Map::from_iter([("text".to_owned(), name.repeat(4 << 20).into())]);
+                Channel { name: name.to_owned(), method: Method::Webhook, options }
+            })
+            .into();
+        let rule = Rule { id: "r".to_owned(), revision: 1, since: 0, owner: "ann".to_owned(), definition };
+        for (give_up_ms, expected) in [(Some(1_000), &[2, 2, 1][..]), (None, &[5][..])] {
+            let alert = |id: usize| Operation::Alert {
+                rule: "r".to_owned(),
+                id: id.to_string(),
+                document: json!({}),
+            };
+            let mut operations = (0..5).map(alert).peekable();
+            let mut sizes = Vec::new();
+            while operations.peek().is_some() {
+                sizes.push(written(&rule, &mut operations, 0, give_up_ms).alerts.len());
+            }
+            assert_eq!(sizes, expected);
+        }
     }
 }

@@ -138,7 +138,7 @@ impl Core {
     }
 
     /// Notes what rules match of a frame that they are about to evaluate; returns those whose filters could not be asked.
-    fn note(&mut self, Evaluable { frame, matched }: &Evaluable, seconds: f64) -> Vec<String> {
+    fn note(&mut self, Evaluable { frame, matched, .. }: &Evaluable, seconds: f64) -> Vec<String> {
         for of in matched {
             let hits = of.outcome.as_ref().map_or(0, Vec::len);
             let activity = active(&mut self.activity, &of.rule, frame.time);

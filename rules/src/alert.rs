@@ -21,8 +21,6 @@ use crate::time::Time;
 
 /// Bytes that an alert shows of an event.
 const MAX_BODY: usize = 32 << 10;
-/// Bytes of related events.
-const MAX_RELATED: usize = 256 << 10;
 /// Levels of what an alert shows: with its own it is to be indexed and read again.
 const MAX_LEVELS: usize = 16;
 
@@ -203,21 +201,10 @@ pub(crate) fn document(author: Author<'_>, id: &str, finding: &Finding, trigger:
     let rule = author.definition;
     let mut body: Value = serde_json::from_str(&finding.body).unwrap_or_default();
     if let Value::Object(members) = &mut body {
-        for (name, value) in &finding.added {
-            let mut value = value.clone();
-            if let Value::Array(related) = &mut value
-                && *name == "related_events"
-            {
-                let mut left = MAX_RELATED;
-                related.retain(|event| match left.checked_sub(event.to_string().len()) {
-                    Some(rest) => {
-                        left = rest;
-                        true
-                    }
-                    None => false,
-                });
-            }
-            members.insert((*name).to_owned(), value);
+        members.extend(finding.added.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        if let Some(related) = &finding.related {
+            let related = related.iter().filter_map(|body| serde_json::from_str(body).ok()).collect();
+            members.insert("related_events".to_owned(), Value::Array(related));
         }
     }
     let option = |name: &str| option(rule, name);

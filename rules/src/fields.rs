@@ -5,50 +5,57 @@
 //! of: sources have no sub-fields. Values are compared by their text, so that `1`, `1.0` and `"1"` are one.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use ring::digest;
 use serde_json::Value;
 
-/// Values of one field of one event that are looked at; the rest is not.
+/// Values of one field of one event that are looked at; the rest is not, but by [`first_texts`].
 pub(crate) const MAX_VALUES: usize = 256;
+/// Values that are read to find the first texts; the rest is only counted.
+const MAX_READ: usize = 100_000;
 /// Bytes of a value that are kept as they are; of a longer one a prefix and a hash stand for it.
 pub(crate) const MAX_TEXT: usize = 512;
 
 /// Returns the values of a field, in their order in the source.
 pub(crate) fn values<'a>(source: &'a Value, path: &str) -> Vec<&'a Value> {
+    at_most(MAX_VALUES, source, path)
+}
+
+fn at_most<'a>(most: usize, source: &'a Value, path: &str) -> Vec<&'a Value> {
     let mut found = Vec::new();
-    descend(source, path, &mut found);
+    descend(source, path, most, &mut found);
     if found.is_empty()
         && let Some(parent) = path.strip_suffix(".keyword").or_else(|| path.strip_suffix(".raw"))
     {
-        descend(source, parent, &mut found);
+        descend(source, parent, most, &mut found);
     }
     found
 }
 
-fn descend<'a>(value: &'a Value, path: &str, found: &mut Vec<&'a Value>) {
+fn descend<'a>(value: &'a Value, path: &str, most: usize, found: &mut Vec<&'a Value>) {
     match value {
-        Value::Array(elements) => elements.iter().for_each(|element| descend(element, path, found)),
+        Value::Array(elements) => elements.iter().for_each(|element| descend(element, path, most, found)),
         Value::Object(members) => {
             // Each prefix of the path may be a member's name: names have dots, too.
             for (at, _) in path.match_indices('.') {
                 if let Some(member) = members.get(&path[..at]) {
-                    descend(member, &path[at + 1..], found);
+                    descend(member, &path[at + 1..], most, found);
                 }
             }
             if let Some(member) = members.get(path) {
-                collect(member, found);
+                collect(member, most, found);
             }
         }
         _ => {}
     }
 }
 
-fn collect<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
+fn collect<'a>(value: &'a Value, most: usize, found: &mut Vec<&'a Value>) {
     match value {
-        Value::Array(elements) => elements.iter().for_each(|element| collect(element, found)),
+        Value::Array(elements) => elements.iter().for_each(|element| collect(element, most, found)),
         Value::Null | Value::Object(_) => {}
-        _ if found.len() < MAX_VALUES => found.push(value),
+        _ if found.len() < most => found.push(value),
         _ => {}
     }
 }
@@ -63,6 +70,29 @@ pub(crate) fn texts(source: &Value, path: &str) -> Vec<Box<str>> {
         }
     }
     texts
+}
+
+/// Returns the first `most` texts of a field's values, each once, in their order in the source, and how many values it has that are
+/// none of these: one that comes twice is two.
+pub(crate) fn first_texts(source: &Value, path: &str, most: usize) -> (Vec<Box<str>>, usize) {
+    let all = at_most(usize::MAX, source, path);
+    let (mut texts, mut seen) = (Vec::new(), HashSet::<Box<str>>::new());
+    let mut more = all.len().saturating_sub(MAX_READ);
+    for value in all.into_iter().take(MAX_READ) {
+        let text = text(value);
+        let text = bounded(&text);
+        if seen.contains(&*text) {
+            continue;
+        }
+        if texts.len() == most {
+            more += 1;
+            continue;
+        }
+        let text: Box<str> = text.into();
+        seen.insert(text.clone());
+        texts.push(text);
+    }
+    (texts, more)
 }
 
 /// Returns the numbers that a field has: also those that are written as texts, as a numeric mapping reads them.
@@ -182,6 +212,19 @@ mod tests {
         for nothing in ["empty", "object", "a", "b", "list", "missing.keyword", "user.name.text"] {
             assert!(texts(nothing).is_empty(), "{nothing}");
         }
+    }
+
+    #[test]
+    fn all_values_of_a_field_are_known_or_counted() {
+        let source = json!({"a": [(0..600).collect::<Vec<_>>(), [5, 600, 600]], "b": {"c": "x"}});
+        let of = |path, most| {
+            let (texts, more) = first_texts(&source, path, most);
+            (texts.len(), texts.last().map(|text| text.to_string()), more)
+        };
+        assert_eq!(of("a", 601), (601, Some("600".to_owned()), 0));
+        assert_eq!(of("a", 598), (598, Some("597".to_owned()), 4));
+        assert_eq!((of("b.c.keyword", 1), of("b", 1)), ((1, Some("x".to_owned()), 0), (0, None, 0)));
+        assert_eq!(texts(&source, "a").len(), MAX_VALUES);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use millrace_accounts::Accounts;
 use millrace_query::filters::{Arrival, Batch};
 use millrace_rules::engine::{Frame, Matched, Matcher, Rule};
@@ -87,11 +88,68 @@ pub(crate) struct Matching {
     to_tell: Vec<(String, String)>,
 }
 
-/// A frame as the core of rules takes it, with what its events match.
+/// A frame as the core of rules takes it, with what its events match. Its events are read only when rules come to it: values take many
+/// times as much as sources, and frames wait for one another.
 #[derive(Debug)]
 pub(crate) struct Evaluable {
+    /// The frame, without events as yet.
     pub(crate) frame: Frame,
     pub(crate) matched: Vec<Matched>,
+    documents: Vec<Document>,
+}
+
+/// A document that is an event.
+#[derive(Debug)]
+struct Document {
+    index: Arc<str>,
+    uuid: Arc<str>,
+    shard: u32,
+    seq_no: u64,
+    id: Arc<str>,
+    created: bool,
+    source: Bytes,
+    /// What is shown of the source.
+    shown: Shown,
+    /// How fields of time are read that are written in a way of their own.
+    formats: Formats,
+}
+
+impl Evaluable {
+    /// One whose events are read.
+    #[cfg(test)]
+    pub(crate) fn of(frame: Frame, matched: Vec<Matched>) -> Self {
+        Self { frame, matched, documents: Vec::new() }
+    }
+
+    /// Reads its events.
+    pub(crate) fn read(self) -> (Frame, Vec<Matched>) {
+        let Self { mut frame, matched, documents } = self;
+        let origin = frame.origin;
+        frame.events.extend(documents.into_iter().map(|document| document.read(origin)));
+        (frame, matched)
+    }
+}
+
+impl Document {
+    fn read(self, origin: Origin) -> Event {
+        let whole: Value = serde_json::from_slice(&self.source).unwrap_or_default();
+        // How many rules an alert has gone through ends loops of them, also of owners who may not see that.
+        let depth = whole.get("depth").filter(|_| origin == Origin::Rule).cloned();
+        let mut source = shown(whole, &self.shown);
+        if let (Some(depth), Value::Object(members)) = (depth, &mut source) {
+            members.insert("depth".to_owned(), depth);
+        }
+        Event {
+            index: self.index,
+            uuid: self.uuid,
+            shard: self.shard,
+            seq_no: self.seq_no,
+            id: self.id,
+            created: self.created,
+            times: self.formats.read(&source),
+            source: Arc::new(source),
+        }
+    }
 }
 
 /// Hands over what was matched before.
@@ -110,7 +168,7 @@ struct Place<'a> {
     shard: u32,
     seq_no: u64,
     op: &'a Op,
-    source: &'a bytes::Bytes,
+    source: &'a Bytes,
 }
 
 /// A document that matches, and the rules that it matches.
@@ -400,7 +458,7 @@ impl<'a> Asking<'a, '_> {
     }
 }
 
-/// Makes a frame with the events that some rule matches.
+/// Makes a frame with the documents that some rule matches.
 fn evaluable(frame: &AppliedFrame, hits: Vec<Hit<'_>>) -> Evaluable {
     let mut matched: BTreeMap<&str, (Vec<usize>, Vec<usize>)> = BTreeMap::new();
     for (at, hit) in hits.iter().enumerate() {
@@ -419,33 +477,26 @@ fn evaluable(frame: &AppliedFrame, hits: Vec<Hit<'_>>) -> Evaluable {
         .into_iter()
         .map(|(rule, (places, second))| Matched { rule: rule.to_owned(), outcome: Ok(places), second })
         .collect();
-    let events = hits.iter().map(|hit| {
-        let whole: Value = serde_json::from_slice(hit.place.source).unwrap_or_default();
-        // How many rules an alert has gone through ends loops of them, also of owners who may not see that.
-        let depth = whole.get("depth").filter(|_| frame.origin == FrameOrigin::Rule).cloned();
-        let mut source = shown(whole, &hit.shown);
-        if let (Some(depth), Value::Object(members)) = (depth, &mut source) {
-            members.insert("depth".to_owned(), depth);
-        }
-        Event {
-            index: Arc::clone(&hit.index),
-            uuid: Arc::clone(&hit.uuid),
-            shard: hit.place.shard,
-            seq_no: hit.place.seq_no,
-            id: String::from_utf8_lossy(&hit.place.op.id).into(),
-            created: hit.place.op.created,
-            times: hit.formats.read(&source),
-            source: Arc::new(source),
-        }
+    let documents = hits.into_iter().map(|Hit { place, index, uuid, shown, formats, .. }| Document {
+        index,
+        uuid,
+        shard: place.shard,
+        seq_no: place.seq_no,
+        id: String::from_utf8_lossy(&place.op.id).into(),
+        created: place.op.created,
+        source: place.source.clone(),
+        shown,
+        formats,
     });
+    let documents = documents.collect();
     let frame = Frame {
         number: frame.number,
         time: Time::from_ms(frame.time_ms),
         origin: origin(frame.origin),
-        events: events.collect(),
+        events: Vec::new(),
         complete: true,
     };
-    Evaluable { frame, matched }
+    Evaluable { frame, matched, documents }
 }
 
 /// Who wrote a frame, in the words of rules. Before it was noted, nobody but users wrote.
@@ -456,5 +507,38 @@ fn origin(origin: FrameOrigin) -> Origin {
         FrameOrigin::Restore => Origin::Restore,
         FrameOrigin::Rule => Origin::Rule,
         FrameOrigin::System => Origin::System,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn events_are_read_when_rules_come_to_their_frame() {
+        let source = Bytes::from_static(br#"{"a":[1,1,1],"depth":2}"#);
+        let id = Bytes::from_static(b"d1");
+        let op = Op { id, generated: false, created: true, version: 1, routing: None, source: None };
+        let place = Place { frame: 0, shard: 1, seq_no: 7, op: &op, source: &source };
+        let hit = || Hit {
+            place: &place,
+            index: "logs".into(),
+            uuid: "u".into(),
+            shown: Shown::default(),
+            formats: Formats::default(),
+            rules: Vec::new(),
+        };
+        let of = AppliedFrame { number: 3, origin: FrameOrigin::Rule, ..AppliedFrame::default() };
+        let waiting = evaluable(&of, vec![hit(), hit()]);
+        assert!(waiting.frame.events.is_empty());
+        // What it holds until then is what the feed has.
+        assert!(waiting.documents.iter().all(|document| document.source.as_ptr() == source.as_ptr()));
+        let (frame, _) = waiting.read();
+        let read: Vec<_> =
+            frame.events.iter().map(|event| (&*event.id, event.seq_no, &*event.source)).collect();
+        let whole = json!({"a": [1, 1, 1], "depth": 2});
+        assert_eq!((frame.number, read), (3, vec![("d1", 7, &whole); 2]));
     }
 }

@@ -17,9 +17,6 @@ use crate::error::Error;
 use crate::http::listing::items;
 use crate::http::{Request, Response};
 
-/// Bytes that a byte of JSON takes as a value, and twice as text, about.
-const VALUE_BYTES: usize = 8;
-
 /// Lists the rules that the caller may see.
 pub(crate) fn list(api: &Api, request: &Request) -> Result<Response, Error> {
     request.finish()?;
@@ -57,7 +54,7 @@ pub(crate) async fn change(api: &Api, request: &mut Request) -> Result<Response,
         return Ok(Response::json(200, answer));
     };
     let difference = alerting.dry_run(asker, rule, times.clone()).await?;
-    charge(request, difference.adds.bytes().saturating_add(difference.removes.bytes()))?;
+    request.room.take(difference.adds.memory().saturating_add(difference.removes.memory()))?;
     let message = format!(
         "{} alerts are added and {} removed between {} and {}; nothing is stored",
         difference.adds.count(),
@@ -159,7 +156,7 @@ pub(crate) async fn test(api: &Api, request: &Request) -> Result<Response, Error
         return Err(invalid("from", "is not before [to]"));
     }
     let found = alerting(api)?.test(api.session.principal(), tested, times).await?;
-    charge(request, found.bytes())?;
+    request.room.take(found.memory())?;
     let message = format!("{} alerts; nothing is written", found.count());
     let mut answer = replayed(found);
     answer["status"] = true.into();
@@ -187,11 +184,6 @@ pub(super) fn alerting(api: &Api) -> Result<&Alerting, Error> {
 /// The answer to what was done with a rule.
 pub(super) fn done(id: &str, message: &str) -> Value {
     json!({ "status": true, "id": id, "message": message })
-}
-
-/// Charges the request for documents of so many bytes, as values and as the text of the answer.
-fn charge(request: &Request, bytes: usize) -> Result<(), Error> {
-    request.room.take(bytes.saturating_mul(VALUE_BYTES))
 }
 
 fn replayed(found: Replayed) -> Value {

@@ -18,6 +18,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -371,9 +372,11 @@ impl Engine {
         }
         // Also without events: that a filter cannot be asked is to be heard.
         if !matches!(frame.origin, Origin::Restore | Origin::System) {
+            let mut events: Option<Arc<[Event]>> = None;
             for matched in matcher.matches(frame) {
                 let Some(running) = self.rules.get_mut(&matched.rule) else { continue };
-                if running.take(frame, matched.outcome, &matched.second, &mut self.problems) {
+                let events = events.get_or_insert_with(|| frame.events.as_slice().into());
+                if running.take(frame, events, matched.outcome, &matched.second, &mut self.problems) {
                     self.waiting.insert(matched.rule);
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 
 use super::part::Part;
 use super::raising::{Found, Raising};
@@ -63,6 +64,15 @@ pub struct Status {
 
 mod windows;
 
+/// Events of a piece of a frame that a rule has taken and not evaluated yet. Rules have the events together: many take the same ones.
+#[derive(Debug)]
+struct Taken {
+    events: Arc<[Event]>,
+    origin: Origin,
+    /// Which of them, and whether they match the second filter.
+    places: Box<[(u32, bool)]>,
+}
+
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) rule: Rule,
@@ -76,8 +86,8 @@ pub(super) struct Running {
     pub(super) quiet: Vec<Quiet>,
     /// The last frame of which it only learns. It is not part of a snapshot.
     learns_until: Option<u64>,
-    /// Events of the frame that is being taken, and whether they match the second filter.
-    pending: Vec<(Event, Origin, bool)>,
+    /// Events of the frame that is being taken.
+    pending: Vec<Taken>,
     /// Those of a frame that is complete, in order, which are not evaluated yet, with their times.
     timed: VecDeque<(Time, Event, Origin, bool)>,
     /// What was found at the last event that was evaluated, where it is not all raised.
@@ -93,8 +103,8 @@ pub(super) struct Running {
     outside: u64,
     /// How many keys that had to go were told of.
     evictions_told: u64,
-    /// Alerts that were too many for one event.
-    left_out: u64,
+    /// Events of which alerts, or terms, were left out.
+    cut_short: u64,
 }
 
 /// Whether a count has come to another power of two: what goes on all the time is told often enough by that.
@@ -126,7 +136,7 @@ impl Running {
             too_late: 0,
             outside: 0,
             evictions_told: 0,
-            left_out: 0,
+            cut_short: 0,
         }
     }
 
@@ -220,10 +230,11 @@ impl Running {
         (self.found, self.observed, self.closes) = (None, None, false);
     }
 
-    /// Takes the events of a piece that match; tells whether there are any to be evaluated.
+    /// Takes the events of a piece that match; tells whether there are any to be evaluated. `events` are those of the piece.
     pub(super) fn take(
         &mut self,
         frame: &Frame,
+        events: &Arc<[Event]>,
         outcome: Result<Vec<usize>, String>,
         second: &[usize],
         problems: &mut Vec<Operation>,
@@ -234,11 +245,13 @@ impl Running {
         match outcome {
             Ok(places) => {
                 let second: HashSet<usize> = second.iter().copied().collect();
-                for place in places {
-                    let Some(event) = frame.events.get(place) else { continue };
-                    if self.admits(event, frame.origin) {
-                        self.pending.push((event.clone(), frame.origin, second.contains(&place)));
-                    }
+                let admitted = places.into_iter().filter_map(|place| {
+                    let admits = self.admits(events.get(place)?, frame.origin);
+                    admits.then_some((u32::try_from(place).ok()?, second.contains(&place)))
+                });
+                let places: Box<[_]> = admitted.collect();
+                if !places.is_empty() {
+                    self.pending.push(Taken { events: Arc::clone(events), origin: frame.origin, places });
                 }
             }
             Err(reason) => {
@@ -313,13 +326,16 @@ impl Running {
         true
     }
 
-    /// Puts the events of a frame that is complete in order.
+    /// Puts the events of a frame that is complete in order. One rule at a time has events of its own then.
     fn order(&mut self, now: Time) {
-        let pending = std::mem::take(&mut self.pending);
         let field = &self.rule.definition.timestamp_field;
-        let timed =
-            |(event, origin, second): (Event, Origin, bool)| (event.time(field, now), event, origin, second);
-        let mut pending: Vec<_> = pending.into_iter().map(timed).collect();
+        let mut pending: Vec<(Time, Event, Origin, bool)> = Vec::new();
+        for Taken { events, origin, places } in std::mem::take(&mut self.pending) {
+            pending.extend(places.iter().filter_map(|(place, second)| {
+                let event = events.get(*place as usize)?.clone();
+                Some((event.time(field, now), event, origin, *second))
+            }));
+        }
         if !mutated(Mutation::ArrivalOrder) {
             pending.sort_by(|(one, a, ..), (other, b, ..)| {
                 one.cmp(other)
@@ -349,15 +365,19 @@ impl Running {
         }
     }
 
-    /// Tells of alerts that were too many for one event.
+    /// Tells of alerts that were too many for one event, and of terms of one that were not looked at.
     fn tell_left_out(&mut self, frame: u64, more: usize, part: &mut Part) {
-        let before = self.left_out;
-        self.left_out += more as u64;
-        if doubles(before, self.left_out) {
+        if more == 0 {
+            return;
+        }
+        let before = self.cut_short;
+        self.cut_short += 1;
+        if doubles(before, self.cut_short) {
             let reason = format!(
-                "an event has so many new terms under its keys that only {MAX_FINDINGS} of its alerts are raised: {} were left out so \
-                 far; fewer composite fields, or another query_key, make fewer",
-                self.left_out
+                "an event has so many terms, or new terms under its keys, that only {MAX_FINDINGS} of its alerts are raised, and only \
+                 the first terms are looked at: {more} of its alerts and terms were left out, and some of {} events so far; fewer \
+                 composite fields, or another query_key, make fewer",
+                self.cut_short
             );
             part.push(Operation::Problem { rule: self.rule.id.clone(), frame, reason });
         }
@@ -486,7 +506,7 @@ impl Running {
             }
         }
         self.silences.encode(watermark, writer);
-        writer.number(self.left_out);
+        writer.number(self.cut_short);
     }
 
     /// Reads what [`Self::encode`] wrote into a rule that is new.
@@ -526,7 +546,7 @@ impl Running {
         }
         self.silences.decode(reader)?;
         // What was written before this was counted ends here.
-        self.left_out = if reader.is_empty() { 0 } else { reader.number()? };
+        self.cut_short = if reader.is_empty() { 0 } else { reader.number()? };
         std::mem::replace(reader, Reader::new(&[])).finish()
     }
 }

@@ -11,8 +11,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::codec::{Reader, Writer};
 use super::key::Key;
 use super::keyed::{Bounds, Keyed, State};
@@ -21,6 +19,9 @@ use crate::error::Result;
 use crate::event::Reference;
 use crate::mutation::{Mutation, mutated};
 use crate::time::{Span, Time};
+
+/// Bytes of the related events that an alert shows.
+const MAX_RELATED: usize = 256 << 10;
 
 #[derive(Debug)]
 pub(super) struct Frequency {
@@ -184,12 +185,22 @@ impl Frequency {
         finding.depth = window.events.iter().map(|counted| counted.depth).max().unwrap_or(0);
         if self.attach_related {
             let others = finding.evidence.len().saturating_sub(1);
-            let bodies = shown().take(others).filter_map(|shown| shown.body.as_deref());
-            let related = bodies.filter_map(|body| serde_json::from_str(body).ok()).collect();
-            finding.added.push(("related_events", Value::Array(related)));
+            let bodies = shown().take(others).filter_map(|shown| shown.body.as_ref());
+            finding.related = Some(fitting(bodies));
         }
         finding
     }
+}
+
+/// Those of the bodies for which there is room.
+fn fitting<'a>(bodies: impl Iterator<Item = &'a Arc<str>>) -> Vec<Arc<str>> {
+    let mut left = MAX_RELATED;
+    let fits = |body: &&Arc<str>| {
+        let rest = left.checked_sub(body.len());
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    bodies.filter(fits).cloned().collect()
 }
 
 impl Operator for Frequency {

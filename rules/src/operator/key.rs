@@ -65,21 +65,24 @@ impl fmt::Display for Key {
     }
 }
 
-/// The values of several fields together, each combination once; `None` stands for a missing value.
-pub(crate) fn combinations(source: &Value, fields: &[String]) -> Vec<Vec<Option<Box<str>>>> {
+/// Values of several fields together.
+pub(crate) type Combination = Vec<Option<Box<str>>>;
+
+/// The first `most` combinations of the values of several fields, each once; `None` stands for a missing value.
+pub(crate) fn combinations(of: impl Iterator<Item = Vec<Box<str>>>, most: usize) -> Vec<Combination> {
     let mut combinations = vec![Vec::new()];
-    for field in fields {
-        let mut values: Vec<_> = fields::texts(source, field).into_iter().map(Some).collect();
+    for values in of {
+        let mut values: Vec<_> = values.into_iter().map(Some).collect();
         if values.is_empty() {
             values.push(None);
         }
         if mutated(Mutation::FirstValueOnly) {
             values.truncate(1);
         }
-        let longer = combinations.iter().flat_map(|head: &Vec<_>| {
-            values.iter().map(|value| head.iter().chain([value]).cloned().collect::<Vec<_>>())
+        let longer = combinations.iter().flat_map(|head: &Combination| {
+            values.iter().map(|value| head.iter().chain([value]).cloned().collect::<Combination>())
         });
-        combinations = longer.take(MAX_KEYS).collect();
+        combinations = longer.take(most).collect();
     }
     combinations
 }
@@ -88,6 +91,7 @@ pub(crate) fn combinations(source: &Value, fields: &[String]) -> Vec<Vec<Option<
 /// missing and `skip_missing` is set.
 pub(crate) fn keys(source: &Value, query_key: &[String], skip_missing: bool) -> Vec<Key> {
     let skip = skip_missing || mutated(Mutation::SkipMissingKey);
-    let combinations = combinations(source, query_key).into_iter();
+    let values = query_key.iter().map(|field| fields::texts(source, field));
+    let combinations = combinations(values, MAX_KEYS).into_iter();
     combinations.filter(|parts| !skip || parts.iter().all(Option::is_some)).map(Key::new).collect()
 }

@@ -74,6 +74,8 @@ pub(crate) struct Finding {
     pub(crate) body: Arc<str>,
     /// Members of the body that the type adds.
     pub(crate) added: Vec<(&'static str, Value)>,
+    /// Bodies of other events, for `related_events`: texts that events have together. As values they take many times as much.
+    pub(crate) related: Option<Vec<Arc<str>>>,
     /// The latest of the contributing events, in order of time.
     pub(crate) evidence: Vec<Reference>,
     /// How many events contributed.
@@ -91,6 +93,7 @@ impl Finding {
             time: arrival.time,
             body: arrival.body.clone(),
             added: Vec::new(),
+            related: None,
             evidence: vec![arrival.event.reference()],
             count: 1,
             depth: arrival.depth,
@@ -114,7 +117,7 @@ pub(crate) trait Operator: fmt::Debug + Send + Sync {
     /// Takes an event under each of its keys.
     fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], moment: Moment) -> Vec<Finding>;
 
-    /// How much it found at the last event beyond [`MAX_FINDINGS`].
+    /// How much it found at the last event beyond [`MAX_FINDINGS`], or did not look at.
     fn left_out(&self) -> usize {
         0
     }

@@ -2,8 +2,9 @@
 //!
 //! Each of `fields` is watched by itself; several fields in a list of their own are one composite term. A value is known
 //! from the event that has it until it was not seen for `terms_window_size`, also where an event has more than alerts are raised
-//! of. The alert names the field as `new_field`; with
-//! `alert_on_missing_field` an event without a value is an alert, with `missing_field`.
+//! of. Terms beyond the first thousand of one of `fields` are not looked at, but counted: that some may be hidden behind others is
+//! told. The alert names the field as `new_field`; with `alert_on_missing_field` an event without a value is an alert, with
+//! `missing_field`.
 //!
 //! State: each value with when it was seen last. What was written before the rule began is known only where the rule was
 //! given it, muted.
@@ -11,12 +12,18 @@
 use serde_json::Value;
 
 use super::codec::{Reader, Writer};
-use super::key::{Key, combinations};
+use super::key::{Combination, Key, MAX_KEYS, combinations};
 use super::keyed::{Bounds, Keyed, State};
 use super::{Arrival, Finding, MAX_FINDINGS, Memory, Moment, Operator};
 use crate::error::Result;
+use crate::fields;
 use crate::mutation::{Mutation, mutated};
 use crate::time::{Span, Time};
+
+/// Terms of an event that are looked at, for each of the fields.
+const MAX_TERMS: usize = 1_000;
+/// Alerts that the fields before it leave to each of the fields.
+const LEFT_TO_EACH: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct NewTerm {
@@ -24,6 +31,7 @@ pub(super) struct NewTerm {
     window: Span,
     alert_on_missing_field: bool,
     terms: Keyed<Known>,
+    /// Alerts of the last event that were too many, and terms of it that were not looked at.
     left_out: usize,
 }
 
@@ -55,6 +63,24 @@ impl NewTerm {
         Self { fields, window, alert_on_missing_field, terms: Keyed::new(bounds), left_out: 0 }
     }
 
+    /// The terms that an event has in one of the fields, and how many that are not looked at could be alerts.
+    fn terms_of(&self, source: &Value, fields: &[String]) -> (Vec<Combination>, usize) {
+        let values: Vec<_> =
+            fields.iter().map(|field| fields::first_texts(source, field, MAX_TERMS)).collect();
+        // What lacks a part is in no combination that could be new: the event is told of as it is.
+        let is_missing = values.iter().any(|(values, _)| values.is_empty());
+        if is_missing && !self.alert_on_missing_field {
+            return (Vec::new(), 0);
+        }
+        let all = values.iter().fold(1_usize, |all, (values, more)| {
+            all.saturating_mul(values.len().max(1).saturating_add(*more))
+        });
+        let most = if is_missing { MAX_KEYS } else { MAX_TERMS };
+        let terms = combinations(values.into_iter().map(|(values, _)| values), most);
+        let more = if is_missing { 0 } else { all.saturating_sub(terms.len()) };
+        (terms, more)
+    }
+
     /// Takes a term in; tells whether it is new.
     fn meet(&mut self, term: Key, time: Time, moment: Moment) -> bool {
         let known = self.terms.take(&term, moment.watermark);
@@ -83,7 +109,11 @@ impl Operator for NewTerm {
         self.left_out = 0;
         for at in 0..self.fields.len() {
             let number: Box<str> = at.to_string().into();
-            for value in combinations(&arrival.event.source, &self.fields[at]) {
+            let (terms, more) = self.terms_of(&arrival.event.source, &self.fields[at]);
+            self.left_out = self.left_out.saturating_add(more);
+            // Terms of one field do not hide all those of the fields behind it.
+            let room = MAX_FINDINGS.saturating_sub(LEFT_TO_EACH * (self.fields.len() - 1 - at));
+            for value in terms {
                 let missing = value.iter().any(Option::is_none);
                 let identity: Vec<_> = [Some(number.clone())].into_iter().chain(value).collect();
                 let member = if missing { "missing_field" } else { "new_field" };
@@ -96,8 +126,8 @@ impl Operator for NewTerm {
                     continue;
                 }
                 // Terms and keys multiply.
-                let some = keys.len().min(MAX_FINDINGS - findings.len());
-                self.left_out += keys.len() - some;
+                let some = keys.len().min(room.saturating_sub(findings.len()));
+                self.left_out = self.left_out.saturating_add(keys.len() - some);
                 for key in &keys[..some] {
                     let mut finding = Finding::of(arrival, key);
                     finding.identity = key.with(&identity);

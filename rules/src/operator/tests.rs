@@ -121,6 +121,35 @@ fn a_window_of_many_events_is_not_cut_and_lists_the_latest() {
 }
 
 #[test]
+fn related_events_are_chosen_by_length_and_shared_by_keys() {
+    let rule_type =
+        RuleType::Frequency { num_events: 20, timeframe: Span::from_secs(3600), attach_related: true };
+    let mut operator = operator(&rule_type, Bounds::default());
+    let keys: Vec<Key> = (0..key::MAX_KEYS).map(|number| key(&number.to_string())).collect();
+    let mut found = Vec::new();
+    for number in 1..=20_u64 {
+        let text = "x".repeat(if number == 12 { 10 } else { 30 << 10 });
+        let event = event(json!({"n": number, "text": text}), number);
+        let arrival = Arrival {
+            event: &event,
+            time: at(number as i64),
+            body: event.source.to_string().into(),
+            depth: 0,
+        };
+        found = operator.event(&arrival, &keys, Moment { watermark: at(0) });
+    }
+    assert_eq!(found.len(), keys.len());
+    let related: Vec<&Vec<Arc<str>>> = found.iter().filter_map(|finding| finding.related.as_ref()).collect();
+    let number = |body: &Arc<str>| serde_json::from_str::<Value>(body).unwrap()["n"].as_u64().unwrap();
+    // Eight of 30 KiB have 256, about; there is room for a small one behind them.
+    assert_eq!(related[0].iter().map(number).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8, 12]);
+    let same = |of: &&Vec<Arc<str>>| {
+        of.len() == related[0].len() && of.iter().zip(related[0]).all(|(one, other)| Arc::ptr_eq(one, other))
+    };
+    assert!(related.len() == keys.len() && related.iter().all(same));
+}
+
+#[test]
 fn a_cardinality_far_above_its_maximum_takes_no_more_state() {
     let rule_type = RuleType::Cardinality { field: "v".to_owned(), max: 3, timeframe: Span::from_secs(3600) };
     let mut operator = operator(&rule_type, Bounds::default());
