@@ -15,8 +15,8 @@ pub(crate) struct Ended {
     pub(crate) outcome: Result<()>,
     /// How long it took.
     pub(crate) seconds: f64,
-    /// Which revision of its rule ran.
-    pub(crate) revision: u64,
+    /// Which revision of its rule ran, where that is known.
+    pub(crate) revision: Option<u64>,
     /// The time of the schedule that it has seen to.
     pub(crate) handled_ms: Option<i64>,
 }
@@ -27,7 +27,7 @@ impl Ended {
         (kept.ran.pid, kept.state.tries) = (0, 0);
         kept.ran.processing_time = Some(self.seconds);
         kept.state.handled_ms = kept.state.handled_ms.max(self.handled_ms.unwrap_or(i64::MIN));
-        let is_same = kept.state.revision == self.revision;
+        let is_same = Some(kept.state.revision) == self.revision;
         note(kept, &self.done, &self.outcome, is_same);
     }
 }

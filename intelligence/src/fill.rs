@@ -1,7 +1,7 @@
 //! Predictions get to know what became of them: `_cur`, once the predicted bucket is over.
 
 use millrace_storage::metadata::IndicesOptions;
-use millrace_storage::{Priority, Session};
+use millrace_storage::{Error as StorageError, Priority, Session};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -18,7 +18,8 @@ use crate::store::Kept;
 const GRACE_MS: i64 = 30_000;
 /// Predictions of a page.
 const PAGE: usize = 1_000;
-/// Values of `multiply_by_field` of which predictions are filled in, at most, those with the most of them: ten times what a rule may have.
+/// Values of `multiply_by_field` of which predictions are filled in, at most, those with the most of them, beside the rule's own: ten times
+/// what a rule may have.
 const MAX_VALUES: usize = 1_000;
 
 #[derive(Debug, Deserialize)]
@@ -52,6 +53,7 @@ struct Aggregations {
 
 #[derive(Debug, Deserialize)]
 struct Values {
+    sum_other_doc_count: u64,
     buckets: Vec<OfValue>,
 }
 
@@ -91,9 +93,8 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
     let (engine, search) = (&*shared.engine, &shared.search);
     let reader = Reader { search, session: &session, source: &source, definition, priority: Priority::Spare };
     let own = Session::system(&shared.engine);
-    // Those in a closed index would not be found.
-    own.resolve(results::INDEX, &IndicesOptions::open_only())?;
     for value in predicted(shared, kept, &own, from, to).await? {
+        shared.check_stopping()?;
         let value = value.as_deref();
         let known = match known(&reader, value, from, to).await {
             // Runs say on the record what is wrong with it: others need not wait.
@@ -126,7 +127,11 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
             }
         }
     }
-    Ok(Some(to))
+    // Those in a closed index were not found; where it is gone there is nothing to be filled in.
+    match own.resolve(results::INDEX, &IndicesOptions::open_only()) {
+        Ok(_) | Err(StorageError::IndexNotFound { .. }) => Ok(Some(to)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Finds of what there are predictions between two times: of values, also of those that the rule has no more, or of all documents together.
@@ -152,8 +157,21 @@ async fn predicted(
     });
     let answer: Predicted = shared.search.read(own, results::INDEX, body, Priority::Spare).await?;
     let Some(Aggregations { values, whole }) = answer.aggregations else { return Ok(Vec::new()) };
-    let whole = (whole.doc_count > 0).then_some(None);
-    Ok(values.buckets.into_iter().map(|of| Some(of.key)).chain(whole).collect())
+    let mut found: Vec<_> = values.buckets.into_iter().map(|of| Some(of.key)).collect();
+    if values.sum_other_doc_count > 0 {
+        tracing::warn!(
+            rule = kept.id,
+            "of more than {MAX_VALUES} values with predictions some never get to know what became of them"
+        );
+        for own in kept.definition.runs() {
+            let own = own.map(str::to_owned);
+            if own.is_some() && !found.contains(&own) {
+                found.push(own);
+            }
+        }
+    }
+    found.extend((whole.doc_count > 0).then_some(None));
+    Ok(found)
 }
 
 /// Reads what the buckets between two starts became, as far as that is known: a count is none before the first document.

@@ -447,19 +447,21 @@ impl Shared {
             let _under_way = self.under_way.read().await;
             let (id, shared) = (running.id.clone(), Arc::clone(&self));
             let (due_ms, place) = due.unzip();
+            let began = Instant::now();
             match tokio::spawn(async move { shared.run(running, due_ms, place).await }).await {
                 Ok(done) => done,
                 Err(error) => {
-                    let failed = Err(StorageError::Internal(format!("the run has failed: {error}")).into());
-                    let ends = |kept: &mut Kept| {
-                        (kept.ran.pid, kept.state.tries) = (0, 0);
-                        if let Some(due) = due_ms {
-                            kept.state.handled_ms = kept.state.handled_ms.max(due);
-                        }
-                        books::note(kept, &Done::default(), &failed, false);
-                    };
-                    self.store.note(&id, ends).await?;
-                    failed.map(|()| Done::default())
+                    let outcome = Err(StorageError::Internal(format!("the run has failed: {error}")).into());
+                    let (done, seconds) = (Done::default(), began.elapsed().as_secs_f64());
+                    let ended = Ended { done, outcome, seconds, revision: None, handled_ms: due_ms };
+                    let noted = self.store.note(&id, |kept| ended.note(kept)).await;
+                    if noted.is_err()
+                        && let Some(running) = self.begin(&id)
+                    {
+                        tokio::spawn(Arc::clone(&self).note_later(running, ended));
+                        return noted.map(|()| Done::default());
+                    }
+                    noted.and(ended.outcome).map(|()| ended.done)
                 }
             }
         })
@@ -507,7 +509,7 @@ impl Shared {
         let seconds = began.elapsed().as_secs_f64();
         let stopped = outcome.is_err() && self.check_stopping().is_err();
         let (revision, handled_ms) = (kept.state.revision, due_ms.filter(|_| !stopped));
-        let ended = Ended { done, outcome, seconds, revision, handled_ms };
+        let ended = Ended { done, outcome, seconds, revision: Some(revision), handled_ms };
         let noted = self.store.note(id, |now| ended.note(now)).await;
         match noted {
             Ok(()) => {}
@@ -519,9 +521,7 @@ impl Shared {
             }
         }
         let Ended { done, outcome, .. } = ended;
-        // It was changed meanwhile, and the models of values that it has no more are removed: one may have been written since.
-        let now = self.store.get(id).filter(|now| now.state.revision != revision);
-        self.artefacts.keep_of(now).await;
+        self.keep_models(id, revision).await;
         // It has ended: others need not wait while it is filled in.
         drop((turn, running));
         if let Some(place) = place {
@@ -539,34 +539,53 @@ impl Shared {
 
     /// Notes what came of a run once that can be written. Until then its rule counts as running, or the run would be repeated.
     async fn note_later(self: Arc<Self>, running: Mark, ended: Ended) {
+        // A server that stops waits for the last try.
+        let _under_way = self.under_way.read().await;
         let (id, mut stopping) = (&running.id, self.stopping.subscribe());
-        while self.check_stopping().is_ok() {
+        loop {
             tokio::select! {
-                _ = stopping.changed() => continue,
+                _ = stopping.wait_for(|stopping| *stopping) => {}
                 () = tokio::time::sleep(NOTE_AGAIN) => {}
             }
+            let is_last = self.check_stopping().is_err();
             let noted = self.store.note(id, |now| ended.note(now)).await;
             match noted {
-                Ok(()) | Err(Error::NotFound(_)) => return,
+                Ok(()) => break,
+                // It was deleted meanwhile.
+                Err(Error::NotFound(_)) => return self.artefacts.remove(id).await,
+                Err(error) if is_last => {
+                    tracing::warn!(rule = id, %error, "what came of a run of an AI rule is not noted");
+                    return;
+                }
                 Err(error) => tracing::debug!(rule = id, %error, "what came of a run is not noted yet"),
             }
         }
+        if let Some(revision) = ended.revision {
+            self.keep_models(id, revision).await;
+        }
+    }
+
+    /// Removes models of values that a rule has no more, where it was changed while it ran: one may have been written since.
+    async fn keep_models(&self, id: &str, revision: u64) {
+        let now = self.store.get(id).filter(|now| now.state.revision != revision);
+        self.artefacts.keep_of(now).await;
     }
 
     /// Fills in what became of a rule's predictions, unless somebody does already. While it is at work there is nothing to do: not all that it
-    /// writes is there to be found, and it is filled when the run has ended.
-    pub(crate) async fn fill(&self, id: &str) -> Result<()> {
-        let Some(filling) = self.fillings.begin(id) else { return Ok(()) };
+    /// writes is there to be found, and it is filled when the run has ended. Returns whether it was looked.
+    pub(crate) async fn fill(&self, id: &str) -> Result<bool> {
+        let Some(filling) = self.fillings.begin(id) else { return Ok(false) };
         let at_work = |kept: &Arc<Kept>| kept.ran.pid != 0 && self.is_running(id);
-        let Some(kept) = self.store.get(id).filter(|kept| !at_work(kept)) else { return Ok(()) };
-        let Some(to) = fill::fill(self, &kept, self.engine.clock().now_ms()).await? else { return Ok(()) };
+        let Some(kept) = self.store.get(id).filter(|kept| !at_work(kept)) else { return Ok(false) };
+        let to = fill::fill(self, &kept, self.engine.clock().now_ms()).await?;
+        let Some(to) = to else { return Ok(true) };
         let filled = |now: &mut Kept| {
             // Predictions of a rule that was changed meanwhile may be others, and those of runs that began since were perhaps not seen.
             if now.state.revision == kept.state.revision {
                 now.state.filled_ms = Some(filling.reached(to));
             }
         };
-        self.store.note(id, filled).await
+        self.store.note(id, filled).await.map(|()| true)
     }
 }
 

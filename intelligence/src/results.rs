@@ -128,11 +128,14 @@ pub(crate) fn series_uid(kept: &Kept) -> String {
 
 /// Makes the condition on predictions of what a rule predicts. Those of a version before do not name it: they are known by field and bucket.
 pub(crate) fn of_series(kept: &Kept) -> Value {
-    let Definition { field, frame, .. } = &*kept.definition;
-    let before = json!([
-        {"exists": {"field": format!("{field}_pre")}},
-        {"term": {"time_frame": frame.name()}},
-    ]);
+    let Definition { field, frame, multiply_by, .. } = &*kept.definition;
+    let mut before = vec![
+        json!({"exists": {"field": format!("{field}_pre")}}),
+        json!({"term": {"time_frame": frame.name()}}),
+    ];
+    if let Some(by) = multiply_by {
+        before.push(json!({"bool": {"should": [{"term": {"multiply_by_field": by}}, of_value(None)]}}));
+    }
     json!({"bool": {"should": [
         {"term": {SERIES_UID: series_uid(kept)}},
         {"bool": {"filter": before, "must_not": {"exists": {"field": SERIES_UID}}}},

@@ -208,6 +208,7 @@ async fn run(shared: Arc<Shared>, queued: Mark, places: Arc<Semaphore>, failing:
     let Some((due_ms, running)) = due_ms.zip(shared.begin(&id)) else { return };
     drop(queued);
     let ran = Arc::clone(&shared).run_to_its_end(running, Some((due_ms, Place(place)))).await;
+    let now_ms = shared.engine.clock().now_ms();
     let (failed, mut failing) = ("a scheduled run of an AI rule failed", failing.lock());
     match (ran, shared.store.get(&id)) {
         (Err(Error::NotFound(_)), _) | (_, None) => {}
@@ -255,11 +256,14 @@ async fn fill_all(shared: Arc<Shared>) {
             let (filler, id) = (Arc::clone(&shared), kept.id.clone());
             // One that panics keeps no other from being filled in.
             let filled = to_its_end(async move { filler.fill(&id).await });
-            let Err(error) = filled.await else {
-                failing.rules.remove(&kept.id);
-                continue;
-            };
-            failing.tell(&kept, now_ms, &error, "what became of predictions was not filled in");
+            match filled.await {
+                Ok(true) => drop(failing.rules.remove(&kept.id)),
+                // Somebody else does that, or it runs.
+                Ok(false) => {}
+                Err(error) => {
+                    failing.tell(&kept, now_ms, &error, "what became of predictions was not filled in");
+                }
+            }
         }
     }
 }
