@@ -96,6 +96,8 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
     for value in predicted(shared, kept, &own, from, to).await? {
         shared.check_stopping()?;
         let value = value.as_deref();
+        // Before and behind: one may be opened, or closed, between.
+        reader.check_there()?;
         let known = match known(&reader, value, from, to).await {
             // Runs say on the record what is wrong with it: others need not wait.
             Err(error) if value.is_some() && is_of_value(&error) => {
