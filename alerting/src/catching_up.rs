@@ -116,6 +116,10 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             },
         }
     }
+    // Who goes live holds the rules: ended there, a rule would be live by its document and its state, and not be asked.
+    let held = shared.core.lock().await;
+    running.abort_all();
+    drop(held);
 }
 
 /// A rule that catches up.
