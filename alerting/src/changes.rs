@@ -152,7 +152,10 @@ impl Shared {
             // The state of one that had its id must not be taken for its own, should a start come before the next state.
             let held = if is_named { self.with_state_stored(held).await? } else { held };
             let since = self.since(&held).await?;
-            let catching_up = self.catching_up(asker, &definition, from, now_ms).await?;
+            let catching_up = self.catching_up(asker, &definition, from, now_ms).await.inspect_err(|_| {
+                // What is held for a first rule is let go.
+                self.changed.notify_one();
+            })?;
             let message = begins("rule", since, catching_up);
             let rule = Rule { id: id.clone(), revision: 1, since, owner, definition };
             // What has its id and is no rule is replaced.

@@ -188,7 +188,7 @@ async fn is_over(shared: &Shared) -> Result<bool> {
     }
     *core = None;
     let turn = shared.snapshots.turn().await;
-    blocking(move || turn.clear()).await?;
+    on_files(shared, move || turn.clear()).await?;
     shared.engine.release_lease(READER).await?;
     shared.advanced.notify_waiters();
     Ok(true)
@@ -451,7 +451,7 @@ pub(crate) async fn take_state(
 /// # Errors
 /// The disk's.
 pub(crate) async fn keep_state(shared: &Shared, taken: Taken) -> Result<()> {
-    let needed = blocking(move || taken.turn.write(taken.position, &taken.bytes)).await?;
+    let needed = on_files(shared, move || taken.turn.write(taken.position, &taken.bytes)).await?;
     // Given up where the last rule was deleted meanwhile.
     if shared.engine.lease(READER).is_some() {
         shared.engine.move_lease(READER, needed)?;
@@ -462,6 +462,20 @@ pub(crate) async fn keep_state(shared: &Shared, taken: Taken) -> Result<()> {
 /// Stores what there is to be stored at the end.
 async fn stop(shared: &Shared) -> Result<()> {
     store_state(shared, hold(shared).await?).await.map(drop)
+}
+
+/// Runs what changes files; whoever waits for it, the directory is the engine's until it has ended.
+async fn on_files<T: Send + 'static>(
+    shared: &Shared,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let engine = Arc::clone(&shared.engine);
+    blocking(move || {
+        let done = work();
+        drop(engine);
+        done
+    })
+    .await
 }
 
 /// Runs what reads or writes files.
