@@ -93,6 +93,9 @@ impl Drop for Task {
     }
 }
 
+/// Held by a run until it is over, with what is filled in and noted behind it.
+type UnderWay = Arc<tokio::sync::OwnedRwLockReadGuard<()>>;
+
 /// What the parts share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -111,7 +114,7 @@ pub(crate) struct Shared {
     turns: Arc<Semaphore>,
     pictures: Semaphore,
     /// Held for reading by each run until it is over, with what is filled in behind it.
-    under_way: tokio::sync::RwLock<()>,
+    under_way: Arc<tokio::sync::RwLock<()>>,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -179,7 +182,7 @@ impl Intelligence {
             fillings: Fillings::default(),
             turns: Arc::new(Semaphore::new(TURNS)),
             pictures: Semaphore::new(PICTURES),
-            under_way: tokio::sync::RwLock::default(),
+            under_way: Arc::default(),
             stopping: watch::Sender::new(false),
         });
         for kept in shared.store.all().into_iter().filter(|kept| kept.ran.pid != 0) {
@@ -444,11 +447,11 @@ impl Shared {
         due: Option<(i64, Place)>,
     ) -> Result<Done> {
         to_its_end(async move {
-            let _under_way = self.under_way.read().await;
-            let (id, shared) = (running.id.clone(), Arc::clone(&self));
+            let under_way = Arc::new(Arc::clone(&self.under_way).read_owned().await);
+            let (id, shared, with) = (running.id.clone(), Arc::clone(&self), Arc::clone(&under_way));
             let (due_ms, place) = due.unzip();
             let began = Instant::now();
-            match tokio::spawn(async move { shared.run(running, due_ms, place).await }).await {
+            match tokio::spawn(async move { shared.run(running, due_ms, place, with).await }).await {
                 Ok(done) => done,
                 Err(error) => {
                     let outcome = Err(StorageError::Internal(format!("the run has failed: {error}")).into());
@@ -458,7 +461,7 @@ impl Shared {
                     if noted.is_err()
                         && let Some(running) = self.begin(&id)
                     {
-                        tokio::spawn(Arc::clone(&self).note_later(running, ended));
+                        tokio::spawn(Arc::clone(&self).note_later(running, ended, under_way));
                         return noted.map(|()| Done::default());
                     }
                     noted.and(ended.outcome).map(|()| ended.done)
@@ -482,7 +485,13 @@ impl Shared {
     }
 
     /// Runs a rule, as at a time of its schedule or now, and keeps the books.
-    async fn run(self: &Arc<Self>, running: Mark, due_ms: Option<i64>, place: Option<Place>) -> Result<Done> {
+    async fn run(
+        self: &Arc<Self>,
+        running: Mark,
+        due_ms: Option<i64>,
+        place: Option<Place>,
+        under_way: UnderWay,
+    ) -> Result<Done> {
         let id = running.id.clone();
         let id = id.as_str();
         let turn = self.one_of(&self.turns).await?;
@@ -516,7 +525,7 @@ impl Shared {
             // It was deleted meanwhile.
             Err(Error::NotFound(_)) => self.artefacts.remove(id).await,
             Err(error) => {
-                tokio::spawn(Arc::clone(self).note_later(running, ended));
+                tokio::spawn(Arc::clone(self).note_later(running, ended, under_way));
                 return Err(error);
             }
         }
@@ -538,9 +547,8 @@ impl Shared {
     }
 
     /// Notes what came of a run once that can be written. Until then its rule counts as running, or the run would be repeated.
-    async fn note_later(self: Arc<Self>, running: Mark, ended: Ended) {
-        // A server that stops waits for the last try.
-        let _under_way = self.under_way.read().await;
+    /// A server that stops waits for the last try.
+    async fn note_later(self: Arc<Self>, running: Mark, ended: Ended, _under_way: UnderWay) {
         let (id, mut stopping) = (&running.id, self.stopping.subscribe());
         loop {
             tokio::select! {
