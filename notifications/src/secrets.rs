@@ -53,12 +53,15 @@ pub(crate) struct Secrets {
     session: Session,
     search: Arc<SearchService>,
     key: Option<LessSafeKey>,
+    /// Held by who stores one, from counting them to its end.
+    storing: tokio::sync::Mutex<()>,
 }
 
 impl Secrets {
     pub(crate) fn new(engine: &Arc<Engine>, search: &Arc<SearchService>, key: Option<&[u8; 32]>) -> Self {
         let key = key.and_then(|key| UnboundKey::new(&AES_256_GCM, key).ok()).map(LessSafeKey::new);
-        Self { engine: Arc::clone(engine), session: Session::system(engine), search: Arc::clone(search), key }
+        let (engine, session, search) = (Arc::clone(engine), Session::system(engine), Arc::clone(search));
+        Self { engine, session, search, key, storing: tokio::sync::Mutex::default() }
     }
 
     /// Stores a secret; returns whether there was none of the name.
@@ -93,6 +96,7 @@ impl Secrets {
             ));
         }
         let sealed = self.seal(name, value)?;
+        let _storing = self.storing.lock().await;
         if self.open_document(name).await?.is_none() && self.count().await? >= MAX_SECRETS {
             return Err(Error::Busy(format!("there are {MAX_SECRETS} secrets already: delete some")));
         }
