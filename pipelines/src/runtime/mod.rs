@@ -291,7 +291,7 @@ impl Pipeline {
             running.stopped(deadline).await;
         }
         if let Some(disk) = &self.shared.queue_on_disk {
-            disk.spool.close();
+            disk.spool.close().await;
         }
         self.waiting.close();
         let Some(mut dispatcher) = dispatcher else { return };

@@ -59,6 +59,8 @@ pub(crate) struct Spool {
     floor: watch::Sender<Place>,
     appends: mpsc::Sender<Append>,
     writer: Mutex<Option<JoinHandle<()>>>,
+    /// Whether the writer is to end.
+    ending: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -99,6 +101,7 @@ impl Spool {
             floor: watch::Sender::new(Place::new(first, 0)),
             appends,
             writer: Mutex::new(None),
+            ending: watch::Sender::new(false),
         });
         let writer = tokio::spawn(write_all(Arc::clone(&spool), incoming, note));
         *spool.writer.lock() = Some(writer);
@@ -148,10 +151,14 @@ impl Spool {
         Fill { bytes: bytes.saturating_sub(read), max_bytes: self.max_bytes }
     }
 
-    /// Ends the writer: what it has not taken is told to its source as not stored.
-    pub(crate) fn close(&self) {
-        if let Some(writer) = self.writer.lock().take() {
-            writer.abort();
+    /// Ends the writer, behind what it is writing: what it has not taken is told to its source as not stored.
+    pub(crate) async fn close(&self) {
+        self.ending.send_replace(true);
+        let writer = self.writer.lock().take();
+        if let Some(writer) = writer
+            && let Err(error) = writer.await
+        {
+            tracing::error!(directory = %self.directory.display(), %error, "writing a queue has failed");
         }
     }
 
@@ -178,12 +185,15 @@ impl Spool {
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        self.close();
+        if let Some(writer) = self.writer.lock().take() {
+            writer.abort();
+        }
     }
 }
 
 /// Writes what is appended, in groups with one sync each.
 async fn write_all(spool: Arc<Spool>, mut incoming: mpsc::Receiver<Append>, note: Note) {
+    let mut ending = spool.ending.subscribe();
     // The task must not keep alive what ends it.
     let spool = {
         let weak = Arc::downgrade(&spool);
@@ -191,7 +201,13 @@ async fn write_all(spool: Arc<Spool>, mut incoming: mpsc::Receiver<Append>, note
         weak
     };
     let mut tail = Tail::default();
-    while let Some(first) = incoming.recv().await {
+    loop {
+        let first = tokio::select! {
+            biased;
+            _ = ending.wait_for(|ending| *ending) => return,
+            first = incoming.recv() => first,
+        };
+        let Some(first) = first else { return };
         let mut records = first.record;
         let mut waiting = vec![(first.ack, first.held)];
         while records.len() < GROUP_BYTES {
@@ -206,8 +222,10 @@ async fn write_all(spool: Arc<Spool>, mut incoming: mpsc::Receiver<Append>, note
             let fill = spool.fill();
             if fill.bytes > 0 && fill.bytes + records.len() as u64 > fill.max_bytes {
                 drop(spool);
-                let _ = floor.changed().await;
-                continue;
+                tokio::select! {
+                    _ = ending.wait_for(|ending| *ending) => return,
+                    _ = floor.changed() => continue,
+                }
             }
             let directory = spool.directory.clone();
             let after = spool.state.lock().segments.last().map_or(0, |(number, _)| *number);
@@ -228,7 +246,10 @@ async fn write_all(spool: Arc<Spool>, mut incoming: mpsc::Receiver<Append>, note
                     note(format!("the queue in {directory} cannot be written: {error}"));
                     tracing::warn!(%directory, %error, pause_ms = pause.as_millis() as u64, "the queue cannot be written for now");
                     drop(spool);
-                    tokio::time::sleep(pause).await;
+                    tokio::select! {
+                        _ = ending.wait_for(|ending| *ending) => return,
+                        () = tokio::time::sleep(pause) => {}
+                    }
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
