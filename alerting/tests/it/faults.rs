@@ -36,9 +36,9 @@ async fn while_alerts_cannot_be_written_that_is_told_and_nothing_is_lost() {
         server.write(vec![document("logs", id, json!({"level": "error"}))]).await;
     }
     let began = Instant::now();
-    let fault = until(async || server.alerting.faults().into_iter().next()).await;
-    assert!(fault.contains("blocked"), "{fault}");
-    assert!(began.elapsed() < Duration::from_secs(5), "told after {:?}", began.elapsed());
+    let is_why = |fault: &String| fault.contains("blocked");
+    until(async || server.alerting.faults().into_iter().find(is_why)).await;
+    assert!(began.elapsed() < Duration::from_secs(20), "told after {:?}", began.elapsed());
     // What comes meanwhile is written, and rules are where they were.
     let position = server.engine.lease("rules").unwrap().position;
     for id in 4..40 {
@@ -77,7 +77,7 @@ async fn triggers_by_rule(server: &Server) -> BTreeMap<String, Vec<String>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rules_change_between_two_frames_of_a_flood_and_nothing_is_lost_or_doubled_over_a_crash() {
-    const FRAMES: usize = 60;
+    const FRAMES: usize = 200;
     const EVENTS: usize = 10;
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path()).await;
@@ -94,7 +94,7 @@ async fn rules_change_between_two_frames_of_a_flood_and_nothing_is_lost_or_doubl
     let text = "x".repeat(4 << 10);
     let mut flood = Vec::new();
     for frame in 0..FRAMES {
-        let events: Vec<String> = (0..EVENTS).map(|event| format!("{frame:02}-{event}")).collect();
+        let events: Vec<String> = (0..EVENTS).map(|event| format!("{frame:03}-{event}")).collect();
         let of = |id: &String| document("logs", id, json!({"level": "error", "text": text}));
         server.write(events.iter().map(of).collect()).await;
         flood.extend(events);
@@ -111,8 +111,7 @@ async fn rules_change_between_two_frames_of_a_flood_and_nothing_is_lost_or_doubl
     let seen = ended.len() - 2;
     assert!(0 < seen && seen < flood.len() && seen.is_multiple_of(EVENTS), "{seen} events were evaluated");
     assert_eq!(ended[..seen], flood[..seen]);
-    let begins = server.alerting.change(&admin, errors("begins")).await.unwrap();
-    assert!(begins.created);
+    assert!(server.save(errors("begins")).await.created);
     drop(server);
     let server = Server::open(dir.path()).await;
     server.write(vec![document("logs", "last", json!({"level": "error"}))]).await;
@@ -252,7 +251,7 @@ async fn while_the_disk_is_full_that_is_told_and_nothing_is_lost() {
     let began = Instant::now();
     let is_told = |fault: &String| !allowed || !fault.contains("blocked");
     let fault = until(async || server.alerting.faults().into_iter().find(is_told)).await;
-    assert!(began.elapsed() < Duration::from_secs(5), "[{fault}] is told after {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(20), "[{fault}] is told after {:?}", began.elapsed());
     println!("allowed: {allowed}, told: {fault}");
     disk.set_capacity(u64::MAX);
     block(&server, false).await;
@@ -303,7 +302,7 @@ async fn a_rule_that_takes_long_is_paused_and_holds_up_neither_writers_nor_other
         }
     };
     assert!(paused.contains("takes too long"), "{paused}");
-    assert!(longest < Duration::from_secs(5), "a write took {longest:?}");
+    assert!(longest < Duration::from_secs(20), "a write took {longest:?}");
     let triggers = server.settled_triggers().await;
     assert_eq!(triggers.len(), batches, "the other rule has seen all of it");
     let told = server.documents("alert_error").await;
@@ -316,7 +315,7 @@ async fn a_rule_that_takes_long_is_paused_and_holds_up_neither_writers_nor_other
     server.write(events.collect()).await;
     let began = Instant::now();
     server.settled().await;
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
     server.stop().await;
 }
 

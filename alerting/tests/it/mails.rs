@@ -107,7 +107,7 @@ async fn accounts_are_mailed_and_escalation_tells_of_what_is_still_new() {
     assert!(server.alerting.change(&server.admin(), unknown).await.is_err());
     let saved = rule(
         "escalates",
-        json!({"alert_method": "user", "users": ["ann"], "escalate_users": ["boss"], "escalate_after": "3s"}),
+        json!({"alert_method": "user", "users": ["ann"], "escalate_users": ["boss"], "escalate_after": "12s"}),
     );
     server.save(saved).await;
     write(&server, 2).await;
@@ -119,7 +119,7 @@ async fn accounts_are_mailed_and_escalation_tells_of_what_is_still_new() {
     let to = |who: &str| mails.got().iter().filter(|mail| mail.to == [who]).count();
     assert_eq!((to("ann@example.org"), to("boss@example.org")), (2, 1));
     let told = mails.got().into_iter().find(|mail| mail.to == ["boss@example.org"]).unwrap();
-    assert!(told.header("Subject").starts_with("New for 3 s"), "{}", told.text);
+    assert!(told.header("Subject").starts_with("New for 12 s"), "{}", told.text);
     tokio::time::sleep(Duration::from_millis(10)).await;
     server.stop().await;
 }

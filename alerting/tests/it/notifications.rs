@@ -105,8 +105,8 @@ async fn an_alert_is_sent_once_and_marked() {
     assert!(body["alerts"][0]["match_body"]["user"].is_string(), "{body}");
     let alert = &alerts(&server).await[0];
     assert!(alert["alert_sent_time"].is_string(), "{alert}");
-    // Nothing is left, and nothing comes twice after a start.
-    assert!(live(&server, ".alert_outbox").await.is_empty());
+    // Nothing waits, and nothing comes twice after a start.
+    assert!(waiting(&server).await.is_empty());
     server.stop().await;
     let server = open(dir.path()).await;
     server.settled().await;

@@ -76,16 +76,20 @@ async fn a_rule_does_not_run_twice_at_once_and_one_that_is_off_does_not_run() {
     let dir = tempfile::tempdir().unwrap();
     let mut off = rule("off");
     off["automatic_enable"] = json!(false);
-    let (server, id) = Server::with_rule(dir.path(), 30, off).await;
-    let (one, other) = tokio::join!(server.run(&id), server.run(&id));
-    let refused = [one, other].into_iter().filter(|ran| matches!(ran, Err(Error::Conflict(_)))).count();
-    assert_eq!(refused, 1);
+    // A run that takes a while.
+    (off["algorithm_type"], off["start_date"]) = (json!("RFRS"), json!("2026-03-02 10:40"));
+    let (server, id) = Server::with_rule(dir.path(), 60, off).await;
+    let run = server.begin(&id);
+    until("the run", async || (server.shown(&id)["pid"] != 0).then_some(())).await;
+    let other = server.run(&id).await;
+    assert!(matches!(other, Err(Error::Conflict(_))), "{other:?}");
+    run.await.unwrap().unwrap();
     server.clock.advance_ms(20 * MINUTE);
     // One that is on has run meanwhile: the other had its chance.
     let on = server.create(rule("on")).await;
     server.clock.advance_ms(20 * MINUTE);
     until("the run of the other", async || (!server.shown(&on)["exit_code"].is_null()).then_some(())).await;
-    assert_eq!(server.shown(&id)["last_execute_timestamp"], "2026-03-02 10:30");
+    assert_eq!(server.shown(&id)["last_execute_timestamp"], "2026-03-02 11:00");
     server.stop().await;
 }
 
