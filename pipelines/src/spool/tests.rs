@@ -98,6 +98,43 @@ impl Reading {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_on_disk_when_a_queue_is_closed_is_what_was_told_to_be() {
+    for round in 0..40 {
+        let directory = tempfile::tempdir().unwrap();
+        let spool = open(&directory, MAX_BYTES);
+        let mut told = tokio::task::JoinSet::new();
+        for number in 0..16 {
+            let spool = Arc::clone(&spool);
+            told.spawn(async move {
+                let (ack, durable) = Ack::channel();
+                let taken =
+                    spool.append(vec![event(number)], ack, Reservation::default(), |_| {}).await.is_ok();
+                (taken && matches!(durable.await, Ok(Ok(())))).then_some(number)
+            });
+        }
+        for _ in 0..round {
+            tokio::task::yield_now().await;
+        }
+        spool.close().await;
+        let mut durable: Vec<u64> = told.join_all().await.into_iter().flatten().collect();
+        durable.sort_unstable();
+        drop(spool);
+        let spool = open(&directory, MAX_BYTES);
+        append(&spool, 99..100).await;
+        let stored = Arc::new(Stored::default());
+        let mut reading = read(&spool, &stored);
+        while !stored.numbers.lock().contains(&99) {
+            stored.take(reading.batches.recv().await.unwrap());
+        }
+        reading.stop().await;
+        let mut there = stored.numbers.lock().clone();
+        there.sort_unstable();
+        durable.push(99);
+        assert_eq!(there, durable, "closed after {round} turns");
+    }
+}
+
 #[tokio::test]
 async fn what_was_taken_comes_once_over_restarts_refusals_and_torn_ends() {
     let directory = tempfile::tempdir().unwrap();
