@@ -191,8 +191,16 @@ impl Drop for Spool {
     }
 }
 
-/// Writes what is appended, in groups with one sync each.
+/// Writes what is appended until the queue ends; what is left then is told to its source as not stored.
 async fn write_all(spool: Arc<Spool>, mut incoming: mpsc::Receiver<Append>, note: Note) {
+    write_until_end(spool, &mut incoming, note).await;
+    // What is on its way here is waited for: it would stay in the channel, and its source never be told.
+    incoming.close();
+    while incoming.recv().await.is_some() {}
+}
+
+/// Writes what is appended, in groups with one sync each.
+async fn write_until_end(spool: Arc<Spool>, incoming: &mut mpsc::Receiver<Append>, note: Note) {
     let mut ending = spool.ending.subscribe();
     // The task must not keep alive what ends it.
     let spool = {

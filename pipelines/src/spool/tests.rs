@@ -113,7 +113,7 @@ async fn what_is_on_disk_when_a_queue_is_closed_is_what_was_told_to_be() {
                 (taken && matches!(durable.await, Ok(Ok(())))).then_some(number)
             });
         }
-        for _ in 0..round {
+        for _ in 0..round * 100 {
             tokio::task::yield_now().await;
         }
         spool.close().await;
