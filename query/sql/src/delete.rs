@@ -1,7 +1,8 @@
 //! DELETE: the documents that a condition finds, batch after batch.
 //!
 //! A document is deleted as it was in the snapshot of the statement: one that has changed since is a conflict
-//! and ends the statement with what was deleted before it. A batch is counted when it is durable.
+//! and ends the statement with what was deleted before it. A batch is counted when it is durable. Before each it is asked anew
+//! who sends the statement: it ends where that may not delete, or does not read what it names as it did.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -74,6 +75,8 @@ impl Runner {
         let prepared = self.prepare(asked, query, &Names::default(), None).await?;
         let mut rows = self.rows(&prepared, Counted::All).await?;
         let mut deleted = 0;
+        let read_by = asked.session.action();
+        let mut rights = asked.session.principal().privileges().version();
         loop {
             let (batches, more) = rows.page(DELETED_AT_A_TIME).await?;
             let mut ops = Vec::new();
@@ -84,6 +87,13 @@ impl Runner {
                 // The statement may take its time.
                 let session = asked.session.again().await?.doing(access::Action::DeleteByQuery)?;
                 session.check_all(ops.iter().map(|op| &*op.index))?;
+                let rights_now = session.principal().privileges().version();
+                if rights_now != rights {
+                    // The rows come by the rules of before.
+                    let mut read = prepared.snapshots.iter();
+                    read.try_for_each(|snapshot| snapshot.check_seen(&session, read_by))?;
+                    rights = rights_now;
+                }
                 // A client that goes away ends the statement, but no write halfway.
                 let write =
                     tokio::spawn(async move { session.write(ops, RefreshPolicy::None, WRITE_TIMEOUT).await });

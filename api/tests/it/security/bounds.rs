@@ -200,33 +200,55 @@ async fn requests_of_clients_that_have_gone_are_bounded_however_small_they_are()
     site.ask(&ann, "GET /_security/_authenticate", Value::Null, 200).await;
 }
 
-#[tokio::test]
-async fn a_throttled_deletion_ends_with_the_rights_of_its_sender() {
-    let site = Site::start().await;
+/// Has three documents deleted, slowly. Once the first of them is gone something happens: returns what refuses the rest.
+async fn interrupted(site: &Site, authorization: &str, happens: impl Future<Output = ()>) -> String {
     for id in 1..=3 {
         site.admin(&format!("PUT /logs-1/_doc/{id}?refresh=true"), json!({ "n": id }), 201).await;
     }
-    let deletes = json!({ "index": [{ "names": ["logs-*"], "privileges": ["read", "delete"] }] });
-    let body = json!({ "name": "cleaner", "role_descriptors": { "all": deletes } });
-    let (made, header) = key(&site, &basic("admin", "secret"), body).await;
     let line = "POST /logs-1/_delete_by_query?requests_per_second=0.001&scroll_size=1";
-    let deletion = site.ask(&header, line, json!({ "query": { "match_all": {} } }), 403);
-    let revocation = async {
-        let count = async || {
-            site.admin("POST /logs-1/_refresh", Value::Null, 200).await;
-            site.admin("GET /logs-1/_count", Value::Null, 200).await["count"].clone()
-        };
+    let deletion = site.ask(authorization, line, json!({ "query": { "match_all": {} } }), 403);
+    let count = async || {
+        site.admin("POST /logs-1/_refresh", Value::Null, 200).await;
+        site.admin("GET /logs-1/_count", Value::Null, 200).await["count"].clone()
+    };
+    let change = async {
         while count().await == 3 {
             tokio::task::yield_now().await;
         }
-        site.admin("DELETE /_security/api_key", json!({ "ids": [made["id"]] }), 200).await;
-        count
+        happens.await;
     };
-    let both = async { futures::join!(deletion, revocation) };
-    let (answer, count) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
-    let reason = answer["error"]["reason"].as_str().unwrap();
-    assert!(reason.contains("delete/byquery") && reason.contains("not good any more"), "{reason}");
+    let both = async { futures::join!(deletion, change) };
+    let (answer, ()) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
     assert_eq!(count().await, 2);
+    answer["error"]["reason"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_throttled_deletion_ends_with_the_rights_of_its_sender() {
+    let site = Site::start().await;
+    let deletes = json!({ "index": [{ "names": ["logs-*"], "privileges": ["read", "delete"] }] });
+    let body = json!({ "name": "cleaner", "role_descriptors": { "all": deletes } });
+    let (made, header) = key(&site, &basic("admin", "secret"), body).await;
+    let revoked = async {
+        site.admin("DELETE /_security/api_key", json!({ "ids": [made["id"]] }), 200).await;
+    };
+    let reason = interrupted(&site, &header, revoked).await;
+    assert!(reason.contains("delete/byquery") && reason.contains("not good any more"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_throttled_deletion_ends_where_its_sender_reads_otherwise() {
+    let site = Site::start().await;
+    let role = async |fields: Value| {
+        let mut grant = json!({ "names": ["logs-*"], "privileges": ["read", "delete"] });
+        grant["field_security"] = fields;
+        site.admin("PUT /_security/role/cleaner", json!({ "indices": [grant] }), 200).await;
+    };
+    role(json!({ "grant": ["*"], "except": ["secret"] })).await;
+    let ann = site.user("ann", &["cleaner"]).await;
+    let hidden = role(json!({ "grant": ["*"], "except": ["secret", "n"] }));
+    let reason = interrupted(&site, &ann, hidden).await;
+    assert!(reason.contains("data/read/search") && reason.contains("roles have changed"), "{reason}");
 }
 
 #[tokio::test]
