@@ -19,7 +19,7 @@ use millrace_search::fetch;
 use millrace_search::searcher::{Search, slice_of};
 use millrace_storage::access;
 use millrace_storage::segment::RowParts;
-use millrace_storage::{Action, DocResult, Error as StorageError, RefreshPolicy, Session, WriteOp};
+use millrace_storage::{Action, DocResult, Error as StorageError, Kind, RefreshPolicy, Session, WriteOp};
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value, json};
 
@@ -256,7 +256,7 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
     let mut counters = vec![Counters::default(); request.slices as usize];
     let mut sum = Counters::default();
     let mut failures: Vec<Value> = Vec::new();
-    let mut status = 200;
+    let (mut status, mut denied) = (200, false);
     let mut throttled_ms = 0;
     let mut after = None;
     loop {
@@ -331,8 +331,10 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
                         continue;
                     }
                     session.refusals().note(&error);
+                    // A matter of rights comes before whatever else has failed.
+                    denied |= error.kind() == Kind::Unauthorized;
                     let error = Error::from(error);
-                    status = status.max(error.status());
+                    status = if denied { 403 } else { status.max(error.status()) };
                     abort = true;
                     if failures.len() < MAX_FAILURES {
                         failures.push(failure(&index, &id, &error, conflict));

@@ -36,17 +36,24 @@ async fn count(store: &Store) -> Value {
     value(outcome)["count"].clone()
 }
 
-/// Rights to read numbers by these rules, and to delete them by none.
-fn rights(documents: Option<&str>, fields: Option<&str>) -> Arc<Privileges> {
-    let grant = |actions: &[Action], documents: Option<&str>, fields: Option<&str>| Grant {
-        names: vec![NamePattern::parse("numbers").unwrap()],
+fn grant(index: &str, actions: &[Action]) -> Grant {
+    Grant {
+        names: vec![NamePattern::parse(index).unwrap()],
         actions: ActionSet::of(actions),
         system: false,
+        documents: None,
+        fields: None,
+    }
+}
+
+/// Rights to read numbers by these rules, and to delete them by none.
+fn rights(documents: Option<&str>, fields: Option<&str>) -> Arc<Privileges> {
+    let reads = Grant {
         documents: documents.map(Into::into),
         fields: fields.map(|field| Arc::new(FieldRules::new(&[field], &[]))),
+        ..grant("numbers", &[Action::Search, Action::Sql])
     };
-    let reads = grant(&[Action::Search, Action::Sql], documents, fields);
-    let deletes = grant(&[Action::DeleteByQuery, Action::DeleteDocument, Action::Get], None, None);
+    let deletes = grant("numbers", &[Action::DeleteByQuery, Action::DeleteDocument, Action::Get]);
     Arc::new(Privileges::new(ActionSet::NONE, vec![reads, deletes]))
 }
 
@@ -133,4 +140,29 @@ async fn a_statement_ends_where_its_sender_reads_otherwise_by_now() {
         }
         assert_eq!(count(&store).await, 5 - deleted.unwrap_or_default(), "{becomes:?}");
     }
+}
+
+#[tokio::test]
+async fn a_matter_of_rights_comes_before_a_conflict() {
+    let store = Store::open().await;
+    numbers(&store).await;
+    store.index("others", &[json!({"n": 1})]).await;
+    store.write_unseen("numbers", vec![("1".into(), Some(json!({"n": 9})))]).await;
+    let grants = vec![
+        grant("*", &[Action::Search, Action::DeleteByQuery]),
+        grant("numbers", &[Action::DeleteDocument]),
+    ];
+    let ann = ann(Arc::new(Privileges::new(ActionSet::NONE, grants)));
+    let session = Session::new(&store.engine, ann, Action::DeleteByQuery).unwrap();
+    let body = json!({"query": {"match_all": {}}});
+    let deletion = store.service.delete_by_query(&session, "numbers,others", Vec::new(), Some(body));
+    let outcome = deletion.await.unwrap();
+    assert_eq!(outcome.status, 403);
+    let answer = value(outcome);
+    let failures = answer["failures"].as_array().unwrap();
+    let failures: Vec<_> = failures.iter().map(|failure| (&failure["index"], &failure["status"])).collect();
+    assert_eq!(failures, [(&json!("numbers"), &json!(409)), (&json!("others"), &json!(403))]);
+    assert_eq!(answer["deleted"], 4);
+    let (refused, _) = session.refusals().noted();
+    assert_eq!(refused.iter().map(|part| part.index.as_deref()).collect::<Vec<_>>(), [Some("others")]);
 }
