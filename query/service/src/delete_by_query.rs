@@ -4,6 +4,7 @@
 //! is a conflict, which ends the operation or is counted, as asked. Each batch asks anew what its sender may do: it ends with
 //! 403 where that is not what it began with.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use millrace_search::searcher::{Search, slice_of};
 use millrace_storage::access;
 use millrace_storage::segment::RowParts;
 use millrace_storage::{Action, DocResult, Error as StorageError, Kind, RefreshPolicy, Session, WriteOp};
+use millrace_work::bytes_of;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value, json};
 
@@ -227,8 +229,13 @@ fn per_second(text: Option<&str>) -> Result<f64> {
     }
 }
 
-/// Runs a request to its end.
-pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<Outcome> {
+/// Runs a request to its end. A throttled one drops `held`, and its body, once its query is understood: from then on it has a place of
+/// its own, and what it holds counts as contexts do.
+pub(crate) async fn run(
+    service: &SearchService,
+    opened: Opened<'_>,
+    held: Box<dyn Any + Send>,
+) -> Result<Outcome> {
     let Opened { session, expression, params, body, now_ms: started_ms } = opened;
     let mut request = Request::parse(params, body.as_ref())?;
     let searcher = service.searcher()?;
@@ -236,9 +243,13 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
     // What is deleted has to be seen.
     let reading = session.doing(access::Action::Search)?;
     // A throttled request may take days.
-    let kept = match request.per_second > 0.0 {
-        true => Some(service.pin_to_keep(&reading, expression, &request.scope).await?),
-        false => None,
+    let (place, kept) = match request.per_second > 0.0 {
+        true => {
+            let place = service.throttled.begin(session.principal())?;
+            let asked = body.as_ref().map_or(0, bytes_of).saturating_add(request.query.bytes());
+            (Some(place), Some(service.pin_to_keep(&reading, expression, &request.scope, asked).await?))
+        }
+        false => (None, None),
     };
     let snapshot = match &kept {
         Some(kept) => Arc::clone(&kept.snapshot),
@@ -247,6 +258,7 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
     let mut rights = Rights::of(session, &snapshot)?;
     let compute = &searcher.compute;
     lookup::read(&reading, &snapshot, &mut request.query, compute, &work).await?;
+    let _held = place.is_none().then_some((body, held));
     let by_address = [SortKey { by: SortBy::Doc, descending: false }];
     // Without a bound on documents their order makes no difference, and that of the index is free.
     let sort = match request.max_docs {

@@ -1,6 +1,7 @@
 //! What must not happen: a certificate that has ended, half a change, rights that nobody said, work for clients that have gone.
 
 use futures::FutureExt;
+use futures::future::{Either, select};
 use millrace_api::{HttpConfig, Service};
 
 use super::*;
@@ -249,6 +250,54 @@ async fn a_throttled_deletion_ends_where_its_sender_reads_otherwise() {
     let hidden = role(json!({ "grant": ["*"], "except": ["secret", "n"] }));
     let reason = interrupted(&site, &ann, hidden).await;
     assert!(reason.contains("data/read/search") && reason.contains("roles have changed"), "{reason}");
+}
+
+#[tokio::test]
+async fn throttled_deletions_hold_no_bodies_and_are_bounded_for_each_user() {
+    let site = Site::start().await;
+    let (admin, bob) = (basic("admin", "secret"), site.user("bob", &["admin"]).await);
+    for id in 0..20 {
+        site.admin(&format!("PUT /logs/_doc/{id}"), json!({ "n": id }), 201).await;
+    }
+    site.admin("POST /logs/_refresh", Value::Null, 200).await;
+    // Room for the bodies of three.
+    let config = HttpConfig { max_content_length: 1 << 20, max_in_flight_bytes: 0, ..HttpConfig::default() };
+    let service = Service::new(site.node.api.clone(), &config);
+    let line = "/logs/_delete_by_query?requests_per_second=0.001&scroll_size=1";
+    let two =
+        |number: u64| json!({ "query": { "range": { "n": { "gte": 2 * number, "lt": 2 * number + 2 } } } });
+    let count = async || {
+        site.admin("POST /logs/_refresh", Value::Null, 200).await;
+        site.admin("GET /logs/_count", Value::Null, 200).await["count"].as_u64().unwrap()
+    };
+    // Each goes on with its second document when nobody waits any more.
+    let begin = async |authorization: &str, number: u64| {
+        let body = Bytes::from(format!("{}{}", two(number), " ".repeat(900 << 10)));
+        let request = http::Request::post(line).header("authorization", authorization);
+        let request = request.header("content-type", "application/json").body(Full::new(body)).unwrap();
+        let deletion = Box::pin(service.call(request));
+        let first = async {
+            while count().await > 19 - number {
+                tokio::task::yield_now().await;
+            }
+        };
+        if let Either::Left((answer, _)) = select(deletion, Box::pin(first)).await {
+            panic!("{number}: {}", answer.status());
+        }
+    };
+    for number in 0..8 {
+        begin(&admin, number).await;
+    }
+    let (_, by_key) = key(&site, &admin, json!({ "name": "cleaner" })).await;
+    for authorization in [&admin, &by_key] {
+        let refused = site.ask(authorization, &format!("POST {line}"), two(8), 429).await;
+        let reason = refused["error"]["reason"].as_str().unwrap();
+        assert!(reason.contains("too many throttled deletions are running: [8]"), "{reason}");
+    }
+    begin(&bob, 8).await;
+    // Those that take no longer than they have to are not counted.
+    let done = site.ask(&admin, "POST /logs/_delete_by_query", two(9), 200).await;
+    assert_eq!(done["deleted"], 2);
 }
 
 #[tokio::test]

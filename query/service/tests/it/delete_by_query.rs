@@ -17,7 +17,11 @@ async fn matching_documents_are_deleted_in_batches() {
     numbers(&store).await;
     let params = owned(&[("scroll_size", "2"), ("refresh", "true")]);
     let body = json!({"query": {"range": {"n": {"lt": 3}}}});
-    let outcome = store.service.delete_by_query(&store.session, "numbers", params, Some(body)).await.unwrap();
+    let outcome = store
+        .service
+        .delete_by_query(&store.session, "numbers", params, Some(body), Box::new(()))
+        .await
+        .unwrap();
     let answer = value(outcome);
     assert_eq!((answer["deleted"].as_u64(), answer["batches"].as_u64()), (Some(3), Some(2)));
     assert_eq!(answer["failures"], json!([]));
@@ -110,7 +114,8 @@ async fn a_deletion_ends_where_its_sender_reads_otherwise_by_now() {
         // The first batch is deleted as it was found.
         let session = session(&store, Action::DeleteByQuery, [&began, &becomes], 1);
         let (params, body) = (owned(&[("scroll_size", "2")]), json!({"query": {"match_all": {}}}));
-        let outcome = store.service.delete_by_query(&session, "numbers", params, Some(body)).await;
+        let outcome =
+            store.service.delete_by_query(&session, "numbers", params, Some(body), Box::new(())).await;
         match deleted {
             Some(deleted) => {
                 assert_eq!(value(outcome.unwrap())["deleted"], deleted);
@@ -155,7 +160,8 @@ async fn a_matter_of_rights_comes_before_a_conflict() {
     let ann = ann(Arc::new(Privileges::new(ActionSet::NONE, grants)));
     let session = Session::new(&store.engine, ann, Action::DeleteByQuery).unwrap();
     let body = json!({"query": {"match_all": {}}});
-    let deletion = store.service.delete_by_query(&session, "numbers,others", Vec::new(), Some(body));
+    let deletion =
+        store.service.delete_by_query(&session, "numbers,others", Vec::new(), Some(body), Box::new(()));
     let outcome = deletion.await.unwrap();
     assert_eq!(outcome.status, 403);
     let answer = value(outcome);
