@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, StatusCode};
 use hyper::body::Incoming;
 use millrace_accounts::{Credentials, Scheme};
 use millrace_listen::{
-    Bodies, BodyError, Budget, Held, Reservation, check_host, check_origin, check_same_origin, head_bytes,
+    Bodies, BodyError, Budget, Reservation, check_host, check_origin, check_same_origin, head_bytes,
 };
 use millrace_storage::{Principal, Priority, panic_text};
 use tokio::sync::watch;
@@ -292,9 +292,9 @@ impl Service {
         let session = entry::sent(api.session, &self.node, || Arc::new(parts));
         let api = Api { client, session, ..api };
         trail.may_be_refused_in_parts(api.session.refusals());
-        let request = Request { method, path, params, body: bytes, room, filter };
+        let request = Request { method, path, params, body: bytes, room, filter, held: Some(held) };
         let (audit, handled) =
-            (self.node.audit.clone(), handle(Call { api, request, captured }, answering, (head, held)));
+            (self.node.audit.clone(), handle(Call { api, request, captured }, answering, head));
         // Told in the task: a change runs to its end whether its client waits or not.
         let task = tokio::spawn(async move {
             let result = handled.await;
@@ -433,12 +433,13 @@ impl Service {
     }
 }
 
-/// Runs the handler; the request's share of the bytes in flight is held meanwhile, whether its client waits or not.
+/// Runs the handler; the request's share of the bytes in flight is held meanwhile, whether its client waits or not, unless the handler
+/// gives its body back.
 /// Boxed, so that handlers are compiled with this crate and not with each that serves a body of its own kind.
 fn handle(
     mut call: Call,
     answering: Answering,
-    held: (Reservation, Held),
+    head: Reservation,
 ) -> BoxFuture<'static, Result<Response, Error>> {
     Box::pin(async move {
         let result = match answering {
@@ -446,7 +447,7 @@ fn handle(
             Answering::Management(handler, management) => handler(&management, &mut call).await,
             Answering::Console(handler, objects) => handler(&objects, &mut call).await,
         };
-        drop(held);
+        drop((head, call.request.held.take()));
         let response = result?;
         if StatusCode::from_u16(response.status).is_ok_and(|status| status.is_success()) {
             call.request.finish()?;

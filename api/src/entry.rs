@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use http::request::Parts;
 use millrace_accounts::{Authenticated, Credentials, Scheme};
 use millrace_listen::{Budget, ClientCertificate, Peer, check_origin};
-use millrace_storage::access::{Action, ActionSet, Sender};
+use millrace_storage::access::{Action, ActionSet, Refusals, Sender};
 use millrace_storage::{Error as StoreError, Principal, Session};
 use tokio::sync::watch;
 
@@ -38,6 +38,8 @@ pub struct Entry {
     head: Arc<Parts>,
     listener: &'static str,
     asker: Asker,
+    /// What is refused of all that it begins.
+    refusals: Refusals,
 }
 
 /// The head of a request, by which is asked anew who sends it.
@@ -85,7 +87,10 @@ impl Beside {
     pub async fn enter(&self, head: Parts, listener: &'static str) -> Result<Entry, Error> {
         let node = Arc::clone(&self.node);
         match node.ask(&head).await {
-            Ok(asker) => Ok(Entry { node, head: Arc::new(head), listener, asker }),
+            Ok(asker) => {
+                let (head, refusals) = (Arc::new(head), Refusals::default());
+                Ok(Entry { node, head, listener, asker, refusals })
+            }
             Err(error) => {
                 let mut trail = Trail::of(&head, listener);
                 trail.came_from_nobody(&head.headers);
@@ -138,7 +143,7 @@ impl Entry {
     }
 
     fn session(&self, principal: Principal, action: Action) -> Result<Session, Error> {
-        let session = Session::new(&self.node.engine, principal, action)?;
+        let session = Session::new(&self.node.engine, principal, action)?.noting(&self.refusals);
         Ok(sent(session, &self.node, || Arc::clone(&self.head)))
     }
 
@@ -160,9 +165,10 @@ impl Entry {
         }
     }
 
-    /// Tells the audit that the sender may not do what was asked for.
+    /// Tells the audit that the sender may not do what was asked for, with what its sessions have noted as refused.
     pub fn refused(&self, action: Option<Action>) {
         let mut trail = self.trail();
+        trail.may_be_refused_in_parts(&self.refusals);
         trail.does(action);
         self.node.audit.tell(&trail, 403, false);
     }

@@ -51,7 +51,7 @@ pub(crate) async fn run(
 /// Runs an endpoint over an index expression with given parameters and body.
 pub(crate) async fn run_with(
     api: &Api,
-    request: &Request,
+    request: &mut Request,
     endpoint: Endpoint,
     expression: &str,
     params: Vec<(String, String)>,
@@ -63,7 +63,10 @@ pub(crate) async fn run_with(
         Endpoint::Count => service.count(session, expression, params, body).await,
         Endpoint::Scroll => service.scroll(session, expression, params, body).await,
         Endpoint::ClearScroll => service.clear_scroll(session, expression, params, body).await,
-        Endpoint::DeleteByQuery => service.delete_by_query(session, expression, params, body).await,
+        Endpoint::DeleteByQuery => {
+            let held = Box::new(request.take_held());
+            service.delete_by_query(session, expression, params, body, held).await
+        }
         Endpoint::MultiSearch => service.multi_search(session, expression, params, Vec::new()).await,
         Endpoint::ValidateQuery => service.validate_query(session, expression, params, body).await,
         Endpoint::FieldCaps => service.field_caps(session, expression, params, body).await,

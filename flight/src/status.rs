@@ -1,6 +1,7 @@
 //! Errors as gRPC has them.
 
 use millrace_api::Error;
+use millrace_storage::{Error as StoreError, Session};
 use tonic::{Code, Status};
 
 /// Longest message: it goes in a header, of which clients take a few kilobytes.
@@ -25,6 +26,12 @@ pub(crate) fn of(error: impl Into<Error>) -> Status {
         _ => Code::Internal,
     };
     new(code, error.reason())
+}
+
+/// Makes the status of an error of what a session has tried, which notes what was refused for the audit.
+pub(crate) fn noted(session: &Session, error: StoreError) -> Status {
+    session.refusals().note(&error);
+    of(error)
 }
 
 /// Makes a status whose message is no longer than clients take.

@@ -55,7 +55,8 @@ async fn ask(node: &Node, budget: &Budget, actions: &[Action], line: &str, body:
         panic!("no route for {line}");
     };
     let body = Bytes::from(body.to_owned());
-    let request = Request { method, path, params, body, room: Room::new(budget), filter: Arc::default() };
+    let (room, filter) = (Room::new(budget), Arc::default());
+    let request = Request { method, path, params, body, room, filter, held: None };
     let address = std::net::Ipv4Addr::LOCALHOST.into();
     let asker = Asker { principal, scheme: None, token: None, address };
     let api = match node.api(asker, spec.action, Arc::default()) {

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
+use millrace_listen::Held;
 use serde_json::Value;
 
 use filter_path::FilterPath;
@@ -47,6 +48,8 @@ pub struct Request {
     pub(crate) room: Room,
     /// What of the answer is kept.
     pub(crate) filter: Arc<FilterPath>,
+    /// What its body is charged for, until the request ends or somebody takes it.
+    pub(crate) held: Option<Held>,
 }
 
 impl Request {
@@ -60,6 +63,13 @@ impl Request {
             return Ok(None);
         }
         offload(self.body.len(), || json::parse(&self.body, &self.room)).map(Some)
+    }
+
+    /// Takes the body with what it and what was made of it are charged for. Whoever has no use for these any more, while the request
+    /// goes on for long, gives them back by dropping it.
+    pub(crate) fn take_held(&mut self) -> (Bytes, Room, Option<Held>) {
+        let room = self.room.beside();
+        (std::mem::take(&mut self.body), std::mem::replace(&mut self.room, room), self.held.take())
     }
 
     /// Refuses parameters that no one has taken. Call it once every known parameter is taken and

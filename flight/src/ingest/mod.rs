@@ -87,7 +87,9 @@ pub(crate) async fn ingest(
     writes.drain().await;
     let durable = writes.finish().await;
     let Tally { written, refused, first, .. } = writes.tally;
-    match first.or(result.err()).or(durable.err()) {
+    let errors = [first, result.err(), durable.err()].into_iter().flatten();
+    // That of a right comes first: the audit tells it.
+    match errors.min_by_key(|error| error.code() != Code::PermissionDenied) {
         None => Ok(written),
         Some(error) if written + refused == 0 => Err(error),
         Some(error) => {
@@ -266,9 +268,10 @@ impl Writes {
         self.under_way.push_back(tokio::spawn(async move {
             let Part { session, ops, _held } = part;
             let count = ops.len();
-            let results = session.write(ops, RefreshPolicy::None, TIMEOUT).await.map_err(status::of);
-            let results = results.map(|results| {
-                results.into_iter().map(|done| done.map(|done| done.index).map_err(status::of)).collect()
+            let results = session.write(ops, RefreshPolicy::None, TIMEOUT).await;
+            let failed = |error| status::noted(&session, error);
+            let results = results.map_err(failed).map(|results| {
+                results.into_iter().map(|done| done.map(|done| done.index).map_err(failed)).collect()
             });
             (count, results)
         }));

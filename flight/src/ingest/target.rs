@@ -89,7 +89,7 @@ impl Target {
         let writes = call.begin(Action::Bulk)?;
         let access = writes.access(&self.index);
         let may = access.allows(Action::CreateDocument) || access.allows(Action::IndexDocument);
-        if may { Ok(()) } else { Err(status::of(writes.refusal(&self.index))) }
+        if may { Ok(()) } else { Err(status::noted(&writes, writes.refusal(&self.index))) }
     }
 
     /// Finds out what is to be done for rows of a schema, and whether it may be.
@@ -116,7 +116,8 @@ impl Target {
             let body = json!({ "mappings": mapping::of(&schema)? });
             let create = CreateIndex::parse(&index, &body, false, now_ms).map_err(status::of)?;
             // What refuses it does so now, when nothing is deleted yet.
-            decide(&index, existing, &session.metadata(), &create, now_ms).map_err(status::of)?;
+            let decided = decide(&index, existing, &session.metadata(), &create, now_ms);
+            decided.map_err(|error| status::noted(&session, error))?;
             Ok(create)
         };
         self.wanted = Some(computed(call.compute(), Priority::Ingest, wanted).await?);
@@ -126,7 +127,7 @@ impl Target {
     async fn may(&self, call: &Call, action: Action) -> Result<Session, Status> {
         let session = call.begin_again(action).await?;
         let may = session.access(&self.index).allows(action);
-        if may { Ok(session) } else { Err(status::of(session.refusal(&self.index))) }
+        if may { Ok(session) } else { Err(status::noted(&session, session.refusal(&self.index))) }
     }
 
     /// Has the index be there as it is wanted, once.
@@ -139,7 +140,7 @@ impl Target {
         let session = self.may(call, Action::CreateIndex).await?;
         let now_ms = session.clock().now_ms();
         let change = |metadata: &Metadata| decide(&self.index, self.existing, metadata, &create, now_ms);
-        session.change(change).await.map_err(status::of)
+        session.change(change).await.map_err(|error| status::noted(&session, error))
     }
 }
 

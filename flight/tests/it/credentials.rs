@@ -12,11 +12,12 @@ use datafusion::arrow::array::{ArrayRef, Int64Array};
 use datafusion::arrow::datatypes::SchemaRef;
 use futures::{StreamExt, TryStreamExt, stream};
 use millrace_api::Beside;
+use millrace_query::OutcomeBody;
 use millrace_storage::Session;
-use serde_json::json;
+use serde_json::{Value, json};
 use tonic::{Code, Request};
 
-use crate::support::{Node, Setup, batch, code, into_table, lines, run};
+use crate::support::{Node, Setup, batch, code, ingest, into_table, lines, run};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_gives_a_token_that_counts_until_the_session_is_closed() {
@@ -156,6 +157,36 @@ async fn the_audit_tells_of_logins_and_refusals() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_audit_tells_what_was_refused() {
+    let node = Node::start().await;
+    node.allow_deletion().await;
+    let documents = [json!({ "n": 1 }), json!({ "n": 2 })];
+    node.index("logs", json!({ "n": { "type": "long" } }), &documents).await;
+    let grants = json!([
+        { "names": ["logs"], "privileges": ["read", "indices:data/write/delete/byquery"] },
+        { "names": ["own"], "privileges": ["write"] },
+    ]);
+    node.user("ann", grants).await;
+    let mut ann = node.client("ann", "password").await;
+    assert_eq!(code(run(&mut ann, "SELECT * FROM other").await), Code::PermissionDenied);
+    // Each of the documents is refused.
+    assert_eq!(code(ann.execute_update("DELETE FROM logs".to_owned(), None).await), Code::PermissionDenied);
+    let rows = vec![batch([("n", Arc::new(Int64Array::from(vec![1])) as ArrayRef)])];
+    let command = into_table("logs", TableNotExistOption::Fail, TableExistsOption::Append);
+    assert_eq!(code(ingest(&mut ann, command, rows).await), Code::PermissionDenied);
+    let refused =
+        |action: &str, index: &str, count: u64| json!([{ "action": action, "index": index, "count": count }]);
+    assert_eq!(
+        refused_of(&node).await,
+        [
+            refused("indices:data/read/sql", "other", 1),
+            refused("indices:data/write/bulk", "logs", 1),
+            refused("indices:data/write/delete", "logs", 2),
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn credentials_that_end_while_rows_are_sent_are_told() {
     let node = Node::start().await;
     node.user("ann", json!([{ "names": ["t"], "privileges": ["all"] }])).await;
@@ -180,14 +211,36 @@ async fn credentials_that_end_while_rows_are_sent_are_told() {
     );
 }
 
-/// Reads the audit: outcome, user, action and listener of what it tells, sorted.
-async fn told(node: &Node) -> Vec<String> {
+/// Has the audit written, and returns who reads it and the name of its index.
+async fn audit(node: &Node) -> (Session, Arc<str>) {
     let Beside { node: shared, .. } = &node.beside;
     shared.audit().flush().await.unwrap();
     let session = Session::system(&shared.engine);
     let name =
         session.metadata().indices().find(|meta| meta.name.starts_with(".audit-")).unwrap().name.clone();
     session.refresh(&[session.index(&name).unwrap()]).await.unwrap();
+    (session, name)
+}
+
+/// Reads the audit: what it tells to have been refused of requests, sorted by action.
+async fn refused_of(node: &Node) -> Vec<Value> {
+    let (session, name) = audit(node).await;
+    let body = json!({ "query": { "exists": { "field": "refused.action" } }, "sort": ["refused.action"] });
+    let search = &node.beside.node.search;
+    let outcome = search.search(&session, &name, Vec::new(), Some(body)).await.unwrap();
+    let answer: Value = match outcome.body {
+        OutcomeBody::Json(answer) => answer,
+        OutcomeBody::Raw(text) => serde_json::from_slice(&text).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let hits = answer["hits"]["hits"].as_array().unwrap();
+    hits.iter().map(|hit| hit["_source"]["refused"].clone()).collect()
+}
+
+/// Reads the audit: outcome, user, action and listener of what it tells, sorted.
+async fn told(node: &Node) -> Vec<String> {
+    let Beside { node: shared, .. } = &node.beside;
+    let (session, name) = audit(node).await;
     let query = format!("SELECT outcome, user, action, listener FROM `{name}`");
     let batches = shared.search.statement_batches(&session, &query, None).await.unwrap();
     let schema = SchemaRef::clone(batches.schema());

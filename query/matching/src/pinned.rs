@@ -134,11 +134,11 @@ impl Pins {
         Ok(Pinned { snapshot: Arc::clone(snapshot), parts, files, asked, pins: self.clone() })
     }
 
-    /// Whether a snapshot may be kept once its segments in memory are files.
-    pub fn fits_flushed(&self, snapshot: &TableSnapshot) -> bool {
+    /// Whether a snapshot may be kept, with so many bytes of what is to be asked of it, once its segments in memory are files.
+    pub fn fits_flushed(&self, snapshot: &TableSnapshot, asked: usize) -> bool {
         let mut wanted = wanted(snapshot);
         wanted.retain(|part, _| !matches!(part, Part::Segment(_)));
-        self.0.lock().check(&wanted, 0).is_ok()
+        self.0.lock().check(&wanted, asked).is_ok()
     }
 
     /// Notes that a context was refused for its memory.

@@ -1,8 +1,10 @@
 //! `_delete_by_query`: deletes the versions that a snapshot shows, in batches.
 //!
 //! Each document is deleted only if it is still as the snapshot has it; one that has changed since
-//! is a conflict, which ends the operation or is counted, as asked.
+//! is a conflict, which ends the operation or is counted, as asked. Each batch asks anew what its sender may do: it ends with
+//! 403 where that is not what it began with.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,12 +14,14 @@ use millrace_dsl::params::{Params, Scope};
 use millrace_dsl::query::Query;
 use millrace_dsl::sort::{self, SortBy, SortKey};
 use millrace_matching::lookup;
+use millrace_matching::table::TableSnapshot;
 use millrace_matching::target;
 use millrace_search::fetch;
 use millrace_search::searcher::{Search, slice_of};
 use millrace_storage::access;
 use millrace_storage::segment::RowParts;
-use millrace_storage::{Action, DocResult, Error as StorageError, RefreshPolicy, Session, WriteOp};
+use millrace_storage::{Action, DocResult, Error as StorageError, Kind, RefreshPolicy, Session, WriteOp};
+use millrace_work::bytes_of;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value, json};
 
@@ -225,8 +229,13 @@ fn per_second(text: Option<&str>) -> Result<f64> {
     }
 }
 
-/// Runs a request to its end.
-pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<Outcome> {
+/// Runs a request to its end. A throttled one drops `held`, and its body, once its query is understood: from then on it has a place of
+/// its own, and what it holds counts as contexts do.
+pub(crate) async fn run(
+    service: &SearchService,
+    opened: Opened<'_>,
+    held: Box<dyn Any + Send>,
+) -> Result<Outcome> {
     let Opened { session, expression, params, body, now_ms: started_ms } = opened;
     let mut request = Request::parse(params, body.as_ref())?;
     let searcher = service.searcher()?;
@@ -234,18 +243,22 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
     // What is deleted has to be seen.
     let reading = session.doing(access::Action::Search)?;
     // A throttled request may take days.
-    let kept = match request.per_second > 0.0 {
-        true => Some(service.pin_to_keep(&reading, expression, &request.scope).await?),
-        false => None,
+    let (place, kept) = match request.per_second > 0.0 {
+        true => {
+            let place = service.throttled.begin(session.principal())?;
+            let asked = body.as_ref().map_or(0, bytes_of).saturating_add(request.query.bytes());
+            (Some(place), Some(service.pin_to_keep(&reading, expression, &request.scope, asked).await?))
+        }
+        false => (None, None),
     };
     let snapshot = match &kept {
         Some(kept) => Arc::clone(&kept.snapshot),
         None => service.pin(&reading, expression, &request.scope).await?,
     };
-    let check = |session: &Session| session.check_all(snapshot.indices.iter().map(|index| &*index.meta.name));
-    check(session)?;
+    let mut rights = Rights::of(session, &snapshot)?;
     let compute = &searcher.compute;
     lookup::read(&reading, &snapshot, &mut request.query, compute, &work).await?;
+    let _held = place.is_none().then_some((body, held));
     let by_address = [SortKey { by: SortBy::Doc, descending: false }];
     // Without a bound on documents their order makes no difference, and that of the index is free.
     let sort = match request.max_docs {
@@ -255,7 +268,7 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
     let mut counters = vec![Counters::default(); request.slices as usize];
     let mut sum = Counters::default();
     let mut failures: Vec<Value> = Vec::new();
-    let mut status = 200;
+    let (mut status, mut denied) = (200, false);
     let mut throttled_ms = 0;
     let mut after = None;
     loop {
@@ -300,7 +313,7 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
         let named: Vec<(Arc<str>, String)> =
             ops.iter().map(|op| (Arc::clone(&op.index), op.id.clone().unwrap_or_default())).collect();
         let session = session.again().await?;
-        check(&session)?;
+        rights.check(&session)?;
         let outcomes = session.write(ops, RefreshPolicy::None, request.timeout).await?;
         sum.batches += 1;
         let mut touched = vec![false; counters.len()];
@@ -330,8 +343,10 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
                         continue;
                     }
                     session.refusals().note(&error);
+                    // A matter of rights comes before whatever else has failed.
+                    denied |= error.kind() == Kind::Unauthorized;
                     let error = Error::from(error);
-                    status = status.max(error.status());
+                    status = if denied { 403 } else { status.max(error.status()) };
                     abort = true;
                     if failures.len() < MAX_FAILURES {
                         failures.push(failure(&index, &id, &error, conflict));
@@ -346,7 +361,7 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
         after = Some(found.order.point(&found.rows.keys, last, found.rows.scores[last], addresses[last])?);
         if request.per_second > 0.0 {
             let pause_ms = (handled_now as f64 * 1_000.0 / request.per_second).min(MAX_PAUSE_MS) as u64;
-            pause(&session, Duration::from_millis(pause_ms), check).await?;
+            pause(&session, Duration::from_millis(pause_ms), &mut rights).await?;
             throttled_ms += pause_ms;
         }
     }
@@ -375,19 +390,54 @@ pub(crate) async fn run(service: &SearchService, opened: Opened<'_>) -> Result<O
     Ok(Outcome::json(status, Value::Object(answer)))
 }
 
+/// What the sender of an operation may do with its indices.
+#[derive(Debug)]
+struct Rights {
+    snapshot: Arc<TableSnapshot>,
+    /// The privileges that were looked at last: they never change, so that they are not looked at again.
+    version: u64,
+}
+
+impl Rights {
+    /// Takes those with which a snapshot was just pinned.
+    ///
+    /// # Errors
+    /// 403 where one of the indices is not one to delete in.
+    fn of(session: &Session, snapshot: &Arc<TableSnapshot>) -> Result<Self> {
+        session.check_all(names(snapshot))?;
+        let version = session.principal().privileges().version();
+        Ok(Self { snapshot: Arc::clone(snapshot), version })
+    }
+
+    /// Checks that those of now allow the same. What is read goes by the rules that were pinned: a document that others hide
+    /// by now must not be deleted.
+    ///
+    /// # Errors
+    /// 403 where an index is not one to delete in any more, or is not read as it was.
+    fn check(&mut self, session: &Session) -> Result<()> {
+        let version = session.principal().privileges().version();
+        if version != self.version {
+            session.check_all(names(&self.snapshot))?;
+            self.snapshot.check_seen(session, access::Action::Search)?;
+            self.version = version;
+        }
+        Ok(())
+    }
+}
+
+fn names(snapshot: &TableSnapshot) -> impl Iterator<Item = &str> {
+    snapshot.indices.iter().map(|index| &*index.meta.name)
+}
+
 /// Lets time pass that a request is throttled for, for as long as its sender may do what it asks and the server goes on.
-async fn pause(
-    session: &Session,
-    time: Duration,
-    check: impl Fn(&Session) -> millrace_storage::Result<()>,
-) -> Result<()> {
+async fn pause(session: &Session, time: Duration, rights: &mut Rights) -> Result<()> {
     let ends = Instant::now() + time;
     while Instant::now() < ends {
         tokio::time::sleep(LOOK_EVERY.min(ends.saturating_duration_since(Instant::now()))).await;
         match session.again().await {
             // There is no telling now who sends it: the next look may tell.
             Err(StorageError::Rejected(_)) => {}
-            now => check(&now?)?,
+            now => rights.check(&now?)?,
         }
         if session.is_stopping() {
             return Err(StorageError::Stopped("the server is stopping".to_owned()).into());

@@ -15,6 +15,7 @@ pub mod fuzzing;
 mod request;
 mod service;
 mod skip;
+mod throttled;
 mod visibility;
 
 pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService, TextParts};

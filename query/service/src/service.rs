@@ -19,6 +19,7 @@ mod validate;
 pub use self::multi_search::MAX_SEARCHES;
 pub use self::sql::TextParts;
 
+use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -43,6 +44,7 @@ use self::scroll::Scroll;
 use crate::contexts::{Contexts, Kind, settings};
 use crate::delete_by_query;
 use crate::request::LongestLife;
+use crate::throttled::Throttled;
 use crate::visibility::ByRules;
 
 /// The section of the configuration that queries have.
@@ -125,6 +127,7 @@ pub struct SearchService {
     points_in_time: Arc<Contexts<Pinned>>,
     cursors: Arc<Contexts<Cursor>>,
     pins: Option<Pins>,
+    pub(crate) throttled: Throttled,
     config: Config,
     /// What the engine asks for documents by id, for as long as there is this service.
     _visibility: Option<Arc<dyn Visibility>>,
@@ -188,6 +191,7 @@ impl SearchService {
             points_in_time,
             cursors,
             pins,
+            throttled: Throttled::default(),
             config,
             _visibility: visibility,
         }
@@ -208,6 +212,7 @@ impl SearchService {
             points_in_time: Arc::clone(&self.points_in_time),
             cursors: Arc::clone(&self.cursors),
             pins: self.pins.clone(),
+            throttled: self.throttled.clone(),
             config: self.config.clone(),
             _visibility: self._visibility.clone(),
         }
@@ -255,8 +260,8 @@ impl SearchService {
         target::pin(session, expression, scope).await.map(Arc::new)
     }
 
-    /// Pins what a context is to be opened over. Where what lies in memory is more than contexts may hold, it is flushed first:
-    /// they keep the files then.
+    /// Pins what a context is to be opened over, of which is asked what takes so many bytes beside it. Where what lies in memory is
+    /// more than contexts may hold, it is flushed first: they keep the files then.
     ///
     /// # Errors
     /// [`Error::CircuitBreaking`] where it still is too much, or contexts keep too much of the disk.
@@ -265,6 +270,7 @@ impl SearchService {
         session: &Session,
         expression: &str,
         scope: &Scope,
+        asked: usize,
     ) -> Result<Pinned> {
         let pins = self.pins()?;
         let snapshot = self.pin(session, expression, scope).await?;
@@ -279,12 +285,12 @@ impl SearchService {
                 return Err(refused_by_all(&snapshot, error));
             }
         }
-        let error = match pins.hold(&snapshot) {
+        let error = match pins.hold_with(&snapshot, asked) {
             Ok(pinned) => return Ok(pinned),
             Err(error) => error,
         };
         // Only where it helps: who is refused again and again must not make small segments each time.
-        if !pins.fits_flushed(&snapshot) {
+        if !pins.fits_flushed(&snapshot, asked) {
             pins.refused();
             return Err(refused_by_all(&snapshot, error));
         }
@@ -298,7 +304,7 @@ impl SearchService {
         drop(snapshot);
         self.engine.flush(&indices).await?;
         let snapshot = self.pin(session, expression, scope).await?;
-        pins.hold(&snapshot).map_err(|error| {
+        pins.hold_with(&snapshot, asked).map_err(|error| {
             pins.refused();
             refused_by_all(&snapshot, error)
         })
@@ -341,20 +347,23 @@ impl SearchService {
         wanted.map_or(most, |wanted: usize| wanted.min(most))
     }
 
-    /// Answers `_delete_by_query`.
+    /// Answers `_delete_by_query`. `held` is what the request has been charged for: a throttled one, which may take days, gives it back
+    /// once its query is understood.
     ///
     /// # Errors
-    /// See [`Error`]; conflicts and failures of single documents are part of the answer instead.
+    /// See [`Error`]; conflicts and failures of single documents are part of the answer instead. [`Error::Rejected`] where too many
+    /// throttled ones run.
     pub fn delete_by_query<'a>(
         &'a self,
         session: &'a Session,
         expression: &'a str,
         params: Vec<(String, String)>,
         body: Option<Value>,
+        held: Box<dyn Any + Send>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
             let opened = self.open(session, expression, "_delete_by_query", params, body)?;
-            delete_by_query::run(self, opened).await
+            delete_by_query::run(self, opened, held).await
         })
     }
 }

@@ -1,7 +1,8 @@
 //! DELETE: the documents that a condition finds, batch after batch.
 //!
 //! A document is deleted as it was in the snapshot of the statement: one that has changed since is a conflict
-//! and ends the statement with what was deleted before it. A batch is counted when it is durable.
+//! and ends the statement with what was deleted before it. A batch is counted when it is durable. Before each it is asked anew
+//! who sends the statement: it ends where that may not delete, or does not read what it names as it did.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
 use futures::future::BoxFuture;
 use millrace_storage::access::{self, Refusals};
 use millrace_storage::{
-    Action, DocResult, Error as StorageError, RefreshPolicy, Session, WriteOp, WriteOutcome,
+    Action, DocResult, Error as StorageError, Kind, RefreshPolicy, Session, WriteOp, WriteOutcome,
 };
 use millrace_work::error::Error;
 use sqlparser::ast;
@@ -74,6 +75,8 @@ impl Runner {
         let prepared = self.prepare(asked, query, &Names::default(), None).await?;
         let mut rows = self.rows(&prepared, Counted::All).await?;
         let mut deleted = 0;
+        let read_by = asked.session.action();
+        let mut rights = asked.session.principal().privileges().version();
         loop {
             let (batches, more) = rows.page(DELETED_AT_A_TIME).await?;
             let mut ops = Vec::new();
@@ -84,6 +87,13 @@ impl Runner {
                 // The statement may take its time.
                 let session = asked.session.again().await?.doing(access::Action::DeleteByQuery)?;
                 session.check_all(ops.iter().map(|op| &*op.index))?;
+                let rights_now = session.principal().privileges().version();
+                if rights_now != rights {
+                    // The rows come by the rules of before.
+                    let mut read = prepared.snapshots.iter();
+                    read.try_for_each(|snapshot| snapshot.check_seen(&session, read_by))?;
+                    rights = rights_now;
+                }
                 // A client that goes away ends the statement, but no write halfway.
                 let write =
                     tokio::spawn(async move { session.write(ops, RefreshPolicy::None, WRITE_TIMEOUT).await });
@@ -141,17 +151,22 @@ fn operations(batch: &RecordBatch, ops: &mut Vec<WriteOp>) -> Result<()> {
     Ok(())
 }
 
-/// Counts what a batch has deleted. Of several errors the first is the statement's, the others are noted.
+/// Counts what a batch has deleted. Of several errors the statement's is the first that is a matter of rights, or else the first; the
+/// others are noted.
 fn gone(refusals: &Refusals, outcomes: Vec<Result<WriteOutcome, StorageError>>) -> Result<u64> {
+    let is_of_rights = |error: &StorageError| error.kind() == Kind::Unauthorized;
     let mut deleted = 0;
-    let mut first = None;
+    let mut first: Option<StorageError> = None;
     for outcome in outcomes {
         match outcome {
             Ok(done) if done.result == DocResult::Deleted => deleted += 1,
             // Somebody else's deletion came first.
             Ok(_) => {}
-            Err(error) if first.is_none() => first = Some(error),
-            Err(error) => refusals.note(&error),
+            Err(error) => {
+                let leads = first.as_ref().is_none_or(|first| is_of_rights(&error) && !is_of_rights(first));
+                let other = if leads { first.replace(error) } else { Some(error) };
+                other.iter().for_each(|other| refusals.note(other));
+            }
         }
     }
     match first {
@@ -173,4 +188,36 @@ fn count_of(deleted: u64) -> Result<Listing> {
     let schema = Schema::new(vec![Field::new("deleted_rows", SqlType::Long.arrow(), true)]);
     let batch = RecordBatch::try_new(Arc::new(schema), vec![counts]).map_err(Error::from)?;
     Ok(Listing { columns: vec![column], batch })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_matter_of_rights_comes_before_a_conflict() {
+        let conflict = || StorageError::VersionConflict {
+            index: "a".to_owned(),
+            index_uuid: String::new(),
+            shard: 0,
+            id: "1".to_owned(),
+            reason: String::new(),
+        };
+        let denied = |index: &str| StorageError::Unauthorized {
+            action: access::Action::DeleteDocument.name(),
+            caller: "user [ann]".to_owned(),
+            index: Some(index.to_owned()),
+        };
+        for errors in [vec![conflict(), denied("b"), denied("c")], vec![denied("b"), conflict(), denied("c")]]
+        {
+            let refusals = Refusals::default();
+            let error = gone(&refusals, errors.into_iter().map(Err).collect()).unwrap_err();
+            assert_eq!(error.status(), 403);
+            assert!(error.to_string().contains("[b]"), "{error}");
+            // The statement's own is noted where it is answered.
+            let (noted, _) = refusals.noted();
+            let noted: Vec<_> = noted.iter().map(|refused| refused.index.as_deref()).collect();
+            assert_eq!(noted, [Some("c")]);
+        }
+    }
 }

@@ -86,6 +86,12 @@ impl Session {
         Self { sender: Some(sender), ..self }
     }
 
+    /// Has noted what is refused of it together with what is refused of other actions of the same request.
+    #[must_use]
+    pub fn noting(self, refusals: &Refusals) -> Self {
+        Self { refusals: refusals.clone(), ..self }
+    }
+
     /// Returns the same session with the sender's rights of now, for what takes its time, as what is of
     /// [`ActionSet::LASTING`](super::ActionSet::LASTING). Where nobody said who sends it, the rights stay as they are.
     ///

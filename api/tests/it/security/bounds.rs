@@ -1,6 +1,7 @@
 //! What must not happen: a certificate that has ended, half a change, rights that nobody said, work for clients that have gone.
 
 use futures::FutureExt;
+use futures::future::{Either, select};
 use millrace_api::{HttpConfig, Service};
 
 use super::*;
@@ -200,33 +201,103 @@ async fn requests_of_clients_that_have_gone_are_bounded_however_small_they_are()
     site.ask(&ann, "GET /_security/_authenticate", Value::Null, 200).await;
 }
 
-#[tokio::test]
-async fn a_throttled_deletion_ends_with_the_rights_of_its_sender() {
-    let site = Site::start().await;
+/// Has three documents deleted, slowly. Once the first of them is gone something happens: returns what refuses the rest.
+async fn interrupted(site: &Site, authorization: &str, happens: impl Future<Output = ()>) -> String {
     for id in 1..=3 {
         site.admin(&format!("PUT /logs-1/_doc/{id}?refresh=true"), json!({ "n": id }), 201).await;
     }
-    let deletes = json!({ "index": [{ "names": ["logs-*"], "privileges": ["read", "delete"] }] });
-    let body = json!({ "name": "cleaner", "role_descriptors": { "all": deletes } });
-    let (made, header) = key(&site, &basic("admin", "secret"), body).await;
     let line = "POST /logs-1/_delete_by_query?requests_per_second=0.001&scroll_size=1";
-    let deletion = site.ask(&header, line, json!({ "query": { "match_all": {} } }), 403);
-    let revocation = async {
-        let count = async || {
-            site.admin("POST /logs-1/_refresh", Value::Null, 200).await;
-            site.admin("GET /logs-1/_count", Value::Null, 200).await["count"].clone()
-        };
+    let deletion = site.ask(authorization, line, json!({ "query": { "match_all": {} } }), 403);
+    let count = async || {
+        site.admin("POST /logs-1/_refresh", Value::Null, 200).await;
+        site.admin("GET /logs-1/_count", Value::Null, 200).await["count"].clone()
+    };
+    let change = async {
         while count().await == 3 {
             tokio::task::yield_now().await;
         }
-        site.admin("DELETE /_security/api_key", json!({ "ids": [made["id"]] }), 200).await;
-        count
+        happens.await;
     };
-    let both = async { futures::join!(deletion, revocation) };
-    let (answer, count) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
-    let reason = answer["error"]["reason"].as_str().unwrap();
-    assert!(reason.contains("delete/byquery") && reason.contains("not good any more"), "{reason}");
+    let both = async { futures::join!(deletion, change) };
+    let (answer, ()) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
     assert_eq!(count().await, 2);
+    answer["error"]["reason"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_throttled_deletion_ends_with_the_rights_of_its_sender() {
+    let site = Site::start().await;
+    let deletes = json!({ "index": [{ "names": ["logs-*"], "privileges": ["read", "delete"] }] });
+    let body = json!({ "name": "cleaner", "role_descriptors": { "all": deletes } });
+    let (made, header) = key(&site, &basic("admin", "secret"), body).await;
+    let revoked = async {
+        site.admin("DELETE /_security/api_key", json!({ "ids": [made["id"]] }), 200).await;
+    };
+    let reason = interrupted(&site, &header, revoked).await;
+    assert!(reason.contains("delete/byquery") && reason.contains("not good any more"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_throttled_deletion_ends_where_its_sender_reads_otherwise() {
+    let site = Site::start().await;
+    let role = async |fields: Value| {
+        let mut grant = json!({ "names": ["logs-*"], "privileges": ["read", "delete"] });
+        grant["field_security"] = fields;
+        site.admin("PUT /_security/role/cleaner", json!({ "indices": [grant] }), 200).await;
+    };
+    role(json!({ "grant": ["*"], "except": ["secret"] })).await;
+    let ann = site.user("ann", &["cleaner"]).await;
+    let hidden = role(json!({ "grant": ["*"], "except": ["secret", "n"] }));
+    let reason = interrupted(&site, &ann, hidden).await;
+    assert!(reason.contains("data/read/search") && reason.contains("roles have changed"), "{reason}");
+}
+
+#[tokio::test]
+async fn throttled_deletions_hold_no_bodies_and_are_bounded_for_each_user() {
+    let site = Site::start().await;
+    let (admin, bob) = (basic("admin", "secret"), site.user("bob", &["admin"]).await);
+    for id in 0..20 {
+        site.admin(&format!("PUT /logs/_doc/{id}"), json!({ "n": id }), 201).await;
+    }
+    site.admin("POST /logs/_refresh", Value::Null, 200).await;
+    // Room for the bodies of three.
+    let config = HttpConfig { max_content_length: 1 << 20, max_in_flight_bytes: 0, ..HttpConfig::default() };
+    let service = Service::new(site.node.api.clone(), &config);
+    let line = "/logs/_delete_by_query?requests_per_second=0.001&scroll_size=1";
+    let two =
+        |number: u64| json!({ "query": { "range": { "n": { "gte": 2 * number, "lt": 2 * number + 2 } } } });
+    let count = async || {
+        site.admin("POST /logs/_refresh", Value::Null, 200).await;
+        site.admin("GET /logs/_count", Value::Null, 200).await["count"].as_u64().unwrap()
+    };
+    // Each goes on with its second document when nobody waits any more.
+    let begin = async |authorization: &str, number: u64| {
+        let body = Bytes::from(format!("{}{}", two(number), " ".repeat(900 << 10)));
+        let request = http::Request::post(line).header("authorization", authorization);
+        let request = request.header("content-type", "application/json").body(Full::new(body)).unwrap();
+        let deletion = Box::pin(service.call(request));
+        let first = async {
+            while count().await > 19 - number {
+                tokio::task::yield_now().await;
+            }
+        };
+        if let Either::Left((answer, _)) = select(deletion, Box::pin(first)).await {
+            panic!("{number}: {}", answer.status());
+        }
+    };
+    for number in 0..8 {
+        begin(&admin, number).await;
+    }
+    let (_, by_key) = key(&site, &admin, json!({ "name": "cleaner" })).await;
+    for authorization in [&admin, &by_key] {
+        let refused = site.ask(authorization, &format!("POST {line}"), two(8), 429).await;
+        let reason = refused["error"]["reason"].as_str().unwrap();
+        assert!(reason.contains("too many throttled deletions are running: [8]"), "{reason}");
+    }
+    begin(&bob, 8).await;
+    // Those that take no longer than they have to are not counted.
+    let done = site.ask(&admin, "POST /logs/_delete_by_query", two(9), 200).await;
+    assert_eq!(done["deleted"], 2);
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ impl Seen {
 }
 
 impl TableSnapshot {
-    /// Checks that whoever opened a context may still read what it is over as it did.
+    /// Checks that whoever opened a context, or began what goes on, may still read what it is over as it did.
     ///
     /// # Errors
     /// 403 that names the index.
@@ -57,7 +57,7 @@ pub fn roles_changed(session: &Session, index: &str, action: Action) -> millrace
     let caller = session.principal().caller();
     millrace_storage::Error::Unauthorized {
         action: action.name(),
-        caller: format!("{caller}, whose roles have changed since this was opened: search anew"),
+        caller: format!("{caller}, whose roles have changed since this was begun: ask anew"),
         index: Some(index.to_owned()),
     }
 }

@@ -41,7 +41,7 @@ impl SearchService {
                 Some(text) => keep_alive("keep_alive", &text, &longest)?,
                 None => return Err(Error::Validation("keep alive not specified".to_owned())),
             };
-            let pinned = self.pin_to_keep(session, expression, &scope).await?;
+            let pinned = self.pin_to_keep(session, expression, &scope, 0).await?;
             let snapshot = Arc::clone(&pinned.snapshot);
             let shards = shards_json(snapshot.shards, 0, &[]);
             let (counted, most) =

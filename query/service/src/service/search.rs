@@ -169,7 +169,7 @@ impl SearchService {
     ) -> Result<(Arc<TableSnapshot>, Held)> {
         Ok(match &request.body.point_in_time {
             None if request.scroll_ms.is_some() => {
-                let kept = self.pin_to_keep(session, expression, &request.scope).await?;
+                let kept = self.pin_to_keep(session, expression, &request.scope, 0).await?;
                 (Arc::clone(&kept.snapshot), Held { _kept: Some(kept), ..Held::default() })
             }
             None => (self.pin(session, expression, &request.scope).await?, Held::default()),

@@ -303,10 +303,15 @@ impl Stream for TextParts {
     }
 }
 
-/// Makes the answer of an error. That of the store is noted: whoever reads the answer does not know it any more.
+/// Makes the answer of an error.
 fn refused(session: &Session, error: &SqlError) -> Outcome {
+    note(session, error);
+    Outcome::json(error.status(), error.to_body())
+}
+
+/// Takes note of an error of the store: whoever reads the answer does not know it any more.
+pub(super) fn note(session: &Session, error: &SqlError) {
     if let SqlError::Query(Error::Storage(error)) = error {
         session.refusals().note(error);
     }
-    Outcome::json(error.status(), error.to_body())
 }

@@ -13,6 +13,7 @@ use millrace_sql::request::SqlRequest;
 use millrace_storage::Session;
 
 use super::SearchService;
+use super::sql::note;
 
 impl SearchService {
     /// Tells what a statement answers and what it asks for, without running it.
@@ -26,7 +27,8 @@ impl SearchService {
     ) -> BoxFuture<'a, Result<Described, SqlError>> {
         Box::pin(async move {
             self.enabled()?;
-            self.runner()?.describe(session, request(query, None)?, self.all_rows()).await
+            let described = self.runner()?.describe(session, request(query, None)?, self.all_rows()).await;
+            described.inspect_err(|error| note(session, error))
         })
     }
 
@@ -43,7 +45,8 @@ impl SearchService {
     ) -> BoxFuture<'a, Result<Batches, SqlError>> {
         Box::pin(async move {
             self.enabled()?;
-            self.runner()?.batches(session, request(query, parameters)?, self.all_rows()).await
+            let batches = self.runner()?.batches(session, request(query, parameters)?, self.all_rows()).await;
+            batches.inspect_err(|error| note(session, error))
         })
     }
 
@@ -59,7 +62,8 @@ impl SearchService {
     ) -> BoxFuture<'a, Result<u64, SqlError>> {
         Box::pin(async move {
             self.enabled()?;
-            self.runner()?.update(session, request(query, parameters)?, self.all_rows()).await
+            let updated = self.runner()?.update(session, request(query, parameters)?, self.all_rows()).await;
+            updated.inspect_err(|error| note(session, error))
         })
     }
 }

@@ -270,7 +270,9 @@ async fn documents_that_changed_are_conflicts_of_a_deletion_by_query() {
     store.write_unseen("numbers", vec![("2".into(), Some(json!({"n": 9})))]).await;
     let delete = async |params: &[(&str, &str)]| {
         let body = json!({"query": {"match_all": {}}});
-        store.service.delete_by_query(&store.session, "numbers", owned(params), Some(body)).await.unwrap()
+        let deletion =
+            store.service.delete_by_query(&store.session, "numbers", owned(params), Some(body), Box::new(()));
+        deletion.await.unwrap()
     };
     let proceeded = delete(&[("conflicts", "proceed"), ("refresh", "true")]).await;
     assert_eq!(proceeded.status, 200);
