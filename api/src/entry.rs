@@ -143,7 +143,8 @@ impl Entry {
     }
 
     fn session(&self, principal: Principal, action: Action) -> Result<Session, Error> {
-        let session = Session::new(&self.node.engine, principal, action)?.noting(&self.refusals);
+        let session = Session::new(&self.node.engine, principal, action);
+        let session = session.inspect_err(|error| self.refusals.note(error))?.noting(&self.refusals);
         Ok(sent(session, &self.node, || Arc::clone(&self.head)))
     }
 

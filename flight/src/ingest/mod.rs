@@ -309,11 +309,9 @@ impl Writes {
             Ok((_, Ok(results))) => results.into_iter().for_each(|result| self.tally.add(result)),
             Ok((count, Err(error))) => {
                 self.tally.refused += count as u64;
-                self.tally.first.get_or_insert(error);
+                self.tally.tell(error);
             }
-            Err(error) => {
-                self.tally.first.get_or_insert(status::internal(&error));
-            }
+            Err(error) => self.tally.tell(status::internal(&error)),
         }
     }
 
@@ -338,15 +336,19 @@ impl Tally {
             }
             Err(error) => {
                 self.refused += 1;
-                // That of a right comes first: the audit tells it.
-                let better = error.code() == Code::PermissionDenied
-                    && self.first.as_ref().is_some_and(|first| first.code() != Code::PermissionDenied);
-                if better {
-                    self.first = Some(error);
-                } else {
-                    self.first.get_or_insert(error);
-                }
+                self.tell(error);
             }
+        }
+    }
+
+    /// Takes note of an error; that of a right comes first.
+    fn tell(&mut self, error: Status) {
+        let better = error.code() == Code::PermissionDenied
+            && self.first.as_ref().is_some_and(|first| first.code() != Code::PermissionDenied);
+        if better {
+            self.first = Some(error);
+        } else {
+            self.first.get_or_insert(error);
         }
     }
 }

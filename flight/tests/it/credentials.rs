@@ -163,7 +163,7 @@ async fn the_audit_tells_what_was_refused() {
     let documents = [json!({ "n": 1 }), json!({ "n": 2 })];
     node.index("logs", json!({ "n": { "type": "long" } }), &documents).await;
     let grants = json!([
-        { "names": ["logs"], "privileges": ["read", "indices:data/write/delete/byquery"] },
+        { "names": ["logs"], "privileges": ["read", "indices:data/write/delete/byquery", "indices:data/write/update"] },
         { "names": ["own"], "privileges": ["write"] },
     ]);
     node.user("ann", grants).await;

@@ -271,103 +271,127 @@ pub(crate) async fn run(
     let (mut status, mut denied) = (200, false);
     let mut throttled_ms = 0;
     let mut after = None;
-    loop {
-        let left = request.max_docs.map_or(u64::MAX, |max| max.saturating_sub(handled(&sum)));
-        let size = request.batch.min(usize::try_from(left).unwrap_or(usize::MAX));
-        if size == 0 {
-            break;
-        }
-        let search = Search {
-            sort,
-            size,
-            after: after.take(),
-            track: (sum.batches == 0).then_some(u64::MAX),
-            terminate_after: request.terminate_after,
-            ..Search::new(Arc::clone(&snapshot), &request.query, started_ms, &work)
-        };
-        let found = searcher.find(search).await?;
-        if !found.failures.is_empty() {
-            return Err(Error::SearchPhase { failures: found.failures });
-        }
-        if let Some((total, _)) = found.total {
-            sum.total = total.min(request.max_docs.unwrap_or(u64::MAX));
-        }
-        let addresses = &found.rows.addresses;
-        let Some(last) = addresses.len().checked_sub(1) else { break };
-        // A batch is held until the next one is looked for.
-        let (batch, parts) = (work.part(), RowParts { source: false, versions: true });
-        let rows = fetch::rows(&snapshot, addresses, parts, &searcher.compute, &batch).await?;
-        let mut ops = Vec::with_capacity(rows.len());
-        let mut owners = Vec::with_capacity(rows.len());
-        for (address, row) in addresses.iter().zip(rows) {
-            let index = snapshot.segments[address.segment as usize].index;
-            owners.push(slice_of(&row.id, request.slices) as usize);
-            ops.push(WriteOp {
-                routing: row.routing,
-                if_seq_no: Some(row.seq_no),
-                if_primary_term: Some(row.primary_term),
-                ..WriteOp::new(Arc::clone(&snapshot.indices[index].meta.name), Some(row.id), Action::Delete)
-            });
-        }
-        let handled_now = ops.len();
-        let named: Vec<(Arc<str>, String)> =
-            ops.iter().map(|op| (Arc::clone(&op.index), op.id.clone().unwrap_or_default())).collect();
-        let session = session.again().await?;
-        rights.check(&session)?;
-        let outcomes = session.write(ops, RefreshPolicy::None, request.timeout).await?;
-        sum.batches += 1;
-        let mut touched = vec![false; counters.len()];
-        let mut abort = false;
-        for ((outcome, owner), (index, id)) in outcomes.into_iter().zip(owners).zip(named) {
-            let own = &mut counters[owner];
-            own.total += 1;
-            own.batches += u64::from(!std::mem::replace(&mut touched[owner], true));
-            match outcome {
-                Ok(done) if done.result == DocResult::Deleted => {
-                    own.deleted += 1;
-                    sum.deleted += 1;
-                }
-                // Gone since the snapshot: somebody else's deletion came first.
-                Ok(_) => {
-                    own.conflicts += 1;
-                    sum.conflicts += 1;
-                    abort |= !request.proceed;
-                }
-                Err(error) => {
-                    let conflict = matches!(error, StorageError::VersionConflict { .. });
-                    if conflict {
+    let ended: Result<()> = async {
+        loop {
+            let left = request.max_docs.map_or(u64::MAX, |max| max.saturating_sub(handled(&sum)));
+            let size = request.batch.min(usize::try_from(left).unwrap_or(usize::MAX));
+            if size == 0 {
+                break;
+            }
+            let search = Search {
+                sort,
+                size,
+                after: after.take(),
+                track: (sum.batches == 0).then_some(u64::MAX),
+                terminate_after: request.terminate_after,
+                ..Search::new(Arc::clone(&snapshot), &request.query, started_ms, &work)
+            };
+            let found = searcher.find(search).await?;
+            if !found.failures.is_empty() {
+                return Err(Error::SearchPhase { failures: found.failures });
+            }
+            if let Some((total, _)) = found.total {
+                sum.total = total.min(request.max_docs.unwrap_or(u64::MAX));
+            }
+            let addresses = &found.rows.addresses;
+            let Some(last) = addresses.len().checked_sub(1) else { break };
+            // A batch is held until the next one is looked for.
+            let (batch, parts) = (work.part(), RowParts { source: false, versions: true });
+            let rows = fetch::rows(&snapshot, addresses, parts, &searcher.compute, &batch).await?;
+            let mut ops = Vec::with_capacity(rows.len());
+            let mut owners = Vec::with_capacity(rows.len());
+            for (address, row) in addresses.iter().zip(rows) {
+                let index = snapshot.segments[address.segment as usize].index;
+                owners.push(slice_of(&row.id, request.slices) as usize);
+                ops.push(WriteOp {
+                    routing: row.routing,
+                    if_seq_no: Some(row.seq_no),
+                    if_primary_term: Some(row.primary_term),
+                    ..WriteOp::new(
+                        Arc::clone(&snapshot.indices[index].meta.name),
+                        Some(row.id),
+                        Action::Delete,
+                    )
+                });
+            }
+            let handled_now = ops.len();
+            let named: Vec<(Arc<str>, String)> =
+                ops.iter().map(|op| (Arc::clone(&op.index), op.id.clone().unwrap_or_default())).collect();
+            let session = session.again().await?;
+            rights.check(&session)?;
+            let outcomes = session.write(ops, RefreshPolicy::None, request.timeout).await?;
+            sum.batches += 1;
+            let mut touched = vec![false; counters.len()];
+            let mut abort = false;
+            for ((outcome, owner), (index, id)) in outcomes.into_iter().zip(owners).zip(named) {
+                let own = &mut counters[owner];
+                own.total += 1;
+                own.batches += u64::from(!std::mem::replace(&mut touched[owner], true));
+                match outcome {
+                    Ok(done) if done.result == DocResult::Deleted => {
+                        own.deleted += 1;
+                        sum.deleted += 1;
+                    }
+                    // Gone since the snapshot: somebody else's deletion came first.
+                    Ok(_) => {
                         own.conflicts += 1;
                         sum.conflicts += 1;
+                        abort |= !request.proceed;
                     }
-                    if conflict && request.proceed {
-                        continue;
-                    }
-                    session.refusals().note(&error);
-                    // A matter of rights comes before whatever else has failed.
-                    denied |= error.kind() == Kind::Unauthorized;
-                    let error = Error::from(error);
-                    status = if denied { 403 } else { status.max(error.status()) };
-                    abort = true;
-                    if failures.len() < MAX_FAILURES {
-                        failures.push(failure(&index, &id, &error, conflict));
+                    Err(error) => {
+                        let conflict = matches!(error, StorageError::VersionConflict { .. });
+                        if conflict {
+                            own.conflicts += 1;
+                            sum.conflicts += 1;
+                        }
+                        if conflict && request.proceed {
+                            continue;
+                        }
+                        session.refusals().note(&error);
+                        let is_first_denied = !denied && error.kind() == Kind::Unauthorized;
+                        denied |= is_first_denied;
+                        let error = Error::from(error);
+                        // A matter of rights comes before conflicts, and is told in any case.
+                        status = match status.max(error.status()) {
+                            worst @ 500.. => worst,
+                            _ if denied => 403,
+                            worst => worst,
+                        };
+                        abort = true;
+                        let told = failure(&index, &id, &error, conflict);
+                        if failures.len() < MAX_FAILURES {
+                            failures.push(told);
+                        } else if is_first_denied && let Some(last) = failures.last_mut() {
+                            *last = told;
+                        }
                     }
                 }
             }
+            let done = addresses.len() < size || handled(&sum) >= request.max_docs.unwrap_or(u64::MAX);
+            if abort || done {
+                break;
+            }
+            after =
+                Some(found.order.point(&found.rows.keys, last, found.rows.scores[last], addresses[last])?);
+            if request.per_second > 0.0 {
+                let pause_ms = (handled_now as f64 * 1_000.0 / request.per_second).min(MAX_PAUSE_MS) as u64;
+                pause(&session, Duration::from_millis(pause_ms), &mut rights).await?;
+                throttled_ms += pause_ms;
+            }
         }
-        let done = addresses.len() < size || handled(&sum) >= request.max_docs.unwrap_or(u64::MAX);
-        if abort || done {
-            break;
-        }
-        after = Some(found.order.point(&found.rows.keys, last, found.rows.scores[last], addresses[last])?);
-        if request.per_second > 0.0 {
-            let pause_ms = (handled_now as f64 * 1_000.0 / request.per_second).min(MAX_PAUSE_MS) as u64;
-            pause(&session, Duration::from_millis(pause_ms), &mut rights).await?;
-            throttled_ms += pause_ms;
-        }
+        Ok(())
     }
+    .await;
+    // Also of what was deleted before it failed.
     if request.refresh {
-        let indices = target::resolve(session, expression, &request.scope.options)?;
-        session.refresh(&indices).await?;
+        let indices = target::resolve(session, expression, &request.scope.options);
+        let refreshed = match indices {
+            Ok(indices) => session.refresh(&indices).await.map_err(Error::from),
+            Err(error) => Err(error),
+        };
+        ended.and(refreshed)?;
+    } else {
+        ended?;
     }
     let mut answer = Map::new();
     answer.insert("took".into(), json!((service.now_ms() - started_ms).max(0)));
@@ -409,11 +433,11 @@ impl Rights {
         Ok(Self { snapshot: Arc::clone(snapshot), version })
     }
 
-    /// Checks that those of now allow the same. What is read goes by the rules that were pinned: a document that others hide
-    /// by now must not be deleted.
+    /// Checks that the indices are those of before, and that the rights of now allow the same. What is read goes by the rules that were
+    /// pinned: a document that others hide by now must not be deleted.
     ///
     /// # Errors
-    /// 403 where an index is not one to delete in any more, or is not read as it was.
+    /// 403 where an index is not one to delete in any more, or is not read as it was; 404 where one is not there any more.
     fn check(&mut self, session: &Session) -> Result<()> {
         let version = session.principal().privileges().version();
         if version != self.version {
@@ -421,7 +445,7 @@ impl Rights {
             self.snapshot.check_seen(session, access::Action::Search)?;
             self.version = version;
         }
-        Ok(())
+        self.snapshot.check_there(session)
     }
 }
 

@@ -94,6 +94,7 @@ impl Runner {
                     read.try_for_each(|snapshot| snapshot.check_seen(&session, read_by))?;
                     rights = rights_now;
                 }
+                prepared.snapshots.iter().try_for_each(|snapshot| snapshot.check_there(&session))?;
                 // A client that goes away ends the statement, but no write halfway.
                 let write =
                     tokio::spawn(async move { session.write(ops, RefreshPolicy::None, WRITE_TIMEOUT).await });

@@ -13,7 +13,7 @@ pub struct FieldRules {
     any: Vec<Shown>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Shown {
     grant: Vec<Box<str>>,
     except: Vec<Box<str>>,
@@ -41,6 +41,8 @@ impl FieldRules {
                 any.push(shown.clone());
             }
         }
+        // Those who compare rules ask not in which order roles were given.
+        any.sort_unstable();
         Arc::new(Self { any })
     }
 

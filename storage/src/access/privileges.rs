@@ -269,6 +269,19 @@ impl IndexAccess {
         self.rules.iter().filter_map(of).collect()
     }
 
+    /// Whether an action sees by these the same documents and fields as by others: in whatever order, and how often, roles say so.
+    pub fn shows_as(&self, other: &Self, action: Action) -> bool {
+        let documents = |access: &Self| {
+            let mut rules = access.documents(action);
+            for any in &mut rules {
+                any.sort_unstable();
+                any.dedup();
+            }
+            rules
+        };
+        documents(self) == documents(other) && self.fields(action) == other.fields(action)
+    }
+
     /// Returns which fields an action may see: each of the rules has to show a field. Empty where it may see all.
     pub fn fields(&self, action: Action) -> Vec<Arc<FieldRules>> {
         let of = |rules: &Rules| {

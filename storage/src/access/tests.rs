@@ -6,7 +6,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use serde_json::json;
 
-use super::{Action, ActionSet, Caller, Grant, NamePattern, Principal, Privileges, Sender, Session};
+use super::{
+    Action, ActionSet, Caller, FieldRules, Grant, NamePattern, Principal, Privileges, Sender, Session,
+};
 use crate::metadata::{IndicesOptions, Uuid, parse_alias_actions};
 use crate::{
     Action as Operation, Config, DeadLetter, Engine, Error, Instead, Kind, ManualClock, RefreshPolicy,
@@ -329,6 +331,24 @@ fn a_grant_without_a_rule_lifts_those_of_others_for_its_actions() {
     assert_eq!(privileges.on("logs-1").documents(Action::Get).len(), 1);
     assert_eq!(privileges.on("logs-2").documents(Action::Search).len(), 1);
     assert!(!privileges.on("logs-2").sees_all(Action::Search));
+}
+
+#[test]
+fn roles_show_the_same_in_whatever_order_and_how_often_they_say_so() {
+    let rule = |field: &str, actions| {
+        let fields = Some(Arc::new(FieldRules::new(&[field], &[])));
+        let documents = Some(format!("{{\"term\":{{\"{field}\":1}}}}").into());
+        Grant { documents, fields, ..grant(&["logs-*"], actions) }
+    };
+    let (a, b) = (|actions| rule("a", actions), |actions| rule("b", actions));
+    let more = ActionSet::of(&[Action::Search, Action::Sql]);
+    let of = |grants: Vec<Grant>| ann(grants).privileges().on("logs-1");
+    let seen = of(vec![a(READ), b(READ)]);
+    assert!(of(vec![b(READ), a(READ)]).shows_as(&seen, Action::Search));
+    assert!(of(vec![a(READ), b(READ), a(more)]).shows_as(&seen, Action::Search));
+    for other in [vec![a(READ)], vec![grant(&["logs-*"], READ)], vec![a(READ), rule("c", READ)]] {
+        assert!(!of(other).shows_as(&seen, Action::Search));
+    }
 }
 
 #[tokio::test]

@@ -6,6 +6,9 @@ use millrace_api::{HttpConfig, Service};
 
 use super::*;
 
+/// Longest that anything is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 #[tokio::test]
 async fn a_certificate_that_has_ended_opens_nothing_over_a_connection_that_has_not() {
     let site = Site::start().await;
@@ -201,26 +204,32 @@ async fn requests_of_clients_that_have_gone_are_bounded_however_small_they_are()
     site.ask(&ann, "GET /_security/_authenticate", Value::Null, 200).await;
 }
 
-/// Has three documents deleted, slowly. Once the first of them is gone something happens: returns what refuses the rest.
-async fn interrupted(site: &Site, authorization: &str, happens: impl Future<Output = ()>) -> String {
+/// Counts the documents of `logs-1`.
+async fn left(site: &Site) -> u64 {
+    site.admin("POST /logs-1/_refresh", Value::Null, 200).await;
+    site.admin("GET /logs-1/_count", Value::Null, 200).await["count"].as_u64().unwrap()
+}
+
+/// Has three documents deleted, slowly. Once the first of them is gone something happens: returns what refuses the rest, with a status.
+async fn interrupted(
+    site: &Site,
+    authorization: &str,
+    status: u16,
+    happens: impl Future<Output = ()>,
+) -> String {
     for id in 1..=3 {
         site.admin(&format!("PUT /logs-1/_doc/{id}?refresh=true"), json!({ "n": id }), 201).await;
     }
     let line = "POST /logs-1/_delete_by_query?requests_per_second=0.001&scroll_size=1";
-    let deletion = site.ask(authorization, line, json!({ "query": { "match_all": {} } }), 403);
-    let count = async || {
-        site.admin("POST /logs-1/_refresh", Value::Null, 200).await;
-        site.admin("GET /logs-1/_count", Value::Null, 200).await["count"].clone()
-    };
+    let deletion = site.ask(authorization, line, json!({ "query": { "match_all": {} } }), status);
     let change = async {
-        while count().await == 3 {
+        while left(site).await == 3 {
             tokio::task::yield_now().await;
         }
         happens.await;
     };
     let both = async { futures::join!(deletion, change) };
-    let (answer, ()) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
-    assert_eq!(count().await, 2);
+    let (answer, ()) = tokio::time::timeout(PATIENCE, both).await.unwrap();
     answer["error"]["reason"].as_str().unwrap().to_owned()
 }
 
@@ -233,7 +242,8 @@ async fn a_throttled_deletion_ends_with_the_rights_of_its_sender() {
     let revoked = async {
         site.admin("DELETE /_security/api_key", json!({ "ids": [made["id"]] }), 200).await;
     };
-    let reason = interrupted(&site, &header, revoked).await;
+    let reason = interrupted(&site, &header, 403, revoked).await;
+    assert_eq!(left(&site).await, 2);
     assert!(reason.contains("delete/byquery") && reason.contains("not good any more"), "{reason}");
 }
 
@@ -248,8 +258,23 @@ async fn a_throttled_deletion_ends_where_its_sender_reads_otherwise() {
     role(json!({ "grant": ["*"], "except": ["secret"] })).await;
     let ann = site.user("ann", &["cleaner"]).await;
     let hidden = role(json!({ "grant": ["*"], "except": ["secret", "n"] }));
-    let reason = interrupted(&site, &ann, hidden).await;
+    let reason = interrupted(&site, &ann, 403, hidden).await;
+    assert_eq!(left(&site).await, 2);
     assert!(reason.contains("data/read/search") && reason.contains("roles have changed"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_throttled_deletion_ends_with_its_index_and_spares_one_that_is_called_alike() {
+    let site = Site::start().await;
+    let anew = async {
+        site.admin("DELETE /logs-1", Value::Null, 200).await;
+        // The same once more: under the same sequence numbers.
+        for id in 1..=3 {
+            site.admin(&format!("PUT /logs-1/_doc/{id}?refresh=true"), json!({ "n": id }), 201).await;
+        }
+    };
+    let reason = interrupted(&site, &basic("admin", "secret"), 404, anew).await;
+    assert_eq!((left(&site).await, reason.as_str()), (3, "no such index [logs-1]"));
 }
 
 #[tokio::test]
@@ -281,7 +306,8 @@ async fn throttled_deletions_hold_no_bodies_and_are_bounded_for_each_user() {
                 tokio::task::yield_now().await;
             }
         };
-        if let Either::Left((answer, _)) = select(deletion, Box::pin(first)).await {
+        let begun = tokio::time::timeout(PATIENCE, select(deletion, Box::pin(first))).await;
+        if let Either::Left((answer, _)) = begun.expect("the first document is deleted") {
             panic!("{number}: {}", answer.status());
         }
     };

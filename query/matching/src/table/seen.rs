@@ -31,9 +31,7 @@ impl Seen {
         }
         match &self.access {
             None => now.sees_all(action),
-            Some(then) => {
-                now.documents(action) == then.documents(action) && now.fields(action) == then.fields(action)
-            }
+            Some(then) => now.shows_as(then, action),
         }
     }
 }
@@ -49,6 +47,21 @@ impl TableSnapshot {
             None => Ok(()),
             Some(index) => Err(roles_changed(session, &index.meta.name, action).into()),
         }
+    }
+
+    /// Checks that its indices are still there: one that was made anew under a name is another, and its documents are not those of before
+    /// though they may be called alike.
+    ///
+    /// # Errors
+    /// 404 that names the index.
+    pub fn check_there(&self, session: &Session) -> Result<()> {
+        for index in &self.indices {
+            let name = &index.meta.name;
+            if session.index(name)?.meta().uuid != index.meta.uuid {
+                return Err(millrace_storage::Error::IndexNotFound { index: name.to_string() }.into());
+            }
+        }
+        Ok(())
     }
 }
 

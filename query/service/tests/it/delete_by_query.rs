@@ -152,6 +152,8 @@ async fn a_matter_of_rights_comes_before_a_conflict() {
     let store = Store::open().await;
     numbers(&store).await;
     store.index("others", &[json!({"n": 1})]).await;
+    // An index that is searched is not idle, and shows what was refreshed.
+    store.search("numbers", &[], json!({})).await.unwrap();
     store.write_unseen("numbers", vec![("1".into(), Some(json!({"n": 9})))]).await;
     let grants = vec![
         grant("*", &[Action::Search, Action::DeleteByQuery]),
