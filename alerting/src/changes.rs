@@ -151,11 +151,13 @@ impl Shared {
             self.store.check_room()?;
             // The state of one that had its id must not be taken for its own, should a start come before the next state.
             let held = if is_named { self.with_state_stored(held).await? } else { held };
-            let since = self.since(&held).await?;
-            let catching_up = self.catching_up(asker, &definition, from, now_ms).await.inspect_err(|_| {
-                // What is held for a first rule is let go.
-                self.changed.notify_one();
-            })?;
+            let begins_at = async {
+                let since = self.since(&held).await?;
+                let catching_up = self.catching_up(asker, &definition, from, now_ms).await?;
+                Ok::<_, Error>((since, catching_up))
+            };
+            // What is held for a first rule is let go where that fails.
+            let (since, catching_up) = begins_at.await.inspect_err(|_| self.changed.notify_one())?;
             let message = begins("rule", since, catching_up);
             let rule = Rule { id: id.clone(), revision: 1, since, owner, definition };
             // What has its id and is no rule is replaced.

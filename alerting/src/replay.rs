@@ -236,8 +236,8 @@ struct Written {
     changes: Vec<(String, Pending)>,
 }
 
-/// Makes of what a rule says what is written, with what is to be sent where `give_up_ms` says until when. Where that is as much as is
-/// written at once, which a few alerts with many channels are, the rest of it is left.
+/// Makes of what a rule says what is written, with what is to be sent where `give_up_ms` says until when. Where alerts are as many as
+/// are written at once, which a few with many channels are, the rest of it is left.
 fn written(
     rule: &Rule,
     operations: &mut impl Iterator<Item = Operation>,

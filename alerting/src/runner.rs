@@ -18,7 +18,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 use crate::commit::{Position, READER};
 use crate::parts::Matches;
 use crate::reading::{Step, bytes_of, rows_of};
-use crate::snapshot::{Snapshots, Turn};
+use crate::snapshot::{Snapshots, Storing};
 use crate::state::{Core, Next};
 use crate::store::Store;
 use crate::told::Told;
@@ -187,8 +187,8 @@ async fn is_over(shared: &Shared) -> Result<bool> {
         return Ok(false);
     }
     *core = None;
-    let turn = shared.snapshots.turn().await;
-    on_files(shared, move || turn.clear()).await?;
+    let storing = shared.snapshots.storing().await;
+    on_files(shared, move || storing.clear()).await?;
     shared.engine.release_lease(READER).await?;
     shared.advanced.notify_waiters();
     Ok(true)
@@ -426,7 +426,7 @@ pub(crate) struct Taken {
     /// The last frame that it has seen.
     position: u64,
     bytes: Vec<u8>,
-    turn: Turn,
+    storing: Storing,
 }
 
 /// Takes the state, once none is stored; `None` while something of it is not written.
@@ -438,10 +438,10 @@ pub(crate) async fn take_state(
     held: Held,
     priority: Priority,
 ) -> Result<(Held, Option<Taken>)> {
-    let turn = shared.snapshots.turn().await;
+    let storing = shared.snapshots.storing().await;
     let take = move || {
         let taken = held.as_ref().and_then(Core::snapshot);
-        Ok((held, taken.map(|(position, bytes)| Taken { position, bytes, turn })))
+        Ok((held, taken.map(|(position, bytes)| Taken { position, bytes, storing })))
     };
     shared.engine.compute().run(priority, take).await
 }
@@ -451,7 +451,7 @@ pub(crate) async fn take_state(
 /// # Errors
 /// The disk's.
 pub(crate) async fn keep_state(shared: &Shared, taken: Taken) -> Result<()> {
-    let needed = on_files(shared, move || taken.turn.write(taken.position, &taken.bytes)).await?;
+    let needed = on_files(shared, move || taken.storing.write(taken.position, &taken.bytes)).await?;
     // Given up where the last rule was deleted meanwhile.
     if shared.engine.lease(READER).is_some() {
         shared.engine.move_lease(READER, needed)?;

@@ -3,8 +3,8 @@
 //! A file is there whole or not at all: written under another name, synced, renamed. The last two are kept, so that one
 //! that cannot be read costs no state as long as the log reaches back to the one before; the lease on it does.
 //!
-//! The runner and those who change rules both store state. Who takes it has the turn until it is stored, so that what was taken last
-//! is what there is, also of one position.
+//! The runner and those who change rules both store state. Who takes it keeps others from that until it is stored, so that what was
+//! taken last is what there is, also of one position.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -22,14 +22,14 @@ const SUFFIX: &str = ".state";
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
     dir: PathBuf,
-    turn: Arc<Mutex<()>>,
+    storing: Arc<Mutex<()>>,
 }
 
-/// The turn of one who stores state, or removes it.
+/// Held by who stores state, or removes it: nobody else does meanwhile.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct Storing {
     snapshots: Snapshots,
-    _turn: OwnedMutexGuard<()>,
+    _alone: OwnedMutexGuard<()>,
 }
 
 /// A snapshot as it was found.
@@ -47,12 +47,12 @@ impl Snapshots {
     }
 
     fn in_dir(dir: PathBuf) -> Self {
-        Self { dir, turn: Arc::default() }
+        Self { dir, storing: Arc::default() }
     }
 
     /// Waits until nobody else stores state. Who holds the rules may wait for it; who has it does not wait for them.
-    pub(crate) async fn turn(&self) -> Turn {
-        Turn { snapshots: self.clone(), _turn: Arc::clone(&self.turn).lock_owned().await }
+    pub(crate) async fn storing(&self) -> Storing {
+        Storing { snapshots: self.clone(), _alone: Arc::clone(&self.storing).lock_owned().await }
     }
 
     /// Reads those that there are, the newest first. Blocks.
@@ -91,7 +91,7 @@ impl Snapshots {
     }
 }
 
-impl Turn {
+impl Storing {
     /// Stores one, and removes those that are too many. Returns the first frame that a start may have to read then. Blocks.
     ///
     /// # Errors
@@ -145,17 +145,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let snapshots = Snapshots::in_dir(dir.path().join("rules"));
         assert!(snapshots.read().unwrap().is_empty());
-        assert_eq!(snapshots.turn().await.write(7, b"seven").unwrap(), 8);
-        assert_eq!(snapshots.turn().await.write(9, b"nine").unwrap(), 8);
-        assert_eq!(snapshots.turn().await.write(12, b"twelve").unwrap(), 10);
+        assert_eq!(snapshots.storing().await.write(7, b"seven").unwrap(), 8);
+        assert_eq!(snapshots.storing().await.write(9, b"nine").unwrap(), 8);
+        assert_eq!(snapshots.storing().await.write(12, b"twelve").unwrap(), 10);
         fs::write(snapshots.dir.join("new"), b"half").unwrap();
         let found = snapshots.read().unwrap();
         let found: Vec<_> = found.iter().map(|found| (found.position, found.bytes.as_slice())).collect();
         assert_eq!(found, [(12, b"twelve".as_slice()), (9, b"nine".as_slice())]);
         // The same again, as after a change of a rule where nothing has come meanwhile.
-        assert_eq!(snapshots.turn().await.write(12, b"anew").unwrap(), 10);
+        assert_eq!(snapshots.storing().await.write(12, b"anew").unwrap(), 10);
         assert_eq!(snapshots.read().unwrap().len(), 2);
-        snapshots.turn().await.clear().unwrap();
+        snapshots.storing().await.clear().unwrap();
         assert!(snapshots.read().unwrap().is_empty());
     }
 
@@ -170,11 +170,11 @@ mod tests {
             let (snapshots, state) = (snapshots.clone(), Arc::clone(&state));
             stored.spawn(async move {
                 let mut state = state.lock().await;
-                let turn = snapshots.turn().await;
+                let storing = snapshots.storing().await;
                 *state += 1;
                 let bytes = vec![u8::try_from(*state).unwrap(); 1 << 16];
                 drop(state);
-                tokio::task::spawn_blocking(move || turn.write(7, &bytes)).await.unwrap()
+                tokio::task::spawn_blocking(move || storing.write(7, &bytes)).await.unwrap()
             });
         }
         assert!(stored.join_all().await.into_iter().all(|stored| stored.unwrap() == 8));

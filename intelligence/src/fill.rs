@@ -161,14 +161,14 @@ async fn predicted(
     let Some(Aggregations { values, whole }) = answer.aggregations else { return Ok(Vec::new()) };
     let mut found: Vec<_> = values.buckets.into_iter().map(|of| Some(of.key)).collect();
     if values.sum_other_doc_count > 0 {
-        tracing::warn!(
+        tracing::debug!(
             rule = kept.id,
             "of more than {MAX_VALUES} values with predictions some never get to know what became of them"
         );
-        for own in kept.definition.runs() {
-            let own = own.map(str::to_owned);
-            if own.is_some() && !found.contains(&own) {
-                found.push(own);
+        for of_rule in kept.definition.runs() {
+            let of_rule = of_rule.map(str::to_owned);
+            if of_rule.is_some() && !found.contains(&of_rule) {
+                found.push(of_rule);
             }
         }
     }

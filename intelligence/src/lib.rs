@@ -69,7 +69,8 @@ const NOTE_AGAIN: Duration = Duration::from_secs(2);
 /// Name of the role that may do everything.
 const ADMIN: &str = "admin";
 
-/// AI rules at work; cheap to clone. They end with the last clone, as after a crash: [`Intelligence::stop`] lets runs end.
+/// AI rules at work; cheap to clone. They end with the last clone, as after a crash, but for runs under way:
+/// [`Intelligence::stop`] has them end.
 #[derive(Clone)]
 pub struct Intelligence {
     shared: Arc<Shared>,

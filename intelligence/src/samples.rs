@@ -147,7 +147,8 @@ impl Reader<'_> {
         Ok(if answer.hits.hits.is_empty() { first } else { 0 })
     }
 
-    /// Refuses what was read where none of the indices is open that the owner may search: searches find nothing there, and say nothing of it.
+    /// Refuses what was read where none of the indices is open that the owner may search: searches find nothing there, and say nothing
+    /// of it.
     ///
     /// # Errors
     /// [`Error::Run`]; the store's.

@@ -25,8 +25,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// down what is ingested.
 const PAUSE: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
-/// After how long a rule is tried again whose run could not be noted, or of whose predictions it could not be found out what became of them;
-/// twice as long each time.
+/// After how long a rule is tried again whose run could not be noted, or of whose predictions it could not be found out what became
+/// of them; twice as long each time.
 const AGAIN_MS: i64 = 60_000;
 /// The longest of these times, of runs and of fills.
 const MAX_RUN_AGAIN_MS: i64 = 600_000;

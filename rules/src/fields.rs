@@ -73,7 +73,7 @@ pub(crate) fn texts(source: &Value, path: &str) -> Vec<Box<str>> {
 }
 
 /// Returns the first `most` texts of a field's values, each once, in their order in the source, and how many values it has that are
-/// none of these: one that comes twice is two.
+/// none of these: one that comes twice is two, and so is each beyond the first 100,000.
 pub(crate) fn first_texts(source: &Value, path: &str, most: usize) -> (Vec<Box<str>>, usize) {
     let all = at_most(usize::MAX, source, path);
     let (mut texts, mut seen) = (Vec::new(), HashSet::<Box<str>>::new());

@@ -88,13 +88,15 @@ pub(super) fn understand(name: &str, role: Role, meaning: &dyn QueryCheck) -> Re
 
 pub(super) fn put_role(state: &State, name: Arc<str>, known: Arc<Known>) -> Result<(Vec<Change>, bool)> {
     check_reserved(&name, "changed")?;
-    let others = || state.roles.iter().filter(|(other, _)| **other != name).map(|(_, known)| known);
+    // Those that are built in take nobody's room.
+    let is_other = |(other, known): &(&Arc<str>, &Arc<Known>)| **other != name && !known.role.reserved;
+    let others = || state.roles.iter().filter(is_other).map(|(_, known)| known);
     let patterns: usize = others().map(|other| other.compiled.patterns).sum();
     bound("patterns of index names", patterns + known.compiled.patterns, MAX_PATTERNS)?;
     let expressions: usize = others().map(|other| other.expressions).sum();
     bound("regular expressions of index names", expressions + known.expressions, MAX_EXPRESSIONS)?;
     let made = !state.roles.contains_key(&name);
-    bound("roles", others().filter(|other| !other.role.reserved).count() + 1, MAX_ROLES)?;
+    bound("roles", others().count() + 1, MAX_ROLES)?;
     Ok((vec![Change::PutRole(name, known)], made))
 }
 

@@ -60,7 +60,7 @@ struct Batch {
     held: Arc<(Arc<Held>, Held)>,
 }
 
-/// What was written, and the first refusal.
+/// What was written, and the first refusal, or the first that is a matter of rights.
 #[derive(Debug, Default)]
 struct Tally {
     written: u64,
@@ -86,10 +86,10 @@ pub(crate) async fn ingest(
     // What has begun is counted, whatever happened behind it.
     writes.drain().await;
     let durable = writes.finish().await;
-    let Tally { written, refused, first, .. } = writes.tally;
-    let errors = [first, result.err(), durable.err()].into_iter().flatten();
-    // That of a right comes first: the audit tells it.
-    match errors.min_by_key(|error| error.code() != Code::PermissionDenied) {
+    let mut tally = writes.tally;
+    [result.err(), durable.err()].into_iter().flatten().for_each(|error| tally.tell(error));
+    let Tally { written, refused, first, .. } = tally;
+    match first {
         None => Ok(written),
         Some(error) if written + refused == 0 => Err(error),
         Some(error) => {
@@ -341,7 +341,7 @@ impl Tally {
         }
     }
 
-    /// Takes note of an error; that of a right comes first.
+    /// Takes note of an error; that of a right comes first: the audit tells it.
     fn tell(&mut self, error: Status) {
         let better = error.code() == Code::PermissionDenied
             && self.first.as_ref().is_some_and(|first| first.code() != Code::PermissionDenied);

@@ -291,7 +291,10 @@ impl Pipeline {
             running.stopped(deadline).await;
         }
         if let Some(disk) = &self.shared.queue_on_disk {
-            disk.spool.close().await;
+            // A disk that hangs holds up no end.
+            if tokio::time::timeout(CUT, disk.spool.close()).await.is_err() {
+                tracing::warn!(pipeline = %self.shared.id, "the queue on disk is still being written");
+            }
         }
         self.waiting.close();
         let Some(mut dispatcher) = dispatcher else { return };

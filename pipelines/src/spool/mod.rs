@@ -152,6 +152,7 @@ impl Spool {
     }
 
     /// Ends the writer, behind what it is writing: what it has not taken is told to its source as not stored.
+    /// Who waits no longer leaves it to end by itself.
     pub(crate) async fn close(&self) {
         self.ending.send_replace(true);
         let writer = self.writer.lock().take();

@@ -351,12 +351,8 @@ pub(crate) async fn run(
                         let is_first_denied = !denied && error.kind() == Kind::Unauthorized;
                         denied |= is_first_denied;
                         let error = Error::from(error);
-                        // A matter of rights comes before conflicts, and is told in any case.
-                        status = match status.max(error.status()) {
-                            worst @ 500.. => worst,
-                            _ if denied => 403,
-                            worst => worst,
-                        };
+                        // A matter of rights comes before whatever else has failed, and is told in any case.
+                        status = if denied { 403 } else { status.max(error.status()) };
                         abort = true;
                         let told = failure(&index, &id, &error, conflict);
                         if failures.len() < MAX_FAILURES {

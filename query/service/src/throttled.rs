@@ -35,7 +35,8 @@ impl Throttled {
         let (of_user, of_all) = (running.get(&user).copied().unwrap_or(0), running.values().sum::<usize>());
         if of_user >= MOST_OF_USER || of_all >= MOST {
             return Err(Error::Rejected(format!(
-                "too many throttled deletions are running: [{of_user}] of at most [{MOST_OF_USER}] of this user, [{of_all}] of at most [{MOST}] of all; try again once some have ended, or without [requests_per_second]"
+                "too many throttled deletions are running: [{of_user}] of at most [{MOST_OF_USER}] of this user, \
+                 [{of_all}] of at most [{MOST}] of all; try again once some have ended, or without [requests_per_second]"
             )));
         }
         *running.entry(user.clone()).or_default() += 1;

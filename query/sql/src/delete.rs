@@ -76,7 +76,7 @@ impl Runner {
         let mut rows = self.rows(&prepared, Counted::All).await?;
         let mut deleted = 0;
         let read_by = asked.session.action();
-        let mut rights = asked.session.principal().privileges().version();
+        let mut version = asked.session.principal().privileges().version();
         loop {
             let (batches, more) = rows.page(DELETED_AT_A_TIME).await?;
             let mut ops = Vec::new();
@@ -87,12 +87,12 @@ impl Runner {
                 // The statement may take its time.
                 let session = asked.session.again().await?.doing(access::Action::DeleteByQuery)?;
                 session.check_all(ops.iter().map(|op| &*op.index))?;
-                let rights_now = session.principal().privileges().version();
-                if rights_now != rights {
+                let version_now = session.principal().privileges().version();
+                if version_now != version {
                     // The rows come by the rules of before.
                     let mut read = prepared.snapshots.iter();
                     read.try_for_each(|snapshot| snapshot.check_seen(&session, read_by))?;
-                    rights = rights_now;
+                    version = version_now;
                 }
                 prepared.snapshots.iter().try_for_each(|snapshot| snapshot.check_there(&session))?;
                 // A client that goes away ends the statement, but no write halfway.

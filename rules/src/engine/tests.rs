@@ -509,6 +509,22 @@ fn a_new_term_is_found_behind_many_others_or_told_of() {
 }
 
 #[test]
+fn many_terms_of_one_field_leave_room_for_those_of_another_that_has_some() {
+    let mut bench = Bench::new(&[("r", json!({"type": "new_term", "fields": ["a", "b"]}))]);
+    let terms = |kind: &str, count: usize| (0..count).map(|at| format!("{kind}{at}")).collect::<Vec<_>>();
+    assert_eq!(bench.alerts(0, json!({"a": terms("x", 1_000)})), 1_000);
+    let operations = bench.event(1, json!({"a": terms("y", 1_000), "b": terms("z", 100)}));
+    let of = |field: &str| {
+        let is_of = |operation: &&Operation| match operation {
+            Operation::Alert { document, .. } => document["match_body"]["new_field"] == json!(field),
+            _ => false,
+        };
+        operations.iter().filter(is_of).count()
+    };
+    assert_eq!((of("a"), of("b")), (936, 64));
+}
+
+#[test]
 fn watermarks_go_on_while_input_is_idle() {
     let mut bench = Bench::new(&[("r", frequency()), ("clock", json!({}))]);
     bench.event(0, json!({"@timestamp": 0}));

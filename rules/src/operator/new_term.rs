@@ -22,7 +22,7 @@ use crate::time::{Span, Time};
 
 /// Terms of an event that are looked at, for each of the fields.
 const MAX_TERMS: usize = 1_000;
-/// Alerts that the fields before it leave to each of the fields.
+/// Alerts that the fields before it leave to each of the fields, where it has so many terms. There are ten fields at most.
 const LEFT_TO_EACH: usize = 64;
 
 #[derive(Debug)]
@@ -107,12 +107,17 @@ impl Operator for NewTerm {
     fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], moment: Moment) -> Vec<Finding> {
         let mut findings = Vec::new();
         self.left_out = 0;
-        for at in 0..self.fields.len() {
+        let of_fields: Vec<_> =
+            self.fields.iter().map(|fields| self.terms_of(&arrival.event.source, fields)).collect();
+        // Terms of one field do not hide all those of the fields behind it.
+        let wanted = |(terms, _): &(Vec<Combination>, usize)| (terms.len() * keys.len()).min(LEFT_TO_EACH);
+        let mut left_to_others: usize = of_fields.iter().map(wanted).sum();
+        for (at, of_field) in of_fields.into_iter().enumerate() {
             let number: Box<str> = at.to_string().into();
-            let (terms, more) = self.terms_of(&arrival.event.source, &self.fields[at]);
+            left_to_others -= wanted(&of_field);
+            let room = MAX_FINDINGS - left_to_others;
+            let (terms, more) = of_field;
             self.left_out = self.left_out.saturating_add(more);
-            // Terms of one field do not hide all those of the fields behind it.
-            let room = MAX_FINDINGS.saturating_sub(LEFT_TO_EACH * (self.fields.len() - 1 - at));
             for value in terms {
                 let missing = value.iter().any(Option::is_none);
                 let identity: Vec<_> = [Some(number.clone())].into_iter().chain(value).collect();
