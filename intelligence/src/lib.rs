@@ -10,7 +10,7 @@
 //! - [`source`], [`kuery`]: the saved search that a rule reads
 //! - [`samples`], [`walk`], [`run`], [`fill`], [`filling`]: a run, from which times it predicts, and what became of that
 //! - [`documents`], [`results`], [`artefacts`], [`books`]: what runs write: predictions, models for later, and what stands on the record
-//! - [`scheduler`]: when rules run
+//! - [`scheduler`], [`under_way`]: when rules run, and a run from its turn to what is noted of it
 //! - [`picture`]: a rule's last predictions as a picture
 
 mod artefacts;
@@ -30,12 +30,12 @@ mod scheduler;
 mod source;
 mod store;
 mod time;
+mod under_way;
 mod walk;
 
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use millrace_accounts::Accounts;
 use millrace_query::SearchService;
@@ -48,11 +48,8 @@ use tokio::task::{JoinError, JoinHandle};
 use uuid::Uuid;
 
 use crate::artefacts::Artefacts;
-use crate::books::Ended;
 use crate::definition::Definition;
 use crate::filling::Fillings;
-use crate::run::Done;
-use crate::scheduler::Place;
 use crate::source::Source;
 use crate::store::{Kept, State, Store};
 
@@ -64,8 +61,6 @@ const TURNS: usize = 2;
 const PICTURES: usize = 4;
 /// Runs of a rule's schedule that end with the server, one after another, until they are not made up any more.
 const MAX_TRIES: u32 = 2;
-/// After how long it is tried again to note what came of a run.
-const NOTE_AGAIN: Duration = Duration::from_secs(2);
 /// Name of the role that may do everything.
 const ADMIN: &str = "admin";
 
@@ -94,9 +89,6 @@ impl Drop for Task {
     }
 }
 
-/// Held by a run until it is over, with what is filled in and noted behind it.
-type UnderWay = Arc<tokio::sync::OwnedRwLockReadGuard<()>>;
-
 /// What the parts share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -117,27 +109,6 @@ pub(crate) struct Shared {
     /// Held for reading by each run until it is over, with what is filled in behind it.
     under_way: Arc<tokio::sync::RwLock<()>>,
     pub(crate) stopping: watch::Sender<bool>,
-}
-
-/// The id of a rule, in a set for as long as there is this.
-#[derive(Debug)]
-pub(crate) struct Mark {
-    of: Arc<Mutex<HashSet<String>>>,
-    id: String,
-}
-
-impl Mark {
-    /// Puts an id into a set; `None` where it is in there.
-    fn new(of: &Arc<Mutex<HashSet<String>>>, id: &str) -> Option<Self> {
-        let marked = of.lock().insert(id.to_owned());
-        marked.then(|| Self { of: Arc::clone(of), id: id.to_owned() })
-    }
-}
-
-impl Drop for Mark {
-    fn drop(&mut self) {
-        self.of.lock().remove(&self.id);
-    }
 }
 
 /// Whether somebody may do everything with rules.
@@ -424,52 +395,11 @@ impl Shared {
         }
     }
 
-    pub(crate) fn is_running(&self, id: &str) -> bool {
-        self.running.lock().contains(id)
-    }
-
-    /// Marks a rule as running.
-    pub(crate) fn begin(&self, id: &str) -> Option<Mark> {
-        Mark::new(&self.running, id)
-    }
-
     pub(crate) fn check_stopping(&self) -> Result<()> {
         match *self.stopping.borrow() || self.engine.is_stopping() {
             true => Err(StorageError::Stopped("the server is stopping".to_owned()).into()),
             false => Ok(()),
         }
-    }
-
-    /// Runs a rule, whoever waits for it: as at a time of its schedule, in a place of that, or now. One that panics is noted as one
-    /// that failed.
-    pub(crate) async fn run_to_its_end(
-        self: Arc<Self>,
-        running: Mark,
-        due: Option<(i64, Place)>,
-    ) -> Result<Done> {
-        to_its_end(async move {
-            let under_way = Arc::new(Arc::clone(&self.under_way).read_owned().await);
-            let (id, shared, with) = (running.id.clone(), Arc::clone(&self), Arc::clone(&under_way));
-            let (due_ms, place) = due.unzip();
-            let began = Instant::now();
-            match tokio::spawn(async move { shared.run(running, due_ms, place, with).await }).await {
-                Ok(done) => done,
-                Err(error) => {
-                    let outcome = Err(StorageError::Internal(format!("the run has failed: {error}")).into());
-                    let (done, seconds) = (Done::default(), began.elapsed().as_secs_f64());
-                    let ended = Ended { done, outcome, seconds, revision: None, handled_ms: due_ms };
-                    let noted = self.store.note(&id, |kept| ended.note(kept)).await;
-                    if noted.is_err()
-                        && let Some(running) = self.begin(&id)
-                    {
-                        tokio::spawn(Arc::clone(&self).note_later(running, ended, under_way));
-                        return noted.map(|()| Done::default());
-                    }
-                    noted.and(ended.outcome).map(|()| ended.done)
-                }
-            }
-        })
-        .await
     }
 
     /// Waits for a turn of those that there are at a time, but not while the server stops.
@@ -483,133 +413,5 @@ impl Shared {
         };
         self.check_stopping()?;
         Ok(turn)
-    }
-
-    /// Runs a rule, as at a time of its schedule or now, and keeps the books.
-    async fn run(
-        self: &Arc<Self>,
-        running: Mark,
-        due_ms: Option<i64>,
-        place: Option<Place>,
-        under_way: UnderWay,
-    ) -> Result<Done> {
-        let id = running.id.clone();
-        let id = id.as_str();
-        let turn = self.one_of(&self.turns).await?;
-        let (began, began_ms) = (Instant::now(), self.engine.clock().now_ms());
-        let starts = |kept: &mut Kept| {
-            let ran = &mut kept.ran;
-            ran.pid = std::process::id();
-            ran.last_execute_mili = Some(began_ms);
-            ran.last_execute = Some(time::minute(began_ms));
-            ran.last_execute_timestamp = Some(time::minute(began_ms));
-            kept.state.tries += u32::from(due_ms.is_some());
-            kept.state.set_back(began_ms);
-        };
-        self.store.note(id, starts).await?;
-        let kept = self.store.get(id).ok_or_else(|| Error::NotFound(id.to_owned()))?;
-        let mut done = Done::default();
-        let outcome = run::run(self, &kept, due_ms.unwrap_or(began_ms), &mut done).await;
-        // What is noted as written is to be found when what became of it is looked for.
-        if done.predictions > 0
-            && let Err(error) = results::refresh(&self.engine).await
-        {
-            tracing::warn!(rule = id, %error, "predictions are not visible yet");
-        }
-        let seconds = began.elapsed().as_secs_f64();
-        let stopped = outcome.is_err() && self.check_stopping().is_err();
-        let (revision, handled_ms) = (kept.state.revision, due_ms.filter(|_| !stopped));
-        let ended = Ended { done, outcome, seconds, revision: Some(revision), handled_ms };
-        let noted = self.store.note(id, |now| ended.note(now)).await;
-        match noted {
-            Ok(()) => {}
-            // It was deleted meanwhile.
-            Err(Error::NotFound(_)) => self.artefacts.remove(id).await,
-            Err(error) => {
-                tokio::spawn(Arc::clone(self).note_later(running, ended, under_way));
-                return Err(error);
-            }
-        }
-        let Ended { done, outcome, .. } = ended;
-        self.keep_models(id, revision).await;
-        // It has ended: others need not wait while it is filled in.
-        drop((turn, running));
-        if let Some(place) = place {
-            place.leave(began.elapsed());
-        }
-        // A rule that runs again at once has no other time for it.
-        if !stopped
-            && done.predictions > 0
-            && let Err(error) = self.fill(id).await
-        {
-            tracing::warn!(rule = id, %error, "what became of predictions was not filled in");
-        }
-        outcome.map(|()| done)
-    }
-
-    /// Notes what came of a run once that can be written. Until then its rule counts as running, or the run would be repeated.
-    /// A server that stops waits for the last try.
-    async fn note_later(self: Arc<Self>, running: Mark, ended: Ended, _under_way: UnderWay) {
-        let (id, mut stopping) = (&running.id, self.stopping.subscribe());
-        loop {
-            tokio::select! {
-                _ = stopping.wait_for(|stopping| *stopping) => {}
-                () = tokio::time::sleep(NOTE_AGAIN) => {}
-            }
-            let is_last = self.check_stopping().is_err();
-            let noted = self.store.note(id, |now| ended.note(now)).await;
-            match noted {
-                Ok(()) => break,
-                // It was deleted meanwhile.
-                Err(Error::NotFound(_)) => return self.artefacts.remove(id).await,
-                Err(error) if is_last => {
-                    tracing::warn!(rule = id, %error, "what came of a run of an AI rule is not noted");
-                    return;
-                }
-                Err(error) => tracing::debug!(rule = id, %error, "what came of a run is not noted yet"),
-            }
-        }
-        if let Some(revision) = ended.revision {
-            self.keep_models(id, revision).await;
-        }
-    }
-
-    /// Removes models of values that a rule has no more, where it was changed while it ran: one may have been written since.
-    async fn keep_models(&self, id: &str, revision: u64) {
-        let now = self.store.get(id).filter(|now| now.state.revision != revision);
-        self.artefacts.keep_of(now).await;
-    }
-
-    /// Fills in what became of a rule's predictions, unless somebody does already. While it is at work there is nothing to do: not all that it
-    /// writes is there to be found, and it is filled when the run has ended. Returns whether it was looked.
-    pub(crate) async fn fill(&self, id: &str) -> Result<bool> {
-        let Some(filling) = self.fillings.begin(id) else { return Ok(false) };
-        let at_work = |kept: &Arc<Kept>| kept.ran.pid != 0 && self.is_running(id);
-        let Some(kept) = self.store.get(id).filter(|kept| !at_work(kept)) else { return Ok(false) };
-        let to = fill::fill(self, &kept, self.engine.clock().now_ms()).await?;
-        let Some(to) = to else { return Ok(true) };
-        let filled = |now: &mut Kept| {
-            // Predictions of a rule that was changed meanwhile may be others, and those of runs that began since were perhaps not seen.
-            if now.state.revision == kept.state.revision {
-                now.state.filled_ms = Some(filling.reached(to));
-            }
-        };
-        self.store.note(id, filled).await.map(|()| true)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mark_is_of_one_rule_and_there_once() {
-        let set = Arc::default();
-        let mark = Mark::new(&set, "a");
-        assert!(mark.is_some() && Mark::new(&set, "a").is_none());
-        let other = Mark::new(&set, "b");
-        drop(mark);
-        assert!(Mark::new(&set, "a").is_some() && other.is_some());
-        assert!(Mark::new(&set, "b").is_none());
     }
 }

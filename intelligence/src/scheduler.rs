@@ -17,7 +17,8 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::error::{Error, Result};
 use crate::fill;
 use crate::store::{Kept, State};
-use crate::{Mark, Shared, TURNS, to_its_end};
+use crate::under_way::Mark;
+use crate::{Shared, TURNS, to_its_end};
 
 /// How often it is looked what is due.
 const TICK: Duration = Duration::from_secs(1);
