@@ -14,13 +14,15 @@ use millrace_dsl::params::{Params, Scope};
 use millrace_dsl::query::Query;
 use millrace_dsl::sort::{self, SortBy, SortKey};
 use millrace_matching::lookup;
-use millrace_matching::table::TableSnapshot;
+use millrace_matching::table::seen::Begun;
 use millrace_matching::target;
 use millrace_search::fetch;
 use millrace_search::searcher::{Search, slice_of};
-use millrace_storage::access;
+use millrace_storage::access::{self, Refusals};
 use millrace_storage::segment::RowParts;
-use millrace_storage::{Action, DocResult, Error as StorageError, Kind, RefreshPolicy, Session, WriteOp};
+use millrace_storage::{
+    Action, DocResult, Error as StorageError, Kind, RefreshPolicy, Session, WriteOp, WriteOutcome,
+};
 use millrace_work::bytes_of;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value, json};
@@ -51,6 +53,11 @@ struct Counters {
 }
 
 impl Counters {
+    /// Documents that were deleted or found changed.
+    fn handled(&self) -> u64 {
+        self.deleted + self.conflicts
+    }
+
     fn to_json(&self, throttled_ms: u64, per_second: f64) -> Map<String, Value> {
         let mut out = Map::new();
         out.insert("total".into(), json!(self.total));
@@ -229,6 +236,78 @@ fn per_second(text: Option<&str>) -> Result<f64> {
     }
 }
 
+/// What came of an operation.
+#[derive(Debug)]
+struct Tally {
+    sum: Counters,
+    slices: Vec<Counters>,
+    failures: Vec<Value>,
+    status: u16,
+    /// Whether a failure is a matter of rights.
+    denied: bool,
+}
+
+impl Tally {
+    fn of(slices: u64) -> Self {
+        let slices = vec![Counters::default(); slices as usize];
+        Self { sum: Counters::default(), slices, failures: Vec::new(), status: 200, denied: false }
+    }
+
+    /// Takes what came of a batch of deletions, with the slice, the index and the id of each; tells whether the operation ends by that.
+    fn take(
+        &mut self,
+        outcomes: Vec<Result<WriteOutcome, StorageError>>,
+        operations: impl Iterator<Item = (usize, (Arc<str>, String))>,
+        proceed: bool,
+        refusals: &Refusals,
+    ) -> bool {
+        self.sum.batches += 1;
+        let mut touched = vec![false; self.slices.len()];
+        let mut ends = false;
+        for (outcome, (slice, (index, id))) in outcomes.into_iter().zip(operations) {
+            let own = &mut self.slices[slice];
+            own.total += 1;
+            own.batches += u64::from(!std::mem::replace(&mut touched[slice], true));
+            match outcome {
+                Ok(done) if done.result == DocResult::Deleted => {
+                    own.deleted += 1;
+                    self.sum.deleted += 1;
+                }
+                // Gone since the snapshot: somebody else's deletion came first.
+                Ok(_) => {
+                    own.conflicts += 1;
+                    self.sum.conflicts += 1;
+                    ends |= !proceed;
+                }
+                Err(error) => {
+                    let conflict = matches!(error, StorageError::VersionConflict { .. });
+                    if conflict {
+                        own.conflicts += 1;
+                        self.sum.conflicts += 1;
+                    }
+                    if conflict && proceed {
+                        continue;
+                    }
+                    refusals.note(&error);
+                    let is_first_denied = !self.denied && error.kind() == Kind::Unauthorized;
+                    self.denied |= is_first_denied;
+                    let error = Error::from(error);
+                    // A matter of rights comes before whatever else has failed, and is told in any case.
+                    self.status = if self.denied { 403 } else { self.status.max(error.status()) };
+                    ends = true;
+                    let told = failure(&index, &id, &error, conflict);
+                    if self.failures.len() < MAX_FAILURES {
+                        self.failures.push(told);
+                    } else if is_first_denied && let Some(last) = self.failures.last_mut() {
+                        *last = told;
+                    }
+                }
+            }
+        }
+        ends
+    }
+}
+
 /// Runs a request to its end. A throttled one drops `held`, and its body, once its query is understood: from then on it has a place of
 /// its own, and what it holds counts as contexts do.
 pub(crate) async fn run(
@@ -255,7 +334,12 @@ pub(crate) async fn run(
         Some(kept) => Arc::clone(&kept.snapshot),
         None => service.pin(&reading, expression, &request.scope).await?,
     };
-    let mut rights = Rights::of(session, &snapshot)?;
+    let mut begun = Begun::of(session, vec![Arc::clone(&snapshot)], access::Action::Search);
+    let mut check = |session: &Session| {
+        session.check_all(snapshot.indices.iter().map(|index| &*index.meta.name))?;
+        begun.check(session)
+    };
+    check(session)?;
     let compute = &searcher.compute;
     lookup::read(&reading, &snapshot, &mut request.query, compute, &work).await?;
     let _held = place.is_none().then_some((body, held));
@@ -265,15 +349,12 @@ pub(crate) async fn run(
         Some(_) if !request.sort.is_empty() => request.sort.as_slice(),
         _ => by_address.as_slice(),
     };
-    let mut counters = vec![Counters::default(); request.slices as usize];
-    let mut sum = Counters::default();
-    let mut failures: Vec<Value> = Vec::new();
-    let (mut status, mut denied) = (200, false);
+    let mut tally = Tally::of(request.slices);
     let mut throttled_ms = 0;
     let mut after = None;
     let ended: Result<()> = async {
         loop {
-            let left = request.max_docs.map_or(u64::MAX, |max| max.saturating_sub(handled(&sum)));
+            let left = request.max_docs.map_or(u64::MAX, |max| max.saturating_sub(tally.sum.handled()));
             let size = request.batch.min(usize::try_from(left).unwrap_or(usize::MAX));
             if size == 0 {
                 break;
@@ -282,7 +363,7 @@ pub(crate) async fn run(
                 sort,
                 size,
                 after: after.take(),
-                track: (sum.batches == 0).then_some(u64::MAX),
+                track: (tally.sum.batches == 0).then_some(u64::MAX),
                 terminate_after: request.terminate_after,
                 ..Search::new(Arc::clone(&snapshot), &request.query, started_ms, &work)
             };
@@ -291,7 +372,7 @@ pub(crate) async fn run(
                 return Err(Error::SearchPhase { failures: found.failures });
             }
             if let Some((total, _)) = found.total {
-                sum.total = total.min(request.max_docs.unwrap_or(u64::MAX));
+                tally.sum.total = total.min(request.max_docs.unwrap_or(u64::MAX));
             }
             let addresses = &found.rows.addresses;
             let Some(last) = addresses.len().checked_sub(1) else { break };
@@ -318,60 +399,19 @@ pub(crate) async fn run(
             let named: Vec<(Arc<str>, String)> =
                 ops.iter().map(|op| (Arc::clone(&op.index), op.id.clone().unwrap_or_default())).collect();
             let session = session.again().await?;
-            rights.check(&session)?;
+            check(&session)?;
             let outcomes = session.write(ops, RefreshPolicy::None, request.timeout).await?;
-            sum.batches += 1;
-            let mut touched = vec![false; counters.len()];
-            let mut abort = false;
-            for ((outcome, owner), (index, id)) in outcomes.into_iter().zip(owners).zip(named) {
-                let own = &mut counters[owner];
-                own.total += 1;
-                own.batches += u64::from(!std::mem::replace(&mut touched[owner], true));
-                match outcome {
-                    Ok(done) if done.result == DocResult::Deleted => {
-                        own.deleted += 1;
-                        sum.deleted += 1;
-                    }
-                    // Gone since the snapshot: somebody else's deletion came first.
-                    Ok(_) => {
-                        own.conflicts += 1;
-                        sum.conflicts += 1;
-                        abort |= !request.proceed;
-                    }
-                    Err(error) => {
-                        let conflict = matches!(error, StorageError::VersionConflict { .. });
-                        if conflict {
-                            own.conflicts += 1;
-                            sum.conflicts += 1;
-                        }
-                        if conflict && request.proceed {
-                            continue;
-                        }
-                        session.refusals().note(&error);
-                        let is_first_denied = !denied && error.kind() == Kind::Unauthorized;
-                        denied |= is_first_denied;
-                        let error = Error::from(error);
-                        // A matter of rights comes before whatever else has failed, and is told in any case.
-                        status = if denied { 403 } else { status.max(error.status()) };
-                        abort = true;
-                        let told = failure(&index, &id, &error, conflict);
-                        if failures.len() < MAX_FAILURES {
-                            failures.push(told);
-                        } else if is_first_denied && let Some(last) = failures.last_mut() {
-                            *last = told;
-                        }
-                    }
-                }
-            }
-            let done = addresses.len() < size || handled(&sum) >= request.max_docs.unwrap_or(u64::MAX);
-            if abort || done {
+            let ends =
+                tally.take(outcomes, owners.into_iter().zip(named), request.proceed, session.refusals());
+            let done = addresses.len() < size || tally.sum.handled() >= request.max_docs.unwrap_or(u64::MAX);
+            if ends || done {
                 break;
             }
             after =
                 Some(found.order.point(&found.rows.keys, last, found.rows.scores[last], addresses[last])?);
             if request.per_second > 0.0 {
                 let pause_ms = (handled_now as f64 * 1_000.0 / request.per_second).min(MAX_PAUSE_MS) as u64;
-                pause(&session, Duration::from_millis(pause_ms), &mut rights).await?;
+                pause(&session, Duration::from_millis(pause_ms), &mut check).await?;
                 throttled_ms += pause_ms;
             }
         }
@@ -380,21 +420,21 @@ pub(crate) async fn run(
     .await;
     // Also of what was deleted before it failed.
     if request.refresh {
-        let indices = target::resolve(session, expression, &request.scope.options);
-        let refreshed = match indices {
-            Ok(indices) => session.refresh(&indices).await.map_err(Error::from),
-            Err(error) => Err(error),
+        let refreshed = async {
+            let indices = target::resolve(session, expression, &request.scope.options)?;
+            Ok(session.refresh(&indices).await?)
         };
-        ended.and(refreshed)?;
+        ended.and(refreshed.await)?;
     } else {
         ended?;
     }
+    let Tally { sum, slices, failures, status, .. } = tally;
     let mut answer = Map::new();
     answer.insert("took".into(), json!((service.now_ms() - started_ms).max(0)));
     answer.insert("timed_out".into(), json!(false));
     answer.extend(sum.to_json(throttled_ms, request.per_second));
     if request.slices > 1 {
-        let slices: Vec<Value> = counters
+        let slices: Vec<Value> = slices
             .iter()
             .enumerate()
             .map(|(id, counters)| {
@@ -410,64 +450,25 @@ pub(crate) async fn run(
     Ok(Outcome::json(status, Value::Object(answer)))
 }
 
-/// What the sender of an operation may do with its indices.
-#[derive(Debug)]
-struct Rights {
-    snapshot: Arc<TableSnapshot>,
-    /// The privileges that were looked at last: they never change, so that they are not looked at again.
-    version: u64,
-}
-
-impl Rights {
-    /// Takes those with which a snapshot was just pinned.
-    ///
-    /// # Errors
-    /// 403 where one of the indices is not one to delete in.
-    fn of(session: &Session, snapshot: &Arc<TableSnapshot>) -> Result<Self> {
-        session.check_all(names(snapshot))?;
-        let version = session.principal().privileges().version();
-        Ok(Self { snapshot: Arc::clone(snapshot), version })
-    }
-
-    /// Checks that the indices are those of before, and that the rights of now allow the same. What is read goes by the rules that were
-    /// pinned: a document that others hide by now must not be deleted.
-    ///
-    /// # Errors
-    /// 403 where an index is not one to delete in any more, or is not read as it was; 404 where one is not there any more.
-    fn check(&mut self, session: &Session) -> Result<()> {
-        let version = session.principal().privileges().version();
-        if version != self.version {
-            session.check_all(names(&self.snapshot))?;
-            self.snapshot.check_seen(session, access::Action::Search)?;
-            self.version = version;
-        }
-        self.snapshot.check_there(session)
-    }
-}
-
-fn names(snapshot: &TableSnapshot) -> impl Iterator<Item = &str> {
-    snapshot.indices.iter().map(|index| &*index.meta.name)
-}
-
 /// Lets time pass that a request is throttled for, for as long as its sender may do what it asks and the server goes on.
-async fn pause(session: &Session, time: Duration, rights: &mut Rights) -> Result<()> {
+async fn pause(
+    session: &Session,
+    time: Duration,
+    check: &mut (impl FnMut(&Session) -> Result<()> + Send),
+) -> Result<()> {
     let ends = Instant::now() + time;
     while Instant::now() < ends {
         tokio::time::sleep(LOOK_EVERY.min(ends.saturating_duration_since(Instant::now()))).await;
         match session.again().await {
             // There is no telling now who sends it: the next look may tell.
             Err(StorageError::Rejected(_)) => {}
-            now => rights.check(&now?)?,
+            now => check(&now?)?,
         }
         if session.is_stopping() {
             return Err(StorageError::Stopped("the server is stopping".to_owned()).into());
         }
     }
     Ok(())
-}
-
-fn handled(counters: &Counters) -> u64 {
-    counters.deleted + counters.conflicts
 }
 
 fn failure(index: &str, id: &str, error: &Error, conflict: bool) -> Value {

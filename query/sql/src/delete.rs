@@ -11,6 +11,7 @@ use std::time::Duration;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
 use futures::future::BoxFuture;
+use millrace_matching::table::seen::Begun;
 use millrace_storage::access::{self, Refusals};
 use millrace_storage::{
     Action, DocResult, Error as StorageError, Kind, RefreshPolicy, Session, WriteOp, WriteOutcome,
@@ -75,8 +76,7 @@ impl Runner {
         let prepared = self.prepare(asked, query, &Names::default(), None).await?;
         let mut rows = self.rows(&prepared, Counted::All).await?;
         let mut deleted = 0;
-        let read_by = asked.session.action();
-        let mut version = asked.session.principal().privileges().version();
+        let mut begun = Begun::of(&asked.session, prepared.snapshots.clone(), asked.session.action());
         loop {
             let (batches, more) = rows.page(DELETED_AT_A_TIME).await?;
             let mut ops = Vec::new();
@@ -87,14 +87,7 @@ impl Runner {
                 // The statement may take its time.
                 let session = asked.session.again().await?.doing(access::Action::DeleteByQuery)?;
                 session.check_all(ops.iter().map(|op| &*op.index))?;
-                let version_now = session.principal().privileges().version();
-                if version_now != version {
-                    // The rows come by the rules of before.
-                    let mut read = prepared.snapshots.iter();
-                    read.try_for_each(|snapshot| snapshot.check_seen(&session, read_by))?;
-                    version = version_now;
-                }
-                prepared.snapshots.iter().try_for_each(|snapshot| snapshot.check_there(&session))?;
+                begun.check(&session)?;
                 // A client that goes away ends the statement, but no write halfway.
                 let write =
                     tokio::spawn(async move { session.write(ops, RefreshPolicy::None, WRITE_TIMEOUT).await });

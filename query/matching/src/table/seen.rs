@@ -54,7 +54,7 @@ impl TableSnapshot {
     ///
     /// # Errors
     /// 404 that names the index.
-    pub fn check_there(&self, session: &Session) -> Result<()> {
+    fn check_there(&self, session: &Session) -> Result<()> {
         for index in &self.indices {
             let name = &index.meta.name;
             if session.index(name)?.meta().uuid != index.meta.uuid {
@@ -62,6 +62,36 @@ impl TableSnapshot {
             }
         }
         Ok(())
+    }
+}
+
+/// What something that takes its time began to read.
+#[derive(Debug)]
+pub struct Begun {
+    snapshots: Vec<Arc<TableSnapshot>>,
+    read_by: Action,
+    /// The privileges that were looked at last: they never change, so that they are not looked at again.
+    version: u64,
+}
+
+impl Begun {
+    /// Takes note of what was just pinned by `read_by`, with the privileges of now.
+    pub fn of(session: &Session, snapshots: Vec<Arc<TableSnapshot>>, read_by: Action) -> Self {
+        Self { snapshots, read_by, version: session.principal().privileges().version() }
+    }
+
+    /// Checks that the indices are those of before, and that the rights of now show the same of them. What is read goes by the rules that
+    /// were pinned: a document that others hide by now must not be deleted.
+    ///
+    /// # Errors
+    /// 403 where an index is not read as it was; 404 where one is not there any more.
+    pub fn check(&mut self, session: &Session) -> Result<()> {
+        let version = session.principal().privileges().version();
+        if version != self.version {
+            self.snapshots.iter().try_for_each(|snapshot| snapshot.check_seen(session, self.read_by))?;
+            self.version = version;
+        }
+        self.snapshots.iter().try_for_each(|snapshot| snapshot.check_there(session))
     }
 }
 
