@@ -35,14 +35,10 @@ impl FieldRules {
         if let [only] = rules {
             return Arc::clone(only);
         }
-        let mut any: Vec<Shown> = Vec::new();
-        for shown in rules.iter().flat_map(|rules| &rules.any) {
-            if !any.contains(shown) {
-                any.push(shown.clone());
-            }
-        }
-        // Those who compare rules ask not in which order roles were given.
+        let mut any: Vec<Shown> = rules.iter().flat_map(|rules| &rules.any).cloned().collect();
+        // Those who compare rules ask not in which order, and how often, roles say so.
         any.sort_unstable();
+        any.dedup();
         Arc::new(Self { any })
     }
 
