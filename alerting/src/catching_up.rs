@@ -108,18 +108,21 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 Err(error) => {
                     tracing::error!(%error, "catching up has failed");
                     // Which it was is not known: none of those that are on their way is taken for busy for ever.
-                    running.abort_all();
+                    end(&shared, std::mem::take(&mut running)).await;
                     busy.clear();
-                    running = JoinSet::new();
                     sleep(RETRY).await;
                 }
             },
         }
     }
-    // Who goes live holds the rules: ended there, a rule would be live by its document and its state, and not be asked.
-    let held = shared.core.lock().await;
+    end(&shared, running).await;
+}
+
+/// Ends rules that are on their way. Who goes live holds the rules: ended there, one would be live by its document and its state, and not be
+/// asked.
+async fn end(shared: &Shared, mut running: JoinSet<(String, Result<()>)>) {
+    let _held = shared.core.lock().await;
     running.abort_all();
-    drop(held);
 }
 
 /// A rule that catches up.
