@@ -15,6 +15,7 @@ mod rows;
 mod sqlite;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
 use std::ops::Range;
 

@@ -20,6 +20,7 @@ use sqlx::{ConnectOptions, Row};
 use uuid::Uuid;
 
 use super::rows::{Reader, int, json};
+use super::transaction::Transaction;
 use super::{
     AccountChange, AccountRecord, Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State,
     TombstoneChange,
@@ -131,10 +132,8 @@ impl SqliteCatalog {
         failed(&self.file, error)
     }
 
-    /// Begins a transaction that writes. It takes the write lock at once: one that reads first could
-    /// find itself behind another program's write and fail.
-    async fn begin(&self) -> Result<sqlx::Transaction<'static, sqlx::Sqlite>> {
-        self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(|error| self.failed(error))
+    async fn begin(&self) -> Result<Transaction> {
+        Transaction::begin_write(&self.pool).await.map_err(|error| self.failed(error))
     }
 
     /// Takes note of a generation that is durable.
@@ -142,19 +141,35 @@ impl SqliteCatalog {
         self.generation.fetch_max(generation, Ordering::AcqRel);
     }
 
-    /// Ends a transaction that changed what is stored.
-    async fn end(&self, mut transaction: sqlx::Transaction<'static, sqlx::Sqlite>) -> Result<()> {
-        let fails = |error| self.failed(error);
-        let row = sqlx::query("UPDATE store SET generation = generation + 1 RETURNING generation")
-            .fetch_one(&mut *transaction)
-            .await
-            .map_err(fails)?;
-        let reader = self.reader("store");
-        let generation = row.try_get(0).map_err(|error| reader.corrupt(error))?;
-        let generation = reader.u64(generation)?;
-        transaction.commit().await.map_err(fails)?;
+    /// Ends a transaction that changed what is stored: commits it where `applied` is fine, else undoes it.
+    async fn end(&self, mut transaction: Transaction, applied: Result<()>) -> Result<()> {
+        let counted = match applied {
+            Ok(()) => self.count_generation(&mut transaction).await,
+            Err(error) => Err(error),
+        };
+        let generation = self.end_uncounted(transaction, counted).await?;
         self.reached(generation);
         Ok(())
+    }
+
+    async fn count_generation(&self, connection: &mut SqliteConnection) -> Result<u64> {
+        let row = sqlx::query("UPDATE store SET generation = generation + 1 RETURNING generation")
+            .fetch_one(connection)
+            .await
+            .map_err(|error| self.failed(error))?;
+        let reader = self.reader("store");
+        reader.u64(row.try_get(0).map_err(|error| reader.corrupt(error))?)
+    }
+
+    /// Commits where `applied` is fine, else undoes the transaction.
+    async fn end_uncounted<T>(&self, transaction: Transaction, applied: Result<T>) -> Result<T> {
+        match applied {
+            Ok(value) => transaction.commit().await.map(|()| value).map_err(|error| self.failed(error)),
+            Err(error) => {
+                transaction.rollback().await;
+                Err(error)
+            }
+        }
     }
 
     pub(super) fn reader(&self, table: &'static str) -> Reader<'_> {
@@ -405,50 +420,45 @@ impl SqliteCatalog {
         .map_err(|error| self.failed(error))?;
         Ok(())
     }
-}
 
-#[async_trait]
-impl Catalog for SqliteCatalog {
-    async fn load(&self) -> Result<State> {
-        self.load_all().await
-    }
-
-    async fn change(&self, changes: &[MetadataChange], mappings: &[(Uuid, Vec<u8>)]) -> Result<()> {
-        let mut transaction = self.begin().await?;
+    async fn apply_changes(
+        &self,
+        connection: &mut SqliteConnection,
+        changes: &[MetadataChange],
+        mappings: &[(Uuid, Vec<u8>)],
+    ) -> Result<()> {
         for change in changes {
-            self.change_one(&mut transaction, change).await?;
+            self.change_one(&mut *connection, change).await?;
         }
-        self.put_mappings(&mut transaction, mappings).await?;
-        self.end(transaction).await
+        self.put_mappings(connection, mappings).await
     }
 
-    async fn commit(&self, commit: &Commit) -> Result<()> {
-        let mut transaction = self.begin().await?;
+    async fn apply_commit(&self, connection: &mut SqliteConnection, commit: &Commit) -> Result<()> {
         for id in &commit.removed {
             sqlx::query("DELETE FROM segments WHERE id = $1")
                 .bind(id.to_string())
-                .execute(&mut *transaction)
+                .execute(&mut *connection)
                 .await
                 .map_err(|error| self.failed(error))?;
         }
         for segment in &commit.put {
-            self.put_segment(&mut transaction, segment).await?;
+            self.put_segment(&mut *connection, segment).await?;
         }
         for checkpoint in &commit.checkpoints {
-            self.put_checkpoint(&mut transaction, checkpoint).await?;
+            self.put_checkpoint(&mut *connection, checkpoint).await?;
         }
         for change in &commit.tombstones {
-            self.change_tombstones(&mut transaction, change).await?;
+            self.change_tombstones(&mut *connection, change).await?;
         }
         for position in &commit.positions {
-            self.put_position(&mut transaction, position).await?;
+            self.put_position(&mut *connection, position).await?;
         }
         for (pipeline, source, partition) in &commit.forgotten {
             sqlx::query("DELETE FROM source_positions WHERE pipeline = $1 AND source = $2 AND part = $3")
                 .bind(pipeline)
                 .bind(source)
                 .bind(partition)
-                .execute(&mut *transaction)
+                .execute(&mut *connection)
                 .await
                 .map_err(|error| self.failed(error))?;
         }
@@ -460,19 +470,60 @@ impl Catalog for SqliteCatalog {
             .bind(&lease.name)
             .bind(int("frame", lease.frame)?)
             .bind(lease.moved_ms)
-            .execute(&mut *transaction)
+            .execute(&mut *connection)
             .await
             .map_err(|error| self.failed(error))?;
         }
         for name in &commit.released {
             sqlx::query("DELETE FROM leases WHERE name = $1")
                 .bind(name)
-                .execute(&mut *transaction)
+                .execute(&mut *connection)
                 .await
                 .map_err(|error| self.failed(error))?;
         }
-        self.put_mappings(&mut transaction, &commit.mappings).await?;
-        self.end(transaction).await
+        self.put_mappings(connection, &commit.mappings).await
+    }
+
+    async fn apply_accounts(
+        &self,
+        connection: &mut SqliteConnection,
+        changes: &[AccountChange],
+    ) -> Result<()> {
+        for change in changes {
+            let query = match change {
+                AccountChange::Put(AccountRecord { kind, name, body }) => sqlx::query(
+                    "INSERT INTO accounts (kind, name, body) VALUES ($1, $2, $3)
+                     ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
+                )
+                .bind(kind)
+                .bind(name)
+                .bind(body),
+                AccountChange::Delete { kind, name } => {
+                    sqlx::query("DELETE FROM accounts WHERE kind = $1 AND name = $2").bind(kind).bind(name)
+                }
+            };
+            query.execute(&mut *connection).await.map_err(|error| self.failed(error))?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Catalog for SqliteCatalog {
+    async fn load(&self) -> Result<State> {
+        self.load_all().await
+    }
+
+    async fn change(&self, changes: &[MetadataChange], mappings: &[(Uuid, Vec<u8>)]) -> Result<()> {
+        let mut transaction = self.begin().await?;
+        let applied = self.apply_changes(&mut transaction, changes, mappings).await;
+        self.end(transaction, applied).await
+    }
+
+    async fn commit(&self, commit: &Commit) -> Result<()> {
+        let mut transaction = self.begin().await?;
+        let applied = self.apply_commit(&mut transaction, commit).await;
+        self.end(transaction, applied).await
     }
 
     async fn put_store(&self, id: Uuid, claimed: bool, generation: u64) -> Result<()> {
@@ -520,22 +571,8 @@ impl Catalog for SqliteCatalog {
 
     async fn put_accounts(&self, changes: &[AccountChange]) -> Result<()> {
         let mut transaction = self.begin().await?;
-        for change in changes {
-            let query = match change {
-                AccountChange::Put(AccountRecord { kind, name, body }) => sqlx::query(
-                    "INSERT INTO accounts (kind, name, body) VALUES ($1, $2, $3)
-                     ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
-                )
-                .bind(kind)
-                .bind(name)
-                .bind(body),
-                AccountChange::Delete { kind, name } => {
-                    sqlx::query("DELETE FROM accounts WHERE kind = $1 AND name = $2").bind(kind).bind(name)
-                }
-            };
-            query.execute(&mut *transaction).await.map_err(|error| self.failed(error))?;
-        }
-        transaction.commit().await.map_err(|error| self.failed(error))
+        let applied = self.apply_accounts(&mut transaction, changes).await;
+        self.end_uncounted(transaction, applied).await
     }
 
     async fn close(&self) {

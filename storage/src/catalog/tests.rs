@@ -277,6 +277,110 @@ async fn tombstones_of_the_version_before_are_the_first_group() {
     catalog.close().await;
 }
 
+/// Runs statements on a catalog's file from outside, as another program may.
+async fn run_on_file(path: &std::path::Path, statements: &[&'static str]) {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+    let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
+    for statement in statements {
+        sqlx::query(*statement).execute(&pool).await.unwrap();
+    }
+    pool.close().await;
+}
+
+/// Makes `cause` hold, checks that transactions fail meanwhile, ends it, and checks that they work again and that
+/// nothing of those that failed is there.
+async fn a_catalog_recovers_from(cause: &[&'static str], end: &[&'static str]) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog.sqlite");
+    let catalog = open_sqlite(&path).await.unwrap();
+    let template = |name: &str| MetadataChange::PutTemplate {
+        kind: "index".to_owned(),
+        name: name.to_owned(),
+        body: json!({}),
+    };
+    let account = |name: &str| {
+        let (kind, name, body) = ("user".to_owned(), name.to_owned(), "{}".to_owned());
+        [AccountChange::Put(AccountRecord { kind, name, body })]
+    };
+    catalog.change(&[put_index(&index("a", 1)), template("before")], &[]).await.unwrap();
+    run_on_file(&path, cause).await;
+    for _ in 0..3 {
+        catalog.change(&[template("meanwhile")], &[]).await.unwrap_err();
+        catalog.commit(&Commit { put: vec![segment(1, 1)], ..Commit::default() }).await.unwrap_err();
+        catalog.put_accounts(&account("meanwhile")).await.unwrap_err();
+        assert_eq!(catalog.load().await.unwrap().metadata.len(), 2);
+    }
+    assert_eq!(catalog.generation(), 1);
+    run_on_file(&path, end).await;
+    catalog.change(&[template("after")], &[]).await.unwrap();
+    catalog.commit(&Commit { put: vec![segment(2, 1)], ..Commit::default() }).await.unwrap();
+    catalog.put_accounts(&account("after")).await.unwrap();
+    catalog.close().await;
+    let catalog = open_sqlite(&path).await.unwrap();
+    let state = catalog.load().await.unwrap();
+    assert_eq!(state.metadata, [put_index(&index("a", 1)), template("after"), template("before")]);
+    assert_eq!(state.segments, [segment(2, 1)]);
+    assert_eq!(catalog.accounts().await.unwrap().len(), 1);
+    assert_eq!(state.store.generation, 3);
+    catalog.close().await;
+}
+
+/// As after a full disk, a failed write or a failed sync.
+#[tokio::test]
+async fn transactions_that_sqlite_rolls_back_by_itself_leave_the_catalog_usable() {
+    let cause = [
+        "CREATE TRIGGER t1 BEFORE INSERT ON templates BEGIN SELECT RAISE(ROLLBACK, 'simulated'); END",
+        "CREATE TRIGGER t2 BEFORE INSERT ON segments BEGIN SELECT RAISE(ROLLBACK, 'simulated'); END",
+        "CREATE TRIGGER t3 BEFORE INSERT ON accounts BEGIN SELECT RAISE(ROLLBACK, 'simulated'); END",
+    ];
+    a_catalog_recovers_from(&cause, &["DROP TRIGGER t1", "DROP TRIGGER t2", "DROP TRIGGER t3"]).await;
+}
+
+#[tokio::test]
+async fn statements_that_fail_within_a_transaction_leave_the_catalog_usable() {
+    let cause = [
+        "CREATE TRIGGER t1 BEFORE INSERT ON templates BEGIN SELECT RAISE(FAIL, 'simulated'); END",
+        "CREATE TRIGGER t2 BEFORE INSERT ON segments BEGIN SELECT RAISE(ABORT, 'simulated'); END",
+        "CREATE TRIGGER t3 BEFORE INSERT ON accounts BEGIN SELECT RAISE(FAIL, 'simulated'); END",
+    ];
+    a_catalog_recovers_from(&cause, &["DROP TRIGGER t1", "DROP TRIGGER t2", "DROP TRIGGER t3"]).await;
+}
+
+#[tokio::test]
+async fn commits_that_fail_leave_the_catalog_usable() {
+    // What a deferred constraint refuses fails at the commit, which leaves the transaction open.
+    let cause = [
+        "CREATE TABLE parents (id INTEGER PRIMARY KEY)",
+        "CREATE TABLE children (parent REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)",
+        "CREATE TRIGGER t1 AFTER INSERT ON templates BEGIN INSERT INTO children VALUES (1); END",
+        "CREATE TRIGGER t2 AFTER INSERT ON segments BEGIN INSERT INTO children VALUES (1); END",
+        "CREATE TRIGGER t3 AFTER INSERT ON accounts BEGIN INSERT INTO children VALUES (1); END",
+    ];
+    a_catalog_recovers_from(&cause, &["DROP TRIGGER t1", "DROP TRIGGER t2", "DROP TRIGGER t3"]).await;
+}
+
+/// A caller that goes away amid a transaction.
+#[tokio::test]
+async fn cancelled_transactions_leave_the_catalog_usable() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog.sqlite");
+    let catalog = open_sqlite(&path).await.unwrap();
+    catalog.change(&[put_index(&index("a", 1))], &[]).await.unwrap();
+    for polls in 1..12 {
+        let commit = Commit { put: vec![segment(1, 1)], ..Commit::default() };
+        let mut running = catalog.commit(&commit);
+        for _ in 0..polls {
+            if futures::poll!(&mut running).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(running);
+        catalog.commit(&Commit { put: vec![segment(2, 1)], ..Commit::default() }).await.unwrap();
+    }
+    catalog.close().await;
+}
+
 #[tokio::test]
 async fn the_memory_catalog_conforms() {
     let catalog = Arc::new(MemoryCatalog::new(SimulatedDisk::new(1)));
