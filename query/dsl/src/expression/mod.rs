@@ -20,10 +20,21 @@ pub use evaluate::Scope;
 /// Longest source.
 const MAX_LENGTH: usize = 65_535;
 
+/// The language of a source, as `lang` names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Language {
+    /// `painless`: values are members of `params`.
+    #[default]
+    Painless,
+    /// `expression`, of Lucene: values are bare names, and functions have no `Math` before them.
+    Lucene,
+}
+
 /// A parsed expression.
 #[derive(Clone, Debug)]
 pub struct Expression {
     root: Node,
+    language: Language,
     params: BTreeMap<String, Val>,
 }
 
@@ -97,7 +108,7 @@ impl Expression {
     ///
     /// # Errors
     /// A `script_exception` that says where the source cannot be read.
-    pub fn parse(source: &str, params: &BTreeMap<String, Value>) -> Result<Self> {
+    pub fn parse(source: &str, language: Language, params: &BTreeMap<String, Value>) -> Result<Self> {
         if source.len() > MAX_LENGTH {
             return Err(Error::IllegalArgument(format!(
                 "exceeded max allowed inline script size in bytes [{MAX_LENGTH}] with size [{}] for script",
@@ -108,13 +119,13 @@ impl Expression {
             let value = match value {
                 Value::Bool(flag) => Val::Bool(*flag),
                 other => match other.as_i64() {
-                    Some(whole) => Val::Int(whole),
-                    None => Val::Double(other.as_f64().unwrap_or(f64::NAN)),
+                    Some(whole) if language == Language::Painless => Val::Int(whole),
+                    _ => Val::Double(other.as_f64().unwrap_or(f64::NAN)),
                 },
             };
             (name.clone(), value)
         });
-        Ok(Self { root: parser::parse(source)?, params: params.collect() })
+        Ok(Self { root: parser::parse(source, language)?, language, params: params.collect() })
     }
 
     /// Evaluates to a number; `None` is null.
@@ -126,6 +137,7 @@ impl Expression {
             Val::Null => Ok(None),
             Val::Int(number) => Ok(Some(number as f64)),
             Val::Double(number) => Ok(Some(number)),
+            Val::Bool(flag) if self.language == Language::Lucene => Ok(Some(f64::from(flag))),
             Val::Bool(_) => Err(compile_error("Cannot cast from [boolean] to [java.lang.Number].")),
             Val::Values => Err(compile_error("Cannot cast from [double[]] to [java.lang.Number].")),
         }

@@ -3,7 +3,7 @@
 use millrace_work::error::{Error, Result};
 
 use super::lexer::{Token, tokens};
-use super::{Binary, Function, Node, Val, compile_error};
+use super::{Binary, Function, Language, Node, Val, compile_error};
 use crate::expression::moving;
 
 /// Deepest nesting of parentheses, calls, conditionals and unary operators.
@@ -32,11 +32,12 @@ struct Parser {
     at: usize,
     depth: usize,
     chained: usize,
+    language: Language,
 }
 
 /// Parses a source.
-pub(super) fn parse(source: &str) -> Result<Node> {
-    let mut parser = Parser { tokens: tokens(source)?, at: 0, depth: 0, chained: 0 };
+pub(super) fn parse(source: &str, language: Language) -> Result<Node> {
+    let mut parser = Parser { tokens: tokens(source)?, at: 0, depth: 0, chained: 0, language };
     let node = parser.statements()?;
     match parser.tokens.get(parser.at) {
         None => Ok(node),
@@ -205,7 +206,11 @@ impl Parser {
         match self.peek().cloned() {
             Some(Token::Int(number)) => {
                 self.at += 1;
-                Ok(Node::Val(Val::Int(number)))
+                Ok(Node::Val(match self.language {
+                    Language::Painless => Val::Int(number),
+                    // Lucene's numbers are all doubles.
+                    Language::Lucene => Val::Double(number as f64),
+                }))
             }
             Some(Token::Double(number)) => {
                 self.at += 1;
@@ -213,7 +218,10 @@ impl Parser {
             }
             Some(Token::Name(name)) => {
                 self.at += 1;
-                self.named(&name)
+                match self.language {
+                    Language::Painless => self.named(&name),
+                    Language::Lucene => self.bare(&name),
+                }
             }
             other => Err(unexpected(other.as_ref())),
         }
@@ -278,6 +286,23 @@ impl Parser {
         }
     }
 
+    /// Parses what a name of Lucene's language begins: a call, or the value of that name.
+    fn bare(&mut self, name: &str) -> Result<Node> {
+        if self.is(".") {
+            return Err(compile_error(&format!(
+                "Unknown variable [{name}]: expressions know the names of [buckets_path] and [params]."
+            )));
+        }
+        if !self.is("(") {
+            return Ok(Node::Param(name.to_owned()));
+        }
+        let arguments = self.arguments()?;
+        match lucene_function(name) {
+            Some((found, number)) if number == arguments.len() => Ok(Node::Call(found, arguments)),
+            _ => Err(compile_error(&format!("Unknown call [{name}] with [{}] arguments.", arguments.len()))),
+        }
+    }
+
     /// What stands behind `params`.
     fn param(&mut self) -> Result<Node> {
         if self.take(".") {
@@ -321,6 +346,21 @@ impl Parser {
 }
 
 /// Finds a function of `Math`, with the number of its arguments.
+/// Finds a function of Lucene's expressions, with the number of its arguments
+/// (<https://lucene.apache.org/core/8_7_0/expressions/org/apache/lucene/expressions/js/package-summary.html>).
+fn lucene_function(name: &str) -> Option<(Function, usize)> {
+    match name {
+        "acosh" => Some((Function::One(f64::acosh), 1)),
+        "asinh" => Some((Function::One(f64::asinh), 1)),
+        "atanh" => Some((Function::One(f64::atanh), 1)),
+        "ln" => Some((Function::One(f64::ln), 1)),
+        "logn" => Some((Function::Two(|base, x| x.ln() / base.ln()), 2)),
+        "abs" | "acos" | "asin" | "atan" | "atan2" | "ceil" | "cos" | "cosh" | "exp" | "floor" | "log10"
+        | "max" | "min" | "pow" | "sin" | "sinh" | "sqrt" | "tan" | "tanh" => math(name),
+        _ => None,
+    }
+}
+
 fn math(name: &str) -> Option<(Function, usize)> {
     let one = |function: fn(f64) -> f64| Some((Function::One(function), 1));
     let two = |function: fn(f64, f64) -> f64| Some((Function::Two(function), 2));

@@ -1,9 +1,13 @@
 use super::*;
 
 fn number(source: &str) -> String {
+    number_in(Language::Painless, source)
+}
+
+fn number_in(language: Language, source: &str) -> String {
     let params = BTreeMap::from([("f".to_owned(), Value::from(2)), ("half".to_owned(), Value::from(0.5))]);
     let scope = Scope { params: &[("a", 1.5), ("b", 4.0)], values: &[1.0, 2.0, 6.0] };
-    match Expression::parse(source, &params).and_then(|expression| expression.number(&scope)) {
+    match Expression::parse(source, language, &params).and_then(|expression| expression.number(&scope)) {
         Ok(Some(number)) => format!("{number:?}"),
         Ok(None) => "null".to_owned(),
         Err(error) => error.to_string(),
@@ -87,4 +91,24 @@ fn what_is_no_expression_is_refused() {
     compile error: expression has more than 512 operators.
     compile error: expression is nested deeper than 64 levels.
     "#);
+}
+
+#[test]
+fn expressions_of_lucene_name_their_values() {
+    for (source, expected) in [
+        ("a * 1", "1.5"),
+        ("a + b * f", "9.5"),
+        ("1 / 2", "0.5"),
+        ("1 / 0", "inf"),
+        ("max(a, b) + ln(exp(2)) + logn(2, 8)", "9.0"),
+        ("a < b", "1.0"),
+        ("a > b ? 1 : b", "4.0"),
+        (
+            "params.a",
+            "compile error: Unknown variable [params]: expressions know the names of [buckets_path] and [params].",
+        ),
+        ("foo(1)", "compile error: Unknown call [foo] with [1] arguments."),
+    ] {
+        assert_eq!(number_in(Language::Lucene, source), expected, "{source}");
+    }
 }

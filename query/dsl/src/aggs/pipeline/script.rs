@@ -7,19 +7,20 @@ use serde_json::Value;
 
 use super::super::members::Part;
 use super::members::unexpected;
-use crate::expression::Expression;
+use crate::expression::{Expression, Language};
 use crate::json;
 
 /// Reads a script: its text, or an object with `source`, `lang` and `params`.
 pub(super) fn script(part: Part<'_>, value: &Value) -> Result<Expression> {
-    let (mut source, mut params) = (None, BTreeMap::new());
+    let (mut source, mut params, mut language) = (None, BTreeMap::new(), Language::Painless);
     match value {
         Value::String(text) => source = Some(text.as_str()),
         Value::Object(members) => {
             for (key, value) in members {
                 match (key.as_str(), value) {
                     ("source" | "inline", Value::String(text)) => source = Some(text),
-                    ("lang", Value::String(lang)) if lang == "painless" => {}
+                    ("lang", Value::String(lang)) if lang == "painless" => language = Language::Painless,
+                    ("lang", Value::String(lang)) if lang == "expression" => language = Language::Lucene,
                     ("lang", Value::String(lang)) => {
                         return Err(Error::IllegalArgument(format!("script_lang not supported [{lang}]")));
                     }
@@ -54,5 +55,5 @@ pub(super) fn script(part: Part<'_>, value: &Value) -> Result<Expression> {
             "must specify either [source] for an inline script or [id] for a stored script".to_owned(),
         )
     })?;
-    Expression::parse(source, &params)
+    Expression::parse(source, language, &params)
 }
