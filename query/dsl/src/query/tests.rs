@@ -19,6 +19,15 @@ fn unknown_queries_are_refused_with_a_suggestion() {
     );
 }
 
+/// Dashboards send null for a filter that is not set.
+#[test]
+fn nulls_among_clauses_are_passed_over() {
+    for role in ["must", "filter", "should", "must_not"] {
+        let with = parse(&json!({"bool": {role: [null, {"term": {"k": "a"}}, null]}})).unwrap();
+        assert_eq!(with, parse(&json!({"bool": {role: [{"term": {"k": "a"}}]}})).unwrap());
+    }
+}
+
 #[test]
 fn unknown_options_are_refused_by_each_clause() {
     let cases = [
