@@ -185,7 +185,11 @@ impl Style {
         if self.human {
             humanise(&mut value);
         }
-        if self.filter.is_empty() { self.form(&value) } else { self.filtered(&compact(&value)) }
+        if self.filter.is_empty() || is_error(&value, status) {
+            self.form(&value)
+        } else {
+            self.filtered(&compact(&value))
+        }
     }
 
     /// Rewrites serialized JSON; what is none stays as it is.
@@ -193,7 +197,7 @@ impl Style {
         if self.is_plain() {
             return bytes;
         }
-        if !self.human && !self.error_trace && !self.filter.is_empty() {
+        if status < 400 && !self.human && !self.error_trace && !self.filter.is_empty() {
             return self.filtered(&bytes);
         }
         match serde_json::from_slice(&bytes) {
@@ -228,6 +232,11 @@ impl Style {
         out.push(b'\n');
         Bytes::from(out)
     }
+}
+
+/// Whether an answer is an error. Errors are sent whole: filtered, they would leave out why a request failed.
+fn is_error(value: &Value, status: u16) -> bool {
+    status >= 400 && value.get("error").is_some()
 }
 
 fn compact(value: &Value) -> Vec<u8> {
@@ -395,6 +404,24 @@ mod tests {
         let raw = || Body::RawJson(Bytes::from_static(b"{\"a\" : 1}"));
         assert_eq!(text(&style(""), raw()).await, "{\"a\" : 1}");
         assert_eq!(text(&style("filter_path=b"), raw()).await, "{}");
+    }
+
+    #[tokio::test]
+    async fn errors_are_sent_whole() {
+        let error = || json!({"error": {"type": "t", "reason": "r"}, "status": 404});
+        let raw = || Body::RawJson(Bytes::from(error().to_string()));
+        for (status, body, expected) in [
+            (404, Body::Json(error()), error()),
+            (404, raw(), error()),
+            (200, Body::Json(error()), json!({})),
+            (200, raw(), json!({})),
+            (404, Body::Json(json!({"found": false, "_id": "1"})), json!({})),
+        ] {
+            let response = Response { status, body, headers: Vec::new() };
+            let body = style("filter_path=hits.total").render(response, &compute()).into_body();
+            let bytes = body.collect().await.unwrap().to_bytes();
+            assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap(), expected);
+        }
     }
 
     #[tokio::test]
