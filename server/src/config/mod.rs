@@ -309,6 +309,15 @@ impl Settings {
         if let Err(error) = log_level.parse::<tracing_subscriber::filter::Targets>() {
             bail!("log.level: `{log_level}` is not a level or filter: {error}");
         }
+        // A word alone would be taken for a module of which everything is logged, and nothing else.
+        for word in log_level.split(',').map(str::trim).filter(|word| !word.is_empty() && !word.contains('='))
+        {
+            if word.parse::<tracing_subscriber::filter::LevelFilter>().is_err() {
+                bail!(
+                    "log.level: `{word}` is no level; use one of error, warn, info, debug, trace and off, or MODULE=LEVEL"
+                );
+            }
+        }
         let dir =
             self.text("pipelines.dir").map_or_else(|| storage.data_dir.join("pipelines"), PathBuf::from);
         Ok(Config {
