@@ -72,6 +72,10 @@ impl Mapping {
                 let value = coerce::float(kind, token, true).map_err(argument)?;
                 value.map(Scalar::F64).ok_or_else(|| Error::IllegalArgument("empty String".to_owned()))
             }
+            // A document's empty text is false; a query's is an error, as in OpenSearch.
+            FieldType::Boolean if token == Token::Str("") => Err(Error::IllegalArgument(
+                "Can't parse boolean value [], expected [true] or [false]".to_owned(),
+            )),
             FieldType::Boolean => coerce::boolean(token).map(Scalar::Bool).map_err(argument),
             FieldType::Date | FieldType::DateNanos => {
                 let Some(Child::Leaf(at)) = self.lookup(&field.path) else {
