@@ -145,15 +145,11 @@ impl ChunkBuilder {
             }
         }
         match self.mapping.dynamic(object) {
-            Dynamic::True => {}
+            Dynamic::True | Dynamic::StrictAllowTemplates => {}
             Dynamic::False => return Ok(None),
             Dynamic::Strict if self.lenient => return Ok(None),
             Dynamic::Strict => {
-                let parent = &self.mapping.object(object).path;
-                return Err(Box::new(Failure::Mapping(Error::StrictDynamicMapping {
-                    field: rest.to_owned(),
-                    parent: if parent.is_empty() { "_doc".to_owned() } else { parent.to_string() },
-                })));
+                return Err(Box::new(Failure::Mapping(self.strict_refusal(object, rest))));
             }
         }
         match self.add_for(object, rest, token)? {
@@ -221,6 +217,11 @@ impl ChunkBuilder {
             }
             let path = self.path_below(at, part);
             let (seen, format) = if is_last { (seen, format) } else { (Seen::Object, None) };
+            if self.mapping.dynamic(at) == Dynamic::StrictAllowTemplates
+                && !values::is_templated(self.mapping.templates(), &path, part, seen)
+            {
+                return Err(self.strict_refusal(at, part));
+            }
             let spec =
                 values::choose(self.mapping.templates(), &path, part, seen, format, self.mapping.context())?;
             let mark = self.mapping.mark();

@@ -168,7 +168,8 @@ impl ChunkBuilder {
     /// Refuses a value, or ignores it where the mapping says so.
     pub(super) fn refuse(&mut self, leaf: u32, preview: String, cause: Cause) -> Parsed<()> {
         let mapped = self.mapping.leaf(leaf);
-        if mapped.rules.ignore_malformed || self.overflows(mapped.object) {
+        let ignores = mapped.rules.ignore_malformed || self.mapping.settings().ignore_malformed;
+        if ignores || self.overflows(mapped.object) {
             let path = mapped.field.path.clone();
             self.ignore(path);
             return Ok(());
@@ -298,8 +299,14 @@ fn store(
                 )
                 .into());
             };
-            check_base64(text)?;
-            columns.push_str(scopes, id, text.as_bytes())?;
+            match check_base64(text) {
+                Ok(()) => columns.push_str(scopes, id, text.as_bytes())?,
+                Err(cause) if flag_or(field, "doc_values", false) || flag_or(field, "store", false) => {
+                    return Err(cause.into());
+                }
+                // Nobody decodes it: it stays in the source alone, as in OpenSearch.
+                Err(_) => {}
+            }
         }
         FieldType::ConstantKeyword => {
             let constant = rules.constant.as_deref().unwrap_or_default();
@@ -350,7 +357,12 @@ fn store(
 }
 
 fn flag(field: &Field, name: &str) -> bool {
-    field.params.get(name).and_then(|flag| flag.as_bool()).unwrap_or(true)
+    flag_or(field, name, true)
+}
+
+/// A parameter of a field that is true or false; `default` where it is not given.
+fn flag_or(field: &Field, name: &str, default: bool) -> bool {
+    field.params.get(name).and_then(|flag| flag.as_bool()).unwrap_or(default)
 }
 
 /// An empty string in a number field counts as null.

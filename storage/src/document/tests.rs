@@ -204,7 +204,7 @@ fn misfits_are_refused_in_opensearch_words() {
             "illegal_argument_exception",
             "constant keyword field [f] must have a value of [v]",
         ),
-        (json!({"type": "binary"}), "\"***\"", "json_parse_exception", "base64"),
+        (json!({"type": "binary", "doc_values": true}), "\"***\"", "json_parse_exception", "base64"),
     ];
     for (field, value, kind, reason) in cases {
         let mapping = mapping(json!({ "f": field }));
@@ -401,6 +401,91 @@ fn what_does_not_fit_is_refused_or_stored() {
     assert_eq!(shown(&chunk, &grown), json!({"n": [5], "o.x": [1], "l": [1]}));
     let ignored: Vec<&str> = chunk.ignored.iter().map(|(_, path)| path.as_ref()).collect();
     assert_eq!(ignored, ["deep", "more", "n", "n.sub", "o"]);
+}
+
+/// The setting of the index is about every type and about objects; the parameter of a field about its scalars.
+#[test]
+fn malformed_values_are_left_out_where_the_index_says_so() {
+    let types = ["keyword", "text", "long", "date", "ip", "boolean", "wildcard", "float", "binary"];
+    let properties: Map<String, Value> =
+        types.iter().map(|name| ((*name).to_owned(), json!({ "type": name }))).collect();
+    let body = json!({ "properties": properties });
+    let lenient = mapping_with(body.clone(), json!({"index.mapping.ignore_malformed": "true"}));
+    for name in types {
+        let source = format!(r#"{{"{name}": {{"a": 1}}}}"#);
+        push_one(&mapping_with(body.clone(), json!({})), &source).unwrap_err();
+        let (chunk, grown) = push_one(&lenient, &source).unwrap();
+        assert_eq!(shown(&chunk, &grown), json!({}), "{name}");
+        assert_eq!(chunk.ignored, [(0, name.into())]);
+    }
+    let (chunk, grown) =
+        push_one(&lenient, r#"{"boolean": ["x", true], "keyword": ["a", {"b": 1}]}"#).unwrap();
+    assert_eq!(shown(&chunk, &grown), json!({"boolean": [true], "keyword": ["a"]}));
+    let field = mapping(json!({"n": {"type": "long", "ignore_malformed": true}}));
+    push_one(&field, r#"{"n": "x"}"#).unwrap();
+    push_one(&field, r#"{"n": {"x": 1}}"#).unwrap_err();
+}
+
+#[test]
+fn strict_objects_may_let_templates_add_fields() {
+    let mapping = mapping_with(
+        json!({
+            "dynamic": "strict_allow_templates",
+            "dynamic_templates": [
+                {"s": {"match": "s_*", "mapping": {"type": "keyword"}}},
+                {"o": {"match": "o_*", "match_mapping_type": "object", "mapping": {"dynamic": "true"}}},
+            ],
+            "properties": {"a": {"type": "keyword"}},
+        }),
+        json!({}),
+    );
+    assert_eq!(mapping.to_json()["dynamic"], "strict_allow_templates");
+    let (chunk, grown) = push_one(&mapping, r#"{"a": "1", "s_1": "2", "o_1": {"any": 3}}"#).unwrap();
+    assert_eq!(shown(&chunk, &grown), json!({"a": ["1"], "s_1": ["2"], "o_1.any": [3]}));
+    for (source, field) in [(r#"{"z": 1}"#, "z"), (r#"{"z.s_1": 1}"#, "z"), (r#"{"z": {"s_1": 1}}"#, "z")] {
+        let error = push_one(&mapping, source).unwrap_err().to_string();
+        assert!(error.contains(&format!("dynamic introduction of [{field}]")), "{source}: {error}");
+    }
+}
+
+/// Templates that no document has needed may name what is not there.
+#[test]
+fn unusable_dynamic_templates_refuse_only_what_needs_them() {
+    let body = json!({"dynamic_templates": [
+        {"r": {"match": "r_*", "mapping": {"type": "flattened"}}},
+        {"p": {"match": "p_*", "mapping": {"type": "keyword", "nope": 1}}},
+        {"s": {"match_mapping_type": "string", "mapping": {"type": "keyword"}}},
+    ]});
+    let mapping = mapping_with(body, json!({}));
+    let (chunk, grown) = push_one(&mapping, r#"{"s": "v"}"#).unwrap();
+    assert_eq!(shown(&chunk, &grown), json!({"s": ["v"]}));
+    for source in [r#"{"r_1": "v"}"#, r#"{"p_1": "v"}"#] {
+        let error = push_one(&mapping, source).unwrap_err();
+        assert!(matches!(error, Error::MapperParsing { .. }), "{source}: {error}");
+    }
+}
+
+#[test]
+fn whole_parts_of_texts_are_exact() {
+    let mapping = mapping(json!({"n": {"type": "long"}}));
+    for (text, expected) in [
+        ("9007199254740993.9", Some(9_007_199_254_740_993_i64)),
+        ("-9223372036854775808", Some(i64::MIN)),
+        ("9223372036854775807.5", Some(i64::MAX)),
+        ("1e3", Some(1000)),
+        ("-9223372036854775809", None),
+        ("9223372036854775808", None),
+        ("-9223372036854775809.0", None),
+    ] {
+        let pushed = push_one(&mapping, &format!(r#"{{"n": "{text}"}}"#));
+        match expected {
+            Some(number) => {
+                let (chunk, grown) = pushed.unwrap();
+                assert_eq!(shown(&chunk, &grown), json!({ "n": [number] }), "{text}");
+            }
+            None => assert!(pushed.is_err(), "{text}"),
+        }
+    }
 }
 
 #[test]

@@ -249,16 +249,24 @@ impl ChunkBuilder {
     /// Decides what happens to a name that an object does not have.
     fn missing(&self, object: u32, name: &str, stamp: u32) -> Parsed<Target> {
         match self.mapping.dynamic(object) {
-            Dynamic::True => Ok(Target::Unknown { object, name: name.into(), stamp }),
+            Dynamic::True | Dynamic::StrictAllowTemplates => {
+                Ok(Target::Unknown { object, name: name.into(), stamp })
+            }
             Dynamic::False => Ok(Target::Skip),
             Dynamic::Strict if self.lenient => Ok(Target::Skip),
             Dynamic::Strict => {
-                let parent = &self.mapping.object(object).path;
-                Err(Box::new(Failure::Mapping(Error::StrictDynamicMapping {
-                    field: name.split('.').next().unwrap_or(name).to_owned(),
-                    parent: if parent.is_empty() { "_doc".to_owned() } else { parent.to_string() },
-                })))
+                let first = name.split('.').next().unwrap_or(name);
+                Err(Box::new(Failure::Mapping(self.strict_refusal(object, first))))
             }
+        }
+    }
+
+    /// The refusal of a field that an object does not have and may not get.
+    pub(super) fn strict_refusal(&self, object: u32, name: &str) -> Error {
+        let parent = &self.mapping.object(object).path;
+        Error::StrictDynamicMapping {
+            field: name.to_owned(),
+            parent: if parent.is_empty() { "_doc".to_owned() } else { parent.to_string() },
         }
     }
 
@@ -479,7 +487,8 @@ impl ChunkBuilder {
         let start = json.current_index();
         self.skip(json)?;
         let object = self.mapping.leaf(leaf).object;
-        if self.overflows(object) {
+        // The setting of the index takes objects in, too; the parameter of a field is about its scalars.
+        if self.mapping.settings().ignore_malformed || self.overflows(object) {
             let path = self.mapping.leaf(leaf).field.path.clone();
             self.ignore(path);
             return Ok(());

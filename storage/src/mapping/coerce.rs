@@ -99,6 +99,18 @@ fn json_integer(text: &str) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
+/// The whole part of a decimal text without an exponent: exact where a double would round it.
+fn exact_whole(text: &str) -> Option<i128> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let is_digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() || whole.len() > 38 || !is_digits(whole) || !is_digits(fraction) {
+        return None;
+    }
+    let value: i128 = whole.parse().ok()?;
+    Some(if text.starts_with('-') { -value } else { value })
+}
+
 fn is_integer_text(text: &str) -> bool {
     !text.bytes().any(|b| matches!(b, b'.' | b'e' | b'E'))
 }
@@ -168,6 +180,12 @@ pub(crate) fn integer(field_type: &FieldType, token: Token<'_>, coerce: bool) ->
                     Err(out_of_range(text))
                 } else {
                     Ok(Some(value))
+                };
+            }
+            if let Some(whole) = exact_whole(text) {
+                return match i64::try_from(whole) {
+                    Ok(value) if (least..=greatest).contains(&value) => Ok(Some(value)),
+                    _ => Err(out_of_range(text)),
                 };
             }
             let kind = if class == "Long" { "illegal_argument_exception" } else { "number_format_exception" };

@@ -69,7 +69,7 @@ pub(crate) mod values {
     pub(crate) use super::geo::{check as check_point, geohash, parse as point};
     pub(crate) use super::java::{cut, to_string as shown};
     pub(crate) use super::leaf_spec::geo_value;
-    pub(crate) use super::template::choose;
+    pub(crate) use super::template::{choose, is_templated};
 }
 
 impl Mapping {

@@ -25,6 +25,8 @@ pub(crate) enum Dynamic {
     True,
     False,
     Strict,
+    /// Fields that a dynamic template makes are added; others refuse the document.
+    StrictAllowTemplates,
 }
 
 impl Dynamic {
@@ -33,6 +35,7 @@ impl Dynamic {
             Self::True => "true",
             Self::False => "false",
             Self::Strict => "strict",
+            Self::StrictAllowTemplates => "strict_allow_templates",
         }
     }
 }
@@ -131,7 +134,7 @@ pub(crate) fn parse_root(body: &Value, context: Context<'_>) -> Result<RootSpec>
     let mut unknown: Vec<String> = Vec::new();
     for (key, value) in members {
         match key.as_str() {
-            "dynamic_templates" => root.templates = Some(Template::parse_all(value, context)?),
+            "dynamic_templates" => root.templates = Some(Template::parse_all(value)?),
             "date_detection" => root.date_detection = Some(flag(value)?),
             "numeric_detection" => root.numeric_detection = Some(flag(value)?),
             "dynamic_date_formats" | "date_formats" => root.date_formats = Some(date_formats(value)?),
@@ -255,6 +258,9 @@ fn parse_object_member(
         "dynamic" => {
             object.dynamic = Some(match value {
                 Value::String(text) if text.eq_ignore_ascii_case("strict") => Dynamic::Strict,
+                Value::String(text) if text.eq_ignore_ascii_case("strict_allow_templates") => {
+                    Dynamic::StrictAllowTemplates
+                }
                 other if flag(other)? => Dynamic::True,
                 _ => Dynamic::False,
             });

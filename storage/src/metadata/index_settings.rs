@@ -62,7 +62,7 @@ const KNOWN: &[IndexSetting] = &[
     setting("index.auto_expand_replicas", Text, Dynamic, "false"),
     setting("index.hidden", Bool, Dynamic, "false"),
     setting("index.priority", Int(0, INT_MAX), Dynamic, "1"),
-    setting("index.codec", OneOf(&["default", "best_compression", "lz4", "zlib"]), Closed, "default"),
+    setting("index.codec", OneOf(&["default", "best_compression", "lz4", "zlib", "zstd", "zstd_no_dict"]), Closed, "default"),
     setting("index.format", Int(0, INT_MAX), Closed, "0"),
     setting("index.refresh_interval", Time, Dynamic, "1s"),
     setting("index.gc_deletes", Time, Dynamic, "60s"),

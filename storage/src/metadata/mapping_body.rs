@@ -172,13 +172,27 @@ fn fill_in(base: &mut Map<String, Value>, other: Map<String, Value>, replace: bo
         match (base.get_mut(&name), value) {
             (Some(Value::Object(base)), Value::Object(other)) => fill_in(base, other, replace),
             (Some(Value::Array(base)), Value::Array(other)) if name == "dynamic_templates" => {
-                let mine = std::mem::replace(base, other);
-                overlay_named(base, mine);
+                fill_in_named(base, other, replace);
             }
             (Some(_), _) if !replace => {}
             (_, value) => {
                 base.insert(name, value);
             }
+        }
+    }
+}
+
+/// Fills in a list of one-member objects from another: equal names are merged, others are put behind, so that the
+/// nearer list is asked first.
+fn fill_in_named(base: &mut Vec<Value>, other: Vec<Value>, replace: bool) {
+    let name = |item: &Value| item.as_object().and_then(|item| item.keys().next().cloned());
+    for item in other {
+        let same =
+            name(&item).and_then(|wanted| base.iter_mut().find(|had| name(had).as_ref() == Some(&wanted)));
+        match (same, item) {
+            (Some(Value::Object(mine)), Value::Object(item)) => fill_in(mine, item, replace),
+            (Some(_), _) => {}
+            (None, item) => base.push(item),
         }
     }
 }
@@ -277,7 +291,8 @@ mod tests {
 
     #[test]
     fn legacy_bodies_merge_as_json_and_the_nearer_one_wins() {
-        let body = json!({"properties": {"a": {"type": "text"}}, "dynamic_templates": [{"x": {"new": 1}}]});
+        let body = json!({
+            "properties": {"a": {"type": "text"}}, "dynamic_templates": [{"n": {}}, {"x": {"new": 1}}]});
         let defaults = json!({
             "_source": {"enabled": false},
             "properties": {"a": {"type": "keyword", "store": true}, "b": {"type": "long"}},
@@ -287,7 +302,7 @@ mod tests {
             json!({
                 "_source": {"enabled": false},
                 "properties": {"a": {"type": "text", "store": true}, "b": {"type": "long"}},
-                "dynamic_templates": [{"x": {"new": 1}}, {"y": {}}]})
+                "dynamic_templates": [{"n": {}}, {"x": {"new": 1, "old": 1}}, {"y": {}}]})
         );
     }
 }
