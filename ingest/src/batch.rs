@@ -1,5 +1,8 @@
 //! What a source hands on at once: events, the position that they move, and who waits for it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
@@ -51,23 +54,64 @@ pub enum NotStored {
 
 /// The acknowledgement that a source waits for. Dropped unused, it tells [`NotStored::Ended`].
 #[derive(Debug, Default)]
-pub struct Ack(Option<oneshot::Sender<Result<(), NotStored>>>);
+pub struct Ack {
+    told: Option<oneshot::Sender<Result<(), NotStored>>>,
+    /// Where the source may withdraw the batch.
+    state: Option<Arc<AtomicU8>>,
+}
+
+/// Nobody has accepted the batch yet.
+const OFFERED: u8 = 0;
+const ACCEPTED: u8 = 1;
+const WITHDRAWN: u8 = 2;
+
+/// Lets a source withdraw a batch for as long as no queue has accepted it.
+#[derive(Debug)]
+pub struct Withdrawal(Arc<AtomicU8>);
+
+impl Withdrawal {
+    /// Withdraws the batch; returns whether it was, so that it is never stored.
+    pub fn withdraw(&self) -> bool {
+        self.0.compare_exchange(OFFERED, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
 
 impl Ack {
     /// An acknowledgement for which nobody waits.
     pub fn none() -> Self {
-        Self(None)
+        Self::default()
     }
 
     /// An acknowledgement and what waits for it; a closed channel means [`NotStored::Ended`].
     pub fn channel() -> (Self, oneshot::Receiver<Result<(), NotStored>>) {
         let (sender, receiver) = oneshot::channel();
-        (Self(Some(sender)), receiver)
+        (Self { told: Some(sender), state: None }, receiver)
+    }
+
+    /// An acknowledgement of a batch that its source may withdraw, what waits for it, and what withdraws it.
+    pub fn withdrawable() -> (Self, oneshot::Receiver<Result<(), NotStored>>, Withdrawal) {
+        let (ack, receiver) = Self::channel();
+        let state = Arc::new(AtomicU8::new(OFFERED));
+        (Self { state: Some(Arc::clone(&state)), ..ack }, receiver, Withdrawal(state))
+    }
+
+    /// Accepts the batch: it has its place, and cannot be withdrawn any more. Returns `false` if it was withdrawn; then it must not be stored.
+    pub fn accept(&self) -> bool {
+        let Some(state) = &self.state else { return true };
+        match state.compare_exchange(OFFERED, ACCEPTED, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => true,
+            Err(state) => state == ACCEPTED,
+        }
+    }
+
+    /// Whether the source has withdrawn the batch.
+    pub fn is_withdrawn(&self) -> bool {
+        self.state.as_ref().is_some_and(|state| state.load(Ordering::Acquire) == WITHDRAWN)
     }
 
     /// Tells the source what became of its batch.
     pub fn tell(self, outcome: Result<(), NotStored>) {
-        if let Some(sender) = self.0 {
+        if let Some(sender) = self.told {
             // A source that has gone away reads again from the stored position.
             let _ = sender.send(outcome);
         }

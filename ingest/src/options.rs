@@ -76,6 +76,14 @@ impl Setting {
         }
     }
 
+    /// The elements of an array, or the value itself.
+    fn into_elements(self) -> Vec<Self> {
+        match self {
+            Self::Array(elements) => elements,
+            single => vec![single],
+        }
+    }
+
     /// The value as text, where it is a text or a number.
     pub fn as_text(&self) -> Option<String> {
         match self {
@@ -92,27 +100,44 @@ pub struct Options {
     plugin: String,
     at: Location,
     given: Vec<(String, Location, Setting)>,
+    /// Options that were given several times with different values, and where the second is.
+    repeated: Vec<(String, Location)>,
     known: Vec<&'static str>,
     faults: Vec<Fault>,
 }
 
 impl Options {
-    /// Options as they were written. The same option given twice is joined where it is an array or
-    /// a hash, and is a fault otherwise.
+    /// Options as they were written. The same option given several times is joined, as in Logstash: hashes by their members, all else
+    /// to an array; equal values are one. Where one value is needed, several are a fault.
     pub fn new(
         plugin: impl Into<String>,
         at: Location,
         given: impl IntoIterator<Item = (String, Location, Setting)>,
     ) -> Self {
-        let mut options =
-            Self { plugin: plugin.into(), at, given: Vec::new(), known: Vec::new(), faults: Vec::new() };
+        let mut options = Self {
+            plugin: plugin.into(),
+            at,
+            given: Vec::new(),
+            repeated: Vec::new(),
+            known: Vec::new(),
+            faults: Vec::new(),
+        };
         for (name, at, setting) in given {
             match options.given.iter_mut().find(|(have, ..)| *have == name).map(|(_, _, have)| have) {
                 None => options.given.push((name, at, setting)),
                 Some(have) => match (have, setting) {
-                    (Setting::Array(have), Setting::Array(more)) => have.extend(more),
                     (Setting::Hash(have), Setting::Hash(more)) => have.extend(more),
-                    _ => options.fault(at, format!("option [{name}] is given twice")),
+                    (have, setting) if *have == setting => {}
+                    (have, setting) => {
+                        if let Setting::Array(elements) = have {
+                            elements.extend(setting.into_elements());
+                        } else {
+                            let mut elements = vec![have.clone()];
+                            elements.extend(setting.into_elements());
+                            *have = Setting::Array(elements);
+                        }
+                        options.repeated.push((name, at));
+                    }
                 },
             }
         }
@@ -148,7 +173,7 @@ impl Options {
         &mut self,
         name: &'static str,
         wanted: &str,
-        read: impl FnOnce(&Setting) -> Option<T>,
+        read: impl Fn(&Setting) -> Option<T>,
     ) -> Option<T> {
         self.read_shown(name, wanted, read, Setting::as_text)
     }
@@ -158,7 +183,7 @@ impl Options {
         &mut self,
         name: &'static str,
         wanted: &str,
-        read: impl FnOnce(&Setting) -> Option<T>,
+        read: impl Fn(&Setting) -> Option<T>,
     ) -> Option<T> {
         self.read_shown(name, wanted, read, |_| None)
     }
@@ -167,12 +192,23 @@ impl Options {
         &mut self,
         name: &'static str,
         wanted: &str,
-        read: impl FnOnce(&Setting) -> Option<T>,
+        read: impl Fn(&Setting) -> Option<T>,
         show: impl FnOnce(&Setting) -> Option<String>,
     ) -> Option<T> {
         let (at, setting) = self.take(name)?;
-        let value = read(&setting);
+        // An array of one stands for its element, as in Logstash.
+        let value = read(&setting).or_else(|| match &setting {
+            Setting::Array(elements) => match elements.as_slice() {
+                [single] => read(single),
+                _ => None,
+            },
+            _ => None,
+        });
         if value.is_none() {
+            if let Some((_, at)) = self.repeated.iter().find(|(repeated, _)| repeated == name) {
+                self.fault(*at, format!("option [{name}] is given twice, with different values"));
+                return None;
+            }
             let given = show(&setting).map_or_else(|| setting.kind().to_owned(), |text| format!("[{text}]"));
             self.fault(at, format!("option [{name}] of [{}] must be {wanted}, not {given}", self.plugin));
         }
@@ -304,4 +340,67 @@ pub fn suggest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Stri
         .filter(|(similarity, _)| *similarity >= SIMILAR)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map_or_else(String::new, |(_, known)| format!(", did you mean [{known}]?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(given: &[(&str, Setting)]) -> Options {
+        let given = given.iter().enumerate().map(|(line, (name, setting))| {
+            let at = Location { line: line as u32 + 1, column: 1 };
+            ((*name).to_owned(), at, setting.clone())
+        });
+        Options::new("plugin", Location::default(), given)
+    }
+
+    fn text(text: &str) -> Setting {
+        Setting::Text(text.to_owned())
+    }
+
+    #[test]
+    fn an_array_of_one_is_its_element() {
+        let one = |setting| Setting::Array(vec![setting]);
+        let mut options = options(&[
+            ("text", one(text("a"))),
+            ("number", one(Setting::Number(7.into()))),
+            ("flag", one(text("true"))),
+            ("choice", one(text("b"))),
+            ("field", one(text("[a][b]"))),
+            ("secret", one(text("s"))),
+            ("none", Setting::Array(Vec::new())),
+        ]);
+        assert_eq!(options.text("text").as_deref(), Some("a"));
+        assert_eq!(options.integer("number", 0..=9), Some(7));
+        assert_eq!(options.boolean("flag"), Some(true));
+        assert_eq!(options.one_of("choice", &["a", "b"]), Some("b"));
+        assert!(options.field("field").is_some() && options.secret("secret").is_some());
+        assert_eq!(options.text("none"), None);
+        let faults = options.finish().unwrap_err();
+        assert!(matches!(faults.as_slice(), [fault] if fault.message.contains("[none]")), "{faults:?}");
+    }
+
+    #[test]
+    fn options_that_are_given_twice_are_joined() {
+        let hash = |name: &str| Setting::Hash(vec![(name.to_owned(), text("x"))]);
+        let mut options = options(&[
+            ("list", text("a")),
+            ("list", Setting::Array(vec![text("b"), text("c")])),
+            ("list", text("d")),
+            ("same", text("a")),
+            ("same", text("a")),
+            ("hash", hash("a")),
+            ("hash", hash("b")),
+            ("other", text("a")),
+            ("other", text("b")),
+        ]);
+        assert_eq!(options.texts("list"), ["a", "b", "c", "d"]);
+        assert_eq!(options.text("same").as_deref(), Some("a"));
+        assert_eq!(options.hash("hash").len(), 2);
+        assert_eq!(options.text("other"), None);
+        let faults = options.finish().unwrap_err();
+        let [fault] = faults.as_slice() else { panic!("{faults:?}") };
+        assert_eq!(fault.at.line, 9);
+        assert!(fault.message.contains("option [other] is given twice"), "{fault}");
+    }
 }

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::activity::{Activity, Answer};
 use crate::certificate::ClientCertificate;
+use crate::refused;
 use crate::serve::{Config, Peer, Service};
 use crate::stream::Watched;
 use crate::tls::Tls;
@@ -71,7 +72,7 @@ impl<S: Service> Connection<'_, S> {
         let stream = tokio::select! {
             shaken = handshake => match shaken {
                 Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => return tracing::debug!(%peer, %error, "TLS handshake failed"),
+                Ok(Err(error)) => return refused::tell(peer, &error),
                 Err(_) => return tracing::debug!(%peer, "TLS handshake timed out"),
             },
             () = self.activity.evicted() => {

@@ -17,6 +17,7 @@ mod connection;
 mod inflate;
 mod origin;
 mod pace;
+mod refused;
 mod serve;
 mod socket;
 mod stream;

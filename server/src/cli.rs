@@ -321,8 +321,8 @@ pub(crate) struct DemoArgs {
     /// Accept any certificate of --url
     #[arg(long, requires = "url")]
     pub(crate) insecure_tls: bool,
-    /// Events a second, such as 5000 or 5000/s; 0 is as fast as possible
-    #[arg(long, default_value = "5000/s", value_parser = parse_rate)]
+    /// Events a second, such as 5000 or 5000/s; 0 is as fast as the server takes them
+    #[arg(long, default_value = "0", value_parser = parse_rate)]
     pub(crate) rate: u32,
     /// Number of events
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]

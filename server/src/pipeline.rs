@@ -20,7 +20,7 @@ use crate::exit::Failure;
 use crate::serve::{on_signal, runtime};
 use crate::{config, environment, logging};
 
-/// Time that events have to come to an end after SIGINT.
+/// Time that events have to come to an end after SIGINT. Once all inputs have ended by themselves, they have as long as they need.
 const DRAIN: Duration = Duration::from_secs(10);
 /// Shown where a pipeline has no output of its own.
 const PRINT: &str = "input { generator { count => 0 } } output { stdout { codec => rubydebug } }";
@@ -131,15 +131,28 @@ fn run_file(args: &PipelineRunArgs) -> Result<(), Failure> {
         store.open().await.map_err(Failure::other)?;
         let pipeline =
             Pipeline::start(name.as_ref(), graph, settings, store, compute, Budget::default().share());
-        tokio::select! {
-            () = pipeline.ended() => {}
-            () = stop => {}
+        tokio::pin!(stop);
+        let has_ended = tokio::select! {
+            () = pipeline.ended() => true,
+            () = &mut stop => false,
+        };
+        let give_up = async {
+            if has_ended {
+                stop.await;
+            }
+            tokio::time::sleep(DRAIN).await;
+        };
+        let all = pipeline.stop_unless(give_up).await;
+        if let Some(engine) = engine {
+            engine.shutdown().await.map_err(Failure::other)?;
         }
-        pipeline.stop(DRAIN).await;
-        match engine {
-            Some(engine) => engine.shutdown().await.map_err(Failure::other),
-            None => Ok(()),
+        if all {
+            return Ok(());
         }
+        Err(Failure::other(anyhow!(
+            "not all events came to an end within {} s of the signal: what files, tables and topics have of them is read again, the rest is lost",
+            DRAIN.as_secs()
+        )))
     })
 }
 

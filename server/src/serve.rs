@@ -249,6 +249,11 @@ impl Running {
         self.server.management_addr()
     }
 
+    /// Returns the pipelines.
+    pub(crate) fn pipelines(&self) -> &Manager {
+        &self.pipelines
+    }
+
     /// Returns the addresses of the console.
     pub(crate) fn console_addresses(&self) -> Vec<SocketAddr> {
         self.server.console_addr()

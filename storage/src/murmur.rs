@@ -26,11 +26,16 @@ pub fn avalanche(mut hash: u32) -> u32 {
 
 /// The hash in 128 bits with seed 0, in the form for machines of 64: its two halves.
 pub fn hash128(bytes: &[u8]) -> (u64, u64) {
+    hash128_with_seed(bytes, 0)
+}
+
+/// The hash in 128 bits, in the form for machines of 64: its two halves.
+pub fn hash128_with_seed(bytes: &[u8], seed: u32) -> (u64, u64) {
     const C1: u64 = 0x87c3_7b91_1142_53d5;
     const C2: u64 = 0x4cf5_ad43_2745_937f;
     let first = |word: u64| word.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2);
     let second = |word: u64| word.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1);
-    let (mut one, mut two) = (0_u64, 0_u64);
+    let (mut one, mut two) = (u64::from(seed), u64::from(seed));
     let blocks = bytes.chunks_exact(16);
     let tail = blocks.remainder();
     for block in blocks {

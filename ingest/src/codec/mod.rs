@@ -14,6 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use charset::Charset;
 pub use events::Events;
 
 use crate::options::suggest;
@@ -68,7 +69,7 @@ pub fn decode_piece(decoder: &mut dyn Decoder, bytes: &[u8], whole: bool, most: 
         decoder.finish(events);
     }
     if !events.end_piece() {
-        let mut event = plain::message(charset::Charset::Utf8, bytes);
+        let mut event = plain::message(Charset::Utf8, bytes);
         event.tag(TOO_MANY);
         events.push(event);
     }

@@ -252,9 +252,15 @@ impl Event {
     /// Removes a tag.
     pub fn untag(&mut self, tag: &str) {
         if self.fields.contains(TAGS)
-            && let Some(Value::Array(tags)) = self.fields.map_mut().get_mut(TAGS)
+            && let Some(tags) = self.fields.map_mut().get_mut(TAGS)
         {
-            tags.retain(|have| have != tag);
+            // A text is one tag.
+            if tags.is_string() {
+                *tags = Value::Array(vec![tags.take()]);
+            }
+            if let Value::Array(tags) = tags {
+                tags.retain(|have| have != tag);
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Field references: `name`, `[name]`, `[a][b][0]`.
+//! Field references: `name`, `[name]`, `[a][b][0]`; also with references in brackets of their own, which are part of the outer one: `[[a][b]]`, `[a][[b][c]]`.
 
 use std::fmt;
 
@@ -27,8 +27,26 @@ impl FieldReference {
         }
         let mut path = Vec::new();
         let mut rest = text;
+        // How many names there were before each bracket that is open around a reference.
+        let mut open = Vec::new();
         while !rest.is_empty() {
+            if let Some(behind) = rest.strip_prefix(']') {
+                let before = open.pop().ok_or_else(|| wrong("a bracket is closed that is not open"))?;
+                if before == path.len() {
+                    return Err(wrong("there is nothing between two brackets"));
+                }
+                rest = behind;
+                continue;
+            }
             let inner = rest.strip_prefix('[').ok_or_else(|| wrong("a name must be in brackets"))?;
+            if inner.starts_with('[') {
+                open.push(path.len());
+                if open.len() > MAX_DEPTH {
+                    return Err(wrong("it is too deep"));
+                }
+                rest = inner;
+                continue;
+            }
             let end = inner.find(['[', ']']).ok_or_else(|| wrong("a bracket is not closed"))?;
             if inner.as_bytes().get(end) != Some(&b']') || end == 0 {
                 return Err(wrong("a name is missing or a bracket is not closed"));
@@ -38,6 +56,9 @@ impl FieldReference {
                 return Err(wrong("it is too deep"));
             }
             rest = &inner[end + 1..];
+        }
+        if !open.is_empty() {
+            return Err(wrong("a bracket is not closed"));
         }
         Ok(Self { path })
     }

@@ -12,6 +12,7 @@ mod stdin;
 pub(crate) mod testing;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -36,6 +37,11 @@ pub trait Input: fmt::Debug + Send + Sync {
     /// Whether its positions are told from those of other inputs by [`Context::source`] alone.
     fn needs_name(&self) -> bool {
         false
+    }
+
+    /// Address that it listens on, if it listens and does so by now.
+    fn local_address(&self) -> Option<SocketAddr> {
+        None
     }
 
     /// Reads until `context.stopping`, or until the source ends for good. What was not acknowledged when
@@ -134,7 +140,12 @@ pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
         "file" => Ok(Box::new(file::Tail::new(options)?)),
         "generator" => Ok(Box::new(generator::Generator::new(options)?)),
         "http" => Ok(Box::new(http::Listener::new(options)?)),
-        "jdbc" => jdbc::build(options),
+        "jdbc" => {
+            // Rows have fields, whatever it is.
+            let mut options = options;
+            let _ = crate::codec::take(&mut options, "plain");
+            jdbc::build(options)
+        }
         "kafka" => kafka::build(options),
         "stdin" => Ok(Box::new(stdin::Stdin::new(options)?)),
         unknown => {

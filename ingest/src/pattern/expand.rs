@@ -1,5 +1,7 @@
 //! Replacing `%{NAME:field:type}` by definitions.
 
+use std::collections::HashMap;
+
 use super::library::is_name;
 use super::matcher::Kind;
 use super::{Capture, Library};
@@ -13,6 +15,9 @@ const MAX_CAPTURES: usize = 2_000;
 /// Marks the groups that are made here, where the name of a group stands.
 pub(super) const MARK: char = '\u{1}';
 
+/// Shortest definition that is written once only, in bytes.
+const MIN_SHARED: usize = 128;
+
 /// Replaces all references in a pattern. Each that names a field becomes a group `(?<MARK number>…)`, where the
 /// number is its place in the captures answered.
 pub(super) fn expand(
@@ -20,10 +25,52 @@ pub(super) fn expand(
     library: &Library,
     named_only: bool,
 ) -> Result<(String, Vec<Capture>), String> {
-    let mut expansion =
-        Expansion { library, named_only, out: String::new(), captures: Vec::new(), within: Vec::new() };
+    let mut expansion = Expansion::new(library, named_only);
     expansion.add(pattern)?;
     Ok((expansion.out, expansion.captures))
+}
+
+/// Replaces them likewise, but writes definitions that capture nothing once: each place that names one calls it, by a group `(?MARK number)`,
+/// where the number is its place in the definitions answered. `None` where that would not mean the same, or is not shorter.
+pub(super) fn expand_shared(
+    pattern: &str,
+    library: &Library,
+    named_only: bool,
+) -> Option<(String, Vec<String>)> {
+    let mut expansion = Expansion { shared: Some(Shared::default()), ..Expansion::new(library, named_only) };
+    expansion.add(pattern).ok()?;
+    let Shared { definitions, .. } = expansion.shared?;
+    // An option that is set in one place would not have effect in another.
+    let sets_options = |text: &str| {
+        let mut behind = text.split("(?").skip(1).filter_map(|behind| behind.chars().next());
+        behind.any(|letter| letter.is_ascii_alphabetic() || letter == '-')
+    };
+    let texts = || definitions.iter().chain([&expansion.out]);
+    (!definitions.is_empty() && !texts().any(|text| sets_options(text)))
+        .then_some((expansion.out, definitions))
+}
+
+/// Whether a definition means the same wherever it stands: it captures nothing and refers to no group.
+fn stands_alone(expanded: &str) -> bool {
+    let mut letters = expanded.chars();
+    let mut before = ['\0'; 2];
+    while let Some(letter) = letters.next() {
+        if letter == '\\' {
+            if letters.next().is_some_and(|escaped| matches!(escaped, '1'..='9' | 'k' | 'g')) {
+                return false;
+            }
+            before = ['\0'; 2];
+            continue;
+        }
+        match (before, letter) {
+            // A group with a name or a number; a look-behind is none.
+            (['(', '?'], '\'' | '(') => return false,
+            (['?', '<'], letter) if letter != '=' && letter != '!' => return false,
+            _ => {}
+        }
+        before = [before[1], letter];
+    }
+    true
 }
 
 struct Expansion<'a> {
@@ -33,9 +80,51 @@ struct Expansion<'a> {
     captures: Vec<Capture>,
     /// Names of the definitions that are being replaced, from the outermost.
     within: Vec<String>,
+    /// Definitions that are written once, where that is wanted.
+    shared: Option<Shared>,
 }
 
-impl Expansion<'_> {
+#[derive(Default)]
+struct Shared {
+    definitions: Vec<String>,
+    /// Places of definitions by their names; `None` for those that are written wherever they are named.
+    known: HashMap<String, Option<usize>>,
+}
+
+impl<'a> Expansion<'a> {
+    fn new(library: &'a Library, named_only: bool) -> Self {
+        Self {
+            library,
+            named_only,
+            out: String::new(),
+            captures: Vec::new(),
+            within: Vec::new(),
+            shared: None,
+        }
+    }
+
+    /// The place of a shared definition.
+    fn share(&mut self, name: &str, definition: &str) -> Option<usize> {
+        if let Some(known) = self.shared.as_ref()?.known.get(name) {
+            return *known;
+        }
+        let mut whole = Self::new(self.library, self.named_only);
+        whole.within.clone_from(&self.within);
+        whole.within.push(name.to_owned());
+        let expanded = whole.add(definition).is_ok();
+        let alone = expanded
+            && whole.captures.is_empty()
+            && whole.out.len() >= MIN_SHARED
+            && stands_alone(&whole.out);
+        let shared = self.shared.as_mut()?;
+        let place = alone.then(|| {
+            shared.definitions.push(whole.out);
+            shared.definitions.len() - 1
+        });
+        shared.known.insert(name.to_owned(), place);
+        place
+    }
+
     fn add(&mut self, pattern: &str) -> Result<(), String> {
         let mut rest = pattern;
         while let Some(start) = rest.find("%{") {
@@ -96,6 +185,14 @@ impl Expansion<'_> {
                 self.captures.push(Capture { name: field.to_owned(), kind: reference.kind, group: 0 });
             }
             None => self.out.push_str("(?:"),
+        }
+        let place = match reference.definition {
+            Some(_) => None,
+            None => self.share(name, definition),
+        };
+        if let Some(place) = place {
+            self.out.push_str(&format!("(?{MARK}{place}))"));
+            return Ok(());
         }
         self.within.push(name.to_owned());
         self.add(definition)?;

@@ -49,7 +49,7 @@ impl Expression {
         if expression.len() > MAX_BYTES {
             return Err(format!("a regular expression is longer than {MAX_BYTES} bytes"));
         }
-        let (regex, captures) = Regex::compile(expression, Vec::new())
+        let (regex, captures) = Regex::compile(expression)
             .map_err(|error| format!("[{expression}] is not a regular expression: {error}"))?;
         let names = captures.into_iter().map(|capture| (capture.name, capture.group)).collect();
         Ok(Self { text: expression.to_owned(), regex, names })

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::expand::expand;
+use super::expand::{expand, expand_shared};
 use super::regex::{Lent, Regex};
 use super::{Deadline, Library};
 
@@ -58,7 +58,7 @@ impl fmt::Debug for Pattern {
 }
 
 impl Pattern {
-    /// Compiles a pattern. With `named_only`, `%{NAME}` without a field captures nothing; otherwise its
+    /// Compiles a pattern, in which `.` matches ends of lines, as in Logstash. With `named_only`, `%{NAME}` without a field captures nothing; otherwise its
     /// field is `NAME`.
     ///
     /// # Errors
@@ -66,7 +66,8 @@ impl Pattern {
     /// expression.
     pub fn compile(pattern: &str, library: &Library, named_only: bool) -> Result<Self, String> {
         let (expression, captures) = expand(pattern, library, named_only)?;
-        let (regex, captures) = Regex::compile(&expression, captures)
+        let shared = || expand_shared(pattern, library, named_only);
+        let (regex, captures) = Regex::compile_pattern(&expression, captures, shared)
             .map_err(|error| format!("the pattern [{pattern}] is not a regular expression: {error}"))?;
         Ok(Self { regex, captures })
     }

@@ -29,6 +29,14 @@ const BYTES_PER_LOOK: usize = 1 << 20;
 /// Most callouts between two looks at the clock.
 const MAX_STRIDE: usize = 64;
 
+/// Largest stack for compiled code that one match may have where a thread's own does not do, and all of them, in bytes. Memory is
+/// taken only as far as a match goes.
+const LARGE_STACK_BYTES: (usize, usize) = (256 << 20, 512 << 20);
+/// Bytes of such a stack for each byte of the text.
+const STACK_PER_BYTE: usize = 256;
+/// The error of PCRE2 for expressions that are larger than 64 KiB when they are compiled.
+const PATTERN_TOO_LARGE: c_int = 120;
+
 type Callout = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 
 // `pcre2-sys` leaves it out.
@@ -58,6 +66,23 @@ pub(super) struct Mode {
     pub(super) named: bool,
     /// Whether each part of the expression looks at the clock.
     pub(super) watched: bool,
+    /// Whether `.` matches ends of lines.
+    pub(super) dot_all: bool,
+}
+
+/// Why an expression is not compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CompileError {
+    /// It is larger than compiled code may be; in another form it may be smaller.
+    TooLarge(String),
+    Other(String),
+}
+
+impl CompileError {
+    pub(super) fn into_message(self) -> String {
+        let (Self::TooLarge(message) | Self::Other(message)) = self;
+        message
+    }
 }
 
 /// A compiled expression.
@@ -82,13 +107,16 @@ impl Code {
     ///
     /// # Errors
     /// What is wrong with it, or that there are too many.
-    pub(super) fn compile(expression: &str, mode: Mode) -> Result<Self, String> {
+    pub(super) fn compile(expression: &str, mode: Mode) -> Result<Self, CompileError> {
         let mut options = pcre2::PCRE2_UTF | pcre2::PCRE2_MULTILINE | pcre2::PCRE2_USE_OFFSET_LIMIT;
         if mode.named {
             options |= pcre2::PCRE2_NO_AUTO_CAPTURE;
         }
         if mode.watched {
             options |= pcre2::PCRE2_AUTO_CALLOUT;
+        }
+        if mode.dot_all {
+            options |= pcre2::PCRE2_DOTALL;
         }
         let (mut error, mut offset) = (0, 0);
         // SAFETY: the expression lives through the call, and its length is given; null stands for the default context.
@@ -104,7 +132,11 @@ impl Code {
         };
         let code = NonNull::new(code).ok_or_else(|| {
             let before = expression.get(..offset).unwrap_or(expression);
-            format!("{} behind [{}]", message(error), tail(before))
+            let message = format!("{} behind [{}]", message(error), tail(before));
+            match error {
+                PATTERN_TOO_LARGE => CompileError::TooLarge(message),
+                _ => CompileError::Other(message),
+            }
         })?;
         let mut code = Self { code, bytes: 0 };
         // SAFETY: the code was just made and nobody else has it. Where no machine code can be made, it is interpreted.
@@ -137,14 +169,14 @@ impl Code {
         assert!(text.is_char_boundary(places.start), "a match begins at a character");
         let stride = (BYTES_PER_LOOK / text.len().max(1)).clamp(1, MAX_STRIDE);
         let mut watch = deadline.map(|deadline| Watch { deadline, calls: 0, stride });
-        let result = MACHINE.with_borrow(|machine| {
+        let run = |machine: &Machine, watch: &mut Option<Watch<'_>>| {
             let context = machine.context.as_ptr();
             // SAFETY: the context is this thread's alone, and the callout is taken out again before what it looks at ends. The
             // text is UTF-8 as it is a `str`, and the first place is at a character. The locations were made for this code.
             unsafe {
                 pcre2::pcre2_set_match_limit_8(context, steps);
                 pcre2::pcre2_set_offset_limit_8(context, places.end.saturating_sub(1));
-                if let Some(watch) = &mut watch {
+                if let Some(watch) = watch {
                     pcre2_set_callout_8(context, Some(check_deadline), ptr::from_mut(watch).cast::<c_void>());
                 }
                 let result = pcre2::pcre2_match_8(
@@ -160,6 +192,16 @@ impl Code {
                     pcre2_set_callout_8(context, None, ptr::null_mut());
                 }
                 result
+            }
+        };
+        let result = MACHINE.with_borrow(|machine| {
+            let result = run(machine, &mut watch);
+            if !matches!(result, pcre2::PCRE2_ERROR_JIT_STACKLIMIT | pcre2::PCRE2_ERROR_HEAPLIMIT) {
+                return result;
+            }
+            match LargeStack::for_text(machine, text.len()) {
+                Some(_stack) => run(machine, &mut watch),
+                None => result,
             }
         });
         match result {
@@ -287,6 +329,56 @@ impl Drop for Machine {
     }
 }
 
+/// A larger stack for the matches of a thread, for as long as there is this: one group that is repeated takes some of it each time.
+struct LargeStack<'a> {
+    machine: &'a Machine,
+    stack: *mut pcre2::pcre2_jit_stack_8,
+    bytes: usize,
+}
+
+/// Bytes of all larger stacks.
+static LARGE_STACKS: AtomicUsize = AtomicUsize::new(0);
+
+impl<'a> LargeStack<'a> {
+    /// Makes one for a text of so many bytes; `None` while there are too many, or if the system has no memory.
+    fn for_text(machine: &'a Machine, length: usize) -> Option<Self> {
+        let (largest, all) = LARGE_STACK_BYTES;
+        let bytes = length.saturating_mul(STACK_PER_BYTE).clamp(2 * STACK_BYTES.1, largest);
+        let take = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= all);
+        LARGE_STACKS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
+        // SAFETY: null stands for the default allocator; the stack is assigned until the drop, which frees it. The context is this thread's alone.
+        let stack = unsafe {
+            let stack = pcre2::pcre2_jit_stack_create_8(STACK_BYTES.1, bytes, ptr::null_mut());
+            if !stack.is_null() {
+                pcre2::pcre2_jit_stack_assign_8(machine.context.as_ptr(), None, stack.cast::<c_void>());
+                pcre2::pcre2_set_heap_limit_8(
+                    machine.context.as_ptr(),
+                    u32::try_from(bytes >> 10).unwrap_or(HEAP_KIB),
+                );
+            }
+            stack
+        };
+        let large = Self { machine, stack, bytes };
+        (!stack.is_null()).then_some(large)
+    }
+}
+
+impl Drop for LargeStack<'_> {
+    fn drop(&mut self) {
+        LARGE_STACKS.fetch_sub(self.bytes, Ordering::Relaxed);
+        if self.stack.is_null() {
+            return;
+        }
+        // SAFETY: no match runs on this thread; its own stack lives as long as the context.
+        unsafe {
+            let context = self.machine.context.as_ptr();
+            pcre2::pcre2_jit_stack_assign_8(context, None, self.machine.stack.cast::<c_void>());
+            pcre2::pcre2_set_heap_limit_8(context, HEAP_KIB);
+            pcre2::pcre2_jit_stack_free_8(self.stack);
+        }
+    }
+}
+
 /// All compiled expressions of the process.
 static COMPILED: Compiled = Compiled { bytes: AtomicUsize::new(0), codes: AtomicUsize::new(0) };
 
@@ -297,18 +389,20 @@ struct Compiled {
 }
 
 impl Compiled {
-    fn take(&self, bytes: usize) -> Result<(), String> {
+    fn take(&self, bytes: usize) -> Result<(), CompileError> {
         if bytes > MAX_CODE_BYTES {
-            return Err(format!("it takes {bytes} bytes when it is compiled, more than {MAX_CODE_BYTES}"));
+            return Err(CompileError::TooLarge(format!(
+                "it takes {bytes} bytes when it is compiled, more than {MAX_CODE_BYTES}"
+            )));
         }
         let all = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let codes = self.codes.fetch_add(1, Ordering::Relaxed) + 1;
         if all > MAX_ALL_BYTES || codes > MAX_CODES {
             self.give_back(bytes);
-            return Err(format!(
+            return Err(CompileError::Other(format!(
                 "all pipelines together have more than {MAX_CODES} compiled expressions, or such as take more than \
                  {MAX_ALL_BYTES} bytes; remove some patterns"
-            ));
+            )));
         }
         Ok(())
     }
@@ -346,7 +440,7 @@ mod tests {
         for _ in 0..MAX_ALL_BYTES / MAX_CODE_BYTES {
             compiled.take(MAX_CODE_BYTES).unwrap();
         }
-        assert!(compiled.take(1).unwrap_err().contains("remove some patterns"));
+        assert!(compiled.take(1).unwrap_err().into_message().contains("remove some patterns"));
         compiled.give_back(MAX_CODE_BYTES);
         compiled.take(1).unwrap();
         let compiled = Compiled { bytes: AtomicUsize::new(0), codes: AtomicUsize::new(MAX_CODES - 1) };

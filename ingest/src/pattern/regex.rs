@@ -6,17 +6,19 @@
 //! Places where the steps did not do are tried again by code that is compiled with callouts, which look at the clock; it
 //! takes about ten times as long, and ends when the time is over.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-use super::native::{Code, Ended, Locations, Mode};
-use super::translate::translate;
+use super::native::{Code, CompileError, Ended, Locations, Mode};
+use super::translate::{translate, translate_shared};
 use super::{Capture, Deadline, Stopped};
 
 /// Longest expression, in bytes, in the syntax of PCRE2.
 const MAX_BYTES: usize = 1 << 20;
+/// Length from which on an expression may be too large for PCRE2 when it is compiled.
+const LARGE: usize = 4 << 10;
 /// Bytes of a text that one call without a clock may look at, over all its steps: less than a tenth of a second at a nanosecond each, which sets of
 /// Unicode take; most take a tenth of it.
 const WORK: usize = 1 << 26;
@@ -33,7 +35,9 @@ const MAX_IDLE: usize = 16;
 #[derive(Debug)]
 pub(super) struct Regex {
     expression: String,
-    named: bool,
+    /// The same with definitions that are written once, where that may be needed.
+    shared: Option<String>,
+    mode: Mode,
     quick: Code,
     /// Made when the steps do not do for the first time; `None` where there is no room for it.
     watched: OnceLock<Option<Code>>,
@@ -71,20 +75,47 @@ struct Allowance {
 }
 
 impl Regex {
-    /// Compiles an expression in the syntax of Ruby, in which groups were made for the captures given. Answers also what it captures.
+    /// Compiles an expression in the syntax of Ruby. Answers also what it captures.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn compile(expression: &str, made: Vec<Capture>) -> Result<(Self, Vec<Capture>), String> {
+    pub(super) fn compile(expression: &str) -> Result<(Self, Vec<Capture>), String> {
+        let (expression, captures) = translate(expression, Vec::new())?;
+        Self::build(expression, None, captures, false)
+    }
+
+    /// Compiles an expression in which groups were made for the captures given, and where `.` matches ends of lines. Where it is too large as a
+    /// whole, another form of it is compiled.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn compile_pattern(
+        expression: &str,
+        made: Vec<Capture>,
+        shared: impl FnOnce() -> Option<(String, Vec<String>)>,
+    ) -> Result<(Self, Vec<Capture>), String> {
+        let large = expression.len() > LARGE;
+        let shared = large.then(shared).flatten().and_then(|(expression, definitions)| {
+            translate_shared(&expression, &definitions, made.clone()).ok()
+        });
         let (expression, captures) = translate(expression, made)?;
+        Self::build(expression, shared, captures, true)
+    }
+
+    fn build(
+        expression: String,
+        shared: Option<String>,
+        captures: Vec<Capture>,
+        dot_all: bool,
+    ) -> Result<(Self, Vec<Capture>), String> {
         if expression.len() > MAX_BYTES {
             return Err(format!("it is longer than {MAX_BYTES} bytes"));
         }
-        let named = !captures.is_empty();
-        let quick = Code::compile(&expression, Mode { named, watched: false })?;
+        let mode = Mode { named: !captures.is_empty(), watched: false, dot_all };
+        let quick = compile(&expression, shared.as_deref(), mode).map_err(CompileError::into_message)?;
         let cost = Cost::of(&expression);
-        let regex = Self { expression, named, quick, watched: OnceLock::new(), cost, idle: Mutex::default() };
-        Ok((regex, captures))
+        let (watched, idle) = (OnceLock::new(), Mutex::default());
+        Ok((Self { expression, shared, mode, quick, watched, cost, idle }, captures))
     }
 
     /// Finds the first match that begins at a place or behind it, and puts it into the locations.
@@ -114,10 +145,10 @@ impl Regex {
                 None => Ended::OutOfSteps,
             };
             let ended = match ended {
-                Ended::OutOfSteps => {
-                    let watched = self.watched().ok_or(Stopped)?;
-                    watched.search(locations, text, from..end, u32::MAX, Some(deadline))
-                }
+                Ended::OutOfSteps => match self.watched() {
+                    Some(watched) => watched.search(locations, text, from..end, u32::MAX, Some(deadline)),
+                    None => self.search_in_steps(locations, text, from..end, deadline),
+                },
                 ended => ended,
             };
             match ended {
@@ -132,15 +163,45 @@ impl Regex {
         }
     }
 
+    /// Searches without a clock in the expression, with more steps each time, until these do or the time is over: for expressions that are too large to
+    /// be watched. The steps at most double from one look at the clock to the next.
+    fn search_in_steps(
+        &self,
+        locations: &mut Locations,
+        text: &str,
+        places: Range<usize>,
+        deadline: &Deadline,
+    ) -> Ended {
+        let mut steps = u32::try_from(MAX_STEPS).unwrap_or(u32::MAX);
+        loop {
+            if deadline.is_over() {
+                return Ended::Stopped;
+            }
+            match self.quick.search(locations, text, places.clone(), steps, None) {
+                Ended::OutOfSteps if steps < u32::MAX => steps = steps.saturating_mul(2),
+                Ended::OutOfSteps => return Ended::Stopped,
+                ended => return ended,
+            }
+        }
+    }
+
     fn watched(&self) -> Option<&Code> {
-        let compile = || Code::compile(&self.expression, Mode { named: self.named, watched: true }).ok();
-        self.watched.get_or_init(compile).as_ref()
+        let mode = Mode { watched: true, ..self.mode };
+        self.watched.get_or_init(|| compile(&self.expression, self.shared.as_deref(), mode).ok()).as_ref()
     }
 
     /// Locations for its matches.
     pub(super) fn locations(&self) -> Lent<'_> {
         let idle = self.idle.lock().0.pop();
         Lent { regex: self, locations: Some(idle.unwrap_or_else(|| Locations::new(&self.quick))) }
+    }
+}
+
+/// Compiles an expression, or another form of it where it is too large.
+fn compile(expression: &str, shared: Option<&str>, mode: Mode) -> Result<Code, CompileError> {
+    match (Code::compile(expression, mode), shared) {
+        (Err(CompileError::TooLarge(_)), Some(shared)) => Code::compile(shared, mode),
+        (compiled, _) => compiled,
     }
 }
 

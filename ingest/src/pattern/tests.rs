@@ -96,9 +96,13 @@ fn the_syntax_is_that_of_oniguruma() {
         (r"^\h+$", "hello", false),
         (r"^[\h:]+$", "be:ef", true),
         (r"^b$", "a\nb\nc", true),
-        ("a.b", "a\nb", false),
+        ("a.b", "a\nb", true),
+        ("^A.+Z$", "A\nb\nZ", true),
         ("(?m)a.b", "a\nb", true),
         ("(?m:a.)b", "a\nb", true),
+        ("(?-m:a.)b", "a\nb", false),
+        ("(?-m)a.b", "a\nb", false),
+        ("a(?m-i:.)b", "a\nb", true),
         (r"\u00e4", "ä", true),
         (r"^[[:alpha:]]+$", "größe", true),
         (r"^[^[:alpha:]]+$", "größe", false),
@@ -122,9 +126,136 @@ fn the_syntax_is_that_of_oniguruma() {
         (r"^a{x}$", "a{x}", true),
         (r"^x{$", "x{", true),
         (r"^x{}$", "x{}", true),
+        (r"^*b", "ab", true),
+        (r"^+b$?c", "ab", false),
+        (r"\b*b\B{2}c", "abc", true),
+        (r"^[a[:.,]b]+$", "a:.b,", true),
+        (r"^[a[:.,]b]+$", "a[", false),
+        (r"^[[:alpha:]:]+$", "a:b", true),
         (r"(?>a+)b", "aab", true),
     ] {
         assert_eq!(matches(pattern, text), expected, "{pattern} on {text:?}");
+    }
+}
+
+#[test]
+fn a_dot_does_not_match_ends_of_lines_outside_of_grok() {
+    let matches = |expression: &str| {
+        let expression = Expression::compile(expression).unwrap();
+        expression.is_match("a\nb", &Deadline::default()).unwrap()
+    };
+    assert!(!matches("a.b") && matches("(?m)a.b") && matches("(?m:a.)b") && !matches("(?m)(?-m)a.b"));
+}
+
+#[test]
+fn a_stack_trace_is_captured_whole() {
+    let text = "ERROR first\n\tsecond\nthird";
+    let found = captured(&compile("^%{LOGLEVEL:level} %{GREEDYDATA:rest}").unwrap(), text).unwrap();
+    assert_eq!(found[1].1, "first\n\tsecond\nthird");
+}
+
+#[test]
+fn patterns_may_name_large_definitions_often() {
+    let (deadline, many) = (Deadline::within(Duration::from_secs(30)), 24);
+    let address =
+        |at: usize| if at.is_multiple_of(2) { format!("10.0.{at}.1") } else { format!("fe80::{at}") };
+    for name in ["IP", "IPORHOST", "URI"] {
+        let of =
+            |at: usize| if name == "URI" { format!("http://a{at}.example/x?y={at}") } else { address(at) };
+        let parts: Vec<String> = (0..many).map(|at| format!("%{{{name}:f{at}}}")).collect();
+        let pattern = compile(&format!("^{}(?<rest>.*)$", parts.join(" "))).unwrap();
+        let line = (0..many).map(of).collect::<Vec<_>>().join(" ");
+        let found = captured(&pattern, &(line.clone() + " end")).unwrap();
+        assert_eq!(found.len(), many + 1, "{name}");
+        for (at, found) in found.iter().enumerate().take(many) {
+            assert_eq!(*found, (format!("f{at}"), of(at)), "{name}");
+        }
+        // Where it does not match, it says so.
+        if name != "URI" {
+            assert!(pattern.find(&line.replacen(' ', "!", 1), &deadline).unwrap().is_none(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_large_pattern_that_does_not_match_at_once_leaves_time_for_others() {
+    let parts: Vec<String> = (0..7).map(|at| format!("%{{DATA:k{at}}}=%{{IPORHOST:a{at}}}")).collect();
+    let pattern = compile(&format!("^{}$", parts.join(" "))).unwrap();
+    let line: Vec<String> = (0..7).map(|at| format!("s{at}=10.0.{at}.1")).collect();
+    let deadline = Deadline::within(Duration::from_secs(30));
+    assert!(pattern.find(&line.join(" "), &deadline).unwrap().is_some());
+    assert!(pattern.find(&(line.join(" ") + " closed"), &deadline).unwrap().is_none());
+}
+
+#[test]
+fn definitions_with_options_or_groups_are_not_shared() {
+    let long = "x{0,1}".repeat(1_000);
+    let mut library = Library::new();
+    for (name, definition) in
+        [("I", format!("(?i)a{long}")), ("G", format!("(?<g>b){long}")), ("B", format!("(c)\\1{long}"))]
+    {
+        library.define(name, &definition).unwrap();
+    }
+    for (pattern, text) in [("%{I}%{I}", "AA"), ("%{G}%{G}", "bb"), ("%{B}", "cc")] {
+        let pattern = Pattern::compile(pattern, &library, true).unwrap();
+        assert!(pattern.is_match(text, &Deadline::within(Duration::from_secs(30))).unwrap(), "{text}");
+    }
+}
+
+#[test]
+fn a_group_is_repeated_as_often_as_a_text_is_long() {
+    let deadline = Deadline::within(Duration::from_secs(60));
+    let pattern = compile(r"^(?<all>(.|\r|\n)*)$").unwrap();
+    let text = "x\n".repeat(100_000);
+    let found = pattern.find(&text, &deadline).unwrap().unwrap();
+    assert_eq!(found.range(0), Some(0..text.len()));
+}
+
+#[test]
+fn lines_match_the_definitions_that_are_made_for_them() {
+    for (pattern, text, fields) in [
+        (
+            "RT_FLOW2",
+            "RT_FLOW_SESSION_CREATE: session created 10.1.1.1/1234->10.2.2.2/53 junos-dns-udp 10.1.1.1/1234->10.2.2.2/53 None None 17 pol-a trust untrust 99 N/A",
+            &[("src-ip", "10.1.1.1"), ("dst-port", "53")][..],
+        ),
+        (
+            "ELB_ACCESS_LOG",
+            "2026-01-01T00:00:00.000001Z lb-1 10.0.0.1:50000 - -1 -1 -1 504 - 0 0 \"GET http://a.example:80/ HTTP/1.1\"",
+            &[("response", "504")],
+        ),
+        (
+            "BACULA_LOGLINE",
+            "24-Feb 16:36 dir-host: Pruned 24 Jobs for client c1 from catalog.",
+            &[("bts", "24-Feb 16:36")],
+        ),
+        (
+            "BIND9",
+            "30-Jun-2026 15:50:00.999 queries: info: client @0x7f0000000000 10.0.0.1#60061 (a.example): query: a.example IN A + (10.0.0.2)",
+            &[("clientip", "10.0.0.1")],
+        ),
+        (
+            "SQUID3",
+            "1426235912.366     17 10.0.0.1 TCP_MISS_ABORTED/000 0 GET http://a.example/ - HIER_DIRECT/- -",
+            &[("status_code", "000")],
+        ),
+        (
+            "EXIM",
+            "2026-01-30 15:01:07 1dKFvt-0003wS-A4 <= abc@b.example H=h.example [10.0.0.1]:5555 P=esmtp S=100 id=x@y for cde@d.example",
+            &[
+                ("exim_sender_email", "abc@b.example"),
+                ("remote_port", "5555"),
+                ("exim_recipient_email", "cde@d.example"),
+            ],
+        ),
+        ("LOGLEVEL:l", "INF", &[("l", "INF")]),
+        ("UNIXPATH:p", "/opt/\u{17d}lu\u{165}/x", &[("p", "/opt/\u{17d}lu\u{165}/x")]),
+    ] {
+        let found = captured(&compile(&format!("%{{{pattern}}}")).unwrap(), text);
+        let found = found.unwrap_or_else(|| panic!("{pattern} does not match"));
+        for (field, value) in fields {
+            assert!(found.contains(&((*field).to_owned(), (*value).to_owned())), "{pattern}: {found:?}");
+        }
     }
 }
 

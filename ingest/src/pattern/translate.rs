@@ -22,17 +22,26 @@ const MAX_GROUPS: usize = 4_000;
 /// Turns an expression, and numbers the groups that capture: those made by [`super::expand`], whose captures are
 /// given, and those with a name.
 pub(super) fn translate(expression: &str, made: Vec<Capture>) -> Result<(String, Vec<Capture>), String> {
-    let mut translation = Translation {
-        rest: expression.chars().peekable(),
-        out: String::with_capacity(expression.len() + 64),
-        made,
-        captures: Vec::new(),
-        open: Vec::new(),
-        atom: None,
-        quantified: None,
-    };
+    let mut translation = Translation::new(expression, made);
     translation.run()?;
     Ok((translation.out, translation.captures))
+}
+
+/// Turns an expression that calls definitions, and these.
+pub(super) fn translate_shared(
+    expression: &str,
+    definitions: &[String],
+    made: Vec<Capture>,
+) -> Result<String, String> {
+    let (mut out, _) = translate(expression, made)?;
+    // Behind all groups, so that the numbers of these stay.
+    out.push_str("(?(DEFINE)");
+    for (at, definition) in definitions.iter().enumerate() {
+        let (definition, _) = translate(definition, Vec::new())?;
+        out.push_str(&format!("(?<{}>{definition})", shared_name(&at.to_string())));
+    }
+    out.push(')');
+    Ok(out)
 }
 
 struct Translation<'a> {
@@ -48,6 +57,8 @@ struct Translation<'a> {
     atom: Option<usize>,
     /// How it is quantified already.
     quantified: Option<Quantified>,
+    /// Whether it is a place in the text, which PCRE2 repeats in a group only.
+    is_place: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -58,7 +69,20 @@ enum Quantified {
     Other,
 }
 
-impl Translation<'_> {
+impl<'a> Translation<'a> {
+    fn new(expression: &'a str, made: Vec<Capture>) -> Self {
+        Self {
+            rest: expression.chars().peekable(),
+            out: String::with_capacity(expression.len() + 64),
+            made,
+            captures: Vec::new(),
+            open: Vec::new(),
+            atom: None,
+            quantified: None,
+            is_place: false,
+        }
+    }
+
     fn run(&mut self) -> Result<(), String> {
         while let Some(letter) = self.rest.next() {
             let start = self.out.len();
@@ -111,6 +135,9 @@ impl Translation<'_> {
                     self.atom = Some(start);
                 }
             }
+            let written = self.out.get(start..).unwrap_or_default();
+            self.is_place =
+                matches!(written, "^" | "$" | "\\b" | "\\B" | "\\A" | "\\z" | "\\Z" | "\\G" | "\\K");
             self.quantified = None;
         }
         Ok(())
@@ -132,9 +159,10 @@ impl Translation<'_> {
         }
     }
 
-    /// Appends a quantifier; PCRE2 wants what has one already in a group.
+    /// Appends a quantifier; PCRE2 wants what has one already, and places, in a group.
     fn repeat(&mut self, quantifier: &str) {
-        if let (Some(atom), Some(_)) = (self.atom, self.quantified) {
+        if let Some(atom) = self.atom.filter(|_| self.quantified.is_some() || self.is_place) {
+            self.is_place = false;
             self.out.insert_str(atom, "(?:");
             self.out.push(')');
         }
@@ -235,6 +263,12 @@ impl Translation<'_> {
         }
         self.out.push('?');
         match self.rest.peek() {
+            Some(&MARK) => {
+                self.rest.next();
+                let place: String = std::iter::from_fn(|| self.rest.next_if(char::is_ascii_digit)).collect();
+                self.out.push_str(&format!("&{}", shared_name(&place)));
+                Ok(())
+            }
             Some('~') => Err("absent operators [(?~…)] are not supported".to_owned()),
             Some('<') => {
                 let mut ahead = self.rest.clone();
@@ -334,7 +368,7 @@ impl Translation<'_> {
                 ']' if first => self.out.push_str("\\]"),
                 ']' => break,
                 '\\' => self.escape_in_set()?,
-                '[' if self.rest.peek() == Some(&':') => self.posix_class()?,
+                '[' if self.rest.peek() == Some(&':') && self.posix_class()? => {}
                 '[' => self.set(depth + 1)?,
                 '&' if self.rest.peek() == Some(&'&') => {
                     return Err("[&&] in a set is not supported; use a look-ahead".to_owned());
@@ -362,14 +396,13 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// `[:name:]`, of which the opening bracket was read. A bracket that opens none is a set within the set.
-    fn posix_class(&mut self) -> Result<(), String> {
+    /// `[:name:]`, of which the opening bracket was read; whether it is one: else the bracket opens a set within the set.
+    fn posix_class(&mut self) -> Result<bool, String> {
         let mut ahead = self.rest.clone();
         ahead.next();
         let name: String = ahead.by_ref().take_while(|letter| *letter != ':').take(16).collect();
         if ahead.next() != Some(']') {
-            self.out.push_str("\\[");
-            return Ok(());
+            return Ok(false);
         }
         let (negated, class) = name.strip_prefix('^').map_or((false, name.as_str()), |class| (true, class));
         let members = match class {
@@ -396,11 +429,16 @@ impl Translation<'_> {
         for _ in 0..name.chars().count() + 3 {
             self.rest.next();
         }
-        Ok(())
+        Ok(true)
     }
 }
 
 /// Name of a group in the expression that PCRE2 gets.
 fn group_name(at: usize) -> String {
     format!("c{at}")
+}
+
+/// Name of a definition that is called, by its place.
+fn shared_name(place: &str) -> String {
+    format!("d{place}")
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, Datelike, Utc};
+use chrono::{DateTime, Datelike, TimeDelta, Utc};
 use millrace_ingest::event::time_format::{TimeFormat, Zone, iso8601};
 use millrace_ingest::event::{TIMESTAMP, text_of};
 use millrace_ingest::{Event, Fault, FieldReference, Options, Template};
@@ -56,11 +56,11 @@ impl Pattern {
         })
     }
 
-    fn read(&self, text: &str, zone: Zone, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    fn read(&self, text: &str, is_number: bool, zone: Zone, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         match self {
             Self::Iso8601 => iso8601(text, zone),
-            Self::Unix => unix(text, 1_000_000_000),
-            Self::UnixMillis => unix(text, 1_000_000),
+            Self::Unix => unix_seconds(text),
+            Self::UnixMillis => unix_millis(text, is_number),
             Self::Tai64n => tai64n(text),
             Self::Format(format) => format.parse(text, now.year())?.instant(zone, now),
         }
@@ -105,9 +105,10 @@ impl Date {
         };
         if let Some(locale) = options.text("locale")
             && !is_english(&locale)
+            && patterns.iter().any(|pattern| matches!(pattern, Pattern::Format(format) if format.has_names()))
         {
             options.fault_here(format!(
-                "[date] knows names of months and days in English (locale en), not in [{locale}]"
+                "[date] reads names of months, days, eras and halves of a day in English (locale en), not in [{locale}]"
             ));
         }
         let target = options.field("target");
@@ -119,13 +120,14 @@ impl Date {
     }
 
     /// The time of a value, by the first pattern that it follows.
-    fn time(&self, event: &Event, text: &str) -> Option<DateTime<Utc>> {
+    fn time(&self, event: &Event, value: &Value) -> Option<DateTime<Utc>> {
         let zone = match &self.zone {
             ZoneOption::Fixed(zone) => *zone,
             ZoneOption::PerEvent(template) => Zone::named(&template.render(event))?,
         };
         let now = (self.clock)();
-        self.patterns.iter().find_map(|pattern| pattern.read(text, zone, now))
+        let (text, is_number) = (text_of(value), value.is_number());
+        self.patterns.iter().find_map(|pattern| pattern.read(&text, is_number, zone, now))
     }
 }
 
@@ -134,33 +136,30 @@ fn is_english(locale: &str) -> bool {
     language.eq_ignore_ascii_case("en") || matches!(locale, "C" | "POSIX")
 }
 
-/// Reads a number of units of so many nanoseconds since 1970, with a fraction.
-fn unix(text: &str, unit: i64) -> Option<DateTime<Utc>> {
-    let text = text.trim();
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, text),
+/// Reads seconds since 1970, with a fraction, up to 2038, as Logstash does: milliseconds are no seconds.
+fn unix_seconds(text: &str) -> Option<DateTime<Utc>> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let seconds = whole.parse::<i64>().ok().filter(|seconds| *seconds <= i64::from(i32::MAX))?;
+    if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let nanos: i64 = fraction
+        .bytes()
+        .chain(std::iter::repeat(b'0'))
+        .take(9)
+        .fold(0, |nanos, digit| nanos * 10 + i64::from(digit - b'0'));
+    let nanos = if whole.starts_with('-') { -nanos } else { nanos };
+    DateTime::from_timestamp(seconds, 0)?.checked_add_signed(TimeDelta::nanoseconds(nanos))
+}
+
+/// Reads milliseconds since 1970; only a number may have a fraction, which is cut.
+fn unix_millis(text: &str, is_number: bool) -> Option<DateTime<Utc>> {
+    let millis = match text.parse::<i64>() {
+        Ok(millis) => millis,
+        Err(_) if is_number => text.parse::<f64>().ok().filter(|millis| millis.abs() < 9.0e18)? as i64,
+        Err(_) => return None,
     };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let nanos = if !whole.is_empty() && all_digits(whole) && all_digits(fraction) {
-        let mut nanos = whole.parse::<i128>().ok()?.checked_mul(i128::from(unit))?;
-        let mut unit = i128::from(unit);
-        for digit in fraction.bytes() {
-            unit /= 10;
-            nanos += i128::from(digit - b'0') * unit;
-        }
-        if negative { -nanos } else { nanos }
-    } else {
-        // With an exponent.
-        let value: f64 = text.parse().ok().filter(|value: &f64| value.is_finite())?;
-        if !text.bytes().any(|byte| byte.is_ascii_digit()) {
-            return None;
-        }
-        (value * unit as f64) as i128
-    };
-    let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok()?;
-    DateTime::from_timestamp(seconds, u32::try_from(nanos.rem_euclid(1_000_000_000)).ok()?)
+    DateTime::from_timestamp_millis(millis)
 }
 
 /// Reads `@` and 24 hexadecimal digits: seconds and nanoseconds.
@@ -179,12 +178,11 @@ impl Filter for Date {
     fn apply(&self, event: &mut Event, _made: &mut Vec<Event>) -> Outcome {
         let time = match event.get(&self.source).as_deref() {
             None | Some(Value::Null) => return Outcome::Unmatched,
-            Some(Value::String(text)) => self.time(event, text),
             Some(Value::Array(elements)) => match elements.first() {
-                Some(first) => self.time(event, &text_of(first)),
+                Some(first) => self.time(event, first),
                 None => return Outcome::Unmatched,
             },
-            Some(other) => self.time(event, &text_of(other)),
+            Some(value) => self.time(event, value),
         };
         let set = time.is_some_and(|time| {
             if matches!(self.target.path(), [name] if name == TIMESTAMP) {
@@ -209,7 +207,7 @@ mod tests {
     use millrace_ingest::{Event, Options};
     use serde_json::Value;
 
-    use super::{Date, tai64n, unix};
+    use super::{Date, tai64n, unix_millis, unix_seconds};
     use crate::filter::Filter as _;
 
     fn time(text: &str) -> DateTime<Utc> {
@@ -223,13 +221,16 @@ mod tests {
             ("1478207457", "2016-11-03T21:10:57Z"),
             ("1478207457.456", "2016-11-03T21:10:57.456Z"),
             ("-1.5", "1969-12-31T23:59:58.5Z"),
-            ("1.478207457e9", "2016-11-03T21:10:57Z"),
+            ("2147483647.123456789", "2038-01-19T03:14:07.123456789Z"),
         ] {
-            assert_eq!(unix(text, 1_000_000_000), Some(time(expected)), "{text}");
+            assert_eq!(unix_seconds(text), Some(time(expected)), "{text}");
         }
-        assert_eq!(unix("1000000000123", 1_000_000), Some(time("2001-09-09T01:46:40.123Z")));
-        for text in ["", "-", "x", "1.x", "inf", "NaN", "1e300", "99999999999999999999"] {
-            assert_eq!(unix(text, 1_000_000_000), None, "{text}");
+        assert_eq!(unix_millis("1000000000123", false), Some(time("2001-09-09T01:46:40.123Z")));
+        for text in ["", "-", "x", "1.x", "1.", "1e3", "inf", "NaN", "2147483648", "1478207457456"] {
+            assert_eq!(unix_seconds(text), None, "{text}");
+        }
+        for (text, is_number, read) in [("1.5", false, false), ("1.5", true, true), ("x", true, false)] {
+            assert_eq!(unix_millis(text, is_number).is_some(), read, "{text}");
         }
         assert_eq!(tai64n("@4000000050d506482dbdf024"), Some(time("2012-12-22T01:00:46.767422500Z")));
         assert_eq!(tai64n("4000000050d506482dbdf024"), Some(time("2012-12-22T01:00:46.767422500Z")));

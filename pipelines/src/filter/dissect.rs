@@ -260,8 +260,7 @@ impl Conversion {
     fn apply(&self, event: &mut Event) {
         let kind = if self.integer { "int" } else { "float" };
         let converted = match event.get(&self.field).as_deref() {
-            None => Err("missing"),
-            Some(Value::Null) => Err("nullvalue"),
+            None | Some(Value::Null) => Err("nullvalue"),
             Some(value @ (Value::String(_) | Value::Number(_))) => {
                 number(&text_of(value), self.integer).ok_or("uncoercible")
             }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millrace_ingest::event::{TIMESTAMP, text_of};
+use millrace_ingest::pattern::{Deadline, Expression, Replacement};
 use millrace_ingest::{Event, Fault, FieldReference, Options, Secret};
 use millrace_storage::murmur;
 use ring::{digest, hmac};
@@ -16,9 +17,12 @@ use serde_json::Value;
 use super::settings::ecs_disabled;
 use super::{Filter, Outcome};
 
+/// The seed that Logstash gives MurmurHash3 of 128 bits.
+const MURMUR_SEED: u32 = 2;
+
 #[derive(Debug)]
 struct Fingerprint {
-    /// In the order of their names.
+    /// In the order written.
     sources: Vec<(String, FieldReference)>,
     target: FieldReference,
     method: Method,
@@ -42,7 +46,8 @@ enum Method {
     Murmur32,
     Murmur128,
     Uuid,
-    Punctuation,
+    /// What is neither punctuation nor a symbol is taken away.
+    Punctuation(Expression),
     /// Network of an address, by so many bits.
     Network(u32),
 }
@@ -53,7 +58,6 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
     if names.is_empty() {
         names.push("message".to_owned());
     }
-    names.sort();
     let mut sources = Vec::new();
     for name in names {
         match FieldReference::parse(&name) {
@@ -73,6 +77,9 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
     };
     options.finish()?;
     let (Ok(target), Some(method)) = (target, method) else { return Err(Vec::new()) };
+    if concatenate == Concatenate::Sources {
+        sources.sort_by(|(one, _), (other, _)| one.cmp(other));
+    }
     Ok(Arc::new(Fingerprint { sources, target, method, base64, concatenate }))
 }
 
@@ -90,6 +97,7 @@ fn method(options: &mut Options) -> Option<Method> {
             "MURMUR3_128",
             "UUID",
             "PUNCT",
+            "PUNCTUATION",
             "IPV4_NETWORK",
         ],
     );
@@ -105,7 +113,13 @@ fn method(options: &mut Options) -> Option<Method> {
         "MURMUR3" => Method::Murmur32,
         "MURMUR3_128" => Method::Murmur128,
         "UUID" => Method::Uuid,
-        "PUNCT" => Method::Punctuation,
+        "PUNCT" | "PUNCTUATION" => match Expression::compile(r"[^\p{P}\p{S}]+") {
+            Ok(others) => Method::Punctuation(others),
+            Err(fault) => {
+                options.fault_here(fault);
+                return None;
+            }
+        },
         "IPV4_NETWORK" => {
             match key.as_ref().and_then(|key| key.parse::<u32>().ok()).filter(|bits| *bits <= 32) {
                 Some(bits) => Method::Network(bits),
@@ -124,7 +138,7 @@ fn method(options: &mut Options) -> Option<Method> {
 impl Method {
     /// Whether it digests any text, also one of several fields.
     fn is_hash(&self) -> bool {
-        !matches!(self, Self::Uuid | Self::Punctuation | Self::Network(_))
+        !matches!(self, Self::Uuid | Self::Punctuation(_) | Self::Network(_))
     }
 
     fn of(&self, value: &Value, base64: bool) -> Option<Value> {
@@ -136,8 +150,8 @@ impl Method {
             Self::Md5 => written(&md5::digest(bytes), base64),
             Self::HmacMd5(key) => written(&md5::hmac(key.expose().as_bytes(), bytes), base64),
             Self::Murmur128 => {
-                let (one, two) = murmur::hash128(bytes);
-                written(&[one.to_be_bytes(), two.to_be_bytes()].concat(), base64)
+                let (one, two) = murmur::hash128_with_seed(bytes, MURMUR_SEED);
+                written(&[one.to_le_bytes(), two.to_le_bytes()].concat(), base64)
             }
             Self::Murmur32 => {
                 let hash = match value {
@@ -150,9 +164,10 @@ impl Method {
                 if base64 { Value::String(STANDARD.encode(hash.to_be_bytes())) } else { Value::from(hash) }
             }
             Self::Uuid => Value::String(uuid::Uuid::new_v4().to_string()),
-            Self::Punctuation => {
-                let kept = |letter: &char| !letter.is_ascii_alphanumeric() && !matches!(letter, ' ' | '\t');
-                Value::String(text.chars().filter(kept).collect())
+            Self::Punctuation(others) => {
+                let nothing = Replacement::parse("", others);
+                let left = others.replace_all(&text, &nothing, &Deadline::default()).ok()?;
+                Value::String(left.unwrap_or(text))
             }
             Self::Network(bits) => {
                 let address: Ipv4Addr = text.trim().parse().ok()?;
@@ -180,7 +195,8 @@ fn shown(value: &Value) -> String {
     }
 }
 
-fn inspected(value: &Value) -> String {
+/// A value as Ruby shows it, with members in the order of their names.
+pub(super) fn inspected(value: &Value) -> String {
     match value {
         Value::Null => "nil".to_owned(),
         Value::String(_) => value.to_string(),
@@ -226,7 +242,7 @@ impl Filter for Fingerprint {
             }
             // Each source by itself; the last that is there remains.
             _ => self.sources.iter().rev().find_map(|(_, reference)| match event.get(reference).as_deref() {
-                None | Some(Value::Null) => None,
+                None => None,
                 Some(Value::Array(elements)) => {
                     let made: Option<Vec<Value>> =
                         elements.iter().map(|element| self.method.of(element, self.base64)).collect();

@@ -14,6 +14,7 @@ use millrace_ingest::options::Setting;
 use millrace_ingest::{Event, Fault, FieldReference, Options, Template};
 use serde_json::Value;
 
+use super::fingerprint::inspected;
 use super::settings::texts_or;
 use super::{Filter, Outcome};
 use convert::Convert;
@@ -58,7 +59,14 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
         |field, value| Ok(Operation::Coerce(reference(&field)?, value)),
         &mut operations,
     );
-    let rename = |from: String, to| Ok(Operation::Rename(Template::parse(&from), to));
+    let rename = |from: String, to: Template| {
+        let from = Template::parse(&from);
+        // What no event can change is wrong for all.
+        for name in [&from, &to].into_iter().filter(|name| name.is_constant()) {
+            reference(name.as_str())?;
+        }
+        Ok(Operation::Rename(from, to))
+    };
     templates(&mut options, "rename", rename, &mut operations);
     templates(
         &mut options,
@@ -137,6 +145,17 @@ fn texts(
     for (field, value) in options.hash(name) {
         let values: Option<Vec<String>> = match &value {
             Setting::Array(values) if name == "merge" => values.iter().map(Setting::as_text).collect(),
+            // The text of the array, as in Logstash.
+            Setting::Array(values) if matches!(name, "update" | "replace") => {
+                let texts: Option<Vec<Value>> = values
+                    .iter()
+                    .map(|value| match value {
+                        Setting::Number(number) => Some(Value::Number(number.clone())),
+                        other => other.as_text().map(Value::String),
+                    })
+                    .collect();
+                texts.map(|texts| vec![inspected(&Value::Array(texts))])
+            }
             single => single.as_text().map(|text| vec![text]),
         };
         let Some(values) = values else {

@@ -258,6 +258,12 @@ impl Builder {
 
     fn output(&mut self, Plugin { mut options, canonical }: Plugin) -> Option<Arc<OutputNode>> {
         let (naming, name, at) = opening(&mut options);
+        if options.integer("workers", 1..=i64::from(i32::MAX)).is_some() {
+            tracing::warn!(
+                output = name,
+                "option [workers] of an output has no effect: pipeline.workers says how many work"
+            );
+        }
         let label = self.label("output", &naming, &name, at, &canonical);
         let output = self.keep(output::build(options))?;
         Some(Arc::new(OutputNode { label, output }))

@@ -127,6 +127,8 @@ pub struct Status {
     pub ephemeral_id: Uuid,
     /// How it runs, or would.
     pub settings: Settings,
+    /// Addresses that its inputs listen on.
+    pub addresses: Vec<std::net::SocketAddr>,
     /// What became of changed files.
     pub reloads: Reloads,
     /// Figures of the whole.
@@ -459,6 +461,7 @@ impl Manager {
             hash: known.found.hash.clone(),
             ephemeral_id: managed.ephemeral_id,
             settings,
+            addresses: pipeline.map(|pipeline| pipeline.addresses()).unwrap_or_default(),
             reloads: known.reloads.clone(),
             figures: pipeline.map(|pipeline| pipeline.figures()).unwrap_or_default(),
             queued: pipeline.map_or(0, |pipeline| pipeline.queued()),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt;
+use futures::future::FusedFuture;
 use millrace_ingest::budget::Share;
 use millrace_ingest::input::{Context, InputError, Positions};
 use millrace_ingest::{Batch, Event};
@@ -14,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::Shared;
-use super::queue::QueueSender;
+use super::queue::{QueueSender, Sent};
 use crate::Graph;
 use crate::graph::InputNode;
 use crate::store::Store;
@@ -82,14 +83,37 @@ impl RunningInput {
 
     /// Waits until the input has stopped and all that it sent is in the queue. What is not through at the deadline is
     /// cut off: it was not acknowledged, and is read again.
-    pub(super) async fn stopped(mut self, deadline: tokio::time::Instant) {
+    pub(super) async fn stopped(self, deadline: tokio::time::Instant) {
+        let over = tokio::time::sleep_until(deadline).fuse();
+        tokio::pin!(over);
+        self.stopped_unless(&mut over).await;
+    }
+
+    /// Waits likewise, unless `give_up` has ended or ends before. Returns whether all is in the queue.
+    pub(super) async fn stopped_unless(
+        mut self,
+        give_up: &mut (impl FusedFuture<Output = ()> + Unpin),
+    ) -> bool {
         let both = async {
             let _ = (&mut self.source).await;
             let _ = (&mut self.forward).await;
         };
-        if tokio::time::timeout_at(deadline, both).await.is_err() {
+        let came = tokio::select! {
+            biased;
+            () = both => true,
+            () = ended(give_up) => false,
+        };
+        if !came {
             tracing::warn!(input = %self.node.label.id, "the input did not stop in time and is cut off");
         }
+        came
+    }
+}
+
+/// Waits for a future that may have ended before.
+pub(super) async fn ended(future: &mut (impl FusedFuture<Output = ()> + Unpin)) {
+    if !future.is_terminated() {
+        future.await;
     }
 }
 
@@ -181,10 +205,12 @@ async fn forward(
             }
             _ => (Some(&node), Some(batch)),
         };
-        if let (Some(from), Some(batch)) = (from, batch)
-            && !queue.send(from, batch, || shared.generations.current()).await
-        {
-            return;
+        if let (Some(from), Some(batch)) = (from, batch) {
+            match queue.send(from, batch, || shared.generations.current()).await {
+                Sent::Queued => {}
+                Sent::Withdrawn => continue,
+                Sent::Closed => return,
+            }
         }
         if kind == Kind::Queue {
             continue;

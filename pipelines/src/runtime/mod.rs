@@ -24,12 +24,14 @@ mod work;
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use futures::FutureExt;
 use millrace_ingest::budget::Share;
 use millrace_ingest::input::BatchSize;
 use millrace_storage::{Compute, Priority};
@@ -279,16 +281,24 @@ impl Pipeline {
     }
 
     /// Stops the inputs, lets what was read come to its end within `patience`, and ends. What is not through by then
-    /// is told to its source as not stored.
-    pub async fn stop(&self, patience: Duration) {
-        let deadline = Instant::now() + patience;
-        let Some((inputs, sender)) = self.intake.lock().await.take() else { return };
+    /// is told to its source as not stored. Returns whether everything came to its end.
+    pub async fn stop(&self, patience: Duration) -> bool {
+        self.stop_unless(tokio::time::sleep(patience)).await
+    }
+
+    /// Stops the inputs and lets what was read come to its end, however long that takes, unless `give_up` ends before. What
+    /// is not through by then is told to its source as not stored. Returns whether everything came to its end.
+    pub async fn stop_unless(&self, give_up: impl Future<Output = ()>) -> bool {
+        let give_up = give_up.fuse();
+        tokio::pin!(give_up);
+        let Some((inputs, sender)) = self.intake.lock().await.take() else { return true };
         let from_disk = self.from_disk.lock().take();
         inputs.iter().chain(&from_disk).for_each(RunningInput::tell_to_stop);
         let dispatcher = self.dispatcher.lock().take();
         drop(sender);
+        let mut all = true;
         for running in inputs.into_iter().chain(from_disk) {
-            running.stopped(deadline).await;
+            all &= running.stopped_unless(&mut give_up).await;
         }
         if let Some(disk) = &self.shared.queue_on_disk {
             // A disk that hangs holds up no end.
@@ -297,15 +307,21 @@ impl Pipeline {
             }
         }
         self.waiting.close();
-        let Some(mut dispatcher) = dispatcher else { return };
-        if tokio::time::timeout_at(deadline, &mut dispatcher).await.is_ok() {
-            return;
+        let Some(mut dispatcher) = dispatcher else { return all };
+        let came = tokio::select! {
+            biased;
+            _ = &mut dispatcher => true,
+            () = intake::ended(&mut give_up) => false,
+        };
+        if came {
+            return all;
         }
         tracing::warn!(pipeline = %self.shared.id, "the pipeline did not drain in time; its sources keep what is not stored");
         self.shared.cut();
         if tokio::time::timeout(CUT, &mut dispatcher).await.is_err() {
             dispatcher.abort();
         }
+        false
     }
 
     /// How it runs.
@@ -338,6 +354,11 @@ impl Pipeline {
     /// Inputs that have not ended.
     pub fn running_inputs(&self) -> usize {
         *self.shared.running.borrow()
+    }
+
+    /// Addresses that inputs listen on.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.graph().inputs.iter().filter_map(|node| node.input.local_address()).collect()
     }
 
     /// The last trouble that passed or may pass, and when it was.

@@ -50,6 +50,15 @@ pub(super) struct QueueSender {
     closed: Arc<watch::Sender<bool>>,
 }
 
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    Queued,
+    Withdrawn,
+    /// Nobody takes anything any more.
+    Closed,
+}
+
 /// The workers' end.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -68,23 +77,25 @@ pub(super) fn queue() -> (QueueSender, Queue) {
 }
 
 impl QueueSender {
-    /// Waits for room and appends a batch; whether there is still somebody who takes it. `generation` is asked for
-    /// when there is room.
+    /// Waits for room and appends a batch, unless its source has withdrawn it by then. `generation` is asked for when there is room.
     pub(super) async fn send(
         &self,
         input: &Arc<InputNode>,
         batch: Batch,
         generation: impl Fn() -> Arc<Generation>,
-    ) -> bool {
+    ) -> Sent {
         let events = batch.events.len();
         let bytes = batch.held.bytes().max(EVENT * events as u64).clamp(PERMIT, MAX_BYTES);
         let permits = u32::try_from(bytes / PERMIT).unwrap_or(u32::MAX);
-        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(permits).await else { return false };
+        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(permits).await else { return Sent::Closed };
+        if !batch.ack.accept() {
+            return Sent::Withdrawn;
+        }
         self.events.fetch_add(events, Ordering::Relaxed);
         let counted = Counted(Arc::clone(&self.events), events);
         let (input, generation) = (Arc::clone(input), generation());
         let entry = Entry { input, generation, batch, _room: room, _counted: counted };
-        self.entries.send(entry).is_ok()
+        if self.entries.send(entry).is_ok() { Sent::Queued } else { Sent::Closed }
     }
 
     /// Takes nothing more: what is in the queue is the rest.

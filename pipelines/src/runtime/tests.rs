@@ -412,6 +412,35 @@ async fn sources_are_told_after_the_write() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_read_comes_to_its_end_however_long_it_takes() {
+    for patient in [true, false] {
+        let store = Arc::new(Memory::default());
+        store.held.send_replace(true);
+        let (batch, told) = batch(vec![json!({"n": 1})]);
+        let pipeline =
+            start(graph(vec![Hand::of(vec![batch])], vec![], vec![local("docs")]), settings(1), &store);
+        pipeline.ended().await;
+        let (give_up, given_up) = tokio::sync::oneshot::channel::<()>();
+        let stop = pipeline.stop_unless(given_up.map(drop));
+        tokio::pin!(stop);
+        while pipeline.figures().filtered == 0 {
+            assert!((&mut stop).now_or_never().is_none(), "nothing is stored yet");
+            tokio::task::yield_now().await;
+        }
+        if patient {
+            store.held.send_replace(false);
+            assert!(stop.await);
+            assert_eq!(told.await.unwrap(), Ok(()));
+        } else {
+            give_up.send(()).unwrap();
+            assert!(!stop.await);
+            assert!(told.await.is_err() || store.state.lock().docs.is_empty());
+        }
+        assert_eq!(store.state.lock().docs.len(), usize::from(patient));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_is_written_on_while_the_disk_is_slow() {
     let store = Arc::new(Memory::default());
     store.volatile.send_replace(true);

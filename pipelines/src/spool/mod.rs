@@ -12,6 +12,7 @@ pub(crate) mod source;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,6 @@ pub(crate) struct Fill {
 }
 
 /// Events on disk.
-#[derive(Debug)]
 pub(crate) struct Spool {
     directory: PathBuf,
     max_bytes: u64,
@@ -61,6 +61,15 @@ pub(crate) struct Spool {
     writer: Mutex<Option<JoinHandle<()>>>,
     /// Whether the writer is to end.
     ending: watch::Sender<bool>,
+    /// Where damage ends that was told.
+    told: Mutex<Place>,
+    note: Note,
+}
+
+impl fmt::Debug for Spool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spool").field("directory", &self.directory).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -75,10 +84,10 @@ struct Append {
     record: Vec<u8>,
     ack: Ack,
     /// Room of the record.
-    held: Reservation,
+    _held: Reservation,
 }
 
-/// Tells of trouble that passes.
+/// Tells of trouble, for the status.
 type Note = Arc<dyn Fn(String) + Send + Sync>;
 
 impl Spool {
@@ -102,6 +111,8 @@ impl Spool {
             appends,
             writer: Mutex::new(None),
             ending: watch::Sender::new(false),
+            told: Mutex::new(Place::default()),
+            note: Arc::clone(&note),
         });
         let writer = tokio::spawn(write_all(Arc::clone(&spool), incoming, note));
         *spool.writer.lock() = Some(writer);
@@ -136,7 +147,7 @@ impl Spool {
         let Some(record) = record else { return Err((events, ack, held)) };
         drop(events);
         held.set(record.capacity() as u64);
-        let _ = self.appends.send(Append { record, ack, held }).await;
+        let _ = self.appends.send(Append { record, ack, _held: held }).await;
         Ok(())
     }
 
@@ -217,24 +228,31 @@ async fn write_until_end(spool: Arc<Spool>, incoming: &mut mpsc::Receiver<Append
             first = incoming.recv() => first,
         };
         let Some(first) = first else { return };
-        let mut records = first.record;
-        let mut waiting = vec![(first.ack, first.held)];
-        while records.len() < GROUP_BYTES {
+        let mut group = Group::of(first);
+        while group.bytes() < GROUP_BYTES {
             let Ok(next) = incoming.try_recv() else { break };
-            records.extend_from_slice(&next.record);
-            waiting.push((next.ack, next.held));
+            group.waiting.push(next);
         }
         let mut pause = FIRST_PAUSE;
         loop {
+            // Who waits for room may have given up meanwhile.
+            group.waiting.retain(|append| !append.ack.is_withdrawn());
+            if group.waiting.is_empty() {
+                break;
+            }
             let Some(spool) = spool.upgrade() else { return };
             let mut floor = spool.floor.subscribe();
             let fill = spool.fill();
-            if fill.bytes > 0 && fill.bytes + records.len() as u64 > fill.max_bytes {
+            if fill.bytes > 0 && fill.bytes + group.bytes() as u64 > fill.max_bytes {
                 drop(spool);
                 tokio::select! {
                     _ = ending.wait_for(|ending| *ending) => return,
                     _ = floor.changed() => continue,
                 }
+            }
+            let records = group.accept();
+            if records.is_empty() {
+                break;
             }
             let directory = spool.directory.clone();
             let after = spool.state.lock().segments.last().map_or(0, |(number, _)| *number);
@@ -244,7 +262,7 @@ async fn write_until_end(spool: Arc<Spool>, incoming: &mut mpsc::Receiver<Append
             };
             let done = tokio::task::spawn_blocking(job).await;
             let Ok((written, kept, unwritten)) = done else { return };
-            (tail, records) = (kept, unwritten);
+            (tail, group.records) = (kept, unwritten);
             match written {
                 Ok(()) => {
                     tail.open.iter().for_each(|segment| spool.wrote(segment));
@@ -263,7 +281,33 @@ async fn write_until_end(spool: Arc<Spool>, incoming: &mut mpsc::Receiver<Append
                 }
             }
         }
-        waiting.into_iter().for_each(|(ack, _)| ack.tell(Ok(())));
+        group.waiting.into_iter().for_each(|append| append.ack.tell(Ok(())));
+    }
+}
+
+/// Appends that are written and synced together.
+struct Group {
+    waiting: Vec<Append>,
+    /// Their records one behind the other, once they are accepted.
+    records: Vec<u8>,
+}
+
+impl Group {
+    fn of(first: Append) -> Self {
+        Self { waiting: vec![first], records: Vec::new() }
+    }
+
+    fn bytes(&self) -> usize {
+        self.records.len() + self.waiting.iter().map(|append| append.record.len()).sum::<usize>()
+    }
+
+    /// Accepts all that were not withdrawn, and hands out their records.
+    fn accept(&mut self) -> Vec<u8> {
+        self.waiting.retain(|append| append.ack.accept());
+        for append in &mut self.waiting {
+            self.records.append(&mut append.record);
+        }
+        std::mem::take(&mut self.records)
     }
 }
 

@@ -8,7 +8,9 @@
 //! | 4 | CRC-32C of the payload |
 //! | … | payload: events, each as seconds (8) and nanoseconds (4) of its time, length (4) and JSON of its fields, length (4) and JSON of its metadata |
 //!
-//! A record that is cut off or damaged ends its file: a write that a crash interrupted was told to nobody.
+//! A write that a crash interrupted was told to nobody: its record ends the file, and is left out. A record that was
+//! damaged later is left out, too, and told ([`Damage`]); reading goes on behind it ([`next`]). Its end is where its length says, or
+//! where the next record begins. If only its length is damaged, its checksum still tells that it is whole.
 
 use std::fs::{self, File};
 use std::io;
@@ -86,43 +88,186 @@ pub(super) fn files(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(files)
 }
 
-/// Bytes of the whole records of a file.
+/// Where the records of a file end. What a crash cut off behind them does not count, what is damaged does.
 fn whole(path: &Path) -> io::Result<u64> {
     let file = File::open(path)?;
-    let (length, mut offset) = (file.metadata()?.len(), 0);
-    while let Some((_, bytes)) = read(&file, offset)? {
-        offset += bytes;
-    }
-    if offset < length {
-        tracing::warn!(path = %path.display(), offset, length, "the file of a queue ends in a record that is not whole, as after a crash: it is read up to there");
+    let length = file.metadata()?.len();
+    let mut offset = 0;
+    while offset < length {
+        match next(&file, offset, length)? {
+            Item::Record { length, .. } => offset += length,
+            Item::Damaged(damage) if damage.end() == length && is_torn(&file, offset, length)? => {
+                tracing::warn!(path = %path.display(), offset, length, "the file of a queue ends in a record that is not whole, as after a crash: it is read up to there");
+                break;
+            }
+            Item::Damaged(damage) => offset = damage.end(),
+        }
     }
     Ok(offset)
 }
 
-/// Reads the payload of the record at an offset, and its length with everything; `None` where no whole record begins.
+/// What begins at an offset of a file.
+#[derive(Debug)]
+pub(super) enum Item {
+    /// A whole record: its payload, and its length with everything.
+    Record { payload: Vec<u8>, length: u64 },
+    /// Bytes that are no record.
+    Damaged(Damage),
+}
+
+/// Bytes of a file that are no record, up to the next record or the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Damage {
+    pub(super) offset: u64,
+    pub(super) length: u64,
+    /// Number of events in them; `None` if that cannot be told.
+    pub(super) events: Option<usize>,
+}
+
+impl Damage {
+    /// Offset of the first byte behind the damage.
+    pub(super) fn end(self) -> u64 {
+        self.offset + self.length
+    }
+}
+
+/// Reads what begins at an offset before the end of the records.
 ///
 /// # Errors
 /// The file cannot be read.
-pub(super) fn read(file: &File, offset: u64) -> io::Result<Option<(Vec<u8>, u64)>> {
-    let mut head = [0; HEAD];
-    if !read_whole(file, &mut head, offset)? {
-        return Ok(None);
-    }
-    let number = |at: usize| {
-        let bytes = head.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-        bytes.map_or(0, u32::from_le_bytes)
+pub(super) fn next(file: &File, offset: u64, end: u64) -> io::Result<Item> {
+    let Some(head) = head(file, offset)? else {
+        return Ok(Item::Damaged(Damage { offset, length: end - offset, events: None }));
     };
-    let length = number(0) as usize;
-    let left = file.metadata()?.len().saturating_sub(offset + HEAD as u64);
-    // Zeros are what some file systems leave behind a crash.
-    if length == 0 || length > MAX_PAYLOAD || length as u64 > left {
+    let payload_at = offset + HEAD as u64;
+    let left = end.saturating_sub(payload_at);
+    let by_head = match head.length().filter(|length| *length <= left) {
+        Some(length) => Some(payload(file, payload_at, length)?),
+        None => None,
+    };
+    let length_of = |payload: &[u8]| (HEAD + payload.len()) as u64;
+    let by_head = match by_head {
+        Some(payload) if crc32c::crc32c(&payload) == head.sum => {
+            let length = length_of(&payload);
+            return Ok(Item::Record { payload, length });
+        }
+        by_head => by_head,
+    };
+    let behind = find(file, offset + 1, end)?.unwrap_or(end);
+    let whole = behind.checked_sub(payload_at).filter(|length| (1..=MAX_PAYLOAD as u64).contains(length));
+    let mut events = None;
+    if let Some(length) = whole {
+        let payload = payload(file, payload_at, length)?;
+        if crc32c::crc32c(&payload) == head.sum {
+            let length = length_of(&payload);
+            return Ok(Item::Record { payload, length });
+        }
+        events = count(&payload);
+    }
+    // Records behind it may be damaged, too: each is told by itself, as long as their lengths are right.
+    Ok(Item::Damaged(match by_head.map(|payload| (length_of(&payload), count(&payload))) {
+        Some((length, Some(events))) => Damage { offset, length, events: Some(events) },
+        _ => Damage { offset, length: behind - offset, events },
+    }))
+}
+
+/// Whether the last bytes of a file are what a crash left of a write, rather than a record that was damaged: a beginning of a record, or
+/// zeros, which some file systems leave.
+fn is_torn(file: &File, offset: u64, end: u64) -> io::Result<bool> {
+    let Some(head) = head(file, offset)? else { return Ok(true) };
+    let payload_at = offset + HEAD as u64;
+    let left = end.saturating_sub(payload_at);
+    if head.length == 0 {
+        return Ok(true);
+    }
+    if head.length().is_some_and(|length| length <= left) {
+        return Ok(false);
+    }
+    if left > MAX_PAYLOAD as u64 {
+        return Ok(true);
+    }
+    // All events are there, so it is the length that is wrong.
+    Ok(count(&payload(file, payload_at, left)?).is_none())
+}
+
+/// What stands before a payload.
+struct Head {
+    length: u32,
+    sum: u32,
+}
+
+impl Head {
+    /// Length of the payload, if it can be one.
+    fn length(&self) -> Option<u64> {
+        let length = u64::from(self.length);
+        (1..=MAX_PAYLOAD as u64).contains(&length).then_some(length)
+    }
+}
+
+/// Reads the head of a record; `None` at the end of the file.
+fn head(file: &File, offset: u64) -> io::Result<Option<Head>> {
+    let mut bytes = [0; HEAD];
+    if !read_whole(file, &mut bytes, offset)? {
         return Ok(None);
     }
-    let mut payload = vec![0; length];
-    if !read_whole(file, &mut payload, offset + HEAD as u64)? || crc32c::crc32c(&payload) != number(4) {
-        return Ok(None);
+    Ok(Some(Head { length: number(&bytes, 0), sum: number(&bytes, 4) }))
+}
+
+/// A number of four bytes; 0 where they are not there.
+fn number(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+/// Reads a payload. Bytes that the file does not have any more are zeros.
+fn payload(file: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+    let mut payload = vec![0; usize::try_from(length).unwrap_or(MAX_PAYLOAD).min(MAX_PAYLOAD)];
+    read_whole(file, &mut payload, offset)?;
+    Ok(payload)
+}
+
+/// Finds the first whole record that begins at an offset or behind it.
+fn find(file: &File, from: u64, end: u64) -> io::Result<Option<u64>> {
+    /// Bytes that are searched at once.
+    const STEP: usize = 1 << 20;
+    /// Bytes of a record that tell whether it is worth reading: up to the brace that its first event begins with.
+    const LOOK: usize = HEAD + 17;
+    let mut base = from;
+    while base + LOOK as u64 <= end {
+        let length = (end - base).min((STEP + LOOK - 1) as u64);
+        let bytes = payload(file, base, length)?;
+        for (at, look) in bytes.windows(LOOK).enumerate() {
+            let offset = base + at as u64;
+            let length = u64::from(number(look, 0));
+            let left = end - offset - HEAD as u64;
+            let likely = look.last() == Some(&b'{')
+                && (1..=MAX_PAYLOAD as u64).contains(&length)
+                && length <= left
+                && number(look, HEAD + 8) < 2_000_000_000
+                && u64::from(number(look, HEAD + 12)) < length;
+            if likely && crc32c::crc32c(&payload(file, offset + HEAD as u64, length)?) == number(look, 4) {
+                return Ok(Some(offset));
+            }
+        }
+        base += STEP as u64;
     }
-    Ok(Some((payload, (HEAD + length) as u64)))
+    Ok(None)
+}
+
+/// Number of events of a payload by their lengths alone; `None` if these do not fit.
+fn count(mut payload: &[u8]) -> Option<usize> {
+    let mut events = 0;
+    while !payload.is_empty() {
+        take(&mut payload, 12)?;
+        for _ in 0..2 {
+            let length = u32::from_le_bytes(take(&mut payload, 4)?.try_into().ok()?);
+            let fields = take(&mut payload, usize::try_from(length).ok()?)?;
+            if fields.first() != Some(&b'{') || fields.last() != Some(&b'}') {
+                return None;
+            }
+        }
+        events += 1;
+    }
+    (events > 0).then_some(events)
 }
 
 fn read_whole(file: &File, into: &mut [u8], offset: u64) -> io::Result<bool> {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,7 +14,7 @@ use millrace_ingest::{Ack, Batch, Event, Move, Provenance};
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::RecvError;
 
-use super::segment::{self, Place};
+use super::segment::{self, Damage, Item, Place};
 use super::{LONGEST_PAUSE, Spool};
 
 /// Identity of the source. A pipeline has one queue.
@@ -23,6 +24,8 @@ const PARTITION: &str = "0";
 const IN_FLIGHT: usize = 16;
 /// Bytes of records that make one batch.
 const BATCH_BYTES: u64 = 4 << 20;
+/// Damaged parts that are passed over for one batch.
+const MAX_LOST: usize = 64;
 
 /// Reads a queue.
 #[derive(Debug)]
@@ -38,8 +41,18 @@ struct Sent {
 
 /// What a look at the files gave.
 struct Found {
+    /// None, if all that there was is damaged.
     events: Vec<Event>,
     after: Place,
+    /// What was passed over on the way.
+    lost: Vec<Lost>,
+}
+
+/// A part of a file that cannot be read.
+struct Lost {
+    path: PathBuf,
+    segment: u64,
+    damage: Damage,
 }
 
 #[async_trait]
@@ -91,7 +104,8 @@ impl Source {
                 };
                 found = self.read(place, context.batch_size.get(), held.bytes()).await?;
             }
-            if let Some(Found { events, after }) = found {
+            if let Some(Found { events, after, lost }) = found {
+                lost.iter().for_each(|lost| self.tell(lost));
                 held.set(events.iter().map(Event::bytes).sum());
                 let (ack, stored) = Ack::channel();
                 let position = Move {
@@ -141,6 +155,28 @@ impl Source {
         Ok(())
     }
 
+    /// Tells what is lost, once: what was not stored is read again.
+    fn tell(&self, lost: &Lost) {
+        let Damage { offset, length, events } = lost.damage;
+        let after = Place::new(lost.segment, lost.damage.end());
+        {
+            let mut told = self.spool.told.lock();
+            if after <= *told {
+                return;
+            }
+            *told = after;
+        }
+        let path = lost.path.display();
+        let events = match events {
+            Some(1) => "1 event".to_owned(),
+            Some(events) => format!("{events} events"),
+            None => "an unknown number of events".to_owned(),
+        };
+        tracing::error!(%path, offset, length, events, "a part of the queue on disk is damaged: its events are lost, what is behind it is read");
+        let what = format!("{length} bytes of {path} are damaged from offset {offset} on: {events} lost");
+        (self.spool.note)(what);
+    }
+
     /// Whether something may lie behind a place.
     fn is_behind(&self, place: Place) -> bool {
         place < *self.spool.end.borrow()
@@ -184,17 +220,26 @@ fn read_at(spool: &Spool, place: Place, most: usize, room: u64) -> io::Result<Op
         }
         let path = segment::path(&spool.directory, number);
         let file = File::open(&path)?;
-        let mut events = Vec::new();
+        let (mut events, mut lost) = (Vec::new(), Vec::new());
         let begin = place.offset;
         while place.offset < bytes
             && (events.is_empty() || (place.offset - begin < BATCH_BYTES && taken < room))
+            && lost.len() < MAX_LOST
         {
-            let damaged = || {
-                let place = format!("{} is damaged at offset {}", path.display(), place.offset);
-                io::Error::new(io::ErrorKind::InvalidData, place)
+            let mut lose = |damage| lost.push(Lost { path: path.clone(), segment: number, damage });
+            let (payload, length) = match segment::next(&file, place.offset, bytes)? {
+                Item::Record { payload, length } => (payload, length),
+                Item::Damaged(damage) => {
+                    lose(damage);
+                    place.offset = damage.end();
+                    continue;
+                }
             };
-            let (payload, length) = segment::read(&file, place.offset)?.ok_or_else(damaged)?;
-            let mut more = segment::decode(&payload).ok_or_else(damaged)?;
+            let Some(mut more) = segment::decode(&payload) else {
+                lose(Damage { offset: place.offset, length, events: None });
+                place.offset += length;
+                continue;
+            };
             if !events.is_empty() && events.len() + more.len() > most {
                 break;
             }
@@ -207,6 +252,6 @@ fn read_at(spool: &Spool, place: Place, most: usize, room: u64) -> io::Result<Op
             events.extend(more);
             place.offset += length;
         }
-        return Ok(Some(Found { events, after: place }));
+        return Ok(Some(Found { events, after: place, lost }));
     }
 }

@@ -201,18 +201,88 @@ async fn what_cannot_be_read_back_is_handed_back() {
     assert!(spool.append(vec![event], Ack::none(), Reservation::default(), |_| {}).await.is_err());
 }
 
-#[tokio::test]
-async fn damage_in_the_middle_is_named() {
-    let directory = tempfile::tempdir().unwrap();
+fn only_file(directory: &TempDir) -> PathBuf {
+    fs::read_dir(directory.path().join("queue")).unwrap().next().unwrap().unwrap().path()
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+/// Opens a queue that tells what is lost.
+fn open_told(directory: &TempDir) -> (Arc<Spool>, Arc<Mutex<Vec<String>>>) {
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = Arc::clone(&told);
+    let note = Arc::new(move |what| noted.lock().push(what));
+    (Spool::open(directory.path().join("queue"), MAX_BYTES, note).unwrap(), told)
+}
+
+/// Reads until a number comes.
+async fn read_to(spool: &Arc<Spool>, last: u64) -> Vec<u64> {
     let stored = Arc::new(Stored::default());
-    let spool = open(&directory, MAX_BYTES);
-    append(&spool, 0..30).await;
-    let file = fs::read_dir(directory.path().join("queue")).unwrap().next().unwrap().unwrap().path();
-    let mut bytes = fs::read(&file).unwrap();
-    bytes[40] ^= 1;
-    fs::write(&file, bytes).unwrap();
-    let error = read(&spool, &stored).task.await.unwrap().unwrap_err().0;
-    assert!(error.contains("is damaged at offset 0") && error.contains("events"), "{error}");
+    let mut reading = read(spool, &stored);
+    while stored.numbers.lock().last() != Some(&last) {
+        stored.take(reading.batches.recv().await.unwrap());
+    }
+    reading.stop().await;
+    stored.numbers.lock().clone()
+}
+
+#[tokio::test]
+async fn a_flipped_byte_costs_its_record_and_is_told() {
+    let record = segment::encode(&[event(3), event(4)]).unwrap().len();
+    // In the length (that one is made up for), in the checksum, in a time, in a length of fields, in the fields.
+    for (at, lost) in [(0, 0), (1, 0), (3, 0), (4, 2), (9, 2), (21, 2), (26, 2)] {
+        for (first, restart) in [(0, false), (0, true), (1, false), (1, true), (2, true)] {
+            let directory = tempfile::tempdir().unwrap();
+            let (before, told_before) = open_told(&directory);
+            for number in 0..3 {
+                append(&before, number * 2 + 1..number * 2 + 3).await;
+            }
+            let file = only_file(&directory);
+            assert_eq!(fs::metadata(&file).unwrap().len() as usize, 3 * record);
+            if restart {
+                before.close().await;
+            }
+            flip(&file, first * record + at);
+            let (spool, told) = if restart { open_told(&directory) } else { (before, told_before) };
+            append(&spool, 7..8).await;
+            let numbers = read_to(&spool, 7).await;
+            let gone = if lost > 0 { first as u64 * 2 + 1..first as u64 * 2 + 3 } else { 0..0 };
+            let expected: Vec<u64> = (1..8).filter(|number| !gone.contains(number)).collect();
+            assert_eq!(numbers, expected, "byte {at} of record {first}, restart {restart}");
+            let told = told.lock().join("\n");
+            assert_eq!(told.is_empty(), lost == 0, "{told}");
+            if lost > 0 {
+                let place = format!("are damaged from offset {} on", first * record);
+                assert!(told.contains(&place) && told.contains(file.to_str().unwrap()), "{told}");
+                assert!(told.contains("2 events lost") || at == 21, "{told}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_is_damaged_at_its_end_moves_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (spool, told) = open_told(&directory);
+    append(&spool, 1..3).await;
+    flip(&only_file(&directory), 26);
+    let stored = Arc::new(Stored::default());
+    let mut reading = read(&spool, &stored);
+    let batch = reading.batches.recv().await.unwrap();
+    assert!(batch.events.is_empty());
+    stored.take(batch);
+    reading.stop().await;
+    assert!(told.lock().join("").contains("2 events lost"));
+    // Neither told nor read again.
+    append(&spool, 3..4).await;
+    let mut reading = read(&spool, &stored);
+    stored.take(reading.batches.recv().await.unwrap());
+    reading.stop().await;
+    assert_eq!((stored.numbers.lock().clone(), told.lock().len()), (vec![3], 1));
 }
 
 #[test]
@@ -262,7 +332,8 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("record");
         fs::write(&path, &record).unwrap();
-        let (payload, length) = segment::read(&File::open(path).unwrap(), 0).unwrap().unwrap();
+        let item = segment::next(&File::open(path).unwrap(), 0, record.len() as u64).unwrap();
+        let segment::Item::Record { payload, length } = item else { panic!("{item:?}") };
         prop_assert_eq!(length as usize, record.len());
         prop_assert_eq!(segment::decode(&payload).unwrap(), events);
     }
@@ -273,6 +344,58 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("record");
         fs::write(&path, &bytes).unwrap();
-        prop_assert!(segment::read(&File::open(path).unwrap(), 0).is_ok());
+        let file = File::open(&path).unwrap();
+        let end = bytes.len() as u64;
+        let mut offset = 0;
+        while offset < end {
+            let before = offset;
+            offset = match segment::next(&file, offset, end).unwrap() {
+                segment::Item::Record { length, .. } => offset + length,
+                segment::Item::Damaged(damage) => damage.end(),
+            };
+            prop_assert!(before < offset && offset <= end);
+        }
+    }
+
+    #[test]
+    fn damage_costs_the_records_that_it_is_in(
+        sizes in prop::collection::vec(1u64..6, 1..12),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), 1u8..=255), 1..4),
+    ) {
+        let mut file = Vec::new();
+        let mut records = Vec::new();
+        let mut next = 0;
+        for size in sizes {
+            let record = segment::encode(&(next..next + size).map(event).collect::<Vec<_>>()).unwrap();
+            records.push((file.len()..file.len() + record.len(), next..next + size));
+            file.extend_from_slice(&record);
+            next += size;
+        }
+        let whole = file.clone();
+        for (at, mask) in &damage {
+            let at = at.index(file.len());
+            file[at] ^= mask;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("00000000000000000001.events");
+        fs::write(&path, &file).unwrap();
+        let end = file.len() as u64;
+        let opened = File::open(&path).unwrap();
+        let (mut offset, mut found) = (0, Vec::new());
+        while offset < end {
+            offset = match segment::next(&opened, offset, end).unwrap() {
+                segment::Item::Record { payload, length } => {
+                    found.extend(segment::decode(&payload).unwrap().iter().map(number));
+                    offset + length
+                }
+                segment::Item::Damaged(damage) => damage.end(),
+            };
+        }
+        for (bytes, numbers) in records {
+            if file[bytes.clone()] == whole[bytes] {
+                prop_assert!(numbers.clone().all(|number| found.contains(&number)), "{numbers:?} of {found:?}");
+            }
+        }
+        prop_assert!(found.is_sorted() && found.iter().all(|number| *number < next));
     }
 }

@@ -9,11 +9,14 @@ use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::{Client, Method, StatusCode};
 use serde_json::Value;
+use tokio::task::JoinSet;
 
 use super::events::{Event, Events};
 
 /// Most events of one bulk request.
 const MAX_BATCH: usize = 1_000;
+/// Bulk requests under way at once, where events are sent as fast as the server takes them.
+const IN_FLIGHT: usize = 4;
 /// Attempts at one bulk request while the server says that it is busy.
 const ATTEMPTS: u32 = 8;
 
@@ -169,9 +172,16 @@ pub(super) async fn run(target: &Target, mut events: Events, total: u64, rate: u
     }
     bar.set_message("0 errors");
     let batch = if rate == 0 { MAX_BATCH } else { (rate as usize / 10).clamp(1, MAX_BATCH) };
+    let in_flight = if rate == 0 { IN_FLIGHT } else { 1 };
     let start = Instant::now();
     let mut fed = Fed { sent: 0, errors: 0, first_error: None, elapsed: Duration::ZERO };
+    let mut requests: JoinSet<Result<(Value, u64)>> = JoinSet::new();
+    let mut offered = 0;
     loop {
+        let is_full = requests.len() >= in_flight;
+        if is_full && let Some(answered) = requests.join_next().await {
+            note_answer(&mut fed, &bar, answered??);
+        }
         let mut body = String::with_capacity(batch * 400);
         let mut count = 0_u64;
         for Event { index, document } in events.by_ref().take(batch) {
@@ -182,20 +192,28 @@ pub(super) async fn run(target: &Target, mut events: Events, total: u64, rate: u
             break;
         }
         if rate > 0 {
-            let due = start + Duration::from_secs_f64(fed.sent as f64 / f64::from(rate));
+            let due = start + Duration::from_secs_f64(offered as f64 / f64::from(rate));
             tokio::time::sleep_until(due.into()).await;
         }
-        let answer = target.bulk(body).await?;
-        if answer["errors"] != false {
-            note_errors(&mut fed, &answer, count);
-            bar.set_message(format!("{} errors", fed.errors));
-        }
-        fed.sent += count;
-        bar.inc(count);
+        offered += count;
+        let target = target.clone();
+        requests.spawn(async move { Ok((target.bulk(body).await?, count)) });
+    }
+    while let Some(answered) = requests.join_next().await {
+        note_answer(&mut fed, &bar, answered??);
     }
     bar.finish_and_clear();
     fed.elapsed = start.elapsed();
     Ok(fed)
+}
+
+fn note_answer(fed: &mut Fed, bar: &ProgressBar, (answer, count): (Value, u64)) {
+    if answer["errors"] != false {
+        note_errors(fed, &answer, count);
+        bar.set_message(format!("{} errors", fed.errors));
+    }
+    fed.sent += count;
+    bar.inc(count);
 }
 
 fn note_errors(fed: &mut Fed, answer: &Value, count: u64) {

@@ -80,18 +80,20 @@ async fn in_process(args: &DemoArgs, stop: impl Future<Output = ()> + Send + 'st
         config.api.admin_password.clone_from(&args.password);
     }
     logging::install("warn", config.log_json);
-    let webhook = Webhook::define(&config.pipelines.dir).map_err(Failure::other)?;
+    Webhook::define(&config.pipelines.dir).map_err(Failure::other)?;
     let known = config.api.admin_password.clone();
     let running = Running::start(config, Arc::new(Supervisor::default())).await?;
     let password = running.generated_password().or(known);
     let address = running.addresses().first().copied();
     let console = running.console_addresses().first().copied();
+    let webhook = Webhook::find(running.pipelines()).await;
     let (finished, finish) = oneshot::channel::<()>();
     let server: JoinHandle<Result<(), Failure>> = tokio::spawn(running.until(async move {
         let _ = finish.await;
     }));
-    let played = match target(args, address, password) {
-        Ok(target) => tokio::select! {
+    let ready = target(args, address, password).and_then(|target| Ok((target, webhook?)));
+    let played = match ready {
+        Ok((target, webhook)) => tokio::select! {
             played = play_and_stay(args, &target, Story { webhook, console }) => played,
             () = stop => Ok(()),
         },

@@ -1,10 +1,11 @@
 //! The demo's webhook: a pipeline that takes posted events, and one event that arrives in a search.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use millrace_pipelines::Manager;
 use reqwest::Client;
 use serde_json::json;
 
@@ -17,7 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The event, as a shell would send it.
 const EVENT: &str = r#"{"action": "opened", "repository": "millrace", "sender": "demo"}"#;
 
-/// A webhook on a free port of this machine.
+/// Id of the pipeline.
+const PIPELINE: &str = "webhook";
+
+/// A webhook on a port of this machine that the system chooses.
 #[derive(Debug)]
 pub(super) struct Webhook {
     address: SocketAddr,
@@ -25,12 +29,10 @@ pub(super) struct Webhook {
 
 impl Webhook {
     /// Puts the pipeline of the webhook into the directory of pipelines.
-    pub(super) fn define(directory: &Path) -> Result<Self> {
-        // Free now; the input opens it a moment later.
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    pub(super) fn define(directory: &Path) -> Result<()> {
         std::fs::create_dir_all(directory)?;
         let definition = format!(
-            r#"input {{ http {{ host => "{}" port => {} }} }}
+            r#"input {{ http {{ host => "127.0.0.1" port => 0 }} }}
 filter {{
   if [headers][authorization] != "Bearer {TOKEN}" {{ drop {{ id => "wrong_token" }} }}
   mutate {{
@@ -39,13 +41,27 @@ filter {{
   }}
 }}
 output {{ opensearch {{ index => "webhook-events-%{{+yyyy.MM.dd}}" }} }}
-"#,
-            address.ip(),
-            address.port(),
+"#
         );
-        std::fs::write(directory.join("webhook.conf"), definition)
-            .context("cannot write the webhook's pipeline")?;
-        Ok(Self { address })
+        std::fs::write(directory.join(format!("{PIPELINE}.conf")), definition)
+            .context("cannot write the webhook's pipeline")
+    }
+
+    /// Finds where the pipeline listens.
+    pub(super) async fn find(pipelines: &Manager) -> Result<Self> {
+        let began = Instant::now();
+        loop {
+            let status = pipelines.get(PIPELINE);
+            if let Some(address) = status.as_ref().and_then(|status| status.addresses.first()) {
+                return Ok(Self { address: *address });
+            }
+            if began.elapsed() > PATIENCE {
+                let why =
+                    status.and_then(|status| status.warning).unwrap_or_else(|| "it does not run".to_owned());
+                bail!("the webhook's pipeline does not listen: {why}");
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Posts an event and finds it.

@@ -235,6 +235,13 @@ impl TimeFormat {
         Ok(Self { items })
     }
 
+    /// Whether the pattern has names that languages have of their own: of months, days, eras, halves of a day.
+    pub fn has_names(&self) -> bool {
+        let is_name =
+            |field: &Field| matches!(field, Field::MonthText | Field::DayText | Field::Era | Field::HalfDay);
+        self.items.iter().any(|item| matches!(item, Item::Field(field, _) if is_name(field)))
+    }
+
     /// Whether the pattern has a year, of any kind.
     pub fn has_year(&self) -> bool {
         self.items

@@ -4,26 +4,26 @@
 //! have unless a number follows directly; names are accepted short and in full, in any case; `yy` with
 //! other than two digits is the year itself.
 
-use chrono::FixedOffset;
+use chrono_tz::Tz;
 use millrace_storage::mapping::{DAYS, MONTHS};
 
 use super::resolve::{HalfDay, Hour};
 use super::zone::offset;
 use super::{Field, Item, Parsed, TimeFormat, Zone};
 
-/// Zone names that are read, with their offset in hours.
-const ZONE_NAMES: [(&str, i32); 11] = [
-    ("UTC", 0),
-    ("UT", 0),
-    ("GMT", 0),
-    ("EST", -5),
-    ("EDT", -4),
-    ("CST", -6),
-    ("CDT", -5),
-    ("MST", -7),
-    ("MDT", -6),
-    ("PST", -8),
-    ("PDT", -7),
+/// Zone names that are read, with what they stand for: as in Joda-Time, a name says which clocks are meant, not whether it is summer.
+const ZONE_NAMES: [(&str, Tz); 11] = [
+    ("UTC", Tz::UTC),
+    ("UT", Tz::UTC),
+    ("GMT", Tz::UTC),
+    ("EST", Tz::America__New_York),
+    ("EDT", Tz::America__New_York),
+    ("CST", Tz::America__Chicago),
+    ("CDT", Tz::America__Chicago),
+    ("MST", Tz::America__Denver),
+    ("MDT", Tz::America__Denver),
+    ("PST", Tz::America__Los_Angeles),
+    ("PDT", Tz::America__Los_Angeles),
 ];
 /// Longest id of a time zone.
 const MAX_ZONE_ID: usize = 64;
@@ -120,11 +120,11 @@ fn read<'a>(
             parsed.nanosecond = Some(nanoseconds(fraction)?);
         }
         Field::ZoneName => {
-            let (behind, hours) = ZONE_NAMES
+            let (behind, zone) = ZONE_NAMES
                 .iter()
-                .find_map(|(name, hours)| Some((strip_prefix_ignoring_case(text, name)?, *hours)))?;
+                .find_map(|(name, zone)| Some((strip_prefix_ignoring_case(text, name)?, *zone)))?;
             rest = behind;
-            parsed.zone = FixedOffset::east_opt(hours * 3600).map(Zone::Fixed);
+            parsed.zone = Some(Zone::Named(zone));
         }
         Field::Offset | Field::OffsetColon => {
             if let Some(behind) = text.strip_prefix('Z') {

@@ -5,6 +5,7 @@
 //! the server was down is looked for in its directory. `watch` finds files, `reader` reads one, `position`
 //! says what a file is.
 
+mod descriptors;
 mod position;
 mod reader;
 mod steps;

@@ -219,6 +219,11 @@ impl Reader {
         self.line + self.buffer.len() as u64
     }
 
+    /// How long the file was as far as it was read, where it is read as it is.
+    pub(super) fn read_length(&self) -> Option<u64> {
+        matches!(self.source, Source::Plain(_)).then(|| self.end())
+    }
+
     /// How often the file was truncated, as far as was seen.
     pub(super) fn truncations(&self) -> u64 {
         self.truncations

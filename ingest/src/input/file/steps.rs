@@ -45,7 +45,7 @@ pub(super) struct Found {
 }
 
 /// Finds files by the patterns, and those with `wanted` inodes beside them.
-pub(super) fn discover(settings: &Settings, wanted: &[Inode]) -> (Vec<Found>, Vec<(Inode, PathBuf)>) {
+pub(super) fn discover(settings: &Settings, wanted: &HashSet<Inode>) -> (Vec<Found>, Vec<(Inode, PathBuf)>) {
     let mut paths = Vec::new();
     settings.globs.iter().for_each(|glob| glob.find(&mut paths));
     let mut found: Vec<Found> = Vec::new();

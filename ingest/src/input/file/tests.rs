@@ -1,3 +1,5 @@
+mod room;
+
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
@@ -548,7 +550,17 @@ async fn a_name_that_is_another_files_by_now_is_looked_for_again() {
     let tail = input(&path.display().to_string(), &beginning());
     let mut pipeline = Pipeline::with(2, Arc::default());
     let mut watch = watch::Watch::begin(Arc::clone(&tail.settings), pipeline.context()).await.unwrap();
-    assert!(!watch.open(found, path.clone(), steps::Start::Beginning, None).await);
+    let candidate = |inode| watch::tracked::Candidate {
+        inode,
+        path: path.clone(),
+        size: 0,
+        start: steps::Start::Beginning,
+        closed: 0,
+        name: String::new(),
+        only: None,
+    };
+    let permit = || descriptors::Permit::take(0).unwrap();
+    assert!(!watch.open(candidate(found), permit()).await);
     let now = position::Inode::of(&std::fs::metadata(&path).unwrap());
-    assert!(watch.open(now, path, steps::Start::Beginning, None).await);
+    assert!(watch.open(candidate(now), permit()).await);
 }

@@ -3,16 +3,17 @@
 //! One task does it all; what touches files runs on blocking threads. A file's batches go to the pipeline in order,
 //! a few ahead of what is stored; where one is not stored, the file is read again from its stored position.
 //!
-//! `discovery` says which files are open, `tracked` what is known of one, `turn` reads it, `delivery` hands its batches
+//! `discovery` finds files and opens them, `room` closes some where others wait, `tracked` says what is known of one, `turn` reads it, `delivery` hands its batches
 //! on and hears of them, `stored` has the positions that are kept.
 
 mod delivery;
 mod discovery;
+mod room;
 mod stored;
-mod tracked;
+pub(super) mod tracked;
 mod turn;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,11 +24,10 @@ use tokio::sync::watch;
 
 use self::delivery::Acked;
 use self::stored::{LeftBehind, Unclaimed};
-use self::tracked::Tracked;
+use self::tracked::{Candidate, Closed, Tracked};
 use self::turn::Next;
 use super::Settings;
 use super::position::Inode;
-use super::steps::Start;
 use crate::FieldReference;
 use crate::input::{Context, InputError, stopped};
 
@@ -37,8 +37,12 @@ pub(super) struct Watch {
     context: Context,
     stopping: watch::Receiver<bool>,
     files: BTreeMap<Inode, Tracked>,
-    /// Files that are not open: their size when they were seen last, and where reading them goes on.
-    closed: HashMap<Inode, (u64, Start)>,
+    /// Files that are not open.
+    closed: HashMap<Inode, Closed>,
+    /// Files that are to be opened once there is room, those first that waited longest.
+    waiting: VecDeque<Candidate>,
+    /// Files that were closed, counted.
+    closings: u64,
     acks: FuturesUnordered<BoxFuture<'static, Acked>>,
     /// Parts with a stored position that no file was found for yet.
     unclaimed: Unclaimed,
@@ -63,6 +67,8 @@ impl Watch {
             stopping,
             files: BTreeMap::new(),
             closed: HashMap::new(),
+            waiting: VecDeque::new(),
+            closings: 0,
             acks: FuturesUnordered::new(),
             unclaimed,
             left_behind,
@@ -91,7 +97,7 @@ impl Watch {
                 let Some(mut tracked) = self.files.remove(&inode) else { continue };
                 match self.read_some(inode, &mut tracked).await? {
                     Next::Stop => return Ok(()),
-                    Next::Close => self.close(inode, tracked).await,
+                    Next::Close => self.close(inode, tracked, false).await,
                     Next::More => {
                         progress = true;
                         self.files.insert(inode, tracked);
@@ -101,7 +107,11 @@ impl Watch {
                     }
                 }
             }
-            let has_looked = self.discovered.is_some();
+            if !self.waiting.is_empty() {
+                self.make_room().await;
+                progress |= self.open_waiting().await > 0;
+            }
+            let has_looked = self.discovered.is_some() && self.waiting.is_empty();
             if self.settings.exit_after_read && has_looked && self.files.is_empty() && self.acks.is_empty() {
                 return Ok(());
             }

@@ -10,12 +10,14 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use base64::Engine as _;
 use http::{HeaderName, HeaderValue, StatusCode};
+use tokio::sync::watch;
 
 use super::{Context, Input, InputError};
 use crate::codec::{self, Codec};
@@ -56,6 +58,8 @@ struct Settings {
     headers_field: FieldReference,
     host_field: FieldReference,
     idempotency: idempotency::Bounds,
+    /// Where it listens, once it does.
+    address: watch::Sender<Option<SocketAddr>>,
 }
 
 impl Listener {
@@ -104,6 +108,7 @@ impl Listener {
                 age: Duration::from_secs(seconds.unsigned_abs()),
                 keys: usize::try_from(keys).unwrap_or_default(),
             },
+            address: watch::Sender::new(None),
         };
         Ok(Self { settings: Arc::new(settings) })
     }
@@ -173,6 +178,10 @@ fn field(options: &mut Options, name: &'static str, default: &str) -> FieldRefer
 impl Input for Listener {
     fn identity(&self) -> String {
         format!("http {}:{}", self.settings.host, self.settings.port)
+    }
+
+    fn local_address(&self) -> Option<SocketAddr> {
+        *self.settings.address.borrow()
     }
 
     async fn run(&self, context: Context) -> Result<(), InputError> {

@@ -19,7 +19,7 @@ use super::Settings;
 use super::idempotency::{Keys, MAX_KEY_BYTES, Verdict};
 use crate::batch::NotStored;
 use crate::budget::{Exceeded, Reservation};
-use crate::codec::Events;
+use crate::codec::{Charset, Events};
 use crate::event::Written;
 use crate::input::{Context, mark_version};
 use crate::{Ack, Batch, Event};
@@ -33,6 +33,9 @@ const COPIES: u64 = 3;
 /// Header that tells requests that are sent again.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
+/// Why a request is refused while there is no room.
+const BEHIND: &str = "the pipeline is behind";
+
 type Answer = Response<Full<Bytes>>;
 
 /// What requests share.
@@ -43,8 +46,6 @@ pub(super) struct Service {
     bodies: Bodies,
     /// Places of requests whose events are not stored yet.
     pending: Semaphore,
-    #[cfg(test)]
-    address: watch::Sender<Option<SocketAddr>>,
 }
 
 /// Why a request is refused.
@@ -128,15 +129,7 @@ impl Service {
     pub(super) fn new(settings: Arc<Settings>, context: Context, keys: Keys) -> Self {
         let pending = Semaphore::new(settings.max_pending_requests);
         let bodies = Bodies::new(settings.max_content_length, BODY_TIMEOUT);
-        Self {
-            settings,
-            context,
-            keys,
-            bodies,
-            pending,
-            #[cfg(test)]
-            address: watch::Sender::new(None),
-        }
+        Self { settings, context, keys, bodies, pending }
     }
 
     pub(super) fn stopping(&self) -> watch::Receiver<bool> {
@@ -145,15 +138,13 @@ impl Service {
 
     /// Takes note of the address that the system gave.
     pub(super) fn listens(&self, address: SocketAddr) {
-        let _ = address;
-        #[cfg(test)]
-        self.address.send_replace(Some(address));
+        self.settings.address.send_replace(Some(address));
     }
 
     /// Address that the input listens on, once it does.
     #[cfg(test)]
     pub(super) fn address(&self) -> watch::Receiver<Option<SocketAddr>> {
-        self.address.subscribe()
+        self.settings.address.subscribe()
     }
 
     /// Answers a request.
@@ -262,6 +253,7 @@ impl Service {
     ) -> Result<(Vec<Event>, Reservation), Refusal> {
         let media_type =
             head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let content_type = media_type;
         let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let codec = self.settings.codecs.iter().find(|(of, _)| *of == media_type);
         let codec = codec.map_or(&self.settings.codec, |(_, codec)| codec);
@@ -270,8 +262,18 @@ impl Service {
         let (headers, host) = (Written::from(headers), Written::from(host));
         let each = COPIES * (headers.bytes() + host.bytes());
         let Held { bytes: body, reservation: mut room } = body;
-        // One event may have all of it as text.
+        let body = match Charset::of_media_type(content_type) {
+            None => body,
+            Some(charset) => {
+                // A byte becomes three at most.
+                room.grow(3 * body.len() as u64)?;
+                let text = Bytes::from(charset.decode(&body).into_owned());
+                room.set(text.len() as u64);
+                text
+            }
+        };
         let held = room.bytes();
+        // One event may have all of it as text.
         room.grow(text_bytes(&body))?;
         room.set(held);
         let mut events = Events::within(room, each);
@@ -304,10 +306,12 @@ impl Service {
         key: Option<String>,
     ) -> Result<(), Refusal> {
         // Requests come in bursts: those that were answered together are followed by as many.
-        let room = match tokio::time::timeout(PATIENCE, self.context.batches.reserve()).await {
-            Ok(Ok(room)) => room,
-            Ok(Err(_)) => return Err(refusal(NotStored::Ended)),
-            Err(_) => return Err(refusal(NotStored::Overloaded("the pipeline is behind".to_owned()))),
+        let patience = tokio::time::sleep(PATIENCE);
+        tokio::pin!(patience);
+        let room = tokio::select! {
+            biased;
+            room = self.context.batches.reserve() => room.map_err(|_| refusal(NotStored::Ended))?,
+            () = &mut patience => return Err(behind()),
         };
         let moved = match key.map(|key| self.keys.look_up(&key)) {
             None => None,
@@ -318,11 +322,22 @@ impl Service {
                 return Err(Refusal::new(StatusCode::CONFLICT, reason));
             }
         };
-        let (ack, stored) = Ack::channel();
+        let (ack, mut stored, withdrawal) = Ack::withdrawable();
         room.send(Batch { events, position: moved.clone(), ack, held });
         let service = Arc::clone(self);
+        let end_of_patience = patience.deadline();
         let waits = tokio::spawn(async move {
-            let outcome = stored.await.unwrap_or(Err(NotStored::Ended));
+            let outcome = tokio::select! {
+                biased;
+                outcome = &mut stored => Some(outcome),
+                () = tokio::time::sleep_until(end_of_patience) => None,
+            };
+            let outcome = match outcome {
+                Some(outcome) => outcome.unwrap_or(Err(NotStored::Ended)),
+                // What has its place in a queue comes to its end there.
+                None if withdrawal.withdraw() => Err(NotStored::Overloaded(BEHIND.to_owned())),
+                None => stored.await.unwrap_or(Err(NotStored::Ended)),
+            };
             match moved {
                 None => outcome,
                 Some(moved) => {
@@ -348,7 +363,7 @@ fn text_bytes(body: &[u8]) -> u64 {
 }
 
 fn behind() -> Refusal {
-    Refusal::busy("the pipeline is behind, send it again later")
+    refusal(NotStored::Overloaded(BEHIND.to_owned()))
 }
 
 /// What is answered to events that are not stored.

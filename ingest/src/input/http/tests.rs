@@ -457,3 +457,36 @@ fn options_are_checked() {
         assert!(faults.iter().any(|fault| fault.message.contains(reason)), "{reason}: {faults:?}");
     }
 }
+
+#[tokio::test]
+async fn a_body_is_read_in_the_character_set_of_its_media_type() {
+    let mut running = start(&[], Pipeline::new(4)).await;
+    for (media_type, body, message) in [
+        ("text/plain; charset=ISO-8859-1", &b"\xe9t\xe9"[..], "\u{e9}t\u{e9}"),
+        ("text/plain; charset=utf-8", "\u{e9}".as_bytes(), "\u{e9}"),
+        ("application/json; charset=windows-1250", b"{\"message\":\"\x9c\"}", "\u{15b}"),
+    ] {
+        let request = running.post(body).header("content-type", media_type);
+        assert_eq!(running.stored(request).await.0, StatusCode::OK);
+        assert_eq!(running.pipeline.events.last().unwrap().fields()["message"], message, "{media_type}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_no_queue_accepts_is_refused() {
+    let mut running = start(&[], Pipeline::new(4)).await;
+    // It is on its way, and nobody accepts it.
+    let (sent, offered) = running.batch(running.post("one")).await;
+    let (status, reason) = answer(sent).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{reason}");
+    assert!(offered.ack.is_withdrawn() && !offered.ack.accept());
+    // What was accepted waits for as long as it takes.
+    let (sent, accepted) = running.batch(running.post("two")).await;
+    assert!(accepted.ack.accept());
+    let (other, offered) = running.batch(running.post("three")).await;
+    assert_eq!(answer(other).await.0, StatusCode::TOO_MANY_REQUESTS);
+    drop(offered);
+    assert!(!sent.is_finished());
+    running.pipeline.store(accepted).unwrap();
+    assert_eq!(answer(sent).await.0, StatusCode::OK);
+}

@@ -11,6 +11,7 @@
 mod address;
 mod connection;
 mod delivery;
+mod limit;
 mod mysql;
 mod postgres;
 mod row;
@@ -19,6 +20,7 @@ mod sqlite;
 mod statement;
 #[cfg(test)]
 mod tests;
+mod tracked;
 mod tracking;
 mod value;
 mod zone;
@@ -39,11 +41,11 @@ use self::address::Kind;
 use self::connection::Connection;
 use self::delivery::{Delivery, Ended, Names, Rows, stopped};
 use self::row::Row;
-use self::settings::{LogLevel, OFFSET, Password, SIZE, Settings, Tracking};
-use self::statement::{LAST_VALUE, Literal, Ordered};
-use self::tracking::{Seen, TrackingType, Window, restore_run, store_run};
+use self::settings::{LogLevel, OFFSET, Password, SIZE, Settings};
+use self::statement::{LAST_VALUE, Literal};
+use self::tracking::{Window, restore_run, store_run};
 use crate::input::{Context, Input, InputError, mark_version};
-use crate::{Event, Fault, Options, Provenance};
+use crate::{Event, Fault, Options};
 
 /// How long a database may take to say goodbye.
 const CLOSE: Duration = Duration::from_secs(5);
@@ -309,141 +311,6 @@ impl Jdbc {
         Literal::Text(self.settings.reading.zone.show(time, offset))
     }
 
-    /// Reads what the tracking column says is new.
-    async fn tracked(
-        &self,
-        connection: &mut Connection,
-        tracking: &Tracking,
-        window: &mut Window,
-        began: DateTime<Utc>,
-        delivery: &mut Delivery,
-    ) -> Result<(), Ended> {
-        let settings = &self.settings;
-        let first = match tracking.of {
-            TrackingType::Numeric => Literal::Number("0".to_owned()),
-            TrackingType::Timestamp => self.last_time(DateTime::UNIX_EPOCH),
-        };
-        // A statement that pages itself is one page here: the order of the tracking column pages better.
-        let all = settings.explicit.then_some((i64::MAX as usize, 0));
-        let mut attempt = 1;
-        let mut column = None;
-        loop {
-            let sql = self.fill(&window.last_value().unwrap_or_else(|| first.clone()), all);
-            let page = async {
-                if column.is_none() {
-                    column = Some(self.column(connection, &sql, &tracking.column).await?);
-                }
-                let column = column.as_deref().unwrap_or(&tracking.column);
-                self.page(connection, &sql, column, window, began, delivery).await
-            };
-            match page.await {
-                Ok(true) => attempt = 1,
-                Ok(false) => return Ok(()),
-                Err(PageError::Ended(ended)) => return Err(ended),
-                Err(PageError::Database(error)) if attempt >= settings.statement_attempts => {
-                    return Err(Ended::failed(format!("the statement failed: {error}")));
-                }
-                Err(PageError::Database(error)) => {
-                    tracing::warn!(error, attempt, "the statement failed, trying again");
-                    attempt += 1;
-                    sleep(settings.statement_wait).await;
-                    *connection = self.connect().await?;
-                }
-            }
-        }
-    }
-
-    /// The tracking column as the database spells it.
-    async fn column(
-        &self,
-        connection: &mut Connection,
-        sql: &str,
-        wanted: &str,
-    ) -> Result<String, PageError> {
-        let columns = timeout(self.settings.statement_timeout, connection.columns(sql)).await;
-        let columns =
-            columns.map_err(|_| self.too_slow())?.map_err(|error| PageError::Database(error.to_string()))?;
-        let exact = columns.iter().find(|column| *column == wanted);
-        let alike = || columns.iter().find(|column| column.to_lowercase() == wanted.to_lowercase());
-        exact.or_else(alike).cloned().ok_or_else(|| {
-            PageError::Ended(Ended::failed(format!(
-                "the statement has no column [{wanted}] to track, it has [{}]",
-                columns.join(", ")
-            )))
-        })
-    }
-
-    fn too_slow(&self) -> PageError {
-        PageError::Database(format!(
-            "no row within {:?} (statement_timeout)",
-            self.settings.statement_timeout
-        ))
-    }
-
-    /// Reads a page. Answers whether there may be more.
-    async fn page(
-        &self,
-        connection: &mut Connection,
-        sql: &str,
-        column: &str,
-        window: &mut Window,
-        began: DateTime<Utc>,
-        delivery: &mut Delivery,
-    ) -> Result<bool, PageError> {
-        let settings = &self.settings;
-        window.begin();
-        let was_narrowed = window.narrowed();
-        let limit = settings.page.saturating_add(window.rows());
-        let from = window.from();
-        let ordered = Ordered { kind: settings.address.kind, sql, column, from: from.as_ref(), limit };
-        let mut rows = connection.rows(ordered.sql(), &settings.reading, Some(column));
-        let (mut count, mut events) = (0usize, Rows::default());
-        let mut failed = None;
-        loop {
-            let row = match timeout(settings.statement_timeout, rows.next()).await {
-                Ok(None) => break,
-                Ok(Some(Ok(row))) => row,
-                Ok(Some(Err(error))) => {
-                    failed = Some(PageError::Database(error.to_string()));
-                    break;
-                }
-                Err(_) => {
-                    failed = Some(self.too_slow());
-                    break;
-                }
-            };
-            count += 1;
-            // The wrapped statement has no rows without a value.
-            let Some(tracked) = &row.tracked else { continue };
-            // A map of texts and values can always be written.
-            let encoded = serde_json::to_vec(&row.fields).unwrap_or_default();
-            let hash = xxh3_128(&encoded);
-            let seen = window.take(tracked, hash);
-            let seen = seen.map_err(|error| PageError::Ended(Ended::failed(error.to_string())))?;
-            let Seen::New { occurrence } = seen else { continue };
-            if events.is_empty() {
-                events = Rows::within(delivery.room().await?);
-            }
-            let mut event = self.event(row);
-            event.set_provenance(Some(Provenance { record: hash, incarnation: 0, ordinal: occurrence }));
-            events.push(event);
-            if events.is_full(delivery.batch_size()) {
-                let position = settings.record.then(|| window.store(began));
-                delivery.send(std::mem::take(&mut events), position).await?;
-            }
-        }
-        if !events.is_empty() {
-            delivery.send(events, settings.record.then(|| window.store(began))).await?;
-        }
-        if window.narrowed() && !was_narrowed {
-            tracing::warn!(
-                rows = window.rows(),
-                "tracking_lag covers too many rows: it is shortened to the last ones"
-            );
-        }
-        failed.map_or(Ok(count >= limit), Err)
-    }
-
     /// Reads all that the statement has.
     async fn whole(
         &self,
@@ -528,18 +395,5 @@ impl Jdbc {
         };
         mark_version(&mut event);
         event
-    }
-}
-
-/// Why a page was not read to its end.
-#[derive(Debug)]
-enum PageError {
-    Ended(Ended),
-    Database(String),
-}
-
-impl From<Ended> for PageError {
-    fn from(ended: Ended) -> Self {
-        Self::Ended(ended)
     }
 }

@@ -70,6 +70,14 @@ pub(super) struct Settings {
     pub(super) log: LogLevel,
 }
 
+impl Settings {
+    /// Whether the statement asks for how far the last run came.
+    pub(super) fn uses_last_value(&self) -> bool {
+        let is_last = |value: &Literal| matches!(value, Literal::Text(text) if text.strip_prefix(':') == Some(LAST_VALUE));
+        self.statement.names(LAST_VALUE) || self.positions.iter().any(is_last)
+    }
+}
+
 /// A password, or the file that has it.
 #[derive(Debug)]
 pub(super) enum Password {

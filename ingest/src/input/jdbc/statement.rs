@@ -156,10 +156,18 @@ pub(super) struct Ordered<'a> {
     pub(super) sql: &'a str,
     /// Name of the column as the database spells it.
     pub(super) column: &'a str,
-    /// Least value wanted.
-    pub(super) from: Option<&'a Literal>,
+    /// Which values are wanted.
+    pub(super) values: Values<'a>,
     /// Greatest number of rows.
     pub(super) limit: usize,
+}
+
+/// Values of a column.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Values<'a> {
+    All,
+    From(&'a Literal),
+    Above(&'a Literal),
 }
 
 impl Ordered<'_> {
@@ -169,12 +177,14 @@ impl Ordered<'_> {
         let mut column = String::from("millrace_rows.");
         quote_name(self.kind, self.column, &mut column);
         let mut sql = format!("SELECT * FROM (\n{}\n) AS millrace_rows WHERE {column} ", self.sql);
-        match self.from {
-            None => sql.push_str("IS NOT NULL"),
-            Some(from) => {
-                sql.push_str(">= ");
-                from.write(self.kind, &mut sql);
-            }
+        let (sign, value) = match self.values {
+            Values::All => ("IS NOT NULL", None),
+            Values::From(value) => (">= ", Some(value)),
+            Values::Above(value) => ("> ", Some(value)),
+        };
+        sql.push_str(sign);
+        if let Some(value) = value {
+            value.write(self.kind, &mut sql);
         }
         sql.push_str(&format!(" ORDER BY {column} LIMIT {}", self.limit));
         sql
@@ -199,7 +209,7 @@ fn push_text(parts: &mut Vec<Part>, sql: &str, start: usize, end: usize) {
     }
 }
 
-fn is_word(c: char) -> bool {
+pub(super) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
@@ -213,7 +223,7 @@ fn name(rest: &str) -> Option<&str> {
 }
 
 /// Length of the quoted text or comment that a text begins with; one without an end goes on to the end.
-fn quoted(kind: Kind, rest: &str, before: Option<char>) -> Option<usize> {
+pub(super) fn quoted(kind: Kind, rest: &str, before: Option<char>) -> Option<usize> {
     let whole = rest.len();
     let until = |from: usize, end: &str| {
         rest.get(from..).and_then(|inner| inner.find(end)).map_or(whole, |at| from + at + end.len())
@@ -325,7 +335,7 @@ mod tests {
             kind: Kind::Postgres,
             sql: "SELECT * FROM t -- all",
             column: "a\"b",
-            from: Some(&from),
+            values: Values::From(&from),
             limit: 10,
         };
         assert_eq!(

@@ -1,5 +1,7 @@
 //! The input on real databases: SQLite always, PostgreSQL and MariaDB where the environment names them.
 
+mod limits;
+
 use std::env;
 use std::process::Command;
 use std::sync::Arc;
@@ -180,7 +182,8 @@ async fn the_position_of_an_earlier_version_is_carried_over() {
     let place = Address::parse(&database.url).unwrap().identity();
     let written = statement.replace("T#", &database.table);
     let source = format!("jdbc {place} statement {:016x}", xxhash_rust::xxh3::xxh3_64(written.as_bytes()));
-    let mut window = super::Window::new(super::TrackingType::Numeric, super::tracking::Lag::Number(0.into()));
+    let mut window =
+        super::Window::new(super::tracking::TrackingType::Numeric, super::tracking::Lag::Number(0.into()));
     window.begin();
     window.take("1", 1).unwrap();
     let (previous, owner_epoch) = ledger.claim(&source, "rows").await.unwrap();
@@ -482,6 +485,23 @@ async fn types(kind: Kind, setup: &str, columns: &[(&str, &str, &str, Value)]) {
     }
 }
 
+/// A context of an input that is run once; its batches go nowhere.
+fn alone(ledger: &Arc<Ledger>) -> (tokio::sync::watch::Sender<bool>, crate::input::Context) {
+    let (batches, _) = tokio::sync::mpsc::channel(1);
+    let (stop, stopping) = tokio::sync::watch::channel(false);
+    let context = crate::input::Context {
+        batches,
+        source: Arc::from("test"),
+        siblings: Vec::new(),
+        former: Vec::new(),
+        positions: Arc::clone(ledger) as _,
+        stopping,
+        batch_size: BatchSize::new(10),
+        budget: crate::budget::Budget::default().share(),
+    };
+    (stop, context)
+}
+
 #[tokio::test]
 async fn what_the_database_refuses_is_told() {
     let _up = UP.read().await;
@@ -493,18 +513,7 @@ async fn what_the_database_refuses_is_told() {
             ("SELECT 'x' AS one", tracked("one", "numeric", 10), "tracking_column_type"),
         ] {
             let input = Arc::<dyn Input>::from(database.input(statement, &more));
-            let (batches, _incoming) = tokio::sync::mpsc::channel(1);
-            let (_stop, stopping) = tokio::sync::watch::channel(false);
-            let context = crate::input::Context {
-                batches,
-                source: Arc::from("test"),
-                siblings: Vec::new(),
-                former: Vec::new(),
-                positions: Arc::clone(&ledger) as _,
-                stopping,
-                batch_size: BatchSize::new(10),
-                budget: crate::budget::Budget::default().share(),
-            };
+            let (_stop, context) = alone(&ledger);
             let error = input.run(context).await.expect_err(statement);
             assert!(error.0.contains(part), "{}: {error}", database.kind);
         }

@@ -4,6 +4,8 @@
 //! Rows of one value of the tracking column have no order, and a transaction that commits late adds rows
 //! at values that were passed already. So reading begins again at the lower end of a window of values, and
 //! rows that were read are told by their hashes: a multiset of them, for a table may have equal rows.
+//!
+//! A value that more rows have than a window may hold is read in one go ([`Window::pass`]), and then counts as passed: reading goes on above it.
 
 use std::cmp::Ordering;
 use std::collections::hash_map::Entry;
@@ -21,7 +23,7 @@ use super::statement::Literal;
 use super::value::Moment;
 
 /// Greatest number of rows in a window.
-const MAX_ROWS: usize = 100_000;
+pub(super) const MAX_ROWS: usize = 100_000;
 const HASH_BYTES: usize = 16;
 /// Longest number in a tracking column.
 const MAX_DIGITS: usize = 1000;
@@ -87,6 +89,8 @@ pub(super) enum Seen {
     New { occurrence: u32 },
     /// It was read before.
     Before,
+    /// The window is full of rows of its value.
+    TooManyAlike,
 }
 
 /// Why a row cannot be followed.
@@ -96,10 +100,6 @@ pub(super) enum TrackingError {
         "the tracking column has the value [{0}], which is not a {1}: set tracking_column_type to what it is"
     )]
     Type(String, &'static str),
-    #[error(
-        "more than {MAX_ROWS} rows have the value [{0}] in the tracking column: choose a column that tells rows apart"
-    )]
-    TooManyAlike(String),
 }
 
 /// How far a statement has been read.
@@ -114,6 +114,8 @@ pub(super) struct Window {
     /// What of the window this reading has not met yet.
     expected: HashMap<u128, u32>,
     narrowed: bool,
+    /// A value up to which everything counts as read.
+    passed: Option<(Key, String)>,
 }
 
 /// The form in which a position is stored.
@@ -127,12 +129,15 @@ struct Stored {
     /// Whether rows within the lag are missing, because they were too many.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     narrowed: bool,
+    /// A value up to which everything counts as read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    passed: Option<String>,
 }
 
 impl Window {
     pub(super) fn new(of: TrackingType, lag: Lag) -> Self {
         let (counts, expected) = (HashMap::new(), HashMap::new());
-        Self { of, lag, groups: BTreeMap::new(), rows: 0, counts, expected, narrowed: false }
+        Self { of, lag, groups: BTreeMap::new(), rows: 0, counts, expected, narrowed: false, passed: None }
     }
 
     /// How many rows a reading from the window's lower end meets again.
@@ -145,27 +150,66 @@ impl Window {
         self.expected.clone_from(&self.counts);
     }
 
-    /// The lower end, as the statement around the user's wants it; `None` before the first row.
-    pub(super) fn from(&self) -> Option<Literal> {
+    /// The lower end, as the statement around the user's wants it, and whether it is read itself; `None` before the first row.
+    pub(super) fn from(&self) -> Option<(Literal, bool)> {
+        let low = self.low();
+        let low_key = low.as_deref().and_then(|low| Key::parse(low, self.of));
+        let text = match &self.passed {
+            Some((passed, text)) if low_key.is_none_or(|low| low <= *passed) => {
+                return Some((self.literal(text.clone()), false));
+            }
+            _ => low?,
+        };
+        Some((self.literal(text), true))
+    }
+
+    /// The lower end by the rows that were read.
+    fn low(&self) -> Option<String> {
         let (last, group) = self.groups.last_key_value()?;
         let (first, lowest) = self.groups.first_key_value()?;
         if self.narrowed {
-            return Some(self.literal(lowest.text.clone()));
+            return Some(lowest.text.clone());
         }
-        let text = match (&self.lag, last, first) {
+        Some(match (&self.lag, last, first) {
             (Lag::Number(lag), Key::Number(last), _) if *lag > BigDecimal::default() => {
                 (last - lag).to_plain_string()
             }
             (Lag::Time(lag), ..) if !lag.is_zero() => Moment::parse(&group.text)?.earlier(*lag),
             _ => group.text.clone(),
-        };
-        Some(self.literal(text))
+        })
+    }
+
+    /// The greatest value that was read.
+    pub(super) fn last(&self) -> Option<Literal> {
+        let last = self.groups.last_key_value().map(|(_, group)| &group.text);
+        let last = last.or(self.passed.as_ref().map(|(_, text)| text))?;
+        Some(self.literal(last.clone()))
+    }
+
+    /// Compares a value with the greatest that was read; one that cannot be compared counts as less.
+    pub(super) fn compare(&self, text: &str) -> Ordering {
+        match (Key::parse(text, self.of), self.groups.last_key_value()) {
+            (Some(key), Some((last, _))) => key.cmp(last),
+            _ => Ordering::Less,
+        }
+    }
+
+    /// Lets everything up to the greatest value count as read: all its rows were.
+    pub(super) fn pass(&mut self) {
+        if let Some((key, group)) = self.groups.pop_last() {
+            self.passed = Some((key, group.text));
+        }
+        self.groups.clear();
+        self.counts.clear();
+        self.expected.clear();
+        self.rows = 0;
+        self.narrowed = false;
     }
 
     /// The value of `:sql_last_value`: below the lower end, so that a `>` in the user's statement lets
     /// through what lies at it.
     pub(super) fn last_value(&self) -> Option<Literal> {
-        let (Literal::Text(from) | Literal::Number(from)) = self.from()? else { return None };
+        let (Literal::Text(from) | Literal::Number(from), _) = self.from()? else { return None };
         let below = match Key::parse(&from, self.of)? {
             Key::Number(number) => (number - BigDecimal::from(1)).to_plain_string(),
             Key::Time(_) => Moment::parse(&from)?.earlier(TimeDelta::milliseconds(1)),
@@ -183,16 +227,21 @@ impl Window {
     /// Takes a row.
     ///
     /// # Errors
-    /// Its value does not fit, or too many rows have the same.
+    /// Its value does not fit.
     pub(super) fn take(&mut self, text: &str, hash: u128) -> Result<Seen, TrackingError> {
-        if let Some(count) = self.expected.get_mut(&hash).filter(|count| **count > 0) {
-            *count -= 1;
+        if self.expects(hash) {
             return Ok(Seen::Before);
         }
         let key = Key::parse(text, self.of).ok_or_else(|| {
             let wanted = if self.of == TrackingType::Numeric { "number" } else { "timestamp" };
             TrackingError::Type(text.chars().take(64).collect(), wanted)
         })?;
+        if self.passed.as_ref().is_some_and(|(passed, _)| key <= *passed) {
+            return Ok(Seen::Before);
+        }
+        if self.rows >= MAX_ROWS && self.groups.len() == 1 && self.groups.contains_key(&key) {
+            return Ok(Seen::TooManyAlike);
+        }
         let greatest = self.groups.last_key_value().is_none_or(|(last, _)| key >= *last);
         let group =
             self.groups.entry(key).or_insert_with(|| Group { text: text.to_owned(), hashes: Vec::new() });
@@ -204,16 +253,22 @@ impl Window {
         if greatest {
             self.prune();
         }
-        while self.rows > MAX_ROWS {
-            if self.groups.len() == 1 {
-                return Err(TrackingError::TooManyAlike(text.to_owned()));
-            }
-            if let Some((_, group)) = self.groups.pop_first() {
-                self.drop_rows(&group);
-                self.narrowed = true;
-            }
+        while self.rows > MAX_ROWS
+            && let Some((_, group)) = self.groups.pop_first()
+        {
+            self.drop_rows(&group);
+            self.narrowed = true;
         }
         Ok(Seen::New { occurrence })
+    }
+
+    /// Whether a row was read before; each that was counts once.
+    pub(super) fn expects(&mut self, hash: u128) -> bool {
+        let count = self.expected.get_mut(&hash).filter(|count| **count > 0);
+        count.is_some_and(|count| {
+            *count -= 1;
+            true
+        })
     }
 
     /// Whether the lag covers more rows than a window may have, so that it is shorter than wanted.
@@ -236,6 +291,9 @@ impl Window {
             self.drop_rows(&group);
             self.narrowed = false;
         }
+        if self.passed.as_ref().is_some_and(|(passed, _)| *passed < low) {
+            self.passed = None;
+        }
     }
 
     /// Counts the rows of a group off that left the window.
@@ -257,7 +315,8 @@ impl Window {
             let bytes: Vec<u8> = group.hashes.iter().flat_map(|hash| hash.to_be_bytes()).collect();
             (group.text.clone(), STANDARD.encode(bytes))
         });
-        encode(&Stored { ran: ran.timestamp_millis(), rows: rows.collect(), narrowed: self.narrowed })
+        let passed = self.passed.as_ref().map(|(_, text)| text.clone());
+        encode(&Stored { ran: ran.timestamp_millis(), rows: rows.collect(), narrowed: self.narrowed, passed })
     }
 
     /// Reads what was stored. Answers when the run that stored it began.
@@ -272,10 +331,14 @@ impl Window {
         self.counts.clear();
         self.rows = 0;
         self.narrowed = stored.narrowed;
-        for (text, hashes) in stored.rows {
-            let key = Key::parse(&text, self.of).ok_or_else(|| {
+        let key = |text: &str| {
+            Key::parse(text, self.of).ok_or_else(|| {
                 format!("the stored position [{text}] does not fit tracking_column_type; set clean_run to begin anew")
-            })?;
+            })
+        };
+        self.passed = stored.passed.map(|text| Ok::<_, String>((key(&text)?, text))).transpose()?;
+        for (text, hashes) in stored.rows {
+            let key = key(&text)?;
             let bytes = STANDARD.decode(hashes).map_err(|_| wrong())?;
             let (hashes, rest) = bytes.as_chunks::<HASH_BYTES>();
             if !rest.is_empty() {
@@ -335,7 +398,7 @@ mod tests {
         assert_eq!(window.take("1", 10), Ok(NEW));
         assert_eq!(window.take("2", 20), Ok(NEW));
         assert_eq!(window.take("2", 20), Ok(Seen::New { occurrence: 1 }));
-        assert_eq!(window.from(), Some(Literal::Number("2".to_owned())));
+        assert_eq!(window.from(), Some((Literal::Number("2".to_owned()), true)));
         assert_eq!(window.last_value(), Some(Literal::Number("1".to_owned())));
         window.begin();
         let third = Seen::New { occurrence: 2 };
@@ -353,7 +416,7 @@ mod tests {
             let text = format!("2024-01-01 00:00:{at:02}");
             assert_eq!(window.take(&text, hash), Ok(NEW));
         }
-        assert_eq!(window.from(), Some(Literal::Text("2024-01-01 00:00:02".to_owned())));
+        assert_eq!(window.from(), Some((Literal::Text("2024-01-01 00:00:02".to_owned()), true)));
         let mut again = Window::new(TrackingType::Timestamp, lag);
         let ran = DateTime::from_timestamp_millis(1_700_000_000_123).expect("a time");
         assert_eq!(again.restore(&window.store(ran)), Ok(ran));
@@ -371,10 +434,30 @@ mod tests {
             assert_eq!(window.take(&row.to_string(), row), Ok(NEW));
         }
         assert!(window.narrowed() && window.rows() == MAX_ROWS);
-        assert_eq!(window.from(), Some(Literal::Number("10".to_owned())));
+        assert_eq!(window.from(), Some((Literal::Number("10".to_owned()), true)));
         let mut window = numbers(0);
-        let refused = (0..=MAX_ROWS as u128).find_map(|row| window.take("7", row).err());
-        assert_eq!(refused, Some(TrackingError::TooManyAlike("7".to_owned())));
+        let first = (0..=MAX_ROWS as u128).find(|row| window.take("7", *row) == Ok(Seen::TooManyAlike));
+        assert_eq!((first, window.rows()), (Some(MAX_ROWS as u128), MAX_ROWS));
+    }
+
+    #[test]
+    fn what_has_passed_is_not_read_again() {
+        let passed = |window: &Window, above: &str| {
+            let mut again = numbers(10);
+            again.restore(&window.store(DateTime::UNIX_EPOCH)).expect("a position");
+            assert_eq!(again.from(), Some((Literal::Number(above.to_owned()), false)));
+        };
+        let mut window = numbers(10);
+        assert_eq!(window.take("3", 1), Ok(NEW));
+        assert_eq!(window.take("7", 2), Ok(NEW));
+        window.pass();
+        assert_eq!((window.rows(), window.last()), (0, Some(Literal::Number("7".to_owned()))));
+        passed(&window, "7");
+        // It lies within the lag, and is not looked at for it.
+        assert_eq!(window.take("12", 3), Ok(NEW));
+        passed(&window, "7");
+        assert_eq!(window.take("18", 4), Ok(NEW));
+        assert_eq!(window.from(), Some((Literal::Number("8".to_owned()), true)));
     }
 
     #[test]
@@ -413,7 +496,7 @@ mod tests {
                         window.restore(position).expect("a position");
                     }
                     let low = match window.from() {
-                        Some(Literal::Number(low)) => low.parse().expect("a number"),
+                        Some((Literal::Number(low), _)) => low.parse().expect("a number"),
                         _ => i64::MIN,
                     };
                     window.begin();

@@ -10,6 +10,7 @@ mod position;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod topic_pattern;
 mod topics;
 
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use rdkafka::ClientConfig;
 
 use super::position::Reset;
+use super::topic_pattern::to_posix;
 use crate::codec::{self, Codec};
 use crate::kafka::Client;
 use crate::{Fault, Options, Setting};
@@ -162,7 +163,13 @@ fn take_topics(options: &mut Options) -> Vec<String> {
     }
     match (topics.is_empty(), pattern) {
         (true, None) => vec!["logstash".to_owned()],
-        (true, Some(pattern)) => vec![format!("^({pattern})$")],
+        (true, Some(pattern)) => match to_posix(&pattern) {
+            Ok(pattern) => vec![pattern],
+            Err(fault) => {
+                options.fault_here(fault);
+                Vec::new()
+            }
+        },
         (false, None) => topics,
         (false, Some(_)) => {
             options.fault_here("only one of [topics] and [topics_pattern] may be given");

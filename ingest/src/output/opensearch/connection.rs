@@ -36,7 +36,10 @@ pub(super) struct Settings {
 impl Settings {
     /// Takes the options of a connection; `None` without hosts.
     pub(super) fn take(options: &mut Options) -> Option<Self> {
-        let hosts: Vec<_> = options.texts("hosts").into_iter().map(Secret::new).collect();
+        // One text may have several, as in Logstash.
+        let hosts = options.texts("hosts");
+        let hosts: Vec<_> =
+            hosts.iter().flat_map(|hosts| hosts.split_whitespace()).map(Secret::new).collect();
         let tls_enabled = options.boolean("ssl_enabled");
         let tls_enabled = options.boolean("ssl").or(tls_enabled);
         let tls = tls::Client::take(options);
@@ -177,6 +180,11 @@ fn authorization(options: &mut Options) -> Option<HeaderValue> {
         (None, None, None) => None,
         (Some(user), Some(password), None) => header(options, "Basic", &format!("{user}:{password}")),
         (None, None, Some(key)) => header(options, "ApiKey", &key),
+        (Some(user), None, None) => {
+            // As in Logstash, which sends none then.
+            tracing::warn!(user, "an output has a [user] without a [password]: it sends no credentials");
+            None
+        }
         _ => {
             options.fault_here("give [user] and [password], or [api_key]");
             None

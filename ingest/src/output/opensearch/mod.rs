@@ -14,6 +14,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use crate::codec;
 use crate::output::Output;
 use crate::{Fault, Options};
 
@@ -107,6 +108,8 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
         }
     }
     let _ = options.one_of("ecs_compatibility", &["disabled"]);
+    // Documents are JSON, whatever it is.
+    let _ = codec::take(&mut options, "plain");
     // A name that could not be made would be an index of its own; there is no other way here.
     if options.boolean("dlq_on_failed_indexname_interpolation") == Some(false) {
         options.fault_here("[dlq_on_failed_indexname_interpolation => false] is not supported");

@@ -110,6 +110,10 @@ fn events_that_cannot_become_operations_say_why() {
 #[test]
 fn options_are_checked() {
     assert!(build(options("elasticsearch", &[("manage_template", "false".into())])).is_ok());
+    // As in Logstash: several hosts in one text, a user without a password, a codec without effect.
+    let given =
+        [("hosts", "http://a:9200 http://b:9200".into()), ("user", "u".into()), ("codec", "json".into())];
+    assert!(build(options("elasticsearch", &given)).is_ok());
     for (given, reason) in [
         (vec![("action", Given::from("upsert"))], "not one of"),
         (vec![("action", "delete".into())], "needs the option [document_id]"),
@@ -117,7 +121,7 @@ fn options_are_checked() {
         (vec![("script", "x".into())], "scripts are not supported"),
         (vec![("data_stream", "true".into())], "data streams"),
         (vec![("user", "x".into()), ("password", "y".into())], "no [hosts]"),
-        (vec![("hosts", "a".into()), ("user", "x".into())], "[user] and [password]"),
+        (vec![("hosts", "a".into()), ("password", "x".into())], "[user] and [password]"),
         (vec![("hosts", "ftp://a".into())], "not http or https"),
         (vec![("hosts", "https://a".into()), ("ssl_enabled", "false".into())], "says https"),
         (vec![("idnex", "x".into())], "did you mean [index]"),

@@ -48,6 +48,7 @@ impl Watch {
         let (ack, stored) = Ack::channel();
         let generation = tracked.generation;
         tracked.in_flight += 1;
+        tracked.batches += usize::from(!events.is_empty());
         self.acks.push(Box::pin(async move {
             let outcome = stored.await.unwrap_or(Err(NotStored::Ended));
             (inode, generation, new, outcome)

@@ -1,26 +1,25 @@
-//! Which files are open: they are found by their names, also where they were renamed meanwhile, opened, remembered and let go of.
+//! Which files are to be open: they are found by their names, also where they were renamed meanwhile, opened as far as there is room, and remembered.
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use chrono::Utc;
 
+use super::super::descriptors::Permit;
 use super::super::position::{Inode, parts};
 use super::super::steps::{Found, Start, blocking, discover, named, seconds};
 use super::Watch;
 use super::stored::forget_old;
-use super::tracked::{State, Tracked};
+use super::tracked::{Candidate, Closed, State, Tracked};
 use crate::input::InputError;
 
 /// Files that are remembered after they were closed, or not opened for their age.
 const MAX_REMEMBERED: usize = 100_000;
 
 /// A size that no file has.
-const NEVER: u64 = u64::MAX;
+pub(super) const NEVER: u64 = u64::MAX;
 
 impl Watch {
     /// Whether a name belongs to another file by now.
@@ -39,10 +38,11 @@ impl Watch {
         let mut missed: HashSet<Inode> = HashSet::new();
         self.discovered = Some(Instant::now());
         let settings = Arc::clone(&self.settings);
-        let wanted: Vec<Inode> = self.unclaimed.keys().copied().collect();
+        let made_room = self.closed.iter().filter(|(_, closed)| closed.made_room).map(|(inode, _)| *inode);
+        let wanted: HashSet<Inode> = self.unclaimed.keys().copied().chain(made_room).collect();
         let (found, renamed) = blocking(move || Ok(discover(&settings, &wanted))).await?;
-        let mut known: Vec<(Inode, PathBuf)> =
-            found.iter().map(|found| (found.inode, found.path.clone())).collect();
+        let mut known: HashSet<Inode> = found.iter().map(|found| found.inode).collect();
+        let mut candidates = Vec::new();
         for Found { path, inode, size, modified } in found {
             if let Some(tracked) = self.files.get_mut(&inode) {
                 // The name that the patterns know, rather than one that it had before.
@@ -53,64 +53,103 @@ impl Watch {
                 (false, true) => Start::End,
                 _ => Start::Beginning,
             };
-            if let Some((seen, at)) = self.closed.get(&inode) {
-                if *seen == size {
+            let (mut closed, mut name) = (0, String::new());
+            if let Some(seen) = self.closed.get(&inode) {
+                if seen.size == size {
                     continue;
                 }
-                start = *at;
+                (start, closed, name) = (seen.start, seen.closed, seen.name.clone());
             }
             let age = Utc::now().timestamp().saturating_sub(modified);
             let old = self.settings.ignore_older.is_some_and(|most| age > seconds(most));
             if old && !self.unclaimed.contains_key(&inode) {
                 // What comes later is read.
                 let start = if self.settings.once { Start::Beginning } else { Start::At(size) };
-                self.remember(inode, size, start);
+                self.remember(inode, Closed { size, start, name, closed, made_room: false });
                 continue;
             }
-            if self.files.len() >= self.settings.max_open_files {
-                tracing::debug!(path = %path.display(), "too many open files, it is read later");
-                continue;
-            }
-            self.closed.remove(&inode);
-            if !self.open(inode, path, start, None).await {
-                missed.insert(inode);
-                let start = if start == Start::End { Start::At(size) } else { start };
-                self.remember(inode, NEVER, start);
-            }
+            candidates.push(Candidate { inode, path, size, start, closed, name, only: None });
         }
         for (inode, path) in renamed {
             // Rotated while nobody looked: the rest of it is read.
-            if !self.files.contains_key(&inode) && !known.iter().any(|(of, _)| *of == inode) {
-                known.push((inode, path.clone()));
-                let known = self.unclaimed.get(&inode);
-                let only =
-                    known.map(|known| known.iter().map(|(part, _)| parts(part).0.to_owned()).collect());
-                if !self.open(inode, path, Start::End, only).await {
-                    missed.insert(inode);
-                }
+            if self.files.contains_key(&inode) || !known.insert(inode) {
+                continue;
             }
+            let of_positions = self.unclaimed.get(&inode).into_iter().flatten();
+            let mut only: Vec<String> = of_positions.map(|(part, _)| parts(part).0.to_owned()).collect();
+            let (mut start, mut closed, mut name) = (Start::End, 0, String::new());
+            if let Some(seen) = self.closed.get(&inode) {
+                let size = std::fs::metadata(&path).map(|now| now.len());
+                if size.is_ok_and(|size| size == seen.size) {
+                    continue;
+                }
+                (start, closed, name) = (seen.start, seen.closed, seen.name.clone());
+                only.push(name.clone());
+            }
+            candidates.push(Candidate { inode, path, size: NEVER, start, closed, name, only: Some(only) });
         }
+        // Those that never were open first, in their order, then those that were closed longest ago.
+        candidates.sort_by_key(|candidate| candidate.closed);
+        self.waiting = candidates.into();
+        let tried: Vec<Inode> = self.waiting.iter().map(|candidate| candidate.inode).collect();
+        self.open_waiting().await;
+        missed.extend(tried.into_iter().filter(|inode| !self.files.contains_key(inode)));
         self.looks_first = false;
         let left = std::mem::take(&mut self.unclaimed);
         for (inode, parts) in left {
             if missed.contains(&inode) {
                 self.unclaimed.insert(inode, parts);
-            } else if !known.iter().any(|(of, _)| *of == inode) {
+            } else if !known.contains(&inode) {
                 forget_old(&self.settings, &self.context, parts).await;
             }
         }
         Ok(())
     }
 
+    /// Opens files that wait, as far as there is room. Returns how many.
+    pub(super) async fn open_waiting(&mut self) -> usize {
+        let mut opened = 0;
+        while let Some(candidate) = self.waiting.pop_front() {
+            if self.files.contains_key(&candidate.inode) {
+                continue;
+            }
+            let room = self.files.len() < self.settings.max_open_files;
+            let Some(permit) = room.then(|| Permit::take(self.files.len())).flatten() else {
+                self.waiting.push_front(candidate);
+                break;
+            };
+            let Candidate { inode, size, start, closed, .. } = candidate;
+            let name = candidate.name.clone();
+            let found = candidate.only.is_none();
+            if self.open(candidate, permit).await {
+                self.closed.remove(&inode);
+                opened += 1;
+            } else if found {
+                let start = if start == Start::End { Start::At(size) } else { start };
+                self.remember(inode, Closed { size: NEVER, start, name, closed, made_room: closed > 0 });
+            }
+        }
+        // What waits since the first look begins where it ended then.
+        let mut begun = Vec::new();
+        for candidate in &mut self.waiting {
+            if candidate.start == Start::End && candidate.only.is_none() {
+                candidate.start = Start::At(candidate.size);
+                begun.push((candidate.inode, candidate.start));
+            }
+        }
+        for (inode, start) in begun {
+            self.remember(
+                inode,
+                Closed { size: NEVER, start, name: String::new(), closed: 0, made_room: false },
+            );
+        }
+        opened
+    }
+
     /// Opens a file; returns whether it did. A name that belongs to another file since it was found is looked for again: what
     /// that one has would be stored as of this one, and read twice.
-    pub(in crate::input::file) async fn open(
-        &mut self,
-        inode: Inode,
-        path: PathBuf,
-        start: Start,
-        only: Option<Vec<String>>,
-    ) -> bool {
+    pub(in crate::input::file) async fn open(&mut self, candidate: Candidate, permit: Permit) -> bool {
+        let Candidate { inode, path, start, name: former_name, only, .. } = candidate;
         let opening = path.clone();
         let opened = move || {
             let opened = || {
@@ -137,6 +176,11 @@ impl Watch {
                     only,
                     early: self.looks_first,
                     was_complete: false,
+                    former_name,
+                    batches: 0,
+                    idle: false,
+                    leaving: false,
+                    _permit: permit,
                 };
                 self.files.insert(inode, tracked);
                 true
@@ -152,29 +196,9 @@ impl Watch {
         }
     }
 
-    fn remember(&mut self, inode: Inode, size: u64, start: Start) {
+    pub(super) fn remember(&mut self, inode: Inode, closed: Closed) {
         if self.closed.len() < MAX_REMEMBERED || self.closed.contains_key(&inode) {
-            self.closed.insert(inode, (size, start));
-        }
-    }
-
-    /// Lets go of a file.
-    pub(super) async fn close(&mut self, inode: Inode, mut tracked: Tracked) {
-        let file = match &tracked.state {
-            State::Unknown(file, _) | State::Complete(file, _) => Some(file),
-            State::Known(reader) => Some(reader.file()),
-            State::Gone => None,
-        };
-        let found =
-            file.and_then(|file| file.metadata().ok()).or_else(|| std::fs::metadata(&tracked.path).ok());
-        let Some(found) = found.filter(|found| Inode::of(found) == inode) else { return };
-        if found.nlink() > 0 {
-            // One that could not be read is tried again with the next look.
-            let failed = matches!(tracked.state, State::Gone) && !self.settings.once;
-            let size = if failed { u64::MAX } else { found.len() };
-            self.remember(inode, size, Start::At(tracked.stored));
-        } else if !self.settings.once {
-            self.forget(&mut tracked).await;
+            self.closed.insert(inode, closed);
         }
     }
 }

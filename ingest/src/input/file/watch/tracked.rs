@@ -1,4 +1,4 @@
-//! An open file: what it is called, how far it was sent and stored, and what is to be done with it next.
+//! Files: what an open one is called, how far it was sent and stored, and what is to be done with it next; what is remembered of one that is not open.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::super::position::Position;
+use super::super::descriptors::Permit;
+use super::super::position::{Inode, Position};
 use super::super::reader::Reader;
 use super::super::steps::Start;
 
@@ -34,10 +35,47 @@ pub(super) struct Tracked {
     pub(super) early: bool,
     /// Whether it was read to its end before this start.
     pub(super) was_complete: bool,
+    /// What it was called when it was closed before; empty where it was not known.
+    pub(super) former_name: String,
+    /// Batches that were sent since it was opened.
+    pub(super) batches: usize,
+    /// Whether the last look found nothing, and nothing is waited for.
+    pub(super) idle: bool,
+    /// Whether it is read no further, so that others have a turn: it is closed once its batches are stored.
+    pub(super) leaving: bool,
+    pub(super) _permit: Permit,
+}
+
+/// A file that is not open.
+pub(super) struct Closed {
+    /// Its size when it was seen last.
+    pub(super) size: u64,
+    /// Where reading it goes on.
+    pub(super) start: Start,
+    /// What it is called in parts; empty where that is not known.
+    pub(super) name: String,
+    /// When it was closed, counted; 0 where it never was open.
+    pub(super) closed: u64,
+    /// Whether it made room for others: it is looked for also where it was renamed.
+    pub(super) made_room: bool,
+}
+
+/// A file that is to be opened.
+pub(in crate::input::file) struct Candidate {
+    pub(in crate::input::file) inode: Inode,
+    pub(in crate::input::file) path: PathBuf,
+    pub(in crate::input::file) size: u64,
+    pub(in crate::input::file) start: Start,
+    /// When it was closed last, as in [`Closed`].
+    pub(in crate::input::file) closed: u64,
+    /// What it was called then.
+    pub(in crate::input::file) name: String,
+    /// The names of which it must have one.
+    pub(in crate::input::file) only: Option<Vec<String>>,
 }
 
 /// What is known of an open file.
-pub(super) enum State {
+pub(in crate::input::file) enum State {
     /// Nothing can be said about the file before its first line is there.
     Unknown(File, Start),
     Known(Box<Reader>),

@@ -41,6 +41,9 @@ impl Watch {
             // What was not stored will not be at once.
             return Ok(Next::Wait);
         }
+        if tracked.leaving && !matches!(tracked.state, State::Complete(..)) {
+            return Ok(if tracked.in_flight > 0 { Next::Wait } else { Next::Close });
+        }
         match std::mem::replace(&mut tracked.state, State::Gone) {
             // What it was moved to must be there.
             State::Unknown(file, start) if tracked.in_flight > 0 => {
@@ -91,6 +94,7 @@ impl Watch {
             Identified::NotYet(file) => {
                 let gone = is_gone(&file);
                 tracked.state = State::Unknown(file, start);
+                tracked.idle = true;
                 let idle = tracked.changed.elapsed() >= self.settings.close_older;
                 return Ok(if gone || idle { Next::Close } else { Next::Wait });
             }
@@ -107,6 +111,9 @@ impl Watch {
             // What was truncated begins with another line now.
             self.forget(tracked).await;
         }
+        // Inodes are given again: a file of another name is read from its beginning.
+        let former = std::mem::take(&mut tracked.former_name);
+        let start = if former.is_empty() || former == name { start } else { Start::Beginning };
         let (position, inherited) = match self.settings.stored {
             true => self.claim(tracked, &name).await?,
             false => (None, false),
@@ -204,6 +211,8 @@ impl Watch {
             return self.begin_anew(inode, tracked, reader).await;
         }
         let some = !chunk.events.is_empty();
+        let holds = reader.holds() && self.settings.codec.flush_after().is_some();
+        tracked.idle = chunk.at_end && !some && !holds && reader.read_length().is_some();
         if grew {
             tracked.changed = Instant::now();
         }
