@@ -86,6 +86,9 @@ pub(crate) struct Reduction<'a> {
     pub backgrounds: &'a [Background],
     /// Rows that hits are to be fetched for, a list for each outcome of `top_hits`.
     pub hits: Vec<super::bucket::top_hits::Wanted>,
+    /// Where results are made to put buckets in order, the paths that lead to what the order compares: nothing beside them is
+    /// made, because some states are spent by it and the answer needs them.
+    pub only: Option<Vec<Vec<String>>>,
     /// Holds what is made of the states.
     pub work: Work,
 }
@@ -164,27 +167,28 @@ impl Subs {
         self.merge(old, Some(map));
     }
 
-    /// Makes the results of buckets.
+    /// Makes the results of buckets, those of them that [`Reduction::only`] leads to.
     pub(crate) fn reduce(&mut self, buckets: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Results>> {
-        self.reduce_some(buckets, &|_| true, reduction)
-    }
-
-    /// Makes those results of buckets whose names are wanted.
-    pub(crate) fn reduce_some(
-        &mut self,
-        buckets: &[u32],
-        wanted: &dyn Fn(&str) -> bool,
-        reduction: &mut Reduction<'_>,
-    ) -> Result<Vec<Results>> {
         reduction.hold(buckets.len() * (size_of::<Results>() + self.0.len() * size_of::<Entry>()))?;
         let mut results: Vec<Results> = Vec::new();
         results.resize_with(buckets.len(), || Results(Vec::with_capacity(self.0.len())));
-        for sub in self.0.iter_mut().filter(|sub| wanted(&sub.header.name)) {
+        let only = reduction.only.take();
+        for sub in &mut self.0 {
+            if let Some(paths) = &only {
+                let below = paths.iter().filter_map(|path| path.split_first());
+                let below = below.filter(|(name, _)| **name == *sub.header.name);
+                let below: Vec<Vec<String>> = below.map(|(_, rest)| rest.to_vec()).collect();
+                if below.is_empty() {
+                    continue;
+                }
+                reduction.only = Some(below);
+            }
             let outcomes = sub.collector.reduce(buckets, reduction)?;
             for (results, outcome) in results.iter_mut().zip(outcomes) {
                 results.0.push(Entry { header: Arc::clone(&sub.header), outcome });
             }
         }
+        reduction.only = only;
         Ok(results)
     }
 

@@ -207,7 +207,10 @@ impl Values {
                     self.kind.get_or_insert(ValueKind::Text);
                     return Ok(Some(Source::Constant(index.meta.name.to_string().into())));
                 }
-                None => return Ok(None),
+                None => {
+                    refuse_metadata(path)?;
+                    return Ok(None);
+                }
             },
         };
         check(field, inside.is_some())?;
@@ -364,6 +367,21 @@ fn of_type(value_type: ValueType) -> ValueKind {
         ValueType::Ip => ValueKind::Ip,
         ValueType::String => ValueKind::Text,
         ValueType::UnsignedLong => ValueKind::Unsigned,
+    }
+}
+
+/// Refuses metadata fields: they are no columns, and without a refusal an aggregation would tell that no document has a value.
+fn refuse_metadata(path: &str) -> Result<()> {
+    match path {
+        "_id" | "_seq_no" | "_primary_term" => Err(Error::IllegalArgument(format!(
+            "aggregations on the metadata field [{path}] are not supported by this server, aggregate a field that documents have, or count documents"
+        ))),
+        "_doc_count" | "_field_names" | "_ignored" | "_nested_path" | "_routing" | "_source" | "_version" => {
+            Err(Error::IllegalArgument(format!(
+                "Fielddata is not supported on field [{path}] of type [{path}]"
+            )))
+        }
+        _ => Ok(()),
     }
 }
 

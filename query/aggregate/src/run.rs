@@ -273,8 +273,14 @@ pub(crate) fn reduce(
     max_buckets: u64,
     work: Work,
 ) -> Result<(Results, Vec<Wanted>, Work)> {
-    let mut reduction =
-        Reduction { max_buckets, made: 0, backgrounds: &states.backgrounds, hits: Vec::new(), work };
+    let mut reduction = Reduction {
+        max_buckets,
+        made: 0,
+        backgrounds: &states.backgrounds,
+        hits: Vec::new(),
+        only: None,
+        work,
+    };
     let mut entries: Vec<(usize, Entry)> = Vec::new();
     let mut add = |subs: &mut Subs, roots: &[Root]| -> Result<()> {
         for (sub, root) in subs.0.iter_mut().zip(roots) {

@@ -19,7 +19,7 @@ use millrace_matching::table::{TableSegment, TableSnapshot};
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{NumberBounds, PageBounds};
 use millrace_work::error::{Error, Result};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::functions::address::{BITS, bits_of};
 use super::types::SqlType;
@@ -288,21 +288,90 @@ fn typed(values: &ArrayRef, ty: SqlType, ignore_above: Option<usize>) -> Result<
     })
 }
 
-/// Finds what a document has at a path: keys may hold dots, and arrays are looked through.
+/// Finds what a document has at a path: keys may hold dots, and arrays are looked through. Of an object that the document spells in
+/// several members (`a.b`, `a.c`) it makes one.
 pub(crate) fn at_path(value: &Value, path: &[String]) -> Option<Value> {
     if path.is_empty() {
-        return Some(value.clone());
+        return Some(undotted(value));
     }
     match value {
-        Value::Object(members) => (1..=path.len()).find_map(|taken| {
-            let key = path.get(..taken)?.join(".");
-            at_path(members.get(&key)?, path.get(taken..)?)
-        }),
+        Value::Object(members) => {
+            let mut found = (1..=path.len()).filter_map(|taken| {
+                let key = path.get(..taken)?.join(".");
+                at_path(members.get(&key)?, path.get(taken..)?)
+            });
+            let start = format!("{}.", path.join("."));
+            let within =
+                members.iter().filter_map(|(name, member)| Some((name.strip_prefix(&start)?, member)));
+            let mut within = within.peekable();
+            if within.peek().is_none() {
+                return found.next();
+            }
+            let mut object = Value::Object(Map::new());
+            within.for_each(|(name, member)| put(&mut object, name, undotted(member)));
+            Some(found.fold(object, joined))
+        }
         Value::Array(elements) => {
             let found: Vec<Value> = elements.iter().filter_map(|element| at_path(element, path)).collect();
             (!found.is_empty()).then_some(Value::Array(found))
         }
         _ => None,
+    }
+}
+
+/// Returns a value whose objects have a member for each step of a path.
+fn undotted(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let mut object = Value::Object(Map::new());
+            members.iter().for_each(|(name, member)| put(&mut object, name, undotted(member)));
+            object
+        }
+        Value::Array(elements) => Value::Array(elements.iter().map(undotted).collect()),
+        scalar => scalar.clone(),
+    }
+}
+
+/// Puts a value at a path below an object, beside what is there.
+fn put(object: &mut Value, path: &str, value: Value) {
+    // What has an empty step is no path.
+    let steps = path.split('.').all(|step| !step.is_empty());
+    let nested = match path.rsplit_once('.').filter(|_| steps) {
+        None => Value::Object(Map::from_iter([(path.to_owned(), value)])),
+        Some(_) => path
+            .rsplit('.')
+            .fold(value, |inner, step| Value::Object(Map::from_iter([(step.to_owned(), inner)]))),
+    };
+    *object = joined(std::mem::take(object), nested);
+}
+
+/// Joins two values of one place: objects member by member, others to a list.
+fn joined(one: Value, other: Value) -> Value {
+    match (one, other) {
+        (Value::Object(mut members), Value::Object(others)) => {
+            for (name, value) in others {
+                let value = match members.remove(&name) {
+                    None => value,
+                    Some(there) => joined(there, value),
+                };
+                members.insert(name, value);
+            }
+            Value::Object(members)
+        }
+        (Value::Null, value) | (value, Value::Null) => value,
+        (Value::Array(mut values), Value::Array(others)) => {
+            values.extend(others);
+            Value::Array(values)
+        }
+        (Value::Array(mut values), other) => {
+            values.push(other);
+            Value::Array(values)
+        }
+        (one, Value::Array(mut values)) => {
+            values.insert(0, one);
+            Value::Array(values)
+        }
+        (one, other) => Value::Array(vec![one, other]),
     }
 }
 
@@ -320,5 +389,21 @@ mod tests {
         assert_eq!(at("d.e"), Some(json!([2, null])));
         assert_eq!(at("g.h"), None);
         assert_eq!(at("d"), Some(json!([{"e": 2}, {"f": 3}, {"e": null}])));
+        assert_eq!(at("a"), Some(json!({"b": {"c": 1}})));
+    }
+
+    #[test]
+    fn objects_are_made_of_dotted_members() {
+        let source = json!({
+            "host.name": "web1", "host.os.name": "x", "host": {"os.version": 1, "name": "web2", "..": 0},
+            "hostile": 1, "list": [{"a.b": 1, "a.c": 2}], "http.status": 200,
+        });
+        let at = |path: &str| at_path(&source, &path.split('.').map(str::to_owned).collect::<Vec<_>>());
+        let host = json!({"name": ["web1", "web2"], "os": {"name": "x", "version": 1}, "..": 0});
+        assert_eq!(at("host"), Some(host));
+        assert_eq!(at("host.os"), Some(json!({"name": "x"})));
+        assert_eq!(at("list"), Some(json!([{"a": {"b": 1, "c": 2}}])));
+        assert_eq!(at("http"), Some(json!({"status": 200})));
+        assert_eq!((at("http.status"), at("ho")), (Some(json!(200)), None));
     }
 }

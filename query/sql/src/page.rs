@@ -8,6 +8,7 @@ use datafusion::arrow::array::RecordBatch;
 use futures::future::BoxFuture;
 use millrace_matching::pinned::Pinned;
 use millrace_matching::table::TableSnapshot;
+use millrace_storage::access::Caller;
 use millrace_work::Work;
 use tokio::sync::Mutex;
 
@@ -91,9 +92,10 @@ impl Runner {
         Ok((rows.spooled(self.state.runtime_env(), self.cursor_bytes).await?, Vec::new()))
     }
 
-    /// Reads the next page of a cursor, and whether there are more behind it.
+    /// Reads the next page of a cursor for its owner, and whether there are more behind it.
     pub fn next_page<'a>(
         &'a self,
+        owner: &'a Caller,
         cursor: Arc<Cursor>,
         token: Token,
         timeout_ms: Option<u64>,
@@ -101,7 +103,7 @@ impl Runner {
         Box::pin(async move {
             // Who gives up on a page may ask for it again: the statement goes on.
             let work = Work::new(&self.state.runtime_env().memory_pool);
-            self.threads.run(None, timeout_ms, later(cursor, token, work)).await
+            self.threads.run(owner, None, timeout_ms, later(cursor, token, work)).await
         })
     }
 }

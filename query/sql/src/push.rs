@@ -25,6 +25,8 @@ pub(crate) enum Clause {
     All,
     /// A clause, as the body of a search has it.
     Leaf(Value),
+    /// A clause that was parsed, with the values that it takes from other documents.
+    Read(Value, Box<query::Query>),
     /// A clause whose score counts, with a boost.
     Scored(Value, f32),
     /// All of them.
@@ -85,6 +87,7 @@ impl Clause {
         Ok(match self {
             Self::All => lower::lower_filter(&query::Query::match_all()).expr(),
             Self::Leaf(body) => lower::lower_filter(&query::parse(body)?).expr(),
+            Self::Read(_, query) => lower::lower_filter(query).expr(),
             Self::Scored(body, boost) => {
                 let query = query::parse(body)?;
                 let lowered =
@@ -102,7 +105,7 @@ impl Clause {
         let listed = |parts: &[Self]| parts.iter().map(Self::to_json).collect::<Vec<_>>();
         match self {
             Self::All => json!({"match_all": {}}),
-            Self::Leaf(body) | Self::Scored(body, _) => body.clone(),
+            Self::Leaf(body) | Self::Read(body, _) | Self::Scored(body, _) => body.clone(),
             Self::And(parts) => json!({"bool": {"filter": listed(parts)}}),
             Self::Or(parts) => json!({"bool": {"should": listed(parts)}}),
             Self::Not(part) => json!({"bool": {"must_not": [part.to_json()]}}),

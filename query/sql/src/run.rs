@@ -16,15 +16,17 @@ use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::physical_optimizer::aggregate_statistics::AggregateStatistics;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_optimizer::join_selection::JoinSelection;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use datafusion::prelude::SessionConfig;
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
 use millrace_dsl::params::Scope;
+use millrace_dsl::query::Query;
 use millrace_matching::pinned::Pins;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
-use millrace_matching::target;
+use millrace_matching::{lookup, target};
 use millrace_storage::Session;
 use millrace_storage::metadata::IndicesOptions;
 use millrace_work::Work;
@@ -122,7 +124,7 @@ impl Runner {
         pins: Pins,
         cursor_bytes: u64,
     ) -> Result<Self, Error> {
-        // Which side of a join is collected is not chosen: no rule of the planner does here.
+        // The side of a join that is collected is the smaller one ([`JoinSelection`]); the other is not spread anew.
         let config =
             SessionConfig::new().with_target_partitions(partitions.max(1)).with_repartition_joins(false);
         let state = SessionStateBuilder::new()
@@ -131,14 +133,16 @@ impl Runner {
             .with_query_planner(Arc::new(StatementPlanner))
             .with_analyzer_rules(Vec::new())
             .with_optimizer_rules(vec![
-                Arc::new(EliminateCrossJoin::new()),
+                // In this order, as DataFusion has them: the second takes the conditions of inner joins that have no keys yet apart.
                 Arc::new(ExtractEquijoinPredicate::new()),
+                Arc::new(EliminateCrossJoin::new()),
                 Arc::new(PushDownLimit::new()),
                 Arc::new(PushDownFilter::new()),
                 Arc::new(OptimizeProjections::new()),
             ])
             .with_physical_optimizer_rules(vec![
                 Arc::new(AggregateStatistics::new()),
+                Arc::new(JoinSelection::new()),
                 Arc::new(Rewriting { name: "index_groups", rewritten: index_groups::rewritten }),
                 Arc::new(EnsureRequirements::new()),
                 Arc::new(Rewriting { name: "late_columns", rewritten: late_materialization::rewritten }),
@@ -212,7 +216,8 @@ impl Runner {
     {
         let asked = self.asked(session, request, now_ms);
         let stop = Arc::clone(asked.work.stop());
-        self.threads.run(Some(&stop), timeout_ms, part(self.clone(), asked)).await
+        let owner = asked.session.principal().caller().clone();
+        self.threads.run(&owner, Some(&stop), timeout_ms, part(self.clone(), asked)).await
     }
 
     /// Parses a statement and starts to run it.
@@ -321,7 +326,9 @@ impl Runner {
         let work = &asked.work;
         let stop = work.until_dropped();
         let snapshots = self.snapshots(&asked.session, query).await?;
+        let filters = self.filters(asked, &snapshots).await?;
         let mut binder = self.binder(asked, &snapshots, names, &asked.request.parameters);
+        binder.filters = filters;
         let mut planned = binder.query(query, rows, 0)?;
         planned.plan = at_work(planned.plan, work)?;
         let (handles, pushed) = (binder.handles, binder.pushed);
@@ -344,6 +351,24 @@ impl Runner {
             }
         }
         Ok(snapshots)
+    }
+
+    /// Parses the condition on every scan, once for each index expression: it may take values from documents, which may be of the
+    /// indices that are searched.
+    async fn filters(
+        &self,
+        asked: &Asked,
+        snapshots: &HashMap<String, Arc<TableSnapshot>>,
+    ) -> Result<HashMap<String, Query>> {
+        let mut filters = HashMap::new();
+        let Some(filter) = &asked.request.filter else { return Ok(filters) };
+        let parsed = millrace_dsl::query::parse(filter)?;
+        for (name, snapshot) in snapshots {
+            let mut query = parsed.clone();
+            lookup::read(&asked.session, snapshot, &mut query, &self.compute, &asked.work).await?;
+            filters.insert(name.clone(), query);
+        }
+        Ok(filters)
     }
 
     /// Makes what binds a query over snapshots.

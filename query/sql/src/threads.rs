@@ -6,11 +6,12 @@
 //! so the stacks are deep; a statement's trees never leave these threads ([`StatementThreads::owned`]).
 //!
 //! A join that finds nothing hands its thread's place to another, so that what waits behind it gets a turn; each statement may
-//! come to hold a thread so. Statements at work are bounded by permits, and so are those that wait for one and those whose answers
-//! are on their way ([`items`]), by their owners: beyond, they are refused.
+//! come to hold a thread so. Statements at work have turns, which users share ([`turns`]). Those that wait for one and those whose answers
+//! are on their way ([`items`]) are bounded by their owners: beyond, they are refused.
 
 mod items;
 mod sending;
+mod turns;
 
 use std::fmt;
 use std::future::Future;
@@ -22,13 +23,14 @@ use millrace_storage::access::Caller;
 use millrace_work::compute::{Stop, StopOnDrop};
 use millrace_work::error::Error;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 pub(crate) use self::items::{Item, ItemSink};
 pub use self::items::{Items, PATIENCE};
 use self::sending::Sending;
+use self::turns::{Turns, most};
 use super::error::Result;
 
 /// Stack of a thread. Only what a statement's nesting needs of it is ever touched.
@@ -38,8 +40,9 @@ const STACK_BYTES: usize = 64 << 20;
 const AT_WORK_A_THREAD: usize = 2;
 /// Least statements at work at a time.
 const LEAST_AT_WORK: usize = 4;
-/// Statements that may wait for each at work.
+/// Statements of one user that may wait for each at work, and users who may have so many.
 const WAITING_FOR_EACH: usize = 32;
+const USERS_WAITING: usize = 4;
 /// Answers that may be on their way, item by item, for each statement at work, and those of one owner.
 const SENDING_FOR_EACH: usize = 16;
 const SENDING_OF_OWNER_FOR_EACH: usize = 4;
@@ -52,10 +55,10 @@ struct Shared {
     handle: Handle,
     /// There until it is dropped.
     runtime: Option<Runtime>,
-    /// One for each statement that may be at work.
-    at_work: Arc<Semaphore>,
-    /// One for each that may be at work or wait.
-    places: Arc<Semaphore>,
+    /// Those of statements at work.
+    turns: Arc<Turns>,
+    /// Those that are at work or wait.
+    places: Arc<Sending>,
     /// Those whose answers are on their way.
     sending: Arc<Sending>,
 }
@@ -84,7 +87,7 @@ impl StatementThreads {
         let at_work = (threads * AT_WORK_A_THREAD).max(LEAST_AT_WORK);
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads.max(1))
-            .max_blocking_threads(at_work)
+            .max_blocking_threads(most(at_work))
             .thread_name("sql")
             .thread_stack_size(STACK_BYTES)
             .on_thread_start(millrace_storage::run_behind_reads)
@@ -94,9 +97,17 @@ impl StatementThreads {
         Ok(Self(Arc::new(Shared {
             handle: runtime.handle().clone(),
             runtime: Some(runtime),
-            at_work: Arc::new(Semaphore::new(at_work)),
-            places: Arc::new(Semaphore::new(at_work * (1 + WAITING_FOR_EACH))),
-            sending: Sending::new(at_work * SENDING_FOR_EACH, at_work * SENDING_OF_OWNER_FOR_EACH),
+            turns: Turns::new(at_work),
+            places: Sending::new(
+                ("too many statements of SQL wait for others to end", "try again later"),
+                at_work * (1 + WAITING_FOR_EACH) * USERS_WAITING,
+                at_work * (1 + WAITING_FOR_EACH),
+            ),
+            sending: Sending::new(
+                ("too many answers of SQL are on their way", "read some of them to their end"),
+                at_work * SENDING_FOR_EACH,
+                at_work * SENDING_OF_OWNER_FOR_EACH,
+            ),
         })))
     }
 
@@ -107,19 +118,20 @@ impl StatementThreads {
     /// its next await.
     ///
     /// # Errors
-    /// The part's own; [`Error::TimedOut`]; [`Error::Rejected`] where too many wait; [`Error::Execution`] when it panicked.
+    /// The part's own; [`Error::TimedOut`]; [`Error::Rejected`] where too many of the owner wait, or of all; [`Error::Execution`] when it panicked.
     pub async fn run<T: Send + 'static>(
         &self,
+        owner: &Caller,
         stop: Option<&Arc<Stop>>,
         timeout_ms: Option<u64>,
         part: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let place = place(&self.0.places, "too many statements of SQL wait for others to end")?;
-        let at_work = Arc::clone(&self.0.at_work);
+        let place = self.0.places.begin(owner)?;
+        let (turns, owner) = (Arc::clone(&self.0.turns), owner.bounded_as());
         let part = async move {
             // Both go with the part, also where nobody waits for it any more.
             let _place = place;
-            let _at_work = at_work.acquire_owned().await;
+            let _turn = turns.take(&owner).await;
             part.await
         };
         Running::new(self.0.handle.spawn(part), stop, timeout_ms).ended().await
@@ -146,10 +158,10 @@ impl StatementThreads {
     {
         let place = self.0.sending.begin(owner)?;
         let (sender, given) = mpsc::channel(1);
-        let at_work = Arc::clone(&self.0.at_work);
+        let (turns, owner) = (Arc::clone(&self.0.turns), owner.bounded_as());
         let statement = async move {
             let _place = place;
-            statement(ItemSink::at_work(sender, at_work).await).await
+            statement(ItemSink::at_work(sender, turns, owner).await).await
         };
         Ok(Items::new(given, Running::new(self.0.handle.spawn(statement), Some(stop), timeout_ms)))
     }
@@ -158,17 +170,6 @@ impl StatementThreads {
     pub(crate) fn owned<T: Send + 'static>(&self, value: T) -> Owned<T> {
         Owned { value: Some(value), threads: self.clone() }
     }
-}
-
-/// Takes one of so many places.
-fn place(places: &Arc<Semaphore>, full: &str) -> Result<OwnedSemaphorePermit> {
-    Arc::clone(places).try_acquire_owned().map_err(|error| {
-        match error {
-            TryAcquireError::NoPermits => Error::Rejected(format!("{full}; try again later")),
-            TryAcquireError::Closed => Error::Execution("the threads of statements have ended".to_owned()),
-        }
-        .into()
-    })
 }
 
 /// A part of a statement that ends when nobody waits for it any more.
@@ -285,11 +286,11 @@ mod tests {
         let threads = StatementThreads::start(1).unwrap();
         let mut running = Vec::new();
         for number in 0..LEAST_AT_WORK * (1 + WAITING_FOR_EACH) {
-            let mut run = Box::pin(threads.run(None, None, pending::<Result<()>>()));
+            let mut run = Box::pin(threads.run(&Caller::System, None, None, pending::<Result<()>>()));
             assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "{number}");
             running.push(run);
         }
-        let refused = threads.run(None, None, async { Ok(()) }).await.unwrap_err();
+        let refused = threads.run(&Caller::System, None, None, async { Ok(()) }).await.unwrap_err();
         assert_eq!(
             (refused.status(), refused.to_body()["error"]["type"].as_str()),
             (429, Some("RejectedExecutionException"))
@@ -298,7 +299,7 @@ mod tests {
         running.pop();
         let last = async {
             loop {
-                match threads.run(None, Some(60_000), async { Ok(()) }).await {
+                match threads.run(&Caller::System, None, Some(60_000), async { Ok(()) }).await {
                     Err(error) if error.status() == 429 => tokio::task::yield_now().await,
                     done => return done,
                 }

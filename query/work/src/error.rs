@@ -4,6 +4,9 @@
 //! gathered in [`Error::SearchPhase`] when every shard has one, and else listed under `_shards` of
 //! a partial answer. [`Error::to_body`] renders the whole answer.
 
+use std::sync::Arc;
+
+use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use millrace_storage::metadata::IndexMeta;
 use serde_json::{Map, Value, json};
@@ -208,6 +211,7 @@ impl Error {
             | Self::Validation(_)
             | Self::TooComplex(_)
             | Self::TooManyClauses(_)
+            | Self::TooManyNestedClauses(_)
             | Self::NumberFormat(_)
             | Self::QueryShard { .. } => 400,
             Self::Exception { status, .. } => *status,
@@ -219,7 +223,7 @@ impl Error {
             Self::TooManyBuckets { .. } => 503,
             Self::Reducing(error) => error.status(),
             Self::TimedOut => 504,
-            Self::TooManyNestedClauses(_) | Self::Execution(_) => 500,
+            Self::Execution(_) => 500,
         }
     }
 
@@ -229,7 +233,7 @@ impl Error {
             failure.status == 500 && failure.error_type != "aggregation_execution_exception"
         };
         match self {
-            Self::Exception { .. } | Self::TooManyNestedClauses(_) => false,
+            Self::Exception { .. } => false,
             Self::OneShard(failure) => internal(failure),
             Self::Reducing(error) => error.is_internal(),
             Self::SearchPhase { failures } => failures.iter().any(internal),
@@ -493,26 +497,80 @@ impl From<DataFusionError> for Error {
     fn from(error: DataFusionError) -> Self {
         match error {
             DataFusionError::ResourcesExhausted(text) => Self::CircuitBreaking(text),
-            DataFusionError::External(inner) => match inner.downcast::<Error>() {
+            DataFusionError::External(inner) => match inner.downcast::<Self>() {
                 Ok(own) => *own,
                 Err(inner) => match inner.downcast::<millrace_storage::Error>() {
                     Ok(storage) => Self::Storage(*storage),
-                    Err(other) => Self::Execution(other.to_string()),
+                    Err(inner) => match inner.downcast::<DataFusionError>() {
+                        Ok(error) => Self::from(*error),
+                        Err(other) => Self::Execution(other.to_string()),
+                    },
                 },
             },
-            DataFusionError::Context(_, inner) => Self::from(*inner),
-            DataFusionError::Shared(inner) => match inner.as_ref() {
-                DataFusionError::ResourcesExhausted(text) => Self::CircuitBreaking(text.clone()),
-                other => Self::Execution(other.to_string()),
+            DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => Self::from(*inner),
+            DataFusionError::ArrowError(inner, trace) => match *inner {
+                ArrowError::ExternalError(inner) => Self::from(DataFusionError::External(inner)),
+                other => Self::Execution(DataFusionError::ArrowError(Box::new(other), trace).to_string()),
+            },
+            DataFusionError::Collection(errors) => match errors.into_iter().next() {
+                Some(first) => Self::from(first),
+                None => Self::Execution("an operator failed without an error".to_owned()),
+            },
+            DataFusionError::Shared(inner) => match Arc::try_unwrap(inner) {
+                Ok(error) => Self::from(error),
+                Err(shared) => of_shared(&shared),
             },
             other => Self::Execution(other.to_string()),
         }
     }
 }
 
-impl From<arrow::error::ArrowError> for Error {
-    fn from(error: arrow::error::ArrowError) -> Self {
-        Self::Execution(format!("columnar data: {error}"))
+/// Makes an error of one that others have, too: several partitions of a plan that wait for one input, such as a side of a join, all
+/// get what it failed with.
+fn of_shared(error: &DataFusionError) -> Error {
+    match error {
+        DataFusionError::ResourcesExhausted(text) => Error::CircuitBreaking(text.clone()),
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => of_shared(inner),
+        DataFusionError::Shared(inner) => of_shared(inner),
+        DataFusionError::Collection(errors) => match errors.first() {
+            Some(first) => of_shared(first),
+            None => Error::Execution("an operator failed without an error".to_owned()),
+        },
+        DataFusionError::External(inner) => of_external(inner.as_ref()),
+        DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
+            ArrowError::ExternalError(inner) => of_external(inner.as_ref()),
+            _ => Error::Execution(error.to_string()),
+        },
+        other => Error::Execution(other.to_string()),
+    }
+}
+
+/// Makes an error of what another crate has carried.
+fn of_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Error {
+    if let Some(error) = error.downcast_ref::<DataFusionError>() {
+        return of_shared(error);
+    }
+    match error.downcast_ref::<Error>() {
+        Some(Error::CircuitBreaking(text)) => Error::CircuitBreaking(text.clone()),
+        Some(Error::Rejected(text)) => Error::Rejected(text.clone()),
+        Some(Error::TimedOut) => Error::TimedOut,
+        Some(Error::SearchPhase { failures }) => Error::SearchPhase { failures: failures.clone() },
+        Some(own) if own.status() < 500 => Error::Exception {
+            kind: "illegal_argument_exception",
+            status: own.status(),
+            reason: own.reason(),
+        },
+        Some(own) => Error::Execution(own.reason()),
+        None => Error::Execution(error.to_string()),
+    }
+}
+
+impl From<ArrowError> for Error {
+    fn from(error: ArrowError) -> Self {
+        match error {
+            ArrowError::ExternalError(inner) => Self::from(DataFusionError::External(inner)),
+            other => Self::Execution(format!("columnar data: {other}")),
+        }
     }
 }
 
@@ -548,5 +606,29 @@ mod tests {
     fn exhausted_memory_breaks_the_circuit() {
         let error = Error::from(DataFusionError::ResourcesExhausted("8 MB".into()));
         assert_eq!((error.status(), error.error_type().as_str()), (429, "circuit_breaking_exception"));
+    }
+
+    #[test]
+    fn exhausted_memory_is_recognised_whatever_it_is_wrapped_in() {
+        let exhausted = || DataFusionError::ResourcesExhausted("8 MB".into());
+        let own = || DataFusionError::from(Error::CircuitBreaking("8 MB".into()));
+        for make in [&exhausted as &dyn Fn() -> DataFusionError, &own] {
+            let context = |error: DataFusionError| error.context("while spilling");
+            let shared = |error: DataFusionError| DataFusionError::Shared(Arc::new(error));
+            let arrow = |error| DataFusionError::from(ArrowError::ExternalError(Box::new(error)));
+            let external = |error| DataFusionError::External(Box::new(error));
+            let collected = |error| DataFusionError::Collection(vec![error]);
+            let wraps: [&dyn Fn(DataFusionError) -> DataFusionError; 5] =
+                [&context, &shared, &arrow, &external, &collected];
+            for (outer, inner) in wraps.iter().flat_map(|outer| wraps.iter().map(move |inner| (outer, inner)))
+            {
+                let error = outer(inner(make()));
+                assert_eq!(Error::from(error).status(), 429);
+                // Several wait for one.
+                let one = Arc::new(outer(inner(make())));
+                let several = [DataFusionError::Shared(Arc::clone(&one)), DataFusionError::Shared(one)];
+                assert!(several.into_iter().map(Error::from).all(|error| error.status() == 429));
+            }
+        }
     }
 }

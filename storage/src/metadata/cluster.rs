@@ -39,6 +39,7 @@ const KNOWN: &[(&str, Kind, &str)] = &[
     ("search.low_level_cancellation", Bool, "true"),
     ("plugins.sql.enabled", Bool, "true"),
     ("plugins.sql.delete.enabled", Bool, "false"),
+    ("plugins.sql.timeout", Time, "1h"),
     ("plugins.sql.slowlog", Int(0, i32::MAX as i64), "2"),
     ("plugins.sql.cursor.keep_alive", Time, "1m"),
     ("plugins.sql.cursor.fetch_size", Int(0, i32::MAX as i64), "1000"),
@@ -48,8 +49,15 @@ const KNOWN: &[(&str, Kind, &str)] = &[
 ];
 
 /// Settings that a running node does not change.
-const FIXED: [&str; 6] =
-    ["cluster.name", "cluster.initial_master_nodes", "node.", "path.", "http.", "network."];
+const FIXED: [&str; 7] = [
+    "cluster.name",
+    "cluster.initial_master_nodes",
+    "indices.query.bool.max_clause_count",
+    "node.",
+    "path.",
+    "http.",
+    "network.",
+];
 
 /// Families of settings that are kept as given.
 const GROUPS: [&str; 8] =
@@ -192,7 +200,8 @@ fn check(scope: &str, key: &str, value: Option<&Value>) -> Result<()> {
         return Ok(());
     }
     let fixed = |prefix: &str| key == prefix || (prefix.ends_with('.') && key.starts_with(prefix));
-    if FIXED.into_iter().any(fixed) {
+    // One that was kept before it was refused can be taken back.
+    if value.is_some() && FIXED.into_iter().any(fixed) {
         return Err(Error::IllegalArgument(format!("{scope} setting [{key}], not dynamically updateable")));
     }
     if key.starts_with("cluster.blocks.") {

@@ -680,6 +680,10 @@ fn cluster_settings_update_and_reset() {
             "persistent setting [cluster.name], not dynamically updateable",
         ),
         (
+            json!({"transient": {"indices.query.bool.max_clause_count": 4096}}),
+            "transient setting [indices.query.bool.max_clause_count], not dynamically updateable",
+        ),
+        (
             json!({"persistent": {"action.destructive_requires_name": "x"}}),
             "Failed to parse value [x] as only [true] or [false] are allowed.",
         ),

@@ -219,14 +219,13 @@ impl KeyedCollector {
         self.subs.merge(old.subs, Some(&map));
     }
 
-    /// Makes the results of those sub-aggregations of buckets whose names are wanted.
+    /// Makes the results of the sub-aggregations of buckets.
     pub(crate) fn results(
         &mut self,
         ordinals: &[u32],
-        wanted: &dyn Fn(&str) -> bool,
         reduction: &mut Reduction<'_>,
     ) -> Result<Vec<Results>> {
-        self.subs.reduce_some(ordinals, wanted, reduction)
+        self.subs.reduce(ordinals, reduction)
     }
 
     /// Counts buckets of the answer and accounts for them: [`KeyedCollector::finish`] is given counted ones.

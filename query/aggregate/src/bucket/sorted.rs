@@ -63,19 +63,18 @@ pub(crate) fn take_first<T: Ordered>(
         return Ok(first);
     }
     let ordinals: Vec<u32> = candidates.iter().map(T::ordinal).collect();
-    let (made, hits) = (reduction.made, reduction.hits.len());
-    let first_name = |criterion: &PathOrder| match &criterion.by {
-        OrderBy::Path { names, .. } => names.first().cloned(),
+    let path = |criterion: &PathOrder| match &criterion.by {
+        OrderBy::Path { names, .. } => Some(names.clone()),
         _ => None,
     };
-    let named: Vec<String> = order.0.iter().filter_map(first_name).collect();
     // What is computed for the order alone makes no buckets of the answer, and is held until they are in order.
     let ordering = reduction.work.part();
     let answer = std::mem::replace(&mut reduction.work, ordering);
-    let results = level.results(&ordinals, &|name| named.iter().any(|named| named == name), reduction);
+    let (made, outer) = (reduction.made, reduction.only.take());
+    reduction.only = Some(order.0.iter().filter_map(path).collect());
+    let results = level.results(&ordinals, reduction);
+    (reduction.made, reduction.only) = (made, outer);
     let _ordering = std::mem::replace(&mut reduction.work, answer);
-    reduction.made = made;
-    reduction.hits.truncate(hits);
     let results = results?;
     let mut valued = Vec::with_capacity(candidates.len());
     for (candidate, results) in candidates.into_iter().zip(results) {

@@ -134,6 +134,13 @@ impl IndexScanExec {
         all.then(|| rows.sum())
     }
 
+    /// Counts the rows that are not deleted, whether they are found or not.
+    pub fn rows_at_most(&self) -> usize {
+        let segments = self.table().snapshot.segments.iter();
+        let rows = segments.map(|segment| u64::from(segment.reader.rows()) - segment.deleted.len());
+        usize::try_from(rows.sum::<u64>()).unwrap_or(usize::MAX)
+    }
+
     /// Whether no row of a segment is deleted.
     pub fn deletes_none(&self) -> bool {
         self.table().snapshot.segments.iter().all(|segment| segment.deleted.is_empty())

@@ -74,7 +74,7 @@ fn refused(error: Error, snapshot: &TableSnapshot, index: usize) -> Error {
         error_type: error.error_type(),
         reason: error.reason(),
         caused_by: None,
-        status: 500,
+        status: 400,
     };
     Error::SearchPhase { failures: index.shards.iter().map(failure).collect() }
 }

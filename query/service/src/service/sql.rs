@@ -30,6 +30,8 @@ use crate::contexts::Kind;
 const DEFAULT_ROWS: usize = 200;
 /// Hits that a search answers at once, as `index.max_result_window` has it by default.
 const MAX_HITS: usize = 10_000;
+/// How long a statement may take, where no setting says.
+const STATEMENT_TIMEOUT_MS: u64 = 3_600_000;
 /// How long a cursor lives between its pages, where no setting says.
 const CURSOR_LIFE_MS: u64 = 60_000;
 
@@ -144,7 +146,7 @@ impl SearchService {
         Bounds {
             now_ms: self.now_ms(),
             rows: None,
-            timeout_ms: self.default_timeout(),
+            timeout_ms: self.statement_timeout(),
             deletes: self.flag("plugins.sql.delete.enabled"),
         }
     }
@@ -179,7 +181,10 @@ impl SearchService {
             self.cursors.close(&token.id, session.principal());
             return Err(Error::ContextNotFound(token.id).into());
         }
-        match self.runner()?.next_page(Arc::clone(&cursor), token.clone(), self.default_timeout()).await {
+        let owner = session.principal().caller();
+        let page =
+            self.runner()?.next_page(owner, Arc::clone(&cursor), token.clone(), self.statement_timeout());
+        match page.await {
             Ok((text, more)) => {
                 if !more {
                     self.cursors.close(&token.id, session.principal());
@@ -257,6 +262,17 @@ impl SearchService {
     }
 
     /// Returns how long a cursor lives between its pages.
+    /// Returns how long a statement, or a page of one, may take: what searches may, or else what `plugins.sql.timeout` says. `None` is without end.
+    fn statement_timeout(&self) -> Option<u64> {
+        const SETTING: &str = "plugins.sql.timeout";
+        let limited = |timeout_ms: &u64| *timeout_ms != u64::MAX;
+        let own = || match self.setting(SETTING) {
+            None => Some(STATEMENT_TIMEOUT_MS),
+            Some(text) => json::parse_time(SETTING, &text).ok().flatten(),
+        };
+        self.default_timeout().filter(limited).or_else(own).filter(limited)
+    }
+
     fn cursor_life(&self) -> u64 {
         const SETTING: &str = "plugins.sql.cursor.keep_alive";
         let text = self.setting(SETTING);

@@ -19,6 +19,7 @@ mod idle;
 mod many_phrases;
 mod many_rows;
 mod nested;
+mod ordered_buckets;
 mod property;
 mod query_strings;
 mod robustness;

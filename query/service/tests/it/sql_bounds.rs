@@ -277,6 +277,18 @@ async fn statements_leave_the_server_its_threads_and_end_when_told() {
 async fn conditions_are_tested_before_a_join() {
     let store = numbers(10).await;
     for (query, wanted, unwanted) in [
+        ("SELECT a.n FROM numbers a JOIN numbers b ON a.n = b.n", "HashJoinExec", "NestedLoop"),
+        (
+            "SELECT a.n FROM numbers a JOIN numbers b ON a.n = b.n AND a.n + b.n > 3",
+            "HashJoinExec",
+            "NestedLoop",
+        ),
+        (
+            "SELECT a.n FROM numbers a JOIN numbers b ON a.n = b.n JOIN numbers c ON b.n = c.n",
+            "HashJoinExec",
+            "NestedLoop",
+        ),
+        ("SELECT a.n FROM numbers a LEFT JOIN numbers b ON a.n = b.n", "HashJoinExec", "NestedLoop"),
         ("SELECT a.n FROM numbers a CROSS JOIN numbers b WHERE a.n = b.n", "HashJoinExec", "CrossJoinExec"),
         (
             "SELECT a.n FROM numbers a JOIN numbers b ON a.n < b.n WHERE a.n + 1 = b.n",
@@ -294,11 +306,49 @@ async fn conditions_are_tested_before_a_join() {
     }
     let plan =
         explained(&store, "SELECT a.n FROM numbers a JOIN numbers b ON a.n = b.n WHERE a.n % 2 = 0").await;
-    assert!(plan.find("HashJoinExec") < plan.find("FilterExec"), "{plan}");
+    let place = |node: &str| plan.find(node).unwrap_or_else(|| panic!("no {node}: {plan}"));
+    assert!(place("HashJoinExec") < place("FilterExec"), "{plan}");
     let (_, answer) =
         ask(&store, "SELECT a.n FROM numbers a CROSS JOIN numbers b WHERE a.n = b.n + 7 AND a.n % 2 = 0")
             .await;
     assert_eq!((&answer["datarows"], &answer["total"]), (&json!([[8]]), &json!(1)));
+}
+
+#[tokio::test]
+async fn equal_values_of_every_type_are_joined_by_hashes_of_the_smaller_side() {
+    let store = Store::open().await;
+    let types = ["keyword", "text", "long", "integer", "double", "float", "date", "boolean", "ip"];
+    let mut properties = serde_json::Map::new();
+    types.iter().for_each(|ty| drop(properties.insert((*ty).to_owned(), json!({"type": ty}))));
+    let document = |n: i64| {
+        json!({"keyword": format!("k{n}"), "text": format!("k{n}"), "long": n, "integer": n, "double": n as f64 + 0.5,
+               "float": n as f64 + 0.5, "date": 1_700_000_000_000_i64 + n, "boolean": n == 1, "ip": format!("10.0.0.{n}")})
+    };
+    for (index, count) in [("few", 3), ("many", 40)] {
+        store.create(index, &json!({"mappings": {"properties": properties}})).await;
+        let documents: Vec<Value> = (0..count).map(document).collect();
+        store.index(index, &documents).await;
+    }
+    for ty in types {
+        for (left, right) in [("few", "many"), ("many", "few")] {
+            for (kind, condition) in [("JOIN", ""), ("LEFT JOIN", ""), ("JOIN", " WHERE a.long >= 0")] {
+                let query = format!(
+                    "SELECT a.{ty}, b.{ty} FROM {left} a {kind} {right} b ON a.{ty} = b.{ty}{condition}"
+                );
+                let plan = explained(&store, &query).await;
+                assert!(plan.contains("HashJoinExec") && !plan.contains("NestedLoop"), "{query}: {plan}");
+                let (few, many) = (plan.find("indices=[few]"), plan.find("indices=[many]"));
+                assert!(few.is_some() && few < many, "{query}: {plan}");
+                let rows = match (ty, left, kind) {
+                    ("boolean", "many", "LEFT JOIN") | ("boolean", ..) => 1 + 2 * 39,
+                    (_, "many", "LEFT JOIN") => 40,
+                    _ => 3,
+                };
+                let (status, answer) = ask(&store, &query).await;
+                assert_eq!((status, &answer["total"]), (200, &json!(rows)), "{query}: {answer}");
+            }
+        }
+    }
 }
 
 /// Whether a statement is refused because queries have no memory or disk for it.
@@ -361,6 +411,80 @@ async fn strings_of_functions_are_memory() {
     let store = numbers(1_000).await;
     let (status, answer) = ask(&store, &lengthened("MAX")).await;
     assert_eq!((status, &answer["datarows"]), (200, &json!([[100_003]])), "{answer}");
+}
+
+#[tokio::test]
+async fn statements_beyond_the_memory_of_queries_are_refused_wherever_they_meet_its_end() {
+    let config = Config { memory_bytes: 6 << 20, spill_bytes: 1 << 20, ..Config::default() };
+    let store = numbers_within(6_000, config).await;
+    let long = format!("CONCAT(n, '{}')", "x".repeat(2_000));
+    for query in [
+        format!("SELECT {long}, COUNT(*) FROM numbers GROUP BY {long}"),
+        format!("SELECT {long}, COUNT(DISTINCT {long}), COUNT(DISTINCT n) FROM numbers GROUP BY {long}"),
+        format!("SELECT n, MAX({long}), MIN({long}) FROM numbers GROUP BY n"),
+        format!("SELECT DISTINCT {long} FROM numbers"),
+        format!("SELECT {long} FROM numbers ORDER BY {long}"),
+        format!("SELECT {long} FROM numbers ORDER BY n % 7 LIMIT 5000"),
+        format!("SELECT COUNT(DISTINCT {long}) FROM numbers"),
+        format!(
+            "SELECT a.n FROM numbers a JOIN numbers b ON CONCAT(a.n, '{0}') = CONCAT(b.n, '{0}')",
+            "x".repeat(2_000)
+        ),
+    ] {
+        for format in ["jdbc", "csv"] {
+            let params = vec![("format".to_owned(), format.to_owned())];
+            let outcome = store.service.sql(&store.session, params, Some(json!({"query": query}))).await;
+            let status = outcome.status;
+            assert!(
+                status == 429 || status == 200,
+                "{format} {}: {status} {outcome:?}",
+                query.replace('x', "")
+            );
+        }
+    }
+    // Nothing of them is left.
+    let (status, answer) = ask(&store, "SELECT COUNT(*) FROM numbers").await;
+    assert_eq!((status, &answer["datarows"]), (200, &json!([[6_000]])), "{answer}");
+}
+
+#[tokio::test]
+async fn distinct_values_of_several_columns_are_counted_in_groups() {
+    let store = Store::open().await;
+    let mapping = json!({"mappings": {"properties": {
+        "k": {"type": "keyword"}, "t": {"type": "text"}, "n": {"type": "long"}, "ip": {"type": "ip"}, "tags": {"type": "keyword"}
+    }}});
+    store.create("c", &mapping).await;
+    let document = |n: i64| {
+        json!({"k": format!("k{}", n % 50), "t": format!("t{}", n % 7), "n": n % 11, "ip": format!("10.0.0.{}", n % 3),
+               "tags": [format!("a{}", n % 2), format!("a{}", n % 5)]})
+    };
+    let documents: Vec<Value> = (0..2_000).map(document).collect();
+    store.index("c", &documents).await;
+    let query = "SELECT k, COUNT(DISTINCT t), COUNT(DISTINCT n), COUNT(DISTINCT ip), COUNT(DISTINCT tags), COUNT(DISTINCT t) FILTER (WHERE n < 5), COUNT(*) FROM c GROUP BY k ORDER BY k";
+    let (status, answer) = ask(&store, query).await;
+    assert_eq!(status, 200, "{answer}");
+    let mut expected = Vec::new();
+    for k in (0..50).map(|k| format!("k{k}")).collect::<std::collections::BTreeSet<_>>() {
+        let own: Vec<&Value> = documents.iter().filter(|document| document["k"] == *k).collect();
+        let distinct = |field: &str, few: bool| {
+            let own = own.iter().filter(|document| !few || document["n"].as_i64() < Some(5));
+            let values = own.flat_map(|document| match &document[field] {
+                Value::Array(values) => values.clone(),
+                value => vec![value.clone()],
+            });
+            values.map(|value| value.to_string()).collect::<std::collections::BTreeSet<_>>().len()
+        };
+        expected.push(json!([
+            k,
+            distinct("t", false),
+            distinct("n", false),
+            distinct("ip", false),
+            distinct("tags", false),
+            distinct("t", true),
+            own.len()
+        ]));
+    }
+    assert_eq!(answer["datarows"], json!(expected));
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ use datafusion::logical_expr::{
 };
 use sqlparser::ast;
 
+use super::case::result_type;
 use super::condition::null_test;
 use super::{Binder, Bound, Place, Scope, literal, unsupported};
 use crate::bind::Literal;
@@ -208,6 +209,7 @@ impl Binder<'_> {
         let list = argument.as_ref().is_some_and(|argument| argument.list);
         let counter = match list {
             true => values::over(count_udaf(), SqlType::Double.arrow(), distinct),
+            false if distinct => functions::distinct::count(),
             false => count_udaf(),
         };
         let shown = argument.as_ref().and_then(|argument| argument.shown);
@@ -274,7 +276,10 @@ impl Binder<'_> {
         argument: Option<Bound>,
         distinct: bool,
     ) -> Result<(Arc<AggregateUDF>, Vec<Expr>, SqlType)> {
-        let udaf = aggregate.udaf();
+        let udaf = match aggregate {
+            Aggregate::Count if distinct => functions::distinct::count(),
+            other => other.udaf(),
+        };
         let Some(argument) = argument.filter(|argument| {
             aggregate != Aggregate::Count
                 || !matches!(argument.literal, Some(ref literal) if *literal != Literal::Null)
@@ -399,16 +404,7 @@ impl Binder<'_> {
 
 /// Makes the choice of the first branch whose condition holds.
 fn conditional(branches: Vec<(Bound, Bound)>, last: Option<Bound>) -> Result<Bound> {
-    let mut ty = SqlType::Undefined;
-    for value in branches.iter().map(|(_, value)| value).chain(&last) {
-        ty = ty.common(value.ty).ok_or_else(|| {
-            SqlError::Semantic(format!(
-                "all results should be of one type, but found {} and {}",
-                ty.general_name(),
-                value.ty.general_name()
-            ))
-        })?;
-    }
+    let ty = result_type(branches.iter().map(|(_, value)| value).chain(&last))?;
     let mut when_then = Vec::with_capacity(branches.len());
     for (condition, value) in &branches {
         when_then.push((Box::new(condition.expr.clone()), Box::new(value.to(ty)?)));

@@ -4,7 +4,7 @@ use datafusion::logical_expr::{Case, Expr, Operator};
 use sqlparser::ast;
 
 use super::comparison::compare;
-use super::{Binder, Bound, Place, Scope};
+use super::{Binder, Bound, Literal, Place, Scope, literal};
 use crate::error::{Result, SqlError};
 use crate::types::{SqlType, TIMESTAMP};
 
@@ -23,17 +23,6 @@ impl Binder<'_> {
             self.repeat(&operand.expr, conditions.len())?;
         }
         let mut branches = Vec::with_capacity(conditions.len());
-        let mut ty = SqlType::Undefined;
-        let join = |ty: &mut SqlType, result: &Bound| {
-            *ty = ty.common(result.ty).ok_or_else(|| {
-                SqlError::Semantic(format!(
-                    "All result clauses should be of same type, but found {} and {}",
-                    ty.general_name(),
-                    result.ty.general_name()
-                ))
-            })?;
-            Ok::<_, SqlError>(())
-        };
         for branch in conditions {
             let condition = self.expr(&branch.condition, scope, place)?;
             let condition = match &operand {
@@ -44,14 +33,11 @@ impl Binder<'_> {
                 }
             };
             let result = self.expr(&branch.result, scope, place)?;
-            join(&mut ty, &result)?;
             branches.push((condition, result));
         }
         let last = else_result.map(|last| self.expr(last, scope, place)).transpose()?;
-        if let Some(last) = &last {
-            join(&mut ty, last)?;
-        }
         self.infer_alike(branches.iter().map(|(_, result)| result).chain(&last));
+        let ty = result_type(branches.iter().map(|(_, result)| result).chain(&last))?;
         let mut when_then = Vec::with_capacity(branches.len());
         for (condition, result) in branches {
             when_then.push((Box::new(condition.expr), Box::new(result.to(ty)?)));
@@ -59,6 +45,36 @@ impl Binder<'_> {
         let else_expr = last.map(|last| last.to(ty)).transpose()?.map(Box::new);
         Ok(Bound::new(Expr::Case(Case::new(None, when_then, else_expr)), ty))
     }
+}
+
+/// Finds the type that the results of the branches of one expression have. Numbers are widened; a text among values of another type
+/// has to be spelled out and to be such a value, because others would fail at some row.
+pub(super) fn result_type<'b>(results: impl Iterator<Item = &'b Bound> + Clone) -> Result<SqlType> {
+    let refused = |one: SqlType, other: SqlType| {
+        SqlError::Semantic(format!(
+            "All result clauses should be of same type, but found {} and {}",
+            one.general_name(),
+            other.general_name()
+        ))
+    };
+    let mut ty = SqlType::Undefined;
+    for result in results.clone() {
+        ty = ty.common(result.ty).ok_or_else(|| refused(ty, result.ty))?;
+    }
+    // Addresses are texts in expressions.
+    if ty.is_string() || matches!(ty, SqlType::Undefined | SqlType::Ip) {
+        return Ok(ty);
+    }
+    for result in results.filter(|result| result.ty.is_string()) {
+        let fits = match &result.literal {
+            Some(Literal::Str(text)) => literal::spells(text, ty),
+            _ => false,
+        };
+        if !fits {
+            return Err(refused(result.ty, ty));
+        }
+    }
+    Ok(ty)
 }
 
 /// Finds the type that CAST names.

@@ -152,7 +152,13 @@ impl Binder<'_> {
                         .filter(|own| own.source == number)
                         .map(|own| own.truth.clone())
                         .collect();
-                    truths.extend(self.filter.map(|filter| Clause::Leaf(filter.clone())));
+                    truths.extend(self.filter.map(|filter| {
+                        let read = source.names.first().and_then(|name| self.filters.get(name));
+                        match read {
+                            Some(query) => Clause::Read(filter.clone(), Box::new(query.clone())),
+                            None => Clause::Leaf(filter.clone()),
+                        }
+                    }));
                     if let [only] = truths.as_slice() {
                         self.pushed.push(only.to_json());
                     } else if !truths.is_empty() {

@@ -2,8 +2,9 @@
 
 use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 
 use super::Bound;
 use crate::error::{Result, SqlError};
@@ -78,6 +79,10 @@ pub(super) fn aggregate(
         keys = (0..keys.len()).map(|at| column(format!("g{at}"))).collect();
     }
     let mut computed = Vec::with_capacity(aggregates.len());
+    if keys.is_empty() && aggregates.is_empty() {
+        // HAVING without either makes one group of all rows; a plan that aggregates needs something to compute.
+        computed.push(count_udaf().call(vec![lit(1i64)]).alias("a0"));
+    }
     for (at, mut expr) in aggregates.into_iter().enumerate() {
         let name = format!("a{at}");
         replaced.push((expr.clone(), column(name.clone())));
@@ -85,6 +90,7 @@ pub(super) fn aggregate(
         let told_apart = distinct(&expr).and_then(|argument| bits.get(argument)).cloned();
         if let Expr::AggregateFunction(function) = &mut expr {
             if counted.is_some() {
+                function.func = count_udaf();
                 function.params.distinct = false;
                 function.params.args = vec![column(DISTINCT.to_owned())];
             } else if let Some(bits) = told_apart {

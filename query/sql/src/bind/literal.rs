@@ -79,6 +79,21 @@ pub(super) fn converted(literal: &Literal, ty: SqlType) -> Option<ScalarValue> {
     })
 }
 
+/// Whether a text is a value of another type, as a conversion reads it.
+pub(super) fn spells(text: &str, ty: SqlType) -> bool {
+    match ty {
+        SqlType::Boolean => ["true", "false"].iter().any(|word| text.eq_ignore_ascii_case(word)),
+        SqlType::Date => time::date(text).is_some(),
+        SqlType::Time => time::time(text).is_some(),
+        SqlType::Timestamp(_) => time::timestamp(text).is_some(),
+        ty if ty.is_number() => match text.trim().parse::<f64>() {
+            Ok(number) => number.is_finite() && (ty != SqlType::UnsignedLong || number >= 0.0),
+            Err(_) => false,
+        },
+        _ => true,
+    }
+}
+
 /// Binds `INTERVAL value unit`.
 pub(super) fn interval(count: &Bound, unit: &str) -> Result<Bound> {
     let Some(Literal::Int(count)) = &count.literal else {

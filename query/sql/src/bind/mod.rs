@@ -28,6 +28,7 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, cast};
 use datafusion::scalar::ScalarValue;
+use millrace_dsl::query::Query;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
 use sqlparser::ast;
 
@@ -161,6 +162,8 @@ pub(crate) struct Binder<'a> {
     pub inferred: Vec<Option<SqlType>>,
     /// A condition on every index scan.
     pub filter: Option<&'a serde_json::Value>,
+    /// What it is for each index expression, with the values that it takes from other documents; nothing where no row is read.
+    pub filters: HashMap<String, Query>,
     /// When the request came.
     pub now_ms: i64,
     /// Where work is done.
@@ -207,6 +210,7 @@ impl<'a> Binder<'a> {
             parameters,
             inferred: Vec::new(),
             filter: request.filter.as_ref(),
+            filters: HashMap::new(),
             now_ms,
             compute,
             work,

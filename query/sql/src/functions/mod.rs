@@ -6,6 +6,7 @@
 
 pub(crate) mod address;
 mod dates;
+pub(crate) mod distinct;
 mod integers;
 mod math;
 pub(crate) mod row;

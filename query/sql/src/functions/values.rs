@@ -11,12 +11,13 @@ use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result as PlanResult, exec_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Expr, Operator, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Expr, GroupsAccumulator, Operator,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
 
 use super::address;
+use super::distinct::DistinctCounts;
 use crate::bind::Bound;
 use crate::error::{Result, SqlError};
 use crate::types::SqlType;
@@ -261,6 +262,17 @@ impl AggregateUDFImpl for OverValues {
             ..args
         })?;
         Ok(Box::new(Flattened(inner)))
+    }
+
+    fn groups_accumulator_supported(&self, _args: AccumulatorArgs<'_>) -> bool {
+        self.distinct && self.name() == "count"
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        _args: AccumulatorArgs<'_>,
+    ) -> PlanResult<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(DistinctCounts::new(&self.ty, true)?))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {

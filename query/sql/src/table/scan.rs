@@ -214,7 +214,16 @@ impl ExecutionPlan for SqlScanExec {
         let shared = &self.shared;
         let mut known = Statistics::new_unknown(&shared.schema);
         let whole = args.partition().is_none() && shared.limit.is_none() && shared.first.is_none();
-        let Some(rows) = shared.finder.all_rows().filter(|_| whole) else { return Ok(Arc::new(known)) };
+        let Some(rows) = shared.finder.all_rows().filter(|_| whole) else {
+            // As many as a condition may leave: enough to tell a large side of a join from a small one.
+            known.num_rows = match args.partition() {
+                None => {
+                    Precision::Inexact(shared.finder.rows_at_most().min(shared.limit.unwrap_or(usize::MAX)))
+                }
+                Some(_) => Precision::Absent,
+            };
+            return Ok(Arc::new(known));
+        };
         known.num_rows = Precision::Exact(usize::try_from(rows).unwrap_or(usize::MAX));
         // What is known of columns is known of all their rows.
         if shared.finder.deletes_none() {

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, stream};
+use millrace_storage::access::Caller;
+use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::Running;
+use super::turns::{Turn, Turns};
 use crate::error::{Result, SqlError};
 
 /// Longest time for which an item waits to be taken. A slow line is not cut off: a socket with a buffer of megabytes takes nothing
@@ -27,9 +29,10 @@ const HASTE: Duration = Duration::from_secs(5);
 /// Where a statement gives its items to.
 pub(crate) struct ItemSink<T> {
     sender: mpsc::Sender<T>,
-    at_work: Arc<Semaphore>,
+    turns: Arc<Turns>,
+    owner: Caller,
     /// There while the statement is at work.
-    turn: Option<OwnedSemaphorePermit>,
+    turn: Option<Turn>,
     /// [`PATIENCE`], but for tests.
     patience: Duration,
     /// What is left of [`HASTE`].
@@ -38,9 +41,9 @@ pub(crate) struct ItemSink<T> {
 
 impl<T> ItemSink<T> {
     /// Waits until the statement may be at work.
-    pub(super) async fn at_work(sender: mpsc::Sender<T>, at_work: Arc<Semaphore>) -> Self {
-        let turn = Arc::clone(&at_work).acquire_owned().await.ok();
-        Self { sender, at_work, turn, patience: PATIENCE, haste: HASTE }
+    pub(super) async fn at_work(sender: mpsc::Sender<T>, turns: Arc<Turns>, owner: Caller) -> Self {
+        let turn = Some(turns.take(&owner).await);
+        Self { sender, turns, owner, turn, patience: PATIENCE, haste: HASTE }
     }
 
     /// Waits for room no longer.
@@ -59,7 +62,7 @@ impl<T> ItemSink<T> {
         let since = Instant::now();
         let room = tokio::time::timeout(self.haste, self.sender.reserve()).await.is_ok();
         self.haste = self.haste.saturating_sub(since.elapsed());
-        self.turn = Arc::clone(&self.at_work).acquire_owned().await.ok();
+        self.turn = Some(self.turns.take(&self.owner).await);
         room
     }
 
@@ -78,7 +81,7 @@ impl<T> ItemSink<T> {
             let reason = format!("the answer was not read for [{}] seconds", self.patience.as_secs());
             return Err(SqlError::Unread(reason));
         }
-        self.turn = Arc::clone(&self.at_work).acquire_owned().await.ok();
+        self.turn = Some(self.turns.take(&self.owner).await);
         Ok(())
     }
 }
@@ -135,8 +138,6 @@ impl<T: Send + 'static> Items<T> {
 
 #[cfg(test)]
 mod tests {
-    use millrace_storage::access::Caller;
-
     use super::*;
     use crate::threads::{LEAST_AT_WORK, StatementThreads};
 
@@ -163,10 +164,10 @@ mod tests {
     #[tokio::test]
     async fn where_there_is_room_the_turn_is_kept() {
         let (sender, mut given) = mpsc::channel(1);
-        let at_work = Arc::new(Semaphore::new(1));
-        let mut sink = ItemSink::at_work(sender, Arc::clone(&at_work)).await;
+        let turns = Turns::new(1);
+        let mut sink = ItemSink::at_work(sender, Arc::clone(&turns), Caller::System).await;
         // Somebody waits for the turn and would get it before the statement.
-        let waiting = tokio::spawn(Arc::clone(&at_work).acquire_owned());
+        let waiting = tokio::spawn(async move { turns.take(&Caller::System).await });
         tokio::task::yield_now().await;
         for number in 0..3 {
             assert!(sink.has_room().await);
@@ -177,7 +178,7 @@ mod tests {
         // Nobody takes the next one: others have the turn.
         sink.give(3).await.unwrap();
         sink.haste = Duration::ZERO;
-        let (room, turn) = tokio::join!(sink.has_room(), async { drop(waiting.await.unwrap().unwrap()) });
+        let (room, turn) = tokio::join!(sink.has_room(), async { drop(waiting.await.unwrap()) });
         assert_eq!((room, turn), (false, ()));
     }
 
@@ -215,6 +216,6 @@ mod tests {
             (429, LEAST_AT_WORK * crate::threads::SENDING_OF_OWNER_FOR_EACH)
         );
         drop(started);
-        threads.run(None, None, async { Ok(()) }).await.unwrap();
+        threads.run(&Caller::System, None, None, async { Ok(()) }).await.unwrap();
     }
 }

@@ -1,4 +1,5 @@
-//! Answers that are on their way: how many there may be, of one owner and of all. Those to API keys are their users'.
+//! Bounds by owner: how many statements may be at work or wait, and how many answers may be on their way, of one owner and of all.
+//! Those of API keys are their users'.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,9 +9,11 @@ use millrace_work::error::Error;
 
 use crate::error::Result;
 
-/// Counts answers, by whose they are.
+/// Counts answers or statements, by whose they are.
 #[derive(Debug)]
 pub(super) struct Sending {
+    /// What there are too many of, and what can be done about it.
+    refusal: (&'static str, &'static str),
     most: usize,
     most_of_owner: usize,
     counts: Mutex<Counts>,
@@ -22,7 +25,7 @@ struct Counts {
     owners: HashMap<Caller, usize>,
 }
 
-/// The place of one answer, given back on drop.
+/// The place of one of them, given back on drop.
 #[derive(Debug)]
 pub(super) struct Place {
     sending: Arc<Sending>,
@@ -31,8 +34,8 @@ pub(super) struct Place {
 
 impl Sending {
     /// Begins with none.
-    pub(super) fn new(most: usize, most_of_owner: usize) -> Arc<Self> {
-        Arc::new(Self { most, most_of_owner, counts: Mutex::default() })
+    pub(super) fn new(refusal: (&'static str, &'static str), most: usize, most_of_owner: usize) -> Arc<Self> {
+        Arc::new(Self { refusal, most, most_of_owner, counts: Mutex::default() })
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -50,8 +53,9 @@ impl Sending {
         let of_owner = counts.owners.get(&owner).copied().unwrap_or_default();
         if of_owner >= self.most_of_owner || counts.all >= self.most {
             let all = counts.all;
+            let (too_many, advice) = self.refusal;
             return Err(Error::Rejected(format!(
-                "too many answers of SQL are on their way: [{of_owner}] to this user, [{all}] to all; read some of them to their end"
+                "{too_many}: [{of_owner}] of this user, [{all}] of all; {advice}"
             ))
             .into());
         }
@@ -80,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_answers_of_one_owner_leave_room_for_others() {
-        let sending = Sending::new(5, 2);
+        let sending = Sending::new(("too many", "wait"), 5, 2);
         let user = |name: &str| Caller::User(name.into());
         let mut places = Vec::new();
         for name in ["ann", "bob", "cid"] {
@@ -96,7 +100,7 @@ mod tests {
 
     #[test]
     fn api_keys_share_the_answers_of_their_user() {
-        let sending = Sending::new(5, 2);
+        let sending = Sending::new(("too many", "wait"), 5, 2);
         let key = |id: &str| Caller::ApiKey { id: id.into(), name: "k".into(), owner: "ann".into() };
         let places = [sending.begin(&key("a")).unwrap(), sending.begin(&key("b")).unwrap()];
         for caller in [key("c"), Caller::User("ann".into())] {

@@ -31,7 +31,7 @@ impl Meaning for ExistsQuery {
             "_field_names" => {
                 return Err(Error::Exception {
                     kind: "unsupported_operation_exception",
-                    status: 500,
+                    status: 400,
                     reason: "Cannot run exists query on _field_names".to_owned(),
                 });
             }

@@ -161,6 +161,12 @@ impl Resolver<'_> {
             (None | Some("_id"), _) => Some(Hashed::Id),
             (Some("_seq_no"), _) => Some(Hashed::SeqNo),
             (Some(path), _) => match self.index.mapping.field(path) {
+                Some(field) if field.field_type == FieldType::GeoPoint => {
+                    return Err(Error::IllegalArgument(format!(
+                        "Field [{path}] of type [{}] cannot be used as a source of random numbers, use a field of single values such as [_seq_no]",
+                        field.type_name()
+                    )));
+                }
                 Some(field) => {
                     has_values(field)?;
                     Some(Hashed::Column(field.column))
