@@ -31,7 +31,7 @@ pub use fields::{FieldRules, shown};
 pub(crate) use guard::{Guard, refusal};
 pub use patterns::NamePattern;
 pub use principal::{Caller, Origin, Principal};
-pub use privileges::{DocumentRules, Grant, IndexAccess, Privileges};
+pub use privileges::{DocumentRule, DocumentRules, Grant, IndexAccess, Privileges};
 pub use refusals::{Refusals, Refused};
 pub use session::{Sender, Session};
 pub(crate) use system::{Standing, is_written_last};
