@@ -39,6 +39,9 @@ use serde_json::Value;
 
 use self::clause::{Clause, Part, Tree};
 use self::names::Names;
+use millrace_dsl::query::Query;
+use millrace_storage::access::FieldRules;
+
 use crate::lower::lower_filter;
 use crate::table::seen::Documents;
 
@@ -85,6 +88,13 @@ impl Filter {
     pub fn needs_recompile(&self, changes: &Changes) -> bool {
         self.names.are_changed(changes)
     }
+}
+
+/// Finds a field that a query names and some rule does not show; `*` where it may ask any field, and not all are shown.
+pub fn hidden_field(query: &Query, rules: &[Arc<FieldRules>]) -> Option<String> {
+    let mut names = Names::default();
+    names.add(&lower_filter(query));
+    names.hidden(|name| rules.iter().all(|rules| rules.shows(name)))
 }
 
 #[cfg(test)]

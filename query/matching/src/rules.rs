@@ -13,6 +13,7 @@ use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use crate::filters::hidden_field;
 use crate::lower;
 use crate::table::predicate::Predicate;
 use crate::table::seen::Documents;
@@ -31,6 +32,23 @@ static KNOWN: LazyLock<Mutex<Recent<DocumentRule, Predicate>>> =
 /// Those of the query; a query that takes values from other documents, which the reader might not see.
 pub fn check(rule: &Value) -> Result<()> {
     parse(rule).map(drop)
+}
+
+/// Checks that a filter which is kept, as that of an alias, asks only fields that rules show to its writer: it is read with all
+/// fields later.
+///
+/// # Errors
+/// Those of the query; a field that is hidden, in the same words whether there is one or not.
+pub fn check_kept(filter: &Value, rules: &[Arc<FieldRules>]) -> Result<()> {
+    if rules.is_empty() {
+        return Ok(());
+    }
+    match hidden_field(&query::parse(filter)?, rules) {
+        None => Ok(()),
+        Some(field) => Err(Error::IllegalArgument(format!(
+            "the filter asks [{field}], and its writer may not see all of that: name fields that are shown"
+        ))),
+    }
 }
 
 fn parse(rule: &Value) -> Result<Query> {

@@ -117,8 +117,7 @@ fn seen(session: &Session, index: &str, mapping: Arc<Mapping>) -> Result<(Seen, 
         return Ok((Seen::default(), mapping));
     }
     let documents = access.documents(action);
-    let documents =
-        rules::documents(index, &documents, &|fields| session.view(&mapping, fields.to_vec()))?;
+    let documents = rules::documents(index, &documents, &|fields| session.view(&mapping, fields.to_vec()))?;
     let fields = access.fields(action);
     let whole = (!fields.is_empty()).then(|| Arc::clone(&mapping));
     let mapping = session.view(&mapping, fields);

@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use super::action::{Action, ActionSet, Scope};
 use super::fields::FieldRules;
 use super::patterns::{NamePattern, Patterns};
-use super::system::Standing;
+use super::system::{REMOVES, Standing};
 use crate::Recent;
 
 /// Indices whose access is remembered, those of late, together with the rules of each. There are privileges of many, and names are
@@ -168,6 +168,15 @@ impl Privileges {
         self.ruled || self.within.as_ref().is_some_and(|owner| owner.has_rules())
     }
 
+    /// Lists all rules for fields, on whatever indices they are.
+    pub fn field_rules(&self) -> Vec<Arc<FieldRules>> {
+        let mut rules: Vec<_> = self.grants.iter().filter_map(|grant| grant.fields.clone()).collect();
+        if let Some(owner) = &self.within {
+            rules.extend(owner.field_rules());
+        }
+        rules
+    }
+
     /// Whether some grant has rules for documents.
     pub(crate) fn has_document_rules(&self) -> bool {
         let within = self.within.as_ref().is_some_and(|owner| owner.has_document_rules());
@@ -221,7 +230,10 @@ impl Privileges {
         if !self.through_aliases || name == index {
             return access;
         }
-        let through = self.on(name).actions.and(Standing::of(index).grantable());
+        let grantable = Standing::of(index).grantable();
+        let grantable =
+            if Standing::of(index) == Standing::Ordinary { grantable } else { grantable.without(REMOVES) };
+        let through = self.on(name).actions.and(grantable);
         Arc::new(IndexAccess { actions: access.actions.or(through), rules: access.rules.clone() })
     }
 
@@ -230,7 +242,6 @@ impl Privileges {
             return IndexAccess { actions: ActionSet::ALL, rules: Vec::new() };
         }
         let standing = Standing::of(index);
-        let grantable = standing.grantable();
         let mut actions = ActionSet::NONE;
         let mut granted: Vec<GrantedRules> = Vec::new();
         let mut said = HashSet::new();
@@ -239,7 +250,7 @@ impl Privileges {
             if standing == Standing::System && !grant.system {
                 continue;
             }
-            let allowed = grant.actions.and(grantable);
+            let allowed = standing.granted(grant, index);
             actions = actions.or(allowed);
             // Many roles grant the same: what is said once is asked once.
             if self.ruled && said.insert((allowed, &grant.documents, &grant.fields)) {
@@ -318,6 +329,12 @@ impl IndexAccess {
             all.map(|all| FieldRules::any(&all))
         };
         self.rules.iter().take(first).filter_map(of).collect()
+    }
+
+    /// Returns which fields are seen by whoever writes what is kept and read later: a filter, a mapping. Empty where all are, and where
+    /// nothing is searched.
+    pub fn written_fields(&self) -> Vec<Arc<FieldRules>> {
+        if self.allows(Action::Search) { self.fields(Action::Search) } else { Vec::new() }
     }
 
     /// Whether an action may see all documents with all their fields.

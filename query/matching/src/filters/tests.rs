@@ -307,7 +307,8 @@ fn a_filter_is_compiled_anew_where_a_field_that_it_names_changed() {
         json!({"nested": {"path": "items", "query": {"term": {"items.name": "a"}}}}),
     ];
     let other = Arc::new(
-        IndexView::under(meta(), Arc::clone(before.mapping()), vec![DocumentRule::default()], Vec::new()).unwrap(),
+        IndexView::under(meta(), Arc::clone(before.mapping()), vec![DocumentRule::default()], Vec::new())
+            .unwrap(),
     );
     for query in unchanged {
         assert!(!needs(query.clone(), &before, &changes), "{query}");

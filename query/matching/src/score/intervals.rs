@@ -95,8 +95,7 @@ pub fn prepare(intervals: &Arc<Intervals>, weight: Weight, segment: &Segment) ->
                     None => None,
                 };
                 let inverted = segment.inverted.as_ref();
-                let terms =
-                    VisibleTerms { inverted, path: leaf.path, text: true, rows: visible.as_deref() };
+                let terms = VisibleTerms { inverted, path: leaf.path, text: true, rows: visible.as_deref() };
                 matching(terms, pattern.until(segment.work.stop()), shown, *most)?
             }
         });

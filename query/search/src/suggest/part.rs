@@ -50,7 +50,9 @@ impl Part {
     pub(super) fn count(&self, terms: Terms, term: &str) -> Result<u64> {
         let inverted = self.reader.inverted()?;
         if let Some(seen) = &self.seen {
-            return Ok(terms.postings(inverted.as_ref(), term)?.map_or(0, |rows| sum_within(rows, seen, |_| 1)));
+            return Ok(terms
+                .postings(inverted.as_ref(), term)?
+                .map_or(0, |rows| sum_within(rows, seen, |_| 1)));
         }
         Ok(u64::from(match terms.text {
             true => match inverted.text(terms.path) {

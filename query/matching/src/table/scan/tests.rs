@@ -187,7 +187,13 @@ async fn the_first_rows_are_those_of_a_sort() {
             let rows: Vec<_> =
                 (0..rows).map(|_| ("disk full disk", "k", rng.random_range(0..most))).collect();
             let deleted: RoaringBitmap = (0..rows.len() as u32).filter(|_| rng.random_bool(0.1)).collect();
-            TableSegment { index: 0, shard: 0, reader: Fixture::new(&rows), deleted: Arc::new(deleted), ruled: None }
+            TableSegment {
+                index: 0,
+                shard: 0,
+                reader: Fixture::new(&rows),
+                deleted: Arc::new(deleted),
+                ruled: None,
+            }
         });
         let segments: Vec<TableSegment> = segments.collect();
         let found = async |order: Leading<'_>, limit: usize, group: Option<&str>| {
@@ -253,7 +259,13 @@ async fn the_best_of_several_partitions_are_those_of_all() {
             .map(|_| (texts[rng.random_range(0..texts.len())], "k", rng.random_range(0..9)))
             .collect();
         let reader = Fixture::new(&rows);
-        TableSegment { index: 0, shard: 0, reader, deleted: Arc::new([3, 4].into_iter().collect()), ruled: None }
+        TableSegment {
+            index: 0,
+            shard: 0,
+            reader,
+            deleted: Arc::new([3, 4].into_iter().collect()),
+            ruled: None,
+        }
     });
     let snapshot = TableSnapshot { segments: segments.into(), shards: 1, ..TableSnapshot::default() };
     let snapshot = Arc::new(snapshot);
