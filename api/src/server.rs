@@ -60,7 +60,7 @@ pub struct ServerConfig {
     pub insecure: bool,
     /// Certificate and key for HTTPS, and who certifies clients.
     pub tls: Option<TlsFiles>,
-    /// Password of `admin`; generated at first start when absent.
+    /// Password of `admin` at the first start; generated when absent.
     pub admin_password: Option<String>,
     /// File that a generated password is written to before it is valid.
     pub password_file: Option<PathBuf>,

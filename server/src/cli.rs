@@ -46,8 +46,8 @@ Examples:
   MILLRACE_ADMIN_PASSWORD=… MILLRACE_STORAGE__FLUSH_BYTES=128MB millrace serve
 
 Without configuration: data below ./data, the data API on 127.0.0.1:9200. The password of the
-user admin is generated at the first start unless MILLRACE_ADMIN_PASSWORD gives it: printed on a
-terminal, else written to the file admin-password in the data directory.
+user admin is generated at the first start unless MILLRACE_ADMIN_PASSWORD gives it, which counts
+at the first start only: printed on a terminal, else written to the file admin-password in the data directory.
 `millrace config --keys` describes every key.
 
 {EXIT_CODES}"))]

@@ -25,7 +25,7 @@ const ADMIN_KEY: &str = "auth/admin";
 /// How accounts are opened.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// The administrator's password; it replaces the one that there is.
+    /// The administrator's password where there is none yet: one that is stored stays.
     pub admin_password: Option<String>,
     /// File that a generated password is written to.
     pub password_file: Option<PathBuf>,
@@ -90,13 +90,11 @@ impl Accounts {
             None => self.kept_before().await?,
         };
         let (hash, generated) = match (given, kept) {
-            (Some(given), Some(kept)) if is_hash_of(given.clone(), Arc::clone(&kept)).await? => {
-                (Some(kept), None)
-            }
-            (None, Some(kept)) => (Some(kept), None),
+            // It may have been changed since, because somebody else knows the one that is given.
+            (_, Some(kept)) => (Some(kept), None),
             // Nobody needs it, and a later start without this mode generates one.
             (None, None) if self.0.insecure => (None, None),
-            (given, _) => {
+            (given, None) => {
                 let password = given.clone().unwrap_or_else(hash::generate);
                 let generated = given.is_none().then(|| password.clone());
                 let hash = hash_password(password).await?;
@@ -109,7 +107,8 @@ impl Accounts {
             }
         };
         let mut user = known.as_ref().map(|account| account.user.clone()).unwrap_or_default();
-        user.enabled = true;
+        // Who disabled it has others; without any hash it is nobody's yet.
+        user.enabled |= known.as_ref().is_none_or(|account| account.hash.is_none());
         if !user.roles.iter().any(|role| role == ADMIN) {
             user.roles.push(ADMIN.to_owned());
         }
@@ -143,9 +142,4 @@ impl Accounts {
             .map_err(|_| Error::Internal("the stored administrator's password is not a hash".to_owned()))?;
         Ok(Some(kept.into()))
     }
-}
-
-async fn is_hash_of(password: String, hash: Arc<str>) -> Result<bool> {
-    let verified = tokio::task::spawn_blocking(move || hash::verify(&password, &hash));
-    verified.await.map_err(Error::internal)?.map_err(Error::internal)
 }

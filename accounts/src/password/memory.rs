@@ -2,6 +2,7 @@
 //! dump shows cannot be checked against guesses elsewhere.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::RwLock;
@@ -15,6 +16,9 @@ const MAX_VERIFIED: usize = 4096;
 const REFUSED_MS: i64 = 30 * 1000;
 /// Most refused credentials; beyond it the oldest are forgotten.
 const MAX_REFUSED: usize = 4096;
+
+/// Most accounts with the addresses that they came in from; beyond it the oldest are forgotten.
+const MAX_CAME_IN: usize = 4096;
 
 /// Digest of credentials together with what they are checked against: where an account changes, another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +77,32 @@ impl Verified {
             }
         }
         ends_ms.insert(digest, AtomicI64::new(now_ms.saturating_add(VERIFIED_MS)));
+    }
+}
+
+/// Accounts, as digests, that came in from addresses.
+#[derive(Debug, Default)]
+pub(super) struct CameIn {
+    known: HashSet<(IpAddr, Digest)>,
+    /// The same, the oldest first.
+    order: VecDeque<(IpAddr, Digest)>,
+}
+
+impl CameIn {
+    pub(super) fn contains(&self, pair: &(IpAddr, Digest)) -> bool {
+        self.known.contains(pair)
+    }
+
+    pub(super) fn remember(&mut self, pair: (IpAddr, Digest)) {
+        if !self.known.insert(pair) {
+            return;
+        }
+        self.order.push_back(pair);
+        if self.order.len() > MAX_CAME_IN
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
     }
 }
 

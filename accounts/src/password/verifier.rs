@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use super::buckets::Buckets;
 use super::hash;
-use super::memory::{Digest, Digests, Refused, Verified};
+use super::memory::{CameIn, Digest, Digests, Refused, Verified};
 
 /// Hashes made at a time.
 const THREADS: usize = 2;
@@ -26,12 +26,15 @@ const THREADS: usize = 2;
 const MAX_QUEUED: usize = 128;
 /// Jobs of one client address, waiting and under way.
 const MAX_OF_ADDRESS: usize = 8;
-/// Attempts of one address with credentials that turn out wrong, at once and in the long run.
-const ADDRESS_TOKENS: (u32, Duration) = (32, Duration::from_secs(1));
+/// Attempts of one address for one account with credentials that turn out wrong, at once and in the long run. Who guesses one password
+/// keeps nobody else behind the address out.
+const PAIR_TOKENS: (u32, Duration) = (32, Duration::from_secs(1));
+/// The same of one address for all accounts.
+const ADDRESS_TOKENS: (u32, Duration) = (64, Duration::from_millis(200));
 /// The same for one account, whoever tries.
 const ACCOUNT_TOKENS: (u32, Duration) = (128, Duration::from_millis(50));
-/// Attempts of one address for an account on which others have used up what it has. Who has the right password there is not
-/// kept out by those who guess elsewhere.
+/// Attempts of one address for an account where others have used up what the account has, or where the account came in lately and
+/// others have used up what the address has. Who has the right password there is not kept out by those who guess.
 const RESERVE_TOKENS: (u32, Duration) = (4, Duration::from_secs(10));
 /// Jobs that make hashes for one user or for one address, waiting and under way: those who set passwords are few, and leave
 /// places to those who come in and to one another.
@@ -106,6 +109,9 @@ struct State {
     made: usize,
     refused: Refused,
     addresses: Buckets<IpAddr>,
+    pairs: Buckets<(IpAddr, Digest)>,
+    /// Who came in from where.
+    came_in: CameIn,
     accounts: Buckets<Digest>,
     /// What addresses have beside the account's.
     reserves: Buckets<(IpAddr, Digest)>,
@@ -128,15 +134,21 @@ struct Job {
 }
 
 enum Work {
-    Check {
-        address: IpAddr,
-        account: Digest,
-        /// Whether it is charged to the address's reserve in place of the account.
-        is_reserve: bool,
-        hash: Arc<str>,
-        known: bool,
-    },
+    Check { address: IpAddr, account: Digest, charged: Charged, hash: Arc<str>, known: bool },
     Make([For; 2]),
+}
+
+/// What an attempt is charged to beside its address and account as a pair.
+#[derive(Clone, Copy, Debug)]
+struct Charged {
+    address: bool,
+    account: bool,
+}
+
+impl Charged {
+    fn reserve(self) -> bool {
+        !self.address || !self.account
+    }
 }
 
 impl Verifier {
@@ -153,6 +165,8 @@ impl Verifier {
             made: 0,
             refused: Refused::default(),
             addresses: Buckets::new(ADDRESS_TOKENS.0, ADDRESS_TOKENS.1),
+            pairs: Buckets::new(PAIR_TOKENS.0, PAIR_TOKENS.1),
+            came_in: CameIn::default(),
             accounts: Buckets::new(ACCOUNT_TOKENS.0, ACCOUNT_TOKENS.1),
             reserves: Buckets::new(RESERVE_TOKENS.0, RESERVE_TOKENS.1),
             ended: false,
@@ -236,25 +250,37 @@ impl Shared {
             (false, false) => {}
         }
         let account = self.digests.of(&[attempt.name]);
-        let wait = state.addresses.wait(&attempt.address, now_ms);
+        let pair = (attempt.address, account);
+        let wait = state.pairs.wait(&pair, now_ms);
         if !wait.is_zero() {
-            return later("too many wrong credentials came from this address", wait);
+            return later("too many wrong passwords for this user came from this address", wait);
         }
-        let wait = state.accounts.wait(&account, now_ms);
-        let (is_reserve, reserve) = (!wait.is_zero(), (attempt.address, account));
-        if is_reserve && !state.reserves.wait(&reserve, now_ms).is_zero() {
-            return later("too many wrong passwords were given for this user", wait);
+        let of_address = state.addresses.wait(&attempt.address, now_ms);
+        let of_account = state.accounts.wait(&account, now_ms);
+        let charged = Charged { address: of_address.is_zero(), account: of_account.is_zero() };
+        if charged.reserve() {
+            let has_reserve = state.reserves.wait(&pair, now_ms).is_zero();
+            let may_use_reserve = charged.address || (has_reserve && state.came_in.contains(&pair));
+            if !may_use_reserve {
+                return later("too many wrong credentials came from this address", of_address);
+            }
+            if !has_reserve {
+                return later("too many wrong passwords were given for this user", of_account);
+            }
+            state.reserves.take(&pair, now_ms);
         }
-        state.addresses.take(&attempt.address, now_ms);
-        match is_reserve {
-            true => state.reserves.take(&reserve, now_ms),
-            false => state.accounts.take(&account, now_ms),
+        state.pairs.take(&pair, now_ms);
+        if charged.address {
+            state.addresses.take(&attempt.address, now_ms);
+        }
+        if charged.account {
+            state.accounts.take(&account, now_ms);
         }
         let (told, outcome) = watch::channel(None);
         state.jobs.insert(digest, told);
         *state.of_address.entry(attempt.address).or_default() += 1;
         let (address, hash, known) = (attempt.address, Arc::clone(attempt.hash), attempt.known);
-        let work = Work::Check { address, account, is_reserve, hash, known };
+        let work = Work::Check { address, account, charged, hash, known };
         state.queue.push_back(Job { digest, password: attempt.password.to_owned(), work });
         drop(state);
         self.changed.notify_one();
@@ -301,8 +327,9 @@ impl Shared {
             let now_ms = self.clock.now_ms();
             match (&outcome, &job.work) {
                 (_, Work::Make(_)) => {}
-                (Ok(_), Work::Check { .. }) => {
+                (Ok(_), Work::Check { address, account, .. }) => {
                     self.verified.remember(job.digest, now_ms);
+                    state.came_in.remember((*address, *account));
                     state.give_back(&job);
                 }
                 (Err(Denied::Wrong), _) => state.refused.remember(job.digest, now_ms),
@@ -373,11 +400,17 @@ impl State {
 
     /// Gives back what an attempt cost that told nobody that it was wrong.
     fn give_back(&mut self, job: &Job) {
-        let Work::Check { address, account, is_reserve, .. } = &job.work else { return };
-        self.addresses.give_back(address);
-        match is_reserve {
-            true => self.reserves.give_back(&(*address, *account)),
-            false => self.accounts.give_back(account),
+        let Work::Check { address, account, charged, .. } = &job.work else { return };
+        let pair = (*address, *account);
+        self.pairs.give_back(&pair);
+        if charged.reserve() {
+            self.reserves.give_back(&pair);
+        }
+        if charged.address {
+            self.addresses.give_back(address);
+        }
+        if charged.account {
+            self.accounts.give_back(account);
         }
     }
 

@@ -1,6 +1,9 @@
 //! `_alias` and `_aliases`.
 
-use millrace_storage::metadata::{AliasAction, IndicesOptions, parse_alias, parse_alias_actions};
+use millrace_query::check_kept_filter;
+use millrace_storage::metadata::{
+    AliasAction, IndicesOptions, Metadata, MetadataChange, parse_alias, parse_alias_actions,
+};
 use serde_json::{Map, Value, json};
 
 use super::options;
@@ -87,6 +90,30 @@ pub(crate) async fn update(api: &Api, request: &mut Request) -> Result<Response,
 
 async fn change(api: &Api, actions: &[AliasAction]) -> Result<Response, Error> {
     let now = api.session.clock().now_ms();
-    api.session.change(|state| state.update_aliases(actions, now)).await?;
+    let decide = |state: &Metadata| {
+        let changes = state.update_aliases(actions, now)?;
+        for change in &changes {
+            check_filters(api, state, change)?;
+        }
+        Ok(changes)
+    };
+    api.session.change(decide).await?;
     Ok(Response::acknowledged())
+}
+
+/// Checks that the filters which a change gives to aliases of an index ask only what their writer sees.
+fn check_filters(api: &Api, state: &Metadata, change: &MetadataChange) -> millrace_storage::Result<()> {
+    let MetadataChange::PutIndex { meta, .. } = change else { return Ok(()) };
+    let fields = api.session.access(&meta.name).written_fields();
+    let before = state.index(&meta.name);
+    for (name, alias) in &meta.aliases {
+        let filter = &alias["filter"];
+        let is_new =
+            before.is_none_or(|before| before.aliases.get(name).is_none_or(|old| old["filter"] != *filter));
+        if is_new && !filter.is_null() {
+            check_kept_filter(filter, &fields)
+                .map_err(|error| millrace_storage::Error::IllegalArgument(error.reason()))?;
+        }
+    }
+    Ok(())
 }

@@ -1,5 +1,7 @@
 //! Indices: create, delete, read, exists, open, close, resolve.
 
+use millrace_query::check_kept_filter;
+use millrace_storage::access::check_mapping;
 use millrace_storage::metadata::{
     BlockLevel, CreateIndex, IndexMeta, IndicesOptions, MetadataChange, Uuid, check_block,
     index_setting_defaults, render_settings,
@@ -20,6 +22,11 @@ pub(crate) async fn create_index(api: &Api, request: &mut Request, index: &str) 
     let now = api.session.clock().now_ms();
     let body = request.json()?.unwrap_or(Value::Null);
     let create = CreateIndex::parse(index, &body, include_type_name, now)?;
+    let fields = api.session.access(&create.name).written_fields();
+    check_mapping(create.mapping.as_ref().unwrap_or(&Value::Null), &fields, api.session.principal())?;
+    for alias in create.aliases.values().filter(|alias| !alias["filter"].is_null()) {
+        check_kept_filter(&alias["filter"], &fields)?;
+    }
     let uuid = Uuid::new_v4();
     api.session.change(|state| state.create(&create, now, uuid)).await?;
     Ok(Response::json(

@@ -1,5 +1,7 @@
 //! `_template`, `_index_template` and `_component_template`, and the simulation of the latter two.
 
+use millrace_query::check_kept_filter;
+use millrace_storage::access::check_mapping;
 use millrace_storage::metadata::{
     Layers, TemplateKind, parse_component_template, parse_index_template, parse_legacy_template,
     render_settings,
@@ -31,6 +33,15 @@ pub(crate) async fn put(
         TemplateKind::Index => parse_index_template(name, &body)?,
         TemplateKind::Component => parse_component_template(name, &body)?,
     };
+    // Which indices it will be of is not known: what is hidden anywhere is not named.
+    let (writer, part) = (api.session.principal(), if legacy { &body } else { &body["template"] });
+    let fields = writer.privileges().field_rules();
+    check_mapping(&part["mappings"], &fields, writer)?;
+    for alias in part["aliases"].as_object().into_iter().flat_map(Map::values) {
+        if !alias["filter"].is_null() {
+            check_kept_filter(&alias["filter"], &fields)?;
+        }
+    }
     api.session.change(|state| state.put_template(kind, name, body, create)).await?;
     Ok(Response::acknowledged())
 }

@@ -28,7 +28,6 @@ mod fields;
 mod finder;
 mod matcher;
 mod names;
-mod one;
 mod pieces;
 mod stored;
 mod view;
@@ -40,13 +39,16 @@ use serde_json::Value;
 
 use self::clause::{Clause, Part, Tree};
 use self::names::Names;
+use millrace_dsl::query::Query;
+use millrace_storage::access::FieldRules;
+
 use crate::lower::lower_filter;
+use crate::table::seen::Documents;
 
 pub use self::batch::{Arrival, Batch};
 pub use self::fields::Fields;
 pub use self::matcher::{Found, Matcher};
 pub use self::names::Changes;
-pub use self::one::RowFilter;
 pub use self::view::IndexView;
 
 /// A filter for one index.
@@ -72,9 +74,9 @@ impl Filter {
         let (mut names, mut clauses) = (Names::default(), Vec::new());
         names.add(&predicate);
         let mut parts = vec![clause::tree(&predicate, view, &view.seen, Part::Asked, &mut clauses)?];
-        for predicate in &view.narrowed {
+        for Documents { predicate, mapping } in &view.narrowed {
             names.add(predicate);
-            parts.push(clause::tree(predicate, view, &view.whole, Part::Narrowing, &mut clauses)?);
+            parts.push(clause::tree(predicate, view, mapping, Part::Narrowing, &mut clauses)?);
         }
         let tree = if parts.len() == 1 { parts.remove(0) } else { Tree::All(parts) };
         let mut fields = Fields::default();
@@ -86,6 +88,13 @@ impl Filter {
     pub fn needs_recompile(&self, changes: &Changes) -> bool {
         self.names.are_changed(changes)
     }
+}
+
+/// Finds a field that a query names and some rule does not show; `*` where it may ask any field, and not all are shown.
+pub fn hidden_field(query: &Query, rules: &[Arc<FieldRules>]) -> Option<String> {
+    let mut names = Names::default();
+    names.add(&lower_filter(query));
+    names.hidden(|name| rules.iter().all(|rules| rules.shows(name)))
 }
 
 #[cfg(test)]

@@ -244,6 +244,7 @@ mod tests {
             shard: 0,
             reader: Fixture::new(&[]),
             deleted: Arc::clone(deleted),
+            ruled: None,
         };
         Arc::new(TableSnapshot { segments: deleted.iter().map(of).collect(), ..TableSnapshot::default() })
     }

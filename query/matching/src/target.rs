@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt, stream};
 use millrace_dsl::params::Scope;
 use millrace_dsl::query;
-use millrace_storage::access::{Action, DocumentRules};
+use millrace_storage::access::{Action, DocumentRules, FieldRules};
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata, matches};
 use millrace_storage::routing;
@@ -17,7 +17,8 @@ use crate::lower;
 use crate::rules;
 use crate::score::reader::SegmentReader;
 use crate::table::predicate::Predicate;
-use crate::table::seen::{Documents, Seen};
+use crate::table::ruled::RuledRows;
+use crate::table::seen::Seen;
 use crate::table::{TableIndex, TableSegment, TableSnapshot};
 
 /// Indices that a search refreshes at a time.
@@ -45,20 +46,28 @@ pub async fn pin(session: &Session, expression: &str, scope: &Scope) -> Result<T
             shards: searched,
             boost: 1.0,
         };
-        add(&mut table, &snapshot, index);
+        add(&mut table, &snapshot, index, session.clock().now_ms());
     }
     Ok(table)
 }
 
 /// Pins an index whose documents rules say, and of it the shards that may have what is looked for; it has all that was refreshed.
+/// `now_ms` is what `now` means in rules.
 ///
 /// # Errors
 /// Rules that cannot be understood; a corrupt segment.
-pub async fn pin_ruled(index: &Arc<Index>, rules: &DocumentRules, shards: &[u32]) -> Result<TableSnapshot> {
+pub async fn pin_ruled(
+    index: &Arc<Index>,
+    rules: &DocumentRules,
+    shards: &[u32],
+    now_ms: i64,
+) -> Result<TableSnapshot> {
     let snapshot = index.snapshot().await?;
-    let documents = rules::documents(&snapshot.meta.name, rules)?;
-    let documents =
-        documents.map(|predicate| Documents { predicate, mapping: Arc::clone(&snapshot.mapping) });
+    let view = |fields: &[Arc<FieldRules>]| match fields.is_empty() {
+        true => Arc::clone(&snapshot.mapping),
+        false => Arc::new(snapshot.mapping.seen_under(fields.to_vec())),
+    };
+    let documents = rules::documents(&snapshot.meta.name, rules, &view)?;
     let pinned = TableIndex {
         meta: Arc::clone(&snapshot.meta),
         mapping: Arc::clone(&snapshot.mapping),
@@ -68,17 +77,18 @@ pub async fn pin_ruled(index: &Arc<Index>, rules: &DocumentRules, shards: &[u32]
         boost: 1.0,
     };
     let mut table = TableSnapshot::default();
-    add(&mut table, &snapshot, pinned);
+    add(&mut table, &snapshot, pinned, now_ms);
     Ok(table)
 }
 
 /// Adds an index, with the segments of those of its shards that are searched.
-fn add(table: &mut TableSnapshot, snapshot: &Snapshot, index: TableIndex) {
+fn add(table: &mut TableSnapshot, snapshot: &Snapshot, index: TableIndex, now_ms: i64) {
     let place = table.indices.len();
     for shard in &snapshot.shards {
         if !index.shards.contains(&shard.shard) {
             continue;
         }
+        let first = table.segments.len();
         for view in &shard.segments {
             let reader: Arc<dyn SegmentReader> = Arc::clone(&view.segment) as Arc<_>;
             table.segments.push(TableSegment {
@@ -86,8 +96,10 @@ fn add(table: &mut TableSnapshot, snapshot: &Snapshot, index: TableIndex) {
                 shard: table.shards,
                 reader,
                 deleted: Arc::clone(&view.deleted),
+                ruled: None,
             });
         }
+        RuledRows::attach(&index, shard.shard, now_ms, &mut table.segments[first..]);
         table.shards += 1;
     }
     table.indices.push(index);
@@ -105,8 +117,7 @@ fn seen(session: &Session, index: &str, mapping: Arc<Mapping>) -> Result<(Seen, 
         return Ok((Seen::default(), mapping));
     }
     let documents = access.documents(action);
-    let documents = rules::documents(index, &documents)?;
-    let documents = documents.map(|predicate| Documents { predicate, mapping: Arc::clone(&mapping) });
+    let documents = rules::documents(index, &documents, &|fields| session.view(&mapping, fields.to_vec()))?;
     let fields = access.fields(action);
     let whole = (!fields.is_empty()).then(|| Arc::clone(&mapping));
     let mapping = session.view(&mapping, fields);

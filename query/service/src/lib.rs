@@ -20,7 +20,7 @@ mod visibility;
 
 pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService, TextParts};
 pub use millrace_matching::filters;
-pub use millrace_matching::rules::check as check_rule;
+pub use millrace_matching::rules::{check as check_rule, check_kept as check_kept_filter};
 pub use millrace_sql::batches::{Batches, Hold, Messages};
 pub use millrace_sql::describe::Described;
 pub use millrace_sql::error::SqlError;

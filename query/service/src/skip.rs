@@ -69,7 +69,7 @@ fn cannot_match(snapshot: &TableSnapshot, query: &Query, now_ms: i64, work: &Wor
             .and_then(|place| nodes.get(place));
         let Some(Some(node)) = place else { continue };
         // Bounds of values are those of hidden documents, too.
-        if index.is_some_and(|index| index.seen.documents.is_some()) {
+        if index.is_some_and(|index| !index.seen.documents.is_empty()) {
             *none = matches!(node, Node::None);
             continue;
         }

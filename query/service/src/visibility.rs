@@ -39,9 +39,9 @@ impl ByRules {
         let engine =
             self.engine.upgrade().ok_or_else(|| StorageError::Stopped("the node is shut down".to_owned()))?;
         engine.refresh(std::slice::from_ref(index)).await?;
-        let snapshot = Arc::new(target::pin_ruled(index, rules, shards).await?);
-        let (work, _ends) = self.searcher.begin();
         let now_ms = engine.clock().now_ms();
+        let snapshot = Arc::new(target::pin_ruled(index, rules, shards, now_ms).await?);
+        let (work, _ends) = self.searcher.begin();
         let addresses = all(&self.searcher, &snapshot, ids, now_ms, &work).await?;
         let parts = RowParts { source: sources, versions: true };
         let rows = fetch::rows(&snapshot, &addresses, parts, &self.searcher.compute, &work).await?;

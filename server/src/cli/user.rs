@@ -57,8 +57,8 @@ Examples:
   millrace user passwd ann --password-file ann.txt --url https://10.0.0.7:9200 --user admin
   millrace user passwd admin --generate --data /var/lib/millrace
 
-The last one is the way back in when the administrator's password is lost: stop the server, set it, start the server. Where
-the configuration gives one (MILLRACE_ADMIN_PASSWORD), that one replaces it at the start. {PASSWORD}
+The last one is the way back in when the administrator's password is lost: stop the server, set it, start the server.
+MILLRACE_ADMIN_PASSWORD counts at the first start only. {PASSWORD}
 {PLACE}
 
 {EXIT_CODES}"))]

@@ -53,7 +53,7 @@ pub(crate) static KEYS: &[Key] = &[
     key("insecure", Kind::Bool, "false", "serve without credentials; every listener must be on loopback"),
     secret(
         "admin_password",
-        "password of the user admin, six characters or more; generated at first start when unset",
+        "password of the user admin at the first start, six characters or more; generated when unset",
     ),
     key(
         "drain_timeout",

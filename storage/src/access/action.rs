@@ -281,6 +281,12 @@ impl ActionSet {
         Self(self.0 & other.0)
     }
 
+    /// Returns those that are not among others.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Whether an action is among them.
     pub const fn contains(self, action: Action) -> bool {
         self.0 >> (action as u8) & 1 == 1

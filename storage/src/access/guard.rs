@@ -41,6 +41,17 @@ impl Guard {
         (Standing::of(index) != Standing::System || names_system(pattern)) && self.sees(index)
     }
 
+    /// Checks that another action is allowed on a name, which a part of a request needs.
+    ///
+    /// # Errors
+    /// [`Error::Unauthorized`].
+    pub(crate) fn check_part(&self, action: Action, name: &str) -> Result<(), Error> {
+        match self.principal.privileges().on(name).allows(action) {
+            true => Ok(()),
+            false => Err(refusal(&self.principal, action, name)),
+        }
+    }
+
     /// Makes the refusal of a name: the same whether there is such an index or not.
     pub(crate) fn refusal(&self, index: &str) -> Error {
         refusal(&self.principal, self.action, index)

@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use super::action::{Action, ActionSet, Scope};
 use super::fields::FieldRules;
 use super::patterns::{NamePattern, Patterns};
-use super::system::Standing;
+use super::system::{REMOVES, Standing};
 use crate::Recent;
 
 /// Indices whose access is remembered, those of late, together with the rules of each. There are privileges of many, and names are
@@ -75,6 +75,8 @@ pub struct IndexAccess {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rules {
     grants: Vec<GrantedRules>,
+    /// Number of the rules before these that bind their writer, too: the owner's, where they are an API key's.
+    within: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,8 +86,25 @@ struct GrantedRules {
     fields: Option<Arc<FieldRules>>,
 }
 
-/// The documents that may be seen: of each list, at least one query matches them. Empty: all documents.
-pub type DocumentRules = Vec<Vec<Arc<str>>>;
+/// The documents that may be seen: each rule shows them. Empty: all documents. A rule whose writer is bound by others comes behind
+/// these.
+pub type DocumentRules = Vec<DocumentRule>;
+
+/// Queries for documents, of which one has to match.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DocumentRule {
+    /// The queries; without any, no document is shown.
+    pub any_of: Vec<Arc<str>>,
+    /// Fields that the writer of the queries may see, and the queries with it; empty where these are all.
+    pub fields: Vec<Arc<FieldRules>>,
+}
+
+impl DocumentRule {
+    /// Makes the rule of queries that see all fields.
+    pub fn new(any_of: Vec<Arc<str>>) -> Self {
+        Self { any_of, fields: Vec::new() }
+    }
+}
 
 impl Privileges {
     /// Makes privileges of what roles grant.
@@ -149,6 +168,15 @@ impl Privileges {
         self.ruled || self.within.as_ref().is_some_and(|owner| owner.has_rules())
     }
 
+    /// Lists all rules for fields, on whatever indices they are.
+    pub fn field_rules(&self) -> Vec<Arc<FieldRules>> {
+        let mut rules: Vec<_> = self.grants.iter().filter_map(|grant| grant.fields.clone()).collect();
+        if let Some(owner) = &self.within {
+            rules.extend(owner.field_rules());
+        }
+        rules
+    }
+
     /// Whether some grant has rules for documents.
     pub(crate) fn has_document_rules(&self) -> bool {
         let within = self.within.as_ref().is_some_and(|owner| owner.has_document_rules());
@@ -202,7 +230,10 @@ impl Privileges {
         if !self.through_aliases || name == index {
             return access;
         }
-        let through = self.on(name).actions.and(Standing::of(index).grantable());
+        let grantable = Standing::of(index).grantable();
+        let grantable =
+            if Standing::of(index) == Standing::Ordinary { grantable } else { grantable.without(REMOVES) };
+        let through = self.on(name).actions.and(grantable);
         Arc::new(IndexAccess { actions: access.actions.or(through), rules: access.rules.clone() })
     }
 
@@ -211,7 +242,6 @@ impl Privileges {
             return IndexAccess { actions: ActionSet::ALL, rules: Vec::new() };
         }
         let standing = Standing::of(index);
-        let grantable = standing.grantable();
         let mut actions = ActionSet::NONE;
         let mut granted: Vec<GrantedRules> = Vec::new();
         let mut said = HashSet::new();
@@ -220,7 +250,7 @@ impl Privileges {
             if standing == Standing::System && !grant.system {
                 continue;
             }
-            let allowed = grant.actions.and(grantable);
+            let allowed = standing.granted(grant, index);
             actions = actions.or(allowed);
             // Many roles grant the same: what is said once is asked once.
             if self.ruled && said.insert((allowed, &grant.documents, &grant.fields)) {
@@ -229,16 +259,20 @@ impl Privileges {
             }
         }
         let ruled = granted.iter().any(|rules| rules.documents.is_some() || rules.fields.is_some());
-        let mut rules = if ruled { vec![Rules { grants: granted }] } else { Vec::new() };
-        if let Some(query) = self.of_rules.as_ref().filter(|_| standing == Standing::OfRules) {
-            let all =
-                GrantedRules { actions: ActionSet::ALL, documents: Some(Arc::clone(query)), fields: None };
-            rules.push(Rules { grants: vec![all] });
-        }
+        let mut rules = Vec::new();
         if let Some(owner) = &self.within {
             let owners = owner.on(index);
             actions = actions.and(owners.actions);
-            rules.extend(owners.rules.iter().cloned());
+            rules.clone_from(&owners.rules);
+        }
+        let within = rules.len();
+        if ruled {
+            rules.push(Rules { grants: granted, within });
+        }
+        if let Some(query) = self.of_rules.as_ref().filter(|_| standing == Standing::OfRules) {
+            let all =
+                GrantedRules { actions: ActionSet::ALL, documents: Some(Arc::clone(query)), fields: None };
+            rules.push(Rules { grants: vec![all], within });
         }
         IndexAccess { actions, rules }
     }
@@ -263,8 +297,8 @@ impl IndexAccess {
     /// Returns which documents an action may see; empty where it may see all. A grant without a rule lifts those of others.
     pub fn documents(&self, action: Action) -> DocumentRules {
         let of = |rules: &Rules| {
-            let granted = rules.granted(action);
-            granted.map(|grant| grant.documents.clone()).collect::<Option<Vec<_>>>()
+            let any_of = rules.granted(action).map(|grant| grant.documents.clone()).collect::<Option<_>>()?;
+            Some(DocumentRule { any_of, fields: self.fields_of(rules.within, action) })
         };
         self.rules.iter().filter_map(of).collect()
     }
@@ -273,9 +307,9 @@ impl IndexAccess {
     pub fn shows_as(&self, other: &Self, action: Action) -> bool {
         let documents = |access: &Self| {
             let mut rules = access.documents(action);
-            for any in &mut rules {
-                any.sort_unstable();
-                any.dedup();
+            for rule in &mut rules {
+                rule.any_of.sort_unstable();
+                rule.any_of.dedup();
             }
             rules
         };
@@ -284,12 +318,23 @@ impl IndexAccess {
 
     /// Returns which fields an action may see: each of the rules has to show a field. Empty where it may see all.
     pub fn fields(&self, action: Action) -> Vec<Arc<FieldRules>> {
+        self.fields_of(self.rules.len(), action)
+    }
+
+    /// Returns which fields an action may see by the first of the rules.
+    fn fields_of(&self, first: usize, action: Action) -> Vec<Arc<FieldRules>> {
         let of = |rules: &Rules| {
             let granted = rules.granted(action);
             let all: Option<Vec<_>> = granted.map(|grant| grant.fields.clone()).collect();
             all.map(|all| FieldRules::any(&all))
         };
-        self.rules.iter().filter_map(of).collect()
+        self.rules.iter().take(first).filter_map(of).collect()
+    }
+
+    /// Returns which fields are seen by whoever writes what is kept and read later: a filter, a mapping. Empty where all are, and where
+    /// nothing is searched.
+    pub fn written_fields(&self) -> Vec<Arc<FieldRules>> {
+        if self.allows(Action::Search) { self.fields(Action::Search) } else { Vec::new() }
     }
 
     /// Whether an action may see all documents with all their fields.

@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::guard::{Guard, refusal};
+use super::mapped::check_mapping;
 use super::{Action, IndexAccess, Principal, Refusals};
 use crate::metadata::{IndicesOptions, Metadata, MetadataChange};
 use crate::{
@@ -224,6 +225,7 @@ impl Session {
     pub fn put_mapping<'a>(&'a self, index: &'a str, body: &'a Value) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             self.index(index)?;
+            check_mapping(body, &self.access(index).written_fields(), &self.principal)?;
             self.engine.put_mapping(&self.principal, index, body).await
         })
     }

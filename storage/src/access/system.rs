@@ -1,6 +1,6 @@
 //! Names that are not for everybody: system indices, and indices that rules alone write.
 
-use super::{Action, ActionSet};
+use super::{Action, ActionSet, Grant};
 
 /// What a name of an index is, whatever roles say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +50,15 @@ const READ_BY_NAME: ActionSet = ActionSet::of(&[
     Action::Refresh,
 ]);
 
+/// What removes documents from an index that rules write: granted by its name, or by a grant that reaches system indices, never by a
+/// wildcard alone. No document is put in their place.
+pub(super) const REMOVES: ActionSet =
+    ActionSet::of(&[Action::DeleteByQuery, Action::DeleteDocument, Action::Bulk]);
+
 /// What roles may grant on an index that rules write: all but changing documents or what they mean.
-const OF_RULES_GRANTED: ActionSet =
-    READ_BY_NAME.or(ActionSet::of(&[Action::Flush, Action::ForceMerge, Action::ClearCache, Action::Analyze]));
+const OF_RULES_GRANTED: ActionSet = READ_BY_NAME
+    .or(ActionSet::of(&[Action::Flush, Action::ForceMerge, Action::ClearCache, Action::Analyze]))
+    .or(REMOVES);
 
 impl Standing {
     pub(crate) fn of(index: &str) -> Self {
@@ -62,6 +68,15 @@ impl Standing {
             Some(b'.') if system(index) || prefixed(index) => Self::System,
             Some(b'a' | b'i') if OF_RULES.contains(&index) => Self::OfRules,
             _ => Self::Ordinary,
+        }
+    }
+
+    /// Returns what a grant that matches an index of this name grants on it.
+    pub(super) fn granted(self, grant: &Grant, index: &str) -> ActionSet {
+        let names = || grant.names.iter().any(|name| name.as_str() == index);
+        match self == Self::OfRules && !grant.system && !names() {
+            true => grant.actions.and(self.grantable()).without(REMOVES),
+            false => grant.actions.and(self.grantable()),
         }
     }
 

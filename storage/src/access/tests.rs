@@ -7,9 +7,10 @@ use futures::future::BoxFuture;
 use serde_json::json;
 
 use super::{
-    Action, ActionSet, Caller, FieldRules, Grant, NamePattern, Principal, Privileges, Sender, Session,
+    Action, ActionSet, Caller, DocumentRule, FieldRules, Grant, NamePattern, Principal, Privileges, Sender,
+    Session, check_mapping,
 };
-use crate::metadata::{IndicesOptions, Uuid, parse_alias_actions};
+use crate::metadata::{IndicesOptions, TemplateKind, Uuid, parse_alias_actions, parse_index_template};
 use crate::{
     Action as Operation, Config, DeadLetter, Engine, Error, Instead, Kind, ManualClock, RefreshPolicy,
     Result, SharedClock, SourceWrite, Update, WriteOp,
@@ -132,6 +133,104 @@ async fn system_indices_are_reached_by_name_and_explicit_privilege_only() {
     deletes.change(|state| state.delete_indices("*", &options, 0)).await.unwrap();
     let left: Vec<String> = engine.metadata().indices().map(|meta| meta.name.to_string()).collect();
     assert_eq!(left, [".console", "alert"]);
+}
+
+#[tokio::test]
+async fn what_rules_wrote_is_deleted_by_name_or_by_who_reaches_system_indices() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    let wait = Duration::from_secs(5);
+    let all = grant(&["*"], ActionSet::ALL);
+    let named = grant(&["alert"], ActionSet::of(&[Action::DeleteDocument, Action::Search]));
+    for (id, grants, allowed) in [
+        ("wildcard", vec![all.clone()], false),
+        ("prefix", vec![grant(&["alert*"], ActionSet::ALL)], false),
+        ("system", vec![Grant { system: true, ..all.clone() }], true),
+        ("named", vec![all, named], true),
+    ] {
+        let ops = vec![document("alert", Some(id), Operation::Index("{}".into()))];
+        Session::system(&engine).write(ops, RefreshPolicy::None, wait).await.unwrap();
+        let session = Session::new(&engine, ann(grants), Action::Bulk).unwrap();
+        let write = async |action| {
+            let ops = vec![document("alert", Some(id), action)];
+            session.write(ops, RefreshPolicy::None, wait).await.unwrap().remove(0)
+        };
+        assert_eq!(write(Operation::Delete).await.is_ok(), allowed, "{id}");
+        refused(write(Operation::Index("{}".into())).await.unwrap_err());
+        refused(write(Operation::Create("{}".into())).await.unwrap_err());
+    }
+}
+
+#[tokio::test]
+async fn aliases_in_a_body_need_the_right_on_index_and_alias_and_those_of_templates_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine(directory.path()).await;
+    let creates =
+        ActionSet::of(&[Action::CreateIndex, Action::AutoCreate, Action::CreateDocument, Action::Bulk]);
+    let aliases = creates.or(ActionSet::of(&[Action::PutAliases]));
+    let body = json!({"aliases": {"logs-app": {}}});
+    for (name, grants, allowed) in [
+        ("logs-a", vec![grant(&["logs-*"], creates)], false),
+        ("logs-b", vec![grant(&["logs-*"], creates), grant(&["logs-b"], aliases)], false),
+        ("logs-c", vec![grant(&["logs-*"], creates), grant(&["logs-app"], aliases)], false),
+        ("logs-d", vec![grant(&["logs-*"], aliases)], true),
+    ] {
+        let session = Session::new(&engine, ann(grants), Action::CreateIndex).unwrap();
+        let created = session.change(|state| state.create_index(name, &body, 0, Uuid::new_v4())).await;
+        match allowed {
+            true => created.unwrap(),
+            false => assert!(refused(created.unwrap_err()).contains("indices:admin/aliases"), "{name}"),
+        }
+    }
+    // Who puts a template is asked for its aliases, who writes to the index is not.
+    let template = json!({"index_patterns": ["day-*"], "template": {"aliases": {"all-days": {}}}});
+    let template = parse_index_template("days", &template).unwrap();
+    let templates = ActionSet::of(&[Action::PutIndexTemplates]);
+    let put = async |grants| {
+        let privileges = Arc::new(Privileges::new(templates, grants));
+        let writer = Principal::new(Caller::User("bob".into()), Vec::new(), privileges);
+        let session = Session::new(&engine, writer, Action::PutIndexTemplates).unwrap();
+        session.change(|state| state.put_template(TemplateKind::Index, "days", template.clone(), false)).await
+    };
+    assert!(refused(put(Vec::new()).await.unwrap_err()).contains("[all-days]"));
+    put(vec![grant(&["all-days"], aliases)]).await.unwrap();
+    let session = Session::new(&engine, ann(vec![grant(&["day-*"], creates)]), Action::Bulk).unwrap();
+    let ops = vec![document("day-1", None, Operation::Create("{}".into()))];
+    let outcome = session.write(ops, RefreshPolicy::None, Duration::from_secs(5)).await.unwrap().remove(0);
+    outcome.unwrap();
+    assert_eq!(&*engine.metadata().alias_indices("all-days").unwrap(), ["day-1".into()]);
+}
+
+#[test]
+fn a_mapping_names_only_fields_that_its_writer_sees() {
+    let writer = ann(Vec::new());
+    let rules = [Arc::new(FieldRules::new(&["*"], &["salary", "obj.b"]))];
+    for (mapping, named) in [
+        (
+            json!({"properties": {"open": {"type": "keyword"}, "obj": {"properties": {"a": {"type": "long"}}}}}),
+            None,
+        ),
+        (json!({"properties": {"salary": {"type": "long", "copy_to": "open"}}}), Some("salary")),
+        (json!({"_doc": {"properties": {"salary": {"type": "long"}}}}), Some("salary")),
+        (json!({"properties": {"open": {"type": "alias", "path": "salary"}}}), Some("salary")),
+        (json!({"properties": {"open": {"type": "long", "copy_to": ["x", "salary"]}}}), Some("salary")),
+        (json!({"properties": {"obj": {"properties": {"b": {"type": "long"}}}}}), Some("obj.b")),
+        (
+            json!({"properties": {"c": {"type": "completion", "contexts": [{"path": "salary"}]}}}),
+            Some("salary"),
+        ),
+        (
+            json!({"dynamic_templates": [{"t": {"match": "*", "mapping": {"copy_to": "open"}}}]}),
+            Some("dynamic template"),
+        ),
+    ] {
+        let checked = check_mapping(&mapping, &rules, &writer);
+        match named {
+            None => checked.unwrap(),
+            Some(named) => assert!(checked.unwrap_err().to_string().contains(named), "{mapping}"),
+        }
+        check_mapping(&mapping, &[], &writer).unwrap();
+    }
 }
 
 #[tokio::test]
@@ -314,7 +413,8 @@ fn a_key_has_no_more_than_its_owner() {
     assert!(key.allows(Action::Health) && !key.allows(Action::PutSecurity));
     assert!(key.on("app").allows(Action::Search) && !key.on("app").allows(Action::Get));
     assert!(!key.on("other").allows(Action::Search));
-    assert_eq!(key.on("logs-2").documents(Action::Search), vec![vec![Arc::from("{\"term\":{\"a\":1}}")]]);
+    let of_owner = DocumentRule::new(vec![Arc::from("{\"term\":{\"a\":1}}")]);
+    assert_eq!(key.on("logs-2").documents(Action::Search), vec![of_owner]);
     let narrow = Grant { documents: Some("{\"term\":{\"b\":1}}".into()), ..grant(&["logs-2"], READ) };
     let narrow = Privileges::new(ActionSet::NONE, vec![narrow]).within(owner);
     assert_eq!(narrow.on("logs-2").documents(Action::Search).len(), 2, "both have to hold");
@@ -501,7 +601,7 @@ fn what_many_rules_are_of_is_remembered_of_few_names() {
     for (grants, names, is_remembered) in [(1, 200, true), (50, 200, false), (1_100, 1, false)] {
         let privileges = ruled(grants).within(Arc::clone(&owner));
         let first = privileges.on("logs");
-        assert_eq!(first.documents(Action::Search)[0].len(), grants);
+        assert_eq!(first.documents(Action::Search)[0].any_of.len(), grants);
         for name in 0..names {
             privileges.on(&format!("logs-{name}"));
         }

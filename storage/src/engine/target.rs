@@ -256,7 +256,6 @@ impl Engine {
                 if metadata.write_index(name, now_ms)?.is_some() {
                     return Ok(Vec::new());
                 }
-                // Aliases of templates are names, too.
                 let guard = Guard::new(principal, access::Action::AutoCreate);
                 metadata.guarded(guard).create_index(name, &Value::Null, now_ms, uuid::Uuid::new_v4())
             })

@@ -10,7 +10,7 @@ use super::names::{check_alias_name, check_index_name};
 use super::{
     IndexMeta, Metadata, MetadataChange, Uuid, date_math, index_settings, index_sort, mapping_body, settings,
 };
-use crate::access::Standing;
+use crate::access::{Action, Standing};
 use crate::mapping::Mapping;
 use crate::{Error, Result};
 
@@ -166,9 +166,16 @@ impl Metadata {
             replicas,
             doc_type: request.doc_type.clone().or(layers.doc_type),
         };
+        // What templates bring is asked of who puts these.
+        if !request.aliases.is_empty() {
+            self.check_part(Action::PutAliases, name)?;
+        }
+        for alias in request.aliases.keys() {
+            self.check_name(alias)?;
+            self.check_part(Action::PutAliases, alias)?;
+        }
         for alias in meta.aliases.keys() {
             check_alias_name(alias)?;
-            self.check_name(alias)?;
             if alias == name || self.indices.contains_key(alias.as_str()) {
                 return Err(Error::InvalidAliasName {
                     alias: alias.clone(),

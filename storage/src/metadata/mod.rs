@@ -40,7 +40,7 @@ use serde_json::{Map, Value};
 pub use uuid::Uuid;
 
 use crate::Result;
-use crate::access::Guard;
+use crate::access::{Action, Guard};
 
 pub use aliases::{AliasAction, AliasListing, IndexAliases, parse_alias, parse_alias_actions};
 pub use blocks::{Block, BlockLevel, check_block};
@@ -348,6 +348,14 @@ impl Metadata {
     /// `Unauthorized`.
     pub(crate) fn check_name(&self, name: &str) -> Result<()> {
         self.check_named(name, name)
+    }
+
+    /// Checks that an action which a part of a request needs is allowed on a name, whatever the request itself is.
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub(crate) fn check_part(&self, action: Action, name: &str) -> Result<()> {
+        self.guard.as_ref().map_or(Ok(()), |guard| guard.check_part(action, name))
     }
 
     /// Checks that an index is shown that a request calls by a name, and says no other in the refusal.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::aliases::parse_alias;
 use super::{Metadata, MetadataChange, index_settings, index_sort, mapping_body, names, pattern, settings};
-use crate::access::Standing;
+use crate::access::{Action, Standing};
 use crate::mapping::Mapping;
 use crate::{Error, Result};
 
@@ -269,6 +269,10 @@ impl Metadata {
         body: Value,
         create: bool,
     ) -> Result<Vec<MetadataChange>> {
+        let part = if kind == TemplateKind::Legacy { &body } else { &body["template"] };
+        for alias in part["aliases"].as_object().into_iter().flat_map(Map::keys) {
+            self.check_part(Action::PutAliases, alias)?;
+        }
         let changes = self.put_template_unchecked(kind, name, body, create)?;
         let next = self.apply(&changes);
         match kind {

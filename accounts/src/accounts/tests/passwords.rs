@@ -40,23 +40,35 @@ async fn generated_once_then_kept_until_configured() {
     let login = accounts.login("admin", &generated, HERE).await.unwrap();
 
     let chosen = || Config { admin_password: Some("chosen".to_owned()), ..Config::default() };
+    // What is configured counts at the first start only: one that was changed since does not come back.
     let (accounts, none) = open_as(&store, &clock(), chosen()).await.unwrap();
     assert_eq!(none, None);
-    assert_eq!(asked(&accounts, &format!("admin:{generated}")).await, 401);
-    assert_eq!(asked(&accounts, "admin:chosen").await, 200);
-    // Another password ends logins; the same one does not.
-    assert_eq!(status(&accounts.authenticate(&token(&login.token), "/", HERE).await), 401);
-    let login = accounts.login("admin", "chosen", HERE).await.unwrap();
-    let (accounts, _) = open_as(&store, &clock(), chosen()).await.unwrap();
+    assert_eq!(asked(&accounts, "admin:chosen").await, 401);
     assert_eq!(status(&accounts.authenticate(&token(&login.token), "/", HERE).await), 200);
+    let store: Arc<Memory> = Arc::default();
+    let (accounts, none) = open_as(&store, &clock(), chosen()).await.unwrap();
+    assert_eq!((none, asked(&accounts, "admin:chosen").await), (None, 200));
+    accounts.change_password("admin", "rotated".to_owned()).await.unwrap();
+    for _ in 0..2 {
+        let (accounts, _) = open_as(&store, &clock(), chosen()).await.unwrap();
+        assert_eq!(
+            (asked(&accounts, "admin:chosen").await, asked(&accounts, "admin:rotated").await),
+            (401, 200)
+        );
+    }
     for short in ["", "12345"] {
         let short = Config { admin_password: Some(short.to_owned()), ..Config::default() };
         let error = open_as(&store, &clock(), short).await.unwrap_err().to_string();
         assert!(error.contains("at least [6] characters") && error.contains("configure another"), "{error}");
     }
-    // It leaves the one that there is.
+    // A configuration without one leaves the one that there is, and an administrator that is disabled stays so.
     let (accounts, _) = open_as(&store, &clock(), Config::default()).await.unwrap();
-    assert_eq!(asked(&accounts, "admin:chosen").await, 200);
+    assert_eq!(asked(&accounts, "admin:rotated").await, 200);
+    let boss = crate::User { roles: vec!["admin".to_owned()], ..crate::User::default() };
+    accounts.put_user("boss", boss, Some("boss-password".to_owned())).await.unwrap();
+    accounts.enable_user("admin", false).await.unwrap();
+    let (accounts, _) = open_as(&store, &clock(), chosen()).await.unwrap();
+    assert_eq!(asked(&accounts, "admin:rotated").await, 401);
 }
 
 #[tokio::test]
@@ -94,8 +106,10 @@ async fn a_generated_password_is_kept_in_its_file() {
     assert_eq!(std::fs::read_to_string(&file).unwrap().trim_end(), generated.unwrap());
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(std::io::read_to_string(other).unwrap(), "before");
-    let chosen = Config { admin_password: Some("chosen".to_owned()), ..config };
-    open_as(&store, &clock(), chosen).await.unwrap();
+    let chosen = Config { admin_password: Some("chosen".to_owned()), ..config.clone() };
+    open_as(&store, &clock(), chosen.clone()).await.unwrap();
+    assert!(file.exists(), "it is still the right one");
+    open_as(&Arc::default(), &clock(), chosen).await.unwrap();
     assert!(!file.exists());
     // A password that could not be kept is not set.
     let (store, missing) = (Arc::<Memory>::default(), dir.path().join("missing/admin-password"));
@@ -340,6 +354,28 @@ async fn an_account_has_its_attempts_from_wherever_they_come() {
     // Another name is another account, known or not.
     let other = auth.authenticate(&basic("other:wrong"), "/", client(1000)).await;
     assert_eq!(status(&other), 401);
+}
+
+#[tokio::test]
+async fn who_guesses_keeps_nobody_behind_its_address_out() {
+    let clock = Arc::new(ManualClock::new(0));
+    let auth = server(&clock).await;
+    for name in ["ann", "bob", "eve"] {
+        let password = Some(format!("{name}-password"));
+        auth.put_user(name, crate::User::default(), password).await.unwrap();
+    }
+    assert_eq!(asked(&auth, "ann:ann-password").await, 200);
+    // What was right before is checked anew.
+    clock.advance_ms(61 * 60 * 1000);
+    for number in 0..100 {
+        let _ = asked(&auth, &format!("admin:wrong-{number}")).await;
+    }
+    assert_eq!(asked(&auth, "bob:bob-password").await, 200, "one account is guessed at");
+    for number in 0..100 {
+        let _ = asked(&auth, &format!("somebody-{number}:wrong")).await;
+    }
+    // All are guessed at: who came in from here before still does.
+    assert_eq!((asked(&auth, "eve:wrong").await, asked(&auth, "ann:ann-password").await), (429, 200));
 }
 
 #[tokio::test]

@@ -77,3 +77,50 @@ async fn refusals_of_aliases_name_no_hidden_indices() {
         assert!(answer.contains("logs-a, logs-b") && !answer.contains("secret"), "{line}: {answer}");
     }
 }
+
+#[tokio::test]
+async fn what_is_kept_names_only_fields_that_its_writer_sees() {
+    let site = Site::start().await;
+    let body = json!({ "mappings": { "properties": { "name": { "type": "keyword" }, "salary": { "type": "long" } } } });
+    site.admin("PUT /pay", body, 200).await;
+    let grant = json!({
+        "names": ["pay*"],
+        "privileges": ["read", "manage_aliases", "manage"],
+        "field_security": { "grant": ["*"], "except": ["salary"] },
+    });
+    let role = json!({ "cluster": ["manage_index_templates"], "indices": [grant] });
+    site.admin("PUT /_security/role/some", role, 200).await;
+    let ann = site.user("ann", &["some"]).await;
+    let hidden = json!({ "filter": { "range": { "salary": { "gte": 1 } } } });
+    let shown = json!({ "filter": { "term": { "name": "bob" } } });
+    let words = json!({ "filter": { "query_string": { "query": "4711" } } });
+    let copied = json!({ "salary": { "type": "long", "copy_to": "open" } });
+    let named = json!({ "open": { "type": "alias", "path": "salary" } });
+    let action =
+        json!({ "actions": [{ "add": { "index": "pa*", "alias": "x", "filter": hidden["filter"] } }] });
+    for (line, body, status) in [
+        ("PUT /pay/_alias/pay-x", &hidden, 400),
+        ("PUT /pay/_alias/pay-x", &words, 400),
+        ("PUT /pay/_alias/pay-x", &shown, 200),
+        ("POST /_aliases", &action, 403),
+        ("PUT /pay-new", &json!({ "aliases": { "pay-y": hidden } }), 400),
+        ("PUT /pay-new", &json!({ "mappings": { "properties": copied } }), 400),
+        ("PUT /pay/_mapping", &json!({ "properties": copied }), 400),
+        ("PUT /pay/_mapping", &json!({ "properties": named }), 400),
+        ("PUT /pay/_mapping", &json!({ "properties": { "open": { "type": "keyword" } } }), 200),
+        (
+            "PUT /_index_template/t",
+            &json!({ "index_patterns": ["pay-*"], "template": { "aliases": { "pay-z": hidden } } }),
+            400,
+        ),
+        (
+            "PUT /_index_template/t",
+            &json!({ "index_patterns": ["pay-*"], "template": { "mappings": { "properties": named } } }),
+            400,
+        ),
+    ] {
+        let answer = site.ask(&ann, line, body.clone(), status).await.to_string();
+        assert!(status != 400 || answer.contains("may not see"), "{line} {body}: {answer}");
+    }
+    site.admin("PUT /pay/_alias/pay-hidden", hidden, 200).await;
+}

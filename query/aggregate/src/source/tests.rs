@@ -104,6 +104,7 @@ impl Store {
             shard: 0,
             reader: Arc::clone(&view.segment) as Arc<dyn SegmentReader>,
             deleted: Arc::clone(&view.deleted),
+            ruled: None,
         });
         let segments: Vec<TableSegment> = segments.collect();
         assert_eq!(segments.len(), 1);

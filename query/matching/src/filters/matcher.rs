@@ -274,6 +274,7 @@ pub(super) fn source(segment: &Arc<dyn SegmentReader>, work: &Work) -> Result<So
         reader: Arc::clone(segment),
         inverted: segment.inverted()?,
         functions: Arc::default(),
+        ruled: None,
         work: work.part(),
     })
 }
@@ -283,7 +284,7 @@ pub(super) fn clause_rows(clause: &Resolved, source: &Source) -> Result<Prepared
     let mut source = source.clone();
     if !clause.expansions.is_empty() {
         let (reader, deleted) = (Arc::clone(&source.reader), Arc::default());
-        let segment = TableSegment { index: 0, shard: 0, reader, deleted };
+        let segment = TableSegment { index: 0, shard: 0, reader, deleted, ruled: None };
         source.functions = expanded(&clause.expansions, &[segment], &source.work)?;
     }
     let prepared = prepare(&clause.node, &source, None)?;

@@ -62,6 +62,12 @@ impl Names {
         }
     }
 
+    /// Returns a name that is not shown; `*` where any field may be meant.
+    pub(super) fn hidden(&self, shows: impl Fn(&str) -> bool) -> Option<String> {
+        let hidden = self.names.iter().find(|name| !name.starts_with('_') && !shows(name));
+        hidden.map(ToString::to_string).or_else(|| self.any.then(|| "*".to_owned()))
+    }
+
     /// Takes the names of a predicate.
     pub(super) fn add(&mut self, predicate: &Predicate) {
         match predicate {

@@ -2,7 +2,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use millrace_storage::Compute;
-use millrace_storage::access::FieldRules;
+use millrace_storage::access::{DocumentRule, FieldRules};
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
 use millrace_work::Work;
@@ -218,7 +218,7 @@ fn now_is_the_time_of_each_document() {
 #[test]
 fn a_filter_matches_what_its_owner_may_see() {
     let (meta, mapping) = (meta(), Arc::new(mapping()));
-    let team_x = vec![vec![json!({"term": {"labels.team": "x"}}).to_string().into()]];
+    let team_x = vec![DocumentRule::new(vec![json!({"term": {"labels.team": "x"}}).to_string().into()])];
     let rules = FieldRules::new(&["*"], &["level", "labels"]);
     let fields = vec![Arc::new(rules)];
     let owner = IndexView::under(Arc::clone(&meta), Arc::clone(&mapping), team_x, fields).unwrap();
@@ -236,7 +236,7 @@ fn a_filter_matches_what_its_owner_may_see() {
 
     // Which words are the nearest ones is known of an index, not of a document: nobody is to see more by a filter.
     let chosen = json!({"fuzzy": {"message": "disc"}});
-    let by_words = vec![vec![chosen.to_string().into()]];
+    let by_words = vec![DocumentRule::new(vec![chosen.to_string().into()])];
     let under = IndexView::under(Arc::clone(&meta), Arc::clone(&mapping), by_words, Vec::new()).unwrap();
     let refused = Filter::compile(&json!({"query": {"match_all": {}}}), &Arc::new(under)).unwrap_err();
     assert!(refused.reason().contains("chosen among those of all documents"), "{refused}");
@@ -307,7 +307,8 @@ fn a_filter_is_compiled_anew_where_a_field_that_it_names_changed() {
         json!({"nested": {"path": "items", "query": {"term": {"items.name": "a"}}}}),
     ];
     let other = Arc::new(
-        IndexView::under(meta(), Arc::clone(before.mapping()), vec![Vec::new()], Vec::new()).unwrap(),
+        IndexView::under(meta(), Arc::clone(before.mapping()), vec![DocumentRule::default()], Vec::new())
+            .unwrap(),
     );
     for query in unchanged {
         assert!(!needs(query.clone(), &before, &changes), "{query}");

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use millrace_storage::access::{Action, DocumentRules, FieldRules, IndexAccess};
+use millrace_storage::access::{Action, DocumentRule, DocumentRules, FieldRules, IndexAccess};
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
 use millrace_work::error::Result;
 
 use crate::rules;
-use crate::table::predicate::Predicate;
 use crate::table::resolve::IndexContext;
+use crate::table::seen::Documents;
 use crate::target::Aliases;
 
 /// An index as its filters are compiled: what it is, and what their owner may see of it. Owners of the same rights share one.
@@ -20,8 +20,8 @@ pub struct IndexView {
     pub(super) seen: Arc<Mapping>,
     /// All of it: rules and filters of aliases may name fields that are hidden.
     pub(super) whole: Arc<Mapping>,
-    /// What documents must match beside the filter, by the whole mapping.
-    pub(super) narrowed: Vec<Predicate>,
+    /// What documents must match beside the filter.
+    pub(super) narrowed: Vec<Documents>,
     /// What rules say of the owner, to tell whether it has changed.
     pub(super) rules: DocumentRules,
 }
@@ -42,11 +42,12 @@ impl IndexView {
         documents: DocumentRules,
         fields: Vec<Arc<FieldRules>>,
     ) -> Result<Self> {
-        let narrowed = rules::documents(&meta.name, &documents)?.into_iter().collect();
-        let seen = match fields.is_empty() {
+        let view = |fields: &[Arc<FieldRules>]| match fields.is_empty() {
             true => Arc::clone(&mapping),
-            false => Arc::new(mapping.seen_under(fields)),
+            false => Arc::new(mapping.seen_under(fields.to_vec())),
         };
+        let narrowed = rules::documents(&meta.name, &documents, &view)?.to_vec();
+        let seen = view(&fields);
         Ok(Self { meta, seen, whole: mapping, narrowed, rules: documents })
     }
 
@@ -56,7 +57,7 @@ impl IndexView {
     /// As [`IndexView::under`].
     pub fn of(meta: Arc<IndexMeta>, mapping: Arc<Mapping>, access: &IndexAccess) -> Result<Self> {
         if !access.allows(Action::Search) {
-            let nothing = vec![Vec::new()];
+            let nothing = vec![DocumentRule::default()];
             return Self::under(meta, mapping, nothing, Vec::new());
         }
         if access.sees_all(Action::Search) {
@@ -70,7 +71,9 @@ impl IndexView {
     /// # Errors
     /// The filter of an alias that cannot be understood.
     pub fn named_by(mut self, parts: &[String]) -> Result<Self> {
-        self.narrowed.extend(Aliases::of(&self.meta, parts)?.filter);
+        let of_aliases = Aliases::of(&self.meta, parts)?.filter;
+        self.narrowed
+            .extend(of_aliases.map(|predicate| Documents { predicate, mapping: Arc::clone(&self.whole) }));
         Ok(self)
     }
 

@@ -26,8 +26,9 @@ use super::reader::Inverted;
 use super::term::Text;
 use super::union::PostingsUnion;
 use super::{BoxScorer, END, Scorer};
-use crate::automaton::Pattern;
+use crate::automaton::{Pattern, Until};
 use crate::table::node::Weight;
+use crate::table::ruled::VisibleTerms;
 
 /// The sum of a row's intervals that scores half of the boost.
 const PIVOT: f32 = 1.0;
@@ -45,6 +46,8 @@ pub enum LeafTerms {
         shown: String,
         /// Most terms.
         most: usize,
+        /// Number of the first rules for documents that show what terms are found among; all where there are fewer.
+        rules: usize,
     },
 }
 
@@ -86,8 +89,14 @@ pub fn prepare(intervals: &Arc<Intervals>, weight: Weight, segment: &Segment) ->
     for leaf in &intervals.leaves {
         terms.push(match &leaf.terms {
             LeafTerms::One(term) => vec![term.clone()],
-            LeafTerms::Matching { pattern, shown, most } => {
-                matching(segment, leaf.path, pattern, shown, *most)?
+            LeafTerms::Matching { pattern, shown, most, rules } => {
+                let visible = match &segment.ruled {
+                    Some(ruled) => ruled.rows(*rules, &segment.work)?,
+                    None => None,
+                };
+                let inverted = segment.inverted.as_ref();
+                let terms = VisibleTerms { inverted, path: leaf.path, text: true, rows: visible.as_deref() };
+                matching(terms, pattern.until(segment.work.stop()), shown, *most)?
             }
         });
     }
@@ -105,16 +114,9 @@ impl Condition for PreparedIntervals {
     }
 }
 
-fn matching(
-    segment: &Segment,
-    path: PathId,
-    pattern: &Pattern,
-    shown: &str,
-    most: usize,
-) -> Result<Vec<String>> {
+fn matching(visible: VisibleTerms<'_>, pattern: Until<'_>, shown: &str, most: usize) -> Result<Vec<String>> {
     let mut terms = Vec::new();
-    let Some(text) = segment.inverted.text(path) else { return Ok(terms) };
-    text.for_each_match(pattern.until(segment.work.stop()), &mut |term, _| {
+    visible.for_each(pattern, &mut |term, _| {
         terms.push(term.to_owned());
         if terms.len() > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;

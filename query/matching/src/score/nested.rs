@@ -40,7 +40,8 @@ impl Elements {
         let Some(nested) = of.reader.nested(path)? else { return Ok(None) };
         let reader = Arc::new(Self::new(Arc::clone(&of.reader), Arc::clone(&nested)));
         let inverted = reader.inverted()?;
-        Ok(Some((Source { reader, inverted, ..of.clone() }, nested)))
+        let ruled = of.ruled.as_ref().map(|ruled| ruled.of_elements(&nested));
+        Ok(Some((Source { reader, inverted, ruled, ..of.clone() }, nested)))
     }
 }
 

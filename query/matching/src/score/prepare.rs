@@ -28,6 +28,7 @@ use super::synonyms::Synonyms;
 use super::term::Text;
 use super::{all, dictionary, exact, geo, intervals, metadata, phrase, ranges, spans};
 use crate::table::node::{Node, Weight};
+use crate::table::ruled::RuledRows;
 
 /// Ids that are looked up between two looks at the stop.
 const IDS: usize = 256;
@@ -72,6 +73,8 @@ pub struct Source {
     pub inverted: Arc<dyn Inverted>,
     /// Scoring functions and expanded terms of the shard.
     pub functions: Arc<ShardFunctions>,
+    /// Rows that rules for documents show; absent where there are no rules.
+    pub ruled: Option<RuledRows>,
     /// The work that it is prepared for.
     pub work: Work,
 }

@@ -59,6 +59,7 @@ fn prepared(node: &Node) -> (Source, Prepared) {
         inverted: reader.inverted().unwrap(),
         reader,
         functions: Arc::new(functions()),
+        ruled: None,
         work: Work::default(),
     };
     let prepared = prepare(node, &source, None).unwrap();
@@ -234,6 +235,7 @@ fn the_best_are_found_without_visiting_all() {
                 inverted: reader.inverted().unwrap(),
                 reader: Arc::clone(&reader) as Arc<dyn SegmentReader>,
                 functions: Arc::clone(&functions),
+                ruled: None,
                 work: Work::default(),
             };
             let prepared = prepare(node, &source, None).unwrap();

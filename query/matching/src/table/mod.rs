@@ -16,6 +16,7 @@ pub mod node;
 pub mod parts;
 pub mod predicate;
 pub mod resolve;
+pub mod ruled;
 pub mod scan;
 pub mod seen;
 pub mod statistics;
@@ -46,6 +47,7 @@ use self::keys::Key;
 use self::node::{Node, Resolved};
 use self::predicate::Predicate;
 use self::resolve::IndexContext;
+use self::ruled::RuledRows;
 use self::scan::IndexScanExec;
 use self::seen::Seen;
 use crate::score::collect::{Address, Budget, Cursor, Totals};
@@ -89,6 +91,8 @@ pub struct TableSegment {
     pub reader: Arc<dyn SegmentReader>,
     /// Deleted rows.
     pub deleted: Arc<RoaringBitmap>,
+    /// Rows that rules for documents show; absent where there are no rules.
+    pub ruled: Option<RuledRows>,
 }
 
 /// What is pinned for a search, and for a scroll as long as it is open.
@@ -119,13 +123,14 @@ impl TableSnapshot {
             reader: Arc::clone(&segment.reader),
             inverted: segment.reader.inverted()?,
             functions: Arc::default(),
+            ruled: segment.ruled.clone(),
             work: work.part(),
         })
     }
 
     /// Whether no alias and no rule leaves out documents of any index.
     pub fn shows_all(&self) -> bool {
-        self.indices.iter().all(|index| index.filter.is_none() && index.seen.documents.is_none())
+        self.indices.iter().all(|index| index.filter.is_none() && index.seen.documents.is_empty())
     }
 
     /// Returns the number of a segment's shard in its index.
@@ -322,9 +327,9 @@ impl IndexTable {
                     let mapping = index.seen.whole.as_deref().unwrap_or(&index.mapping);
                     own = resolve::resolve_and(own, filter, IndexContext { mapping, ..context })?;
                 }
-                if let Some(documents) = &index.seen.documents {
+                for (place, documents) in index.seen.documents.iter().enumerate() {
                     let context = IndexContext { mapping: &documents.mapping, ..context };
-                    own = resolve::resolve_and(own, &documents.predicate, context)?;
+                    own = resolve::resolve_within(own, &documents.predicate, context, place)?;
                 }
                 if let Some(listed) = &snapshot.listed {
                     own.node = own.node.and(Node::Listed(Arc::clone(listed)));

@@ -411,6 +411,8 @@ pub struct Expansion {
     pub score: ExpandedScore,
     /// Boost of the clause.
     pub boost: f32,
+    /// Number of the first rules for documents that show what terms are chosen among; all where there are fewer.
+    pub rules: usize,
 }
 
 impl Expansion {

@@ -64,8 +64,17 @@ pub struct IndexContext<'a> {
 
 /// Resolves a predicate for an index.
 pub fn resolve(predicate: &Predicate, index: IndexContext<'_>) -> Result<Resolved> {
+    resolve_under(predicate, index, usize::MAX)
+}
+
+/// Resolves a predicate whose terms are chosen among those of the documents that the first `rules` for documents show.
+pub(crate) fn resolve_under(
+    predicate: &Predicate,
+    index: IndexContext<'_>,
+    rules: usize,
+) -> Result<Resolved> {
     let everything = Resolved { node: Node::And(Vec::new()), statistics: Vec::new(), expansions: Vec::new() };
-    resolve_and(everything, predicate, index)
+    resolve_within(everything, predicate, index, rules)
 }
 
 /// Resolves a predicate for an index and joins it with what was resolved for it before.
@@ -74,8 +83,18 @@ pub(crate) fn resolve_and(
     predicate: &Predicate,
     index: IndexContext<'_>,
 ) -> Result<Resolved> {
+    resolve_within(before, predicate, index, usize::MAX)
+}
+
+/// Resolves a predicate as [`resolve_under`] does and joins it with what was resolved before.
+pub(crate) fn resolve_within(
+    before: Resolved,
+    predicate: &Predicate,
+    index: IndexContext<'_>,
+    rules: usize,
+) -> Result<Resolved> {
     let Resolved { node, statistics, expansions } = before;
-    let mut resolver = Resolver { index, statistics, expansions, leaves: 0, scope: None };
+    let mut resolver = Resolver { index, statistics, expansions, leaves: 0, scope: None, rules };
     let own = resolver.node(predicate).map_err(Error::failed_to_create_query)?;
     let node = match node {
         Node::And(parts) if parts.is_empty() => own,
@@ -123,6 +142,8 @@ pub(crate) struct Resolver<'a> {
     leaves: usize,
     /// The nested path whose elements are searched; documents where absent.
     scope: Option<Scope>,
+    /// Number of the rules for documents that show what terms are chosen among.
+    rules: usize,
 }
 
 impl<'a> Resolver<'a> {

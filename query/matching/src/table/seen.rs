@@ -16,8 +16,8 @@ use super::predicate::Predicate;
 pub struct Seen {
     /// What roles say of the index; `None` where all of it is seen.
     pub access: Option<Arc<IndexAccess>>,
-    /// The documents.
-    pub documents: Option<Documents>,
+    /// Rules for the documents, in order: each leaves of what those before it show. None where all are seen.
+    pub documents: Arc<[Documents]>,
     /// The whole mapping, where less of it is seen: filters of aliases may name fields that are not shown.
     pub whole: Option<Arc<Mapping>>,
 }
@@ -105,11 +105,11 @@ pub fn roles_changed(session: &Session, index: &str, action: Action) -> millrace
     }
 }
 
-/// The documents that rules show.
+/// The documents that a rule shows.
 #[derive(Clone, Debug)]
 pub struct Documents {
     /// What they match.
     pub predicate: Predicate,
-    /// The whole mapping: rules may name fields that are not shown.
+    /// The mapping as the rule's writer sees it: all of it, where that is an administrator, though the reader may not.
     pub mapping: Arc<Mapping>,
 }

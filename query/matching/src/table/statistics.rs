@@ -14,6 +14,7 @@ use millrace_work::error::{Error, Result, ShardFailure};
 
 use super::blend::blend;
 use super::node::{ExpandedScore, Expansion, Join, Keep, Resolved, StatisticsTerm, TermStatistics};
+use super::ruled::VisibleTerms;
 use super::telling::Chosen;
 use super::{TableSegment, TableSnapshot};
 use crate::score::bm25::{Bm25, Statistics, idf};
@@ -112,16 +113,16 @@ fn expand<'a>(
     for segment in segments {
         let Some(inverted) = searched(&segment.reader, expansion.nested)? else { continue };
         let pattern = expansion.pattern.until(work.stop());
-        let mut each =
-            |term: &str, _: u32| kept.offer(term, || expansion.pattern.boost(&expansion.lead, term));
-        match expansion.text {
-            false => inverted.for_each_match(expansion.path, pattern, &mut each)?,
-            true => {
-                if let Some(text) = inverted.text(expansion.path) {
-                    text.for_each_match(pattern, &mut each)?;
-                }
-            }
-        }
+        let visible = segment.visible(expansion.rules, expansion.nested, work)?;
+        let terms = VisibleTerms {
+            inverted: inverted.as_ref(),
+            path: expansion.path,
+            text: expansion.text,
+            rows: visible.as_deref(),
+        };
+        terms.for_each(pattern, &mut |term, _| {
+            kept.offer(term, || expansion.pattern.boost(&expansion.lead, term))
+        })?;
         work.check()?;
         if kept.full() {
             break;

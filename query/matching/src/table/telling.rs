@@ -14,6 +14,7 @@ use millrace_work::error::Result;
 
 use super::TableSegment;
 use super::node::Expansion;
+use super::ruled::VisibleTerms;
 use super::statistics::searched;
 use crate::heap;
 
@@ -90,24 +91,26 @@ impl Telling {
         segments: impl Iterator<Item = &'a TableSegment> + Clone,
         work: &Work,
     ) -> Result<Vec<ChosenTerm>> {
-        let live =
-            |segment: &TableSegment| u64::from(segment.reader.rows()).saturating_sub(segment.deleted.len());
-        let docs = segments.clone().map(live).sum();
+        let mut docs = 0;
+        for segment in segments.clone() {
+            docs += match segment.visible(expansion.rules, None, work)? {
+                None => u64::from(segment.reader.rows()).saturating_sub(segment.deleted.len()),
+                Some(visible) => visible.len(),
+            };
+        }
         let mut most = BTreeMap::new();
         for (at, (path, text)) in self.fields.iter().enumerate() {
             let mut counts: BTreeMap<String, u64> = BTreeMap::new();
             for segment in segments.clone() {
                 let Some(inverted) = searched(&segment.reader, expansion.nested)? else { continue };
                 let pattern = expansion.pattern.until(work.stop());
-                let mut each = |term: &str, count: u32| {
-                    *counts.entry(term.to_owned()).or_default() += u64::from(count);
+                let visible = segment.visible(expansion.rules, expansion.nested, work)?;
+                let rows = visible.as_deref();
+                let terms = VisibleTerms { inverted: inverted.as_ref(), path: *path, text: *text, rows };
+                terms.for_each(pattern, &mut |term, count| {
+                    *counts.entry(term.to_owned()).or_default() += count;
                     ControlFlow::Continue(())
-                };
-                match (text, inverted.text(*path)) {
-                    (false, _) => inverted.for_each_match(*path, pattern, &mut each)?,
-                    (true, Some(text)) => text.for_each_match(pattern, &mut each)?,
-                    (true, None) => {}
-                }
+                })?;
                 work.check()?;
             }
             for (term, count) in counts {

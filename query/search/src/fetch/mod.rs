@@ -196,7 +196,7 @@ pub(crate) async fn matched_queries(
         // Scores need statistics of the whole shard.
         let scored =
             nodes.iter().any(|own| with_scores || own.node.scores_decide()).then(|| snapshot.clone());
-        let (of_index, of_shard) = (segment.index, segment.shard);
+        let (of_index, of_shard, ruled) = (segment.index, segment.shard, segment.ruled.clone());
         let shard: Vec<_> =
             snapshot.segments.iter().filter(|other| other.shard == segment.shard).cloned().collect();
         let work = work.part();
@@ -204,7 +204,8 @@ pub(crate) async fn matched_queries(
             .run(move || {
                 let inverted = reader.inverted()?;
                 let functions = Arc::default();
-                let mut source = Source { number, shard: shard_number, reader, inverted, functions, work };
+                let mut source =
+                    Source { number, shard: shard_number, reader, inverted, functions, ruled, work };
                 let rows_of = |own: &Resolved| {
                     source.functions = match &scored {
                         Some(snapshot) if with_scores || own.node.scores_decide() => {

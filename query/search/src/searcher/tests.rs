@@ -61,6 +61,7 @@ async fn a_search_that_nobody_waits_for_stops() {
         shard: 0,
         reader: gated(&opened, entered.clone(), &release),
         deleted: Arc::default(),
+        ruled: None,
     });
     let snapshot = Arc::new(TableSnapshot {
         indices: vec![index()],

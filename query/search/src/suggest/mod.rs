@@ -68,14 +68,14 @@ pub fn run<'a>(
     snapshot: &'a Arc<TableSnapshot>,
     suggestions: &'a [Suggestion],
     shown: &'a Shown,
-    (typed, now_ms): (bool, i64),
+    typed: bool,
     work: &'a Work,
 ) -> BoxFuture<'a, Result<Answered>> {
     Box::pin(async move {
         let mut answer = Map::new();
         let mut failures: Vec<ShardFailure> = Vec::new();
         let (all, holder) = (Arc::clone(snapshot), work.clone());
-        let seen = Arc::new(searcher.compute.run(move || part::seen(&all, now_ms, &holder)).await?);
+        let seen = Arc::new(searcher.compute.run(move || part::seen(&all, &holder)).await?);
         for suggestion in suggestions {
             let (snapshot, asked) = (Arc::clone(snapshot), suggestion.clone());
             let (stop, seen) = (Arc::clone(work.stop()), Arc::clone(&seen));

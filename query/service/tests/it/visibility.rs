@@ -140,6 +140,40 @@ fn searches() -> Vec<Value> {
     searches
 }
 
+/// Searches for terms that are chosen among those of an index.
+fn chosen() -> Vec<Value> {
+    let mut queries = vec![
+        json!({"match_phrase_prefix": {"msg": {"query": "alpha b", "max_expansions": 1}}}),
+        json!({"match_bool_prefix": {"msg": {"query": "gamma d", "max_expansions": 1}}}),
+        json!({"match": {"msg": {"query": "alphi", "fuzziness": 2, "max_expansions": 1}}}),
+        json!({"span_multi": {"match": {"wildcard": {"msg": {"value": "*a", "rewrite": "top_terms_1"}}}}}),
+        json!({"intervals": {"msg": {"prefix": {"prefix": "d"}}}}),
+        json!({"query_string": {"query": "/al.*|ga.*/", "fields": ["level"], "rewrite": "top_terms_1"}}),
+        json!({"nested": {"path": "nest", "ignore_unmapped": true,
+            "query": {"wildcard": {"nest.k": {"value": "*a", "rewrite": "top_terms_1"}}}}}),
+    ];
+    for field in ["level", "secret", "msg.raw", "msg"] {
+        for rewrite in ["top_terms_1", "top_terms_boost_2", "scoring_boolean"] {
+            queries.push(json!({"regexp": {field: {"value": "(alpha|delta|gamma).*", "rewrite": rewrite}}}));
+            queries.push(json!({"wildcard": {field: {"value": "*a*", "rewrite": rewrite}}}));
+        }
+        queries.push(json!({"fuzzy": {field: {"value": "beti", "max_expansions": 1, "fuzziness": 2}}}));
+        for (least, most) in [(1, 2), (2, 5), (3, 100)] {
+            queries.push(json!({"more_like_this": {"fields": [field], "like": "alpha beta gamma", "min_term_freq": 1,
+                "min_doc_freq": least, "max_doc_freq": most, "max_query_terms": 1, "minimum_should_match": 1}}));
+        }
+    }
+    let mut searches: Vec<Value> = Vec::new();
+    for (at, query) in queries.into_iter().enumerate() {
+        searches.push(match at % 4 {
+            0 => json!({"size": 0, "aggs": {"x": {"filter": query}}}),
+            1 => json!({"size": 100, "sort": [{"n": "asc"}], "post_filter": query}),
+            _ => json!({"query": {"bool": {"filter": [query]}}, "sort": [{"n": "asc"}], "size": 100}),
+        });
+    }
+    searches
+}
+
 /// Suggestions of words and of documents, and those of phrases.
 fn suggestions() -> (Vec<Value>, Vec<Value>) {
     let of = |suggester: Value| json!({"size": 0, "suggest": {"text": "alpa beta gama", "s": suggester}});
@@ -308,6 +342,7 @@ async fn compare(documents: Vec<Value>, role: Role) {
         store.engine.refresh(&index).await.unwrap();
     }
     compare_searches(&whole, &alone, &role, [words, phrases].concat()).await;
+    compare_searches(&whole, &alone, &role, chosen()).await;
     whole.engine.shutdown().await.unwrap();
     alone.engine.shutdown().await.unwrap();
 }
@@ -586,26 +621,90 @@ async fn hidden_fields_are_not_named_as_ignored_nor_shown_by_their_multi_fields(
 }
 
 #[tokio::test]
-async fn rules_by_score_have_no_suggestions_and_are_not_told() {
+async fn suggesters_know_the_words_that_rules_by_score_show() {
     let store = Store::open().await;
     store.create("logs", &json!({"mappings": mapping()})).await;
-    store.index("logs", &[json!({"n": 1, "msg": "alpha"})]).await;
+    store.index("logs", &[json!({"n": 1, "msg": "alpha"}), json!({"n": 2, "msg": "alphu"})]).await;
     for rule in [
         json!({"function_score": {"query": {"match": {"msg": "alpha"}}, "min_score": 0.01}}),
-        // Of all terms that are near, a search has the best fifty.
-        json!({"fuzzy": {"msg": "alpha"}}),
-        json!({"match_phrase_prefix": {"msg": "al"}}),
+        json!({"fuzzy": {"msg": {"value": "alpha", "max_expansions": 1}}}),
+        json!({"match_phrase_prefix": {"msg": {"query": "al", "max_expansions": 1}}}),
         json!({"prefix": {"msg": {"value": "al", "rewrite": "top_terms_1"}}}),
     ] {
         let role = Role { documents: Some(rule.clone()), grant: vec!["*"], except: vec![] };
         let session = role.session(&store, Action::Search);
-        let body = json!({"suggest": {"text": "alpa", "s": {"term": {"field": "msg"}}}});
-        let refused = store.service.search(&session, "logs", Vec::new(), Some(body)).await.unwrap_err();
-        let reason = refused.reason();
-        assert!(
-            refused.status() == 400 && reason.contains("by their score, or by terms"),
-            "{rule}: {reason}"
-        );
+        let body = json!({"suggest": {"text": "alphi", "s": {"term": {"field": "msg"}}}});
+        let found = store.service.search(&session, "logs", Vec::new(), Some(body)).await.map(value).unwrap();
+        let options = found["suggest"]["s"][0]["options"].as_array().unwrap();
+        let texts: Vec<&str> = options.iter().map(|option| option["text"].as_str().unwrap()).collect();
+        assert_eq!(texts, ["alpha"], "{rule}");
+    }
+    store.engine.shutdown().await.unwrap();
+}
+
+/// A user whose role shows one tenant without the secret, and one of its API keys with a query.
+fn key(store: &Store, query: &Value) -> Session {
+    let grant = |documents: &Value, fields| Grant {
+        names: vec![NamePattern::parse("logs").unwrap()],
+        actions: ActionSet::named(|name| name.starts_with("indices:data/")),
+        system: false,
+        documents: Some(documents.to_string().into()),
+        fields,
+    };
+    let fields = Arc::new(FieldRules::new(&["*"], &["secret"]));
+    let owner =
+        Privileges::new(ActionSet::NONE, vec![grant(&json!({"term": {"tenant": "a"}}), Some(fields))]);
+    let privileges = Privileges::new(ActionSet::NONE, vec![grant(query, None)]).within(Arc::new(owner));
+    let caller = Caller::ApiKey { id: "k".into(), name: "k".into(), owner: "ann".into() };
+    Session::new(&store.engine, Principal::new(caller, Vec::new(), Arc::new(privileges)), Action::Search)
+        .unwrap()
+}
+
+#[tokio::test]
+async fn the_query_of_a_key_sees_what_its_owner_sees() {
+    let store = Store::open().await;
+    store.create("logs", &json!({"mappings": mapping()})).await;
+    let documents = [
+        json!({"tenant": "a", "level": "mine", "secret": "4711", "msg": "quiet"}),
+        json!({"tenant": "b", "level": "hidden", "secret": "x", "msg": "quart"}),
+    ];
+    store.index("logs", &documents).await;
+    for (query, expected) in [
+        (json!({"match_all": {}}), 1),
+        (json!({"term": {"secret": "4711"}}), 0),
+        (json!({"range": {"secret": {"gte": "4"}}}), 0),
+        (json!({"bool": {"must_not": [{"exists": {"field": "secret"}}]}}), 1),
+        (json!({"regexp": {"level": {"value": "hid.*|mine", "rewrite": "top_terms_1"}}}), 1),
+        (json!({"match_phrase_prefix": {"msg": {"query": "qu", "max_expansions": 1}}}), 1),
+    ] {
+        let session = key(&store, &query);
+        let found =
+            store.service.search(&session, "logs", Vec::new(), Some(json!({}))).await.map(value).unwrap();
+        assert_eq!(found["hits"]["total"]["value"], expected, "{query}");
+    }
+    store.engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn hidden_terms_are_not_counted() {
+    let store = Store::open().await;
+    store.create("logs", &json!({"mappings": mapping()})).await;
+    let mut documents = vec![json!({"tenant": "a", "level": "zz", "msg": "zz"})];
+    documents.extend(
+        (0..1_100).map(|n| json!({"tenant": "b", "level": format!("zz{n}"), "msg": format!("zz{n}")})),
+    );
+    store.index("logs", &documents).await;
+    let role = Role { documents: Some(json!({"term": {"tenant": "a"}})), grant: vec!["*"], except: vec![] };
+    let session = role.session(&store, Action::Search);
+    for query in [
+        json!({"prefix": {"level": {"value": "zz", "rewrite": "scoring_boolean"}}}),
+        json!({"wildcard": {"msg": {"value": "z*", "rewrite": "scoring_boolean"}}}),
+        json!({"intervals": {"msg": {"prefix": {"prefix": "zz"}}}}),
+        json!({"span_multi": {"match": {"prefix": {"msg": "zz"}}}}),
+    ] {
+        let body = json!({"query": query});
+        let found = store.service.search(&session, "logs", Vec::new(), Some(body)).await.map(value);
+        assert_eq!(found.unwrap()["hits"]["total"]["value"], 1, "{query}");
     }
     store.engine.shutdown().await.unwrap();
 }

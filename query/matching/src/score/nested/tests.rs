@@ -48,8 +48,15 @@ async fn elements(engine: &Engine, clause: Value) -> Vec<Vec<(Vec<u32>, f32)>> {
     let resolved = resolve(&lower::lower(&query::parse(&clause).unwrap()), context).unwrap();
     let reader: Arc<dyn SegmentReader> = Arc::clone(&snapshot.shards[0].segments[0].segment) as Arc<_>;
     let inverted = reader.inverted().unwrap();
-    let source =
-        Source { number: 0, shard: 0, reader, inverted, functions: Arc::default(), work: Default::default() };
+    let source = Source {
+        number: 0,
+        shard: 0,
+        reader,
+        inverted,
+        functions: Arc::default(),
+        ruled: None,
+        work: Default::default(),
+    };
     let Node::Nested(nested) = &resolved.node else { panic!("no nested clause: {:?}", resolved.node) };
     let found = matching_elements(nested, &source, &[1, 0]).unwrap();
     let shown = |element: &MatchingElement| (element.ordinals.clone(), element.score);

@@ -104,6 +104,7 @@ fn preparing_ends_within_a_segment() {
             reader: Arc::clone(&reader) as Arc<dyn SegmentReader>,
             inverted: segment.inverted().unwrap(),
             functions: Arc::default(),
+            ruled: None,
             work,
         };
         let error = prepare(&node, &source, None).unwrap_err();

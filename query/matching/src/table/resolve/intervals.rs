@@ -212,7 +212,10 @@ impl<'b> Builder<'_, 'b> {
                 "maxExpansions [{most}] cannot be greater than BooleanQuery.getMaxClauseCount [{MAX_CLAUSES}]"
             )));
         }
-        self.leaf(field, LeafTerms::Matching { pattern: Arc::new(pattern), shown, most })
+        self.leaf(
+            field,
+            LeafTerms::Matching { pattern: Arc::new(pattern), shown, most, rules: self.resolver.rules },
+        )
     }
 
     fn leaf(&mut self, field: &Field, terms: LeafTerms) -> Result<Source> {

@@ -255,7 +255,7 @@ fn telling(
         _ => (0.0, ExpandedScore::Boost),
     };
     let first = resolver.expansions.len();
-    let nested = resolver.nested_id();
+    let (nested, rules) = (resolver.nested_id(), resolver.rules);
     resolver.expansions.extend(fields.iter().map(|field| Expansion {
         path: field.id,
         nested,
@@ -266,6 +266,7 @@ fn telling(
         keep: Keep::Telling(Arc::clone(&telling)),
         score,
         boost,
+        rules,
     }));
     (first..resolver.expansions.len()).collect()
 }

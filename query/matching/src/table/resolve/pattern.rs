@@ -213,6 +213,7 @@ impl<'a> Resolver<'a> {
             keep,
             score,
             boost,
+            rules: self.rules,
         });
         let node = Node::Expanded(self.expansions.len() - 1);
         match (rewrite, weight) {

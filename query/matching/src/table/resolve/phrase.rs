@@ -261,6 +261,7 @@ impl<'a> Resolver<'a> {
                 _ => ExpandedScore::Own,
             },
             boost: 1.0,
+            rules: self.rules,
         });
         Ok(self.expansions.len() - 1)
     }

@@ -52,6 +52,7 @@ impl Meaning for RankFeatureQuery {
             keep: Keep::AtMost(MOST_NUMBERS),
             score,
             boost,
+            rules: resolver.rules,
         });
         Ok(Node::Expanded(resolver.expansions.len() - 1))
     }

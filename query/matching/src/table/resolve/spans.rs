@@ -125,6 +125,7 @@ impl<'a> SpanBuilder<'_, 'a> {
             keep: Keep::AtMost(MAX_CLAUSES),
             score: ExpandedScore::Boost,
             boost: 0.0,
+            rules: self.resolver.rules,
         });
         Ok(self.resolver.expansions.len() - 1)
     }

@@ -35,6 +35,7 @@ fn snapshot() -> TableSnapshot {
         shard: 0,
         reader,
         deleted: Arc::new(deleted),
+        ruled: None,
     };
     TableSnapshot {
         segments: vec![segment(first, RoaringBitmap::new()), segment(second, deleted)],
@@ -51,6 +52,7 @@ fn source(reader: Arc<Fixture>) -> Source {
         inverted: reader.inverted().unwrap(),
         reader,
         functions: Arc::default(),
+        ruled: None,
         work: Work::default(),
     }
 }
@@ -185,7 +187,13 @@ async fn the_first_rows_are_those_of_a_sort() {
             let rows: Vec<_> =
                 (0..rows).map(|_| ("disk full disk", "k", rng.random_range(0..most))).collect();
             let deleted: RoaringBitmap = (0..rows.len() as u32).filter(|_| rng.random_bool(0.1)).collect();
-            TableSegment { index: 0, shard: 0, reader: Fixture::new(&rows), deleted: Arc::new(deleted) }
+            TableSegment {
+                index: 0,
+                shard: 0,
+                reader: Fixture::new(&rows),
+                deleted: Arc::new(deleted),
+                ruled: None,
+            }
         });
         let segments: Vec<TableSegment> = segments.collect();
         let found = async |order: Leading<'_>, limit: usize, group: Option<&str>| {
@@ -251,7 +259,13 @@ async fn the_best_of_several_partitions_are_those_of_all() {
             .map(|_| (texts[rng.random_range(0..texts.len())], "k", rng.random_range(0..9)))
             .collect();
         let reader = Fixture::new(&rows);
-        TableSegment { index: 0, shard: 0, reader, deleted: Arc::new([3, 4].into_iter().collect()) }
+        TableSegment {
+            index: 0,
+            shard: 0,
+            reader,
+            deleted: Arc::new([3, 4].into_iter().collect()),
+            ruled: None,
+        }
     });
     let snapshot = TableSnapshot { segments: segments.into(), shards: 1, ..TableSnapshot::default() };
     let snapshot = Arc::new(snapshot);

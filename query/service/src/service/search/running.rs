@@ -144,8 +144,7 @@ impl Running<'_> {
     pub(super) async fn suggest(&self, found: &mut Found) -> Result<Option<Value>> {
         let Some(asked) = &self.request.body.suggestions else { return Ok(None) };
         let (phase, typed_keys) = (self.work.phase(), self.request.typed_keys);
-        let typed = (typed_keys, self.started_ms);
-        let run = suggest::run(self.searcher, self.snapshot, asked, self.shown, typed, &phase);
+        let run = suggest::run(self.searcher, self.snapshot, asked, self.shown, typed_keys, &phase);
         let suggested = phase.within(self.limits.timeout_ms, run).await?;
         found.timed_out |= phase.timed_out();
         found.failures.extend(suggested.failures);

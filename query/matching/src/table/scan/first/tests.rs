@@ -43,6 +43,7 @@ fn given(segment: &Arc<Fixture>, matches: Range<u32>, sought: bool, asked: Asked
         inverted: segment.inverted().unwrap(),
         reader: Arc::clone(segment) as Arc<dyn SegmentReader>,
         functions: Arc::default(),
+        ruled: None,
         work: Work::default(),
     };
     let prepared = RowSet { rows: matches.collect(), score: 0.0 };
