@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use sqlx::migrate::MigrateError;
 use sqlx::sqlite::{
@@ -20,6 +21,7 @@ use sqlx::{ConnectOptions, Row};
 use uuid::Uuid;
 
 use super::rows::{Reader, int, json};
+use super::transaction::{Transaction, WRITE};
 use super::{
     AccountChange, AccountRecord, Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State,
     TombstoneChange,
@@ -45,6 +47,8 @@ pub(super) struct SqliteCatalog {
     /// Whether it was made by a version that gave stores no id.
     pub(super) unnamed: bool,
     generation: AtomicU64,
+    /// The last failure, until a transaction that writes succeeds.
+    trouble: Mutex<Option<String>>,
 }
 
 /// Opens the SQLite catalog, creating and migrating it.
@@ -77,7 +81,8 @@ pub async fn open_sqlite(path: &Path) -> Result<Arc<dyn Catalog>> {
             return Err(opening_failed(&file, error));
         }
     };
-    let catalog = SqliteCatalog { pool, file, unnamed, generation: AtomicU64::new(0) };
+    let catalog =
+        SqliteCatalog { pool, file, unnamed, generation: AtomicU64::new(0), trouble: Mutex::default() };
     if let Err(error) = sqlx::migrate!("./migrations").run(&catalog.pool).await {
         catalog.pool.close().await;
         return Err(match error {
@@ -127,14 +132,23 @@ fn failed(file: &str, error: sqlx::Error) -> Error {
 }
 
 impl SqliteCatalog {
+    /// Makes the store's error of the database's, and takes note of it until a transaction succeeds.
     pub(super) fn failed(&self, error: sqlx::Error) -> Error {
-        failed(&self.file, error)
+        let error = failed(&self.file, error);
+        *self.trouble.lock() = Some(error.to_string());
+        error
     }
 
-    /// Begins a transaction that writes. It takes the write lock at once: one that reads first could
-    /// find itself behind another program's write and fail.
-    async fn begin(&self) -> Result<sqlx::Transaction<'static, sqlx::Sqlite>> {
-        self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(|error| self.failed(error))
+    /// Begins a transaction that writes.
+    async fn begin(&self) -> Result<Transaction> {
+        Transaction::begin(&self.pool, WRITE).await.map_err(|error| self.failed(error))
+    }
+
+    /// Commits a transaction that writes.
+    async fn finish(&self, transaction: Transaction) -> Result<()> {
+        transaction.commit().await.map_err(|error| self.failed(error))?;
+        *self.trouble.lock() = None;
+        Ok(())
     }
 
     /// Takes note of a generation that is durable.
@@ -143,7 +157,7 @@ impl SqliteCatalog {
     }
 
     /// Ends a transaction that changed what is stored.
-    async fn end(&self, mut transaction: sqlx::Transaction<'static, sqlx::Sqlite>) -> Result<()> {
+    async fn end(&self, mut transaction: Transaction) -> Result<()> {
         let fails = |error| self.failed(error);
         let row = sqlx::query("UPDATE store SET generation = generation + 1 RETURNING generation")
             .fetch_one(&mut *transaction)
@@ -152,7 +166,7 @@ impl SqliteCatalog {
         let reader = self.reader("store");
         let generation = row.try_get(0).map_err(|error| reader.corrupt(error))?;
         let generation = reader.u64(generation)?;
-        transaction.commit().await.map_err(fails)?;
+        self.finish(transaction).await?;
         self.reached(generation);
         Ok(())
     }
@@ -477,13 +491,15 @@ impl Catalog for SqliteCatalog {
 
     async fn put_store(&self, id: Uuid, claimed: bool, generation: u64) -> Result<()> {
         let query = "UPDATE store SET id = $1, claimed = $2, generation = max(generation, $3)";
+        let mut transaction = self.begin().await?;
         sqlx::query(query)
             .bind(id.to_string())
             .bind(claimed)
             .bind(int("generation", generation)?)
-            .execute(&self.pool)
+            .execute(&mut *transaction)
             .await
             .map_err(|error| self.failed(error))?;
+        self.finish(transaction).await?;
         self.reached(generation);
         Ok(())
     }
@@ -502,16 +518,17 @@ impl Catalog for SqliteCatalog {
     }
 
     async fn put(&self, key: &str, value: &[u8]) -> Result<()> {
+        let mut transaction = self.begin().await?;
         sqlx::query(
             "INSERT INTO key_values (name, value) VALUES ($1, $2)
              ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         )
         .bind(key)
         .bind(value)
-        .execute(&self.pool)
+        .execute(&mut *transaction)
         .await
         .map_err(|error| self.failed(error))?;
-        Ok(())
+        self.finish(transaction).await
     }
 
     async fn accounts(&self) -> Result<Vec<AccountRecord>> {
@@ -535,7 +552,19 @@ impl Catalog for SqliteCatalog {
             };
             query.execute(&mut *transaction).await.map_err(|error| self.failed(error))?;
         }
-        transaction.commit().await.map_err(|error| self.failed(error))
+        self.finish(transaction).await
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.trouble.lock().clone()
+    }
+
+    async fn probe(&self) -> Result<()> {
+        let mut transaction = self.begin().await?;
+        let written =
+            sqlx::query("UPDATE store SET generation = generation").execute(&mut *transaction).await;
+        written.map_err(|error| self.failed(error))?;
+        self.finish(transaction).await
     }
 
     async fn close(&self) {
