@@ -13,7 +13,7 @@ use millrace_accounts::{Credentials, Scheme};
 use millrace_listen::{
     Bodies, BodyError, Budget, Reservation, check_host, check_origin, check_same_origin, head_bytes,
 };
-use millrace_storage::{Principal, Priority, panic_text};
+use millrace_storage::{Principal, Priority, Trouble, panic_text};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -323,7 +323,12 @@ impl Service {
         let (status, word) = match path {
             LIVENESS => (200, "live"),
             READINESS if self.node.engine.is_stopping() || *self.ending.borrow() => (503, "stopping"),
-            READINESS => (200, "ready"),
+            READINESS => match self.node.engine.troubles().first() {
+                None => (200, "ready"),
+                Some(Trouble::LogStopped) => (503, "log stopped"),
+                Some(Trouble::ReadsFail) => (503, "object store failing"),
+                Some(Trouble::CatalogFails) => (503, "catalog failing"),
+            },
             _ => return None,
         };
         Some(Response::json(status, serde_json::json!({ "status": word })))

@@ -2,8 +2,10 @@
 //!
 //! Up: store, then search, then rules, then listeners, then pipelines, then the ready line; a supervisor is told of each
 //! ([`Supervisor`]). Down, at SIGTERM or SIGINT: pipelines stop
-//! reading and bring to an end what they have read while no new connections are taken and requests in flight end
-//! (both at most `drain_timeout`), then rules stop where they are, then notifications that are on their way, then the store flushes and lets go of its directory. [`Running`] is that sequence without the process around it; `demo` uses it too.
+//! reading and bring to an end what they have read while no new connections are taken and requests in flight end,
+//! then rules stop where they are, then notifications that are on their way, then the store flushes and lets go of its
+//! directory; all of it within `drain_timeout`, of which the last seconds are the store's: what hangs is cut, and the log has
+//! what was not flushed. [`Running`] is that sequence without the process around it; `demo` uses it too.
 //! SIGHUP has all certificates read again; those that change are so within ten seconds by themselves.
 
 use std::future::Future;
@@ -26,6 +28,7 @@ use millrace_storage::{Engine, ReplayProgress, SystemClock};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 
 use crate::config::{Config, Listen};
 use crate::exit::Failure;
@@ -130,6 +133,8 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
 
 /// File in the data directory with the generated password.
 pub(crate) const PASSWORD_FILE: &str = "admin-password";
+/// The part of `drain_timeout` that the store has for its flushes at least, where a quarter of it is not less.
+const FLUSH_TIME: Duration = Duration::from_secs(5);
 /// Time between messages to the supervisor while the store is opened.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// What listeners of Arrow Flight SQL are called.
@@ -280,22 +285,30 @@ impl Running {
             supervisor.stopping("ending requests and flushing");
             let _ = by_signal.send(true);
         });
+        let flush_time = (self.drain_timeout / 4).min(FLUSH_TIME);
+        let request_time = self.drain_timeout - flush_time;
         let wait = |mut stopped: watch::Receiver<bool>| async move {
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
         let draining = tokio::spawn({
-            let (pipelines, drain_timeout, stopped) =
-                (self.pipelines, self.drain_timeout, wait(stopped.clone()));
+            let (pipelines, stopped) = (self.pipelines, wait(stopped.clone()));
             async move {
                 stopped.await;
-                pipelines.stop(drain_timeout).await;
+                pipelines.stop(request_time).await;
+            }
+        });
+        let begun = tokio::spawn({
+            let stopped = wait(stopped.clone());
+            async move {
+                stopped.await;
+                Instant::now()
             }
         });
         let serving = self.server.run(wait(stopped.clone()));
         let overdue = async {
             wait(stopped).await;
             tracing::info!("stopping: draining requests");
-            tokio::time::sleep(self.drain_timeout).await;
+            tokio::time::sleep(request_time).await;
         };
         tokio::select! {
             () = serving => {}
@@ -303,13 +316,26 @@ impl Running {
         }
         // Also where serving ended by itself.
         let _ = stopping.send(true);
-        draining.await.map_err(Failure::other)?;
-        self.alerting.stop().await;
-        if let Some(notifications) = self.alerting.notifications() {
-            notifications.stop().await;
+        let begun = begun.await.map_err(Failure::other)?;
+        let deadline = begun + self.drain_timeout;
+        let companions_end = begun + request_time + flush_time / 2;
+        let companions = async {
+            draining.await.map_err(Failure::other)?;
+            self.alerting.stop().await;
+            if let Some(notifications) = self.alerting.notifications() {
+                notifications.stop().await;
+            }
+            self.intelligence.stop().await;
+            Ok(())
+        };
+        match timeout_at(companions_end, companions).await {
+            Ok(ended) => ended?,
+            Err(_) => tracing::warn!(
+                "pipelines, rules or notifications were cut: they took longer than drain_timeout"
+            ),
         }
-        self.intelligence.stop().await;
-        self.engine.shutdown().await.map_err(Failure::other)?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.engine.shutdown_within(left).await.map_err(Failure::other)?;
         tracing::info!("stopped");
         Ok(())
     }

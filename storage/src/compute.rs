@@ -9,10 +9,13 @@
 //! with all cores busy writing, about a quarter. Priorities decide who gets how much of a core; that a read does not wait for the end of a bulk's time slice either, the
 //! bulk sees to: it parses in slices and lets a read begin in between ([`Compute::give_way`]). Threads that serve reads ask for
 //! short time slices ([`run_promptly`]): woken, they do not wait for the end of another thread's.
+//! A job that waits for the network holds no thread of its set: another one takes its place meanwhile
+//! ([`wait_for_network`]).
 //! Jobs of one set start in the order given. The queues are bounded by their callers: requests by
 //! the listener's connection limit, background jobs by the one job a shard may have.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,6 +45,14 @@ const BACKGROUND_NICENESS: i32 = 8;
 /// Niceness of the spare threads: the least of all.
 const SPARE_NICENESS: i32 = 19;
 
+/// Jobs of a set that may wait for the network at once. Each has a thread, whose stack is touched for as far as it was used.
+const MAX_WAITING: usize = 512;
+
+thread_local! {
+    /// The set that the thread belongs to.
+    static SET: RefCell<Option<Arc<Set>>> = const { RefCell::new(None) };
+}
+
 /// Which threads run a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
@@ -57,6 +68,107 @@ pub enum Priority {
     Background,
     /// Long jobs that may take as long as they like, if only nobody else notices.
     Spare,
+}
+
+/// Threads of one priority, and the jobs that they take.
+struct Set {
+    name: &'static str,
+    niceness: i32,
+    queue: Arc<Queue>,
+    /// Threads that take jobs, when none waits for the network.
+    size: usize,
+    threads: Mutex<Threads>,
+}
+
+#[derive(Debug, Default)]
+struct Threads {
+    /// Those that live.
+    living: usize,
+    /// Those whose job waits for the network.
+    waiting: usize,
+    /// Counts those that were started, for their names.
+    started: usize,
+}
+
+impl Set {
+    fn new((niceness, name, queue, size): (i32, &'static str, &Arc<Queue>, usize)) -> Arc<Self> {
+        let threads = Mutex::new(Rank::Threads, Threads::default());
+        Arc::new(Self { name, niceness, queue: Arc::clone(queue), size, threads })
+    }
+
+    /// Starts a thread, which is counted already.
+    fn start(self: &Arc<Self>, number: usize) -> Result<()> {
+        let set = Arc::clone(self);
+        let work = move || {
+            if set.niceness > 0 {
+                lower_priority(set.niceness);
+            } else {
+                run_promptly();
+            }
+            if !sync::modelled() {
+                SET.set(Some(Arc::clone(&set)));
+            }
+            set.queue.run(|| set.leaves());
+        };
+        sync::spawn_thread(format!("{}-{number}", self.name), Some(STACK_BYTES), work)
+            .map_err(|source| Error::io("start thread", self.name, source))?;
+        Ok(())
+    }
+
+    /// Whether the thread that asks is one too many, and ends.
+    fn leaves(&self) -> bool {
+        let mut threads = self.threads.lock();
+        let leaves = threads.living - threads.waiting > self.size;
+        if leaves {
+            threads.living -= 1;
+        }
+        leaves
+    }
+
+    /// Takes note that the calling thread's job waits, and has another thread take the next jobs.
+    fn wait(self: &Arc<Self>) -> Result<Waiting> {
+        let number = {
+            let mut threads = self.threads.lock();
+            if threads.waiting >= MAX_WAITING {
+                return Err(Error::Rejected(format!(
+                    "{MAX_WAITING} reads wait for the object store, which does not answer: try again once it does"
+                )));
+            }
+            threads.waiting += 1;
+            let wanted = threads.living - threads.waiting < self.size;
+            threads.living += usize::from(wanted);
+            threads.started += usize::from(wanted);
+            wanted.then_some(threads.started)
+        };
+        let waiting = Waiting(Arc::clone(self));
+        if let Some(Err(error)) = number.map(|number| self.start(self.size + number)) {
+            // The others go on with one thread less.
+            self.threads.lock().living -= 1;
+            tracing::warn!(%error, "no thread takes the place of one that waits for the object store");
+        }
+        Ok(waiting)
+    }
+}
+
+/// A job that waits for the network.
+struct Waiting(Arc<Set>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.threads.lock().waiting -= 1;
+    }
+}
+
+/// Waits for the network on the calling thread. Where that is one of the pool's, another thread takes the jobs behind it
+/// meanwhile, so that jobs that need no network do not wait for one that hangs.
+///
+/// # Errors
+/// [`Error::Rejected`] where too many wait already.
+pub(crate) fn wait_for_network<T>(wait: impl FnOnce() -> T) -> Result<T> {
+    let waiting = SET.with_borrow(|set| set.as_ref().map(Set::wait)).transpose()?;
+    let waited = wait();
+    drop(waiting);
+    Ok(waited)
 }
 
 struct Queue {
@@ -93,8 +205,12 @@ impl Queue {
         self.queued.load(Ordering::Relaxed) > 0 && self.idle.load(Ordering::Relaxed) > 0
     }
 
-    fn run(&self) {
+    /// Runs jobs until there are to be no more, or the thread is not needed any more.
+    fn run(&self, leaves: impl Fn() -> bool) {
         loop {
+            if leaves() {
+                return;
+            }
             let job = {
                 let mut guard = self.jobs.lock();
                 loop {
@@ -180,18 +296,10 @@ impl Compute {
             (BACKGROUND_NICENESS, "maintain", &background, BACKGROUND_THREADS),
             (SPARE_NICENESS, "spare", &spare, SPARE_THREADS),
         ] {
-            for n in 0..count {
-                let queue = Arc::clone(queue);
-                let work = move || {
-                    if niceness > 0 {
-                        lower_priority(niceness);
-                    } else {
-                        run_promptly();
-                    }
-                    queue.run();
-                };
-                sync::spawn_thread(format!("{name}-{n}"), Some(STACK_BYTES), work)
-                    .map_err(|source| Error::io("start thread", name, source))?;
+            let set = Set::new((niceness, name, queue, count));
+            set.threads.lock().living = count;
+            for number in 0..count {
+                set.start(number)?;
             }
         }
         Ok(Self { inner: Arc::new(Inner { foreground, ingest, flush, follow, background, spare, threads }) })
@@ -377,8 +485,70 @@ mod tests {
         assert!(queue.wants_core());
         queue.idle.fetch_sub(1, Ordering::Relaxed);
         queue.jobs.lock().1 = true;
-        queue.run();
+        queue.run(|| false);
         assert_eq!(queue.queued.load(Ordering::Relaxed), 0);
         assert!(!queue.wants_core());
+    }
+
+    #[test]
+    fn a_job_that_waits_for_the_network_holds_no_thread() {
+        let compute = Compute::start(2).unwrap();
+        let (answers, network) = mpsc::channel::<()>();
+        let network = Arc::new(std::sync::Mutex::new(network));
+        let (waits, waiting) = mpsc::channel();
+        let (ends, ended) = mpsc::channel();
+        let wait = |waits: mpsc::Sender<()>, ends: mpsc::Sender<Result<()>>| {
+            let network = Arc::clone(&network);
+            compute.spawn(Priority::Foreground, move || {
+                let waited = wait_for_network(|| {
+                    waits.send(()).unwrap();
+                    network.lock().unwrap().recv().unwrap();
+                });
+                ends.send(waited).unwrap();
+            });
+        };
+        for round in 0..3 {
+            for _ in 0..20 {
+                wait(waits.clone(), ends.clone());
+                waiting.recv().unwrap();
+            }
+            // Others are run beside them.
+            let (sender, receiver) = mpsc::channel();
+            for at in 0..10 {
+                let sender = sender.clone();
+                compute.spawn(Priority::Foreground, move || sender.send(at).unwrap());
+            }
+            assert_eq!(receiver.iter().take(10).sum::<usize>(), 45, "round {round}");
+            for _ in 0..20 {
+                answers.send(()).unwrap();
+                ended.recv().unwrap().unwrap();
+            }
+        }
+        // Beyond the bound a read is refused, and does not wait.
+        for _ in 0..MAX_WAITING {
+            wait(waits.clone(), ends.clone());
+            waiting.recv().unwrap();
+        }
+        wait(waits.clone(), ends.clone());
+        assert!(matches!(ended.recv().unwrap(), Err(Error::Rejected(_))));
+        for _ in 0..MAX_WAITING {
+            answers.send(()).unwrap();
+            ended.recv().unwrap().unwrap();
+        }
+    }
+
+    #[test]
+    fn threads_that_took_the_place_of_others_end() {
+        let queue = Arc::new(Queue::default());
+        let set = Set::new((0, "test", &queue, 2));
+        set.threads.lock().living = 5;
+        let left = (0..4).filter(|_| set.leaves()).count();
+        assert_eq!((left, set.threads.lock().living), (3, 2));
+        set.threads.lock().living = 4;
+        let waiting = Waiting(Arc::clone(&set));
+        set.threads.lock().waiting = 1;
+        assert!(set.leaves() && !set.leaves());
+        drop(waiting);
+        assert!(set.leaves() && !set.leaves());
     }
 }

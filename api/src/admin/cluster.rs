@@ -285,7 +285,7 @@ pub(crate) fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Resul
     let mut answer = node::header(api, matched);
     answer.insert("cluster_uuid".into(), api.identity.cluster_uuid.as_str().into());
     answer.insert("timestamp".into(), api.session.clock().now_ms().into());
-    answer.insert("status".into(), health::of_all(api, &state).status().name().into());
+    answer.insert("status".into(), health::of_node(api, health::of_all(api, &state).status()).name().into());
     answer.insert("indices".into(), indices);
     answer.insert(
         "nodes".into(),

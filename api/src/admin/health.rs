@@ -1,6 +1,7 @@
 //! `_cluster/health`: green when every shard is served, yellow when one is served whose upkeep fails or the disk is at the
 //! flood stage, red when one is not, and for indices that do not exist.
 //!
+//! A node whose log has stopped or whose reads of the object store fail is red, one whose catalog cannot be written yellow.
 //! Rules that are not evaluated, or whose alerts cannot be written, make it yellow, too, and `faults` says why.
 //!
 //! Copies of shards are the object store's business: an index is green when its one copy of each
@@ -9,7 +10,7 @@
 
 use std::time::Duration;
 
-use millrace_storage::ShardFault;
+use millrace_storage::{ShardFault, Trouble};
 use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
 use serde_json::{Map, Value, json};
 
@@ -174,10 +175,13 @@ pub(crate) async fn get(
         let health: Health = metas.iter().map(|meta| of_index(api, meta)).sum();
         let mut rules = api.alerting.as_ref().map(|alerting| alerting.faults()).unwrap_or_default();
         rules.extend(api.intelligence.iter().flat_map(|intelligence| intelligence.faults()));
+        let troubles = api.session.troubles();
         let status_now = match rules.is_empty() {
             true => health.status(),
             false => health.status().max(Status::Yellow),
         };
+        let status_now = of_node(api, status_now);
+        rules.extend(troubles.iter().map(ToString::to_string));
         let reached = found
             && wanted.status.is_none_or(|status| status_now <= status)
             && wanted.active_shards.is_none_or(|count| health.active() >= count)
@@ -193,6 +197,19 @@ pub(crate) async fn get(
             return Ok(Response::json(status, answer));
         }
         tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Returns the status of the node whose shards have that one.
+pub(super) fn of_node(api: &Api, shards: Status) -> Status {
+    api.session.troubles().into_iter().map(of_trouble).fold(shards, Status::max)
+}
+
+/// Returns the status of a node that is in trouble.
+fn of_trouble(trouble: Trouble) -> Status {
+    match trouble {
+        Trouble::LogStopped | Trouble::ReadsFail => Status::Red,
+        Trouble::CatalogFails => Status::Yellow,
     }
 }
 

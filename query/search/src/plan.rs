@@ -5,7 +5,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::{fs, io};
 
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
@@ -78,11 +77,7 @@ impl Planner {
     /// Makes a planner for so many partitions and bytes in memory, and on disk. What is spilled goes into a directory of its own, which is
     /// emptied first: a process that was killed leaves its files behind.
     pub fn new(partitions: usize, memory_bytes: usize, spill_bytes: u64, spill_dir: &Path) -> Result<Self> {
-        let emptied = match fs::remove_dir_all(spill_dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
-        };
-        emptied.and_then(|()| fs::create_dir_all(spill_dir)).map_err(|error| {
+        millrace_storage::disk::empty_directory(spill_dir).map_err(|error| {
             Error::Execution(format!("cannot empty the directory [{}]: {error}", spill_dir.display()))
         })?;
         let runtime: RuntimeEnv = RuntimeEnvBuilder::new()

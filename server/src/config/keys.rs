@@ -59,7 +59,7 @@ pub(crate) static KEYS: &[Key] = &[
         "drain_timeout",
         Kind::Span(0),
         "30s",
-        "how long requests in flight may take to end after SIGTERM before they are cut",
+        "how long the end after SIGTERM may take: requests and flushes that take longer are cut",
     ),
     key("threads", Kind::Count(1024), "0", "threads that serve requests; 0 is one a core"),
     key("auth.token_idle", Kind::Span(1_000), "12h", "how long a login token counts after its last use"),

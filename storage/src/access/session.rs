@@ -12,7 +12,8 @@ use super::mapped::check_mapping;
 use super::{Action, IndexAccess, Principal, Refusals};
 use crate::metadata::{IndicesOptions, Metadata, MetadataChange};
 use crate::{
-    Compute, Engine, Error, Index, RefreshPolicy, Result, SharedClock, StoredDoc, WriteOp, WriteOutcome,
+    Compute, Engine, Error, Index, RefreshPolicy, Result, SharedClock, StoredDoc, Trouble, WriteOp,
+    WriteOutcome,
 };
 
 /// Whoever sends what a session does.
@@ -196,6 +197,11 @@ impl Session {
         };
         let allowed = self.principal.privileges().on(name).allows(action);
         if allowed { Ok(()) } else { Err(refusal(&self.principal, action, name)) }
+    }
+
+    /// Tells what keeps the node from its work.
+    pub fn troubles(&self) -> Vec<Trouble> {
+        self.engine.troubles()
     }
 
     /// Returns a running index by its concrete name.

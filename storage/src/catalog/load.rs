@@ -9,7 +9,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::rows::Reader;
 use super::sqlite::SqliteCatalog;
-use super::transaction::Transaction;
+use super::transaction::{READ, Transaction};
 use super::{
     AccountRecord, LeaseRecord, Position, SegmentRecord, ShardCheckpoint, State, StoreRecord, TombstoneChunk,
 };
@@ -20,7 +20,7 @@ impl SqliteCatalog {
     /// Reads everything as of one moment.
     pub(super) async fn load_all(&self) -> Result<State> {
         let fails = |error| self.failed(error);
-        let mut transaction = Transaction::begin_read(&self.pool).await.map_err(fails)?;
+        let mut transaction = Transaction::begin(&self.pool, READ).await.map_err(fails)?;
         let connection = &mut *transaction;
         let read_mapping = |reader: Reader<'_>, row: &SqliteRow| {
             Ok((reader.uuid(row.try_get(0)?)?, row.try_get::<Vec<u8>, _>(1)?))

@@ -16,6 +16,7 @@ mod sqlite;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod transaction;
 
 use std::ops::Range;
 
@@ -266,6 +267,14 @@ pub trait Catalog: std::fmt::Debug + Send + Sync + 'static {
     async fn accounts(&self) -> Result<Vec<AccountRecord>>;
     /// Changes some of them in order, all or none.
     async fn put_accounts(&self, changes: &[AccountChange]) -> Result<()>;
+    /// Tells why the last transaction failed, until one succeeds.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+    /// Writes something that changes nothing, to find out whether writing works again.
+    async fn probe(&self) -> Result<()> {
+        Ok(())
+    }
     /// Waits for running transactions and closes.
     async fn close(&self);
 }

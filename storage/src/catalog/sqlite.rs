@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use sqlx::migrate::MigrateError;
 use sqlx::sqlite::{
@@ -20,7 +21,7 @@ use sqlx::{ConnectOptions, Row};
 use uuid::Uuid;
 
 use super::rows::{Reader, int, json};
-use super::transaction::Transaction;
+use super::transaction::{Transaction, WRITE};
 use super::{
     AccountChange, AccountRecord, Catalog, Commit, Position, SegmentRecord, ShardCheckpoint, State,
     TombstoneChange,
@@ -46,6 +47,8 @@ pub(super) struct SqliteCatalog {
     /// Whether it was made by a version that gave stores no id.
     pub(super) unnamed: bool,
     generation: AtomicU64,
+    /// The last failure, until a transaction that writes succeeds.
+    trouble: Mutex<Option<String>>,
 }
 
 /// Opens the SQLite catalog, creating and migrating it.
@@ -78,7 +81,8 @@ pub async fn open_sqlite(path: &Path) -> Result<Arc<dyn Catalog>> {
             return Err(opening_failed(&file, error));
         }
     };
-    let catalog = SqliteCatalog { pool, file, unnamed, generation: AtomicU64::new(0) };
+    let catalog =
+        SqliteCatalog { pool, file, unnamed, generation: AtomicU64::new(0), trouble: Mutex::default() };
     if let Err(error) = sqlx::migrate!("./migrations").run(&catalog.pool).await {
         catalog.pool.close().await;
         return Err(match error {
@@ -128,12 +132,23 @@ fn failed(file: &str, error: sqlx::Error) -> Error {
 }
 
 impl SqliteCatalog {
+    /// Makes the store's error of the database's, and takes note of it until a transaction succeeds.
     pub(super) fn failed(&self, error: sqlx::Error) -> Error {
-        failed(&self.file, error)
+        let error = failed(&self.file, error);
+        *self.trouble.lock() = Some(error.to_string());
+        error
     }
 
+    /// Begins a transaction that writes.
     async fn begin(&self) -> Result<Transaction> {
-        Transaction::begin_write(&self.pool).await.map_err(|error| self.failed(error))
+        Transaction::begin(&self.pool, WRITE).await.map_err(|error| self.failed(error))
+    }
+
+    /// Commits a transaction that writes.
+    async fn finish(&self, transaction: Transaction) -> Result<()> {
+        transaction.commit().await.map_err(|error| self.failed(error))?;
+        *self.trouble.lock() = None;
+        Ok(())
     }
 
     /// Takes note of a generation that is durable.
@@ -141,35 +156,19 @@ impl SqliteCatalog {
         self.generation.fetch_max(generation, Ordering::AcqRel);
     }
 
-    /// Ends a transaction that changed what is stored: commits it where `applied` is fine, else undoes it.
-    async fn end(&self, mut transaction: Transaction, applied: Result<()>) -> Result<()> {
-        let counted = match applied {
-            Ok(()) => self.count_generation(&mut transaction).await,
-            Err(error) => Err(error),
-        };
-        let generation = self.end_uncounted(transaction, counted).await?;
+    /// Ends a transaction that changed what is stored.
+    async fn end(&self, mut transaction: Transaction) -> Result<()> {
+        let fails = |error| self.failed(error);
+        let row = sqlx::query("UPDATE store SET generation = generation + 1 RETURNING generation")
+            .fetch_one(&mut *transaction)
+            .await
+            .map_err(fails)?;
+        let reader = self.reader("store");
+        let generation = row.try_get(0).map_err(|error| reader.corrupt(error))?;
+        let generation = reader.u64(generation)?;
+        self.finish(transaction).await?;
         self.reached(generation);
         Ok(())
-    }
-
-    async fn count_generation(&self, connection: &mut SqliteConnection) -> Result<u64> {
-        let row = sqlx::query("UPDATE store SET generation = generation + 1 RETURNING generation")
-            .fetch_one(connection)
-            .await
-            .map_err(|error| self.failed(error))?;
-        let reader = self.reader("store");
-        reader.u64(row.try_get(0).map_err(|error| reader.corrupt(error))?)
-    }
-
-    /// Commits where `applied` is fine, else undoes the transaction.
-    async fn end_uncounted<T>(&self, transaction: Transaction, applied: Result<T>) -> Result<T> {
-        match applied {
-            Ok(value) => transaction.commit().await.map(|()| value).map_err(|error| self.failed(error)),
-            Err(error) => {
-                transaction.rollback().await;
-                Err(error)
-            }
-        }
     }
 
     pub(super) fn reader(&self, table: &'static str) -> Reader<'_> {
@@ -420,45 +419,50 @@ impl SqliteCatalog {
         .map_err(|error| self.failed(error))?;
         Ok(())
     }
+}
 
-    async fn apply_changes(
-        &self,
-        connection: &mut SqliteConnection,
-        changes: &[MetadataChange],
-        mappings: &[(Uuid, Vec<u8>)],
-    ) -> Result<()> {
-        for change in changes {
-            self.change_one(&mut *connection, change).await?;
-        }
-        self.put_mappings(connection, mappings).await
+#[async_trait]
+impl Catalog for SqliteCatalog {
+    async fn load(&self) -> Result<State> {
+        self.load_all().await
     }
 
-    async fn apply_commit(&self, connection: &mut SqliteConnection, commit: &Commit) -> Result<()> {
+    async fn change(&self, changes: &[MetadataChange], mappings: &[(Uuid, Vec<u8>)]) -> Result<()> {
+        let mut transaction = self.begin().await?;
+        for change in changes {
+            self.change_one(&mut transaction, change).await?;
+        }
+        self.put_mappings(&mut transaction, mappings).await?;
+        self.end(transaction).await
+    }
+
+    async fn commit(&self, commit: &Commit) -> Result<()> {
+        let mut transaction = self.begin().await?;
         for id in &commit.removed {
             sqlx::query("DELETE FROM segments WHERE id = $1")
                 .bind(id.to_string())
-                .execute(&mut *connection)
+                .execute(&mut *transaction)
                 .await
                 .map_err(|error| self.failed(error))?;
         }
         for segment in &commit.put {
-            self.put_segment(&mut *connection, segment).await?;
+            self.put_segment(&mut transaction, segment).await?;
         }
         for checkpoint in &commit.checkpoints {
-            self.put_checkpoint(&mut *connection, checkpoint).await?;
+            self.put_checkpoint(&mut transaction, checkpoint).await?;
         }
         for change in &commit.tombstones {
-            self.change_tombstones(&mut *connection, change).await?;
+            self.change_tombstones(&mut transaction, change).await?;
         }
         for position in &commit.positions {
-            self.put_position(&mut *connection, position).await?;
+            self.put_position(&mut transaction, position).await?;
         }
         for (pipeline, source, partition) in &commit.forgotten {
             sqlx::query("DELETE FROM source_positions WHERE pipeline = $1 AND source = $2 AND part = $3")
                 .bind(pipeline)
                 .bind(source)
                 .bind(partition)
-                .execute(&mut *connection)
+                .execute(&mut *transaction)
                 .await
                 .map_err(|error| self.failed(error))?;
         }
@@ -470,71 +474,32 @@ impl SqliteCatalog {
             .bind(&lease.name)
             .bind(int("frame", lease.frame)?)
             .bind(lease.moved_ms)
-            .execute(&mut *connection)
+            .execute(&mut *transaction)
             .await
             .map_err(|error| self.failed(error))?;
         }
         for name in &commit.released {
             sqlx::query("DELETE FROM leases WHERE name = $1")
                 .bind(name)
-                .execute(&mut *connection)
+                .execute(&mut *transaction)
                 .await
                 .map_err(|error| self.failed(error))?;
         }
-        self.put_mappings(connection, &commit.mappings).await
-    }
-
-    async fn apply_accounts(
-        &self,
-        connection: &mut SqliteConnection,
-        changes: &[AccountChange],
-    ) -> Result<()> {
-        for change in changes {
-            let query = match change {
-                AccountChange::Put(AccountRecord { kind, name, body }) => sqlx::query(
-                    "INSERT INTO accounts (kind, name, body) VALUES ($1, $2, $3)
-                     ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
-                )
-                .bind(kind)
-                .bind(name)
-                .bind(body),
-                AccountChange::Delete { kind, name } => {
-                    sqlx::query("DELETE FROM accounts WHERE kind = $1 AND name = $2").bind(kind).bind(name)
-                }
-            };
-            query.execute(&mut *connection).await.map_err(|error| self.failed(error))?;
-        }
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Catalog for SqliteCatalog {
-    async fn load(&self) -> Result<State> {
-        self.load_all().await
-    }
-
-    async fn change(&self, changes: &[MetadataChange], mappings: &[(Uuid, Vec<u8>)]) -> Result<()> {
-        let mut transaction = self.begin().await?;
-        let applied = self.apply_changes(&mut transaction, changes, mappings).await;
-        self.end(transaction, applied).await
-    }
-
-    async fn commit(&self, commit: &Commit) -> Result<()> {
-        let mut transaction = self.begin().await?;
-        let applied = self.apply_commit(&mut transaction, commit).await;
-        self.end(transaction, applied).await
+        self.put_mappings(&mut transaction, &commit.mappings).await?;
+        self.end(transaction).await
     }
 
     async fn put_store(&self, id: Uuid, claimed: bool, generation: u64) -> Result<()> {
         let query = "UPDATE store SET id = $1, claimed = $2, generation = max(generation, $3)";
+        let mut transaction = self.begin().await?;
         sqlx::query(query)
             .bind(id.to_string())
             .bind(claimed)
             .bind(int("generation", generation)?)
-            .execute(&self.pool)
+            .execute(&mut *transaction)
             .await
             .map_err(|error| self.failed(error))?;
+        self.finish(transaction).await?;
         self.reached(generation);
         Ok(())
     }
@@ -553,16 +518,17 @@ impl Catalog for SqliteCatalog {
     }
 
     async fn put(&self, key: &str, value: &[u8]) -> Result<()> {
+        let mut transaction = self.begin().await?;
         sqlx::query(
             "INSERT INTO key_values (name, value) VALUES ($1, $2)
              ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         )
         .bind(key)
         .bind(value)
-        .execute(&self.pool)
+        .execute(&mut *transaction)
         .await
         .map_err(|error| self.failed(error))?;
-        Ok(())
+        self.finish(transaction).await
     }
 
     async fn accounts(&self) -> Result<Vec<AccountRecord>> {
@@ -571,8 +537,34 @@ impl Catalog for SqliteCatalog {
 
     async fn put_accounts(&self, changes: &[AccountChange]) -> Result<()> {
         let mut transaction = self.begin().await?;
-        let applied = self.apply_accounts(&mut transaction, changes).await;
-        self.end_uncounted(transaction, applied).await
+        for change in changes {
+            let query = match change {
+                AccountChange::Put(AccountRecord { kind, name, body }) => sqlx::query(
+                    "INSERT INTO accounts (kind, name, body) VALUES ($1, $2, $3)
+                     ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
+                )
+                .bind(kind)
+                .bind(name)
+                .bind(body),
+                AccountChange::Delete { kind, name } => {
+                    sqlx::query("DELETE FROM accounts WHERE kind = $1 AND name = $2").bind(kind).bind(name)
+                }
+            };
+            query.execute(&mut *transaction).await.map_err(|error| self.failed(error))?;
+        }
+        self.finish(transaction).await
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.trouble.lock().clone()
+    }
+
+    async fn probe(&self) -> Result<()> {
+        let mut transaction = self.begin().await?;
+        let written =
+            sqlx::query("UPDATE store SET generation = generation").execute(&mut *transaction).await;
+        written.map_err(|error| self.failed(error))?;
+        self.finish(transaction).await
     }
 
     async fn close(&self) {

@@ -382,6 +382,36 @@ async fn cancelled_transactions_leave_the_catalog_usable() {
 }
 
 #[tokio::test]
+async fn a_catalog_tells_of_its_trouble_until_it_can_be_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog.sqlite");
+    let catalog = open_sqlite(&path).await.unwrap();
+    let meta = index("a", 1);
+    catalog.change(&[put_index(&meta)], &[]).await.unwrap();
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path);
+    let other = sqlx::SqlitePool::connect_with(options).await.unwrap();
+    // SQLite ends the transaction by itself, as it does where the disk is full.
+    let trigger = "CREATE TRIGGER full BEFORE UPDATE ON store BEGIN SELECT RAISE(ROLLBACK, 'no room'); END";
+    sqlx::query(trigger).execute(&other).await.unwrap();
+    for _ in 0..3 {
+        let error = catalog.change(&[put_index(&index("b", 2))], &[]).await.unwrap_err().to_string();
+        assert!(error.contains("no room"), "{error}");
+        catalog.probe().await.unwrap_err();
+        assert!(catalog.trouble().unwrap().contains("no room"));
+    }
+    catalog.put("what the trigger", b"does not see").await.unwrap();
+    assert_eq!(catalog.trouble(), None);
+    catalog.probe().await.unwrap_err();
+    sqlx::query("DROP TRIGGER full").execute(&other).await.unwrap();
+    catalog.probe().await.unwrap();
+    assert_eq!(catalog.trouble(), None);
+    catalog.change(&[put_index(&index("b", 2))], &[]).await.unwrap();
+    assert_eq!(catalog.load().await.unwrap().metadata, [put_index(&meta), put_index(&index("b", 2))]);
+    other.close().await;
+    catalog.close().await;
+}
+
+#[tokio::test]
 async fn the_memory_catalog_conforms() {
     let catalog = Arc::new(MemoryCatalog::new(SimulatedDisk::new(1)));
     let reopen = |_| {

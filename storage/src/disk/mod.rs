@@ -14,6 +14,7 @@
 //! - a rename replaces its target atomically;
 //! - after a failed sync nothing is known about what was appended since the one before.
 
+mod emptied;
 mod simulated;
 mod system;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
+pub use emptied::empty_directory;
 pub use simulated::SimulatedDisk;
 pub use system::SystemDisk;
 

@@ -28,6 +28,7 @@ mod system;
 mod target;
 #[cfg(test)]
 mod tests;
+mod troubles;
 mod types;
 mod update;
 mod upkeep;
@@ -53,6 +54,7 @@ pub use self::leases::Lease;
 pub use self::read_back::{Choice, Missing, ReadBack};
 pub use self::source::{Appended, DeadLetter, Instead, SourceWrite};
 pub use self::system::hidden_index;
+pub use self::troubles::Trouble;
 pub use self::types::*;
 use crate::access::{Origin, Views, Visibility};
 use crate::catalog::{AccountChange, AccountRecord, Catalog};
@@ -223,6 +225,15 @@ impl Engine {
     /// # Errors
     /// A flush fails; what it would have written is still in the log.
     pub fn shutdown(&self) -> BoxFuture<'_, Result<()>> {
+        self.shutdown_within(Duration::MAX)
+    }
+
+    /// Does what [`Engine::shutdown`] does, and gives the flushes no more time than that: an object store that does not
+    /// answer, or a disk, is no reason to wait. What is not flushed is still in the log.
+    ///
+    /// # Errors
+    /// A flush fails or does not end in time; log and catalog are closed all the same.
+    pub fn shutdown_within(&self, time: Duration) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             self.inner.stopping.store(true, Ordering::Relaxed);
             let upkeep = self.upkeep.lock().take();
@@ -230,12 +241,23 @@ impl Engine {
                 upkeep.abort();
                 let _ = upkeep.await;
             }
-            let flushed = self.flush(&self.inner.all_indices()).await;
-            if let Err(error) = self.inner.keep_leases().await {
+            let deadline = tokio::time::Instant::now().checked_add(time);
+            let left = || {
+                deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(tokio::time::Instant::now()))
+            };
+            let indices = self.inner.all_indices();
+            let flushed = tokio::time::timeout(left(), self.flush(&indices)).await.unwrap_or_else(|_| {
+                let reason = "the store could not be flushed in time; the log has what is missing";
+                Err(Error::Stopped(reason.to_owned()))
+            });
+            // A hanging flush may hold what this waits for.
+            let kept = tokio::time::timeout(NOTE_TIME.min(left()), self.inner.keep_leases()).await;
+            let kept = kept.unwrap_or_else(|_| Err(Error::Stopped("there was no time left".to_owned())));
+            if let Err(error) = kept {
                 tracing::warn!(%error, "cannot store where leases on the log are; they begin where they were before");
             }
             // An object store that does not answer is no reason to wait: the next start notes it.
-            let _ = tokio::time::timeout(NOTE_TIME, self.inner.note_generation()).await;
+            let _ = tokio::time::timeout(NOTE_TIME.min(left()), self.inner.note_generation()).await;
             let wal = Arc::clone(self.inner.wal()?);
             let closed = sync::blocking(move || wal.close()).await;
             self.inner.services.catalog.close().await;

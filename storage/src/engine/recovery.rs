@@ -199,12 +199,8 @@ async fn raise_terms(inner: &Inner) {
 }
 
 fn clear_scratch(scratch: &FilePath) -> Result<()> {
-    match std::fs::remove_dir_all(scratch) {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(Error::io("clear scratch directory", scratch, error)),
-    }
-    std::fs::create_dir_all(scratch).map_err(|e| Error::io("create scratch directory", scratch, e))
+    let emptied = crate::disk::empty_directory(scratch);
+    emptied.map_err(|error| Error::io("empty scratch directory", scratch, error))
 }
 
 async fn load_indices(

@@ -75,6 +75,8 @@ pub(super) struct Busy {
     shards: HashSet<(usize, Work)>,
     /// Whether the log is being cut.
     cut: bool,
+    /// Whether it is found out what works again.
+    pub(super) probes: bool,
 }
 
 /// Runs until it is aborted.
@@ -94,6 +96,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
             inner.stamp_progress();
             inner.delete_orphans();
             inner.note_generation_soon();
+            inner.probe_troubles_soon();
         }
         tokio::time::sleep(MIN_PAUSE).await;
     }
@@ -174,6 +177,11 @@ fn inspect(inner: &Arc<Inner>, item: &Item, now_ms: i64) -> Outlook {
         max_age_ms,
         crowded: state.crowded(),
     });
+    // What has failed is tried again by itself, also where no flush would be due: until one succeeds, health tells of it.
+    let flush_in = match shard.counters.has_failed(Work::Flush) && state.check().is_ok() {
+        true => Some(0),
+        false => flush_in,
+    };
     // A damaged shard holds back the log, but has nothing that a flush could write.
     let first_frame = state.first_uncommitted_frame().filter(|_| state.check().is_ok());
     let gc_ms = gc_deletes_ms(&index.meta());

@@ -10,6 +10,7 @@
 pub(crate) mod counting;
 mod local;
 mod s3;
+mod steady;
 #[cfg(test)]
 mod tests;
 mod upload;
@@ -47,6 +48,8 @@ pub struct Objects {
     store: Arc<dyn ObjectStore>,
     local: Option<DurableLocal>,
     disk: Arc<dyn Disk>,
+    /// How reads of a remote store have ended.
+    reads: Arc<steady::ReadHealth>,
 }
 
 /// Opens the configured object store.
@@ -65,20 +68,39 @@ pub async fn open(config: &Config, disk: Arc<dyn Disk>) -> Result<Objects> {
             Ok(Objects::local(local, disk))
         }
         remote @ ObjectStoreConfig::S3 { .. } => {
-            Ok(Objects { store: s3::open(remote).await?, local: None, disk })
+            let reads = Arc::default();
+            let store = s3::open(remote, &reads).await?;
+            Ok(Objects { store, local: None, disk, reads })
         }
     }
 }
 
 impl Objects {
     fn local(local: DurableLocal, disk: Arc<dyn Disk>) -> Self {
-        Self { store: Arc::new(local.clone()), local: Some(local), disk }
+        Self { store: Arc::new(local.clone()), local: Some(local), disk, reads: Arc::default() }
     }
 
     /// Takes a store that is not of this machine.
     #[cfg(test)]
     pub(crate) fn remote(store: Arc<dyn ObjectStore>, disk: Arc<dyn Disk>) -> Self {
-        Self { store, local: None, disk }
+        let reads = Arc::default();
+        let store = Arc::new(steady::Steady::new(Arc::clone(&store), store, Arc::clone(&reads)));
+        Self { store, local: None, disk, reads }
+    }
+
+    /// Whether reads of the store have been failing, all of them.
+    pub(crate) fn reads_fail(&self) -> bool {
+        self.reads.suspect().is_some()
+    }
+
+    /// Reads a byte of an object whose read failed, to find out whether reads work again.
+    pub(crate) async fn probe_reads(&self) {
+        let Some(path) = self.reads.suspect() else { return };
+        if let Err(error) = self.store.get_range(&path, 0..1).await
+            && matches!(error, object_store::Error::NotFound { .. })
+        {
+            self.reads.succeeded();
+        }
     }
 
     /// Returns the store behind the `object_store` trait, for readers that want it.

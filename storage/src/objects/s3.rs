@@ -7,10 +7,14 @@ use futures::TryStreamExt;
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{ObjectStore, RetryConfig};
+use object_store::{ClientOptions, ObjectStore, RetryConfig};
+
+use super::steady::{ReadHealth, Steady};
 
 use crate::{Error, ObjectStoreConfig, Result};
 
+/// How long a small request may take.
+const REQUEST_TIME: Duration = Duration::from_secs(30);
 /// How long one request is tried again before its caller hears of it.
 const RETRY: RetryConfig = RetryConfig {
     backoff: object_store::BackoffConfig {
@@ -24,7 +28,10 @@ const RETRY: RetryConfig = RetryConfig {
 
 /// Connects to the bucket and asks it for one listing page, so that wrong credentials, a missing
 /// bucket or an unreachable service are known at start.
-pub(super) async fn open(config: &ObjectStoreConfig) -> Result<Arc<dyn ObjectStore>> {
+pub(super) async fn open(
+    config: &ObjectStoreConfig,
+    reads: &Arc<ReadHealth>,
+) -> Result<Arc<dyn ObjectStore>> {
     let ObjectStoreConfig::S3 {
         bucket,
         prefix,
@@ -53,7 +60,12 @@ pub(super) async fn open(config: &ObjectStoreConfig) -> Result<Arc<dyn ObjectSto
         builder = builder.with_endpoint(endpoint);
     }
     builder = builder.with_region(region.as_deref().unwrap_or("us-east-1"));
-    let service: Arc<dyn ObjectStore> = Arc::new(builder.build()?);
+    // What may take long has limits of its own.
+    let unlimited = ClientOptions::new().with_allow_http(*allow_http).with_timeout_disabled();
+    let large = Arc::new(builder.clone().with_client_options(unlimited).build()?);
+    let small = ClientOptions::new().with_allow_http(*allow_http).with_timeout(REQUEST_TIME);
+    let small = Arc::new(builder.with_client_options(small).build()?);
+    let service: Arc<dyn ObjectStore> = Arc::new(Steady::new(small, large, Arc::clone(reads)));
     let prefix = Path::parse(prefix)
         .map_err(|error| Error::IllegalArgument(format!("object_store prefix [{prefix}]: {error}")))?;
     let store: Arc<dyn ObjectStore> =

@@ -316,3 +316,26 @@ async fn power_loss_at_every_operation_keeps_puts() {
         }
     }
 }
+
+#[tokio::test]
+async fn reads_that_fail_one_after_another_are_told_until_one_succeeds() {
+    let store = super::counting::Counting::default();
+    let objects = Objects::remote(Arc::new(store.clone()), Arc::new(SimulatedDisk::new(1)));
+    let a = path("index/0/segment/bundle");
+    objects.put(&a, pattern(10)).await.unwrap();
+    objects.get(&a).await.unwrap();
+    store.fail(true);
+    for failures in 1..=4 {
+        assert_eq!(objects.reads_fail(), failures > 3, "{failures}");
+        objects.get(&a).await.unwrap_err();
+    }
+    // Ranges are given.
+    objects.probe_reads().await;
+    assert!(!objects.reads_fail());
+    for _ in 0..4 {
+        objects.get(&a).await.unwrap_err();
+    }
+    objects.delete(&a).await.unwrap();
+    objects.probe_reads().await;
+    assert!(!objects.reads_fail(), "what is gone cannot be read, and the service says so");
+}

@@ -2,7 +2,7 @@
 //! before they are searched, and mapped into memory.
 //!
 //! A file is fetched once however many ask for it: the fetch is a task of the runtime, to whose end all of them wait,
-//! on compute threads; its error is the error of all. It goes to disk piece by piece. A file is in use while a map of it
+//! on compute threads, whose place others take meanwhile; its error is the error of all. It goes to disk piece by piece. A file is in use while a map of it
 //! lives, which whoever searches it holds, or [`OpenedCache`] for the next search: the latter lets go of it where room is
 //! needed here.
 
@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 
 use super::opened::{FileKey, FileKind, OpenedCache, Used};
 use super::stored::Env;
+use crate::compute::wait_for_network;
 use crate::objects::Objects;
 use crate::{Error, Result};
 
@@ -165,12 +166,7 @@ fn name_of((segment, kind): FileKey) -> String {
 impl FileCache {
     /// Makes a cache in `dir`, whose contents of an earlier run are removed.
     pub(crate) fn open(dir: PathBuf, max_bytes: u64, opened: Arc<OpenedCache>) -> Result<Self> {
-        match fs::remove_dir_all(&dir) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Error::io("clear cache", &dir, error)),
-        }
-        fs::create_dir_all(&dir).map_err(|error| Error::io("create cache", &dir, error))?;
+        crate::disk::empty_directory(&dir).map_err(|error| Error::io("empty cache", &dir, error))?;
         let files = Mutex::new(Files { entries: LruCache::unbounded(), bytes: 0 });
         Ok(Self { dir, max_bytes, opened, files })
     }
@@ -201,7 +197,8 @@ impl FileCache {
         let held = match (here, fetch) {
             (Some(held), _) => held,
             (None, Some(fetch)) => {
-                crate::sync::block_on(&env.runtime, fetch).map_err(|error| repeated(&error))?
+                let fetched = wait_for_network(|| crate::sync::block_on(&env.runtime, fetch))?;
+                fetched.map_err(|error| repeated(&error))?
             }
             (None, None) => Held::default(),
         };

@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use super::checked::{BLOCK_BYTES, CheckedBytes, Verifier};
+use crate::compute::wait_for_network;
 use crate::objects::Objects;
 use crate::{Error, Result};
 
@@ -74,7 +75,8 @@ impl Remote {
         if let (Some(first), Some(last)) = (first, last) {
             let from = self.block_range(blocks.start + first).start;
             let to = self.block_range(blocks.start + last).end;
-            let bytes = crate::sync::block_on(&self.runtime, self.objects.get_range(&self.path, from..to))?;
+            let read = self.objects.get_range(&self.path, from..to);
+            let bytes = wait_for_network(|| crate::sync::block_on(&self.runtime, read))??;
             let mut cache = self.cache.0.lock();
             for (i, place) in found.iter_mut().enumerate().take(last + 1).skip(first) {
                 let block = blocks.start + i;

@@ -134,7 +134,11 @@ impl OpenedCache {
         key: FileKey,
         open: impl FnOnce() -> Result<(T, usize)>,
     ) -> Result<Arc<T>> {
-        let _one = slot.opening.lock();
+        // Who opens may wait for the network.
+        let _one = match slot.opening.try_lock() {
+            Some(one) => one,
+            None => crate::compute::wait_for_network(|| slot.opening.lock())?,
+        };
         if let Some(opened) = self.get(slot) {
             return Ok(opened);
         }

@@ -124,6 +124,11 @@ impl Counters {
         if (0..pause).contains(&since) { pause - since } else { 0 }
     }
 
+    /// Whether the last attempt at a kind of work failed.
+    pub(crate) fn has_failed(&self, work: Work) -> bool {
+        self.attempts[work as usize].failures.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether the last attempt at any kind of work failed.
     fn is_failing(&self) -> bool {
         self.attempts.iter().any(|attempts| attempts.failures.load(Ordering::Relaxed) > 0)

@@ -55,6 +55,8 @@ pub(crate) enum Rank {
     LogQueue,
     /// Jobs on their way to compute threads.
     Jobs,
+    /// Counts of compute threads.
+    Threads,
 }
 
 /// Whether a model checker runs the calling code.

@@ -271,6 +271,11 @@ impl Wal {
         }
     }
 
+    /// Tells why the log has stopped, if it has: then nothing is written until the server starts again.
+    pub(crate) fn stopped(&self) -> Option<String> {
+        self.queue.progress().borrow().stopped.as_deref().map(str::to_owned)
+    }
+
     /// Waits as [`Wal::synced`] does, but not for room on the disk: false while the log's writer waits for that.
     /// Cancellation safe.
     ///

@@ -41,7 +41,7 @@ pub(crate) fn health(api: &Api, request: &mut Request) -> Result<Response, Error
         if with_time { vec![now.div_euclid(1000).into(), time_of_day(now).into()] } else { Vec::new() };
     row.extend([
         api.identity.cluster.as_str().into(),
-        health.status().name().into(),
+        cluster_health::of_node(api, health.status()).name().into(),
         Cell::Number(1),
         Cell::Number(1),
         "true".into(),
