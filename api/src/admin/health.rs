@@ -10,8 +10,8 @@
 
 use std::time::Duration;
 
-use millrace_storage::{ShardFault, Trouble};
 use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
+use millrace_storage::{ShardFault, Trouble};
 use serde_json::{Map, Value, json};
 
 use super::options;
