@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::char_filter::{CharFilter, Corrections};
+use super::char_filter::{CharFilter, Corrections, most_bytes};
 use super::filter::{End as TextEnd, Filter, Shingles, Stage, lowercase};
 use super::tokenizer::Tokenizer;
 use crate::bundle::MAX_TERM_BYTES;
@@ -76,8 +76,10 @@ pub struct Outcome {
     /// Positions that the text took, removed tokens included: the next value of the field goes on
     /// behind them.
     pub positions: u32,
-    /// Whether a token was cut for its length.
+    /// Whether a token was cut for its length, or the text.
     pub cut: bool,
+    /// Whether the text was cut, which character filters would have made too long.
+    pub text_cut: bool,
     /// Where the text ends, in UTF-16 code units.
     pub end: u32,
 }
@@ -163,7 +165,7 @@ impl Analyzer {
             let positions = self.tokenizer.tokenize(text, &mut |token| stage.token(token));
             stage.end(TextEnd { positions, offset: units(text) }).positions
         };
-        Outcome { positions, cut: last.cut, end: 0 }
+        Outcome { positions, cut: last.cut, text_cut: false, end: 0 }
     }
 
     /// Counts the tokens of a text: the positions that it takes or, without `positions`, those that have one.
@@ -187,7 +189,7 @@ impl Analyzer {
         let mut corrections = Vec::with_capacity(self.char_filters.len());
         let mut current = std::borrow::Cow::Borrowed(text);
         for filter in &self.char_filters {
-            let (filtered, correction) = filter.apply(&current);
+            let (filtered, correction) = filter.apply(&current, most_bytes(text.len()));
             corrections.push(correction);
             current = std::borrow::Cow::Owned(filtered);
         }
@@ -205,12 +207,15 @@ impl Analyzer {
             });
             stage.end(TextEnd { positions, offset: units(text) }).positions
         };
-        Outcome { positions, cut: last.cut(), end: 0 }
+        let text_cut = corrections.iter().any(Corrections::is_cut);
+        Outcome { positions, cut: text_cut || last.cut(), text_cut, end: 0 }
     }
 
     /// Returns the text as the first `count` character filters leave it.
     pub fn filtered_text(&self, text: &str, count: usize) -> String {
-        self.char_filters.iter().take(count).fold(text.to_owned(), |text, filter| filter.apply(&text).0)
+        let most = most_bytes(text.len());
+        let filters = self.char_filters.iter().take(count);
+        filters.fold(text.to_owned(), |text, filter| filter.apply(&text, most).0)
     }
 
     /// Prepares a term that is not to be cut (a prefix, a pattern, a bound of a range): only the
@@ -221,7 +226,8 @@ impl Analyzer {
             self.filters.iter().filter(|filter| filter.is_normalizing()).cloned().collect();
         let char_filters: Vec<Arc<dyn CharFilter>> =
             self.char_filters.iter().filter(|filter| filter.is_normalizing()).cloned().collect();
-        let text = char_filters.iter().fold(text.to_owned(), |text, filter| filter.apply(&text).0);
+        let most = most_bytes(text.len());
+        let text = char_filters.iter().fold(text.to_owned(), |text, filter| filter.apply(&text, most).0);
         let mut last = Whole { sink: &mut |token: &Token| out.push_str(&token.text) };
         let mut token = Token { text, ..Token::default() };
         {

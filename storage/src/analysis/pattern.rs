@@ -6,6 +6,7 @@
 
 use regex::{Captures, Regex, RegexBuilder};
 
+use super::char_filter::most_bytes;
 use crate::{Error, Result};
 
 /// Longest pattern that is compiled.
@@ -148,7 +149,10 @@ impl JavaPattern {
         for captures in self.regex.captures_iter(text) {
             let Some(whole) = captures.get(0) else { continue };
             out.push_str(&text[last.unwrap_or(0)..whole.start()]);
-            replacement.expand(&captures, &mut out);
+            if !replacement.expand(&captures, &mut out, most_bytes(text.len())) {
+                // Longer than any term, so the token counts as cut.
+                return Some(out);
+            }
             last = Some(whole.end());
             if !all {
                 break;
@@ -162,14 +166,21 @@ impl JavaPattern {
 }
 
 impl Replacement {
-    /// Appends the replacement of one match.
-    pub(crate) fn expand(&self, captures: &Captures<'_>, out: &mut String) {
+    /// Appends the replacement of one match: its beginning, and false, where the text would be longer than `most` bytes.
+    pub(crate) fn expand(&self, captures: &Captures<'_>, out: &mut String, most: usize) -> bool {
         for part in &self.parts {
-            match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Group(group) => out.push_str(captures.get(*group).map_or("", |found| found.as_str())),
+            let part = match part {
+                Part::Text(text) => text.as_str(),
+                Part::Group(group) => captures.get(*group).map_or("", |found| found.as_str()),
+            };
+            let room = most.saturating_sub(out.len());
+            if part.len() > room {
+                out.push_str(&part[..part.floor_char_boundary(room)]);
+                return false;
             }
+            out.push_str(part);
         }
+        true
     }
 }
 

@@ -397,3 +397,57 @@ fn terms_that_are_not_cut_are_normalized() {
     assert_eq!(analyzers.get("standard").unwrap().normalize("ABc-D"), "abc-d");
     assert_eq!(analyzers.get("whitespace").unwrap().normalize("ABc"), "ABc");
 }
+
+#[test]
+fn what_a_text_is_made_into_is_bounded_and_told() {
+    let long = "b ".repeat(5000);
+    let analyzers = analyzers(json!({
+        "index.analysis.char_filter.mapping.type": "mapping",
+        "index.analysis.char_filter.mapping.mappings": [format!("a => {long}")],
+        "index.analysis.char_filter.pattern.type": "pattern_replace",
+        "index.analysis.char_filter.pattern.pattern": "a",
+        "index.analysis.char_filter.pattern.replacement": long,
+        "index.analysis.char_filter.doubled.type": "pattern_replace",
+        "index.analysis.char_filter.doubled.pattern": "(.+)",
+        "index.analysis.char_filter.doubled.replacement": "$1 $1".repeat(1000),
+        "index.analysis.filter.pattern.type": "pattern_replace",
+        "index.analysis.filter.pattern.pattern": "a",
+        "index.analysis.filter.pattern.replacement": long,
+        "index.analysis.tokenizer.path.type": "path_hierarchy",
+        "index.analysis.analyzer.mapping.type": "custom",
+        "index.analysis.analyzer.mapping.tokenizer": "whitespace",
+        "index.analysis.analyzer.mapping.char_filter": ["mapping"],
+        "index.analysis.analyzer.pattern.type": "custom",
+        "index.analysis.analyzer.pattern.tokenizer": "whitespace",
+        "index.analysis.analyzer.pattern.char_filter": ["pattern"],
+        "index.analysis.analyzer.chain.type": "custom",
+        "index.analysis.analyzer.chain.tokenizer": "whitespace",
+        "index.analysis.analyzer.chain.char_filter": ["doubled", "pattern", "doubled", "mapping", "doubled"],
+        "index.analysis.analyzer.token.type": "custom",
+        "index.analysis.analyzer.token.tokenizer": "keyword",
+        "index.analysis.analyzer.token.filter": ["pattern"],
+        "index.analysis.analyzer.path.type": "custom",
+        "index.analysis.analyzer.path.tokenizer": "path",
+    }))
+    .unwrap();
+    let most = 2 * 30_000 + (1 << 20);
+    for name in ["mapping", "pattern", "chain", "token", "path"] {
+        let analyzer = analyzers.get(name).unwrap();
+        let text = if name == "path" { "/aa".repeat(60_000) } else { "a".repeat(30_000) };
+        let (mut longest, mut all) = (0, 0);
+        let cut = analyzer.analyze(&text, &mut |token| {
+            longest = longest.max(token.text.len());
+            all += token.text.len();
+            assert!(token.start <= token.end && token.end as usize <= text.len(), "{name}: {token:?}");
+        });
+        assert!(cut, "{name}");
+        assert!(name == "path" || all <= most, "{name}: {all}");
+        assert!(longest <= crate::bundle::MAX_TERM_BYTES, "{name}: {longest}");
+        // A short text is made longer as it is told to be.
+        assert!(!analyzer.analyze("a/b", &mut |_| {}) || name == "chain", "{name}");
+    }
+    let path = analyzers.get("path").unwrap();
+    let mut longest = 0;
+    path.run_until(&"/aa".repeat(3_000_000), 0, &mut |token| longest = longest.max(token.text.len()));
+    assert!(longest < 1 << 18, "{longest}");
+}

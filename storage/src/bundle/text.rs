@@ -162,6 +162,13 @@ impl TextBuilder {
         let outcome = field.analyzer.run(value, &mut |token| {
             tokens.push((terms.intern(token.text.as_bytes()), token.position));
         });
+        if outcome.text_cut {
+            tracing::warn!(
+                field = %field.path,
+                bytes = value.len(),
+                "character filters make more than twice its size and 1 MB of a value: the rest of it is not found"
+            );
+        }
         self.add_shape(field, outcome.positions)
     }
 

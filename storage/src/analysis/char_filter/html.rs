@@ -46,7 +46,8 @@ enum Piece {
 }
 
 impl CharFilter for HtmlStrip {
-    fn apply(&self, text: &str) -> (String, Corrections) {
+    // What it makes of a text is no longer than that.
+    fn apply(&self, text: &str, _most: usize) -> (String, Corrections) {
         let mut out = Output { text: String::with_capacity(text.len()), ..Output::default() };
         let mut at = 0;
         while at < text.len() {

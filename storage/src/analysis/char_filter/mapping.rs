@@ -47,11 +47,15 @@ impl Mapping {
 }
 
 impl CharFilter for Mapping {
-    fn apply(&self, text: &str) -> (String, Corrections) {
+    fn apply(&self, text: &str, most: usize) -> (String, Corrections) {
         let mut out = String::with_capacity(text.len());
         let mut corrections = Corrections::default();
         let (mut at, mut written) = (0, 0u32);
         while let Some(first) = text[at..].chars().next() {
+            if out.len() >= most {
+                corrections.cut = true;
+                break;
+            }
             let found = self.lengths.get(&first).and_then(|lengths| {
                 lengths.iter().find_map(|&length| {
                     let from = text.get(at..at + length)?;
@@ -64,6 +68,10 @@ impl CharFilter for Mapping {
                 at += first.len_utf8();
                 continue;
             };
+            if out.len().saturating_add(to.len()) > most {
+                corrections.cut = true;
+                break;
+            }
             let (before, after) = (units(from), units(to));
             let difference = i64::from(before) - i64::from(after);
             if difference > 0 {

@@ -13,10 +13,19 @@ pub(crate) use html::HtmlStrip;
 pub(crate) use mapping::{Mapping, unescape};
 pub(crate) use pattern::PatternReplace;
 
+/// Bytes that a character filter may add to a text, beyond as many as the text has.
+const MAX_ADDED: usize = 1 << 20;
+
+/// Returns the bytes that replacements may make of a text of so many: what is replaced by more could grow a document to any
+/// size long after it was acknowledged.
+pub(crate) fn most_bytes(text: usize) -> usize {
+    text.saturating_mul(2).saturating_add(MAX_ADDED)
+}
+
 /// A configured character filter.
 pub(crate) trait CharFilter: Debug + Send + Sync {
-    /// Returns the text as it goes on, and the way back.
-    fn apply(&self, text: &str) -> (String, Corrections);
+    /// Returns the text as it goes on, and the way back. It ends behind `most` bytes, which the corrections tell.
+    fn apply(&self, text: &str, most: usize) -> (String, Corrections);
 
     /// Whether a normalizer may use it.
     fn is_normalizing(&self) -> bool {
@@ -29,6 +38,8 @@ pub(crate) trait CharFilter: Debug + Send + Sync {
 pub(crate) struct Corrections {
     /// Offsets in the filtered text, ascending, and the difference from there on.
     steps: Vec<(u32, i64)>,
+    /// Whether the filtered text ends before it should, since it would be too long.
+    cut: bool,
 }
 
 impl Corrections {
@@ -43,6 +54,11 @@ impl Corrections {
     /// The difference at the end of what was filtered so far.
     fn last_difference(&self) -> i64 {
         self.steps.last().map_or(0, |step| step.1)
+    }
+
+    /// Whether the filtered text ends before it should.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut
     }
 
     /// Leads an offset back.

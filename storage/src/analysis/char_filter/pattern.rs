@@ -20,7 +20,7 @@ impl PatternReplace {
 }
 
 impl CharFilter for PatternReplace {
-    fn apply(&self, text: &str) -> (String, Corrections) {
+    fn apply(&self, text: &str, most: usize) -> (String, Corrections) {
         let mut out = String::with_capacity(text.len());
         let mut corrections = Corrections::default();
         let (mut last, mut written) = (0, 0u32);
@@ -31,7 +31,12 @@ impl CharFilter for PatternReplace {
             out.push_str(between);
             written += units(between);
             let from = out.len();
-            self.replacement.expand(&captures, &mut out);
+            if !self.replacement.expand(&captures, &mut out, most) {
+                // Of a replacement that is not whole, nothing: offsets would lead nowhere.
+                out.truncate(from);
+                corrections.cut = true;
+                return (out, corrections);
+            }
             let (before, after) = (units(whole.as_str()), units(&out[from..]));
             if before != after {
                 let first = written;

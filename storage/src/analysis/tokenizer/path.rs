@@ -2,6 +2,7 @@
 
 use super::{Tokenizer, Units};
 use crate::analysis::Token;
+use crate::bundle::MAX_TERM_BYTES;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -20,8 +21,10 @@ impl Tokenizer for PathHierarchy {
     fn tokenize(&self, text: &str, sink: &mut dyn FnMut(&mut Token)) -> u32 {
         let mut units = Units::new(text);
         let mut emit = |start: usize, end: usize| {
+            // A term is cut behind so many bytes anyway; each of thousands of parts would copy all of a long path.
             let text_of = |part: &str| {
-                part.chars()
+                part[..part.ceil_char_boundary(4 * (MAX_TERM_BYTES + 1))]
+                    .chars()
                     .map(|c| if c == self.delimiter { self.replacement } else { c })
                     .collect::<String>()
             };
