@@ -78,6 +78,28 @@ fn rows(node: Node) -> Vec<u32> {
 }
 
 #[test]
+fn a_conjunction_ends_at_what_matches_nothing() {
+    let matching = |value: &str| Node::Matching {
+        path: KEYWORD,
+        text: false,
+        pattern: Arc::new(crate::automaton::Pattern::one_of([value.to_owned()].into_iter().collect())),
+        weight: Weight::None,
+    };
+    let several = || Node::AtLeast(1, vec![matching("info"), matching("error")]);
+    assert_eq!(rows(Node::And(vec![several(), matching("info"), keyword("info")])), [1, 2, 4]);
+    for parts in [
+        vec![several(), matching("nowhere")],
+        vec![matching("nowhere"), several()],
+        vec![several(), keyword("nowhere")],
+        vec![several(), text("disk", 0), keyword("nowhere")],
+    ] {
+        assert_eq!(format!("{:?}", prepared(&Node::And(parts)).1), "Nothing");
+    }
+    let optional = Node::AtLeast(0, vec![matching("nowhere")]);
+    assert_eq!(rows(Node::And(vec![matching("info"), optional])), [1, 2, 4]);
+}
+
+#[test]
 fn combinations_find_their_rows() {
     let not = |node| Node::Not(Box::new(node));
     assert_eq!(rows(Node::And(vec![text("disk", 0), text("full", 1)])), [0, 3]);

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use datafusion::common::Column;
 use datafusion::logical_expr::utils::find_window_exprs;
-use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder, SortExpr};
+use datafusion::logical_expr::{Case, Expr, Extension, LogicalPlan, LogicalPlanBuilder, SortExpr};
 
 use super::Bound;
 use super::grouping::{AddressBits, aggregate, grouped_expr, rewritten};
@@ -49,7 +49,13 @@ impl Building {
             sort.expr = grouped_expr(&sort.expr, &replaced, "ORDER BY", !groups.is_empty())?;
         }
         if let Some(having) = having {
-            let having = grouped_expr(&having, &replaced, "HAVING", !groups.is_empty())?;
+            let mut having = grouped_expr(&having, &replaced, "HAVING", !groups.is_empty())?;
+            if groups.is_empty() {
+                // A condition that reads nothing would be moved below the aggregation, which makes a row of no rows.
+                let made = Expr::Column(Column::new_unqualified("a0"));
+                let always = made.clone().is_null().or(made.is_not_null());
+                having = Expr::Case(Case::new(None, vec![(Box::new(always), Box::new(having))], None));
+            }
             plan = LogicalPlanBuilder::new(plan).filter(having)?.build()?;
         }
         Ok(Self { plan, items, sorts })
