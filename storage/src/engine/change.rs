@@ -13,9 +13,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::index::Index;
+use super::recheck::recheck;
 use super::{Engine, Inner};
 use crate::mapping::Mapping;
 use crate::metadata::{IndexMeta, Metadata, MetadataChange};
+use crate::sync::AsyncMutexGuard;
 use crate::wal::FrameNumber;
 use crate::{Principal, Result, sync};
 
@@ -75,10 +77,9 @@ impl Engine {
         tracing::debug!(principal = principal.name(), changes = changes.len(), "metadata changes");
         // To its end: a caller that goes away must not part the catalog from the memory.
         let inner = Arc::clone(inner);
-        sync::uninterrupted(async move {
-            let _one = one;
-            inner.change_durably(current, changes, created, mappings).await
-        })
+        sync::uninterrupted(
+            async move { inner.change_durably(one, current, changes, created, mappings).await },
+        )
         .await
     }
 
@@ -119,15 +120,30 @@ impl Inner {
         }
     }
 
-    /// Makes a decided change durable, then true; returns the indices that were closed by it. The caller holds
-    /// `metadata_change`.
+    /// Makes a decided change durable, then true; returns the indices that were closed by it. `one` is the lock
+    /// `metadata_change`, which is held over no call of the object store.
     async fn change_durably(
         self: &Arc<Self>,
-        current: Arc<Metadata>,
+        mut one: AsyncMutexGuard<'static>,
+        mut current: Arc<Metadata>,
         changes: Vec<MetadataChange>,
         created: Vec<Arc<Index>>,
         mut mappings: Vec<(Uuid, Vec<u8>)>,
     ) -> Result<Vec<Arc<Index>>> {
+        let deleted = self.deleted_by(&changes);
+        let mut described = None;
+        if !(created.is_empty() && deleted.is_empty()) {
+            drop(one);
+            let describing = self.describe_change(deleted, &created).await?;
+            one = self.metadata_change.lock_owned().await;
+            let now = self.metadata.load_full();
+            if let Err(error) = recheck(&current, &now, &changes) {
+                drop(one);
+                self.undescribe_change(describing, &created).await;
+                return Err(error);
+            }
+            (current, described) = (now, Some(describing));
+        }
         let mut updated = self.with_other_settings(&changes);
         // The order of their locks. The mappings that follow changed settings must not grow between their check
         // and their use.
@@ -138,28 +154,28 @@ impl Inner {
         }
         let (followed, unsaved) = sync::blocking(move || follow(&updated)).await?;
         // Commits with mappings wait, so that none tells the catalog of an older one later.
-        let one = match unsaved.is_empty() {
+        let commits = match unsaved.is_empty() {
             true => None,
             false => Some(self.services.commits.lock().await),
         };
         mappings.extend(unsaved.iter().map(|(index, _, encoded)| (index.meta().uuid, encoded.clone())));
-        let described = self.describe_change(&changes, &created).await?;
         if let Err(error) = self.services.catalog.change(&changes, &mappings).await {
-            self.undescribe_change(described, &created).await;
+            drop((commits, unchanging, one));
+            if let Some(described) = described {
+                self.undescribe_change(described, &created).await;
+            }
             return Err(error);
         }
         for (index, version, _) in &unsaved {
             index.saved_mapping.fetch_max(*version, Ordering::Relaxed);
         }
-        drop(one);
+        drop(commits);
         let outdated = self.with_other_description(&changes);
         let inner = Arc::clone(self);
         let applied =
             sync::blocking(move || Ok(inner.apply_change(&current, &changes, &created, followed))).await?;
-        drop(described);
-        for index in outdated {
-            self.describe_again(&index).await;
-        }
+        drop((unchanging, one, described));
+        self.describe_outdated(outdated).await;
         Ok(applied)
     }
 

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use object_store::ObjectMeta;
 use object_store::path::Path;
@@ -17,6 +18,9 @@ use crate::catalog::State;
 use crate::description::{self, INDEX, IndexDescription, SEGMENT};
 use crate::metadata::MetadataChange;
 use crate::{Result, sync};
+
+/// Time that a change of settings waits for the descriptions of its indices.
+const DESCRIBE_TIME: Duration = Duration::from_secs(2);
 
 /// The index that an object belongs to.
 fn index_of(path: &Path) -> Option<Uuid> {
@@ -108,11 +112,11 @@ impl Described {
     }
 }
 
-/// A change whose indices are described as they will be: nobody else describes an index meanwhile.
+/// A change whose indices are described as they will be: nobody else describes those that it deletes meanwhile.
 #[derive(Debug)]
-pub(super) struct Describing<'a> {
+pub(super) struct Describing {
     deleted: Vec<Arc<Index>>,
-    _one: tokio::sync::MutexGuard<'a, ()>,
+    _each: Vec<tokio::sync::OwnedMutexGuard<()>>,
 }
 
 impl Inner {
@@ -123,10 +127,17 @@ impl Inner {
     /// The object store fails; all is then as it was, as far as the object store allows.
     pub(super) async fn describe_change(
         &self,
-        changes: &[MetadataChange],
+        mut deleted: Vec<Arc<Index>>,
         created: &[Arc<Index>],
-    ) -> Result<Describing<'_>> {
-        let describing = Describing { deleted: self.deleted_by(changes), _one: self.describing.lock().await };
+    ) -> Result<Describing> {
+        // The order of their locks.
+        deleted.sort_unstable_by_key(|index| index.meta().uuid);
+        deleted.dedup_by_key(|index| index.meta().uuid);
+        let mut each = Vec::with_capacity(deleted.len());
+        for index in &deleted {
+            each.push(Arc::clone(&index.describing).lock_owned().await);
+        }
+        let describing = Describing { deleted, _each: each };
         match self.try_describe(&describing, created).await {
             Ok(()) => Ok(describing),
             Err(error) => {
@@ -136,7 +147,7 @@ impl Inner {
         }
     }
 
-    async fn try_describe(&self, describing: &Describing<'_>, created: &[Arc<Index>]) -> Result<()> {
+    async fn try_describe(&self, describing: &Describing, created: &[Arc<Index>]) -> Result<()> {
         for index in created {
             self.put_description(index).await?;
         }
@@ -148,22 +159,27 @@ impl Inner {
 
     /// Takes back what was described for a change that came to nothing. What the object store refuses now, the next start
     /// does.
-    pub(super) async fn undescribe_change(&self, describing: Describing<'_>, created: &[Arc<Index>]) {
+    pub(super) async fn undescribe_change(&self, describing: Describing, created: &[Arc<Index>]) {
         for index in created {
             let uuid = index.meta().uuid;
             if let Err(error) = self.env().objects.delete_durably(&description::index_path(uuid)).await {
                 tracing::warn!(index = %uuid, %error, "cannot delete the description of an index that was not made");
             }
         }
-        for index in &describing.deleted {
+        for index in describing.deleted.iter().filter(|index| self.is_running(index)) {
             if let Err(error) = self.put_description(index).await {
                 tracing::warn!(index = %index.meta().name, %error, "cannot describe an index; the next start will");
             }
         }
     }
 
+    /// Whether an index was not deleted.
+    fn is_running(&self, index: &Arc<Index>) -> bool {
+        self.indices.read().get(&index.meta().name).is_some_and(|running| Arc::ptr_eq(running, index))
+    }
+
     /// Running indices that a change deletes.
-    fn deleted_by(&self, changes: &[MetadataChange]) -> Vec<Arc<Index>> {
+    pub(super) fn deleted_by(&self, changes: &[MetadataChange]) -> Vec<Arc<Index>> {
         let indices = self.indices.read();
         let deleted = changes.iter().filter_map(|change| match change {
             MetadataChange::DeleteIndex { name, uuid } => {
@@ -186,13 +202,36 @@ impl Inner {
     /// Writes the description of a running index anew. What is wrong with the object store is no reason to fail a
     /// change that the catalog has: the next segment describes the index as well.
     pub(super) async fn describe_again(&self, index: &Arc<Index>) {
-        let _one = self.describing.lock().await;
-        let meta = index.meta();
+        let _one = index.describing.lock().await;
         // A deleted one has none.
-        let running = self.indices.read().get(&meta.name).is_some_and(|running| Arc::ptr_eq(running, index));
-        if running && let Err(error) = self.put_description(index).await {
-            tracing::warn!(index = %meta.name, %error, "cannot describe an index; its next segment will");
+        if self.is_running(index)
+            && let Err(error) = self.put_description(index).await
+        {
+            tracing::warn!(index = %index.meta().name, %error, "cannot describe an index; its next segment will");
         }
+    }
+
+    /// Writes descriptions of running indices anew that a change has made outdated. A remote object store that does not answer
+    /// is not waited for: the catalog has the change.
+    pub(super) async fn describe_outdated(self: &Arc<Self>, outdated: Vec<Arc<Index>>) {
+        if outdated.is_empty() {
+            return;
+        }
+        let inner = Arc::clone(self);
+        let described = async move {
+            for index in outdated {
+                inner.describe_again(&index).await;
+            }
+        };
+        if self.env().objects.is_local() {
+            return described.await;
+        }
+        let (done, ended) = futures::channel::oneshot::channel::<()>();
+        sync::detached(async move {
+            described.await;
+            drop(done);
+        });
+        let _ = tokio::time::timeout(DESCRIBE_TIME, ended).await;
     }
 
     /// Running indices whose description a change makes outdated.

@@ -4,7 +4,7 @@
 //! The catalog draws the id. The object store has it in [`STORE_OBJECT`], of which there can be one only, whoever
 //! else writes to the bucket; the log in stamps, which also say how far the catalog was: one that is behind its
 //! log was restored from an older time. [`GENERATION_OBJECT`] says the same to a data directory of an older time, log
-//! and all, whose orphans would be what was written since. [`Surroundings::judge`] decides, before anything is
+//! and all, whose orphans would be what was written since (`ownership.rs` writes it). [`Surroundings::judge`] decides, before anything is
 //! written or collected.
 
 use std::path::{Path as FilePath, PathBuf};
@@ -19,19 +19,17 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::Inner;
+use super::ownership::{GENERATION_OBJECT, GenerationObject, Ownership};
 use crate::access;
 use crate::catalog::{Catalog, StoreRecord};
 use crate::disk::Disk;
-use crate::objects::{Objects, is_missing};
+use crate::objects::{DeletionGuard, Objects};
 use crate::segment::deletes_generation;
 use crate::wal::{self, Entry, FrameNumber, Origin, StoreStamp, Wal};
 use crate::{Error, Result, sync};
 
 /// Name of the object that says which store the others belong to.
 pub(crate) const STORE_OBJECT: &str = "store.json";
-/// Name of the object that says how far the catalog was when objects were written last: at the start, every few
-/// seconds, and at the end.
-const GENERATION_OBJECT: &str = "generation.json";
 /// Room on the disk that a stamp asks for.
 const STAMP_BYTES: u64 = 4 << 10;
 
@@ -43,13 +41,6 @@ pub(super) const RESTORE_NEWEST: &str = "start with the newest data directory, o
 #[derive(Debug, Serialize, Deserialize)]
 struct StoreObject {
     store: Uuid,
-}
-
-/// What [`GENERATION_OBJECT`] holds.
-#[derive(Debug, Serialize, Deserialize)]
-struct GenerationObject {
-    store: Uuid,
-    generation: u64,
 }
 
 /// What is there beside the catalog.
@@ -168,16 +159,24 @@ impl Surroundings {
         if let Some((_, generation)) = self.noted.filter(|(store, _)| *store == id)
             && generation > record.generation
         {
-            let older = record.generation;
-            return differ(
-                format!(
-                    "the catalog [{catalog}] is of generation {older}, older than the object store [{objects}], which was written to beside generation {generation}"
-                ),
-                RESTORE_NEWEST,
-            );
+            return Err(older_catalog(catalog, objects, record.generation, generation));
         }
         Ok(Some(id))
     }
+}
+
+fn older_catalog(catalog: &str, objects: &str, older: u64, newer: u64) -> Error {
+    Error::Mismatch {
+        what: format!(
+            "the catalog [{catalog}] is of generation {older}, older than the object store [{objects}], which was written to beside generation {newer}"
+        ),
+        remedy: RESTORE_NEWEST.to_owned(),
+    }
+}
+
+/// Makes the refusal of a catalog that is older than the object store.
+pub(super) fn older_than_objects(objects: &Objects, older: u64, newer: u64) -> Error {
+    older_catalog("catalog.sqlite", &objects.store().to_string(), older, newer)
 }
 
 /// The segment that an object is a file of; `None` for what no store has put there.
@@ -198,23 +197,18 @@ pub(crate) async fn read_owner(objects: &Objects) -> Result<Option<Uuid>> {
 
 /// Generation of the catalog that the object store was written beside last, and of which store.
 pub(crate) async fn read_noted(objects: &Objects) -> Result<Option<(Uuid, u64)>> {
-    let noted = read_object::<GenerationObject>(objects, GENERATION_OBJECT).await?;
+    let noted = objects.get_checked(&Path::from(GENERATION_OBJECT), GenerationObject::decode).await?;
     Ok(noted.map(|noted| (noted.store, noted.generation)))
 }
 
 /// Reads a small object; `None` where there is none.
 async fn read_object<T: DeserializeOwned>(objects: &Objects, name: &str) -> Result<Option<T>> {
-    let bytes = match objects.get(&Path::from(name)).await {
-        Ok(bytes) => bytes,
-        Err(error) if is_missing(&error) => return Ok(None),
-        Err(error) => return Err(error),
-    };
     let corrupt = |error: serde_json::Error| Error::Corrupt {
         file: format!("{}/{name}", objects.store()),
         offset: 0,
         reason: error.to_string(),
     };
-    serde_json::from_slice(&bytes).map(Some).map_err(corrupt)
+    objects.get_checked(&Path::from(name), |bytes| serde_json::from_slice(bytes).map_err(corrupt)).await
 }
 
 /// The store that this process serves.
@@ -224,8 +218,7 @@ pub(super) struct Identity {
     /// Whether the catalog knows that log and object store carry the id.
     claimed: bool,
     stamped: Mutex<Stamped>,
-    /// Generation that this process has noted in the object store; held while it does.
-    noted: tokio::sync::Mutex<u64>,
+    pub(super) ownership: Arc<Ownership>,
 }
 
 /// The newest stamp in the log.
@@ -256,7 +249,7 @@ impl Identity {
     pub(super) async fn claim(
         known: Option<Uuid>,
         record: &StoreRecord,
-        catalog: &dyn Catalog,
+        catalog: &Arc<dyn Catalog>,
         objects: &Objects,
     ) -> Result<Self> {
         let id = known.unwrap_or_else(Uuid::new_v4);
@@ -282,12 +275,10 @@ impl Identity {
             }
             tracing::info!(store = %id, objects = %objects.store(), "store named");
         }
-        Ok(Self {
-            id,
-            claimed: record.claimed,
-            stamped: Mutex::default(),
-            noted: tokio::sync::Mutex::default(),
-        })
+        let ownership = Arc::new(Ownership::new(id, objects.clone(), Arc::clone(catalog)));
+        ownership.take(record.generation).await?;
+        objects.guard_deletions(Arc::clone(&ownership) as Arc<dyn DeletionGuard>);
+        Ok(Self { id, claimed: record.claimed, stamped: Mutex::default(), ownership })
     }
 }
 
@@ -319,30 +310,31 @@ impl Inner {
     /// Notes in the object store how far the catalog is, unless that is there. What was committed since the last
     /// time is what an older data directory would not be known by.
     pub(super) async fn note_generation(&self) {
-        let mut noted = self.identity.noted.lock().await;
-        // Read first, as for a stamp.
-        let generation = self.services.catalog.generation();
-        if *noted >= generation {
-            return;
-        }
-        let object = GenerationObject { store: self.identity.id, generation };
-        let put = async {
-            let content = serde_json::to_vec(&object).map_err(|error| Error::Internal(error.to_string()))?;
-            self.env().objects.put(&Path::from(GENERATION_OBJECT), Bytes::from(content)).await
-        };
-        match put.await {
-            Ok(()) => *noted = generation,
-            // It is tried again; a full disk is no reason not to serve reads.
-            Err(error) => tracing::warn!(%error, "cannot note in the object store how far the catalog is"),
+        // It is tried again; a full disk is no reason not to serve reads.
+        if let Err(error) = self.identity.ownership.note().await {
+            tracing::warn!(%error, "cannot note in the object store how far the catalog is");
         }
     }
 
-    /// Notes it in a task of its own, unless one does so.
+    /// Notes it in a task of its own, and looks whether another process has taken the object store over.
     pub(super) fn note_generation_soon(self: &Arc<Self>) {
-        if self.identity.noted.try_lock().is_ok_and(|noted| *noted < self.services.catalog.generation()) {
-            let inner = Arc::clone(self);
-            sync::detached(async move { inner.note_generation().await });
+        let ownership = Arc::clone(&self.identity.ownership);
+        if ownership.check().is_err() {
+            return;
         }
+        sync::detached(async move {
+            if let Err(error) = ownership.watch().await {
+                tracing::warn!(%error, "cannot note in the object store how far the catalog is");
+            }
+        });
+    }
+
+    /// Refuses what only the process may do that writes to the object store.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] where another process has taken over.
+    pub(super) fn check_ownership(&self) -> Result<()> {
+        self.identity.ownership.check()
     }
 
     /// Sees to it that every file of the log has a stamp: up to the newest of them the log can be cut while the disk

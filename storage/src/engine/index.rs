@@ -10,13 +10,14 @@ use futures::future::try_join_all;
 
 use super::agenda::Agenda;
 use super::types::{IndexFigures, SegmentFigures, ShardFault, ShardSnapshot, Snapshot};
-use crate::catalog::{SegmentRecord, ShardCheckpoint};
+use crate::catalog::ShardCheckpoint;
 use crate::mapping::Mapping;
 use crate::metadata::{IndexMeta, SortField, parse_index_sort};
 use crate::routing::{routing_shards, shard_of};
 use crate::segment::Env;
 use crate::shard::{
-    About, ContextKind, OpenContext, Reading, RefreshFacts, Shard, SharedMapping, refresh_in_ms,
+    About, ContextKind, LoadedSegment, OpenContext, Reading, RefreshFacts, Shard, SharedMapping,
+    refresh_in_ms,
 };
 use crate::sync::{AsyncMutex, Place, Rank};
 use crate::{Error, Result, SharedClock};
@@ -31,6 +32,9 @@ pub struct Index {
     mapping: Arc<ArcSwap<Mapping>>,
     /// Held while the mapping changes, so that changes have one order, which is the log's.
     pub(super) mapping_change: AsyncMutex,
+    /// Held while the description of the index is written, so that an older one never replaces a newer one, and while the
+    /// index is deleted.
+    pub(super) describing: Arc<tokio::sync::Mutex<()>>,
     /// Version of the mapping that the catalog is known to have.
     pub(super) saved_mapping: Arc<AtomicU64>,
     shards: Vec<Arc<Shard>>,
@@ -41,9 +45,6 @@ pub struct Index {
     clock: SharedClock,
     agenda: Weak<Agenda>,
 }
-
-/// A segment with its deletions, as loaded from catalog and object store.
-pub(super) type LoadedSegment = (SegmentRecord, roaring::RoaringBitmap);
 
 impl Index {
     pub(super) fn new(
@@ -60,7 +61,7 @@ impl Index {
         let mapping = Arc::new(ArcSwap::from_pointee(mapping));
         let mut by_shard: Vec<Vec<LoadedSegment>> = (0..meta.shards).map(|_| Vec::new()).collect();
         for loaded in segments {
-            if let Some(place) = by_shard.get_mut(loaded.0.shard as usize) {
+            if let Some(place) = by_shard.get_mut(loaded.record.shard as usize) {
                 place.push(loaded);
             }
         }
@@ -81,6 +82,7 @@ impl Index {
             about,
             mapping,
             mapping_change: AsyncMutex::new(Place::of_index(Rank::MappingChange, uuid)),
+            describing: Arc::default(),
             saved_mapping,
             shards,
             last_search_ms: AtomicI64::new(i64::MIN / 2),
@@ -214,7 +216,8 @@ impl Index {
 
     /// Tells of each shard what it cannot do, if anything.
     pub fn faults(&self) -> Vec<Option<ShardFault>> {
-        self.shards.iter().map(|shard| shard.fault()).collect()
+        let fenced = self.env.objects.is_closed_to_writes().then_some(ShardFault::Failing);
+        self.shards.iter().map(|shard| shard.fault().or(fenced)).collect()
     }
 
     /// Counts live documents, deleted rows and bytes.

@@ -9,6 +9,7 @@
 mod agenda;
 mod budget;
 mod change;
+mod deletions;
 mod describe;
 mod feed;
 mod get;
@@ -16,10 +17,12 @@ pub(crate) mod identity;
 mod index;
 mod leases;
 mod look;
+mod ownership;
 mod positions;
 #[cfg(test)]
 mod protocol;
 mod read_back;
+mod recheck;
 mod recovery;
 mod refresh;
 mod round;
@@ -112,8 +115,8 @@ struct Inner {
     orphans: Mutex<Vec<recovery::Orphan>>,
     /// Shared by updates of sources while they are decided, alone with one that lost against another.
     source_updates: tokio::sync::RwLock<()>,
-    /// Held while the description of an index is written, so that an older one never replaces a newer one.
-    describing: tokio::sync::Mutex<()>,
+    /// Shards that are out of use; held while they are looked at again.
+    damaged: Arc<tokio::sync::Mutex<Vec<deletions::DamagedShard>>>,
     stopping: AtomicBool,
     /// Held for as long as the data directory is in use.
     _lock: Box<dyn crate::disk::LockGuard>,
@@ -137,7 +140,7 @@ impl Inner {
         if self.stopping.load(Ordering::Relaxed) {
             return Err(Error::Stopped("the node is shutting down".to_owned()));
         }
-        Ok(())
+        self.check_ownership()
     }
 
     fn all_indices(&self) -> Vec<Arc<Index>> {

@@ -20,9 +20,10 @@ use uuid::Uuid;
 
 use super::agenda::Agenda;
 use super::budget::Budget;
+use super::deletions::{self, DamagedShard};
 use super::describe::{Described, is_description, is_index_description};
 use super::identity::{Identity, RESTORE_NEWEST, Surroundings, segment_of};
-use super::index::{Index, LoadedSegment, gc_deletes_ms};
+use super::index::{Index, gc_deletes_ms};
 use super::leases::Leases;
 use super::positions::Positions;
 use super::round::{Earlier, RowMeta};
@@ -36,14 +37,13 @@ use crate::disk::Disk;
 use crate::document::ChunkBuilder;
 use crate::mapping::Mapping;
 use crate::metadata::Metadata;
-use crate::objects::{Objects, is_missing};
+use crate::objects::Objects;
 use crate::repair::REPAIRED;
 use crate::routing::IdGenerator;
 use crate::segment::{
-    BlockCache, Env, FileCache, MemChunk, OpenedCache, Packed, decode_deletes, deletes_generation,
-    deletes_path,
+    BlockCache, DeletesFile, Env, FileCache, MemChunk, OpenedCache, Packed, deletes_generation,
 };
-use crate::shard::{Applied, Change, Commits, Damage, Probed, Services};
+use crate::shard::{Applied, Change, Commits, Damage, LoadedSegment, Probed, Services};
 use crate::sync::{self, AsyncMutex, Place, Rank};
 use crate::wal::{Entry, Frame, FrameNumber, ReplayProgress, ShardOps, Wal};
 use crate::{Compute, Config, Error, Result, SharedClock};
@@ -95,7 +95,7 @@ pub(super) async fn open(
             return Err(error);
         }
     };
-    let identity = Identity::claim(known, &state.store, &*catalog, &objects).await?;
+    let identity = Identity::claim(known, &state.store, &catalog, &objects).await?;
     let opened = Arc::new(OpenedCache::default());
     let env = Env {
         objects: Arc::clone(&objects),
@@ -111,7 +111,7 @@ pub(super) async fn open(
     let metadata = Metadata::default().apply(&state.metadata);
     let wake = Arc::new(Notify::new());
     let agenda = Arc::new(Agenda::new(Arc::clone(&wake)));
-    let indices = load_indices(&metadata, &state, &env, &clock, &agenda).await?;
+    let (indices, damaged) = load_indices(&metadata, &state, &env, &clock, &agenda).await?;
     let described = Described::find(&listed, &state, &indices);
     let mut orphans = find_orphans(&listed, &state.segments, &described);
     // Once a start has shown that an index is deleted, no repair may bring it back.
@@ -149,7 +149,7 @@ pub(super) async fn open(
         busy: Mutex::new(upkeep::Busy::default()),
         wants_cut: AtomicBool::new(false),
         source_updates: tokio::sync::RwLock::default(),
-        describing: tokio::sync::Mutex::default(),
+        damaged: Arc::new(tokio::sync::Mutex::new(damaged)),
         leases: sync::Mutex::new(Rank::Leases, Leases::load(state.leases)),
         decoded: Default::default(),
         positions: Positions::load(state.positions),
@@ -209,7 +209,7 @@ async fn load_indices(
     env: &Env,
     clock: &SharedClock,
     agenda: &Arc<Agenda>,
-) -> Result<HashMap<Arc<str>, Arc<Index>>> {
+) -> Result<(HashMap<Arc<str>, Arc<Index>>, Vec<DamagedShard>)> {
     let mut by_index: BTreeMap<Uuid, Vec<&SegmentRecord>> = BTreeMap::new();
     for record in &state.segments {
         by_index.entry(record.index).or_default().push(record);
@@ -224,50 +224,56 @@ async fn load_indices(
     for chunk in &state.tombstones {
         tombstones.entry(chunk.index).or_default().push(chunk);
     }
-    let mut indices = HashMap::new();
+    let loaded = deletions::load_all(&state.segments, env).await;
+    let mut loaded: HashMap<Uuid, Result<Result<LoadedSegment, Damage>>> =
+        loaded.into_iter().map(|(id, loaded)| (id, as_damage(loaded))).collect();
+    let (mut indices, mut damaged) = (HashMap::new(), Vec::new());
     for meta in metadata.indices() {
         let mapping = match mappings.get(&meta.uuid) {
             Some(bytes) => Mapping::decode(bytes, &meta.settings)?,
             None => Mapping::empty(&meta.settings),
         };
         let mut segments: Vec<LoadedSegment> = Vec::new();
-        let mut damaged = Vec::new();
-        for record in by_index.remove(&meta.uuid).unwrap_or_default() {
-            let deleted = match load_deletes(record, env).await {
-                Ok(deleted) => deleted,
-                Err(Error::Corrupt { file, offset, reason }) => {
+        let mut damages = BTreeMap::new();
+        let records = by_index.remove(&meta.uuid).unwrap_or_default();
+        for record in &records {
+            match loaded.remove(&record.id).transpose()? {
+                Some(Ok(segment)) => segments.push(segment),
+                Some(Err(damage)) => {
+                    let Damage { file, offset, reason } = &damage;
                     tracing::error!(index = %meta.name, shard = record.shard, file, offset, reason, "shard is damaged");
-                    damaged.push((record.shard, Damage { file, offset, reason }));
-                    continue;
+                    damages.insert(record.shard, damage);
                 }
-                Err(error) => return Err(error),
-            };
-            segments.push((record.clone(), deleted));
+                None => {}
+            }
         }
         let checkpoints = checkpoints.remove(&meta.uuid).unwrap_or_default();
-        let index = Index::new(Arc::clone(meta), mapping, &checkpoints, segments, env, clock, agenda);
-        for (shard, damage) in damaged {
-            index.shard(shard)?.damaged(damage);
+        let index =
+            Arc::new(Index::new(Arc::clone(meta), mapping, &checkpoints, segments, env, clock, agenda));
+        for (number, damage) in damages {
+            let shard = index.shard(number)?;
+            shard.damaged(damage);
+            let segments = records.iter().filter(|record| record.shard == number);
+            damaged.push(DamagedShard {
+                index: Arc::clone(&index),
+                shard: Arc::clone(shard),
+                segments: segments.map(|record| (*record).clone()).collect(),
+                loaded: false,
+            });
         }
         for chunk in tombstones.remove(&meta.uuid).unwrap_or_default() {
             index.shard(chunk.shard)?.remember(chunk, clock.now_ms(), gc_deletes_ms(meta))?;
         }
-        indices.insert(Arc::clone(&meta.name), Arc::new(index));
+        indices.insert(Arc::clone(&meta.name), index);
     }
-    Ok(indices)
+    Ok((indices, damaged))
 }
 
-/// Reads which rows of a segment are deleted. A missing file is a damaged one.
-async fn load_deletes(record: &SegmentRecord, env: &Env) -> Result<roaring::RoaringBitmap> {
-    if record.delete_generation == 0 {
-        return Ok(roaring::RoaringBitmap::new());
-    }
-    let path = deletes_path(record.index, record.shard, record.id, record.delete_generation);
-    match env.objects.get(&path).await {
-        Ok(bytes) => decode_deletes(&bytes, path.as_ref()),
-        Err(error) if is_missing(&error) => {
-            Err(Error::Corrupt { file: path.to_string(), offset: 0, reason: "it is missing".to_owned() })
-        }
+/// Tells damage of a segment's deletions from other failures.
+fn as_damage(loaded: Result<LoadedSegment>) -> Result<Result<LoadedSegment, Damage>> {
+    match loaded {
+        Ok(loaded) => Ok(Ok(loaded)),
+        Err(Error::Corrupt { file, offset, reason }) => Ok(Err(Damage { file, offset, reason })),
         Err(error) => Err(error),
     }
 }
@@ -299,7 +305,7 @@ fn replay(
     Ok(wal)
 }
 
-fn flush_largest(inner: &Arc<Inner>, runtime: &Handle) -> Result<()> {
+pub(super) fn flush_largest(inner: &Arc<Inner>, runtime: &Handle) -> Result<()> {
     let shards: Vec<_> = inner.all_indices().iter().flat_map(|i| i.shards().to_vec()).collect();
     let Some(largest) = shards.into_iter().max_by_key(|shard| shard.read().unflushed().0) else {
         return Ok(());
@@ -330,7 +336,7 @@ fn apply_frame(
             Entry::Ops(ops) => {
                 // Operations of an index that was deleted since are of no interest.
                 if let Some(index) = indices.get(&ops.index) {
-                    applied += apply_ops(inner, index, number, (time_ms, origin), ops)?;
+                    applied += apply_ops(inner, index, number, (time_ms, origin), ops, Replay::Start)?;
                 }
             }
             Entry::Position(delta) => inner.positions.replay(number, &delta),
@@ -341,12 +347,23 @@ fn apply_frame(
     Ok(applied)
 }
 
-fn apply_ops(
+/// What operations are applied for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replay {
+    /// The start, which leaves out damaged shards.
+    Start,
+    /// A shard that was damaged at the start, and may have taken up some of the operations.
+    Shard,
+}
+
+/// Applies operations of the log that are not in segments yet; returns how many.
+pub(super) fn apply_ops(
     inner: &Inner,
     index: &Index,
     number: FrameNumber,
     (time_ms, origin): (i64, Origin),
     ops: ShardOps,
+    replay: Replay,
 ) -> Result<u64> {
     let shard = index.shard(ops.shard)?;
     let write = shard.write_lock_blocking();
@@ -355,7 +372,11 @@ fn apply_ops(
         ops.ops.iter().filter_map(|op| op.source.as_ref()).map(|source| source.len() as u64).sum(),
     );
     let guard = write.read();
-    if ops.first_seq_no < guard.committed_below() || guard.check().is_err() {
+    let left_out = match replay {
+        Replay::Start => ops.first_seq_no < guard.committed_below() || guard.check().is_err(),
+        Replay::Shard => ops.first_seq_no < guard.next_seq_no() || guard.closed(),
+    };
+    if left_out {
         return Ok(0);
     }
     if ops.first_seq_no != guard.next_seq_no() {
@@ -407,7 +428,7 @@ fn apply_ops(
         let deletes = match earlier.find(id, &guard) {
             Some((_, location)) => location,
             None if op.generated => None,
-            None => guard.find(id, &Probed::default())?.and_then(|found| found.1),
+            None => guard.find_unchecked(id, &Probed::default())?.and_then(|found| found.1),
         };
         let applied = Applied {
             id: if generated { Box::default() } else { id.into() },
@@ -490,8 +511,8 @@ fn refuse_newer_deletes(objects: &Objects, listed: &[ObjectMeta], segments: &[Se
 }
 
 /// Finds what a crash left of an unfinished commit, or of what was replaced: files of segments that
-/// the catalog does not know, and deletes files of generations before the one that it knows. One of the next
-/// generation is of a commit that was cut short: the next commit replaces it.
+/// the catalog does not know, and deletes files of generations up to the one that it knows, but for the file that it names.
+/// One of the next generation is of a commit that was cut short: it is an orphan once another commit has that generation.
 fn find_orphans(listed: &[ObjectMeta], segments: &[SegmentRecord], described: &Described) -> Vec<Orphan> {
     let known: HashMap<Uuid, &SegmentRecord> = segments.iter().map(|s| (s.id, s)).collect();
     let present: HashSet<&Path> = listed.iter().map(|object| &object.location).collect();
@@ -502,10 +523,13 @@ fn find_orphans(listed: &[ObjectMeta], segments: &[SegmentRecord], described: &D
         // Not a file of a segment, or one of a segment that the catalog does not know.
         None | Some(None) => described.is_orphan(path),
         Some(Some(record)) => {
-            let current = deletes_path(record.index, record.shard, record.id, record.delete_generation);
+            let Ok(current) = DeletesFile::from_record(record).map(|file| file.path(record)) else {
+                return false;
+            };
             let generation = path.filename().and_then(deletes_generation);
             // Where the current one is missing, another is all there is: the shard is put out of use.
-            generation.is_some_and(|generation| generation < record.delete_generation)
+            generation.is_some_and(|generation| generation <= record.delete_generation)
+                && *path != current
                 && present.contains(&current)
         }
     };

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::Engine;
 use crate::access::Principal;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Returns the mapping and settings of a hidden index that has the fields of these properties only, whatever its documents have.
 pub fn hidden_index(properties: Value) -> Value {
@@ -38,7 +38,11 @@ impl Engine {
                 made = true;
                 metadata.create_index(name, body, now_ms, Uuid::new_v4())
             });
-            decided.await?;
+            match decided.await {
+                // Another caller was first.
+                Err(Error::IndexAlreadyExists { .. }) => return Ok(false),
+                decided => decided?,
+            }
             Ok(made)
         })
     }

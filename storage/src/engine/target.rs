@@ -260,7 +260,11 @@ impl Engine {
                 metadata.guarded(guard).create_index(name, &Value::Null, now_ms, uuid::Uuid::new_v4())
             })
             .await;
-        created?;
+        match created {
+            // Another request was first.
+            Ok(()) | Err(Error::IndexAlreadyExists { .. }) => {}
+            Err(error) => return Err(error),
+        }
         match self.metadata().write_index(name, now_ms)? {
             Some(meta) => Ok(Target::new(self.index(&meta.name)?, name, &resolved, principal)),
             None => Err(Error::IndexNotFound { index: name.to_string() }),

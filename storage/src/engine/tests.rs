@@ -2,6 +2,7 @@
 
 mod feed;
 mod remote;
+mod unreliable;
 mod upgrade;
 
 use std::sync::Arc;

@@ -268,7 +268,8 @@ pub struct IndexFigures {
 pub enum ShardFault {
     /// Its files are damaged: it answers nothing and takes nothing.
     Damaged,
-    /// It serves, but its last refresh, flush or compaction failed; the next is to mend it.
+    /// It serves, but its last refresh, flush or compaction failed, and the next is to mend it; or another process has taken
+    /// the object store over, and it takes no writes.
     Failing,
 }
 

@@ -97,6 +97,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
             inner.delete_orphans();
             inner.note_generation_soon();
             inner.probe_troubles_soon();
+            inner.restore_damaged_soon();
         }
         tokio::time::sleep(MIN_PAUSE).await;
     }
@@ -324,6 +325,7 @@ impl Inner {
     }
 
     async fn flush_and_free(&self, shard: &Arc<Shard>) -> Result<()> {
+        self.check_ownership()?;
         let now_ms = self.clock.now_ms();
         let bytes = shard.read().unflushed().0;
         let permits = u32::try_from(bytes.div_ceil(BYTES_A_PERMIT)).unwrap_or(FLUSHES).clamp(1, FLUSHES);

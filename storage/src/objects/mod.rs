@@ -13,17 +13,22 @@ mod s3;
 mod steady;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) mod unreliable;
 mod upload;
 
 use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt;
 use futures::stream::FuturesUnordered;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
 
 pub use local::DurableLocal;
 
@@ -39,6 +44,9 @@ const WRITTEN_BYTES: usize = 1 << 20;
 const PARTS: usize = 4;
 /// Deletions on their way at once.
 const DELETES: usize = 16;
+/// Pauses before an object is read again that is missing or wrong.
+const AGAIN: [Duration; 3] =
+    [Duration::from_millis(50), Duration::from_millis(200), Duration::from_millis(500)];
 /// Directory of the local store under the data directory.
 const LOCAL_DIR: &str = "segments";
 
@@ -50,6 +58,24 @@ pub struct Objects {
     disk: Arc<dyn Disk>,
     /// How reads of a remote store have ended.
     reads: Arc<steady::ReadHealth>,
+    writing: Arc<Writing>,
+}
+
+/// Decides whether this process may delete objects.
+#[async_trait]
+pub(crate) trait DeletionGuard: std::fmt::Debug + Send + Sync {
+    /// Returns once objects may be deleted that the catalog does not name any more.
+    ///
+    /// # Errors
+    /// They may not be deleted, or that cannot be told now.
+    async fn permit(&self) -> Result<()>;
+}
+
+/// What this process may do to the objects.
+#[derive(Debug, Default)]
+struct Writing {
+    guard: OnceLock<Arc<dyn DeletionGuard>>,
+    closed: AtomicBool,
 }
 
 /// Opens the configured object store.
@@ -70,14 +96,15 @@ pub async fn open(config: &Config, disk: Arc<dyn Disk>) -> Result<Objects> {
         remote @ ObjectStoreConfig::S3 { .. } => {
             let reads = Arc::default();
             let store = s3::open(remote, &reads).await?;
-            Ok(Objects { store, local: None, disk, reads })
+            Ok(Objects { store, local: None, disk, reads, writing: Arc::default() })
         }
     }
 }
 
 impl Objects {
     fn local(local: DurableLocal, disk: Arc<dyn Disk>) -> Self {
-        Self { store: Arc::new(local.clone()), local: Some(local), disk, reads: Arc::default() }
+        let store = Arc::new(local.clone());
+        Self { store, local: Some(local), disk, reads: Arc::default(), writing: Arc::default() }
     }
 
     /// Takes a store that is not of this machine.
@@ -85,7 +112,7 @@ impl Objects {
     pub(crate) fn remote(store: Arc<dyn ObjectStore>, disk: Arc<dyn Disk>) -> Self {
         let reads = Arc::default();
         let store = Arc::new(steady::Steady::new(Arc::clone(&store), store, Arc::clone(&reads)));
-        Self { store, local: None, disk, reads }
+        Self { store, local: None, disk, reads, writing: Arc::default() }
     }
 
     /// Whether reads of the store have been failing, all of them.
@@ -106,6 +133,90 @@ impl Objects {
     /// Returns the store behind the `object_store` trait, for readers that want it.
     pub fn store(&self) -> &Arc<dyn ObjectStore> {
         &self.store
+    }
+
+    /// Has objects of a remote store deleted only as a guard permits; the first guard counts.
+    pub(crate) fn guard_deletions(&self, guard: Arc<dyn DeletionGuard>) {
+        if !self.is_local() {
+            let _ = self.writing.guard.set(guard);
+        }
+    }
+
+    /// Takes note that this process may write no more.
+    pub(crate) fn close_to_writes(&self) {
+        self.writing.closed.store(true, Ordering::Release);
+    }
+
+    /// Whether another process has taken the objects over.
+    pub(crate) fn is_closed_to_writes(&self) -> bool {
+        self.writing.closed.load(Ordering::Acquire)
+    }
+
+    async fn permit_deletions(&self) -> Result<()> {
+        match self.writing.guard.get() {
+            Some(guard) => guard.permit().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Does what [`Objects::get_checked`] does, and tells the version as well, which [`Objects::put_expecting`] takes.
+    ///
+    /// # Errors
+    /// The store's; the check's, once it has failed each time.
+    pub(crate) async fn get_versioned<T>(
+        &self,
+        path: &Path,
+        check: impl Fn(&Bytes) -> Result<T>,
+    ) -> Result<Option<(T, UpdateVersion)>> {
+        let mut pauses = AGAIN.iter().take(if self.is_local() { 0 } else { AGAIN.len() });
+        loop {
+            let wrong = match self.read_versioned(path).await {
+                Ok((bytes, version)) => match check(&bytes) {
+                    Ok(checked) => return Ok(Some((checked, version))),
+                    Err(error) => Some(error),
+                },
+                Err(error) if is_missing(&error) => None,
+                Err(error) => return Err(error),
+            };
+            match (pauses.next(), wrong) {
+                (Some(pause), _) => tokio::time::sleep(*pause).await,
+                (None, Some(error)) => return Err(error),
+                (None, None) => return Ok(None),
+            }
+        }
+    }
+
+    async fn read_versioned(&self, path: &Path) -> Result<(Bytes, UpdateVersion)> {
+        let found = self.store.get(path).await.map_err(lift)?;
+        let version = UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
+        Ok((found.bytes().await.map_err(lift)?, version))
+    }
+
+    /// Writes a small object. Where something is expected it is written only if the object is still of that version, or is
+    /// still missing; tells whether it was written. A service without conditions writes it in any case.
+    ///
+    /// # Errors
+    /// The store's; then the object may be written or not.
+    pub(crate) async fn put_expecting(
+        &self,
+        path: &Path,
+        bytes: Bytes,
+        expected: Option<Option<UpdateVersion>>,
+    ) -> Result<bool> {
+        let mode = match expected {
+            None => PutMode::Overwrite,
+            Some(None) => PutMode::Create,
+            Some(Some(version)) if version.e_tag.is_some() => PutMode::Update(version),
+            Some(Some(_)) => PutMode::Overwrite,
+        };
+        match self.store.put_opts(path, bytes.clone().into(), mode.into()).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                Ok(false)
+            }
+            Err(object_store::Error::NotImplemented { .. }) => self.put(path, bytes).await.map(|()| true),
+            Err(error) => Err(lift(error)),
+        }
     }
 
     /// Writes an object, replacing one of that name.
@@ -175,6 +286,19 @@ impl Objects {
     /// The store's; [`is_missing`] tells whether there is no such object.
     pub async fn get(&self, path: &Path) -> Result<Bytes> {
         self.store.get(path).await.map_err(lift)?.bytes().await.map_err(lift)
+    }
+
+    /// Reads a whole object and checks it; `None` where there is none. A remote store, or what stands between, may
+    /// answer wrongly once, so an object that is missing or does not pass the check is read again before that is believed.
+    ///
+    /// # Errors
+    /// The store's; the check's, once it has failed each time.
+    pub(crate) async fn get_checked<T>(
+        &self,
+        path: &Path,
+        check: impl Fn(&Bytes) -> Result<T>,
+    ) -> Result<Option<T>> {
+        Ok(self.get_versioned(path, check).await?.map(|(checked, _)| checked))
     }
 
     /// Reads a range of an object; it must lie within.
@@ -260,6 +384,11 @@ impl Objects {
     /// # Errors
     /// The store's.
     pub async fn delete(&self, path: &Path) -> Result<()> {
+        self.permit_deletions().await?;
+        self.delete_now(path).await
+    }
+
+    async fn delete_now(&self, path: &Path) -> Result<()> {
         match self.store.delete(path).await {
             Err(object_store::Error::NotFound { .. }) => Ok(()),
             other => other.map_err(lift),
@@ -295,9 +424,10 @@ impl Objects {
     /// # Errors
     /// The store's; what was deleted so far is deleted.
     pub async fn delete_all(&self, prefix: &Path) -> Result<()> {
+        self.permit_deletions().await?;
         let objects = self.store.list(Some(prefix)).map_err(lift);
         objects
-            .map_ok(|object| async move { self.delete(&object.location).await })
+            .map_ok(|object| async move { self.delete_now(&object.location).await })
             .try_buffer_unordered(DELETES)
             .try_collect::<()>()
             .await

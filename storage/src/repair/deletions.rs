@@ -3,11 +3,12 @@
 
 use arrow::array::AsArray;
 use arrow::datatypes::UInt64Type;
+use bytes::Bytes;
 use roaring::RoaringBitmap;
 
 use super::survey::Found;
 use crate::objects::is_missing;
-use crate::segment::{Env, PRIMARY_TERM, SEQ_NO, Stored, decode_deletes, deletes_path};
+use crate::segment::{DeletesFile, Env, PRIMARY_TERM, SEQ_NO, Stored, decode_deletes};
 use crate::{Error, Priority, Result};
 
 /// A row's operation: sequence number and term.
@@ -17,8 +18,8 @@ type Operation = (u64, u64);
 #[derive(Debug, Default)]
 pub(super) struct Deleted {
     pub(super) rows: RoaringBitmap,
-    /// Whether its newest deletes file has them all.
-    pub(super) stored: bool,
+    /// The deletes file that has them all; `None` where none has.
+    pub(super) file: Option<DeletesFile>,
 }
 
 /// Finds the deleted rows of each segment in `taken`; `others` are those of the shard that were not taken. A deletes file
@@ -31,24 +32,29 @@ pub(super) async fn find(
 ) -> Result<Vec<Deleted>> {
     let mut found = Vec::with_capacity(taken.len());
     for segment in taken {
-        let rows = match load(segment, env).await {
-            Ok(rows) => rows,
+        let deleted = match load(segment, env).await {
+            Ok(deleted) => deleted,
             Err(Error::Corrupt { file, reason, .. }) => {
                 lost.push(format!(
                     "[{file}] is damaged ({reason}): its shard is out of use until it is restored"
                 ));
-                RoaringBitmap::new()
+                // As the catalog would name it.
+                let generation = segment.candidate.deletes;
+                let attempt = segment.attempts.first().copied().flatten();
+                let rows = RoaringBitmap::new();
+                let file = Some(DeletesFile::from_file(generation, attempt, &[], &rows));
+                Deleted { rows, file }
             }
             Err(error) => return Err(error),
         };
-        found.push(Deleted { rows, stored: true });
+        found.push(deleted);
     }
     let mut operations: Vec<Operation> = Vec::new();
     for segment in others {
         let path = segment.description.path();
         match load(segment, env).await {
-            Ok(rows) if rows.is_empty() => {}
-            Ok(rows) => match of_rows(segment, Some(rows), env).await {
+            Ok(Deleted { rows, .. }) if rows.is_empty() => {}
+            Ok(Deleted { rows, .. }) => match of_rows(segment, Some(rows), env).await {
                 Ok(deleted) => operations.extend(deleted.into_iter().map(|(_, operation)| operation)),
                 // What was being removed had been replaced, with its deletions.
                 Err(error) if is_missing(&error) => {}
@@ -73,18 +79,37 @@ pub(super) async fn find(
                 deleted.rows.insert(row);
             }
         }
-        deleted.stored = deleted.rows.len() == before;
+        if deleted.rows.len() != before {
+            deleted.file = None;
+        }
     }
     Ok(found)
 }
 
-async fn load(segment: &Found, env: &Env) -> Result<RoaringBitmap> {
-    let (description, generation) = (&segment.description, segment.candidate.deletes);
-    if generation == 0 || description.record.is_none() {
-        return Ok(RoaringBitmap::new());
+/// Reads the newest deletes file of a segment. Of several attempts to write it, all count: what any of them marks was deleted.
+async fn load(segment: &Found, env: &Env) -> Result<Deleted> {
+    let Some(record) = &segment.description.record else { return Ok(Deleted::default()) };
+    let generation = segment.candidate.deletes;
+    if generation == 0 {
+        return Ok(Deleted { rows: RoaringBitmap::new(), file: Some(DeletesFile::default()) });
     }
-    let path = deletes_path(description.index.uuid, description.shard, description.id, generation);
-    decode_deletes(&env.objects.get(&path).await?, path.as_ref())
+    let mut found: Vec<(RoaringBitmap, DeletesFile)> = Vec::with_capacity(segment.attempts.len());
+    for attempt in &segment.attempts {
+        let named = DeletesFile::from_file(generation, *attempt, &[], &RoaringBitmap::new());
+        let path = named.path(record);
+        let decode = |bytes: &Bytes| {
+            let rows = decode_deletes(bytes, path.as_ref())?;
+            let file = DeletesFile::from_file(generation, *attempt, bytes, &rows);
+            Ok((rows, file))
+        };
+        let missing =
+            || Error::Corrupt { file: path.to_string(), offset: 0, reason: "it is missing".to_owned() };
+        found.push(env.objects.get_checked(&path, decode).await?.ok_or_else(missing)?);
+    }
+    let mut all = RoaringBitmap::new();
+    found.iter().for_each(|(rows, _)| all |= rows);
+    let file = found.into_iter().find(|(rows, _)| rows.len() == all.len()).map(|(_, file)| file);
+    Ok(Deleted { rows: all, file })
 }
 
 /// Rows of a segment, all without a choice, with their operations.

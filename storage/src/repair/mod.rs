@@ -31,7 +31,7 @@ use crate::engine::identity::{STORE_OBJECT, read_noted, read_owner};
 use crate::mapping::Mapping;
 use crate::metadata::MetadataChange;
 use crate::objects::Objects;
-use crate::segment::{BlockCache, Env, FileCache, OpenedCache, deletes_path, encode_deletes};
+use crate::segment::{BlockCache, DeletesFile, Env, FileCache, OpenedCache};
 use crate::{Compute, Config, Error, Result, wal};
 
 /// Object that says when the store was repaired last: what was left out is kept for a day from then on.
@@ -200,13 +200,16 @@ impl Plan {
             let records = chosen.entry((*uuid, *number)).or_default();
             for (found, deleted) in taken.iter().zip(deleted) {
                 let Some(mut record) = found.description.record.clone() else { continue };
-                record.delete_generation = found.candidate.deletes;
-                record.deleted_rows = u32::try_from(deleted.rows.len()).unwrap_or(u32::MAX);
-                if !deleted.stored {
-                    record.delete_generation += 1;
-                    let path = deletes_path(record.index, record.shard, record.id, record.delete_generation);
-                    self.deletes.push((path, encode_deletes(&deleted.rows)?));
-                }
+                let file = match deleted.file {
+                    Some(file) => file,
+                    None => {
+                        let generation = found.candidate.deletes + 1;
+                        let (file, bytes) = DeletesFile::encode(&deleted.rows, generation)?;
+                        self.deletes.push((file.path(&record), bytes));
+                        file
+                    }
+                };
+                file.write_to(&mut record);
                 records.push(record);
             }
         }

@@ -1,7 +1,9 @@
 //! What is in the object store: descriptions, and whether the files that they name are there.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 
+use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectMeta;
 use object_store::path::Path;
@@ -9,11 +11,11 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::choice::Candidate;
-use crate::Result;
 use crate::description::{self, INDEX, IndexDescription, MAX_BYTES, SEGMENT, SegmentDescription};
 use crate::engine::identity::segment_of;
 use crate::objects::Objects;
-use crate::segment::{bundle_path, data_path, deletes_path, ids_path};
+use crate::segment::{bundle_path, data_path, ids_path, parse_deletes_name};
+use crate::{Error, Result};
 
 /// Descriptions that are read at once.
 const AT_ONCE: usize = 32;
@@ -23,6 +25,8 @@ const AT_ONCE: usize = 32;
 pub(super) struct Found {
     pub(super) description: SegmentDescription,
     pub(super) candidate: Candidate,
+    /// The attempts to write its newest deletes file that are there.
+    pub(super) attempts: Vec<Option<Uuid>>,
 }
 
 /// What the object store has.
@@ -43,13 +47,17 @@ impl Survey {
     pub(super) async fn make(objects: &Objects, listed: &[ObjectMeta]) -> Result<Self> {
         let sizes: HashMap<&Path, u64> =
             listed.iter().map(|object| (&object.location, object.size)).collect();
-        let mut deletes: HashMap<Uuid, u64> = HashMap::new();
+        let mut deletes: HashMap<Uuid, (u64, Vec<Option<Uuid>>)> = HashMap::new();
         let mut undescribed: BTreeMap<Uuid, (String, u64)> = BTreeMap::new();
         for object in listed {
             let Some(segment) = segment_of(&object.location) else { continue };
-            if let Some(generation) = generation_of(&object.location) {
+            if let Some((generation, attempt)) = object.location.filename().and_then(parse_deletes_name) {
                 let newest = deletes.entry(segment).or_default();
-                *newest = generation.max(*newest);
+                match generation.cmp(&newest.0) {
+                    Ordering::Less => {}
+                    Ordering::Equal => newest.1.push(attempt),
+                    Ordering::Greater => *newest = (generation, vec![attempt]),
+                }
             }
             let index = object.location.parts().next().map(|part| part.as_ref().to_owned());
             undescribed.entry(segment).or_insert((index.unwrap_or_default(), 0)).1 += object.size;
@@ -78,9 +86,10 @@ impl Survey {
                 }
             };
             undescribed.remove(&description.id);
-            let candidate = judged(&description, &sizes, deletes.get(&description.id).copied().unwrap_or(0));
+            let (generation, attempts) = deletes.remove(&description.id).unwrap_or_default();
+            let candidate = judged(&description, &sizes, generation);
             let shard = survey.shards.entry((description.index.uuid, description.shard)).or_default();
-            shard.push(Found { description, candidate });
+            shard.push(Found { description, candidate, attempts });
         }
         for (index, bytes) in undescribed.into_values() {
             let sum = survey.undescribed.entry(index).or_default();
@@ -88,11 +97,6 @@ impl Survey {
         }
         Ok(survey)
     }
-}
-
-/// Generation of a deletes file.
-fn generation_of(path: &Path) -> Option<u64> {
-    path.filename()?.strip_prefix("deletes-")?.strip_suffix(".roaring")?.parse().ok()
 }
 
 fn judged(description: &SegmentDescription, sizes: &HashMap<&Path, u64>, deletes: u64) -> Candidate {
@@ -103,7 +107,6 @@ fn judged(description: &SegmentDescription, sizes: &HashMap<&Path, u64>, deletes
             && has(bundle_path(index, shard, id), record.bundle_bytes)
             && (record.ids_bytes == 0 || has(ids_path(index, shard, id), record.ids_bytes))
             && (record.delete_generation <= deletes)
-            && (deletes == 0 || sizes.contains_key(&deletes_path(index, shard, id, deletes)))
     });
     Candidate { id, account: description.account.clone(), whole, deletes, needs: description.deletes.clone() }
 }
@@ -118,11 +121,17 @@ async fn read_all<T: DeserializeOwned>(
         if object.size > MAX_BYTES {
             return Ok(Err(format!("[{path}] is longer than {MAX_BYTES} bytes")));
         }
-        let bytes = objects.get(&path).await?;
-        Ok(match description::decode(&bytes) {
-            Ok(description) => Ok((path, description)),
-            Err(reason) => Err(format!("[{path}] cannot be read: {reason}")),
-        })
+        let decode = |bytes: &Bytes| {
+            let corrupt = |reason| Error::Corrupt { file: path.to_string(), offset: 0, reason };
+            description::decode(bytes).map_err(corrupt)
+        };
+        let unreadable = |reason: &str| Ok(Err(format!("[{path}] cannot be read: {reason}")));
+        match objects.get_checked(&path, decode).await {
+            Ok(Some(description)) => Ok(Ok((path, description))),
+            Ok(None) => unreadable("it is missing"),
+            Err(Error::Corrupt { reason, .. }) => unreadable(&reason),
+            Err(error) => Err(error),
+        }
     });
     stream::iter(read).buffered(AT_ONCE).try_collect().await
 }

@@ -47,16 +47,29 @@ pub(crate) fn ids(index: Uuid, shard: u32, segment: Uuid) -> Path {
     directory(index, shard, segment).join("ids")
 }
 
-/// Object path of a generation of a segment's deletions.
-pub(crate) fn deletes(index: Uuid, shard: u32, segment: Uuid, generation: u64) -> Path {
-    directory(index, shard, segment).join(format!("deletes-{generation}.roaring"))
+/// File name of a generation of a segment's deletions. Each attempt to write one has a name of its own; files of the
+/// version before have none.
+pub(crate) fn deletes_name(generation: u64, attempt: Option<Uuid>) -> String {
+    match attempt {
+        Some(attempt) => format!("deletes-{generation}-{}.roaring", attempt.simple()),
+        None => format!("deletes-{generation}.roaring"),
+    }
+}
+
+/// Reads generation and attempt from the name of a file of deletions.
+pub(crate) fn parse_deletes_name(name: &str) -> Option<(u64, Option<Uuid>)> {
+    let rest = name.strip_prefix("deletes-")?.strip_suffix(".roaring")?;
+    let (number, attempt) = match rest.split_once('-') {
+        Some((number, attempt)) => (number, Some(Uuid::try_parse(attempt).ok()?)),
+        None => (rest, None),
+    };
+    let generation: u64 = number.parse().ok()?;
+    (deletes_name(generation, attempt) == name).then_some((generation, attempt))
 }
 
 /// The generation of a file of deletions.
 pub(crate) fn deletes_generation(name: &str) -> Option<u64> {
-    let number = name.strip_prefix("deletes-")?.strip_suffix(".roaring")?;
-    let generation: u64 = number.parse().ok()?;
-    (generation.to_string() == number).then_some(generation)
+    parse_deletes_name(name).map(|(generation, _)| generation)
 }
 
 /// A column of a segment: path number, and whether a row may have several values.

@@ -53,17 +53,16 @@ use roaring::RoaringBitmap;
 use uuid::Uuid;
 
 pub(crate) use self::cache::FileCache;
-pub(crate) use self::deletes::{decode as decode_deletes, encode as encode_deletes};
+pub(crate) use self::deletes::{DeletesFile, decode as decode_deletes};
 pub use self::documents::Document;
 pub(crate) use self::file::BlockCache;
 pub(crate) use self::history::{Came, Wanted as WantedRows};
 pub(crate) use self::ids::Fingerprint;
-pub(crate) use self::layout::deletes as deletes_path;
-pub(crate) use self::layout::deletes_generation;
 pub(crate) use self::layout::directory as directory_path;
 pub(crate) use self::layout::{
     PRIMARY_TERM, SEQ_NO, bundle as bundle_path, data as data_path, ids as ids_path,
 };
+pub(crate) use self::layout::{deletes_generation, parse_deletes_name};
 pub use self::list_rows::list_rows;
 pub(crate) use self::memory::Memory;
 pub(crate) use self::merge::{Input, Output, Target, merge};

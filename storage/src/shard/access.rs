@@ -27,6 +27,8 @@ const SLICE: usize = 256;
 /// Bytes of a tail, of which one in-memory segment is made, but for its last chunk: with it, a column has less than
 /// 2 GiB of strings, since a frame has at most 1 GiB of documents.
 const MAX_TAIL_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 512 << 20 };
+/// Bytes that a deletion is accounted with beside its id: the version that is kept of it, and its share of the table of them.
+const DELETION_BYTES: u64 = 128;
 /// Stripes of the versions that are cleaned under one hold of the write lock.
 const STRIPES_A_LOCK: usize = 8;
 
@@ -160,6 +162,9 @@ impl<'a> WriteLock<'a> {
     /// bytes of memory that it takes.
     pub(crate) fn apply(&self, change: Change, frame: u64, now_ms: i64) -> u64 {
         let Change { applied, generated, chunk, unused } = change;
+        let deleting =
+            applied.iter().filter(|op| op.row.is_none()).map(|op| DELETION_BYTES + op.id.len() as u64);
+        let deleting: u64 = deleting.sum();
         let (tail, base, bytes) = {
             let mut state = self.state();
             if state.closed {
@@ -170,7 +175,8 @@ impl<'a> WriteLock<'a> {
             if let Some(last) = applied.last() {
                 state.next_seq_no = last.seq_no + 1;
             }
-            (place.0, place.1, self.add_rows(&mut state, chunk, &unused, frame, now_ms))
+            state.deletions.fresh += deleting;
+            (place.0, place.1, deleting + self.add_rows(&mut state, chunk, &unused, frame, now_ms))
         };
         let mut applied = applied.into_iter().peekable();
         if generated {
@@ -235,6 +241,15 @@ impl Reading<'_> {
         Ok(self.state.find(id, probed)?.map(|found| (found.current, found.location)))
     }
 
+    /// Finds the current state of a document, also where the shard is out of use: for a replay of the log.
+    pub(crate) fn find_unchecked(
+        &self,
+        id: &str,
+        probed: &Probed,
+    ) -> Result<Option<(Current, Option<Location>)>> {
+        Ok(self.state.find_unchecked(id, probed)?.map(|found| (found.current, found.location)))
+    }
+
     /// Sequence number for the next operation.
     pub(crate) fn next_seq_no(&self) -> u64 {
         self.state.next_seq_no
@@ -253,6 +268,11 @@ impl Reading<'_> {
     /// Operations below this sequence number are in committed segments.
     pub(crate) fn committed_below(&self) -> u64 {
         self.state.committed_below.0
+    }
+
+    /// Operations of frames below this number are in committed segments.
+    pub(crate) fn committed_frame(&self) -> u64 {
+        self.state.committed_below.1
     }
 
     /// What the catalog is to know of how far the shard's operations are in segments.

@@ -13,13 +13,15 @@ use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use uuid::Uuid;
 
+use super::describe::Described;
 use super::group::Commits;
 use super::policy::{choose_compaction, choose_force_merge};
 use super::state::{SegmentState, State};
 use super::{Shard, WriteLock, next_key};
 use crate::bundle::RowMap;
 use crate::catalog::{Catalog, Commit, SegmentRecord, TombstoneChange};
-use crate::segment::{self, Env, Input, Output, Segment, Stored, Target, encode_deletes};
+use crate::description::Account;
+use crate::segment::{self, DeletesFile, Env, Input, Output, Segment, Stored, Target};
 use crate::sync;
 use crate::wal::Wal;
 use crate::{Error, Priority, Result};
@@ -63,6 +65,18 @@ pub(crate) struct ForceMerge {
     last_key: u64,
 }
 
+/// A segment with deletions that no file has yet, the generation of the file to be, the deletions.
+type Unsaved = (SegmentRecord, u64, RoaringBitmap);
+
+/// What commits left that failed without telling whether they happened.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Doubtful {
+    /// Their new segments.
+    segments: Vec<Uuid>,
+    /// Their deletes files.
+    deletes: Vec<object_store::path::Path>,
+}
+
 /// What a commit changed in memory.
 struct Installed {
     /// Deletes files that are stale now.
@@ -81,6 +95,8 @@ struct Captured {
     below: Option<(u64, u64)>,
     /// What a flush does to the tombstones in the catalog.
     tombstones: Option<TombstoneChange>,
+    /// Bytes that are accounted for the deletions that a flush stores.
+    deletion_bytes: u64,
     /// When a flush began: what is not below came later.
     at_ms: i64,
 }
@@ -111,7 +127,8 @@ impl Shard {
                 return Ok(0);
             }
             let memory = state.segments.iter().filter(|s| s.segment.as_memory().is_some());
-            Captured { at_ms: now_ms, ..capture(memory, 0, Some(state.frozen_below)) }
+            let deletion_bytes = state.deletions.frozen;
+            Captured { at_ms: now_ms, deletion_bytes, ..capture(memory, 0, Some(state.frozen_below)) }
         };
         let mut captured = match captured.inputs.iter().all(|input| input.deleted.is_empty()) {
             true => captured,
@@ -192,26 +209,20 @@ impl Shard {
     /// telling whether it happened: otherwise rows could be committed a second time.
     async fn resolve_doubtful(&self, services: &Services) -> Result<()> {
         let Some(doubtful) = self.doubtful.lock().clone() else { return Ok(()) };
-        let mut commit = Commit { removed: doubtful.clone(), ..Default::default() };
+        let mut commit = Commit { removed: doubtful.segments.clone(), ..Default::default() };
         {
             let state = self.state.read();
             commit.checkpoints.push(self.checkpoint(&state, state.committed_below));
             let below = state.committed_below.0;
             commit.tombstones.push(state.tombstones.to_commit(self.index, self.number, below));
-            for segment in &state.segments {
-                let Some(stored) = segment.segment.as_stored() else { continue };
-                commit.put.push(SegmentRecord {
-                    delete_generation: segment.generation,
-                    deleted_rows: u32::try_from(segment.persisted).unwrap_or(u32::MAX),
-                    ..stored.record.clone()
-                });
-            }
+            commit.put.extend(state.segments.iter().filter_map(SegmentState::record));
         }
         services.catalog.commit(&commit).await?;
         *self.doubtful.lock() = None;
-        for id in doubtful {
+        for id in doubtful.segments {
             self.delete_files(services, id).await;
         }
+        delete_attempts(services, &doubtful.deletes).await;
         Ok(())
     }
 
@@ -236,7 +247,7 @@ impl Shard {
     ) -> Result<u64> {
         let _commit = self.committing.lock().await;
         self.resolve_doubtful(services).await?;
-        let mut deletes: Vec<(SegmentRecord, RoaringBitmap)> = Vec::new();
+        let mut unsaved: Vec<Unsaved> = Vec::new();
         let mut commit = Commit::default();
         let account;
         let last_frame = {
@@ -247,27 +258,24 @@ impl Shard {
             for segment in &state.segments {
                 if let Some(stored) = segment.segment.as_stored()
                     && !captured.keys.contains(&segment.segment.key())
-                    && segment.live.len() != segment.persisted
+                    && segment.live.len() != u64::from(segment.deletes.rows)
                 {
-                    let record = SegmentRecord {
-                        delete_generation: segment.generation + 1,
-                        deleted_rows: u32::try_from(segment.live.len()).unwrap_or(u32::MAX),
-                        ..stored.record.clone()
-                    };
-                    deletes.push((record, segment.live.clone()));
+                    unsaved.push((
+                        stored.record.clone(),
+                        segment.deletes.generation + 1,
+                        segment.live.clone(),
+                    ));
                 }
             }
             account = self.account(&state, &captured.keys, captured.below, output.is_some(), services);
             if let Some(output) = &mut output {
                 account.keep_in(&mut output.record);
                 let (live, _) = carried_over(&state, captured, output);
-                let mut record = output.record.clone();
+                let record = output.record.clone();
                 if live.is_empty() {
                     commit.put.push(record);
                 } else {
-                    record.delete_generation = 1;
-                    record.deleted_rows = u32::try_from(live.len()).unwrap_or(u32::MAX);
-                    deletes.push((record, live));
+                    unsaved.push((record, 1, live));
                 }
             }
             for segment in &state.segments {
@@ -288,23 +296,36 @@ impl Shard {
         if let (Some(frame), Some(wal)) = (last_frame, services.wal.get()) {
             wal.synced(frame).await?;
         }
-        for (record, bitmap) in &deletes {
-            let path = segment::deletes_path(record.index, record.shard, record.id, record.delete_generation);
-            services.env.objects.put(&path, encode_deletes(bitmap)?).await?;
-            commit.put.push(record.clone());
-        }
-        // Last of the objects: what has a description is whole, and so is all that goes with it.
+        let mut deletes: Vec<(SegmentRecord, DeletesFile)> = Vec::with_capacity(unsaved.len());
         let record = output.as_ref().map(|output| output.record.clone());
-        let described = self.describe(services, account, &commit, record).await?;
+        let id = record.as_ref().map(|record| record.id);
+        let written =
+            self.write_objects(services, account, (&unsaved, &mut deletes), &mut commit, record).await;
+        let attempts: Vec<_> = deletes.iter().map(|(record, file)| file.path(record)).collect();
+        let described = match written {
+            Ok(described) => described,
+            Err(error) => {
+                // The catalog knows of none of it, and other attempts have other names.
+                if let Some(id) = id {
+                    self.delete_files(services, id).await;
+                }
+                delete_attempts(services, &attempts).await;
+                return Err(error);
+            }
+        };
         let committed = services.commits.commit(&*services.catalog, commit, self.index, &self.mapping).await;
         if let Ok(version) = committed {
             self.saved_mapping.fetch_max(version, std::sync::atomic::Ordering::Relaxed);
         }
         if let Err(error) = committed {
-            let id = output.as_ref().map(|output| output.record.id);
             match &error {
                 Error::IndexNotFound { .. } => self.delete_files(services, described.id).await,
-                _ => self.doubtful.lock().get_or_insert_default().extend(id),
+                _ => {
+                    let mut doubtful = self.doubtful.lock();
+                    let doubtful = doubtful.get_or_insert_default();
+                    doubtful.segments.extend(id);
+                    doubtful.deletes.extend(attempts);
+                }
             }
             return Err(error);
         }
@@ -322,8 +343,8 @@ impl Shard {
                 tracing::warn!(index = %self.index, shard = self.number, %error, "cannot read a new segment");
             }
         }
-        let _view = self.refreshing.lock().await;
         let Installed { stale, freed, replaced } = {
+            let _view = self.refreshing.lock().await;
             let write = self.write_lock().await;
             self.install_in_memory(&write, captured, made, &deletes)
         };
@@ -341,27 +362,46 @@ impl Shard {
         Ok(freed)
     }
 
+    /// Writes the deletes files and the description of a commit. `deletes` receives each file before its attempt, so the
+    /// caller can delete what a failure leaves.
+    async fn write_objects(
+        &self,
+        services: &Services,
+        account: Account,
+        (unsaved, deletes): (&[Unsaved], &mut Vec<(SegmentRecord, DeletesFile)>),
+        commit: &mut Commit,
+        record: Option<SegmentRecord>,
+    ) -> Result<Described> {
+        for (record, generation, bitmap) in unsaved {
+            let (file, bytes) = DeletesFile::encode(bitmap, *generation)?;
+            let mut record = record.clone();
+            file.write_to(&mut record);
+            let path = file.path(&record);
+            deletes.push((record.clone(), file));
+            services.env.objects.put(&path, bytes).await?;
+            commit.put.push(record);
+        }
+        // Last of the objects: what has a description is whole, and so is all that goes with it.
+        self.describe(services, account, commit, record).await
+    }
+
     /// The part of a commit that searches and writers see.
     fn install_in_memory(
         &self,
         write: &WriteLock<'_>,
         captured: &Captured,
         made: Option<(Arc<Segment>, Output)>,
-        deletes: &[(SegmentRecord, RoaringBitmap)],
+        deletes: &[(SegmentRecord, DeletesFile)],
     ) -> Installed {
         // Worked out beside readers: nothing changes while the write lock is held.
         let replacement = made.map(|(segment, output)| {
             let (live, published) = carried_over(&self.state.read(), captured, &output);
-            let (generation, persisted) = deletes
-                .iter()
-                .find(|(record, _)| record.id == output.record.id)
-                .map_or((0, 0), |(record, bitmap)| (record.delete_generation, bitmap.len()));
+            let file = deletes.iter().find(|(record, _)| record.id == output.record.id);
             SegmentState {
                 segment,
                 live,
                 published: Arc::new(published),
-                generation,
-                persisted,
+                deletes: file.map(|(_, file)| *file).unwrap_or_default(),
                 first_frame: None,
                 bytes: 0,
                 since_ms: 0,
@@ -369,26 +409,24 @@ impl Shard {
         });
         let mut state = write.state();
         let mut stale = Vec::new();
-        for (record, bitmap) in deletes {
+        for (record, file) in deletes {
             if let Some(segment) = state
                 .segments
                 .iter_mut()
                 .find(|s| s.segment.as_stored().is_some_and(|s| s.record.id == record.id))
             {
-                if segment.generation > 0 {
-                    stale.push(segment::deletes_path(
-                        record.index,
-                        record.shard,
-                        record.id,
-                        segment.generation,
-                    ));
+                if segment.deletes.generation > 0 {
+                    stale.push(segment.deletes.path(record));
                 }
-                segment.generation = record.delete_generation;
-                segment.persisted = bitmap.len();
+                segment.deletes = *file;
             }
         }
         let replaced = self.swap(&mut state, captured, replacement);
-        let freed = if state.closed { 0 } else { replaced.iter().map(|s| s.bytes).sum() };
+        let deletions = state.deletions.store(captured.deletion_bytes);
+        let freed = match state.closed {
+            true => 0,
+            false => replaced.iter().map(|s| s.bytes).sum::<u64>() + deletions,
+        };
         Installed { stale, freed, replaced }
     }
 
@@ -450,6 +488,15 @@ impl Shard {
     }
 }
 
+/// Deletes the deletes files of attempts that came to nothing. What the object store refuses now, a later start collects.
+async fn delete_attempts(services: &Services, files: &[object_store::path::Path]) {
+    for path in files {
+        if let Err(error) = services.env.objects.delete(path).await {
+            tracing::warn!(%path, %error, "cannot delete an unused deletes file; a later start will");
+        }
+    }
+}
+
 /// Keeps the deleted rows of a flush where they are few: as in Lucene, what was deleted counts in the
 /// statistics of scores until a merge drops it. Rows of operations that were refused go: they never
 /// were documents.
@@ -493,8 +540,8 @@ fn capture<'a>(
     level: u32,
     below: Option<(u64, u64)>,
 ) -> Captured {
-    let mut captured =
-        Captured { inputs: Vec::new(), keys: Vec::new(), level, below, tombstones: None, at_ms: 0 };
+    let (inputs, keys) = Default::default();
+    let mut captured = Captured { inputs, keys, level, below, tombstones: None, deletion_bytes: 0, at_ms: 0 };
     for segment in segments {
         captured.keys.push(segment.segment.key());
         captured.inputs.push(Input {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::Shard;
 use super::commit::Services;
-use super::state::State;
+use super::state::{SegmentState, State};
 use crate::Result;
 use crate::catalog::{Commit, SegmentRecord};
 use crate::description::{self, Account, Covers, IndexDescription, SegmentDescription};
@@ -126,14 +126,8 @@ impl Shard {
             if state.closed || state.damage.is_some() {
                 return Ok(());
             }
-            let stored = state.segments.iter().filter_map(|s| Some((s, s.segment.as_stored()?)));
-            let records: Vec<SegmentRecord> = stored
-                .map(|(segment, stored)| SegmentRecord {
-                    delete_generation: segment.generation,
-                    deleted_rows: u32::try_from(segment.persisted).unwrap_or(u32::MAX),
-                    ..stored.record.clone()
-                })
-                .collect();
+            let records: Vec<SegmentRecord> =
+                state.segments.iter().filter_map(SegmentState::record).collect();
             let accounts: Vec<Account> = records.iter().map(Account::of).collect();
             (records, Covers::union(accounts.iter().map(|account| &account.covers)), state.committed_below)
         };

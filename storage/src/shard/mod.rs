@@ -31,6 +31,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 pub(crate) use self::access::{Applied, Change, Reading, WriteLock};
+use self::commit::Doubtful;
 pub(crate) use self::commit::{ForceMerge, Services};
 pub(crate) use self::contexts::ContextCounters;
 pub use self::contexts::{ContextFigures, ContextKind, OpenContext};
@@ -38,13 +39,13 @@ pub(crate) use self::decide::{Current, Denied, Seen, Wanted, decide};
 pub(crate) use self::describe::About;
 pub(crate) use self::group::Commits;
 pub(crate) use self::policy::{FlushFacts, RefreshFacts, flush_in_ms, refresh_in_ms};
-pub(crate) use self::state::{Damage, Location, Probed, State};
-use self::state::{SegmentState, Tail};
+pub(crate) use self::state::{Damage, LoadedSegment, Location, Probed, State};
+use self::state::{DeletionBytes, SegmentState, Tail};
 use self::versions::Versions;
-use crate::catalog::{SegmentRecord, ShardCheckpoint};
+use crate::catalog::ShardCheckpoint;
 use crate::mapping::Mapping;
 use crate::metadata::SortField;
-use crate::segment::{Env, Memory, Segment, SegmentView, Stored};
+use crate::segment::{DeletesFile, Env, Memory, Segment, SegmentView};
 use crate::sync::{self, AsyncMutex, Place, Rank, RwLock};
 use crate::{Priority, Result, SegmentFigures, ShardFault, ShardFigures};
 
@@ -165,7 +166,7 @@ pub(crate) struct Shard {
     flushing: AsyncMutex,
     compacting: AsyncMutex,
     /// Segments of commits that failed without telling whether they happened; `None`: no such commit.
-    doubtful: Mutex<Option<Vec<Uuid>>>,
+    doubtful: Mutex<Option<Doubtful>>,
     /// Descriptions of operations without rows, which the next flush accounts for.
     rests: Mutex<Vec<Uuid>>,
     /// Sequence number below which everything is searchable.
@@ -186,28 +187,11 @@ impl Shard {
         mapping: SharedMapping,
         sort: Arc<[SortField]>,
         checkpoint: Option<&ShardCheckpoint>,
-        segments: Vec<(SegmentRecord, roaring::RoaringBitmap)>,
+        segments: Vec<LoadedSegment>,
         env: &Env,
     ) -> Self {
         let index = about.meta.load().uuid;
-        let mut segments: Vec<SegmentState> = segments
-            .into_iter()
-            .map(|(record, deleted)| SegmentState {
-                generation: record.delete_generation,
-                persisted: deleted.len(),
-                published: Arc::new(deleted.clone()),
-                live: deleted,
-                segment: Arc::new(Segment::stored(
-                    next_key(),
-                    env.compute.clone(),
-                    Stored::new(record, env.clone()),
-                )),
-                first_frame: None,
-                bytes: 0,
-                since_ms: 0,
-            })
-            .collect();
-        segments.sort_by_key(|s| s.segment.as_stored().map_or(0, |s| s.record.min_seq_no));
+        let segments = SegmentState::load_all(segments, env);
         let below = checkpoint.map_or((0, 0), |c| (c.next_seq_no, c.next_frame));
         let state = State {
             next_seq_no: below.0,
@@ -222,6 +206,7 @@ impl Shard {
             versions: Versions::default(),
             tombstones: tombstones::Groups::default(),
             loaded_below: below.0,
+            deletions: DeletionBytes::default(),
             dirty_deletes: false,
             closed: false,
             damage: None,
@@ -261,6 +246,22 @@ impl Shard {
         self.publish(&state);
     }
 
+    /// Gives a shard that is out of use its segments; it stays so until [`Shard::end_damage`].
+    pub(crate) async fn restore_segments(&self, segments: Vec<LoadedSegment>, env: &Env) {
+        let write = self.write_lock().await;
+        let mut state = write.state();
+        if !state.closed {
+            state.segments = SegmentState::load_all(segments, env);
+            self.publish(&state);
+        }
+    }
+
+    /// Puts a shard in use again that has its segments and its part of the log.
+    pub(crate) async fn end_damage(&self) {
+        let write = self.write_lock().await;
+        write.state().damage = None;
+    }
+
     /// Refuses the use of a damaged shard.
     ///
     /// # Errors
@@ -296,7 +297,7 @@ impl Shard {
 
     async fn make_searchable(&self, env: &Env, now_ms: i64) -> Result<()> {
         let _one = self.refreshing.lock().await;
-        let (frozen, published, below) = {
+        let (frozen, published, below, deletions) = {
             let write = self.write_lock().await;
             self.last_refresh_ms.store(now_ms, Ordering::Relaxed);
             // The deletions as of now; later ones belong to rows that this refresh does not show. Copied
@@ -305,6 +306,8 @@ impl Shard {
             let mut state = write.state();
             if !state.dirty() {
                 state.frozen_below = (state.next_seq_no, state.next_frame);
+                let fresh = state.deletions.fresh;
+                state.deletions.freeze(fresh);
                 self.now_searchable(state.next_seq_no);
                 return Ok(());
             }
@@ -317,7 +320,7 @@ impl Shard {
                 .iter()
                 .map(|tail| (tail.key, tail.chunks.clone(), tail.deleted.clone()))
                 .collect();
-            (frozen, published, (state.next_seq_no, state.next_frame))
+            (frozen, published, (state.next_seq_no, state.next_frame), state.deletions.fresh)
         };
         let mapping = self.mapping.load_full();
         let mut built = Vec::with_capacity(frozen.len());
@@ -340,14 +343,14 @@ impl Shard {
                 segment,
                 live: tail.deleted,
                 published: Arc::new(deleted),
-                generation: 0,
-                persisted: 0,
+                deletes: DeletesFile::default(),
                 first_frame: tail.first_frame,
                 bytes: tail.bytes,
                 since_ms: tail.since_ms,
             });
         }
         state.frozen_below = below;
+        state.deletions.freeze(deletions);
         // Only now: who is cancelled before leaves the deletions to the next refresh.
         state.dirty_deletes = state.segments.iter().any(|s| s.live.len() != s.published.len());
         self.publish(&state);

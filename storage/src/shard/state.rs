@@ -8,11 +8,13 @@ use hashbrown::HashMap;
 use roaring::RoaringBitmap;
 
 use super::decide::Current;
+use super::next_key;
 use super::policy::SegmentSize;
 use super::tombstones::Groups;
 use super::versions::Versions;
+use crate::catalog::SegmentRecord;
 use crate::routing::looks_generated;
-use crate::segment::{Fingerprint, Located, MemChunk, Segment, SegmentView};
+use crate::segment::{DeletesFile, Env, Fingerprint, Located, MemChunk, Segment, SegmentView, Stored};
 use crate::{Error, Result};
 
 /// Where a row is: a segment (or a tail that will become one) and a row number in it.
@@ -97,17 +99,51 @@ pub(crate) struct SegmentState {
     pub(crate) live: RoaringBitmap,
     /// The deletions that searches see.
     pub(crate) published: Arc<RoaringBitmap>,
-    /// Generation of the deletes file, 0 for none.
-    pub(crate) generation: u64,
-    /// Deletions in that file.
-    pub(crate) persisted: u64,
+    /// The committed file of deletions.
+    pub(crate) deletes: DeletesFile,
     /// In memory only: first frame of its rows, bytes accounted, when its first row arrived.
     pub(crate) first_frame: Option<u64>,
     pub(crate) bytes: u64,
     pub(crate) since_ms: i64,
 }
 
+/// A segment as the catalog and the object store have it at the start.
+#[derive(Debug)]
+pub(crate) struct LoadedSegment {
+    pub(crate) record: SegmentRecord,
+    pub(crate) deletes: DeletesFile,
+    /// What that file has.
+    pub(crate) deleted: RoaringBitmap,
+}
+
 impl SegmentState {
+    /// Makes the states of loaded segments, in the order of their sequence numbers.
+    pub(crate) fn load_all(loaded: Vec<LoadedSegment>, env: &Env) -> Vec<Self> {
+        let load = |LoadedSegment { record, deletes, deleted }| Self {
+            deletes,
+            published: Arc::new(deleted.clone()),
+            live: deleted,
+            segment: Arc::new(Segment::stored(
+                next_key(),
+                env.compute.clone(),
+                Stored::new(record, env.clone()),
+            )),
+            first_frame: None,
+            bytes: 0,
+            since_ms: 0,
+        };
+        let mut segments: Vec<Self> = loaded.into_iter().map(load).collect();
+        segments.sort_by_key(|s| s.segment.as_stored().map_or(0, |s| s.record.min_seq_no));
+        segments
+    }
+
+    /// Returns the record of a stored segment as it is committed.
+    pub(crate) fn record(&self) -> Option<SegmentRecord> {
+        let mut record = self.segment.as_stored()?.record.clone();
+        self.deletes.write_to(&mut record);
+        Some(record)
+    }
+
     pub(crate) fn view(&self) -> SegmentView {
         SegmentView { segment: Arc::clone(&self.segment), deleted: Arc::clone(&self.published) }
     }
@@ -209,6 +245,35 @@ impl Found {
     }
 }
 
+/// Bytes of the ids and versions of deletions, which a flush stores beside the segments.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DeletionBytes {
+    /// Those since the last refresh.
+    pub(super) fresh: u64,
+    /// Those that the next flush stores.
+    pub(super) frozen: u64,
+}
+
+impl DeletionBytes {
+    pub(super) fn all(self) -> u64 {
+        self.fresh + self.frozen
+    }
+
+    /// Takes note that a refresh has shown what was fresh when it began.
+    pub(super) fn freeze(&mut self, fresh: u64) {
+        let fresh = fresh.min(self.fresh);
+        self.fresh -= fresh;
+        self.frozen += fresh;
+    }
+
+    /// Takes note that a flush has stored what was frozen when it began; returns the bytes that are free.
+    pub(super) fn store(&mut self, frozen: u64) -> u64 {
+        let stored = frozen.min(self.frozen);
+        self.frozen -= stored;
+        stored
+    }
+}
+
 /// State of a shard under its lock.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -229,6 +294,8 @@ pub(crate) struct State {
     pub(super) tombstones: Groups,
     /// The checkpoint at the start: tombstones below it came from the catalog.
     pub(super) loaded_below: u64,
+    /// Bytes that are accounted for deletions that are not in committed segments.
+    pub(super) deletions: DeletionBytes,
     /// Whether a deletion is not published yet.
     pub(crate) dirty_deletes: bool,
     /// Whether the index was deleted: nothing is applied any more, and no memory is accounted.
@@ -250,6 +317,11 @@ impl State {
     /// Finds the current state of a document. Asks segments that were not probed itself.
     pub(crate) fn find(&self, id: &str, probed: &Probed) -> Result<Option<Found>> {
         self.check()?;
+        self.find_unchecked(id, probed)
+    }
+
+    /// Finds the current state of a document, also where the shard is out of use.
+    pub(crate) fn find_unchecked(&self, id: &str, probed: &Probed) -> Result<Option<Found>> {
         match self.find_unflushed(id) {
             Some(found) if self.is_doubtful(&found) => {
                 let stored = self.find_stored(id, probed)?;
@@ -361,7 +433,8 @@ impl State {
     pub(crate) fn unflushed_bytes(&self) -> u64 {
         let memory: u64 =
             self.segments.iter().filter(|s| s.segment.as_memory().is_some()).map(|s| s.bytes).sum();
-        memory + self.frozen.iter().map(|t| t.bytes).sum::<u64>() + self.tail.bytes
+        let tails = self.frozen.iter().map(|t| t.bytes).sum::<u64>() + self.tail.bytes;
+        memory + tails + self.deletions.all()
     }
 
     /// When the oldest operation that is not in committed segments arrived.

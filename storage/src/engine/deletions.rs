@@ -1,0 +1,134 @@
+//! The deletions of stored segments: read at the start, and read again later where they seemed to be damaged.
+//!
+//! A shard without its deletions would show documents that were deleted, so it is put out of use. An object store, or
+//! what stands between it and this process, may give a wrong answer once: each file is read again before it is judged,
+//! and a shard that is out of use is looked at again every few seconds. Once all of its files are right, it takes up
+//! its part of the log and is in use.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures::stream;
+use futures::{FutureExt, StreamExt};
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+use super::Inner;
+use super::index::Index;
+use super::recovery::{Replay, apply_ops, flush_largest};
+use crate::catalog::SegmentRecord;
+use crate::segment::{DeletesFile, Env};
+use crate::shard::{LoadedSegment, Shard};
+use crate::wal::Entry;
+use crate::{Error, Result, sync};
+
+/// Deletes files that are read at once.
+const AT_ONCE: usize = 32;
+/// Bytes of the log that are read at a time.
+const LOG_BYTES: usize = 4 << 20;
+
+/// A shard that is out of use, with what the catalog says of its segments.
+#[derive(Debug)]
+pub(super) struct DamagedShard {
+    pub(super) index: Arc<Index>,
+    pub(super) shard: Arc<Shard>,
+    pub(super) segments: Vec<SegmentRecord>,
+    /// Whether the shard has its segments, and takes up its part of the log.
+    pub(super) loaded: bool,
+}
+
+/// Reads the deletions of segments, by their ids.
+pub(super) async fn load_all(records: &[SegmentRecord], env: &Env) -> HashMap<Uuid, Result<LoadedSegment>> {
+    let mut loading = Vec::with_capacity(records.len());
+    for record in records {
+        loading.push(async move { (record.id, load(record, env).await) }.boxed());
+    }
+    stream::iter(loading).buffer_unordered(AT_ONCE).collect().await
+}
+
+/// Reads which rows of a segment are deleted. A missing file is a damaged one.
+async fn load(record: &SegmentRecord, env: &Env) -> Result<LoadedSegment> {
+    let deletes = DeletesFile::from_record(record)?;
+    let mut deleted = roaring::RoaringBitmap::new();
+    if deletes.generation > 0 {
+        let path = deletes.path(record);
+        let read = env.objects.get_checked(&path, |bytes| deletes.decode(bytes, path.as_ref())).await?;
+        let missing =
+            || Error::Corrupt { file: path.to_string(), offset: 0, reason: "it is missing".to_owned() };
+        deleted = read.ok_or_else(missing)?;
+    }
+    Ok(LoadedSegment { record: record.clone(), deletes, deleted })
+}
+
+impl Inner {
+    /// Looks again at shards that are out of use, in a task of its own, unless one does so.
+    pub(super) fn restore_damaged_soon(self: &Arc<Self>) {
+        let Ok(mut damaged) = Arc::clone(&self.damaged).try_lock_owned() else { return };
+        if damaged.is_empty() {
+            return;
+        }
+        let inner = Arc::clone(self);
+        sync::detached(async move {
+            let mut left = Vec::new();
+            for mut shard in damaged.drain(..) {
+                match inner.restore(&mut shard).await {
+                    Ok(true) => {}
+                    Ok(false) => left.push(shard),
+                    Err(error) => {
+                        let (index, number) = (shard.index.meta(), shard.shard.number);
+                        tracing::debug!(index = %index.name, shard = number, %error, "shard stays out of use");
+                        left.push(shard);
+                    }
+                }
+            }
+            damaged.append(&mut left);
+        });
+    }
+
+    /// Puts a shard in use again if its files are right now; whether it needs no other attempt.
+    async fn restore(self: &Arc<Self>, damaged: &mut DamagedShard) -> Result<bool> {
+        let DamagedShard { index, shard, segments, loaded } = damaged;
+        if shard.read().closed() {
+            return Ok(true);
+        }
+        if !*loaded {
+            let read = load_all(segments, self.env()).await;
+            let read = read.into_values().collect::<Result<Vec<_>>>()?;
+            shard.restore_segments(read, self.env()).await;
+            *loaded = true;
+        }
+        let (inner, of, from) = (Arc::clone(self), (Arc::clone(index), Arc::clone(shard)), Handle::current());
+        sync::blocking(move || inner.replay_shard(&of.0, &of.1, &from)).await?;
+        shard.end_damage().await;
+        tracing::info!(index = %index.meta().name, shard = shard.number, "shard is in use again");
+        self.agenda.report(index, shard);
+        Ok(true)
+    }
+
+    /// Applies the part of the log that a shard which was out of use has not taken up. It has taken no writes since the
+    /// start, so all of that part is durable. Blocks.
+    fn replay_shard(self: &Arc<Self>, index: &Index, shard: &Arc<Shard>, runtime: &Handle) -> Result<()> {
+        let wal = self.wal()?;
+        let mut next = shard.read().committed_frame();
+        while next < wal.durable_below() {
+            let frames = wal.read(next, LOG_BYTES)?;
+            let Some((last, _)) = frames.last() else { return Ok(()) };
+            next = last + 1;
+            for (number, frame) in frames {
+                let at = (frame.time_ms, frame.origin);
+                for entry in frame.entries {
+                    if let Entry::Ops(ops) = entry
+                        && ops.index == shard.index
+                        && ops.shard == shard.number
+                    {
+                        apply_ops(self, index, number, at, ops, Replay::Shard)?;
+                    }
+                }
+                if self.budget.used() > self.budget.max() {
+                    flush_largest(self, runtime)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
