@@ -27,7 +27,7 @@ mod tests;
 mod visibility;
 
 pub use action::{Action, ActionSet, Scope};
-pub use fields::{FieldRules, shown};
+pub use fields::{FieldRules, shown, shown_of_text};
 pub(crate) use guard::{Guard, refusal};
 pub use patterns::NamePattern;
 pub use principal::{Caller, Origin, Principal};

@@ -23,6 +23,7 @@ mod read_back;
 mod recovery;
 mod refresh;
 mod round;
+mod rounds;
 mod source;
 mod system;
 mod target;
