@@ -168,7 +168,9 @@ impl ChunkBuilder {
     /// Refuses a value, or ignores it where the mapping says so.
     pub(super) fn refuse(&mut self, leaf: u32, preview: String, cause: Cause) -> Parsed<()> {
         let mapped = self.mapping.leaf(leaf);
-        if mapped.rules.ignore_malformed || self.overflows(mapped.object) {
+        // The setting of the index is for every type, the parameter for those that have it.
+        let ignored = mapped.rules.ignore_malformed || self.mapping.settings().ignore_malformed;
+        if ignored || self.overflows(mapped.object) {
             let path = mapped.field.path.clone();
             self.ignore(path);
             return Ok(());
@@ -290,6 +292,8 @@ fn store(
             let value = values::ip(token.text())?;
             columns.push_ip(scopes, id, value)?;
         }
+        // Nothing is made of a value that is neither a column nor stored by itself.
+        FieldType::Binary if scopes.is_empty() => {}
         FieldType::Binary => {
             let Token::Str(text) = token else {
                 return Err(Cause::new(

@@ -479,7 +479,7 @@ impl ChunkBuilder {
         let start = json.current_index();
         self.skip(json)?;
         let object = self.mapping.leaf(leaf).object;
-        if self.overflows(object) {
+        if self.overflows(object) || self.mapping.settings().ignore_malformed {
             let path = self.mapping.leaf(leaf).field.path.clone();
             self.ignore(path);
             return Ok(());

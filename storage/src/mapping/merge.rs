@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::spec::{LeafSpec, ObjectSpec, RootSpec, Spec};
-use super::template::Template;
 use super::tree::{Alias, Child, Mapping, Numbers};
 use super::{FieldType, as_you_type, params};
 use crate::{Error, Result};
@@ -15,7 +14,8 @@ impl Mapping {
     pub(super) fn apply(&mut self, spec: RootSpec, numbers: Option<&Numbers>) -> Result<()> {
         let root = Arc::make_mut(&mut self.root);
         if let Some(templates) = spec.templates {
-            root.templates = Template::merge(&root.templates, templates);
+            // As a whole: their order decides, which a body says of all of them at once.
+            root.templates = templates;
         }
         root.date_detection = spec.date_detection.or(root.date_detection);
         root.numeric_detection = spec.numeric_detection.or(root.numeric_detection);

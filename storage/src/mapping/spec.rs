@@ -131,7 +131,7 @@ pub(crate) fn parse_root(body: &Value, context: Context<'_>) -> Result<RootSpec>
     let mut unknown: Vec<String> = Vec::new();
     for (key, value) in members {
         match key.as_str() {
-            "dynamic_templates" => root.templates = Some(Template::parse_all(value, context)?),
+            "dynamic_templates" => root.templates = Some(Template::parse_all(value)?),
             "date_detection" => root.date_detection = Some(flag(value)?),
             "numeric_detection" => root.numeric_detection = Some(flag(value)?),
             "dynamic_date_formats" | "date_formats" => root.date_formats = Some(date_formats(value)?),

@@ -100,8 +100,9 @@ impl Pattern {
 }
 
 impl Template {
-    /// Parses `dynamic_templates`.
-    pub(super) fn parse_all(value: &Value, context: Context<'_>) -> Result<Vec<Self>> {
+    /// Parses `dynamic_templates`. What a template makes of a field is looked at when a document needs it: one of a type that is unknown
+    /// here refuses that document alone.
+    pub(super) fn parse_all(value: &Value) -> Result<Vec<Self>> {
         let Value::Array(items) = value else {
             return Err(Error::mapper_parsing(
                 "Dynamic template syntax error. An array of named objects is expected.",
@@ -116,9 +117,7 @@ impl Template {
             let Value::Object(body) = body else {
                 return Err(Error::mapper_parsing(format!("dynamic template [{name}] must be an object")));
             };
-            let template = Self::parse(name, body)?;
-            template.check(context)?;
-            templates.push(template);
+            templates.push(Self::parse(name, body)?);
         }
         Ok(templates)
     }
@@ -186,29 +185,6 @@ impl Template {
         })
     }
 
-    /// Checks that the template makes a valid field of at least one kind of value.
-    fn check(&self, context: Context<'_>) -> Result<()> {
-        let kinds: Vec<Seen> = match self.mapping_type {
-            Some(_) => self.seen.into_iter().collect(),
-            None => Seen::ALL.iter().filter_map(|(_, seen)| *seen).collect(),
-        };
-        let mut failure = None;
-        for seen in kinds {
-            match self.field("__dynamic__name", seen, None, context) {
-                Ok(_) => return Ok(()),
-                Err(error) => failure = Some(error),
-            }
-        }
-        match failure {
-            None => Ok(()),
-            Some(error) => Err(Error::IllegalArgument(format!(
-                "dynamic template [{}] has invalid content [{}], caused by [{error}]",
-                self.name,
-                self.body()
-            ))),
-        }
-    }
-
     fn applies(&self, path: &str, name: &str, seen: Seen) -> bool {
         let matched = |pattern: &Option<Pattern>, value: &str| pattern.as_ref().map(|p| p.matches(value));
         (self.mapping_type.is_none() || self.seen == Some(seen))
@@ -267,18 +243,6 @@ impl Template {
         let mut named = Map::new();
         named.insert(self.name.clone(), self.body());
         Value::Object(named)
-    }
-
-    /// Puts templates of an update over those that are there: same names in place, new ones behind.
-    pub(super) fn merge(existing: &[Self], update: Vec<Self>) -> Vec<Self> {
-        let mut merged = existing.to_vec();
-        for template in update {
-            match merged.iter_mut().find(|old| old.name == template.name) {
-                Some(old) => *old = template,
-                None => merged.push(template),
-            }
-        }
-        merged
     }
 }
 

@@ -172,13 +172,27 @@ fn fill_in(base: &mut Map<String, Value>, other: Map<String, Value>, replace: bo
         match (base.get_mut(&name), value) {
             (Some(Value::Object(base)), Value::Object(other)) => fill_in(base, other, replace),
             (Some(Value::Array(base)), Value::Array(other)) if name == "dynamic_templates" => {
-                let mine = std::mem::replace(base, other);
-                overlay_named(base, mine);
+                // The first that applies decides: those of the nearer body come first.
+                fill_in_named(base, other);
             }
             (Some(_), _) if !replace => {}
             (_, value) => {
                 base.insert(name, value);
             }
+        }
+    }
+}
+
+/// Appends what a list of one-member objects lacks; those of one name are filled in.
+fn fill_in_named(base: &mut Vec<Value>, other: Vec<Value>) {
+    let name = |item: &Value| item.as_object().and_then(|item| item.keys().next().cloned());
+    for item in other {
+        let same =
+            name(&item).and_then(|wanted| base.iter_mut().find(|had| name(had).as_ref() == Some(&wanted)));
+        match (same, item) {
+            (Some(Value::Object(had)), Value::Object(item)) => fill_in(had, item, false),
+            (Some(_), _) => {}
+            (None, item) => base.push(item),
         }
     }
 }
@@ -281,13 +295,13 @@ mod tests {
         let defaults = json!({
             "_source": {"enabled": false},
             "properties": {"a": {"type": "keyword", "store": true}, "b": {"type": "long"}},
-            "dynamic_templates": [{"x": {"old": 1}}, {"y": {}}]});
+            "dynamic_templates": [{"y": {}}, {"x": {"old": 1}}]});
         assert_eq!(
             with_defaults(Some(body), Some(&defaults)).unwrap(),
             json!({
                 "_source": {"enabled": false},
                 "properties": {"a": {"type": "text", "store": true}, "b": {"type": "long"}},
-                "dynamic_templates": [{"x": {"new": 1}}, {"y": {}}]})
+                "dynamic_templates": [{"x": {"new": 1, "old": 1}}, {"y": {}}]})
         );
     }
 }
