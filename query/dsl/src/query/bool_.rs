@@ -97,9 +97,12 @@ fn clauses(parser: &mut Parser, key: &str, value: &Value) -> Result<Vec<Query>> 
     match value {
         Value::Null => Ok(Vec::new()),
         Value::Object(_) => Ok(vec![parser.query(value).map_err(|error| within(key, error))?]),
-        Value::Array(items) => {
-            items.iter().map(|item| parser.query(item).map_err(|error| within(key, error))).collect()
-        }
+        // A clause that a client has left unset counts for nothing.
+        Value::Array(items) => items
+            .iter()
+            .filter(|item| !item.is_null())
+            .map(|item| parser.query(item).map_err(|error| within(key, error)))
+            .collect(),
         other => Err(malformed(key, other)),
     }
 }
