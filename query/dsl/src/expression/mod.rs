@@ -98,6 +98,14 @@ impl Expression {
     /// # Errors
     /// A `script_exception` that says where the source cannot be read.
     pub fn parse(source: &str, params: &BTreeMap<String, Value>) -> Result<Self> {
+        Self::parse_as(source, params, false)
+    }
+
+    /// Parses a source as [`Self::parse`] does; `bare`: names alone are parameters, as in scripts of `lang: expression`.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_as(source: &str, params: &BTreeMap<String, Value>, bare: bool) -> Result<Self> {
         if source.len() > MAX_LENGTH {
             return Err(Error::IllegalArgument(format!(
                 "exceeded max allowed inline script size in bytes [{MAX_LENGTH}] with size [{}] for script",
@@ -114,7 +122,7 @@ impl Expression {
             };
             (name.clone(), value)
         });
-        Ok(Self { root: parser::parse(source)?, params: params.collect() })
+        Ok(Self { root: parser::parse(source, bare)?, params: params.collect() })
     }
 
     /// Evaluates to a number; `None` is null.

@@ -32,11 +32,13 @@ struct Parser {
     at: usize,
     depth: usize,
     chained: usize,
+    /// Whether names alone are parameters, as in Lucene's expressions.
+    bare: bool,
 }
 
-/// Parses a source.
-pub(super) fn parse(source: &str) -> Result<Node> {
-    let mut parser = Parser { tokens: tokens(source)?, at: 0, depth: 0, chained: 0 };
+/// Parses a source. `bare`: names alone are parameters, or functions of mathematics where arguments follow.
+pub(super) fn parse(source: &str, bare: bool) -> Result<Node> {
+    let mut parser = Parser { tokens: tokens(source)?, at: 0, depth: 0, chained: 0, bare };
     let node = parser.statements()?;
     match parser.tokens.get(parser.at) {
         None => Ok(node),
@@ -271,6 +273,18 @@ impl Parser {
                     ))),
                 }
             }
+            function if self.bare && self.is("(") => {
+                let arguments = self.arguments()?;
+                let natural = if function == "ln" { "log" } else { function };
+                match math(natural) {
+                    Some((found, number)) if number == arguments.len() => Ok(Node::Call(found, arguments)),
+                    _ => Err(compile_error(&format!(
+                        "Unknown call [{function}] with [{}] arguments.",
+                        arguments.len()
+                    ))),
+                }
+            }
+            parameter if self.bare && !self.is(".") => Ok(Node::Param(parameter.to_owned())),
             other if self.is(".") || self.is("(") => Err(compile_error(&format!(
                 "Cannot resolve symbol [{other}]: only expressions over [params], [Math] and [MovingFunctions] are supported."
             ))),

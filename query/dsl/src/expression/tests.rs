@@ -88,3 +88,14 @@ fn what_is_no_expression_is_refused() {
     compile error: expression is nested deeper than 64 levels.
     "#);
 }
+
+#[test]
+fn names_alone_are_parameters_of_expressions() {
+    let scope = Scope { params: &[("count", 3.0)], values: &[] };
+    let number = |source: &str| {
+        Expression::parse_as(source, &BTreeMap::new(), true).and_then(|expression| expression.number(&scope))
+    };
+    assert_eq!(number("count * 1").unwrap(), Some(3.0));
+    assert_eq!(number("max(count, 5) + ln(1)").unwrap(), Some(5.0));
+    assert!(number("count.a").is_err() && number("system(1)").is_err());
+}

@@ -12,7 +12,7 @@ use crate::json;
 
 /// Reads a script: its text, or an object with `source`, `lang` and `params`.
 pub(super) fn script(part: Part<'_>, value: &Value) -> Result<Expression> {
-    let (mut source, mut params) = (None, BTreeMap::new());
+    let (mut source, mut params, mut bare) = (None, BTreeMap::new(), false);
     match value {
         Value::String(text) => source = Some(text.as_str()),
         Value::Object(members) => {
@@ -20,6 +20,7 @@ pub(super) fn script(part: Part<'_>, value: &Value) -> Result<Expression> {
                 match (key.as_str(), value) {
                     ("source" | "inline", Value::String(text)) => source = Some(text),
                     ("lang", Value::String(lang)) if lang == "painless" => {}
+                    ("lang", Value::String(lang)) if lang == "expression" => bare = true,
                     ("lang", Value::String(lang)) => {
                         return Err(Error::IllegalArgument(format!("script_lang not supported [{lang}]")));
                     }
@@ -54,5 +55,5 @@ pub(super) fn script(part: Part<'_>, value: &Value) -> Result<Expression> {
             "must specify either [source] for an inline script or [id] for a stored script".to_owned(),
         )
     })?;
-    Expression::parse(source, &params)
+    Expression::parse_as(source, &params, bare)
 }
