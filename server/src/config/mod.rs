@@ -309,6 +309,15 @@ impl Settings {
         if let Err(error) = log_level.parse::<tracing_subscriber::filter::Targets>() {
             bail!("log.level: `{log_level}` is not a level or filter: {error}");
         }
+        // A word alone would be taken for the name of a module of which everything is logged, and nothing of all others.
+        let is_level = |word: &str| word.parse::<tracing_subscriber::filter::LevelFilter>().is_ok();
+        let words =
+            log_level.split(',').map(str::trim).filter(|word| !word.is_empty() && !word.contains('='));
+        if let Some(word) = words.into_iter().find(|word| !is_level(word)) {
+            bail!(
+                "log.level: `{word}` is no level: use one of off, error, warn, info, debug, trace, or [module]=[level] for a module"
+            );
+        }
         let dir =
             self.text("pipelines.dir").map_or_else(|| storage.data_dir.join("pipelines"), PathBuf::from);
         Ok(Config {

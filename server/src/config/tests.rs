@@ -177,6 +177,8 @@ fn combinations_are_checked() {
         ("[storage.object_store]\nbucket = 'b'\n", "kind is `local`"),
         ("[storage]\nflush_bytes = '1GB'\n", "greater than storage.memtable_max_bytes"),
         ("[log]\nlevel = 'lou=d=er'\n", "log.level"),
+        ("[log]\nlevel = 'warning'\n", "log.level: `warning` is no level"),
+        ("[log]\nlevel = 'warn,infos'\n", "log.level: `infos` is no level"),
     ] {
         let text = load(file, &[], &[]).unwrap().config().unwrap_err().to_string();
         assert!(text.contains(expected), "{file}: {text}");
