@@ -53,8 +53,12 @@ impl Pending {
     /// Makes it of members that take the place of those of an alert, where it is there.
     fn merge(frame: u64, id: String, document: Value, roles: &[String]) -> Self {
         let bytes = document.to_string().len();
-        let update =
-            Update { doc: Some(document), detect_noop: true, retry_on_conflict: 3, ..Update::default() };
+        let update = Update {
+            doc: Some(document.into()),
+            detect_noop: true,
+            retry_on_conflict: 3,
+            ..Update::default()
+        };
         let ops = vec![WriteOp::new(ALERT, Some(id), Action::Update(Box::new(update)))];
         Self { frame, ops, bytes, roles: roles.to_vec() }
     }

@@ -87,7 +87,7 @@ impl Shared {
             "status_time": Time::from_ms(self.engine.clock().now_ms()).iso(),
             "status_note": note,
         });
-        let update = Update { doc: Some(doc), retry_on_conflict: 16, ..Update::default() };
+        let update = Update { doc: Some(doc.into()), retry_on_conflict: 16, ..Update::default() };
         let op = WriteOp::new(ALERT, Some(alert.to_owned()), Action::Update(Box::new(update)));
         // Not as the user's own write: who may say this need have no right to change the index.
         let principal = Principal::of_rules("alert status");

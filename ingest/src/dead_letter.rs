@@ -20,6 +20,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
 use millrace_storage::segment::RowParts;
+use millrace_storage::source::Members;
 use millrace_storage::{
     Action, ActionKind, DeadLetter, Engine, Error, Instead, Kind, Principal, Result, SourceWrite, Update,
     VersionType, WriteOp, hidden_index,
@@ -179,7 +180,7 @@ pub fn in_place_of(op: &WriteOp, error: &Error, sender: Sender<'_>, now: DateTim
     let payload = match &op.action {
         Action::Index(source) | Action::Create(source) => source.clone(),
         Action::Delete => Bytes::new(),
-        Action::Update(update) => Bytes::from(update_body(update).to_string()),
+        Action::Update(update) => Bytes::from(update_body(update)),
     };
     let mut letter = letter(sender, &error.to_string(), &payload, now);
     letter.insert("action".to_owned(), Value::from(op.action.kind().name()));
@@ -238,14 +239,16 @@ fn operation(mut letter: Map<String, Value>) -> WriteOp {
     WriteOp::new(INDEX, None, Action::Index(source))
 }
 
-fn update_body(update: &Update) -> Value {
-    let mut body = Map::new();
-    body.insert("doc".to_owned(), update.doc.clone().unwrap_or_default());
+/// Writes an update as text, whose numbers stay as they are written.
+fn update_body(update: &Update) -> Vec<u8> {
+    let mut body = b"{\"doc\":".to_vec();
+    body.extend_from_slice(update.doc.as_ref().map_or(&b"null"[..], |doc| doc.text()));
     if let Some(upsert) = &update.upsert {
-        body.insert("upsert".to_owned(), upsert.clone());
+        body.extend_from_slice(b",\"upsert\":");
+        body.extend_from_slice(upsert.text());
     }
-    body.insert("doc_as_upsert".to_owned(), Value::from(update.doc_as_upsert));
-    Value::Object(body)
+    body.extend_from_slice(format!(",\"doc_as_upsert\":{}}}", update.doc_as_upsert).as_bytes());
+    body
 }
 
 impl Letter {
@@ -322,14 +325,18 @@ impl Letter {
             Some(ActionKind::Create) => Action::Create(payload),
             Some(ActionKind::Delete) => Action::Delete,
             Some(ActionKind::Update) => {
-                let mut body: Map<String, Value> = serde_json::from_slice(&payload)
-                    .map_err(|error| format!("the payload is no update: {error}"))?;
+                let body = Members::parse(&payload).ok_or("the payload is no update")?;
+                let object = |name: &str| {
+                    let text = body.get(name).filter(|text| text.first() == Some(&b'{'));
+                    text.map(|text| payload.slice_ref(text).into())
+                };
                 Action::Update(Box::new(Update {
-                    doc: body.remove("doc"),
-                    upsert: body.remove("upsert"),
-                    doc_as_upsert: body.remove("doc_as_upsert") == Some(Value::Bool(true)),
+                    doc: object("doc"),
+                    upsert: object("upsert"),
+                    doc_as_upsert: body.get("doc_as_upsert") == Some(&b"true"[..]),
                     detect_noop: true,
                     retry_on_conflict: 1,
+                    ..Update::default()
                 }))
             }
             None => return Err(format!("the letter's action [{}] is unknown", self.action)),

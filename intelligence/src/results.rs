@@ -209,7 +209,8 @@ pub(crate) async fn refresh(engine: &Engine) -> Result<()> {
 /// As [`write`].
 pub(crate) async fn fill(engine: &Engine, found: Vec<(String, Value)>) -> Result<()> {
     // Without retries all of them are one frame of the log.
-    let update = |document| Update { doc: Some(document), detect_noop: true, ..Update::default() };
+    let update =
+        |document: Value| Update { doc: Some(document.into()), detect_noop: true, ..Update::default() };
     let ops = found
         .into_iter()
         .map(|(id, document)| WriteOp::new(INDEX, Some(id), Action::Update(Box::new(update(document)))));

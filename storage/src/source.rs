@@ -1,6 +1,19 @@
-//! Sources without some of their parts: one walk for all who leave something out, each of whom says what.
+//! Sources as text: members as they are written, and what is left of a source without some of its parts.
+//!
+//! Who leaves something out says what: [`leave_out_of_text`] keeps the text of all that stays, [`leave_out`] does the same to values that
+//! were read already.
+
+mod members;
+mod scan;
 
 use serde_json::{Map, Value};
+
+pub(crate) use members::merged;
+pub use members::{Member, Members, ObjectText};
+pub use scan::Scanner;
+
+/// Deepest nesting of a text that is looked into: documents nest less deep.
+const MAX_DEPTH: usize = 1_000;
 
 /// What stays of the value at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,5 +81,157 @@ impl<F: Fn(&str, bool) -> Stays> Walk<F> {
             }
             scalar => itself.then_some(scalar),
         }
+    }
+}
+
+/// Leaves parts out of the text of a source, as [`leave_out`] does of its members. `None` where the text is no JSON; one that is no
+/// object stays as it is.
+pub fn leave_out_of_text(
+    source: &[u8],
+    empty_items: bool,
+    of: impl Fn(&str, bool) -> Stays,
+) -> Option<Vec<u8>> {
+    let mut scanner = Scanner::new(source);
+    if scanner.peek()? != b'{' {
+        return Some(source.to_vec());
+    }
+    let out = Vec::with_capacity(source.len());
+    let mut walk = TextWalk { of, empty_items, path: String::new(), scanner, out };
+    walk.members(false, 0)?;
+    walk.scanner.is_at_end().then_some(walk.out)
+}
+
+struct TextWalk<'t, F> {
+    of: F,
+    empty_items: bool,
+    path: String,
+    scanner: Scanner<'t>,
+    out: Vec<u8>,
+}
+
+impl<F: Fn(&str, bool) -> Stays> TextWalk<'_, F> {
+    /// Writes what stays of an object, and tells whether any of its members do.
+    fn members(&mut self, itself: bool, depth: usize) -> Option<bool> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        self.out.push(b'{');
+        let mut kept = false;
+        let mut more = self.scanner.open(b'}')?;
+        while more {
+            let written = self.scanner.string()?;
+            self.scanner.expect(b':')?;
+            let length = self.path.len();
+            if length > 0 {
+                self.path.push('.');
+            }
+            match memchr::memchr(b'\\', written) {
+                None => self.path.push_str(std::str::from_utf8(written.get(1..written.len() - 1)?).ok()?),
+                Some(_) => self.path.push_str(&serde_json::from_slice::<String>(written).ok()?),
+            }
+            let before = self.out.len();
+            if kept {
+                self.out.push(b',');
+            }
+            self.out.extend_from_slice(written);
+            self.out.push(b':');
+            let stays = match (self.of)(&self.path, itself) {
+                Stays::Whole => self.copy().map(|()| true)?,
+                Stays::Nothing => self.scanner.skip().map(|_| false)?,
+                Stays::Inside { itself } => self.value(itself, itself, depth)?,
+            };
+            if !stays {
+                self.out.truncate(before);
+            }
+            kept |= stays;
+            self.path.truncate(length);
+            more = self.scanner.goes_on(b'}')?;
+        }
+        self.out.push(b'}');
+        Some(kept)
+    }
+
+    /// Writes what stays of a value. `empty`: whether it stays where nothing is left in it.
+    fn value(&mut self, itself: bool, empty: bool, depth: usize) -> Option<bool> {
+        match self.scanner.peek()? {
+            b'{' => Some(self.members(itself, depth + 1)? || empty),
+            b'[' => {
+                if depth > MAX_DEPTH {
+                    return None;
+                }
+                let empty_item = itself && self.empty_items;
+                self.out.push(b'[');
+                let mut kept = false;
+                let mut more = self.scanner.open(b']')?;
+                while more {
+                    let before = self.out.len();
+                    if kept {
+                        self.out.push(b',');
+                    }
+                    let stays = self.value(itself, empty_item, depth + 1)?;
+                    if !stays {
+                        self.out.truncate(before);
+                    }
+                    kept |= stays;
+                    more = self.scanner.goes_on(b']')?;
+                }
+                self.out.push(b']');
+                Some(kept || empty)
+            }
+            _ if itself => self.copy().map(|()| true),
+            _ => self.scanner.skip().map(|_| false),
+        }
+    }
+
+    fn copy(&mut self) -> Option<()> {
+        let value = self.scanner.skip()?;
+        self.out.extend_from_slice(value);
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_and_values_are_left_the_same() {
+        let sources = [
+            r#"{"a":{"b":1,"c":{"d":[1,{"e":2,"f":3},[],{}]}},"g":[],"h":{},"i":"x"}"#,
+            r#"{ "a" : [ { "b" : [ [ 1 , 2 ] , { "c" : null } ] } , 3 ] , "a.b" : true , "\u0067" : -1.5e3 }"#,
+            "{}",
+        ];
+        let rules: [fn(&str, bool) -> Stays; 5] = [
+            |_, _| Stays::Whole,
+            |_, _| Stays::Nothing,
+            |path, above| match path.starts_with("a.b") || above {
+                true => Stays::Whole,
+                false => Stays::Inside { itself: false },
+            },
+            |path, _| if path.contains('c') { Stays::Nothing } else { Stays::Inside { itself: true } },
+            |path, _| Stays::Inside { itself: path.len() % 2 == 1 },
+        ];
+        for source in sources {
+            for (number, rule) in rules.into_iter().enumerate() {
+                for empty_items in [false, true] {
+                    let Value::Object(members) = serde_json::from_str(source).unwrap() else { panic!() };
+                    let expected = Value::Object(leave_out(members, empty_items, rule));
+                    let text = leave_out_of_text(source.as_bytes(), empty_items, rule).unwrap();
+                    let found: Value = serde_json::from_slice(&text).unwrap();
+                    assert_eq!(found, expected, "{source} rule {number}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_stay_as_they_are_written() {
+        let source = br#"{"n":123456789012345678901234567890,"m":[1.0,1e2],"x":0}"#;
+        let text = leave_out_of_text(source, false, |path, _| match path {
+            "x" => Stays::Nothing,
+            _ => Stays::Inside { itself: true },
+        });
+        assert_eq!(text.unwrap(), br#"{"n":123456789012345678901234567890,"m":[1.0,1e2]}"#);
+        assert!(leave_out_of_text(b"{\"a\":", false, |_, _| Stays::Whole).is_none());
     }
 }

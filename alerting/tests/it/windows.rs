@@ -40,7 +40,8 @@ async fn a_late_document_revises_the_alert_and_nothing_that_users_have_changed()
     assert_eq!(raised["match_body"]["metric_price_sum"], json!(12.0), "{raised}");
     assert_eq!((&raised["holds"], &raised["revised"]), (&json!(true), &Value::Null));
     let id = raised["alert_id"].as_str().unwrap().to_owned();
-    let changed = Update { doc: Some(json!({"status": "Ongoing", "alert_sent": true})), ..Update::default() };
+    let changed =
+        Update { doc: Some(json!({"status": "Ongoing", "alert_sent": true}).into()), ..Update::default() };
     server.write(vec![op("alert", &id, Action::Update(Box::new(changed)))]).await;
     // Also one that comes behind a crash.
     for (round, price) in [("4", 3_u64), ("5", 4)] {

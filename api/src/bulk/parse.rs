@@ -16,7 +16,7 @@ use crate::documents::options::{self, Expectation, Operation, no_pipeline};
 use crate::documents::source::SourceFilter;
 use crate::documents::{id_problem, update};
 use crate::error::Error;
-use crate::http::{Room, json};
+use crate::http::Room;
 
 /// Most problems that one refusal lists.
 const MAX_PROBLEMS: usize = 100;
@@ -284,7 +284,7 @@ impl Parser<'_> {
     fn update(
         &mut self,
         meta: &Meta<'_>,
-        document: &[u8],
+        document: &Bytes,
         expectation: &Expectation,
     ) -> Result<(storage::Action, Option<SourceFilter>), Error> {
         let external = expectation.version_type.is_some_and(|kind| kind != storage::VersionType::Internal);
@@ -293,7 +293,7 @@ impl Parser<'_> {
                 "Update requests do not support versioning. Please use `if_seq_no` and `if_primary_term` instead",
             ));
         }
-        let mut parsed = update::parse(json::parse(document, self.room)?)?;
+        let mut parsed = update::parse(document, self.room)?;
         if parsed.if_seq_no.is_some() || parsed.if_primary_term.is_some() {
             return Err(Error::illegal_argument(
                 "[if_seq_no] and [if_primary_term] of a bulk update belong into its action line",
@@ -308,6 +308,7 @@ impl Parser<'_> {
         parsed.update.retry_on_conflict = u32::try_from(retries).unwrap_or(0);
         let own = meta.source.as_ref().map(SourceFilter::parse).transpose()?;
         let filter = parsed.source.take().or(own).or_else(|| self.defaults.source.cloned());
+        parsed.update.returns_source = update::returns_source(filter.as_ref());
         Ok((storage::Action::Update(Box::new(parsed.update)), filter))
     }
 }

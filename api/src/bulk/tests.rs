@@ -44,7 +44,7 @@ fn actions_and_documents() {
     assert!(matches!(&ops[1].action, Action::Create(doc) if doc == "{\"f\":2}"));
     assert!(matches!(ops[2].action, Action::Delete));
     assert_eq!((ops[2].id.as_deref(), ops[2].version), (Some("3"), Some((7, VersionType::ExternalGte))));
-    assert!(matches!(&ops[3].action, Action::Update(update) if update.doc == Some(json!({ "f": 3 }))));
+    assert!(matches!(&ops[3].action, Action::Update(update) if update.doc == Some(json!({ "f": 3 }).into())));
     assert_eq!((ops[3].if_seq_no, ops[3].if_primary_term), (Some(1), Some(2)));
     assert!(matches!(&ops[4].action, Action::Create(_)));
     assert_eq!(&*ops[4].doc_type, "t");

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use millrace_storage::access::{self, FieldRules};
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::matches;
-use millrace_storage::source::{Stays, leave_out};
+use millrace_storage::source::{Stays, leave_out_of_text};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -109,17 +109,15 @@ impl SourceFilter {
             Self::Ruled(inner, rules) => {
                 let Some(source) = inner.apply(source)? else { return Ok(None) };
                 return offload(source.len(), || {
-                    let shown = access::shown(parsed(&source)?, rules);
-                    let bytes = serde_json::to_vec(&shown).expect("a JSON value serializes into memory");
-                    Ok(Some(Bytes::from(bytes)))
+                    let shown = access::shown_of_text(&source, rules).ok_or_else(no_json)?;
+                    Ok(Some(Bytes::from(shown)))
                 });
             }
         };
         offload(source.len(), || {
-            let Value::Object(members) = parsed(source)? else { return Ok(Some(source.clone())) };
             let named =
                 |patterns: &[String], path: &str| patterns.iter().any(|pattern| matches(pattern, path));
-            let kept = leave_out(members, false, |path, above| {
+            let kept = leave_out_of_text(source, false, |path, above| {
                 let itself = above || includes.is_empty() || named(includes, path);
                 match itself && excludes.is_empty() {
                     true => Stays::Whole,
@@ -127,14 +125,13 @@ impl SourceFilter {
                     false => Stays::Inside { itself },
                 }
             });
-            let bytes = serde_json::to_vec(&kept).expect("a JSON value serializes into memory");
-            Ok(Some(Bytes::from(bytes)))
+            Ok(Some(Bytes::from(kept.ok_or_else(no_json)?)))
         })
     }
 }
 
-fn parsed(source: &Bytes) -> Result<Value, Error> {
-    serde_json::from_slice(source).map_err(|error| Error::concealed(500, "illegal_state_exception", &error))
+fn no_json() -> Error {
+    Error::concealed(500, "illegal_state_exception", &"a stored source is not JSON")
 }
 
 fn patterns(value: &Value) -> Result<Vec<String>, Error> {

@@ -1,5 +1,7 @@
 //! Partial updates.
 
+use bytes::Bytes;
+use millrace_storage::source::{Member, Members, ObjectText};
 use millrace_storage::{Action, RefreshPolicy, Update, VersionType};
 use serde_json::Value;
 
@@ -10,8 +12,8 @@ use crate::documents::options::{Expectation, WriteOptions};
 use crate::documents::source::SourceFilter;
 use crate::documents::write::{acknowledge, operation_of, refuse, write_one};
 use crate::error::Error;
-use crate::http::json::{push_u64, token};
-use crate::http::{Params, Request, Response};
+use crate::http::json::{self, push_u64, token};
+use crate::http::{Params, Request, Response, Room, offload};
 
 /// Members of an update body.
 const MEMBERS: [&str; 9] = [
@@ -35,25 +37,34 @@ pub(crate) struct Parsed {
     pub(crate) if_primary_term: Option<i64>,
 }
 
-/// Parses an update body, as requests and `_bulk` lines carry it.
-pub(crate) fn parse(body: Value) -> Result<Parsed, Error> {
-    let Value::Object(members) = body else {
-        return Err(refusal(format!("Expected START_OBJECT but was: {}", token(&body))));
+/// Parses an update body, as requests and `_bulk` lines carry it. What is merged stays the text that it is.
+pub(crate) fn parse(text: &Bytes, room: &Room) -> Result<Parsed, Error> {
+    json::check(text, room)?;
+    let Some(members) = Members::parse(text) else {
+        return Err(refusal(format!("Expected START_OBJECT but was: {}", token(&json::parse(text, room)?))));
     };
     let mut parsed = Parsed::default();
     parsed.update.detect_noop = true;
-    for (name, value) in members {
-        if value.is_null() && name != "doc" && name != "upsert" {
+    for Member { name, value, .. } in members.iter() {
+        let (name, is_null) = (&**name, *value == b"null");
+        let read = || json::parse(value, room);
+        let object = || -> Result<ObjectText, Error> {
+            match value.first() {
+                Some(b'{') => Ok(text.slice_ref(value).into()),
+                _ => Err(wrong_type(name, &read()?)),
+            }
+        };
+        if is_null && name != "doc" && name != "upsert" {
             continue;
         }
-        match name.as_str() {
-            "doc" => parsed.update.doc = Some(object(&name, value)?),
-            "upsert" => parsed.update.upsert = Some(object(&name, value)?),
-            "doc_as_upsert" => parsed.update.doc_as_upsert = flag(&name, &value)?,
-            "detect_noop" => parsed.update.detect_noop = flag(&name, &value)?,
-            "_source" => parsed.source = Some(SourceFilter::parse(&value)?),
-            "if_seq_no" => parsed.if_seq_no = Some(whole(&name, &value)?),
-            "if_primary_term" => parsed.if_primary_term = Some(whole(&name, &value)?),
+        match name {
+            "doc" => parsed.update.doc = Some(object()?),
+            "upsert" => parsed.update.upsert = Some(object()?),
+            "doc_as_upsert" => parsed.update.doc_as_upsert = flag(name, &read()?)?,
+            "detect_noop" => parsed.update.detect_noop = flag(name, &read()?)?,
+            "_source" => parsed.source = Some(SourceFilter::parse(&read()?)?),
+            "if_seq_no" => parsed.if_seq_no = Some(whole(name, &read()?)?),
+            "if_primary_term" => parsed.if_primary_term = Some(whole(name, &read()?)?),
             "script" | "scripted_upsert" => {
                 return Err(Error::illegal_argument(
                     "scripts are not supported: send the changed fields as [doc] instead of [script]",
@@ -117,6 +128,11 @@ pub(crate) fn push_get(
     Ok(())
 }
 
+/// Whether a filter of an update shows anything of the source.
+pub(crate) fn returns_source(filter: Option<&SourceFilter>) -> bool {
+    filter.is_some_and(|filter| *filter != SourceFilter::None)
+}
+
 /// Answers `_update`.
 pub(crate) async fn update(
     api: &Api,
@@ -130,9 +146,10 @@ pub(crate) async fn update(
     let source = SourceFilter::take(&mut request.params)?;
     let retries = take_retries(&mut request.params)?;
     request.finish()?;
-    let body =
-        request.json()?.ok_or_else(|| Error::new(400, "parse_exception", "request body is required"))?;
-    let mut parsed = parse(body)?;
+    if request.body.iter().all(u8::is_ascii_whitespace) {
+        return Err(Error::new(400, "parse_exception", "request body is required"));
+    }
+    let mut parsed = offload(request.body.len(), || parse(&request.body, &request.room))?;
     expectation.if_seq_no = parsed.if_seq_no.or(expectation.if_seq_no);
     expectation.if_primary_term = parsed.if_primary_term.or(expectation.if_primary_term);
     let mut problems = Vec::new();
@@ -141,6 +158,7 @@ pub(crate) async fn update(
     refuse(&problems)?;
     parsed.update.retry_on_conflict = u32::try_from(retries).unwrap_or(0);
     let filter = parsed.source.take().or(source);
+    parsed.update.returns_source = returns_source(filter.as_ref());
     let action = Action::Update(Box::new(parsed.update));
     let op = operation_of(index, doc_type, Some(id), action, &options, &expectation);
     let outcome = write_one(api, op, &options).await?;
@@ -164,10 +182,6 @@ fn take_retries(params: &mut Params) -> Result<i64, Error> {
             "[retry_on_conflict] must be between 0 and 1000000 but was [{other}]"
         ))),
     }
-}
-
-fn object(name: &str, value: Value) -> Result<Value, Error> {
-    if value.is_object() { Ok(value) } else { Err(wrong_type(name, &value)) }
 }
 
 fn flag(name: &str, value: &Value) -> Result<bool, Error> {
@@ -195,11 +209,26 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn parse(body: Value) -> Result<Parsed, Error> {
+        super::parse(&body.to_string().into(), &Room::of(0))
+    }
+
+    #[test]
+    fn numbers_stay_as_they_are_written() {
+        let body = Bytes::from_static(b"{\"doc\": {\"n\":123456789012345678901234567890}}");
+        let doc = super::parse(&body, &Room::of(0)).unwrap().update.doc.unwrap();
+        assert_eq!(&doc.text()[..], b"{\"n\":123456789012345678901234567890}");
+        for wrong in [&b"{\"doc\":{\"n\":1,\"n\":2}}"[..], b"{\"doc\":{\"n\":01}}", b"{\"doc\":{}}x"] {
+            let refused = super::parse(&Bytes::copy_from_slice(wrong), &Room::of(0)).unwrap_err();
+            assert_eq!(refused.error_type(), "json_parse_exception");
+        }
+    }
+
     #[test]
     fn bodies() {
         let parsed = parse(json!({ "doc": { "a": 1 }, "doc_as_upsert": true, "_source": ["a"] })).unwrap();
         assert!(parsed.update.doc_as_upsert && parsed.update.detect_noop);
-        assert_eq!(parsed.update.doc, Some(json!({ "a": 1 })));
+        assert_eq!(parsed.update.doc, Some(json!({ "a": 1 }).into()));
         for (body, reason) in [
             (json!({ "dac": {} }), "[UpdateRequest] unknown field [dac] did you mean [doc]?"),
             (json!({ "zzzzzz": {} }), "[UpdateRequest] unknown field [zzzzzz]"),

@@ -2,6 +2,7 @@
 //! values take in memory is charged to the request's [`Room`] as they are made.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fmt;
 
 use bytes::Bytes;
@@ -29,6 +30,80 @@ pub(crate) fn parse(bytes: &[u8], room: &Room) -> Result<Value, Error> {
     let value = parsed.map_err(|error| strict.refused.take().unwrap_or_else(|| refuse(error)))?;
     deserializer.end().map_err(refuse)?;
     Ok(value)
+}
+
+/// Checks that a text is one JSON value as [`parse`] reads it, without making values: names in objects are charged to `room` while their
+/// object is read.
+pub(crate) fn check(bytes: &[u8], room: &Room) -> Result<(), Error> {
+    let step = room.beside();
+    let checked = Checked { strict: Strict { room: &step, refused: &RefCell::new(None) } };
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let parsed = checked.deserialize(&mut deserializer);
+    parsed.map_err(|error| checked.strict.refused.take().unwrap_or_else(|| refuse(error)))?;
+    deserializer.end().map_err(refuse)
+}
+
+/// Passes over a value, refusing duplicate members.
+#[derive(Clone, Copy)]
+struct Checked<'r> {
+    strict: Strict<'r>,
+}
+
+impl<'de> DeserializeSeed<'de> for Checked<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Checked<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        while access.next_element_seed(self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        let mut names = HashSet::new();
+        while let Some(name) = access.next_key::<String>()? {
+            self.strict.charge(MEMBER_BYTES + name.len())?;
+            access.next_value_seed(self)?;
+            if let Some(twice) = names.replace(name) {
+                return Err(serde::de::Error::custom(format_args!("Duplicate field '{twice}'")));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Turns a YAML body into JSON; other formats pass. What that takes is charged to `room`.

@@ -14,6 +14,7 @@ mod offload;
 mod params;
 mod parts;
 pub(crate) mod path;
+mod pretty;
 pub(crate) mod render;
 mod room;
 

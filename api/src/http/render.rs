@@ -13,6 +13,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body_util::Full;
 use millrace_storage::Compute;
+use millrace_storage::source::Members;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
@@ -20,6 +21,7 @@ use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 use crate::error::Error;
 use crate::http::content::{self, Format, MediaType};
 use crate::http::filter_path::FilterPath;
+use crate::http::pretty;
 use crate::http::{AnswerBody, Body, LARGE, Params, Parts, Response};
 
 /// Answers below this many bytes are not compressed.
@@ -179,17 +181,15 @@ impl Style {
     }
 
     fn write(&self, mut value: Value, status: u16) -> Bytes {
+        // An error is told whatever of an answer was asked for.
+        let is_error = status >= 400 && value.get("error").is_some();
         if self.error_trace && status >= 400 {
             add_trace(&mut value);
         }
         if self.human {
             humanise(&mut value);
         }
-        if self.filter.is_empty() || is_error(&value, status) {
-            self.form(&value)
-        } else {
-            self.filtered(&compact(&value))
-        }
+        if self.filter.is_empty() || is_error { self.form(&value) } else { self.filtered(&compact(&value)) }
     }
 
     /// Rewrites serialized JSON; what is none stays as it is.
@@ -197,8 +197,18 @@ impl Style {
         if self.is_plain() {
             return bytes;
         }
-        if status < 400 && !self.human && !self.error_trace && !self.filter.is_empty() {
-            return self.filtered(&bytes);
+        // Where nothing is added, text becomes text: numbers stay as they are written.
+        if !self.human && !self.error_trace {
+            let is_error =
+                status >= 400 && Members::parse(&bytes).is_some_and(|it| it.get("error").is_some());
+            if !self.filter.is_empty() && !is_error {
+                return self.filtered(&bytes);
+            }
+            if self.media.format != Format::Yaml
+                && let Some(text) = pretty::pretty(&bytes)
+            {
+                return if self.pretty { Bytes::from(text) } else { bytes };
+            }
         }
         match serde_json::from_slice(&bytes) {
             Ok(value) => self.write(value, status),
@@ -211,6 +221,11 @@ impl Style {
         let filtered = self.filter.apply(text);
         if !self.pretty && self.media.format != Format::Yaml {
             return Bytes::from(filtered);
+        }
+        if self.media.format != Format::Yaml
+            && let Some(text) = pretty::pretty(&filtered)
+        {
+            return Bytes::from(text);
         }
         match serde_json::from_slice(&filtered) {
             Ok(value) => self.form(&value),
@@ -232,11 +247,6 @@ impl Style {
         out.push(b'\n');
         Bytes::from(out)
     }
-}
-
-/// Whether an answer is an error. Errors are sent whole: filtered, they would leave out why a request failed.
-fn is_error(value: &Value, status: u16) -> bool {
-    status >= 400 && value.get("error").is_some()
 }
 
 fn compact(value: &Value) -> Vec<u8> {
@@ -404,24 +414,28 @@ mod tests {
         let raw = || Body::RawJson(Bytes::from_static(b"{\"a\" : 1}"));
         assert_eq!(text(&style(""), raw()).await, "{\"a\" : 1}");
         assert_eq!(text(&style("filter_path=b"), raw()).await, "{}");
+        let large =
+            || Body::RawJson(Bytes::from_static(b"{\"a\":123456789012345678901234567890,\"b\":1.50}"));
+        let shown = "{\n  \"a\" : 123456789012345678901234567890,\n  \"b\" : 1.50\n}\n";
+        assert_eq!(text(&style("pretty"), large()).await, shown);
+        let shown = "{\n  \"a\" : 123456789012345678901234567890\n}\n";
+        assert_eq!(text(&style("pretty&filter_path=a"), large()).await, shown);
     }
 
     #[tokio::test]
-    async fn errors_are_sent_whole() {
-        let error = || json!({"error": {"type": "t", "reason": "r"}, "status": 404});
-        let raw = || Body::RawJson(Bytes::from(error().to_string()));
-        for (status, body, expected) in [
-            (404, Body::Json(error()), error()),
-            (404, raw(), error()),
-            (200, Body::Json(error()), json!({})),
-            (200, raw(), json!({})),
-            (404, Body::Json(json!({"found": false, "_id": "1"})), json!({})),
-        ] {
-            let response = Response { status, body, headers: Vec::new() };
-            let body = style("filter_path=hits.total").render(response, &compute()).into_body();
+    async fn errors_are_told_whatever_is_kept_of_answers() {
+        let error = json!({ "error": { "type": "t" }, "status": 404 });
+        let style = style("filter_path=hits.total");
+        for body in [Body::Json(error.clone()), Body::RawJson(error.to_string().into())] {
+            let response = Response { status: 404, body, headers: Vec::new() };
+            let body = style.render(response, &compute()).into_body();
             let bytes = body.collect().await.unwrap().to_bytes();
-            assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap(), expected);
+            assert_eq!(bytes, error.to_string());
         }
+        let missing =
+            Response { status: 404, body: Body::Json(json!({ "found": false })), headers: Vec::new() };
+        let body = style.render(missing, &compute()).into_body();
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "{}", "what is no error is filtered");
     }
 
     #[tokio::test]

@@ -148,7 +148,7 @@ fn operation(index: &str, id: &str, action: Action) -> WriteOp {
 }
 
 fn update(index: &str, id: &str, doc: Value) -> WriteOp {
-    let update = Update { doc: Some(doc), retry_on_conflict: 16, ..Update::default() };
+    let update = Update { doc: Some(doc.into()), retry_on_conflict: 16, ..Update::default() };
     operation(index, id, Action::Update(Box::new(update)))
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_storage::access::{self, FieldRules};
 use millrace_storage::mapping::Mapping;
-use millrace_storage::source::{Stays, leave_out};
+use millrace_storage::source::{Stays, leave_out, leave_out_of_text};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
@@ -88,6 +88,19 @@ impl SourceFilter {
         }
     }
 
+    /// Applies the filter to the text of a source, whose values stay as they are written; `None` where it is no JSON.
+    pub fn apply_to_text(&self, source: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::All => Some(source.to_vec()),
+            Self::None => Some(b"null".to_vec()),
+            Self::Ruled(inner, rules) => access::shown_of_text(&inner.apply_to_text(source)?, rules),
+            Self::Fields { includes, excludes } => {
+                let (includes, excludes) = (Patterns::new(includes), Patterns::new(excludes));
+                leave_out_of_text(source, false, |path, above| stays(&includes, &excludes, path, above))
+            }
+        }
+    }
+
     /// Applies the filter to a parsed source.
     pub fn apply(&self, source: Value) -> Value {
         match self {
@@ -98,19 +111,23 @@ impl SourceFilter {
                 Value::Object(fields) => {
                     let includes = Patterns::new(includes);
                     let excludes = Patterns::new(excludes);
-                    Value::Object(leave_out(fields, false, |path, above| {
-                        let itself = above || includes.0.is_empty() || includes.accepts(path);
-                        let inside = itself || includes.reaches_below(path);
-                        match excludes.accepts(path) || !inside {
-                            true => Stays::Nothing,
-                            false if itself && !excludes.reaches_below(path) => Stays::Whole,
-                            false => Stays::Inside { itself },
-                        }
-                    }))
+                    let stays = |path: &str, above| stays(&includes, &excludes, path, above);
+                    Value::Object(leave_out(fields, false, stays))
                 }
                 other => other,
             },
         }
+    }
+}
+
+/// Says what stays of the value at a path.
+fn stays(includes: &Patterns, excludes: &Patterns, path: &str, above: bool) -> Stays {
+    let itself = above || includes.0.is_empty() || includes.accepts(path);
+    let inside = itself || includes.reaches_below(path);
+    match excludes.accepts(path) || !inside {
+        true => Stays::Nothing,
+        false if itself && !excludes.reaches_below(path) => Stays::Whole,
+        false => Stays::Inside { itself },
     }
 }
 

@@ -293,11 +293,12 @@ impl Hit {
             }
             filter => {
                 work.check()?;
-                let _parsed = work.part_of(PARSED_SHARE * self.row.source.len())?;
-                let source: Value = serde_json::from_slice(&self.row.source).map_err(|error| {
-                    Error::Execution(format!("the source of [{}] is not JSON: {error}", self.row.id))
+                let _text = work.part_of(self.row.source.len())?;
+                let shown = filter.apply_to_text(&self.row.source).ok_or_else(|| {
+                    Error::Execution(format!("the source of [{}] is not JSON", self.row.id))
                 })?;
-                member(out, "_source", &filter.apply(source));
+                key(out, "_source");
+                out.extend_from_slice(&shown);
             }
         }
         if !self.extras.fields.is_empty() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::source::{Stays, leave_out};
+use crate::source::{Stays, leave_out, leave_out_of_text};
 
 /// Rules for fields: what is granted, but for exceptions. Several may stand beside each other, each granting its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -73,11 +73,24 @@ fn covers(pattern: &str, path: &str) -> bool {
 
 /// Leaves of a source what all rules show. An object stays where something in it does.
 pub fn shown(source: Value, rules: &[Arc<FieldRules>]) -> Value {
-    let stays = |path: &str, _| Stays::Inside { itself: rules.iter().all(|rules| rules.shows(path)) };
     match source {
-        Value::Object(members) if !rules.is_empty() => Value::Object(leave_out(members, true, stays)),
+        Value::Object(members) if !rules.is_empty() => {
+            Value::Object(leave_out(members, true, |path, _| stays(path, rules)))
+        }
         source => source,
     }
+}
+
+/// Leaves of the text of a source what all rules show, as [`shown`] does; `None` where it is no JSON.
+pub fn shown_of_text(source: &[u8], rules: &[Arc<FieldRules>]) -> Option<Vec<u8>> {
+    match rules.is_empty() {
+        true => Some(source.to_vec()),
+        false => leave_out_of_text(source, true, |path, _| stays(path, rules)),
+    }
+}
+
+fn stays(path: &str, rules: &[Arc<FieldRules>]) -> Stays {
+    Stays::Inside { itself: rules.iter().all(|rules| rules.shows(path)) }
 }
 
 #[cfg(test)]

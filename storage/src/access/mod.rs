@@ -28,7 +28,7 @@ mod tests;
 mod visibility;
 
 pub use action::{Action, ActionSet, Scope};
-pub use fields::{FieldRules, shown};
+pub use fields::{FieldRules, shown, shown_of_text};
 pub(crate) use guard::{Guard, refusal};
 pub use mapped::check_mapping;
 pub use patterns::NamePattern;

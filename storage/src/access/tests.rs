@@ -298,7 +298,9 @@ async fn new_fields_are_asked_for() {
         mapping.fields().map(|field| field.path.to_string()).collect::<Vec<_>>()
     };
     let ops = || {
-        let merges = |doc| Operation::Update(Box::new(Update { doc: Some(doc), ..Update::default() }));
+        let merges = |doc: serde_json::Value| {
+            Operation::Update(Box::new(Update { doc: Some(doc.into()), ..Update::default() }))
+        };
         let indexes = |doc: serde_json::Value| Operation::Index(doc.to_string().into());
         vec![
             document("logs-1", Some("1"), indexes(json!({"a": 1, "n": [{"k": 1}]}))),

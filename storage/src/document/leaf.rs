@@ -291,6 +291,8 @@ fn store(
             let value = values::ip(token.text())?;
             columns.push_ip(scopes, id, value)?;
         }
+        // Nothing is made of a value that is neither a column nor stored by itself.
+        FieldType::Binary if scopes.is_empty() => {}
         FieldType::Binary => {
             let Token::Str(text) = token else {
                 return Err(Cause::new(

@@ -78,24 +78,30 @@ impl Budget {
     /// # Errors
     /// [`Error::Rejected`] when it does not fit within `timeout`.
     pub(super) async fn reserve(&self, bytes: u64, timeout: Duration) -> Result<Reservation<'_>> {
-        match tokio::time::timeout(timeout, self.take(bytes)).await {
+        match tokio::time::timeout(timeout, self.take(bytes, 0)).await {
             Ok(()) => Ok(Reservation { budget: self, bytes }),
-            Err(_) => Err(Error::Rejected(format!(
-                "{bytes} bytes do not fit into storage.memtable_max_bytes [{}], of which {} are unflushed; retry later",
-                self.max,
-                self.used()
-            ))),
+            Err(_) => Err(self.rejection(bytes)),
         }
     }
 
-    async fn take(&self, bytes: u64) {
+    fn rejection(&self, bytes: u64) -> Error {
+        Error::Rejected(format!(
+            "{bytes} bytes do not fit into storage.memtable_max_bytes [{}], of which {} are unflushed; retry later",
+            self.max,
+            self.used()
+        ))
+    }
+
+    /// Waits until bytes fit beside what others hold: `own` are those that the request has already, which are let be where
+    /// nothing else is.
+    async fn take(&self, bytes: u64, own: u64) {
         let _one = self.granting.lock().await;
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
             let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                (used == 0 || used + bytes <= self.max).then_some(used + bytes)
+                (used <= own || used + bytes <= self.max).then_some(used + bytes)
             });
             if taken.is_ok() {
                 self.reserved.fetch_add(bytes, Ordering::Relaxed);
@@ -131,6 +137,35 @@ pub(super) struct Reservation<'a> {
     bytes: u64,
 }
 
+impl Reservation<'_> {
+    /// Returns how many bytes it holds.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Waits until so many bytes more fit, and holds them, too.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] when they do not fit within `timeout`.
+    pub(super) async fn grow(&mut self, bytes: u64, timeout: Duration) -> Result<()> {
+        match tokio::time::timeout(timeout, self.budget.take(bytes, self.bytes)).await {
+            Ok(()) => {
+                self.bytes += bytes;
+                Ok(())
+            }
+            Err(_) => Err(self.budget.rejection(bytes)),
+        }
+    }
+
+    /// Gives back what it holds beyond so many bytes.
+    pub(super) fn shrink_to(&mut self, bytes: u64) {
+        let more = self.bytes.saturating_sub(bytes);
+        self.bytes -= more;
+        self.budget.reserved.fetch_sub(more, Ordering::Relaxed);
+        self.budget.free(more);
+    }
+}
+
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.budget.reserved.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -154,6 +189,23 @@ mod tests {
         assert_eq!(budget.used(), 30);
         budget.free(30);
         assert!(budget.reserve(1_000, Duration::ZERO).await.is_ok(), "a large request alone is let in");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_grows_and_shrinks_what_it_holds() {
+        let budget = Budget::new(100, Arc::default());
+        let second = Duration::from_secs(1);
+        let mut own = budget.reserve(10, second).await.unwrap();
+        own.grow(60, second).await.unwrap();
+        let other = budget.reserve(30, second).await.unwrap();
+        assert!(matches!(own.grow(1, second).await, Err(Error::Rejected(_))));
+        assert_eq!((own.bytes(), budget.used()), (70, 100));
+        drop(other);
+        own.grow(1_000, second).await.unwrap();
+        own.shrink_to(10);
+        assert_eq!((own.bytes(), budget.used()), (10, 10));
+        drop(own);
+        assert_eq!(budget.used(), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -26,6 +26,7 @@ mod recheck;
 mod recovery;
 mod refresh;
 mod round;
+mod rounds;
 mod source;
 mod system;
 mod target;

@@ -43,6 +43,8 @@ pub(super) struct Prepared {
     pub(super) wanted: Wanted,
     /// What its writer may not do, if anything.
     pub(super) limits: Option<Limits>,
+    /// Whether the outcome carries the source.
+    pub(super) returns_source: bool,
 }
 
 /// The operations of one shard in a round.
@@ -376,7 +378,7 @@ impl Inner {
                     primary_term: term,
                     result,
                     shard_copies: meta.replicas + 1,
-                    source: op.source.take(),
+                    source: op.source.take().filter(|_| op.returns_source),
                 }),
             ));
         }

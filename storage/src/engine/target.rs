@@ -191,7 +191,10 @@ fn op_bytes(op: &WriteOp) -> usize {
     match &op.action {
         Action::Index(source) | Action::Create(source) => source.len(),
         Action::Delete => 64,
-        Action::Update(_) => 1024,
+        // The merged document is charged when it is made.
+        Action::Update(update) => {
+            128 + update.doc.iter().chain(&update.upsert).map(|text| text.text().len()).sum::<usize>()
+        }
     }
 }
 

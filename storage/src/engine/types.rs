@@ -3,13 +3,13 @@
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use serde_json::Value;
 
 use crate::access;
 use crate::mapping::Mapping;
 use crate::metadata::IndexMeta;
 use crate::segment::SegmentView;
 use crate::shard::ContextFigures;
+use crate::source::ObjectText;
 
 /// What to do to one document.
 #[derive(Clone, Debug)]
@@ -139,20 +139,22 @@ impl ActionKind {
 #[derive(Clone, Debug, Default)]
 pub struct Update {
     /// Members merged into the current source, recursively for objects.
-    pub doc: Option<Value>,
+    pub doc: Option<ObjectText>,
     /// Document stored where none exists.
-    pub upsert: Option<Value>,
+    pub upsert: Option<ObjectText>,
     /// Whether `doc` doubles as `upsert`.
     pub doc_as_upsert: bool,
     /// Whether an update that changes nothing is a no-op.
     pub detect_noop: bool,
     /// Attempts after a version conflict with a concurrent writer.
     pub retry_on_conflict: u32,
+    /// Whether the outcome carries the source after the update.
+    pub returns_source: bool,
 }
 
 impl Update {
     /// Returns what is stored where there is no document; `None` where that is an error.
-    pub fn stored_where_missing(&self) -> Option<&Value> {
+    pub fn stored_where_missing(&self) -> Option<&ObjectText> {
         self.upsert.as_ref().or(if self.doc_as_upsert { self.doc.as_ref() } else { None })
     }
 }
@@ -233,7 +235,7 @@ pub struct WriteOutcome {
     pub result: DocResult,
     /// Copies that the index is configured for: 1 + number_of_replicas.
     pub shard_copies: u32,
-    /// The source after an update, for `_source` of an update request.
+    /// The source after an update that asked for it; see [`Update::returns_source`].
     pub source: Option<Bytes>,
 }
 

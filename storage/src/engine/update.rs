@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::Value;
 
 use super::Engine;
 use super::index::Index;
@@ -12,9 +11,12 @@ use super::look::Looks;
 use super::round::Prepared;
 use super::target::{Admitted, Limits};
 use super::types::{DocResult, Update, WriteOp, WriteOutcome};
-use super::write::{Results, Written};
 use crate::shard::{Current, Denied, Wanted};
+use crate::source::merged;
 use crate::{Error, Priority, Result};
+
+/// Bytes of a source that are merged where the request is, in no time.
+const SMALL_BYTES: usize = 16 << 10;
 
 impl Engine {
     /// Reads the document of an update and makes the index operation of it, or the no-op that it is.
@@ -63,7 +65,7 @@ impl Engine {
                     return Err(missing(index, number, op, id));
                 };
                 wanted.create = op.if_seq_no.is_none();
-                (upsert.clone(), op.routing.clone())
+                (upsert.text().clone(), op.routing.clone())
             }
             Some(found) => {
                 if let Some(seq_no) = op.if_seq_no
@@ -76,14 +78,16 @@ impl Engine {
                         found.primary_term
                     )));
                 }
-                let current: Value = serde_json::from_slice(&found.source).map_err(|e| {
-                    Error::mapper_parsing(format!("stored source of [{id}] does not parse: {e}"))
-                })?;
-                let mut next = current.clone();
-                if let Some(doc) = &update.doc {
-                    merge_objects(&mut next, doc);
+                let (doc, stored) = (update.doc.clone(), found.source.clone());
+                let merge = move || -> Result<Option<(Vec<u8>, bool)>> {
+                    Ok(doc.map_or(Some((Vec::new(), false)), |doc| merged(&stored, doc.text())))
+                };
+                let (next, changed) = match found.source.len() {
+                    0..=SMALL_BYTES => merge()?,
+                    _ => self.inner.env().compute.run(Priority::Foreground, merge).await?,
                 }
-                if update.detect_noop && next == current {
+                .ok_or_else(|| not_an_object(&id))?;
+                if update.detect_noop && !changed {
                     return Ok(Err(WriteOutcome {
                         index: Arc::clone(&meta.name),
                         id,
@@ -92,25 +96,25 @@ impl Engine {
                         primary_term: found.primary_term,
                         result: DocResult::Noop,
                         shard_copies: meta.replicas + 1,
-                        source: Some(found.source),
+                        source: Some(found.source).filter(|_| update.returns_source),
                     }));
                 }
                 wanted.if_seq_no = Some(found.seq_no);
                 wanted.if_primary_term = Some(found.primary_term);
+                let next = if update.doc.is_some() { Bytes::from(next) } else { found.source };
                 (next, op.routing.clone().or(found.routing))
             }
         };
-        let source =
-            serde_json::to_vec(&source).map_err(|e| Error::Internal(format!("encode source: {e}")))?;
         Ok(Ok(Prepared {
             item,
             index: Arc::clone(index),
             shard: number,
             id: Some(id),
             routing,
-            source: Some(Bytes::from(source)),
+            source: Some(source),
             wanted,
             limits: limits.clone(),
+            returns_source: update.returns_source,
         }))
     }
 
@@ -129,24 +133,16 @@ impl Engine {
         let Admitted { index, limits } = admitted;
         let id = op.id.clone().unwrap_or_default();
         let shard = index.shard_for(Some(&id), op.routing.as_deref());
-        let source = match earlier {
-            Some(earlier) => {
-                let mut source: Value = serde_json::from_slice(earlier)
-                    .map_err(|e| Error::mapper_parsing(format!("source of [{id}] does not parse: {e}")))?;
-                if let Some(doc) = &update.doc {
-                    merge_objects(&mut source, doc);
-                }
-                source
+        let source = match (earlier, &update.doc) {
+            (Some(earlier), Some(doc)) => {
+                Bytes::from(merged(earlier, doc.text()).ok_or_else(|| not_an_object(&id))?.0)
             }
-            None => {
-                let Some(upsert) = update.stored_where_missing() else {
-                    return Err(missing(index, shard, op, id));
-                };
-                upsert.clone()
-            }
+            (Some(earlier), None) => earlier.clone(),
+            (None, _) => match update.stored_where_missing() {
+                Some(upsert) => upsert.text().clone(),
+                None => return Err(missing(index, shard, op, id)),
+            },
         };
-        let source =
-            serde_json::to_vec(&source).map_err(|e| Error::Internal(format!("encode source: {e}")))?;
         let (if_seq_no, if_primary_term) = (op.if_seq_no, op.if_primary_term);
         Ok(Prepared {
             item,
@@ -154,7 +150,7 @@ impl Engine {
             shard,
             id: Some(id),
             routing: op.routing.clone(),
-            source: Some(Bytes::from(source)),
+            source: Some(source),
             wanted: Wanted {
                 delete: false,
                 create: false,
@@ -164,33 +160,8 @@ impl Engine {
                 seen: None,
             },
             limits: limits.clone(),
+            returns_source: update.returns_source,
         })
-    }
-
-    /// Tries an update again that lost against a concurrent writer.
-    pub(super) async fn retry_update(
-        &self,
-        item: usize,
-        admitted: &Admitted,
-        op: &WriteOp,
-        update: &Update,
-        (results, written, looks): (&mut Results, &mut Written, &mut Looks),
-    ) -> Result<()> {
-        let index = &admitted.index;
-        for _ in 0..update.retry_on_conflict {
-            if !matches!(results[item], Some(Err(Error::VersionConflict { .. }))) {
-                break;
-            }
-            let id = op.id.as_deref().unwrap_or_default();
-            let shard = index.shard_for(Some(id), op.routing.as_deref());
-            self.look_again(index, shard, id, looks).await;
-            match self.prepare_update(item, admitted, op, update, looks).await {
-                Ok(Ok(prepared)) => self.round(vec![prepared], results, written, looks).await?,
-                Ok(Err(noop)) => results[item] = Some(Ok(noop)),
-                Err(error) => results[item] = Some(Err(error)),
-            }
-        }
-        Ok(())
     }
 }
 
@@ -206,33 +177,7 @@ pub(super) fn missing(index: &Index, shard: u32, op: &WriteOp, id: String) -> Er
     }
 }
 
-/// Merges `patch` into `target`: objects recursively, everything else replaced.
-fn merge_objects(target: &mut Value, patch: &Value) {
-    match (target, patch) {
-        (Value::Object(target), Value::Object(patch)) => {
-            for (key, value) in patch {
-                match target.get_mut(key) {
-                    Some(existing) => merge_objects(existing, value),
-                    None => {
-                        target.insert(key.clone(), value.clone());
-                    }
-                }
-            }
-        }
-        (target, patch) => *target = patch.clone(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn updates_merge_objects_and_replace_the_rest() {
-        let mut target = json!({"a": {"b": 1, "c": [1, 2]}, "d": 1});
-        merge_objects(&mut target, &json!({"a": {"c": [3]}, "d": {"e": 1}, "f": null}));
-        assert_eq!(target, json!({"a": {"b": 1, "c": [3]}, "d": {"e": 1}, "f": null}));
-    }
+/// Says that a stored source is not what updates merge into.
+fn not_an_object(id: &str) -> Error {
+    Error::mapper_parsing(format!("the source of [{id}] or what is merged into it is no JSON object"))
 }

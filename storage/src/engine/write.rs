@@ -1,11 +1,9 @@
 //! The write path: resolve, parse, decide versions, log, apply, fsync, acknowledge.
 //!
 //! A request is executed in *rounds*: a round is one frame of the log with operations on any number
-//! of shards. All but partial updates go into the first round; an update first reads its document
-//! and goes into the round after the last one that touches the same id, as an index operation that
-//! expects the document unchanged.
+//! of shards. Where no operation is a partial update, one round does; [`super::rounds`] has the others.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +14,7 @@ use super::agenda::Item;
 use super::index::{Index, durable_acknowledgement};
 use super::look::Looks;
 use super::round::Prepared;
+use super::rounds::Rounds;
 use super::target::{Admitted, Survey, Targets, admit};
 use super::types::{Action, RefreshPolicy, WriteOp, WriteOutcome};
 use crate::access::Origin;
@@ -54,14 +53,16 @@ impl Engine {
                 (ops, survey)
             };
             inner.wal()?.admit(survey.bytes)?;
-            let reserved = inner.budget.reserve(survey.bytes, timeout).await?;
+            let mut reserved = inner.budget.reserve(survey.bytes, timeout).await?;
             let targets = self.targets(principal, survey.names).await;
             let (ops, targets, looks) = match principal.privileges().has_rules() {
                 true => self.look(ops, targets).await?,
                 false => (ops, targets, Looks::default()),
             };
             let (results, written) = if survey.has_updates {
-                let (results, written) = self.write_rounds(ops, &targets, looks, principal.origin()).await?;
+                let written = Written::by(principal.origin());
+                let (results, written) =
+                    Rounds::new(self, &targets, looks, written, (&mut reserved, timeout)).write(ops).await?;
                 (answered(results), written)
             } else {
                 self.write_at_once(ops, targets, looks, principal.origin()).await?
@@ -107,88 +108,8 @@ impl Engine {
         Ok((results, written))
     }
 
-    /// Executes operations with partial updates among them, in as many rounds as it takes.
-    async fn write_rounds(
-        &self,
-        ops: Vec<WriteOp>,
-        targets: &Targets,
-        mut looks: Looks,
-        origin: Origin,
-    ) -> Result<(Results, Written)> {
-        let mut results: Results = ops.iter().map(|_| None).collect();
-        let mut round = Vec::with_capacity(ops.len());
-        let mut touched: HashSet<(Arc<str>, String)> = HashSet::new();
-        let mut written = Written::by(origin);
-        for (item, mut op) in ops.into_iter().enumerate() {
-            let admitted = match admit(targets, &mut op) {
-                Ok(admitted) => admitted,
-                Err(error) => {
-                    results[item] = Some(Err(error));
-                    continue;
-                }
-            };
-            let index = &admitted.index;
-            if let Action::Update(update) = &op.action {
-                let id = op.id.clone().unwrap_or_default();
-                if touched.contains(&(index.meta().name.clone(), id.clone())) {
-                    self.round(std::mem::take(&mut round), &mut results, &mut written, &mut looks).await?;
-                    touched.clear();
-                }
-                match self.prepare_update(item, &admitted, &op, update, &looks).await {
-                    Ok(Ok(prepared)) => {
-                        touched.insert((index.meta().name.clone(), id));
-                        round.push(prepared);
-                    }
-                    Ok(Err(noop)) => results[item] = Some(Ok(noop)),
-                    Err(error) => results[item] = Some(Err(error)),
-                }
-                // Retries of a lost race need the update again, so it is executed by itself.
-                if update.retry_on_conflict > 0 {
-                    self.round(std::mem::take(&mut round), &mut results, &mut written, &mut looks).await?;
-                    touched.clear();
-                    self.retry_update(item, &admitted, &op, update, (&mut results, &mut written, &mut looks))
-                        .await?;
-                }
-                continue;
-            }
-            if let Some(id) = &op.id {
-                touched.insert((index.meta().name.clone(), id.clone()));
-            }
-            match prepare(item, admitted, op, &looks) {
-                Ok(prepared) => round.push(prepared),
-                Err(error) => results[item] = Some(Err(error)),
-            }
-        }
-        self.round(round, &mut results, &mut written, &mut looks).await?;
-        Ok((results, written))
-    }
-
-    /// Executes a round and files its outcomes.
-    pub(super) async fn round(
-        &self,
-        ops: Vec<Prepared>,
-        results: &mut Results,
-        written: &mut Written,
-        looks: &mut Looks,
-    ) -> Result<()> {
-        if ops.is_empty() {
-            return Ok(());
-        }
-        let wait = written.note(&ops)?;
-        let places = looks.places(&ops);
-        let (inner, origin) = (Arc::clone(&self.inner), written.origin);
-        let (frame, outcomes) =
-            self.inner.env().compute.run(Priority::Ingest, move || inner.execute(ops, origin)).await?;
-        self.executed(frame.filter(|_| wait)).await?;
-        looks.learn(&places, &outcomes);
-        for (item, outcome) in outcomes {
-            results[item] = Some(outcome);
-        }
-        Ok(())
-    }
-
     /// Waits for the frame of a round where acknowledgements are to wait for it.
-    async fn executed(&self, frame: Option<FrameNumber>) -> Result<()> {
+    pub(super) async fn executed(&self, frame: Option<FrameNumber>) -> Result<()> {
         if let Some(frame) = frame {
             self.inner.wal()?.synced(frame).await?;
         }
@@ -222,7 +143,7 @@ impl Engine {
 /// The shards that a request has written to, and whose writes these are.
 pub(super) struct Written {
     shards: BTreeMap<(uuid::Uuid, u32), Item>,
-    origin: Origin,
+    pub(super) origin: Origin,
 }
 
 impl Written {
@@ -231,7 +152,7 @@ impl Written {
     }
 
     /// Takes note of a round; returns whether its acknowledgement waits for the fsync.
-    fn note(&mut self, round: &[Prepared]) -> Result<bool> {
+    pub(super) fn note(&mut self, round: &[Prepared]) -> Result<bool> {
         let mut wait = false;
         let mut last: Option<(&Arc<Index>, u32)> = None;
         for Prepared { index, shard: number, .. } in round {
@@ -291,5 +212,6 @@ pub(super) fn prepare(item: usize, admitted: Admitted, op: WriteOp, looks: &Look
         routing: op.routing,
         source,
         limits,
+        returns_source: false,
     })
 }

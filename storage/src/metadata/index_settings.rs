@@ -63,6 +63,7 @@ const KNOWN: &[IndexSetting] = &[
     setting("index.hidden", Bool, Dynamic, "false"),
     setting("index.priority", Int(0, INT_MAX), Dynamic, "1"),
     setting("index.codec", OneOf(&["default", "best_compression", "lz4", "zlib", "zstd", "zstd_no_dict"]), Closed, "default"),
+    setting("index.codec.compression_level", Int(1, 6), Closed, "3"),
     setting("index.format", Int(0, INT_MAX), Closed, "0"),
     setting("index.refresh_interval", Time, Dynamic, "1s"),
     setting("index.gc_deletes", Time, Dynamic, "60s"),

@@ -296,7 +296,7 @@ mod tests {
         let defaults = json!({
             "_source": {"enabled": false},
             "properties": {"a": {"type": "keyword", "store": true}, "b": {"type": "long"}},
-            "dynamic_templates": [{"x": {"old": 1}}, {"y": {}}]});
+            "dynamic_templates": [{"y": {}}, {"x": {"old": 1}}]});
         assert_eq!(
             with_defaults(Some(body), Some(&defaults)).unwrap(),
             json!({

@@ -122,7 +122,7 @@ async fn an_operation_says_whether_it_created_its_document_live_replayed_and_rea
     let put = |id: &str| index_op("a", Some(id), r#"{"n":1}"#);
     let external = |id: &str, version, kind| WriteOp { version: Some((version, kind)), ..put(id) };
     let update = |id: &str, n: u32, upsert| {
-        let doc = Some(json!({"n": n}));
+        let doc = Some(json!({"n": n}).into());
         op(
             "a",
             Some(id),

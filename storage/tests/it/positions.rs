@@ -220,7 +220,7 @@ async fn updates_of_one_document_follow_one_another_in_one_frame() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(dir.path()).await;
     let update = |id: &str, doc: Value| {
-        let update = Update { doc: Some(doc), doc_as_upsert: true, ..Update::default() };
+        let update = Update { doc: Some(doc.into()), doc_as_upsert: true, ..Update::default() };
         op("logs", Some(id), Action::Update(Box::new(update)))
     };
     let ops = vec![
@@ -246,7 +246,8 @@ async fn updates_of_one_document_follow_one_another_in_one_frame() {
             let engine = Arc::clone(&engine);
             tokio::spawn(async move {
                 for n in 0..20 {
-                    let update = Update { doc: Some(json!({format!("w{writer}"): n})), ..Update::default() };
+                    let update =
+                        Update { doc: Some(json!({format!("w{writer}"): n}).into()), ..Update::default() };
                     let ops = vec![op("logs", Some("1"), Action::Update(Box::new(update)))];
                     let previous = (n > 0).then(|| n.to_string());
                     let moved = delta(&format!("w{writer}"), previous.as_deref(), &(n + 1).to_string(), 0);

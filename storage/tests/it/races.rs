@@ -59,7 +59,7 @@ async fn updates_during_flush_and_compaction_keep_one_version_of_each_document()
                             "a",
                             Some(&id),
                             Action::Update(Box::new(Update {
-                                doc: Some(json!({"u": round})),
+                                doc: Some(json!({"u": round}).into()),
                                 ..Update::default()
                             })),
                         ),

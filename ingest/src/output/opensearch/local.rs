@@ -70,14 +70,14 @@ impl Local for Indices {
             ActionKind::Create => Action::Create(document),
             ActionKind::Delete => Action::Delete,
             ActionKind::Update => {
-                let doc = serde_json::from_slice(&document)
-                    .map_err(|error| format!("event is not JSON: {error}"))?;
+                // As text: numbers stay as the event has them.
                 Action::Update(Box::new(Update {
-                    doc: Some(doc),
-                    upsert,
+                    doc: Some(document.into()),
+                    upsert: upsert.map(Into::into),
                     doc_as_upsert,
                     detect_noop: true,
                     retry_on_conflict: self.operations.retry_on_conflict,
+                    ..Update::default()
                 }))
             }
         };

@@ -59,8 +59,13 @@ fn limits(field: &Field) -> Option<(i128, i128, &'static str)> {
     })
 }
 
+/// Checks a number of a query. Bytes and shorts are asked for as integers: what is beyond them alone is more or less than all.
 fn in_limits(field: &Field, whole: i128, value: &Value) -> Result<i128> {
-    match limits(field) {
+    let limits = match field.field_type {
+        FieldType::Byte | FieldType::Short => Some((i32::MIN.into(), i32::MAX.into(), "an integer")),
+        _ => limits(field),
+    };
+    match limits {
         Some((least, greatest, name)) if whole < least || whole > greatest => Err(Error::IllegalArgument(
             format!("Value [{}] is out of range for {name}", text(value).unwrap_or_default()),
         )),
@@ -80,9 +85,12 @@ fn whole_range(field: &Field, from: i128, to: i128) -> Option<ValueRange> {
 
 /// Reads an exact value of a numeric field; `None` where no value of the type can equal it.
 pub(crate) fn exact_number(field: &Field, value: &Value) -> Result<Option<ExactValue>> {
-    if limits(field).is_some() {
+    if let Some((least, greatest, _)) = limits(field) {
         let Number::Whole(whole) = number(value)? else { return Ok(None) };
         let whole = in_limits(field, whole, value)?;
+        if whole < least || whole > greatest {
+            return Ok(None);
+        }
         let value = match field.field_type {
             FieldType::UnsignedLong => Scalar::U64(whole as u64),
             _ => Scalar::I64(whole as i64),

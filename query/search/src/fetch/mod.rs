@@ -22,9 +22,9 @@ use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::statistics::{self, Functions};
 use millrace_matching::table::{TableSegment, TableSnapshot};
 use millrace_storage::segment::{RowParts, StoredRow};
+use millrace_work::Work;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
-use millrace_work::{PARSED_SHARE, Work};
 
 use crate::response::Hit;
 
@@ -133,11 +133,11 @@ pub(crate) async fn conceal(
                 _ if row.source.is_empty() => {}
                 filter => {
                     work.check()?;
-                    let _parsed = work.part_of(PARSED_SHARE * row.source.len())?;
-                    let source = serde_json::from_slice(&row.source).map_err(|error| {
-                        Error::Execution(format!("the source of [{}] is not JSON: {error}", row.id))
-                    })?;
-                    row.source = Bytes::from(filter.apply(source).to_string());
+                    let _text = work.part_of(row.source.len())?;
+                    let shown = filter
+                        .apply_to_text(&row.source)
+                        .ok_or_else(|| Error::Execution(format!("the source of [{}] is not JSON", row.id)))?;
+                    row.source = Bytes::from(shown);
                 }
             }
         }

@@ -376,7 +376,7 @@ async fn hidden_documents_are_not_overwritten() {
     let session = role.session(&store, Action::Bulk);
     let source = || Bytes::from_static(b"{\"tenant\":\"a\"}");
     let update = || {
-        let update = Update { doc: Some(json!({"n": 9})), detect_noop: true, ..Update::default() };
+        let update = Update { doc: Some(json!({"n": 9}).into()), detect_noop: true, ..Update::default() };
         Operation::Update(Box::new(update))
     };
     for (id, action, expected) in [
@@ -408,7 +408,8 @@ async fn hidden_documents_are_not_overwritten() {
 }
 
 fn updates(doc: Value, upsert: Option<Value>, retry_on_conflict: u32) -> Operation {
-    Operation::Update(Box::new(Update { doc: Some(doc), upsert, retry_on_conflict, ..Update::default() }))
+    let (doc, upsert) = (Some(doc.into()), upsert.map(Into::into));
+    Operation::Update(Box::new(Update { doc, upsert, retry_on_conflict, ..Update::default() }))
 }
 
 #[tokio::test(flavor = "multi_thread")]
