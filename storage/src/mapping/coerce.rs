@@ -190,10 +190,6 @@ pub(crate) fn integer(field_type: &FieldType, token: Token<'_>, coerce: bool) ->
             }
             let kind = if class == "Long" { "illegal_argument_exception" } else { "number_format_exception" };
             let value = java_double(text).ok_or_else(|| Cause::new(kind, bad_number(text)))?;
-            // A double would round what is just beyond to the last that fits.
-            if is_integer_text(text) && value.is_finite() && value <= -9_223_372_036_854_775_808.0 {
-                return Err(out_of_range(text));
-            }
             if value.is_nan() {
                 return Err(Cause::new(kind, bad_number(text)));
             }

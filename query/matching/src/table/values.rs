@@ -49,10 +49,9 @@ fn float(value: &Value) -> Result<f64> {
 /// Least and greatest value of a whole-number type, and its name with an article.
 fn limits(field: &Field) -> Option<(i128, i128, &'static str)> {
     Some(match field.field_type {
-        // Queries read bytes and shorts as integers, as OpenSearch does: `status <= 99999` finds every short.
-        FieldType::Byte | FieldType::Short | FieldType::Integer | FieldType::TokenCount => {
-            (i32::MIN.into(), i32::MAX.into(), "an integer")
-        }
+        FieldType::Byte => (i8::MIN.into(), i8::MAX.into(), "a byte"),
+        FieldType::Short => (i16::MIN.into(), i16::MAX.into(), "a short"),
+        FieldType::Integer | FieldType::TokenCount => (i32::MIN.into(), i32::MAX.into(), "an integer"),
         FieldType::Long => (i64::MIN.into(), i64::MAX.into(), "a long"),
         FieldType::UnsignedLong => (0, u64::MAX.into(), "an unsigned long"),
         _ => return None,
