@@ -26,12 +26,12 @@ impl RowFilter {
         let resolved = resolve(predicate, index)?;
         if resolved.node.scores_decide() {
             return Err(Error::IllegalArgument(format!(
-                "[{predicate}] is no filter: its scores decide what matches"
+                "its scores decide what matches, so it is no filter: [{predicate}]"
             )));
         }
         if resolved.expansions.iter().any(Expansion::is_chosen) {
             return Err(Error::IllegalArgument(format!(
-                "[{predicate}] is no filter: the terms of all documents decide what matches"
+                "terms of all documents decide what matches, so it is no filter: [{predicate}]"
             )));
         }
         Ok(Self(resolved))
