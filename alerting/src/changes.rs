@@ -169,9 +169,15 @@ impl Shared {
         if from.is_some() && !matches!(edit, Edit::NewRevision { .. }) {
             edit = Edit::NewRevision { because: vec!["from"] };
         }
+        // A new revision of a rule that is paused goes on where the one before ended.
+        let paused = self.paused(&held, &before).filter(|_| definition.enabled && from.is_none());
         let (revision, since, catching_up, keeps, message) = match edit {
             Edit::NewRevision { because } => {
-                let since = self.since_of_revision(&held, &before, &definition, &owner).await?;
+                let since = match paused {
+                    Some((frame, _)) => frame.saturating_sub(1).max(before.rule.since),
+                    None => self.since_of_revision(&held, &before, &definition, &owner).await?,
+                };
+                let from = from.or(paused.map(|(_, at_ms)| at_ms));
                 let catching_up = self.catching_up(asker, &definition, from, now_ms).await?;
                 let begins = begins("a new revision", since, catching_up);
                 let message = format!("{begins}: {}", because.join(", "));
@@ -283,6 +289,19 @@ impl Shared {
         Ok(())
     }
 
+    /// Returns the first frame that a rule which is paused has not seen, and when it was written.
+    fn paused(&self, held: &Held, kept: &Kept) -> Option<(u64, i64)> {
+        let status = held.as_ref()?.rules.status(&kept.rule.id)?;
+        match status.condition {
+            // Behind a start the frame may still tell it, else the last one that had events for the rule.
+            Condition::Paused { frame, time, .. } => {
+                let at_ms = time.map(Time::ms).or_else(|| self.engine.feed_time_ms(frame));
+                at_ms.or_else(|| status.last_event.map(Time::ms)).map(|at_ms| (frame, at_ms))
+            }
+            Condition::Running | Condition::Disabled(_) => None,
+        }
+    }
+
     /// Stores the state as it is now.
     async fn with_state_stored(&self, held: Held) -> Result<Held> {
         let (held, taken) = take_state(self, held, Priority::Ingest).await?;
@@ -356,6 +375,12 @@ impl Shared {
             if enabled {
                 self.begin_now(&mut kept, &held).await?;
             }
+            return self.save(held, kept).await;
+        }
+        if let Some((_, at_ms)) = self.paused(&held, &before).filter(|_| enabled) {
+            let held = self.with_state_stored(held).await?;
+            let mut kept = Kept::clone(&before);
+            kept.catching_up = Some(CatchUp::resumed(&kept.rule.definition, at_ms));
             return self.save(held, kept).await;
         }
         let Some(core) = held.as_mut() else { return Ok(()) };

@@ -27,7 +27,7 @@ pub enum Error {
     #[error("{0}")]
     TooMany(String),
     /// A filter cannot be compiled or asked.
-    #[error("[search.request.body] {0}")]
+    #[error("[search.request.body] {}", reason_of(.0))]
     Filter(#[from] millrace_query::Error),
     /// What a rule says of notifications cannot be used, or is too much at once.
     #[error(transparent)]
@@ -35,6 +35,31 @@ pub enum Error {
     /// The store refused or failed.
     #[error(transparent)]
     Storage(#[from] millrace_storage::Error),
+}
+
+/// Bytes of a reason: queries, which may be in it, have a megabyte.
+const MAX_REASON: usize = 1_000;
+
+/// Says why a filter cannot be compiled or asked: the reason itself first, and then the part of the query in which it was found.
+pub(crate) fn reason_of(error: &millrace_query::Error) -> String {
+    use millrace_query::Error as QueryError;
+    let (mut innermost, mut around) = (error, None);
+    while let QueryError::Content { cause: Some(cause), .. } = innermost {
+        (innermost, around) = (cause, Some(innermost));
+    }
+    let mut said = innermost.to_string();
+    if let QueryError::QueryShard { caused_by: Some((_, cause)), .. } = innermost
+        && !said.contains(cause.as_str())
+    {
+        said = format!("{cause}: {said}");
+    }
+    if let Some(around) = around {
+        said.push_str(&format!(" ({around})"));
+    }
+    match said.len() > MAX_REASON {
+        true => format!("{}…", millrace_rules::cut(&said, MAX_REASON)),
+        false => said,
+    }
 }
 
 impl Error {
@@ -53,5 +78,26 @@ impl Error {
             Self::Notifications(error) => error.kind(),
             Self::Storage(error) => error.kind(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_query::Error as QueryError;
+
+    use super::*;
+
+    #[test]
+    fn the_reason_comes_first_and_is_bounded() {
+        let name = "missing".to_owned();
+        let unknown = QueryError::UnknownQuery { reason: "unknown query [missing]".to_owned(), name };
+        let inside = QueryError::unread_member("bool", "filter", unknown);
+        let error = Error::from(QueryError::unread_member("bool", "must", inside));
+        assert_eq!(
+            error.to_string(),
+            "[search.request.body] unknown query [missing] ([bool] failed to parse field [filter])"
+        );
+        let long = Error::from(QueryError::Parsing("x".repeat(250_000)));
+        assert!(long.to_string().len() < 1_100);
     }
 }

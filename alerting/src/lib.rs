@@ -284,6 +284,10 @@ impl Alerting {
     /// Tells why rules are not evaluated, or their alerts not written; nothing where all is well.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = self.shared.told.faults();
+        let store = &self.shared.store;
+        faults.extend(
+            self.shared.told.blind(|id| store.get(id).is_some_and(|kept| kept.rule.definition.enabled)),
+        );
         faults.extend(self.shared.store.unreadable());
         faults.extend(self.shared.notifications.iter().flat_map(Notifications::faults));
         faults

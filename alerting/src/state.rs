@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use millrace_notifications::Occasion;
 use millrace_rules::engine::{Condition, Engine as Rules, Operation, Rule};
-use millrace_rules::{Time, for_roles};
+use millrace_rules::{Time, cut, for_roles};
 use serde_json::{Value, json};
 
 use crate::commit::{Pending, Position};
@@ -34,7 +34,16 @@ pub(crate) struct Core {
     /// Rules whose state may be another since it was asked last.
     pub(crate) touched: BTreeSet<String>,
     activity: BTreeMap<String, Activity>,
+    /// When it was told by notifications last that a rule does not watch what it is to watch.
+    problems_told: BTreeMap<String, i64>,
 }
+
+/// A notification of what is wrong with a rule is sent at most this often, whatever it is: a pattern may name many indices.
+const PROBLEMS_EVERY_MS: i64 = 3_600_000;
+/// As many rules are told of in that time; of the others `_cluster/health` and `alert_error` tell.
+const MAX_PROBLEMS: usize = 50;
+/// Bytes of its text.
+const MAX_PROBLEM: usize = 2_000;
 
 /// What comes next where frames were evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +89,7 @@ impl Core {
             notifies: None,
             touched: BTreeSet::new(),
             activity: BTreeMap::new(),
+            problems_told: BTreeMap::new(),
         }
     }
 
@@ -157,8 +167,16 @@ impl Core {
             // Of rules that wait for windows also where nothing of theirs has come.
             self.touched.insert(rule.clone());
         }
+        let mut rows = rows_of(&self.rules, &operation, frame, now_ms, self.notifies);
+        if let Operation::Problem { rule, reason, .. } = &operation
+            && self
+                .rules
+                .status(rule)
+                .is_some_and(|status| matches!(status.condition, Condition::Paused { .. }))
+        {
+            rows = self.problem_rows(&rule.clone(), &format!("it is paused: {reason}"), frame, now_ms);
+        }
         let roles = roles_of(&self.rules, &operation);
-        let rows = rows_of(&self.rules, &operation, frame, now_ms, self.notifies);
         let pending = Pending::of(operation, frame, place, now_ms, roles).with_rows(rows);
         let bytes = pending.bytes;
         self.pending.push_back(pending);
@@ -192,11 +210,45 @@ impl Core {
             if self.rules.rule(&rule).is_none() {
                 continue;
             }
+            let rows = self.problem_rows(&rule, &reason, frame, now_ms);
             let problem = Operation::Problem { rule, frame, reason };
             let roles = roles_of(&self.rules, &problem);
             // Behind what rules tell of the same frame.
-            self.pending.push_back(Pending::of(problem, frame, place + 1_000_000, now_ms, roles));
+            let pending = Pending::of(problem, frame, place + 1_000_000, now_ms, roles).with_rows(rows);
+            self.pending.push_back(pending);
         }
+    }
+
+    /// Makes what tells by the channels of a rule that it does not watch what it is to watch.
+    fn problem_rows(&mut self, id: &str, reason: &str, frame: u64, now_ms: i64) -> Vec<(String, Value)> {
+        let (Some(give_up_ms), Some(rule)) = (self.notifies, self.rules.rule(id)) else { return Vec::new() };
+        self.problems_told.retain(|_, told| now_ms.saturating_sub(*told) < PROBLEMS_EVERY_MS);
+        let is_new = !self.problems_told.contains_key(id);
+        // What there was up to the committed position was told.
+        if !is_new || self.problems_told.len() >= MAX_PROBLEMS || !self.has_caught_up() {
+            return Vec::new();
+        }
+        let name = &rule.definition.name;
+        let document = json!({
+            "@timestamp": Time::from_ms(now_ms).iso(),
+            "alert_subject": format!("Rule does not watch all that it is to: {name}"),
+            "alert_text": cut(reason, MAX_PROBLEM),
+            "rule_id": id,
+            "rule_name": name,
+            // An incident of its own, beside those of alerts.
+            "key": "(rule problem)",
+        });
+        let occasion = Occasion::Problem(&document);
+        let rows = millrace_notifications::rows(
+            rule,
+            &format!("problem-{frame}-{id}"),
+            occasion,
+            frame,
+            now_ms,
+            give_up_ms,
+        );
+        self.problems_told.insert(id.to_owned(), now_ms);
+        rows
     }
 
     /// Has `alert_status` written for the rules that did anything.

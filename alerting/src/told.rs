@@ -1,6 +1,6 @@
 //! What is told of rules at work: how each is, how far they are, and what keeps them from going on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ pub(crate) struct Told {
     problems: Mutex<BTreeMap<String, String>>,
     catching_up: Mutex<BTreeMap<String, Progress>>,
     fault: Mutex<Option<String>>,
+    /// That rules have more filters than are kept.
+    overload: Mutex<Option<String>>,
     writing: Mutex<Option<Instant>>,
     /// The first frame that was not evaluated; 0 while nothing is.
     next: AtomicU64,
@@ -51,6 +53,11 @@ impl Told {
             *told = problems;
         }
         self.next.store(core.next, Ordering::Relaxed);
+        // Right behind a start it is known of the state when rules ran last: nothing is evaluated yet.
+        if self.time_ms.load(Ordering::Relaxed) == 0 {
+            self.time_ms.store(core.rules.now().ms().max(0), Ordering::Relaxed);
+        }
+        *self.overload.lock() = core.matching.overload();
         if let Some(time_ms) = time_ms {
             self.time_ms.store(time_ms, Ordering::Relaxed);
         }
@@ -102,18 +109,44 @@ impl Told {
     pub(crate) fn faults(&self) -> Vec<String> {
         let long = self.writing.lock().map(|since| since.elapsed()).filter(|waited| *waited > LONG_WRITE);
         let waits = || long.map(|waited| format!("alerts have not been written for {} s", waited.as_secs()));
-        self.fault.lock().clone().or_else(waits).into_iter().collect()
+        let overload = self.overload.lock().clone();
+        self.fault.lock().clone().or_else(waits).into_iter().chain(overload).collect()
+    }
+
+    /// Tells how many rules do not watch what they are to watch: those that are paused, and those of which some index cannot be
+    /// asked. Which these are, and why, is for those who see them.
+    pub(crate) fn blind(&self, is_enabled: impl Fn(&str) -> bool) -> Option<String> {
+        let is_paused = |status: &Status| matches!(status.condition, Condition::Paused { .. });
+        let mut paused: BTreeSet<String> = self
+            .rules
+            .lock()
+            .iter()
+            .filter(|(_, status)| is_paused(status))
+            .map(|(id, _)| id.clone())
+            .collect();
+        paused
+            .extend(self.catching_up.lock().iter().filter(|(_, told)| told.paused).map(|(id, _)| id.clone()));
+        paused.retain(|id| is_enabled(id));
+        let blind = self.problems.lock().keys().filter(|id| !paused.contains(*id) && is_enabled(id)).count();
+        let parts = [("paused", paused.len()), ("not watching all of their patterns", blind)];
+        let parts: Vec<String> = parts
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(how, count)| format!("{how}: {count}"))
+            .collect();
+        let why = "[error] of the rules in /api/alert/list tells why";
+        (!parts.is_empty()).then(|| format!("alert rules that are {}; {why}", parts.join(", ")))
     }
 
     /// Tells for how long the oldest frame that is not evaluated has been waiting, in milliseconds. Where it is not in memory any more, rules are
     /// so far behind that the time of the frame before does.
     pub(crate) fn lag_ms(&self, engine: &Engine) -> i64 {
         let (next, time_ms) = (self.next.load(Ordering::Relaxed), self.time_ms.load(Ordering::Relaxed));
-        if time_ms == 0 || engine.feed_end().is_ok_and(|end| next >= end) {
+        if engine.feed_end().is_ok_and(|end| next >= end) {
             return 0;
         }
-        let since = engine.feed_time_ms(next).unwrap_or(time_ms);
-        engine.clock().now_ms().saturating_sub(since).max(0)
+        let since = engine.feed_time_ms(next).or((time_ms != 0).then_some(time_ms));
+        since.map_or(0, |since| engine.clock().now_ms().saturating_sub(since).max(0))
     }
 
     /// Writes the record of a rule, of a moment and the lag of then.
@@ -124,10 +157,13 @@ impl Told {
         let mut record = definition.document();
         let (next, time_ms) = (self.next.load(Ordering::Relaxed), self.time_ms.load(Ordering::Relaxed));
         let paused = match status.as_ref().map(|status| &status.condition) {
-            Some(Condition::Paused { reason, .. }) => Some(reason.clone()),
+            Some(Condition::Paused { reason, time, frame }) if definition.enabled => {
+                Some((reason.clone(), *time, *frame))
+            }
             _ => None,
         };
-        let error = paused.or_else(|| self.problems.lock().get(&rule.id).cloned());
+        let reason = paused.as_ref().map(|(reason, ..)| format!("is paused: {reason}"));
+        let error = reason.or_else(|| self.problems.lock().get(&rule.id).cloned());
         // A rule that was saved a moment ago has not run yet.
         let has_run = definition.enabled && next > rule.since + 1 && time_ms > 0;
         let progress = kept.catching_up.map(|from| {
@@ -139,7 +175,13 @@ impl Told {
             Some((_, Progress { at_ms: Some(at_ms), .. })) => (true, *at_ms, (now_ms - at_ms).max(0)),
             Some((from, _)) => (false, 0, (now_ms - from.seen_from).max(0)),
         };
+        // What has come since is not evaluated before the rule is enabled.
+        let last_event = status.as_ref().and_then(|status| status.last_event);
+        let paused_since = paused.as_ref().and_then(|(_, time, _)| time.or(last_event));
+        let lag_ms = paused_since.map_or(lag_ms, |since| (now_ms - since.ms()).max(lag_ms));
+        let is_paused = paused.is_some() || progress.as_ref().is_some_and(|(_, progress)| progress.paused);
         let error = error.or_else(|| progress.as_ref().and_then(|(_, progress)| progress.said()));
+        let progress_at = progress.as_ref().and_then(|(_, progress)| progress.at_ms).map(Time::from_ms);
         let catching_up = progress.map(|(from, progress)| {
             json!({
                 "seen_from": Time::from_ms(from.seen_from).iso(),
@@ -165,8 +207,13 @@ impl Told {
                 "outside_schedule": status.outside_schedule,
                 "too_deep": status.too_deep,
                 "too_late": status.too_late,
+                "ahead_of_clock": status.ahead,
             })),
             "lag": lag_ms,
+            "paused": is_paused.then(|| json!({
+                "since": paused_since.or(progress_at).map(Time::iso),
+                "frame": paused.as_ref().map(|(_, _, frame)| frame),
+            })),
             "catching_up": catching_up,
             "error": error,
             "notices": notices.collect::<Vec<_>>(),

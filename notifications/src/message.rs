@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Recovery(String),
     /// Nobody looked at it for so many milliseconds.
     Escalation(i64),
+    /// The rule does not watch what it is to watch.
+    Problem,
     /// Sent because somebody asked for a sample.
     Test,
 }
@@ -86,6 +88,7 @@ impl Message {
             Kind::Recovery(_) => format!("Ended: {said}"),
             Kind::Escalation(ms) => format!("New for {}: {said}", span(*ms)),
             Kind::Test => format!("Test: {said}"),
+            Kind::Problem => said,
             Kind::Alert if items.len() == 1 => said,
             Kind::Alert if one_rule => format!("{} alerts: {rule_name}", items.len()),
             Kind::Alert => format!("{} alerts of several rules", items.len()),
@@ -147,6 +150,7 @@ impl Message {
             Kind::Recovery(_) => "recovery",
             Kind::Escalation(_) => "escalation",
             Kind::Test => "test",
+            Kind::Problem => "problem",
         }
     }
 
@@ -211,7 +215,7 @@ fn text(kind: &Kind, items: &[Item]) -> String {
         Kind::Recovery(time) => out.push_str(&format!("The condition ended at {time}.\n\n")),
         Kind::Escalation(ms) => out.push_str(&format!("Nobody has looked at it for {}.\n\n", span(*ms))),
         Kind::Test => out.push_str("This is a test of the channel.\n\n"),
-        Kind::Alert => {}
+        Kind::Alert | Kind::Problem => {}
     }
     if let [one] = items {
         out.push_str(text_of(&one.alert, "alert_text"));

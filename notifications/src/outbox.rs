@@ -34,6 +34,9 @@ pub enum Occasion<'a> {
         /// When it ended.
         time: Time,
     },
+    /// That a rule does not watch what it is to watch, with a document that says so as an alert does. It is told at once, whatever
+    /// gathers or limits alerts.
+    Problem(&'a Value),
 }
 
 /// Returns the body of the request that makes the index.
@@ -85,7 +88,7 @@ pub fn rows(
     let mut rows = Vec::new();
     let when = match occasion {
         Occasion::Recovery { .. } if !definition.recovery => return rows,
-        Occasion::Recovery { .. } => Some(now_ms),
+        Occasion::Recovery { .. } | Occasion::Problem(_) => Some(now_ms),
         Occasion::Alert(_) => maker.first_time(),
     };
     for channel in &definition.notification.channels {
@@ -93,9 +96,13 @@ pub fn rows(
         let identity = identity(channel);
         let (due, group) = match occasion {
             Occasion::Alert(document) => maker.gathered(channel, &identity, document, due),
-            Occasion::Recovery { .. } => (due, None),
+            Occasion::Recovery { .. } | Occasion::Problem(_) => (due, None),
         };
-        let kind = if matches!(occasion, Occasion::Alert(_)) { "alert" } else { "recovery" };
+        let kind = match occasion {
+            Occasion::Alert(_) => "alert",
+            Occasion::Recovery { .. } => "recovery",
+            Occasion::Problem(_) => "problem",
+        };
         rows.push(maker.row(kind, channel, &identity, due, group));
     }
     if let (Occasion::Alert(_), Some(escalation)) = (occasion, &definition.notification.escalation) {
@@ -203,6 +210,7 @@ impl Maker<'_> {
                 about["alert"] =
                     json!({"key": key, "rule_id": self.rule.id, "rule_name": self.definition().name});
             }
+            Occasion::Problem(document) => about["alert"] = document.clone(),
         }
         let expires = due.max(self.now_ms).saturating_add(self.give_up_ms);
         let mut row = json!({
@@ -269,6 +277,13 @@ mod tests {
         assert!(super::rows(&rule(json!({})), "a1", recovery, 7, 5, 1_000).is_empty());
         let told = super::rows(&rule(json!({"recovery": true})), "a1", recovery, 7, 5, 1_000);
         assert_eq!((told.len(), &told[0].1["kind"]), (1, &json!("recovery")));
+        // That a rule is blind waits for nothing.
+        let blind = json!({"alert_subject": "blind", "alert_text": "why"});
+        let gathers =
+            rule(json!({"aggregation": {"minutes": 5}, "escalate_users": "boss", "escalate_after": "1h"}));
+        let told = super::rows(&gathers, "p1", Occasion::Problem(&blind), 7, 5, 1_000);
+        assert_eq!((told.len(), &told[0].1["kind"], &told[0].1["due"]), (1, &json!("problem"), &json!(5)));
+        assert_eq!(told[0].1["about"]["alert"], blind);
     }
 
     #[test]

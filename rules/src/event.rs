@@ -71,8 +71,17 @@ impl Times {
 
 impl Event {
     /// Returns the event time: the first value of `field`, by its format where that is another one, or the frame's time where that is no time.
-    pub(crate) fn time(&self, field: &str, frame: Time) -> Time {
-        let read = || fields::values(&self.source, field).first().and_then(|value| Time::read(value));
+    /// Numbers are milliseconds, or seconds where `counts_seconds` says so.
+    pub(crate) fn time(&self, field: &str, counts_seconds: bool, frame: Time) -> Time {
+        let seconds = |value: &Value| {
+            let text = fields::text(value);
+            let seconds: f64 = text.parse().ok().filter(|_| counts_seconds)?;
+            (seconds.abs() < 9e12).then(|| Time::from_ms((seconds * 1000.0).round() as i64))
+        };
+        let read = || {
+            let values = fields::values(&self.source, field);
+            values.first().and_then(|value| seconds(value).or_else(|| Time::read(value)))
+        };
         self.times.of(field).or_else(read).unwrap_or(frame)
     }
 

@@ -32,6 +32,14 @@ impl CatchUp {
         Some(Self { seen_from, raised_from: from })
     }
 
+    /// Decides what a rule that was paused has to see once it is enabled: all from the first frame that it has not seen. What came
+    /// in its window before that, it only remembers.
+    pub(crate) fn resumed(definition: &Definition, at_ms: i64) -> Self {
+        let own = Self::of(definition, Some(at_ms), at_ms).map_or(at_ms, |own| own.seen_from);
+        let window = at_ms.saturating_sub(definition.timeframe().ms());
+        Self { seen_from: own.min(window), raised_from: Some(at_ms) }
+    }
+
     /// Whether a frame only changes what is remembered.
     pub(super) fn mutes(&self, rule: &Rule, frame: u64, time: Time) -> bool {
         match self.raised_from {
@@ -116,6 +124,10 @@ mod tests {
         assert_eq!(CatchUp::of(&any, Some(hour), 10 * hour), of(hour, Some(hour)));
         assert_eq!(CatchUp::of(&terms, None, 10 * hour), of(9 * hour, None));
         assert_eq!(CatchUp::of(&terms, Some(5 * hour), 10 * hour), of(4 * hour, Some(5 * hour)));
+        // A rule that was paused goes on where it ended, with what its window had then.
+        let frequent = definition(json!({"type": "frequency", "num_events": 2, "timeframe": "30m"}));
+        assert_eq!(CatchUp::resumed(&frequent, 2 * hour), of(hour * 3 / 2, Some(2 * hour)).unwrap());
+        assert_eq!(CatchUp::resumed(&terms, 5 * hour), of(4 * hour, Some(5 * hour)).unwrap());
         let rule = |since| Rule {
             id: "r".to_owned(),
             revision: 1,

@@ -7,6 +7,8 @@ use millrace_query::filters::Found;
 use millrace_rules::cut;
 use millrace_storage::panic_text;
 
+use crate::error::reason_of;
+
 /// Bytes of what a panic said that are kept.
 const MAX_REASON: usize = 500;
 
@@ -22,7 +24,7 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 
 /// Takes rows as they are noted.
 pub(super) fn rows(found: Found) -> Rows {
-    (found.filter, found.rows.map(|rows| rows.iter().collect()).map_err(|error| error.to_string()))
+    (found.filter, found.rows.map(|rows| rows.iter().collect()).map_err(|error| reason_of(&error)))
 }
 
 /// Asks `count` filters together, and each apart where that panics.
@@ -34,7 +36,7 @@ pub(super) fn asked(
     together: impl FnOnce() -> QueryResult<Vec<Found>>,
     apart: impl Fn(usize) -> QueryResult<Vec<Found>>,
 ) -> Result<Vec<Rows>, String> {
-    let text = |error: QueryError| error.to_string();
+    let text = |error: QueryError| reason_of(&error);
     if let Ok(found) = guarded(together) {
         return Ok(found.map_err(text)?.into_iter().map(rows).collect());
     }

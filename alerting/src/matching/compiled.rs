@@ -19,6 +19,7 @@ use super::formats::Formats;
 use super::slow::Slow;
 use super::targets::Owners;
 use super::{Asked, apart};
+use crate::error::reason_of;
 
 /// What a source has to keep that is shown to an owner; nothing where all is shown.
 pub(super) type Shown = Arc<[Arc<FieldRules>]>;
@@ -53,6 +54,8 @@ pub(super) struct Compiled {
     includes_updates: bool,
     allows_alerts: bool,
     problems: BTreeMap<String, String>,
+    /// Estimated bytes of its filters.
+    weight: usize,
 }
 
 /// A rule's filter.
@@ -88,7 +91,7 @@ impl<'a> Views<'a> {
             let access = owner.privileges().on(&meta.name);
             let view = IndexView::of(Arc::clone(meta), Arc::clone(mapping), &access);
             let view = view.and_then(|view| view.named_by(&rule.parts));
-            view.map(Arc::new).map_err(|error| error.to_string())
+            view.map(Arc::new).map_err(|error| reason_of(&error))
         };
         self.made.entry((rule.owner.as_str(), rule.parts.as_slice())).or_insert_with(make).clone()
     }
@@ -101,13 +104,15 @@ impl<'a> Views<'a> {
 }
 
 impl Compiled {
-    /// Compiles the filters of the rules that watch an index; those of `before` that mean the same are taken over.
+    /// Compiles the filters of the rules that watch an index; those of `before` that mean the same are taken over. Of problems those
+    /// in `told` are known.
     pub(super) fn new(
         meta: &Arc<IndexMeta>,
         mapping: &Arc<Mapping>,
         rules: &[Arc<Asked>],
         owners: &Arc<Owners>,
         before: Option<&Self>,
+        told: &BTreeMap<String, String>,
         to_tell: &mut Vec<(String, String)>,
     ) -> Self {
         let known: HashMap<(&str, bool), &One> = before
@@ -127,7 +132,7 @@ impl Compiled {
                         Some(one) => Arc::clone(&one.filter),
                         None => {
                             let compiled = apart::guarded(|| Filter::compile(body, &view))?;
-                            Arc::new(compiled.map_err(|error| error.to_string())?)
+                            Arc::new(compiled.map_err(|error| reason_of(&error))?)
                         }
                     };
                     Ok(One { rule: Arc::clone(rule), is_second, view: Arc::clone(&view), filter })
@@ -145,7 +150,8 @@ impl Compiled {
                 }
                 Err(reason) => {
                     let reason = format!("index [{}] is not watched: {reason}", meta.name);
-                    if before.is_none_or(|before| before.problems.get(&rule.id) != Some(&reason)) {
+                    let is_known = |problems: &BTreeMap<_, _>| problems.get(&rule.id) == Some(&reason);
+                    if !is_known(told) && !before.is_some_and(|before| is_known(&before.problems)) {
                         to_tell.push((rule.id.clone(), reason.clone()));
                     }
                     problems.insert(rule.id.clone(), reason);
@@ -166,10 +172,66 @@ impl Compiled {
             matcher: Arc::new(Matcher::new(&all)),
             includes_updates: filters.iter().any(|one| one.rule.include_updates),
             allows_alerts: filters.iter().any(|one| one.rule.allow_alerts),
+            weight: filters.iter().map(|one| one.filter.weight()).fold(0, usize::saturating_add),
             filters: filters.into(),
             shown,
             problems,
         }
+    }
+
+    /// Takes over the filters of an index that is alike, so that they are there once for both; `None` where the two differ in
+    /// something that filters may go by.
+    pub(super) fn shared(
+        like: &Self,
+        meta: &Arc<IndexMeta>,
+        mapping: &Arc<Mapping>,
+        rules: &[Arc<Asked>],
+        owners: &Arc<Owners>,
+    ) -> Option<Self> {
+        let same_rules = Arc::ptr_eq(&like.owners, owners)
+            && like.problems.is_empty()
+            && like.watching.len() == rules.len()
+            && like.watching.iter().zip(rules).all(|(one, other)| Arc::ptr_eq(one, other));
+        if !same_rules || !like.filters.iter().all(|one| one.filter.is_of_any_index()) {
+            return None;
+        }
+        let mut views = Views { meta, mapping, owners, made: HashMap::new(), changes: HashMap::new() };
+        // Owners of the same rights share a view.
+        let mut alike: HashMap<(usize, usize), bool> = HashMap::new();
+        let mut filters = Vec::with_capacity(like.filters.len());
+        for one in like.filters.iter() {
+            let view = views.of(&one.rule).ok()?;
+            let pair = (Arc::as_ptr(&one.view).addr(), Arc::as_ptr(&view).addr());
+            if !*alike.entry(pair).or_insert_with(|| one.view.is_like(&view)) {
+                return None;
+            }
+            filters.push(One { view, ..one.clone() });
+        }
+        Some(Self {
+            meta: Arc::clone(meta),
+            mapping: Arc::clone(mapping),
+            uuid: meta.uuid_text().into(),
+            watching: rules.to_vec(),
+            owners: Arc::clone(owners),
+            filters: filters.into(),
+            shown: like.shown.clone(),
+            formats: like.formats.clone(),
+            matcher: Arc::clone(&like.matcher),
+            includes_updates: like.includes_updates,
+            allows_alerts: like.allows_alerts,
+            problems: BTreeMap::new(),
+            weight: like.weight,
+        })
+    }
+
+    /// Estimates the bytes of its filters; its share, where several indices have them together.
+    pub(super) fn weight(&self) -> usize {
+        self.weight / Arc::strong_count(&self.matcher).max(1)
+    }
+
+    /// Takes why rules are not asked of the index, as it is forgotten.
+    pub(super) fn into_problems(self) -> BTreeMap<String, String> {
+        self.problems
     }
 
     /// Whether these are the filters of what the index is now.
@@ -346,7 +408,7 @@ fn of_part(
     arrivals: &[Arrival],
     compute: &Compute,
 ) -> Result<Vec<Rows>, String> {
-    let said = |error: millrace_query::Error| error.to_string();
+    let said = |error: millrace_query::Error| reason_of(&error);
     let work = Work::default();
     let quick = || matcher.run(&matcher.batch(mapping, arrivals, compute)?, &work);
     if let Ok(found) = apart::guarded(quick) {

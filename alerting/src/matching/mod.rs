@@ -6,6 +6,7 @@
 //!
 //! - [`targets`]: which indices a rule watches, with the rights that its owner has now
 //! - [`compiled`]: the filters of an index, compiled anew only where they may mean something else
+//! - [`filter_cache`]: which filters of indices are kept
 //! - [`stored`]: which stored documents rules may match, by the index
 //! - [`apart`]: filters that panic
 //! - [`formats`]: event times that are written in a way of their own
@@ -13,6 +14,7 @@
 
 mod apart;
 mod compiled;
+mod filter_cache;
 mod formats;
 mod slow;
 mod stored;
@@ -34,6 +36,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use self::compiled::{Compiled, Matches, Shown};
+use self::filter_cache::{MAX_KEPT, Watched};
 use self::formats::Formats;
 use self::slow::Slow;
 use self::targets::Targets;
@@ -80,7 +83,15 @@ pub(crate) struct Matching {
     engine: Arc<Engine>,
     rules: BTreeMap<String, Arc<Asked>>,
     targets: Targets,
-    indices: HashMap<Uuid, Compiled>,
+    indices: HashMap<Uuid, Watched>,
+    /// Why rules are not asked of indices whose filters were forgotten, as nothing came for a while.
+    unwatched: HashMap<Uuid, BTreeMap<String, String>>,
+    /// Counts the batches.
+    batch: u64,
+    /// Bytes of filters that are kept.
+    most_kept: usize,
+    /// Indices whose filters are forgotten though documents of them come all the time.
+    crowded_out: usize,
     slow: Slow,
     /// Of the threads that help.
     priority: Priority,
@@ -186,8 +197,8 @@ struct Hit<'a> {
 
 /// Documents for which it is worth to take another thread.
 const PART_ROWS: usize = 250;
-/// Gone indices whose filters are kept, as frames of them may still come.
-const MAX_GONE: usize = 64;
+/// Indices that are looked at for filters which another one can have, too.
+const MAX_ALIKE: usize = 64;
 
 impl Matching {
     /// Begins without rules; `priority` is that of the threads on which it is asked.
@@ -197,6 +208,10 @@ impl Matching {
             rules: BTreeMap::new(),
             targets: Targets::new(engine, accounts),
             indices: HashMap::new(),
+            unwatched: HashMap::new(),
+            batch: 0,
+            most_kept: MAX_KEPT,
+            crowded_out: 0,
             slow: Slow::default(),
             priority,
             to_tell: Vec::new(),
@@ -210,7 +225,7 @@ impl Matching {
 
     /// Adds a rule, or puts it in the place of the one with its id. One that is not enabled is not asked.
     pub(crate) fn put(&mut self, rule: &Rule) {
-        self.slow.forget(&rule.id);
+        self.forget_told(&rule.id);
         match rule.definition.enabled {
             true => self.rules.insert(rule.id.clone(), Arc::new(Asked::of(rule))),
             false => self.rules.remove(&rule.id),
@@ -220,16 +235,27 @@ impl Matching {
 
     /// Removes a rule.
     pub(crate) fn remove(&mut self, id: &str) {
-        self.slow.forget(id);
+        self.forget_told(id);
         self.rules.remove(id);
         self.targets.invalidate();
+    }
+
+    /// Forgets what was told of a rule that is another one, or gone.
+    fn forget_told(&mut self, id: &str) {
+        self.slow.forget(id);
+        self.unwatched.retain(|_, problems| {
+            problems.remove(id);
+            !problems.is_empty()
+        });
     }
 
     /// Tells why rules are not asked, of all indices or of some.
     pub(crate) fn problems(&self) -> BTreeMap<String, String> {
         let mut problems: BTreeMap<String, String> = BTreeMap::new();
-        let of_indices = self.indices.values().flat_map(Compiled::problems);
-        for (rule, reason) in self.targets.problems().chain(of_indices) {
+        let of_indices = self.indices.values().flat_map(|watched| watched.compiled.problems());
+        let forgotten =
+            self.unwatched.values().flatten().map(|(rule, reason)| (rule.as_str(), reason.as_str()));
+        for (rule, reason) in self.targets.problems().chain(of_indices).chain(forgotten) {
             if self.rules.contains_key(rule) {
                 problems.entry(rule.to_owned()).or_insert_with(|| reason.to_owned());
             }
@@ -245,6 +271,8 @@ impl Matching {
     /// Asks the rules of frames: one [`Evaluable`] a frame, in their order.
     pub(crate) fn run(&mut self, frames: &[Arc<AppliedFrame>]) -> Vec<Evaluable> {
         self.targets.refresh(&self.rules, &mut self.to_tell);
+        self.batch += 1;
+        let time_ms = frames.last().map_or(0, |frame| frame.time_ms);
         let mut places: BTreeMap<Uuid, Vec<Place<'_>>> = BTreeMap::new();
         for (at, frame) in frames.iter().enumerate() {
             self.gather(at, frame, &mut places);
@@ -253,7 +281,9 @@ impl Matching {
         let mut failed: Vec<(usize, String, String)> = Vec::new();
         let mut lost: BTreeMap<String, Lost> = BTreeMap::new();
         for (uuid, places) in &places {
-            let Some(compiled) = self.indices.get(uuid) else { continue };
+            let Some(watched) = self.indices.get_mut(uuid) else { continue };
+            (watched.batch, watched.time_ms) = (self.batch, time_ms);
+            let compiled = &watched.compiled;
             let mut asking = Asking {
                 engine: &self.engine,
                 priority: self.priority,
@@ -272,6 +302,7 @@ impl Matching {
         }
         self.to_tell.extend(lost.into_iter().map(|(rule, lost)| (rule, lost.said())));
         self.forget_gone(&places);
+        self.forget_most(time_ms);
         let mut evaluable: Vec<Evaluable> =
             frames.iter().zip(hits).map(|(frame, hits)| evaluable(frame, hits)).collect();
         for (frame, rule, reason) in failed {
@@ -297,9 +328,8 @@ impl Matching {
             if !places.contains_key(&part.index) {
                 self.compile(part.index);
             }
-            let Some(compiled) = self.indices.get(&part.index).filter(|compiled| !compiled.is_empty()) else {
-                continue;
-            };
+            let compiled = self.indices.get(&part.index).map(|watched| &watched.compiled);
+            let Some(compiled) = compiled.filter(|compiled| !compiled.is_empty()) else { continue };
             if frame.origin == FrameOrigin::Rule && !compiled.allows_alerts() {
                 continue;
             }
@@ -318,7 +348,8 @@ impl Matching {
     fn compile(&mut self, uuid: Uuid) {
         let Some((name, rules)) = self.targets.of(&uuid) else {
             if let Some(before) = self.indices.get(&uuid)
-                && (self.targets.is_there(&uuid) || !before.is_current(&self.rules, self.targets.owners()))
+                && (self.targets.is_there(&uuid)
+                    || !before.compiled.is_current(&self.rules, self.targets.owners()))
             {
                 self.indices.remove(&uuid);
             }
@@ -329,24 +360,22 @@ impl Matching {
         if meta.uuid != uuid {
             return;
         }
+        let owners = self.targets.owners();
         let before = self.indices.remove(&uuid);
         let compiled = match before {
-            Some(before) if before.is_of(&meta, &mapping, rules, self.targets.owners()) => before,
+            Some(before) if before.compiled.is_of(&meta, &mapping, rules, owners) => before.compiled,
             before => {
-                let owners = self.targets.owners();
-                Compiled::new(&meta, &mapping, rules, owners, before.as_ref(), &mut self.to_tell)
+                let others = self.indices.values().take(MAX_ALIKE);
+                let mut shared = others
+                    .filter_map(|other| Compiled::shared(&other.compiled, &meta, &mapping, rules, owners));
+                let told = self.unwatched.remove(&uuid).unwrap_or_default();
+                shared.next().unwrap_or_else(|| {
+                    let before = before.as_ref().map(|before| &before.compiled);
+                    Compiled::new(&meta, &mapping, rules, owners, before, &told, &mut self.to_tell)
+                })
             }
         };
-        self.indices.insert(uuid, compiled);
-    }
-
-    /// Forgets indices that are gone, once there are many.
-    fn forget_gone(&mut self, asked: &BTreeMap<Uuid, Vec<Place<'_>>>) {
-        let targets = &self.targets;
-        let gone = self.indices.keys().filter(|uuid| targets.of(uuid).is_none()).count();
-        if gone > MAX_GONE {
-            self.indices.retain(|uuid, _| targets.of(uuid).is_some() || asked.contains_key(uuid));
-        }
+        self.indices.insert(uuid, Watched { compiled, batch: self.batch, time_ms: 0 });
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use millrace_storage::catalog::MemoryCatalog;
 use millrace_storage::disk::SimulatedDisk;
 use millrace_storage::metadata::{IndicesOptions, Metadata};
-use millrace_storage::{Config, Engine, Principal, RefreshPolicy, SystemClock};
+use millrace_storage::{Action, Config, Engine, Principal, RefreshPolicy, SystemClock, WriteOp};
 use serde_json::{Value, json};
 
 use crate::fixture::{Server, document, errors, open_engine, until};
@@ -316,6 +316,73 @@ async fn a_rule_that_takes_long_is_paused_and_holds_up_neither_writers_nor_other
     let began = Instant::now();
     server.settled().await;
     assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_is_paused_says_so_and_catches_up_once_it_is_enabled() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    let properties = json!({"text": {"type": "text"}, "level": {"type": "keyword"}});
+    server.create("logs", json!({"mappings": {"properties": properties}})).await;
+    // It fails where a batch has more words of the prefix than it takes.
+    let mut rule = errors("words");
+    rule["search"]["request"]["body"]["query"] = json!({"intervals": {"text": {"prefix": {"prefix": "ap"}}}});
+    let id = server.save(rule).await.id;
+    server.save(errors("other")).await;
+    let apple = |id: &str| document("logs", id, json!({"level": "info", "text": "apple"}));
+    server.write(vec![apple("1")]).await;
+    assert_eq!(server.settled_triggers().await, ["1"]);
+    assert!(server.shown(&id)["paused"].is_null() && server.alerting.faults().is_empty());
+    let words =
+        |n: usize| format!("ap{}{}", char::from(b'a' + (n / 26) as u8), char::from(b'a' + (n % 26) as u8));
+    let many = (0..400).map(words).collect::<Vec<_>>().join(" ");
+    server.write(vec![document("logs", "many", json!({"level": "info", "text": many}))]).await;
+    until(async || (!server.shown(&id)["paused"].is_null()).then_some(())).await;
+    server.write(vec![apple("2"), apple("3")]).await;
+    server.write(vec![document("logs", "4", json!({"level": "error"}))]).await;
+    assert_eq!(server.settled_triggers().await, ["1", "4"]);
+    let paused = server.shown(&id);
+    assert!(paused["paused"]["since"].is_string() && paused["lag"].as_i64().unwrap() > 0, "{paused}");
+    assert!(paused["error"].as_str().unwrap().starts_with("is paused: "), "{paused}");
+    assert!(server.alerting.faults()[0].contains("paused: 1"), "{:?}", server.alerting.faults());
+    // Also behind a restart; what it cannot take is removed.
+    server.stop().await;
+    let server = Server::open(dir.path()).await;
+    until(async || (!server.shown(&id)["paused"].is_null()).then_some(())).await;
+    let user = Principal::system();
+    let delete = WriteOp::new("logs", Some("many".to_owned()), Action::Delete);
+    server.engine.write(&user, vec![delete], RefreshPolicy::None, Duration::from_secs(10)).await.unwrap();
+    server.alerting.enable(&server.admin(), &id, true).await.unwrap();
+    server.write(vec![apple("5")]).await;
+    assert_eq!(server.settled_triggers().await, ["1", "2", "3", "4", "5"]);
+    let shown = server.shown(&id);
+    assert!(shown["paused"].is_null() && shown["revision"] == json!(1), "{shown}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_cannot_be_compiled_any_more_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    let settings = json!({"index.mapping.total_fields.limit": 5_000});
+    server.create("logs", json!({"settings": settings})).await;
+    let mut rule = errors("anywhere");
+    rule["search"]["request"]["body"]["query"] = json!({"query_string": {"query": "needle"}});
+    let id = server.save(rule).await.id;
+    server.write(vec![document("logs", "1", json!({"a": "needle"}))]).await;
+    assert_eq!(server.settled_triggers().await, ["1"]);
+    assert!(server.alerting.faults().is_empty(), "{:?}", server.alerting.faults());
+    let fields: serde_json::Map<String, Value> = (0..1_100).map(|n| (format!("f{n}"), json!("x"))).collect();
+    server.write(vec![document("logs", "2", Value::Object(fields))]).await;
+    let told = until(async || server.alerting.faults().into_iter().next()).await;
+    assert!(told.contains("not watching all of their patterns: 1"), "{told}");
+    let error = server.shown(&id)["error"].as_str().unwrap().to_owned();
+    assert!(error.starts_with("index [logs] is not watched: ") && error.contains("1024"), "{error}");
+    let written = async || {
+        server.documents("alert_error").await.into_values().find(|told| told["rule_id"] == json!(id))
+    };
+    until(written).await;
     server.stop().await;
 }
 

@@ -53,7 +53,10 @@ async fn attempt(shared: &Arc<Shared>, unit: &Unit) -> Result<Fate, Failure> {
     }
     let mut items = Vec::with_capacity(unit.rows.len());
     for row in &unit.rows {
-        let alert = alert(shared, row).await?;
+        let alert = match row.kind {
+            RowKind::Problem => None,
+            RowKind::Alert | RowKind::Recovery | RowKind::Escalation => alert(shared, row).await?,
+        };
         // Once somebody has looked at it, nobody else need hear of it.
         if row.kind == RowKind::Escalation && alert.as_ref().is_none_or(|alert| alert["status"] != "New") {
             return Ok(Fate::Dropped);
@@ -63,6 +66,7 @@ async fn attempt(shared: &Arc<Shared>, unit: &Unit) -> Result<Fate, Failure> {
     }
     let kind = match first.kind {
         RowKind::Alert => Kind::Alert,
+        RowKind::Problem => Kind::Problem,
         RowKind::Recovery => Kind::Recovery(first.about["recovered"].as_str().unwrap_or_default().to_owned()),
         RowKind::Escalation => Kind::Escalation(first.about["waited_ms"].as_i64().unwrap_or(0)),
     };

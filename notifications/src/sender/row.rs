@@ -14,6 +14,7 @@ pub(crate) enum RowKind {
     Alert,
     Recovery,
     Escalation,
+    Problem,
 }
 
 /// A row of the outbox.
@@ -55,6 +56,7 @@ impl Row {
             "alert" => RowKind::Alert,
             "recovery" => RowKind::Recovery,
             "escalation" => RowKind::Escalation,
+            "problem" => RowKind::Problem,
             _ => return None,
         };
         Some(Self {

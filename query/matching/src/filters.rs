@@ -51,6 +51,10 @@ pub use self::matcher::{Found, Matcher};
 pub use self::names::Changes;
 pub use self::view::IndexView;
 
+/// What a clause takes at least, and how many times the length of its text it takes beside that.
+const CLAUSE_BYTES: usize = 4 << 10;
+const WRITTEN_TIMES: usize = 8;
+
 /// A filter for one index.
 #[derive(Debug)]
 pub struct Filter {
@@ -82,6 +86,18 @@ impl Filter {
         let mut fields = Fields::default();
         clauses.iter().for_each(|clause| fields.join(&clause.fields));
         Ok(Self { tree, clauses, fields, names })
+    }
+
+    /// Whether the filter means the same for each index that is alike ([`IndexView::is_like`]): it does not ask which index it is.
+    pub fn is_of_any_index(&self) -> bool {
+        !self.names.may_ask_index()
+    }
+
+    /// Estimates the bytes of memory that the filter takes in a matcher.
+    pub fn weight(&self) -> usize {
+        // Of a clause there are its text, its meaning, and what finds it.
+        let of = |clause: &Arc<Clause>| CLAUSE_BYTES + WRITTEN_TIMES * clause.written.len();
+        self.clauses.iter().map(of).fold(0, usize::saturating_add)
     }
 
     /// Whether the filter may mean something else after changes of the index than what it was compiled to.

@@ -16,12 +16,21 @@ pub struct Imported {
     pub warnings: Vec<Notice>,
 }
 
+/// What becomes of channels of a file that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingChannels {
+    /// The file is refused: nobody would hear of its alerts.
+    Refuse,
+    /// The rule is imported without them, which is told.
+    Skip,
+}
+
 /// Makes a definition of a file of ElastAlert's; `file` names it, and the rule where it has no name.
 ///
 /// # Errors
 ///
-/// Those of [`Definition::parse`], and text that is no YAML.
-pub fn import(file: &str, text: &str) -> Result<Imported> {
+/// Those of [`Definition::parse`], text that is no YAML, and channels that are not there, where they are to be refused.
+pub fn import(file: &str, text: &str, missing: MissingChannels) -> Result<Imported> {
     let Value::Object(mut rule) = parse::yaml(file, text)? else {
         return Err(Error::invalid(short(file), "is no rule: options are expected"));
     };
@@ -57,6 +66,15 @@ pub fn import(file: &str, text: &str) -> Result<Imported> {
     }
     secrets(&mut rule, &mut warn);
     let definition = Definition::parse(&Value::Object(rule))?;
+    let unsent = definition.notification.silent.iter().find(|silent| silent.reason.is_some());
+    if let Some(silent) = unsent.filter(|_| missing == MissingChannels::Refuse) {
+        let reason = format!(
+            "there is no channel [{}], so nobody would hear of alerts: name another one, such as webhook or command, or import \
+             with --skip-channels",
+            silent.name
+        );
+        return Err(Error::invalid("alert", reason));
+    }
     warnings.extend(definition.notices());
     Ok(Imported { definition, warnings })
 }
@@ -102,13 +120,22 @@ fn secrets(rule: &mut serde_json::Map<String, Value>, warn: &mut impl FnMut(&str
         _ => Vec::new(),
     };
     for option in methods.iter().flat_map(|method| notification::secret_options(method)) {
-        if rule.get(option).is_some_and(Value::is_string) {
-            let secret = format!("{slug}.{option}");
+        let mut refer = |secret: String| {
             warn(
                 option,
                 format!("is a secret, and rules keep none: store it with PUT /api/alert/secret/{secret}"),
             );
-            rule.insert(option.to_owned(), json!({"secret": secret}));
+            json!({"secret": secret})
+        };
+        match rule.get_mut(option) {
+            Some(value @ Value::String(_)) => *value = refer(format!("{slug}.{option}")),
+            // Several channels: a secret each.
+            Some(Value::Array(list)) => {
+                for (at, value) in list.iter_mut().enumerate().filter(|(_, value)| value.is_string()) {
+                    *value = refer(format!("{slug}.{option}.{}", at + 1));
+                }
+            }
+            _ => {}
         }
     }
 }

@@ -7,6 +7,8 @@ use super::options::short;
 use super::rule_type::RuleType;
 use crate::error::{Error, Result};
 
+/// How times of events are written: of its values `unix` says that numbers are seconds.
+pub(super) const TIMESTAMP_TYPE: &str = "timestamp_type";
 /// Options that may be kept.
 const MAX_KEPT: usize = 200;
 /// Bytes of one that is kept.
@@ -119,7 +121,10 @@ const KNOWN: &[(&str, &str)] = &[
     ("terms_size", POLLED),
     ("thehive_*", CHANNELS),
     ("timestamp_format*", "formats are those of the mapping"),
-    ("timestamp_type", "formats are those of the mapping"),
+    (
+        TIMESTAMP_TYPE,
+        "numbers are seconds with unix, else milliseconds; formats of texts are those of the mapping",
+    ),
     ("top_count_*", LAYOUT),
     ("twilio_*", CHANNELS),
     ("use_count_query", POLLED),
@@ -195,8 +200,18 @@ const REFUSED: [(&str, &str); 6] = [
 ];
 
 /// What a listed record has beside the rule.
-const READ_ONLY: [&str; 9] =
-    ["last_run", "last_alert", "lag", "error", "revision", "state", "notices", "passed_over", "catching_up"];
+const READ_ONLY: [&str; 10] = [
+    "last_run",
+    "last_alert",
+    "lag",
+    "error",
+    "paused",
+    "revision",
+    "state",
+    "notices",
+    "passed_over",
+    "catching_up",
+];
 
 fn reason(name: &str) -> Option<&'static str> {
     let found = KNOWN.iter().find(|(known, _)| match known.strip_suffix('*') {
@@ -221,12 +236,16 @@ pub(super) fn keep(rest: Map<String, Value>) -> Result<Map<String, Value>> {
         if value.is_null() || READ_ONLY.contains(&name.as_str()) {
             continue;
         }
+        // An option that is empty asks for nothing.
+        let is_empty = matches!(&value, Value::Array(list) if list.is_empty());
         if let Some((name, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+            if is_empty {
+                continue;
+            }
             return Err(Error::invalid(*name, *why));
         }
-        if name == "timestamp_type" && !matches!(value.as_str(), Some("iso" | "unix_ms")) {
-            let reason =
-                format!("{value} is not there; iso and unix_ms are: any format that the mapping has as text");
+        if name == TIMESTAMP_TYPE && !matches!(value.as_str(), Some("iso" | "unix" | "unix_ms" | "custom")) {
+            let reason = format!("{value} is not there; iso, unix, unix_ms and custom are");
             return Err(Error::invalid(name, reason));
         }
         if reason(&name).is_none() {

@@ -30,7 +30,7 @@ use millrace_schedule::Schedule;
 use serde_json::{Map, Value};
 
 pub use self::edit::{Edit, edit};
-pub use self::elastalert::{Imported, import};
+pub use self::elastalert::{Imported, MissingChannels, import};
 use self::notification::{Method, Notification};
 pub use self::rule_type::RuleType;
 pub use self::text::Text;
@@ -153,6 +153,11 @@ impl Definition {
         }
         notices.extend(kept::notices(&self.kept, &self.rule_type));
         notices
+    }
+
+    /// Whether numbers that are times of events count seconds (`timestamp_type: unix`).
+    pub fn counts_seconds(&self) -> bool {
+        self.kept.get(kept::TIMESTAMP_TYPE).is_some_and(|written| written == "unix")
     }
 
     /// Returns the time within which its events count together; five minutes where its type has none.

@@ -229,7 +229,7 @@ fn each_field_that_is_missing_wrong_or_out_of_range_is_named() {
         ("terms_window_size", json!({"type": "new_term", "fields": "a", "terms_window_size": "1ms"})),
         ("ignore_null", json!({"ignore_null": "maybe"})),
         ("timestamp_field", json!({"timestamp_field": ["a"]})),
-        ("timestamp_type", json!({"timestamp_type": "unix"})),
+        ("timestamp_type", json!({"timestamp_type": "moon"})),
         ("realert", json!({"realert": "soon"})),
         ("exponential_realert", json!({"exponential_realert": "1h"})),
         ("exponential_realert", json!({"realert": "2h", "exponential_realert": "1h"})),
@@ -425,7 +425,7 @@ email:
 - ops@example.com
 slack_webhook_url: https://hooks.slack.com/services/secret
 ";
-    let imported = import("rules/many_errors.yaml", text).unwrap();
+    let imported = import("rules/many_errors.yaml", text, MissingChannels::Refuse).unwrap();
     let rule = imported.definition;
     assert_eq!((rule.name.as_str(), rule.index.as_slice()), ("many_errors", &["logstash-*".to_owned()][..]));
     assert_eq!(rule.realert.wait, Span::from_secs(60));
@@ -457,10 +457,15 @@ slack_webhook_url: https://hooks.slack.com/services/secret
         ("index: i\ntype: spike_aggregation", "[type] [spike_aggregation] is not there yet"),
         ("index: i\ntype: flatline", "[threshold] is missing"),
     ] {
-        let error = import("f.yaml", text).unwrap_err().to_string();
+        let error = import("f.yaml", text, MissingChannels::Refuse).unwrap_err().to_string();
         assert!(error.starts_with(wrong), "{error}");
     }
-    let plain = import("any.yml", "type: any\nindex: i\nalert: debug\nrealert: {minutes: 0}").unwrap();
+    let plain = import(
+        "any.yml",
+        "type: any\nindex: i\nalert: debug\nrealert: {minutes: 0}",
+        MissingChannels::Refuse,
+    )
+    .unwrap();
     assert_eq!(
         (plain.definition.notification.method(), plain.definition.realert),
         (json!("none"), Realert::default())
@@ -468,10 +473,65 @@ slack_webhook_url: https://hooks.slack.com/services/secret
     assert_eq!(plain.definition.body, json!({"query": {"match_all": {}}}));
 }
 
+#[test]
+fn files_of_elastalert_have_lists_of_addresses_and_empty_options() {
+    let read = |more: &str, missing| import("f.yaml", &format!("type: any\nindex: i\n{more}"), missing);
+    let channels = |more: &str| {
+        let notification = read(more, MissingChannels::Refuse).unwrap().definition.notification;
+        let options = notification.channels.into_iter().map(|channel| Value::Object(channel.options));
+        options.collect::<Vec<_>>()
+    };
+    let secret = |name: &str| json!({"slack_webhook_url": {"secret": format!("f.slack_webhook_url{name}")}});
+    let one = channels("match_enhancements: []\nalert: slack\nslack_webhook_url: https://h/1");
+    assert_eq!(one, [secret("")]);
+    let two = channels("alert: slack\nslack_webhook_url: [https://h/1, https://h/2]");
+    assert_eq!(two, [secret(".1"), secret(".2")]);
+    let each =
+        channels("alert: [slack]\nslack_webhook_url: [https://h/1]\nslack_channel_override: ['#a', '#b']");
+    let names: Vec<&Value> = each.iter().map(|options| &options["slack_channel_override"]).collect();
+    assert_eq!(names, ["#a", "#b"]);
+    let posts = channels("alert: post\nhttp_post_url: [https://a/, https://b/]");
+    assert_eq!(posts, [json!({"http_post_url": "https://a/"}), json!({"http_post_url": "https://b/"})]);
+    let hosts = channels("alert: alertmanager\nalertmanager_hosts: [http://a:9093, http://b:9093]");
+    assert_eq!(
+        hosts,
+        [json!({"alertmanager_url": "http://a:9093"}), json!({"alertmanager_url": "http://b:9093"})]
+    );
+    let automate = channels("alert: ms_power_automate\nms_power_automate_webhook_url: https://h/1");
+    assert_eq!(automate, [json!({"ms_teams_webhook_url": {"secret": "f.ms_power_automate_webhook_url"}})]);
+    let many = format!("alert: post\nhttp_post_url: [{}]", "'https://a/',".repeat(17));
+    assert!(read(&many, MissingChannels::Refuse).unwrap_err().to_string().contains("17 channels"));
+    // What is stored is read as it was written.
+    let rule = read("alert: post\nhttp_post_url: [https://a/, https://b/]", MissingChannels::Refuse).unwrap();
+    let again = Definition::parse_stored(&rule.definition.document()).unwrap();
+    assert_eq!(again.notification.channels, rule.definition.notification.channels);
+    for more in ["match_enhancements: [my.module]", "timestamp_type: moon"] {
+        assert!(read(more, MissingChannels::Skip).is_err(), "{more}");
+    }
+    // Nobody would hear of it.
+    let jira = "alert: [jira, email]\nemail: a@b.c";
+    let refused = read(jira, MissingChannels::Refuse).unwrap_err().to_string();
+    assert!(refused.contains("no channel [jira]") && refused.contains("--skip-channels"), "{refused}");
+    assert_eq!(read(jira, MissingChannels::Skip).unwrap().definition.notification.channels.len(), 1);
+}
+
+#[test]
+fn numbers_are_seconds_where_a_rule_says_so() {
+    let rule = |kind: &str| {
+        Definition::parse(&json!({"name": "r", "index": "i", "type": "any", "timestamp_type": kind})).unwrap()
+    };
+    assert!(rule("unix").counts_seconds());
+    assert!(
+        !rule("unix_ms").counts_seconds()
+            && !rule("iso").counts_seconds()
+            && !rule("custom").counts_seconds()
+    );
+}
+
 proptest::proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in "\\PC{0,200}") {
-        let _ = import("f.yaml", &text);
+        let _ = import("f.yaml", &text, MissingChannels::Skip);
         let _ = Definition::parse(&json!({"name": text, "index": text, "alertrule_any": text, "timeframe": text}));
         let with_text = json!({"name": "r", "index": "i", "type": "any", "alert_text": text, "alert_text_args": ["a"]});
         if let Ok(rule) = Definition::parse(&with_text) {

@@ -524,7 +524,7 @@ impl Engine {
                 Ok(done) => is_done = done,
                 Err(panic) => {
                     part.truncate(before);
-                    part.push(running.fail(frame, &*panic, timing, self.bounds));
+                    part.push(running.fail(frame, now, &*panic, timing, self.bounds));
                 }
             }
         }

@@ -34,6 +34,8 @@ pub enum Condition {
     Paused {
         /// The first frame that it has not seen.
         frame: u64,
+        /// When that was written; unknown behind a start, as it is not part of a snapshot.
+        time: Option<Time>,
         /// Why.
         reason: String,
     },
@@ -52,6 +54,8 @@ pub struct Status {
     pub too_deep: u64,
     /// Events that came too late for any window, of a type that waits.
     pub too_late: u64,
+    /// Events since the start whose time was further ahead of the clock than is allowed, and counted as that much ahead.
+    pub ahead: u64,
     /// Alerts that its schedule has no minute for.
     pub outside_schedule: u64,
     /// When a rule that waits for windows was first there, in times of frames.
@@ -105,6 +109,8 @@ pub(super) struct Running {
     evictions_told: u64,
     /// Events of which alerts, or terms, were left out.
     cut_short: u64,
+    /// Events that were too far ahead of the clock, since the start. It is not part of a snapshot.
+    ahead: u64,
 }
 
 /// Whether a count has come to another power of two: what goes on all the time is told often enough by that.
@@ -137,6 +143,7 @@ impl Running {
             outside: 0,
             evictions_told: 0,
             cut_short: 0,
+            ahead: 0,
         }
     }
 
@@ -171,6 +178,7 @@ impl Running {
     pub(super) fn fail(
         &mut self,
         frame: u64,
+        now: Time,
         panic: &(dyn Any + Send),
         timing: &Timing,
         bounds: Bounds,
@@ -186,7 +194,7 @@ impl Running {
         self.watermark = Watermark::NEW;
         (self.begun, self.lags) = (None, Lags::default());
         self.forget_pieces();
-        self.condition = Condition::Paused { frame, reason: reason.clone() };
+        self.condition = Condition::Paused { frame, time: Some(now), reason: reason.clone() };
         Operation::Problem { rule: self.rule.id.clone(), frame, reason }
     }
 
@@ -256,7 +264,8 @@ impl Running {
             }
             Err(reason) => {
                 self.forget_pieces();
-                self.condition = Condition::Paused { frame: frame.number, reason: reason.clone() };
+                let time = Some(frame.time);
+                self.condition = Condition::Paused { frame: frame.number, time, reason: reason.clone() };
                 problems.push(Operation::Problem { rule: self.rule.id.clone(), frame: frame.number, reason });
             }
         }
@@ -300,7 +309,9 @@ impl Running {
                 continue;
             }
             // The least time of all means that there was none yet.
-            let time = time.min(now.plus(timing.skew)).max(Time::from_ms(i64::MIN + 1));
+            let latest = now.plus(timing.skew);
+            self.ahead += u64::from(time > latest);
+            let time = time.min(latest).max(Time::from_ms(i64::MIN + 1));
             match self.work {
                 Work::Eager(_) => self.decide(frame, event, time, depth, now, timing, part),
                 Work::Waiting(_) => {
@@ -329,11 +340,12 @@ impl Running {
     /// Puts the events of a frame that is complete in order. One rule at a time has events of its own then.
     fn order(&mut self, now: Time) {
         let field = &self.rule.definition.timestamp_field;
+        let counts_seconds = self.rule.definition.counts_seconds();
         let mut pending: Vec<(Time, Event, Origin, bool)> = Vec::new();
         for Taken { events, origin, places } in std::mem::take(&mut self.pending) {
             pending.extend(places.iter().filter_map(|(place, second)| {
                 let event = events.get(*place as usize)?.clone();
-                Some((event.time(field, now), event, origin, *second))
+                Some((event.time(field, counts_seconds, now), event, origin, *second))
             }));
         }
         if !mutated(Mutation::ArrivalOrder) {
@@ -457,6 +469,7 @@ impl Running {
             last_alert: self.last_alert,
             too_deep: self.too_deep,
             too_late: self.too_late,
+            ahead: self.ahead,
             outside_schedule: self.outside,
             begun: self.begun,
             state: self.work.figures(),
@@ -471,7 +484,7 @@ impl Running {
                 writer.number(1);
                 writer.time(*since);
             }
-            Condition::Paused { frame, reason } => {
+            Condition::Paused { frame, reason, .. } => {
                 writer.number(2);
                 writer.number(*frame);
                 writer.text(reason);
@@ -516,7 +529,7 @@ impl Running {
         self.condition = match reader.number()? {
             0 => Condition::Running,
             1 => Condition::Disabled(reader.time()?),
-            2 => Condition::Paused { frame: reader.number()?, reason: reader.text()?.to_owned() },
+            2 => Condition::Paused { frame: reader.number()?, time: None, reason: reader.text()?.to_owned() },
             _ => return Err(Error::Corrupt("a rule is in no known condition")),
         };
         self.watermark = Watermark::decode(reader)?;

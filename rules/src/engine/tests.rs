@@ -356,14 +356,17 @@ fn a_rule_that_fails_is_paused_and_stops_nobody() {
     let problem = Operation::Problem { rule: "a".to_owned(), frame: 2, reason: "no such field".to_owned() };
     assert_eq!((&operations[0], count(&operations)), (&problem, 1));
     let condition = bench.engine.status("a").unwrap().condition;
-    assert_eq!(condition, Condition::Paused { frame: 2, reason: "no such field".to_owned() });
+    let paused =
+        Condition::Paused { frame: 2, time: Some(Time::from_ms(1_000)), reason: "no such field".to_owned() };
+    assert_eq!(condition, paused);
     bench.matcher.failing = None;
     assert_eq!(bench.alerts(2, json!({})), 1, "it stays paused");
     // That it is paused outlives a restart.
     let rules = bench.engine.rules().cloned().collect();
     let snapshot = bench.engine.snapshot();
     let (engine, _) = Engine::restore(&snapshot, rules, 3, Timing::default(), Bounds::default()).unwrap();
-    assert_eq!(engine.status("a").unwrap().condition, condition);
+    let paused = Condition::Paused { frame: 2, time: None, reason: "no such field".to_owned() };
+    assert_eq!(engine.status("a").unwrap().condition, paused);
     bench.engine = engine;
     bench.engine.resume("a");
     assert_eq!(bench.alerts(3, json!({})), 2, "with the event of before");
@@ -576,10 +579,21 @@ fn an_event_far_ahead_does_not_make_its_key_deaf() {
     let mut bench = Bench::new(&[("r", frequency())]);
     let ahead = Span::from_secs(365 * 86_400).ms();
     bench.event(0, json!({"@timestamp": ahead}));
+    assert_eq!(bench.engine.status("r").unwrap().ahead, 1);
     // It counts as five minutes ahead.
     for (second, alerts) in [(1, 0), (240, 0), (241, 1)] {
         assert_eq!(bench.alerts(second, json!({"@timestamp": second * 1000})), alerts, "{second}");
     }
+}
+
+#[test]
+fn times_of_events_are_seconds_where_the_rule_says_so() {
+    let mut rule = frequency();
+    rule["timestamp_type"] = json!("unix");
+    let mut bench = Bench::new(&[("r", rule)]);
+    assert_eq!(bench.alerts(0, json!({"@timestamp": 0})), 0);
+    assert_eq!(bench.alerts(50, json!({"@timestamp": 50.5})), 1);
+    assert_eq!(bench.alerts(200, json!({"@timestamp": "200"})), 0);
 }
 
 #[test]

@@ -18,7 +18,7 @@ Examples:
 
 Without --url the rules are printed, a JSON object a line, as POST /api/alert/change takes them. With it they are
 saved through the console at that URL; a rule of the same name is replaced. What of a file is not used is told on stderr,
-with the reason. All files are read first: where one is wrong, nothing is saved. Files of cases (*.test.yaml) are left out. The exit code is
+with the reason. All files are read first: where one is wrong, or two have one name, nothing is saved. Files of cases (*.test.yaml) are left out. The exit code is
 1 if a file is wrong or a rule is refused.
 
 {EXIT_CODES}"))]
@@ -48,6 +48,9 @@ pub(crate) struct RulesImportArgs {
     /// Console of the server to save the rules in
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
+    /// Import rules without those of their channels that are not there; else such a file is refused
+    #[arg(long)]
+    pub(crate) skip_channels: bool,
     /// User, with the password behind a colon or in MILLRACE_PASSWORD
     #[arg(long, value_name = "USER[:PASSWORD]", requires = "url")]
     pub(crate) user: Option<String>,

@@ -1,10 +1,11 @@
 //! `millrace rules import`: rule files of ElastAlert's, printed or saved in a server.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use millrace_rules::definition::{self, Imported};
+use millrace_rules::definition::{self, Imported, MissingChannels};
 use reqwest::Method;
 use serde_json::Value;
 
@@ -21,9 +22,23 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) fn run(args: &RulesImportArgs) -> Result<(), Failure> {
     let mut rules = Vec::new();
     let mut wrong = 0_usize;
+    let missing = if args.skip_channels { MissingChannels::Skip } else { MissingChannels::Refuse };
+    // Saved one behind the other, the second of a name would take the place of the first.
+    let mut names: HashMap<String, &Path> = HashMap::new();
     for file in args.files.iter().filter(|file| !has_cases(file)) {
-        match imported(file) {
+        match imported(file, missing) {
             Ok(Imported { definition, warnings }) => {
+                if let Some(first) = names.get(&definition.name) {
+                    wrong += 1;
+                    tell(format_args!(
+                        "{}: [name] [{}] is that of {}, too: a rule has a name of its own",
+                        file.display(),
+                        definition.name,
+                        first.display()
+                    ));
+                    continue;
+                }
+                names.insert(definition.name.clone(), file);
                 for warning in warnings {
                     tell(format_args!("{}: [{}] {}", file.display(), warning.option, warning.reason));
                 }
@@ -62,8 +77,8 @@ pub(super) fn run(args: &RulesImportArgs) -> Result<(), Failure> {
     }
 }
 
-fn imported(file: &Path) -> Result<Imported> {
-    Ok(definition::import(&file.to_string_lossy(), &read(file)?)?)
+fn imported(file: &Path, missing: MissingChannels) -> Result<Imported> {
+    Ok(definition::import(&file.to_string_lossy(), &read(file)?, missing)?)
 }
 
 /// Saves a rule; returns what the server says.

@@ -180,7 +180,7 @@ fn resolved(
     let mut resolved = resolve(predicate, view.context(mapping, now_ms))?;
     if resolved.node.scores_decide() {
         return Err(Error::IllegalArgument(format!(
-            "[{predicate}] is no filter: its scores decide what matches"
+            "its scores decide what matches, so it is no filter: [{predicate}]"
         )));
     }
     for expansion in &mut resolved.expansions {
@@ -194,7 +194,7 @@ fn resolved(
         }
         if matches!(expansion.keep, Keep::Telling(_)) {
             return Err(Error::IllegalArgument(format!(
-                "[{predicate}] is no filter: an index's statistics decide what matches"
+                "statistics of an index decide what matches, so it is no filter: [{predicate}]"
             )));
         }
         // Which terms are the best, or the first, of an index is not known of a batch; it has few.

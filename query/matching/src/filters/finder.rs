@@ -274,6 +274,8 @@ enum Key<'a> {
     Token(Place, &'a str),
     Number(Place, u64, u64),
     Present(Place),
+    /// The longest text of a pattern: whoever writes rules writes the names of the same programs again and again.
+    Piece(Place, &'a str),
 }
 
 impl<'a> Key<'a> {
@@ -283,7 +285,10 @@ impl<'a> Key<'a> {
             Atom::Token(place, term) => Some(Self::Token(*place, term)),
             Atom::Number(place, _, from, to) => Some(Self::Number(*place, *from, *to)),
             Atom::Present(place) => Some(Self::Present(*place)),
-            Atom::Values(..) | Atom::Piece { .. } => None,
+            Atom::Piece { place, literals, .. } => {
+                Some(Self::Piece(*place, literals.iter().max_by_key(|text| text.len())?))
+            }
+            Atom::Values(..) => None,
         }
     }
 }

@@ -49,6 +49,8 @@ impl Changes {
 pub(super) struct Names {
     /// Whether any field may be meant, as by patterns and default fields.
     any: bool,
+    /// Whether the name of the index may be asked: a pattern may mean `_index`.
+    index: bool,
     names: BTreeSet<Box<str>>,
 }
 
@@ -93,7 +95,14 @@ impl Names {
         }
     }
 
+    /// Whether a filter may go by which index it is asked of.
+    pub(super) fn may_ask_index(&self) -> bool {
+        self.index
+    }
+
     fn name(&mut self, name: &str) {
+        self.index |= name == "_index"
+            || (name != "*" && name.contains(['*', '\\']) && name.starts_with(['_', '*', '\\']));
         match name.contains('*') {
             true => self.any = true,
             false => {

@@ -1,17 +1,15 @@
-//! Patterns that values are looked through for, many at once: a value is read once, three bytes at a time.
+//! Patterns that values are looked through for, many at once: a value is read once, by one automaton for the texts of all patterns.
 //!
-//! Each pattern has a text that all its values have; three bytes of it, which few of the others have, lead to the pattern. ASCII letters are read
-//! in lower case.
+//! Each pattern has texts that all its values have. The automaton (Aho-Corasick) finds which of the texts a value has, and only the patterns of
+//! these are compared with the value as a whole. ASCII letters are read in either case.
 
 use std::sync::Arc;
 
+use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::atoms::PIECE_BYTES;
 use crate::automaton::Pattern;
-
-type Gram = [u8; PIECE_BYTES];
 
 /// Patterns by texts that are in their values.
 #[derive(Debug, Default)]
@@ -19,40 +17,10 @@ pub(super) struct Pieces {
     patterns: Vec<(Arc<Pattern>, u32)>,
     /// Literals of patterns, until these are sealed.
     literals: Vec<Vec<String>>,
-    by_gram: HashMap<Gram, Vec<u32>, FixedState>,
-    /// A bit for each hash of those three bytes: most of what is in values has none of these.
-    bits: Bits,
-}
-
-/// Bits by hash.
-#[derive(Debug)]
-struct Bits(Box<[u64; Self::WORDS]>);
-
-impl Default for Bits {
-    fn default() -> Self {
-        Self(Box::new([0; Self::WORDS]))
-    }
-}
-
-impl Bits {
-    /// As many as stay in the nearest cache.
-    const WORDS: usize = 1 << 11;
-
-    fn place(gram: Gram) -> (usize, u64) {
-        let [a, b, c] = gram.map(u32::from);
-        let hash = (a << 16 | b << 8 | c).wrapping_mul(0x9E37_79B1) >> 15;
-        (hash as usize >> 6, 1 << (hash & 63))
-    }
-
-    fn set(&mut self, gram: Gram) {
-        let (word, bit) = Self::place(gram);
-        self.0[word] |= bit;
-    }
-
-    fn has(&self, gram: Gram) -> bool {
-        let (word, bit) = Self::place(gram);
-        self.0[word] & bit != 0
-    }
+    /// Finds the texts; absent before patterns are sealed, and where there are too many for one: all patterns are compared then.
+    automaton: Option<AhoCorasick>,
+    /// The patterns of each text, in the order of the automaton.
+    by_text: Vec<Vec<u32>>,
 }
 
 impl Pieces {
@@ -66,48 +34,68 @@ impl Pieces {
         self.patterns.is_empty()
     }
 
-    /// Lets patterns be found.
+    /// Lets patterns be found: each by the one of its literals that the fewest others have, the longest among equals.
     pub(super) fn seal(&mut self) {
         let literals = std::mem::take(&mut self.literals);
-        let mut shared: HashMap<Gram, u32, FixedState> = HashMap::default();
-        literals.iter().flatten().flat_map(|text| grams(text.as_bytes())).for_each(|gram| {
-            *shared.entry(gram).or_default() += 1;
-        });
+        let mut askers: HashMap<&str, u32, FixedState> = HashMap::default();
+        literals.iter().flatten().for_each(|text| *askers.entry(text).or_default() += 1);
+        let (mut texts, mut numbers): (Vec<&str>, HashMap<&str, usize, FixedState>) = Default::default();
+        let mut by_text: Vec<Vec<u32>> = Vec::new();
         for (pattern, literals) in (0..).zip(&literals) {
-            let own = literals.iter().flat_map(|text| grams(text.as_bytes()));
-            if let Some(gram) = own.min_by_key(|gram| shared.get(gram)) {
-                self.bits.set(gram);
-                self.by_gram.entry(gram).or_default().push(pattern);
+            let shared = |text: &&String| (askers.get(text.as_str()).copied(), usize::MAX - text.len());
+            let Some(text) = literals.iter().min_by_key(shared) else { continue };
+            let number = *numbers.entry(text).or_insert_with(|| {
+                texts.push(text);
+                by_text.push(Vec::new());
+                texts.len() - 1
+            });
+            if let Some(patterns) = by_text.get_mut(number) {
+                patterns.push(pattern);
             }
         }
+        let builder = AhoCorasickBuilder::new()
+            .match_kind(MatchKind::Standard)
+            .ascii_case_insensitive(true)
+            .build(&texts);
+        (self.automaton, self.by_text) = (builder.ok(), by_text);
     }
 
     /// Calls `found` with the owners of patterns that a value belongs to and that are `wanted`.
     pub(super) fn of(&self, value: &str, wanted: &dyn Fn(u32) -> bool, found: &mut dyn FnMut(u32)) {
-        for gram in grams(value.as_bytes()).filter(|gram| self.bits.has(*gram)) {
-            for pattern in self.by_gram.get(&gram).into_iter().flatten() {
-                let Some((pattern, owner)) = self.patterns.get(*pattern as usize) else { continue };
-                if wanted(*owner) && pattern.matches(value) {
-                    found(*owner);
-                }
+        self.some(value, &mut |pattern, owner| {
+            if wanted(owner) && pattern.matches(value) {
+                found(owner);
             }
-        }
+            false
+        });
     }
-}
 
-impl Pieces {
     /// Whether a value belongs to any pattern.
     pub(super) fn any(&self, value: &str) -> bool {
-        let mut grams = grams(value.as_bytes()).filter(|gram| self.bits.has(*gram));
-        grams.any(|gram| {
-            let mut patterns = self.by_gram.get(&gram).into_iter().flatten();
-            patterns.any(|at| self.patterns.get(*at as usize).is_some_and(|(own, _)| own.matches(value)))
-        })
+        self.some(value, &mut |pattern, _| pattern.matches(value))
     }
-}
 
-fn grams(text: &[u8]) -> impl Iterator<Item = Gram> + '_ {
-    text.array_windows::<PIECE_BYTES>().map(|gram| gram.map(|byte| byte.to_ascii_lowercase()))
+    /// Visits the patterns, each once, that a value may belong to, until `visit` says that it is enough; returns whether it did.
+    fn some(&self, value: &str, visit: &mut dyn FnMut(&Pattern, u32) -> bool) -> bool {
+        let Some(automaton) = &self.automaton else {
+            return self.patterns.iter().any(|(pattern, owner)| visit(pattern, *owner));
+        };
+        // A value that has a text may have it again.
+        let mut seen: Vec<usize> = Vec::new();
+        for found in automaton.find_overlapping_iter(value) {
+            let text = found.pattern().as_usize();
+            if seen.contains(&text) {
+                continue;
+            }
+            seen.push(text);
+            let patterns = self.by_text.get(text).into_iter().flatten();
+            let mut patterns = patterns.filter_map(|at| self.patterns.get(*at as usize));
+            if patterns.any(|(pattern, owner)| visit(pattern, *owner)) {
+                return true;
+            }
+        }
+        false
+    }
 }
 
 #[cfg(test)]
@@ -118,6 +106,7 @@ mod tests {
     use millrace_dsl::query::regexp_flags;
     use millrace_storage::automaton::pieces;
 
+    use super::super::atoms::PIECE_BYTES;
     use super::*;
 
     #[test]

@@ -328,3 +328,35 @@ fn a_batch_is_bounded() {
     let small = vec![arrival(0, &json!({}), 0); Batch::MAX_ROWS + 1];
     assert_eq!(Batch::fitting(&small), Batch::MAX_ROWS);
 }
+
+#[test]
+fn indices_of_equal_mappings_have_filters_in_common_unless_these_ask_which_index_it_is() {
+    let other = |mapping: Mapping, settings: Value| {
+        let settings = settings.as_object().unwrap().clone();
+        let meta = IndexMeta { name: "other".into(), settings, ..IndexMeta::clone(&meta()) };
+        IndexView::whole(Arc::new(meta), Arc::new(mapping))
+    };
+    let own = whole();
+    assert!(own.is_like(&other(mapping(), json!({"index.creation_date": "17", "index.uuid": "u"}))));
+    assert!(!own.is_like(&other(mapping(), json!({"index.max_regex_length": "7"}))));
+    let grown = mapping().merge(&json!({"properties": {"host": {"type": "keyword"}}})).unwrap();
+    assert!(!own.is_like(&other(grown, json!({}))));
+    let restricted = IndexView::under(meta(), Arc::new(mapping()), vec![Vec::new()], Vec::new()).unwrap();
+    assert!(!own.is_like(&restricted));
+    let queries = [
+        json!({"term": {"level": "error"}}),
+        json!({"query_string": {"query": "disk AND level:err*"}}),
+        json!({"term": {"_index": "logs"}}),
+        json!({"query_string": {"query": "_index:logs"}}),
+        json!({"query_string": {"query": "_ind\\*:logs"}}),
+    ];
+    let filters = compiled(&queries, &own);
+    let alike: Vec<bool> = filters.iter().map(|filter| filter.is_of_any_index()).collect();
+    assert_eq!(alike, [true, true, false, false, false]);
+    assert!(filters.iter().all(|filter| filter.weight() > 0));
+    // Filters of one are asked of documents of the other.
+    let matcher = Matcher::new(&filters[..1]);
+    let view = Arc::new(other(mapping(), json!({})));
+    let batch = matcher.batch(view.mapping(), &arrivals(9), &COMPUTE).unwrap();
+    assert_eq!(rows(&matcher, 1, &batch), [[2, 5, 8]]);
+}

@@ -6,11 +6,15 @@ use millrace_storage::access::{Action, DocumentRule, DocumentRules, FieldRules, 
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
 use millrace_work::error::Result;
+use serde_json::Value;
 
 use crate::rules;
 use crate::table::resolve::IndexContext;
 use crate::table::seen::Documents;
 use crate::target::Aliases;
+
+/// The fields of queries that name none.
+const DEFAULT_FIELD: &str = "index.query.default_field";
 
 /// An index as its filters are compiled: what it is, and what their owner may see of it. Owners of the same rights share one.
 #[derive(Clone, Debug)]
@@ -77,6 +81,17 @@ impl IndexView {
         Ok(self)
     }
 
+    /// Whether filters that do not ask which index it is mean the same for both ([`Filter::is_of_any_index`](super::Filter::is_of_any_index)),
+    /// down to the numbers of fields: so they need be compiled once.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let narrowed = |view: &Self| format!("{:?}", view.narrowed);
+        self.narrowed.len() == other.narrowed.len()
+            && self.seen.field_rules() == other.seen.field_rules()
+            && same_settings(&self.meta, &other.meta)
+            && (self.narrowed.is_empty() || narrowed(self) == narrowed(other))
+            && self.whole.changes_to(&other.whole).is_some_and(|changes| changes.is_empty())
+    }
+
     /// Returns the rules that a source has to keep which is shown to the owner; empty where all is shown.
     pub fn field_rules(&self) -> &Arc<[Arc<FieldRules>]> {
         self.seen.field_rules()
@@ -91,4 +106,14 @@ impl IndexView {
     pub(super) fn context<'a>(&'a self, mapping: &'a Mapping, now_ms: i64) -> IndexContext<'a> {
         IndexContext { meta: &self.meta, mapping, now_ms }
     }
+}
+
+/// Whether two indices have the same settings, as far as filters go by them: not what tells the two apart.
+fn same_settings(one: &IndexMeta, other: &IndexMeta) -> bool {
+    const OWN: [&str; 3] = ["index.uuid", "index.creation_date", "index.provided_name"];
+    let counts = |(name, _): &(&String, &Value)| !OWN.contains(&name.as_str());
+    let names_index = |meta: &IndexMeta| {
+        meta.settings.get(DEFAULT_FIELD).is_some_and(|fields| fields.to_string().contains("\"_"))
+    };
+    one.settings.iter().filter(counts).eq(other.settings.iter().filter(counts)) && !names_index(one)
 }

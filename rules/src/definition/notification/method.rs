@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::list;
-use super::template::Template;
+use super::template::{Template, TemplateOption};
 use crate::definition::kept::{NOT_STORED, is_secret};
 use crate::definition::options::{MAX_NAME, MAX_PATH, MAX_TEXT, Options, kind, short, text};
 use crate::error::{Error, Result};
@@ -201,7 +201,12 @@ impl Method {
     pub(super) fn option_names(self) -> Vec<&'static str> {
         let own = self.table().iter().map(|(name, _)| *name).filter(|name| *name != "email");
         match self {
-            Self::Template(template) => template.options.iter().map(|option| option.name.as_str()).collect(),
+            Self::Template(template) => {
+                let own = |option: &'static TemplateOption| {
+                    std::iter::once(&option.name).chain(&option.aliases).map(String::as_str)
+                };
+                template.options.iter().flat_map(own).collect()
+            }
             Self::Webhook => own.chain(TOP_ALIASES).collect(),
             _ => own.collect(),
         }
@@ -209,16 +214,51 @@ impl Method {
 
     /// Gives options that have several names the one under which they are kept.
     pub(super) fn canonical(self, mut given: Map<String, Value>) -> Result<Map<String, Value>> {
-        if self == Self::Webhook {
-            for (alias, name) in ALIASES {
-                if let Some(value) = given.shift_remove(alias)
-                    && given.insert(name.to_owned(), value).is_some()
-                {
-                    return Err(Error::invalid(name, format!("is there twice, also as [{alias}]")));
-                }
+        let aliases: Vec<(&str, &str)> = match self {
+            Self::Webhook => ALIASES.to_vec(),
+            Self::Template(template) => template.aliases_of_options().collect(),
+            Self::Email | Self::User | Self::Command => Vec::new(),
+        };
+        for (alias, name) in aliases {
+            if let Some(value) = given.shift_remove(alias)
+                && given.insert(name.to_owned(), value).is_some()
+            {
+                return Err(Error::invalid(name, format!("is there twice, also as [{alias}]")));
             }
         }
         Ok(given)
+    }
+
+    /// Makes options of each channel of such in which addresses, channels and the like are lists: one for each combination of their
+    /// entries, at most so many.
+    pub(super) fn of_lists(self, given: Map<String, Value>, most: usize) -> Result<Vec<Map<String, Value>>> {
+        let is_single = |name: &str| match self {
+            Self::Webhook => name == "http_post_url",
+            Self::Template(_) => true,
+            Self::Email | Self::User | Self::Command => false,
+        };
+        let mut all = vec![given.clone()];
+        for (name, value) in given {
+            let Value::Array(list) = value else { continue };
+            if !is_single(&name) {
+                continue;
+            }
+            if list.is_empty() {
+                all.iter_mut().for_each(|one| drop(one.shift_remove(&name)));
+                continue;
+            }
+            let size = all.len().saturating_mul(list.len());
+            if size > most {
+                return Err(Error::TooLarge { field: short(&name), size, unit: "channels", bound: most });
+            }
+            let with = |entry: &Value, one: &Map<String, Value>| {
+                let mut one = one.clone();
+                one.insert(name.clone(), entry.clone());
+                one
+            };
+            all = list.iter().flat_map(|entry| all.iter().map(move |one| with(entry, one))).collect();
+        }
+        Ok(all)
     }
 
     /// Reads its options; what is unknown is refused.
@@ -403,7 +443,8 @@ pub(in crate::definition) fn secret_options(method: &str) -> Vec<&'static str> {
             .options
             .iter()
             .filter(|option| option.secret)
-            .map(|option| option.name.as_str())
+            .flat_map(|option| std::iter::once(&option.name).chain(&option.aliases))
+            .map(String::as_str)
             .collect(),
         _ => Vec::new(),
     }

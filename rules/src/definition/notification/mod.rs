@@ -187,12 +187,18 @@ impl Notification {
             let read = method.canonical(given).and_then(|mut given| {
                 given.extend(method.canonical(data.clone())?);
                 given.extend(method.canonical(own.clone())?);
-                method.read(given)
+                let each = method.of_lists(given, MAX_CHANNELS)?;
+                each.into_iter().map(|given| method.read(given)).collect::<Result<Vec<_>>>()
             });
             match read {
-                Ok(options) => {
+                Ok(each) => {
                     used.extend(names);
-                    self.channels.push(Channel { name: name.clone(), method, options });
+                    let channel = |options| Channel { name: name.clone(), method, options };
+                    self.channels.extend(each.into_iter().map(channel));
+                    if self.channels.len() > MAX_CHANNELS {
+                        let (field, size) = (name.clone(), self.channels.len());
+                        return Err(Error::TooLarge { field, size, unit: "channels", bound: MAX_CHANNELS });
+                    }
                 }
                 Err(error) if stored => silent(Some(format!("nothing is sent by [{name}]: {error}"))),
                 Err(error) => return Err(error),

@@ -1,7 +1,7 @@
 //! Webhooks of services that are known: a file of `deploy/notifications` each, compiled in.
 //!
 //! A file has `name`, `about`, `url` (a template of the address), `headers`, `body` (a template of JSON) and `options`: by
-//! their names, whether each is `required`, whether it is a `secret`, and its `default`. Templates see them as `option.<name>`.
+//! their names, whether each is `required`, whether it is a `secret`, its `default`, and `aliases`. Templates see them as `option.<name>`.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -30,6 +30,8 @@ pub struct Template {
 pub struct TemplateOption {
     /// Its name, which no other template has.
     pub name: String,
+    /// Other names of it.
+    pub aliases: Vec<String>,
     /// Whether it has to be there.
     pub required: bool,
     /// Whether it is a secret.
@@ -90,6 +92,13 @@ impl Template {
             .find(|template| template.name == name || template.aliases.iter().any(|alias| alias == name))
     }
 
+    /// Lists other names of its options, each with the name of the option.
+    pub(super) fn aliases_of_options(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.options
+            .iter()
+            .flat_map(|option| option.aliases.iter().map(move |alias| (alias.as_str(), option.name.as_str())))
+    }
+
     fn read(name: &str, text: &str) -> Result<Self, Wrong> {
         let file: Value = serde_norway::from_str(text).map_err(|error| Wrong(error.to_string()))?;
         let text = |value: &Value, of: &str| match value.as_str() {
@@ -97,8 +106,13 @@ impl Template {
             None => Err(Wrong(format!("[{name}.{of}] is no text"))),
         };
         let members = |of: &str| file[of].as_object().into_iter().flatten();
+        let texts = |list: &Value| -> Vec<String> {
+            let list = list.as_array().into_iter().flatten();
+            list.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
         let option = |(name, of): (&String, &Value)| TemplateOption {
             name: name.clone(),
+            aliases: texts(&of["aliases"]),
             required: of["required"] == true,
             secret: of["secret"] == true,
             default: of["default"].as_str().map(str::to_owned),
@@ -106,10 +120,9 @@ impl Template {
         if file["name"] != name {
             return Err(Wrong(format!("[{name}] has another name in it")));
         }
-        let aliases = file["aliases"].as_array().into_iter().flatten();
         Ok(Self {
             name: name.to_owned(),
-            aliases: aliases.filter_map(Value::as_str).map(str::to_owned).collect(),
+            aliases: texts(&file["aliases"]),
             url: text(&file["url"], "url")?,
             headers: members("headers")
                 .map(|(header, value)| Ok((header.clone(), text(value, "headers")?)))
@@ -140,7 +153,9 @@ mod tests {
         for template in Template::all() {
             assert!(template.options.iter().any(|option| option.required), "{template:?}");
             for option in &template.options {
-                assert!(names.insert(&option.name), "{} is there twice", option.name);
+                for name in std::iter::once(&option.name).chain(&option.aliases) {
+                    assert!(names.insert(name), "{name} is there twice");
+                }
                 let text = format!("{}{}{:?}", template.url, template.body, template.headers);
                 assert!(text.contains(&option.name), "{} is not used", option.name);
             }
