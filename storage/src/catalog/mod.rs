@@ -16,7 +16,6 @@ mod sqlite;
 #[cfg(test)]
 mod tests;
 mod transaction;
-mod transaction;
 
 use std::ops::Range;
 
