@@ -79,7 +79,7 @@ async fn users_of_the_same_roles_share_what_these_grant() {
     assert!(Arc::ptr_eq(&of("a"), &of("b")) && !Arc::ptr_eq(&of("a"), &of("c")));
     assert!(Arc::ptr_eq(&of("d"), &of("d")) && !Arc::ptr_eq(&of("d"), &of("e\"")));
     let documents = of("e\"").on("mine").documents(Action::Search);
-    let query: Value = serde_json::from_str(&documents[0][0]).unwrap();
+    let query: Value = serde_json::from_str(&documents[0].any_of[0]).unwrap();
     assert_eq!(query["bool"]["filter"][0]["term"]["owner"], "e\"");
 }
 
@@ -290,8 +290,8 @@ async fn documents_of_rules_are_for_their_roles_and_for_full_rights() {
         for index in ["alert", "alert_status", "alert_error", "alert_silence"] {
             let rules = privileges.on(index).documents(Action::Search);
             let of_roles = rules.last().unwrap();
-            assert!(of_roles.len() == 1 && of_roles[0].contains("\"field\":\"roles\""), "{rules:?}");
-            assert_eq!(of_roles[0].contains("soc"), user == "ann", "{rules:?}");
+            assert!(of_roles.any_of.len() == 1 && of_roles.any_of[0].contains("\"field\":\"roles\""), "{rules:?}");
+            assert_eq!(of_roles.any_of[0].contains("soc"), user == "ann", "{rules:?}");
         }
         assert!(user == "nearly" || privileges.on("alerts").sees_all(Action::Search));
     }
