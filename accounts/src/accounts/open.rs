@@ -107,8 +107,7 @@ impl Accounts {
             }
         };
         let mut user = known.as_ref().map(|account| account.user.clone()).unwrap_or_default();
-        // Who disabled it has others; without any hash it is nobody's yet.
-        user.enabled |= known.as_ref().is_none_or(|account| account.hash.is_none());
+        user.enabled = true;
         if !user.roles.iter().any(|role| role == ADMIN) {
             user.roles.push(ADMIN.to_owned());
         }

@@ -286,6 +286,9 @@ fn components(name: &str, value: &Value) -> Result<Vec<Component>, Error> {
     }
 }
 
+/// Bytes of terms that an answer shows for a stage of the analysis.
+const MAX_TOKEN_BYTES: usize = 8 << 20;
+
 /// The tokens of several texts, one behind the other.
 struct Tokens<'a> {
     asked: &'a Asked,
@@ -296,6 +299,8 @@ struct Tokens<'a> {
     limit: usize,
     tokens: Vec<Value>,
     exceeded: bool,
+    /// Bytes of the terms shown.
+    bytes: usize,
 }
 
 impl Tokens<'_> {
@@ -313,12 +318,22 @@ impl Tokens<'_> {
             limit,
             tokens: Vec::new(),
             exceeded: false,
+            bytes: 0,
         };
         let (mut position, mut offset) = (0u32, 0u32);
         for text in &asked.text {
             let outcome = analyzer.run_until(text, filters, &mut |token| tokens.add(token, position, offset));
             position = position.saturating_add(outcome.positions).saturating_add(gap);
             offset = offset.saturating_add(outcome.end).saturating_add(1);
+            if tokens.bytes > MAX_TOKEN_BYTES {
+                return Err(Error::new(
+                    400,
+                    "illegal_argument_exception",
+                    format!(
+                        "the tokens of [text] are longer than {MAX_TOKEN_BYTES} bytes together: analyze less of it at a time"
+                    ),
+                ));
+            }
             if tokens.exceeded {
                 // Who asked can mend it: not a fault of the server, as which OpenSearch answers it (500).
                 return Err(Error::new(
@@ -336,6 +351,10 @@ impl Tokens<'_> {
     }
 
     fn add(&mut self, token: &Token, position: u32, offset: u32) {
+        self.bytes = self.bytes.saturating_add(token.text.len());
+        if self.bytes > MAX_TOKEN_BYTES {
+            return;
+        }
         if self.tokens.len() >= self.limit {
             self.exceeded = true;
             return;

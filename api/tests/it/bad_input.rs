@@ -160,3 +160,15 @@ async fn many_bulks_at_once_are_all_kept() {
     node.ask("POST /a/_refresh", "", 200).await;
     assert_eq!(node.ask("GET /a/_count", "", 200).await["count"], 2000);
 }
+
+#[tokio::test]
+async fn the_tokens_of_an_analysis_are_bounded_by_their_bytes() {
+    let node = Node::insecure().await;
+    let text = "directory/".repeat(3000);
+    let body = json!({ "tokenizer": "path_hierarchy", "text": text }).to_string();
+    let answer = node.ask("POST /_analyze", &body, 400).await;
+    let reason = answer["error"]["reason"].as_str().unwrap();
+    assert!(reason.contains("analyze less of it at a time"), "{reason}");
+    let few = json!({ "tokenizer": "path_hierarchy", "text": "a/b/c" }).to_string();
+    assert_eq!(node.ask("POST /_analyze", &few, 200).await["tokens"].as_array().unwrap().len(), 3);
+}

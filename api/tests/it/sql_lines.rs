@@ -93,14 +93,14 @@ async fn compressed_chunks_are_the_same_lines() {
 async fn a_client_that_goes_away_ends_its_statement() {
     let node = numbers().await;
     let running = start(&node, None).await;
-    let holders = Arc::strong_count(&node.api.engine);
     let mut stream = connect(running.address, ENDLESS).await;
     let mut some = vec![0; 1 << 20];
     stream.read_exact(&mut some).await.unwrap();
-    assert!(Arc::strong_count(&node.api.engine) > holders);
+    // What requests before it held may be let go meanwhile, so that a count from before it would prove nothing.
+    let during = Arc::strong_count(&node.api.engine);
     drop(stream);
     let ended = async {
-        while Arc::strong_count(&node.api.engine) > holders {
+        while Arc::strong_count(&node.api.engine) >= during {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

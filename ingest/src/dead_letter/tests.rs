@@ -22,7 +22,8 @@ async fn letters_are_listed_and_replayed_once_the_reason_is_gone() {
     create_index(&engine).await.unwrap();
     write(&engine, vec![index("1", r#"{"n":1}"#)]).await;
     let mut update = WriteOp::new("logs", Some("3".to_owned()), Action::Update(Box::default()));
-    update.action = Action::Update(Box::new(Update { doc: Some(json!({"m": 2}).into()), ..Update::default() }));
+    update.action =
+        Action::Update(Box::new(Update { doc: Some(json!({"m": 2}).into()), ..Update::default() }));
     let exists = WriteOp::new("logs", Some("1".to_owned()), Action::Create(Bytes::from_static(b"{}")));
     let results = write(&engine, vec![index("2", r#"{"n":"none"}"#), update, exists]).await;
     assert!(results.iter().all(Result::is_err));

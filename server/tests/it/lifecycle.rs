@@ -42,14 +42,16 @@ async fn the_first_password_is_in_a_file_and_stays() {
     assert_eq!((status, &answer["_source"]), (200, &json!({"n": 1})));
     server.stop();
 
-    // Another one replaces it, and the file would be wrong.
+    // The configured one is for the first start: the one that is there stays, as does its file.
     let mut server = Server::of(
         millrace(&["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(dir.path())
             .env("MILLRACE_ADMIN_PASSWORD", "correct horse"),
     );
-    assert!(!dir.path().join("admin-password").exists());
+    assert!(dir.path().join("admin-password").exists());
     server.log_in("admin", "correct horse");
+    assert_eq!(server.call(Method::GET, "/", "").await.0, 401);
+    server.log_in("admin", &password);
     assert_eq!(server.call(Method::GET, "/", "").await.0, 200);
     server.stop();
 }

@@ -255,8 +255,10 @@ async fn deletions_of_a_newer_catalog_refuse_the_start_and_others_have_their_tim
     };
     flush(&engine).await;
     let deletes = |generation: u64| {
-        let end = format!("deletes-{generation}.roaring");
-        files(&dir.path().join("segments")).into_keys().find(|file| file.ends_with(&end))
+        let start = format!("deletes-{generation}-");
+        files(&dir.path().join("segments"))
+            .into_keys()
+            .find(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&start)))
     };
     delete(&engine, 0).await;
     flush(&engine).await;
@@ -280,11 +282,11 @@ async fn deletions_of_a_newer_catalog_refuse_the_start_and_others_have_their_tim
     let newest = kept.path().join("newest");
     move_node(dir.path(), &newest);
     move_node(kept.path(), dir.path());
-    refuses(dir.path(), "deletes-3.roaring").await;
+    refuses(dir.path(), "deletes-3-").await;
     move_node(dir.path(), &kept.path().join("older"));
     move_node(&newest, dir.path());
     // One that was replaced, and one of a commit that a crash cut short, with the rows of nobody knows what.
-    let next = first.with_file_name("deletes-4.roaring");
+    let next = first.with_file_name("deletes-4-00000000000040008000000000000000.roaring");
     std::fs::write(&first, of_first).unwrap();
     std::fs::write(&next, third).unwrap();
     let clock = Arc::new(ManualClock::new(SystemClock.now_ms() + 23 * HOUR_MS));

@@ -290,7 +290,10 @@ async fn documents_of_rules_are_for_their_roles_and_for_full_rights() {
         for index in ["alert", "alert_status", "alert_error", "alert_silence"] {
             let rules = privileges.on(index).documents(Action::Search);
             let of_roles = rules.last().unwrap();
-            assert!(of_roles.any_of.len() == 1 && of_roles.any_of[0].contains("\"field\":\"roles\""), "{rules:?}");
+            assert!(
+                of_roles.any_of.len() == 1 && of_roles.any_of[0].contains("\"field\":\"roles\""),
+                "{rules:?}"
+            );
             assert_eq!(of_roles.any_of[0].contains("soc"), user == "ann", "{rules:?}");
         }
         assert!(user == "nearly" || privileges.on("alerts").sees_all(Action::Search));

@@ -97,12 +97,13 @@ fn clauses(parser: &mut Parser, key: &str, value: &Value) -> Result<Vec<Query>> 
     match value {
         Value::Null => Ok(Vec::new()),
         Value::Object(_) => Ok(vec![parser.query(value).map_err(|error| within(key, error))?]),
-        // Dashboards send null for a filter that is not set.
-        Value::Array(items) => items
-            .iter()
-            .filter(|item| !item.is_null())
-            .map(|item| parser.query(item).map_err(|error| within(key, error)))
-            .collect(),
+        Value::Array(items) => {
+            // Dashboards send null for a filter that is not set. As in OpenSearch, one that a clause follows is passed over.
+            let is_unset =
+                |at: usize| items[at].is_null() && items.get(at + 1).is_some_and(|next| next.is_object());
+            let set = items.iter().enumerate().filter(|(at, _)| !is_unset(*at));
+            set.map(|(_, item)| parser.query(item).map_err(|error| within(key, error))).collect()
+        }
         other => Err(malformed(key, other)),
     }
 }

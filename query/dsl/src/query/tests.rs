@@ -23,8 +23,14 @@ fn unknown_queries_are_refused_with_a_suggestion() {
 #[test]
 fn nulls_among_clauses_are_passed_over() {
     for role in ["must", "filter", "should", "must_not"] {
-        let with = parse(&json!({"bool": {role: [null, {"term": {"k": "a"}}, null]}})).unwrap();
-        assert_eq!(with, parse(&json!({"bool": {role: [{"term": {"k": "a"}}]}})).unwrap());
+        let clauses = json!([null, {"term": {"k": "a"}}, null, {"term": {"k": "b"}}]);
+        let with = parse(&json!({"bool": {role: clauses}})).unwrap();
+        assert_eq!(with, parse(&json!({"bool": {role: [clauses[1], clauses[3]]}})).unwrap());
+        for nothing in
+            [json!([null]), json!([{"term": {"k": "a"}}, null]), json!([null, null, {"term": {"k": "a"}}])]
+        {
+            assert!(parse(&json!({"bool": {role: nothing}})).is_err(), "{nothing}");
+        }
     }
 }
 

@@ -341,7 +341,13 @@ fn indices_of_equal_mappings_have_filters_in_common_unless_these_ask_which_index
     assert!(!own.is_like(&other(mapping(), json!({"index.max_regex_length": "7"}))));
     let grown = mapping().merge(&json!({"properties": {"host": {"type": "keyword"}}})).unwrap();
     assert!(!own.is_like(&other(grown, json!({}))));
-    let restricted = IndexView::under(meta(), Arc::new(mapping()), vec![millrace_storage::access::DocumentRule::default()], Vec::new()).unwrap();
+    let restricted = IndexView::under(
+        meta(),
+        Arc::new(mapping()),
+        vec![millrace_storage::access::DocumentRule::default()],
+        Vec::new(),
+    )
+    .unwrap();
     assert!(!own.is_like(&restricted));
     let queries = [
         json!({"term": {"level": "error"}}),

@@ -218,7 +218,12 @@ impl Workload {
         let doc_part = json!({"n": self.next});
         let mut source: serde_json::Value = serde_json::from_str(&doc.source).unwrap();
         source["n"] = doc_part["n"].clone();
-        let update = Update { doc: Some(doc_part.into()), detect_noop: true, ..Update::default() };
+        let update = Update {
+            doc: Some(doc_part.into()),
+            detect_noop: true,
+            returns_source: true,
+            ..Update::default()
+        };
         let request = vec![op(index, Some(&id), Action::Update(Box::new(update)))];
         self.acknowledge(engine, index, request).await.map_err(|()| {
             let ops = vec![Unsure { id: Some(id), source: Some(source.to_string()) }];
