@@ -205,6 +205,10 @@ impl Jdbc {
                 let position = settings.record.then(|| window.store(read.began));
                 delivery.send(std::mem::take(&mut events), position).await?;
             }
+            // Of rows at one value, databases give any: new ones may come in place of those that were read.
+            if most.is_some_and(|most| new >= most) {
+                break None;
+            }
         };
         drop(rows);
         if !events.is_empty() {

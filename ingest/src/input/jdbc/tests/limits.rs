@@ -33,7 +33,7 @@ async fn a_limit_that_keeps_a_statement_from_going_on_is_told() {
         database.execute(&format!("INSERT INTO T# VALUES {}", values(0, 25))).await;
         let ledger = Ledger::new();
         let statement =
-            "SELECT * FROM (SELECT * FROM T# WHERE id > :sql_last_value ORDER BY id LIMIT 5) AS some";
+            "SELECT * FROM (SELECT * FROM T# WHERE id > :sql_last_value ORDER BY id LIMIT 5) AS picked";
         let input = || database.input(statement, &tracked("id", "numeric", 100));
         let running = Running::start(&ledger, input(), 100, Duration::ZERO);
         running.wait(5).await;
