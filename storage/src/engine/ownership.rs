@@ -83,14 +83,14 @@ pub(super) struct Ownership {
     objects: Objects,
     catalog: Arc<dyn Catalog>,
     /// Held while the object is read or written.
-    noted: tokio::sync::Mutex<Noted>,
+    noted: tokio::sync::Mutex<Claim>,
     /// Why this process has lost, once it has.
     lost: OnceLock<String>,
 }
 
-/// What this process has noted.
+/// The epoch and the generation that this process has written last.
 #[derive(Debug, Default)]
-struct Noted {
+struct Claim {
     generation: u64,
     /// Epoch of this process; 0 before the first note.
     epoch: u64,
@@ -162,7 +162,7 @@ impl Ownership {
         }
     }
 
-    async fn write(&self, noted: &mut Noted, generation: u64) -> Result<()> {
+    async fn write(&self, noted: &mut Claim, generation: u64) -> Result<()> {
         self.check()?;
         let path = Path::from(GENERATION_OBJECT);
         for _ in 0..ATTEMPTS {
@@ -179,14 +179,14 @@ impl Ownership {
             let epoch = if noted.epoch == 0 { seen + 1 } else { noted.epoch };
             let object = GenerationObject::new(self.store, generation, epoch, self.writer);
             if found.as_ref() == Some(&object) {
-                *noted = Noted { generation, epoch };
+                *noted = Claim { generation, epoch };
                 return Ok(());
             }
             let content = serde_json::to_vec(&object).map_err(|error| Error::Internal(error.to_string()))?;
             let expected: Option<Option<UpdateVersion>> =
                 if self.objects.is_local() { None } else { Some(version) };
             if self.objects.put_expecting(&path, Bytes::from(content), expected).await? {
-                *noted = Noted { generation, epoch };
+                *noted = Claim { generation, epoch };
                 return Ok(());
             }
             // Somebody wrote it meanwhile: another process, or an attempt of this one whose answer was lost.
@@ -197,7 +197,7 @@ impl Ownership {
     }
 
     /// Sees whether what was found belongs to a process that came later, or to a newer catalog.
-    fn judge(&self, noted: &Noted, found: &GenerationObject, generation: u64) -> Result<()> {
+    fn judge(&self, noted: &Claim, found: &GenerationObject, generation: u64) -> Result<()> {
         if found.writer == Some(self.writer) {
             return Ok(());
         }

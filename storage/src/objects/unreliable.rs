@@ -7,6 +7,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -35,6 +36,8 @@ const LATE: usize = 16;
 pub(crate) struct Unreliable {
     objects: Arc<InMemory>,
     state: Arc<Mutex<State>>,
+    /// Set once the process has ended: it makes no more requests.
+    ended: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -106,7 +109,14 @@ impl Unreliable {
             held: None,
             hung: None,
         };
-        Self { objects: Arc::default(), state: Arc::new(Mutex::new(state)) }
+        Self { objects: Arc::default(), state: Arc::new(Mutex::new(state)), ended: Arc::default() }
+    }
+
+    /// Ends the process that has this: its tasks may go on for a moment, but reach the service no more. What was
+    /// requested before may still be carried out. Returns the same service for the next process.
+    pub(crate) fn kill(&self) -> Self {
+        self.ended.store(true, Ordering::SeqCst);
+        Self { ended: Arc::default(), ..self.clone() }
     }
 
     /// Has so many requests in a thousand go wrong.
@@ -156,6 +166,15 @@ impl Unreliable {
 
     /// Decides how a request goes, and carries out one that is late.
     async fn request(&self) -> Fault {
+        let fault = self.request_of_process().await;
+        // Asked behind what the request takes: a process may end meanwhile.
+        if self.ended.load(Ordering::SeqCst) { Fault::Failed } else { fault }
+    }
+
+    async fn request_of_process(&self) -> Fault {
+        if self.ended.load(Ordering::SeqCst) {
+            return Fault::Failed;
+        }
         let (fault, late) = {
             let state = &mut *self.state.lock();
             let wrong = state.rng.random_range(0..1000) < state.faults;
