@@ -1,6 +1,6 @@
 //! Filtering JSON text in one pass: what is kept is copied as it is written, what is not is skipped.
 
-use memchr::memchr2;
+use millrace_storage::source::Scanner;
 
 use super::{Place, Reach};
 
@@ -9,10 +9,10 @@ const MAX_DEPTH: usize = 512;
 
 /// Filters a text; `None` where it is not JSON or nests deeper than [`MAX_DEPTH`].
 pub(super) fn filter(root: &Place<'_>, text: &[u8]) -> Option<Vec<u8>> {
-    let mut filter = Filter { text, at: 0, out: Vec::new() };
-    let first = filter.peek()?;
+    let mut filter = Filter { scanner: Scanner::new(text), out: Vec::new() };
+    let first = filter.scanner.peek()?;
     let kept = filter.value(root, 0)?;
-    if filter.peek().is_some() {
+    if !filter.scanner.is_at_end() {
         return None;
     }
     if !kept {
@@ -22,38 +22,36 @@ pub(super) fn filter(root: &Place<'_>, text: &[u8]) -> Option<Vec<u8>> {
 }
 
 struct Filter<'t> {
-    text: &'t [u8],
-    at: usize,
+    scanner: Scanner<'t>,
     out: Vec<u8>,
 }
 
-impl<'t> Filter<'t> {
+impl Filter<'_> {
     /// Writes what is kept of the next value, and tells whether anything is.
     fn value(&mut self, place: &Place<'_>, depth: usize) -> Option<bool> {
         if depth == MAX_DEPTH {
             return None;
         }
-        match self.peek()? {
+        match self.scanner.peek()? {
             b'{' => self.object(place, depth),
             b'[' => self.array(place, depth),
             _ if place.includes.is_none() => self.copy().map(|()| true),
-            _ => self.skip().map(|_| false),
+            _ => self.scanner.skip().map(|_| false),
         }
     }
 
     fn object(&mut self, place: &Place<'_>, depth: usize) -> Option<bool> {
         let start = self.out.len();
-        self.at += 1;
         self.out.push(b'{');
-        let mut more = self.peek()? != b'}';
+        let mut more = self.scanner.open(b'}')?;
         let empty = !more;
         let mut kept = false;
         while more {
-            let written = self.string()?;
-            self.expect(b':')?;
+            let written = self.scanner.string()?;
+            self.scanner.expect(b':')?;
             let reach = place.written_member(&written[1..written.len() - 1])?;
             if let Reach::Nothing = reach {
-                self.skip()?;
+                self.scanner.skip()?;
             } else {
                 let before = self.out.len();
                 if kept {
@@ -70,16 +68,15 @@ impl<'t> Filter<'t> {
                     self.out.truncate(before);
                 }
             }
-            more = self.goes_on(b'}')?;
+            more = self.scanner.goes_on(b'}')?;
         }
         self.end(place, start, empty, kept, b'}')
     }
 
     fn array(&mut self, place: &Place<'_>, depth: usize) -> Option<bool> {
         let start = self.out.len();
-        self.at += 1;
         self.out.push(b'[');
-        let mut more = self.peek()? != b']';
+        let mut more = self.scanner.open(b']')?;
         let empty = !more;
         let mut kept = false;
         while more {
@@ -92,16 +89,13 @@ impl<'t> Filter<'t> {
             if !some {
                 self.out.truncate(before);
             }
-            more = self.goes_on(b']')?;
+            more = self.scanner.goes_on(b']')?;
         }
         self.end(place, start, empty, kept, b']')
     }
 
     /// Ends an object or array, or takes it back where nothing of it is kept.
     fn end(&mut self, place: &Place<'_>, start: usize, empty: bool, kept: bool, with: u8) -> Option<bool> {
-        if empty {
-            self.at += 1;
-        }
         let keep = kept || (empty && place.includes.is_none());
         if keep {
             self.out.push(with);
@@ -111,94 +105,9 @@ impl<'t> Filter<'t> {
         Some(keep)
     }
 
-    /// Takes the comma before another member, or the end.
-    fn goes_on(&mut self, end: u8) -> Option<bool> {
-        let byte = self.peek()?;
-        self.at += 1;
-        match byte {
-            b',' => Some(true),
-            byte if byte == end => Some(false),
-            _ => None,
-        }
-    }
-
     fn copy(&mut self) -> Option<()> {
-        let value = self.skip()?;
+        let value = self.scanner.skip()?;
         self.out.extend_from_slice(value);
         Some(())
     }
-
-    /// Passes over a value, whatever is in it.
-    fn skip(&mut self) -> Option<&'t [u8]> {
-        let first = self.peek()?;
-        let start = self.at;
-        match first {
-            b'"' => return self.string(),
-            b'{' | b'[' => {
-                let mut depth = 0_usize;
-                loop {
-                    match self.text.get(self.at)? {
-                        b'"' => {
-                            self.string()?;
-                            continue;
-                        }
-                        b'{' | b'[' => depth += 1,
-                        b'}' | b']' => depth -= 1,
-                        _ => {}
-                    }
-                    self.at += 1;
-                    if depth == 0 {
-                        break;
-                    }
-                }
-            }
-            _ => {
-                let rest = &self.text[self.at..];
-                let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b':' | b'"') || is_space(*byte);
-                let length = rest.iter().position(ends).unwrap_or(rest.len());
-                if length == 0 {
-                    return None;
-                }
-                self.at += length;
-            }
-        }
-        Some(&self.text[start..self.at])
-    }
-
-    /// Takes a string, with its quotes.
-    fn string(&mut self) -> Option<&'t [u8]> {
-        if self.peek()? != b'"' {
-            return None;
-        }
-        let start = self.at;
-        let mut at = start + 1;
-        loop {
-            at += memchr2(b'"', b'\\', self.text.get(at..)?)?;
-            if self.text[at] == b'"' {
-                break;
-            }
-            at += 2;
-        }
-        self.at = at + 1;
-        Some(&self.text[start..self.at])
-    }
-
-    fn expect(&mut self, byte: u8) -> Option<()> {
-        (self.peek()? == byte).then(|| self.at += 1)
-    }
-
-    /// Skips white space and shows the next byte.
-    fn peek(&mut self) -> Option<u8> {
-        loop {
-            let byte = *self.text.get(self.at)?;
-            if !is_space(byte) {
-                return Some(byte);
-            }
-            self.at += 1;
-        }
-    }
-}
-
-fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
