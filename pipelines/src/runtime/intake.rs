@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::Shared;
-use super::queue::{QueueSender, Sent};
+use super::queue::{QueueSender, SendOutcome};
 use crate::Graph;
 use crate::graph::InputNode;
 use crate::store::Store;
@@ -207,9 +207,9 @@ async fn forward(
         };
         if let (Some(from), Some(batch)) = (from, batch) {
             match queue.send(from, batch, || shared.generations.current()).await {
-                Sent::Queued => {}
-                Sent::Withdrawn => continue,
-                Sent::Closed => return,
+                SendOutcome::Queued => {}
+                SendOutcome::Withdrawn => continue,
+                SendOutcome::Closed => return,
             }
         }
         if kind == Kind::Queue {

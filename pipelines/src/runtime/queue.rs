@@ -50,9 +50,9 @@ pub(super) struct QueueSender {
     closed: Arc<watch::Sender<bool>>,
 }
 
-/// What became of a batch.
+/// Outcome of sending a batch to the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sent {
+pub(super) enum SendOutcome {
     Queued,
     Withdrawn,
     /// Nobody takes anything any more.
@@ -83,19 +83,21 @@ impl QueueSender {
         input: &Arc<InputNode>,
         batch: Batch,
         generation: impl Fn() -> Arc<Generation>,
-    ) -> Sent {
+    ) -> SendOutcome {
         let events = batch.events.len();
         let bytes = batch.held.bytes().max(EVENT * events as u64).clamp(PERMIT, MAX_BYTES);
         let permits = u32::try_from(bytes / PERMIT).unwrap_or(u32::MAX);
-        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(permits).await else { return Sent::Closed };
+        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(permits).await else {
+            return SendOutcome::Closed;
+        };
         if !batch.ack.accept() {
-            return Sent::Withdrawn;
+            return SendOutcome::Withdrawn;
         }
         self.events.fetch_add(events, Ordering::Relaxed);
         let counted = Counted(Arc::clone(&self.events), events);
         let (input, generation) = (Arc::clone(input), generation());
         let entry = Entry { input, generation, batch, _room: room, _counted: counted };
-        if self.entries.send(entry).is_ok() { Sent::Queued } else { Sent::Closed }
+        if self.entries.send(entry).is_ok() { SendOutcome::Queued } else { SendOutcome::Closed }
     }
 
     /// Takes nothing more: what is in the queue is the rest.

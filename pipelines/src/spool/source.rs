@@ -45,11 +45,11 @@ struct Found {
     events: Vec<Event>,
     after: Place,
     /// What was passed over on the way.
-    lost: Vec<Lost>,
+    lost: Vec<DamagedRecord>,
 }
 
 /// A part of a file that cannot be read.
-struct Lost {
+struct DamagedRecord {
     path: PathBuf,
     segment: u64,
     damage: Damage,
@@ -156,7 +156,7 @@ impl Source {
     }
 
     /// Tells what is lost, once: what was not stored is read again.
-    fn tell(&self, lost: &Lost) {
+    fn tell(&self, lost: &DamagedRecord) {
         let Damage { offset, length, events } = lost.damage;
         let after = Place::new(lost.segment, lost.damage.end());
         {
@@ -226,7 +226,7 @@ fn read_at(spool: &Spool, place: Place, most: usize, room: u64) -> io::Result<Op
             && (events.is_empty() || (place.offset - begin < BATCH_BYTES && taken < room))
             && lost.len() < MAX_LOST
         {
-            let mut lose = |damage| lost.push(Lost { path: path.clone(), segment: number, damage });
+            let mut lose = |damage| lost.push(DamagedRecord { path: path.clone(), segment: number, damage });
             let (payload, length) = match segment::next(&file, place.offset, bytes)? {
                 Item::Record { payload, length } => (payload, length),
                 Item::Damaged(damage) => {
