@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use millrace_accounts::{Credentials, Scheme};
 use millrace_listen::{
@@ -52,6 +53,8 @@ pub struct Service {
     open_bodies: Bodies,
     /// Bytes in flight: bodies, and what handlers make of them.
     in_flight: Budget,
+    /// Bytes of answers that are being made or sent.
+    answers: Budget,
     routes: Routes,
     /// Whether the server ends after the requests under way.
     ending: watch::Sender<bool>,
@@ -161,7 +164,9 @@ impl Service {
         // There is room for the longest body, compressed and not.
         let least = longest.saturating_mul(2).saturating_add(INFLATE_BYTES);
         let in_flight = Budget::new(config.max_in_flight_bytes.max(least));
-        Self { node, bodies, open_bodies, in_flight, routes: Routes::Data, ending: watch::Sender::default() }
+        let answers = Budget::new(config.max_answer_bytes);
+        let (routes, ending) = (Routes::Data, watch::Sender::default());
+        Self { node, bodies, open_bodies, in_flight, answers, routes, ending }
     }
 
     /// What says, once it is set, that the server ends after the requests under way.
@@ -197,7 +202,7 @@ impl Service {
         let (parts, body) = request.into_parts();
         let mut style = Style::from_headers(&parts.headers, parts.method == Method::HEAD);
         if let Some(probed) = self.probed(parts.uri.path()) {
-            return style.render(probed, self.node.engine.compute());
+            return self.render(style, probed).await;
         }
         let answer = AssertUnwindSafe(self.answer(parts, body, &mut style)).catch_unwind().await;
         let response = answer.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
@@ -210,13 +215,17 @@ impl Service {
 
     /// Renders an answer, a large one on a compute thread.
     async fn render(&self, style: Style, response: Response) -> http::Response<AnswerBody> {
-        let compute = self.node.engine.compute();
-        if !style.works_on(&response.body) {
-            return style.render(response, compute);
-        }
-        let (plain, threads) = (style.clone(), compute.clone());
-        let rendered = compute.run(Priority::Foreground, move || Ok(style.render(response, &threads)));
-        rendered.await.unwrap_or_else(|error| plain.render(Error::from(error).into_response(), compute))
+        let (compute, answers) = (self.node.engine.compute(), &self.answers);
+        let rendered = if style.works_on(&response.body) {
+            let (style, threads, budget) = (style.clone(), compute.clone(), answers.clone());
+            let render = move || Ok(style.render(response, &threads, &budget));
+            compute.run(Priority::Foreground, render).await.unwrap_or_else(|error| Err(error.into()))
+        } else {
+            style.render(response, compute, answers)
+        };
+        // The refusal of an answer is short enough to be let through.
+        let refused = |error: Error| style.render(error.into_response(), compute, answers);
+        rendered.or_else(refused).unwrap_or_else(|_| http::Response::new(AnswerBody::Left(Full::default())))
     }
 
     async fn answer<B>(
@@ -260,7 +269,8 @@ impl Service {
                 return Err(error);
             }
         };
-        let (room, filter) = (Room::new(&self.in_flight), style.filter());
+        let (room, answer, filter) =
+            (Room::new(&self.in_flight), Room::of_answer(&self.answers), style.filter());
         // A page of elsewhere can have a browser send a change without a body, but not one with a body of this kind.
         let bytes = match route.reads || !held.bytes.is_empty() {
             true => body_or_source(&parts.headers, &held.bytes, &mut params, &room)?,
@@ -292,7 +302,7 @@ impl Service {
         let session = entry::sent(api.session, &self.node, || Arc::new(parts));
         let api = Api { client, session, ..api };
         trail.may_be_refused_in_parts(api.session.refusals());
-        let request = Request { method, path, params, body: bytes, room, filter, held: Some(held) };
+        let request = Request { method, path, params, body: bytes, room, answer, filter, held: Some(held) };
         let (audit, handled) =
             (self.node.audit.clone(), handle(Call { api, request, captured }, answering, head));
         // Told in the task: a change runs to its end whether its client waits or not.

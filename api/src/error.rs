@@ -14,7 +14,7 @@ use std::time::Duration;
 use millrace_accounts as accounts;
 use millrace_alerting as alerting;
 use millrace_intelligence as intelligence;
-use millrace_listen::{BodyError, Foreign};
+use millrace_listen::{BodyError, Exceeded, Foreign};
 use millrace_storage as storage;
 use serde_json::{Map, Value, json};
 
@@ -155,6 +155,25 @@ impl Error {
                 "the values of the request take [{bytes}] bytes and more, above the limit of [{limit}]; send it in parts"
             ),
         )
+    }
+
+    /// Makes the refusal of an answer that does not fit beside those that are being sent, or never will.
+    pub(crate) fn answers_full(exceeded: &Exceeded) -> Self {
+        let Exceeded { wanted, used, limit } = exceeded;
+        if wanted > limit {
+            let reason = format!(
+                "the answer takes [{wanted}] bytes, above the limit of [{limit}]; ask for it in parts"
+            );
+            return Self::new(413, "content_too_long_exception", reason);
+        }
+        let reason = format!(
+            "[answers] Data too large, [{wanted}] bytes of this answer do not fit beside the [{used}] bytes of answers \
+             that are being sent: the limit is [{limit}]"
+        );
+        Self::new(429, "circuit_breaking_exception", reason)
+            .with("bytes_wanted", *wanted)
+            .with("bytes_limit", *limit)
+            .with("durability", "TRANSIENT")
     }
 
     /// Makes the refusal of a request that does not fit beside those that are under way.
@@ -299,6 +318,16 @@ impl Error {
     /// Appends the exception object as a `_bulk` item carries it: without a root cause.
     pub(crate) fn write_item(&self, out: &mut Vec<u8>) {
         serde_json::to_writer(out, &self.exception(false)).expect("writing to memory cannot fail");
+    }
+
+    /// Makes the same error with a short reason and nothing beside it.
+    pub(crate) fn cut_short(&self) -> Self {
+        const MOST: usize = 200;
+        let reason = self.reason();
+        let reason = reason.get(..reason.floor_char_boundary(MOST)).unwrap_or_default();
+        let mut error = Self::new(self.status(), "exception", reason);
+        error.0.kind.clone_from(&self.0.kind);
+        error
     }
 
     /// Turns the error into the answer.

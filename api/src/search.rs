@@ -140,7 +140,10 @@ fn unreadable(error: &Error, explain: bool) -> Response {
 pub(crate) fn response(outcome: Outcome) -> Response {
     match outcome.body {
         OutcomeBody::Json(body) => Response::json(outcome.status, body),
-        OutcomeBody::Raw(body) => Response::raw_json(outcome.status, body),
+        // The service has accounted for it.
+        OutcomeBody::Raw(body) => {
+            Response { status: outcome.status, body: Body::HeldJson(body), headers: Vec::new() }
+        }
         OutcomeBody::TextParts(parts) => {
             Response { status: outcome.status, body: Body::Parts(Parts::new(parts)), headers: Vec::new() }
         }

@@ -31,6 +31,8 @@ pub struct HttpConfig {
     pub max_content_length: u64,
     /// Bytes of the bodies of all requests that are read or answered; beyond it requests get 429.
     pub max_in_flight_bytes: u64,
+    /// Bytes of the answers that are being made or sent, beside those of searches; beyond it requests get 429.
+    pub max_answer_bytes: u64,
     /// Longest silence within a request's body.
     pub body_timeout: Duration,
 }
@@ -41,11 +43,18 @@ fn in_flight_within(memory: u64) -> u64 {
     if memory == 0 { USUAL } else { USUAL.min(memory / 4) }
 }
 
+/// Bytes of answers where nothing is said: no more than a quarter of the memory that there is.
+fn answers_within(memory: u64) -> u64 {
+    const USUAL: u64 = 256 << 20;
+    if memory == 0 { USUAL } else { USUAL.min(memory / 4) }
+}
+
 impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             max_content_length: 100 << 20,
             max_in_flight_bytes: in_flight_within(crate::memory_limit()),
+            max_answer_bytes: answers_within(crate::memory_limit()),
             body_timeout: Duration::from_secs(60),
         }
     }

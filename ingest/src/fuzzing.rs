@@ -68,7 +68,9 @@ fn scan(text: &str) {
     let (mut one, mut other) = (Vec::new(), Vec::new());
     event.write_json(&mut one);
     parsed.write_json(&mut other);
-    assert!(one == other && event == parsed, "an event is the same, scanned or parsed");
+    // Numbers that values cannot hold stay as they are written.
+    let read = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
+    assert!(read(&one) == read(&other) && event == parsed, "an event is the same, scanned or parsed");
 }
 
 /// A codec with those of the options that it has.

@@ -61,6 +61,8 @@ pub(crate) async fn run(
         Ok(bulk)
     };
     let mut bulk = computed(api, request.body.len(), cut).await?;
+    // Taken before anything is written: what is done must not be answered by a refusal.
+    request.answer.take(bulk.items.len().saturating_mul(render::ITEM_BYTES))?;
     let results = if bulk.ops.is_empty() {
         Vec::new()
     } else {
@@ -89,7 +91,7 @@ pub(crate) async fn run(
         render::render(&body, &bulk.items, results, &how)
     };
     let answer = computed(api, request.body.len(), answer).await?;
-    Ok(Response::raw_json(200, answer))
+    Ok(Response::held_json(200, answer, &request.answer))
 }
 
 /// Does the work of a bulk of so many bytes: where that is much, on the threads of writes, whose priority is

@@ -14,7 +14,9 @@ use crate::http::json::push_u64;
 /// What is before the items.
 const ITEMS: &[u8] = b",\"items\":[";
 /// Bytes of a usual item.
-const ITEM_BYTES: usize = 220;
+pub(super) const ITEM_BYTES: usize = 220;
+/// Bytes of an answer behind which the reasons of errors are cut short: items may have one of the request's in common.
+const LONG_ANSWER_BYTES: usize = 32 << 20;
 
 /// Members of an item that was done, as far as the request and the outcome give it them.
 const DONE: [&str; 12] = [
@@ -125,7 +127,10 @@ pub(super) fn render(
                 out.extend_from_slice(b",\"status\":");
                 push_u64(&mut out, u64::from(error.status()));
                 out.extend_from_slice(b",\"error\":");
-                error.write_item(&mut out);
+                match out.len() > LONG_ANSWER_BYTES {
+                    true => error.cut_short().write_item(&mut out),
+                    false => error.write_item(&mut out),
+                }
             }
         }
         out.extend_from_slice(b"}}");

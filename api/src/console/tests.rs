@@ -56,7 +56,8 @@ async fn ask(node: &Node, budget: &Budget, actions: &[Action], line: &str, body:
     };
     let body = Bytes::from(body.to_owned());
     let (room, filter) = (Room::new(budget), Arc::default());
-    let request = Request { method, path, params, body, room, filter, held: None };
+    let answer = room.beside();
+    let request = Request { method, path, params, body, room, answer, filter, held: None };
     let address = std::net::Ipv4Addr::LOCALHOST.into();
     let asker = Asker { principal, scheme: None, token: None, address };
     let api = match node.api(asker, spec.action, Arc::default()) {

@@ -13,7 +13,7 @@ use crate::documents::stored::StoredFields;
 use crate::documents::target::Target;
 use crate::error::Error;
 use crate::http::json::{push_str, push_u64};
-use crate::http::{Request, Response};
+use crate::http::{Request, Response, Room};
 
 /// What a read of one document asks for.
 #[derive(Clone, Debug, Default)]
@@ -149,11 +149,12 @@ pub(crate) async fn get(
         ));
     };
     if bare_source {
-        return source_alone(&target, doc_type, id, &doc, &wanted);
+        return source_alone(&target, doc_type, id, &doc, &wanted, &request.answer);
     }
+    request.answer.take(doc.source.len())?;
     let mut out = Vec::with_capacity(doc.source.len() + 160);
     push_found(&mut out, &target, doc_type, &doc, &wanted)?;
-    Ok(Response::raw_json(200, out))
+    Ok(Response::held_json(200, out, &request.answer))
 }
 
 /// Answers `_source` of a document.
@@ -172,7 +173,7 @@ pub(crate) async fn source(
     }
     let target = Target::read(&api.session, index, doc_type, id, wanted.routing.take())?;
     match read(&api.session, &target, id, &wanted).await? {
-        Some(doc) => source_alone(&target, doc_type, id, &doc, &wanted),
+        Some(doc) => source_alone(&target, doc_type, id, &doc, &wanted, &request.answer),
         None => Err(absent("Document", &target, doc_type, id)),
     }
 }
@@ -183,15 +184,20 @@ fn source_alone(
     id: &str,
     doc: &StoredDoc,
     wanted: &Wanted,
+    room: &Room,
 ) -> Result<Response, Error> {
     let mapping = &target.mapping;
     if !mapping.source_enabled() {
         return Err(absent("Source", target, doc_type, id));
     }
+    room.take(doc.source.len())?;
     let filter = wanted.source.clone().unwrap_or_default();
     let shown = SourceFilter::of_mapping(mapping).apply(&doc.source)?;
     let source: Option<Bytes> = shown.map(|shown| filter.apply(&shown)).transpose()?.flatten();
-    source.map(|source| Response::raw_json(200, source)).ok_or_else(|| absent("Source", target, doc_type, id))
+    // A copy: what was read may be part of a larger block.
+    source
+        .map(|source| Response::held_json(200, source.to_vec(), room))
+        .ok_or_else(|| absent("Source", target, doc_type, id))
 }
 
 fn absent(what: &str, target: &Target, doc_type: Option<&str>, id: &str) -> Error {

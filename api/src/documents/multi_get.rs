@@ -13,7 +13,7 @@ use crate::documents::stored::StoredFields;
 use crate::documents::target::Target;
 use crate::error::Error;
 use crate::http::json::{push_str, token};
-use crate::http::{Request, Response};
+use crate::http::{Request, Response, Room};
 
 /// Bytes that a document asked for takes, beside what it has of the request's options.
 const ITEM_BYTES: usize = 512;
@@ -44,27 +44,27 @@ pub(crate) async fn multi_get(
         .json()?
         .ok_or_else(|| Error::new(400, "parse_exception", "request body or source parameter is required"))?;
     let items = parse(&body, index, doc_type, &defaults, &|| request.room.take(item_bytes))?;
+    let room = &request.answer;
     let mut answers =
-        futures::stream::iter(items.into_iter().map(|item| answer(api, item))).buffered(CONCURRENT);
+        futures::stream::iter(items.into_iter().map(|item| answer(api, item, room))).buffered(CONCURRENT);
     let mut out = b"{\"docs\":[".to_vec();
     let empty = out.len();
     while let Some(answer) = answers.try_next().await? {
-        // Twice, for what has grown may have as much room again.
-        request.room.take(2 * answer.len())?;
         if out.len() > empty {
             out.push(b',');
         }
         out.extend_from_slice(&answer);
     }
     out.extend_from_slice(b"]}");
-    Ok(Response::raw_json(200, out))
+    Ok(Response::held_json(200, out, room))
 }
 
-async fn answer(api: &Api, mut item: Item) -> Result<Vec<u8>, Error> {
+async fn answer(api: &Api, mut item: Item, room: &Room) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
-    match find(api, &mut item, &mut out).await {
+    room.take(ITEM_BYTES)?;
+    match find(api, &mut item, &mut out, room).await {
         Ok(()) => {}
-        Err(error) if error.status() == 503 || error.status() == 429 => return Err(error),
+        Err(error) if matches!(error.status(), 413 | 429 | 503) => return Err(error),
         Err(error) => {
             if error.is_refusal() {
                 api.session.refusals().note_of(Action::Get.name(), Some(&item.index));
@@ -80,13 +80,17 @@ async fn answer(api: &Api, mut item: Item) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-async fn find(api: &Api, item: &mut Item, out: &mut Vec<u8>) -> Result<(), Error> {
+async fn find(api: &Api, item: &mut Item, out: &mut Vec<u8>, room: &Room) -> Result<(), Error> {
     let doc_type = item.doc_type.as_deref();
     // Each is a get of its own: what is refused is refused by itself.
     let getting = api.session.doing(Action::Get)?;
     let target = Target::read(&getting, &item.index, doc_type, &item.id, item.wanted.routing.take())?;
     match read(&getting, &target, &item.id, &item.wanted).await? {
-        Some(doc) => push_found(out, &target, doc_type, &doc, &item.wanted)?,
+        Some(doc) => {
+            // Twice: the document is written by itself before it joins the others, which may have as much room again.
+            room.take(doc.source.len().saturating_mul(2))?;
+            push_found(out, &target, doc_type, &doc, &item.wanted)?;
+        }
         None => {
             out.push(b'{');
             // An index that never had a field has no type to show, in the 7.10 line.

@@ -172,7 +172,9 @@ pub(crate) async fn update(
     answer::push_members(&mut out, &outcome, dress);
     push_get(&mut out, &outcome, filter.as_ref())?;
     out.push(b'}');
-    Ok(Response::raw_json(answer::status(outcome.result), out))
+    // What is done is not answered by a refusal, where others leave no room.
+    let _ = request.answer.take(out.len());
+    Ok(Response::held_json(answer::status(outcome.result), out, &request.answer))
 }
 
 fn take_retries(params: &mut Params) -> Result<i64, Error> {

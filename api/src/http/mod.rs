@@ -14,9 +14,10 @@ mod offload;
 mod params;
 mod parts;
 pub(crate) mod path;
-mod pretty;
 pub(crate) mod render;
+mod rewrite;
 mod room;
+mod yaml;
 
 use std::sync::Arc;
 
@@ -47,6 +48,8 @@ pub struct Request {
     pub body: Bytes,
     /// What the request may take in memory beside its body.
     pub(crate) room: Room,
+    /// What the answer takes, until it is sent.
+    pub(crate) answer: Room,
     /// What of the answer is kept.
     pub(crate) filter: Arc<FilterPath>,
     /// What its body is charged for, until the request ends or somebody takes it.
@@ -111,6 +114,8 @@ pub enum Body {
     Json(Value),
     /// The same as serialized text: written as it is where none of those is asked.
     RawJson(Bytes),
+    /// The same, where the text holds the memory that it is accounted for by.
+    HeldJson(Bytes),
     /// Bytes of another type, sent as they are.
     Bytes {
         /// Media type.
@@ -135,6 +140,11 @@ impl Response {
     /// Makes an answer of serialized JSON.
     pub fn raw_json(status: u16, body: impl Into<Bytes>) -> Self {
         Self { status, body: Body::RawJson(body.into()), headers: Vec::new() }
+    }
+
+    /// Makes an answer of serialized JSON, which is accounted for by a room until it is sent.
+    pub(crate) fn held_json(status: u16, text: Vec<u8>, room: &Room) -> Self {
+        Self { status, body: Body::HeldJson(room.hold(text)), headers: Vec::new() }
     }
 
     /// Makes a plain text answer.

@@ -1,8 +1,10 @@
 //! From a handler's [`Response`] to bytes on the wire: `pretty`, `human`, `filter_path`, `format`,
 //! compression, and the headers that every answer carries.
 //!
-//! That of a large answer is work for the compute threads: [`Style::works_on`] tells.
+//! That of a large answer is work for the compute threads: [`Style::works_on`] tells. Every answer holds its bytes of a
+//! [`Budget`] until it is sent, unless it brings an account of its own ([`Body::HeldJson`]).
 
+use std::convert::Infallible;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -12,17 +14,19 @@ use flate2::write::GzEncoder;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body_util::Full;
+use millrace_listen::{Budget, Reservation};
 use millrace_storage::Compute;
 use millrace_storage::source::Members;
-use serde::Serialize;
 use serde_json::Value;
-use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
 use crate::error::Error;
 use crate::http::content::{self, Format, MediaType};
 use crate::http::filter_path::FilterPath;
-use crate::http::pretty;
+use crate::http::rewrite::{Form, Layout, Rewriter};
 use crate::http::{AnswerBody, Body, LARGE, Params, Parts, Response};
+
+/// Bytes of an answer that are not accounted for: the usual one is small.
+const FREE: usize = 16 << 10;
 
 /// Answers below this many bytes are not compressed.
 const GZIP_FROM: usize = 1024;
@@ -96,13 +100,11 @@ impl Style {
 
     /// Whether rendering an answer takes long enough to keep it from the threads that serve connections.
     pub(crate) fn works_on(&self, body: &Body) -> bool {
-        let compresses = self.gzip && !self.head;
         match body {
             Body::Json(value) => is_large(value),
-            Body::RawJson(bytes) => bytes.len() > LARGE && (compresses || !self.is_plain()),
-            Body::Bytes { bytes, .. } => bytes.len() > LARGE && compresses,
-            Body::Text(text) => text.len() > LARGE && compresses,
-            Body::Parts(_) | Body::Empty => false,
+            // Long texts are rewritten and compressed while they are sent, but filtered at once.
+            Body::RawJson(bytes) | Body::HeldJson(bytes) => bytes.len() > LARGE && !self.is_plain(),
+            Body::Bytes { .. } | Body::Text(_) | Body::Parts(_) | Body::Empty => false,
         }
     }
 
@@ -115,10 +117,19 @@ impl Style {
             && self.media.format != Format::Yaml
     }
 
-    /// Renders an answer; what is sent part by part is compressed on the threads of `compute`.
-    pub(crate) fn render(&self, response: Response, compute: &Compute) -> http::Response<AnswerBody> {
+    /// Renders an answer, which is accounted for by a budget until it is sent; what is sent part by part is compressed on the
+    /// threads of `compute`.
+    ///
+    /// # Errors
+    /// The answer takes more than there is.
+    pub(crate) fn render(
+        &self,
+        response: Response,
+        compute: &Compute,
+        budget: &Budget,
+    ) -> Result<http::Response<AnswerBody>, Error> {
         let Response { status, body, headers } = response;
-        let (content_type, content) = self.content(body, status);
+        let (content_type, content) = self.content(body, status, budget)?;
         let mut out = http::Response::new(AnswerBody::Left(Full::default()));
         *out.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let head = out.headers_mut();
@@ -138,13 +149,16 @@ impl Style {
         if !self.head {
             *out.body_mut() = body;
         }
-        out
+        Ok(out)
     }
 
     /// Compresses the content of an answer where that is asked for and worth it, and says so in its head.
     fn encoded(&self, content: Content, head: &mut HeaderMap, compute: &Compute) -> AnswerBody {
         let compresses = self.gzip && !self.head;
         match content {
+            Content::Whole(bytes) if compresses && bytes.len() > LARGE => {
+                self.encoded(Content::Parts(cut(bytes)), head, compute)
+            }
             Content::Whole(mut bytes) => {
                 if compresses && bytes.len() > GZIP_FROM {
                     if let Ok(compressed) = gzip(&bytes) {
@@ -166,93 +180,113 @@ impl Style {
     }
 
     /// Puts a body into the form that was asked for.
-    fn content(&self, body: Body, status: u16) -> (Option<HeaderValue>, Content) {
+    fn content(
+        &self,
+        body: Body,
+        status: u16,
+        budget: &Budget,
+    ) -> Result<(Option<HeaderValue>, Content), Error> {
         const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=UTF-8");
         let media = || HeaderValue::try_from(self.media.content_type()).ok();
-        let (content_type, bytes) = match body {
-            Body::Json(value) => (media(), self.write(value, status)),
-            Body::RawJson(bytes) => (media(), self.rewrite(bytes, status)),
-            Body::Bytes { content_type, bytes } => (Some(HeaderValue::from_static(content_type)), bytes),
-            Body::Text(text) => (Some(PLAIN), Bytes::from(text)),
-            Body::Parts(parts) => return (Some(PLAIN), Content::Parts(parts)),
-            Body::Empty => (None, Bytes::new()),
-        };
-        (content_type, Content::Whole(bytes))
+        // A head is sent without what it is of.
+        let charge = |text: Bytes| if self.head { Ok(text) } else { charged(budget, text) };
+        Ok(match body {
+            Body::Json(value) => (media(), self.write(value, status, budget)?),
+            Body::RawJson(text) => (media(), self.rewrite(charge(text)?, status, budget)?),
+            Body::HeldJson(text) => (media(), self.rewrite(text, status, budget)?),
+            Body::Bytes { content_type, bytes } => {
+                (Some(HeaderValue::from_static(content_type)), Content::Whole(charge(bytes)?))
+            }
+            Body::Text(text) => (Some(PLAIN), Content::Whole(charge(text.into())?)),
+            Body::Parts(parts) => (Some(PLAIN), Content::Parts(parts)),
+            Body::Empty => (None, Content::Whole(Bytes::new())),
+        })
     }
 
-    fn write(&self, mut value: Value, status: u16) -> Bytes {
+    /// Writes a value in the form that was asked for.
+    fn write(&self, mut value: Value, status: u16, budget: &Budget) -> Result<Content, Error> {
         // An error is told whatever of an answer was asked for.
         let is_error = status >= 400 && value.get("error").is_some();
         if self.error_trace && status >= 400 {
             add_trace(&mut value);
         }
-        if self.human {
-            humanise(&mut value);
-        }
-        if self.filter.is_empty() || is_error { self.form(&value) } else { self.filtered(&compact(&value)) }
+        let text = serde_json::to_vec(&value).unwrap_or_default();
+        drop(value);
+        self.formed(charged(budget, text.into())?, is_error, budget)
     }
 
-    /// Rewrites serialized JSON; what is none stays as it is.
-    fn rewrite(&self, bytes: Bytes, status: u16) -> Bytes {
-        if self.is_plain() {
-            return bytes;
+    /// Puts serialized JSON, which is accounted for, into the form that was asked for; what is none stays as it is.
+    fn rewrite(&self, text: Bytes, status: u16, budget: &Budget) -> Result<Content, Error> {
+        if self.is_plain() || !Rewriter::takes(&text) {
+            return Ok(Content::Whole(text));
         }
-        // Where nothing is added, text becomes text: numbers stay as they are written.
-        if !self.human && !self.error_trace {
-            let is_error =
-                status >= 400 && Members::parse(&bytes).is_some_and(|it| it.get("error").is_some());
-            if !self.filter.is_empty() && !is_error {
-                return self.filtered(&bytes);
-            }
-            if self.media.format != Format::Yaml
-                && let Some(text) = pretty::pretty(&bytes)
-            {
-                return if self.pretty { Bytes::from(text) } else { bytes };
-            }
-        }
-        match serde_json::from_slice(&bytes) {
-            Ok(value) => self.write(value, status),
-            Err(_) => bytes,
-        }
-    }
-
-    /// Filters serialized JSON and puts it into the form that was asked for.
-    fn filtered(&self, text: &[u8]) -> Bytes {
-        let filtered = self.filter.apply(text);
-        if !self.pretty && self.media.format != Format::Yaml {
-            return Bytes::from(filtered);
-        }
-        if self.media.format != Format::Yaml
-            && let Some(text) = pretty::pretty(&filtered)
+        let is_error = status >= 400 && Members::parse(&text).is_some_and(|it| it.get("error").is_some());
+        if self.error_trace
+            && status >= 400
+            && let Ok(value) = serde_json::from_slice(&text)
         {
-            return Bytes::from(text);
+            return self.write(value, status, budget);
         }
-        match serde_json::from_slice(&filtered) {
-            Ok(value) => self.form(&value),
-            Err(_) => Bytes::from(filtered),
-        }
+        self.formed(text, is_error, budget)
     }
 
-    fn form(&self, value: &Value) -> Bytes {
-        if self.media.format == Format::Yaml {
-            let text = serde_norway::to_string(value).unwrap_or_default();
-            return Bytes::from(format!("---\n{text}"));
+    /// Filters JSON text, unless it is an error, and lays it out: a long text step by step.
+    fn formed(&self, mut text: Bytes, is_error: bool, budget: &Budget) -> Result<Content, Error> {
+        let layout = match (self.media.format, self.pretty) {
+            (Format::Yaml, _) => Layout::Yaml,
+            (_, true) => Layout::Pretty,
+            _ => Layout::Compact,
+        };
+        let mut human = self.human;
+        if !self.filter.is_empty() && !is_error {
+            // What is left out may have a twin that is kept.
+            if std::mem::take(&mut human) {
+                let form = Form { layout: Layout::Compact, human: true };
+                text = Rewriter::new(text.clone(), form).finish().unwrap_or(text);
+            }
+            // The whole text goes at once, on one of few threads; what is left of it is to be sent.
+            text = charged(budget, self.filter.apply(&text).into())?;
         }
-        if !self.pretty {
-            return Bytes::from(compact(value));
+        if layout == Layout::Compact && !human {
+            return Ok(Content::Whole(text));
         }
-        let mut out = Vec::with_capacity(512);
-        let mut serializer = Serializer::with_formatter(&mut out, Pretty::default());
-        value.serialize(&mut serializer).expect("a JSON value serializes into memory");
-        out.push(b'\n');
-        Bytes::from(out)
+        let (is_long, rewriter) = (text.len() > LARGE, Rewriter::new(text.clone(), Form { layout, human }));
+        if is_long {
+            return Ok(Content::Parts(Parts::new(futures::stream::iter(rewriter))));
+        }
+        Ok(Content::Whole(rewriter.finish().unwrap_or(text)))
     }
 }
 
-fn compact(value: &Value) -> Vec<u8> {
-    let mut out = Vec::with_capacity(512);
-    serde_json::to_writer(&mut out, value).expect("a JSON value serializes into memory");
-    out
+/// Makes a text hold its share of the bytes of all answers until it and its slices are dropped.
+///
+/// # Errors
+/// 429 where it does not fit beside other answers, 413 where it never will.
+fn charged(budget: &Budget, text: Bytes) -> Result<Bytes, Error> {
+    if text.len() <= FREE {
+        return Ok(text);
+    }
+    let reserved = budget.reserve(text.len() as u64);
+    let reservation = reserved.map_err(|exceeded| Error::answers_full(&exceeded))?;
+    Ok(Bytes::from_owner(Held { text, _reservation: reservation }))
+}
+
+/// A text with the reservation that it is accounted for by.
+struct Held {
+    text: Bytes,
+    _reservation: Reservation,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+/// Cuts a long text into parts, to be compressed one after the other.
+fn cut(text: Bytes) -> Parts {
+    let cuts = (0..text.len()).step_by(LARGE).map(move |at| text.slice(at..text.len().min(at + LARGE)));
+    Parts::new(futures::stream::iter(cuts.map(Ok::<_, Infallible>)))
 }
 
 /// Whether the text of a value is likely to have more than [`LARGE`] bytes: counts no further than that.
@@ -292,41 +326,13 @@ fn add_trace(value: &mut Value) {
     error.insert("stack_trace".into(), trace.into());
 }
 
-/// Puts a readable twin before every `*_in_bytes` and `*_in_millis`, outside of documents.
-fn humanise(value: &mut Value) {
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(humanise),
-        Value::Object(members) => {
-            let old = std::mem::take(members);
-            let known = old.keys().cloned().collect::<std::collections::HashSet<_>>();
-            for (name, mut member) in old {
-                if !matches!(name.as_str(), "_source" | "fields" | "hits") {
-                    humanise(&mut member);
-                }
-                let twin = match (member.as_i64(), &name) {
-                    (Some(n), name) if name.ends_with("_in_bytes") => Some(("_in_bytes", bytes_text(n))),
-                    (Some(n), name) if name.ends_with("_in_millis") => Some(("_in_millis", millis_text(n))),
-                    _ => None,
-                };
-                if let Some((suffix, text)) = twin {
-                    let short = &name[..name.len() - suffix.len()];
-                    if !known.contains(short) {
-                        members.insert(short.to_owned(), text.into());
-                    }
-                }
-                members.insert(name, member);
-            }
-        }
-        _ => {}
-    }
-}
-
 /// Writes a byte count as OpenSearch does: one decimal, cut, none where it is zero.
 pub(crate) fn bytes_text(bytes: i64) -> String {
     scaled(bytes, &[(1 << 50, "pb"), (1 << 40, "tb"), (1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb")], "b")
 }
 
-fn millis_text(millis: i64) -> String {
+/// Writes milliseconds in the greatest unit that fits, as [`bytes_text`] does.
+pub(crate) fn millis_text(millis: i64) -> String {
     scaled(millis, &[(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")], "ms")
 }
 
@@ -339,40 +345,6 @@ fn scaled(value: i64, units: &[(i64, &str)], smallest: &str) -> String {
         }
     }
     format!("{value}{smallest}")
-}
-
-/// Two spaces of indentation and `"name" : value`, as OpenSearch prints.
-#[derive(Default)]
-struct Pretty(PrettyFormatter<'static>);
-
-impl Formatter for Pretty {
-    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_array(writer)
-    }
-    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_array(writer)
-    }
-    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_array_value(writer, first)
-    }
-    fn end_array_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_array_value(writer)
-    }
-    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_object(writer)
-    }
-    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object(writer)
-    }
-    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_object_key(writer, first)
-    }
-    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        writer.write_all(b" : ")
-    }
-    fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object_value(writer)
-    }
 }
 
 #[cfg(test)]
@@ -391,8 +363,15 @@ mod tests {
         Compute::start(1).unwrap()
     }
 
+    fn answers() -> Budget {
+        Budget::new(1 << 20)
+    }
+
     async fn text(style: &Style, body: Body) -> String {
-        let body = style.render(Response { status: 200, body, headers: Vec::new() }, &compute()).into_body();
+        let body = style
+            .render(Response { status: 200, body, headers: Vec::new() }, &compute(), &answers())
+            .unwrap()
+            .into_body();
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 
@@ -428,13 +407,13 @@ mod tests {
         let style = style("filter_path=hits.total");
         for body in [Body::Json(error.clone()), Body::RawJson(error.to_string().into())] {
             let response = Response { status: 404, body, headers: Vec::new() };
-            let body = style.render(response, &compute()).into_body();
+            let body = style.render(response, &compute(), &answers()).unwrap().into_body();
             let bytes = body.collect().await.unwrap().to_bytes();
             assert_eq!(bytes, error.to_string());
         }
         let missing =
             Response { status: 404, body: Body::Json(json!({ "found": false })), headers: Vec::new() };
-        let body = style.render(missing, &compute()).into_body();
+        let body = style.render(missing, &compute(), &answers()).unwrap().into_body();
         assert_eq!(body.collect().await.unwrap().to_bytes(), "{}", "what is no error is filtered");
     }
 
@@ -445,14 +424,16 @@ mod tests {
         headers.insert("x-opaque-id", "me".parse().unwrap());
         let body = Body::Text("x".repeat(5000));
         let response = Style::from_headers(&headers, false)
-            .render(Response { status: 200, body, headers: vec![] }, &compute());
+            .render(Response { status: 200, body, headers: vec![] }, &compute(), &answers())
+            .unwrap();
         assert_eq!(response.headers()["content-encoding"], "gzip");
         assert_eq!(response.headers()["x-opaque-id"], "me");
         assert_eq!(response.headers()["x-elastic-product"], "Elasticsearch");
         assert!(response.into_body().collect().await.unwrap().to_bytes().len() < 200);
         let body = Body::Text("x".repeat(5000));
         let response = Style::from_headers(&headers, true)
-            .render(Response { status: 200, body, headers: vec![] }, &compute());
+            .render(Response { status: 200, body, headers: vec![] }, &compute(), &answers())
+            .unwrap();
         assert_eq!(response.headers()["content-length"], "5000");
         assert!(response.into_body().collect().await.unwrap().to_bytes().is_empty());
     }

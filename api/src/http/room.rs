@@ -8,7 +8,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use millrace_listen::{Budget, Reservation, Reserve};
+use bytes::Bytes;
+use millrace_listen::{Budget, Exceeded, Reservation, Reserve};
 use parking_lot::Mutex;
 
 use crate::error::Error;
@@ -30,14 +31,25 @@ struct Share {
     /// Bytes that may be spent without asking.
     held: AtomicUsize,
     reservation: Mutex<Reservation>,
+    /// Whether it is an answer that takes them.
+    is_answer: bool,
 }
 
 impl Room {
     /// Makes the room of a request of those that share a budget.
     pub(crate) fn new(budget: &Budget) -> Self {
+        Self::of_kind(budget, false)
+    }
+
+    /// Makes the room of an answer of those that share a budget.
+    pub(crate) fn of_answer(budget: &Budget) -> Self {
+        Self::of_kind(budget, true)
+    }
+
+    fn of_kind(budget: &Budget, is_answer: bool) -> Self {
         let (spent, held) = (AtomicUsize::new(0), AtomicUsize::new(FREE));
         let reservation = Mutex::new(budget.empty());
-        Self(Arc::new(Share { budget: budget.clone(), spent, held, reservation }))
+        Self(Arc::new(Share { budget: budget.clone(), spent, held, reservation, is_answer }))
     }
 
     /// Makes a room without bounds, for what takes no more than the request has been charged before.
@@ -49,7 +61,7 @@ impl Room {
 
     /// Makes another room of the same bytes in flight, for a step of a request: what the step takes is given back with it.
     pub(crate) fn beside(&self) -> Self {
-        Self::new(&self.0.budget)
+        Self::of_kind(&self.0.budget, self.0.is_answer)
     }
 
     /// Takes so many bytes more, which stay taken until the request ends.
@@ -61,6 +73,11 @@ impl Room {
         if spent <= self.0.held.load(Ordering::Relaxed) { Ok(()) } else { self.reserve(spent) }
     }
 
+    /// Makes a text that was taken hold the room until it and its slices are dropped.
+    pub(crate) fn hold(&self, text: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Held { text, _room: self.clone() })
+    }
+
     #[cold]
     fn reserve(&self, spent: usize) -> Result<(), Error> {
         let share = &*self.0;
@@ -68,13 +85,29 @@ impl Room {
         let held = share.held.load(Ordering::Relaxed);
         let Some(missing) = spent.checked_sub(held).filter(|missing| *missing > 0) else { return Ok(()) };
         let most = share.budget.limit();
-        if spent as u64 > most {
-            return Err(Error::content_too_large(spent as u64, most));
+        let wanted = spent as u64;
+        if wanted > most && !share.is_answer {
+            return Err(Error::content_too_large(wanted, most));
         }
         let more = missing.next_multiple_of(STEP);
-        reservation.grow(more as u64).map_err(|_| Error::in_flight_full(spent as u64))?;
+        reservation.grow(more as u64).map_err(|exceeded| match share.is_answer {
+            true => Error::answers_full(&Exceeded { wanted, ..exceeded }),
+            false => Error::in_flight_full(wanted),
+        })?;
         share.held.store(held + more, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+/// A text with the room that it was taken from.
+struct Held {
+    text: Vec<u8>,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
     }
 }
 

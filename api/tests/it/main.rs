@@ -6,6 +6,7 @@
 mod administration;
 mod ai;
 mod alerts;
+mod answers;
 mod audit;
 mod bad_input;
 mod bulk;

@@ -19,6 +19,9 @@ const MAX_KEPT: usize = 1 << 20;
 /// Most digits of whole numbers that are not looked at closely.
 const MAX_DIGITS: usize = 18;
 
+/// Most significant digits that a number of 64 bits has for sure. What has more stays as it is written.
+const EXACT_DIGITS: usize = 15;
+
 /// An object that was read.
 pub(super) struct Scanned {
     /// Its members without the time.
@@ -54,6 +57,21 @@ pub(super) fn scan(text: &str, scratch: &mut Scratch) -> Option<Scanned> {
     let timestamp = scanner.object_of_event()?;
     let length = scanner.at;
     Some(Scanned { members: Members::new(out, places), timestamp, length })
+}
+
+/// Counts the digits of a number without its exponent, from the first to the last that is not zero.
+fn significant_digits(number: &[u8]) -> usize {
+    let end = number.iter().position(|byte| matches!(byte, b'e' | b'E')).unwrap_or(number.len());
+    let digits = number.iter().take(end).filter(|byte| byte.is_ascii_digit());
+    let is_zero = |digit: &&u8| **digit == b'0';
+    let (mut counted, mut zeros) = (0, 0);
+    for digit in digits.skip_while(is_zero) {
+        match digit {
+            b'0' => zeros += 1,
+            _ => counted += 1 + std::mem::take(&mut zeros),
+        }
+    }
+    counted
 }
 
 /// Whether a byte ends a run of plain characters in a string: a quote, a backslash, a control character.
@@ -245,9 +263,10 @@ impl Scanner<'_> {
             && digits.iter().all(u8::is_ascii_digit)
             && (digits.first() != Some(&b'0') || number == b"0");
         if !whole {
-            // As the parser of values reads and writes it.
-            let canonical = serde_json::from_slice::<Number>(number).ok()?.to_string();
-            if canonical.as_bytes() != number {
+            let read = serde_json::from_slice::<Number>(number).ok()?;
+            // As the parser of values reads and writes it, where that is the same number.
+            let canonical = read.to_string();
+            if canonical.as_bytes() != number && significant_digits(number) <= EXACT_DIGITS {
                 self.copy();
                 self.out.extend_from_slice(canonical.as_bytes());
                 self.copied = self.at + number.len();

@@ -182,6 +182,22 @@ fn written(event: &Event) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
+/// The text of an event with numbers as values have them: texts keep those that values cannot hold.
+fn said(event: &Event) -> String {
+    serde_json::from_str::<Value>(&written(event)).unwrap().to_string()
+}
+
+#[test]
+fn numbers_that_values_cannot_hold_stay_as_they_are_written() {
+    let now = Utc.timestamp_opt(7, 0).unwrap();
+    let numbers = "123456789012345678901234567890,-98765432109876543210,0.1234567890123456789,1e29,1.5";
+    let text = format!("{{\"a\":[{numbers}],\"b\":1}}");
+    let (mut event, _) = Event::scan(&text, &mut Scratch::default(), || now).unwrap();
+    event.set_text("c", "d");
+    event.remove(&reference("b"));
+    assert!(written(&event).contains(&format!("[{numbers}]")), "{}", written(&event));
+}
+
 /// What may be done to an event.
 fn change(event: &mut Event, kind: u8, name: &str, value: &Value) {
     let reference = reference(name);
@@ -206,7 +222,7 @@ fn what_is_usual_is_kept_as_text() {
         (
             r#" { "a" : [ 1.50 , 1e3, 12345678901234567890123 ] , "@timestamp" : "2020-01-01" } "#
                 .trim_start(),
-            r#"{"@timestamp":"2020-01-01T00:00:00.000Z","a":[1.5,1000.0,1.2345678901234568e+22]}"#,
+            r#"{"@timestamp":"2020-01-01T00:00:00.000Z","a":[1.5,1000.0,12345678901234567890123]}"#,
         ),
         (
             r#"{"@timestamp":null,"a":"\u00e4\/\u000A\ud83d\ude00","b":{"c":{},"d":{"c":-0}}}"#,
@@ -263,7 +279,7 @@ proptest! {
         if let Some((event, length)) = Event::scan(&text, &mut Scratch::default(), || now) {
             prop_assert_eq!(length, text.len());
             let parsed = parsed(&text, now);
-            prop_assert_eq!(Some(written(&event)), parsed.as_ref().map(written));
+            prop_assert_eq!(Some(said(&event)), parsed.as_ref().map(said));
             prop_assert_eq!(Some(event), parsed);
         }
     }
@@ -285,7 +301,7 @@ proptest! {
             let field = reference(&name);
             prop_assert_eq!(event.get(&field), expected.get(&field));
             prop_assert_eq!(event.has_field(&name), expected.has_field(&name));
-            prop_assert_eq!(written(&event), written(&expected));
+            prop_assert_eq!(said(&event), said(&expected));
         }
         prop_assert_eq!(event, expected);
     }

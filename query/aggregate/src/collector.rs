@@ -69,11 +69,11 @@ pub(crate) trait ShardReader {
     fn read(&mut self, rows: &[Address], each: &mut dyn FnMut(&Batch<'_>) -> Result<()>) -> Result<()>;
 }
 
-/// Bytes of a bucket in an answer with what it is rendered to, but for its key's text and its results.
+/// Bytes of a bucket before it is written, but for a long key's text and its results.
 const BUCKET_BYTES: usize = 768;
-/// Bytes that a result is rendered to.
+/// Bytes of a result before it is written.
 const RESULT_BYTES: usize = 256;
-/// Bytes of a result that is added to a bucket, with what it is rendered to.
+/// Bytes of a result that is added to a bucket.
 pub(crate) const ADDED_RESULT_BYTES: usize = size_of::<Entry>() + RESULT_BYTES;
 
 /// What results are made with.
@@ -107,11 +107,11 @@ impl Reduction<'_> {
         self.hold(buckets.saturating_mul(BUCKET_BYTES + subs * RESULT_BYTES))
     }
 
-    /// Accounts for bytes that the answer needs.
+    /// Accounts for bytes that results need until they are written. The text accounts for itself.
     ///
     /// # Errors
     /// More than queries may hold.
-    fn hold(&self, bytes: usize) -> Result<()> {
+    pub(crate) fn hold(&self, bytes: usize) -> Result<()> {
         self.work.hold(bytes)
     }
 

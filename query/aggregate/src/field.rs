@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use millrace_dsl::aggs::{ValueType, ValuesSource, Zone};
+use millrace_dsl::fields::check_format;
 use millrace_dsl::json::text;
 use millrace_matching::table::TableIndex;
 use millrace_search::fetch::decimal::DecimalFormat;
@@ -453,5 +454,5 @@ fn unmapped_format(source: &ValuesSource, accepts: Accepts) -> Result<Format> {
 
 /// Compiles a date format of a request.
 pub(crate) fn date_format(text: &str) -> Result<DateFormat> {
-    DateFormat::parse(text).map_err(Error::IllegalArgument)
+    DateFormat::parse(check_format(text)?).map_err(Error::IllegalArgument)
 }

@@ -5,7 +5,9 @@
 
 mod several;
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -133,7 +135,12 @@ pub(crate) struct KeyReader {
     addresses: Addresses,
     /// Whether a string or an address is wanted, by its number: unknown, yes, no.
     wanted: Vec<u8>,
+    /// Long texts of keys that were shown, which all buckets share.
+    shown: RefCell<HashMap<u32, Arc<str>>>,
 }
+
+/// Texts of keys that are longer are shared by the buckets that have them; others are counted with each bucket.
+const LONG_TEXT_BYTES: usize = 256;
 
 impl KeyReader {
     /// Makes a reader that has seen nothing.
@@ -143,6 +150,7 @@ impl KeyReader {
             strings: Interner::default(),
             addresses: Addresses::default(),
             wanted: Vec::new(),
+            shown: RefCell::default(),
         }
     }
 
@@ -339,7 +347,7 @@ impl KeyReader {
     /// Shows a key.
     pub(crate) fn key(&self, key: u64) -> Key {
         match self.key_kind() {
-            Some(ValueKind::Text) => Key::Text(self.strings.text(key as u32).into()),
+            Some(ValueKind::Text) => Key::Text(self.text(key as u32)),
             Some(ValueKind::Ip) => {
                 self.addresses.list.get(key as usize).map_or(Key::Null, |address| Key::Ip(*address))
             }
@@ -347,6 +355,20 @@ impl KeyReader {
             Some(ValueKind::Unsigned) => Key::Unsigned(key),
             _ => Key::Long(key as i64),
         }
+    }
+
+    /// Shows the text of a key.
+    fn text(&self, key: u32) -> Arc<str> {
+        let text = self.strings.text(key);
+        if text.len() <= LONG_TEXT_BYTES {
+            return text.into();
+        }
+        Arc::clone(self.shown.borrow_mut().entry(key).or_insert_with(|| text.into()))
+    }
+
+    /// Counts the bytes of the long texts that were shown.
+    pub(crate) fn shown_bytes(&self) -> usize {
+        self.shown.borrow().values().map(|text| text.len()).sum()
     }
 
     /// Estimates the bytes held.
@@ -505,6 +527,14 @@ impl RowKeys {
         match self {
             Self::One(reader) => reader.key(key),
             Self::Several(several) => several.key(key),
+        }
+    }
+
+    /// Counts the bytes of the long texts that were shown.
+    pub(crate) fn shown_bytes(&self) -> usize {
+        match self {
+            Self::One(reader) => reader.shown_bytes(),
+            Self::Several(several) => several.shown_bytes(),
         }
     }
 

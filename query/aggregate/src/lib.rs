@@ -31,5 +31,6 @@ mod term_filter;
 mod tree;
 mod value_counts;
 
+pub use result::Results;
 pub use run::{Aggregation, Request};
 pub use value_counts::{By, CountedRows, Value, ValueCounts};

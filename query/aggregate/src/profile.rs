@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use millrace_work::error::Result;
+use millrace_work::error::{Result, cut_short};
 use serde_json::{Map, Value, json};
 
 use super::batch::{Batch, Selection};
@@ -14,6 +14,9 @@ use super::collector::{Collector, Reduction, ShardReader, same};
 use super::result::Outcome;
 use super::segment::SegmentContext;
 use super::source::Ask;
+
+/// Longest name of an aggregation that is told for each shard, in bytes.
+const MAX_NAME_BYTES: usize = 1 << 10;
 
 /// The parts of OpenSearch's breakdown.
 const BREAKDOWN: [&str; 6] =
@@ -89,7 +92,7 @@ impl Timings {
         let total: u64 = [collect, ask, build, end, merge].iter().map(|(nanos, _)| nanos).sum();
         let mut shown = Map::new();
         shown.insert("type".into(), json!(kind));
-        shown.insert("description".into(), json!(name));
+        shown.insert("description".into(), json!(cut_short(name.to_owned(), MAX_NAME_BYTES)));
         shown.insert("time_in_nanos".into(), json!(total));
         shown.insert("breakdown".into(), Value::Object(breakdown));
         if !children.is_empty() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use datafusion::physical_plan::displayable;
 use futures::future::BoxFuture;
 use millrace_dsl::aggs::{Aggregations, validate};
@@ -16,8 +17,8 @@ use millrace_search::element_hits::{self, Showing, WantedElement};
 use millrace_search::plan::FoundRows;
 use millrace_search::response::HitList;
 use millrace_search::searcher::{Found, Searcher, fetching_limit, index_failures, refused_by_all, silenced};
+use millrace_work::Work;
 use millrace_work::error::{Error, Result, ShardFailure};
-use millrace_work::{Work, bytes_of};
 use serde_json::Value;
 
 use super::bucket::top_hits::{TopRow, Wanted};
@@ -53,7 +54,7 @@ pub struct Aggregated {
     pub results: Results,
     /// Whether time was over.
     pub timed_out: bool,
-    /// Holds the results and what they are rendered to.
+    /// Holds the results.
     pub work: Work,
 }
 
@@ -195,7 +196,7 @@ async fn all_top_hits(
     wanted: Vec<Wanted>,
     now_ms: i64,
     work: &Work,
-) -> Result<Vec<Value>> {
+) -> Result<Vec<Bytes>> {
     let mut hits = Vec::with_capacity(wanted.len());
     for mut wanted in wanted {
         if work.timed_out() {
@@ -206,15 +207,15 @@ async fn all_top_hits(
     Ok(hits)
 }
 
-/// Fetches and renders the hits of one bucket, for some work, which holds what they are rendered to.
+/// Fetches and writes the hits of one bucket, for some work, which holds their text.
 async fn top_hits(
     searcher: &Searcher,
     request: &Request<'_>,
     wanted: &Wanted,
     now_ms: i64,
     work: &Work,
-) -> Result<Value> {
-    // What is fetched is given back once it is rendered.
+) -> Result<Bytes> {
+    // What is fetched is given back once it is written.
     let (holder, work) = (work.clone(), &work.part());
     let shape = &wanted.shape;
     let (snapshot, query) = (&request.snapshot, request.query);
@@ -222,10 +223,9 @@ async fn top_hits(
         // What was fetched in time is rendered, also when time is over by then.
         let (shape, work) = (Arc::clone(shape), request.work.clone());
         searcher.compute.run(move || {
-            let rendered = list.to_value(&shape.shown, &work)?;
-            // The answer has them once more.
-            holder.hold(2 * bytes_of(&rendered))?;
-            Ok(rendered)
+            let text = list.to_text(&shape.shown, &work)?;
+            holder.hold(text.len())?;
+            Ok(text)
         })
     };
     if let Some(path) = &shape.path {
@@ -298,13 +298,12 @@ pub(crate) fn reduce(
 }
 
 /// Puts fetched hits where their numbers stand.
-fn place_hits(results: &mut Results, hits: &mut [Value]) {
+fn place_hits(results: &mut Results, hits: &mut [Bytes]) {
     for entry in &mut results.0 {
         match &mut entry.outcome {
-            Outcome::TopHits(place) => {
-                let number = place.as_u64().and_then(|number| usize::try_from(number).ok());
-                if let Some(hits) = number.and_then(|number| hits.get_mut(number)) {
-                    **place = hits.take();
+            Outcome::TopHits { number, text } => {
+                if let Some(hits) = hits.get_mut(*number) {
+                    *text = std::mem::take(hits);
                 }
             }
             Outcome::Single(single) => place_hits(&mut single.subs, hits),

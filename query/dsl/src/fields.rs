@@ -17,6 +17,23 @@ pub struct FieldAndFormat {
     pub format: Option<String>,
 }
 
+/// Longest format of dates or numbers, in bytes: it may have a text that each value repeats.
+const MAX_FORMAT_BYTES: usize = 1 << 10;
+
+/// Checks the length of a format of dates or numbers.
+///
+/// # Errors
+/// [`Error::IllegalArgument`] for one that is longer than 1,024 bytes.
+pub fn check_format(format: &str) -> Result<&str> {
+    if format.len() > MAX_FORMAT_BYTES {
+        return Err(Error::IllegalArgument(format!(
+            "a format of [{}] bytes is too long: at most [{MAX_FORMAT_BYTES}] are allowed",
+            format.len()
+        )));
+    }
+    Ok(format)
+}
+
 /// Parses the value of the member `name`.
 pub(crate) fn parse(name: &str, value: &Value) -> Result<Vec<FieldAndFormat>> {
     let items = value

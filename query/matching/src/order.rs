@@ -12,6 +12,7 @@ mod render;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, SortExpr, ident, lit};
+use millrace_dsl::fields::check_format;
 use millrace_dsl::json::integer;
 use millrace_storage::mapping::DateFormat;
 use serde_json::{Value, json};
@@ -96,7 +97,8 @@ impl Order {
                 SortBy::Score => Part::Score,
                 SortBy::Doc => Part::Doc,
                 SortBy::Field(field) => {
-                    let format = field.format.as_deref().map(DateFormat::parse).transpose();
+                    let format = field.format.as_deref().map(check_format).transpose()?;
+                    let format = format.map(DateFormat::parse).transpose();
                     let format = format.map_err(Error::IllegalArgument)?;
                     let number = order.keys.len();
                     let key = field_key(field, key.descending, number, snapshot, now_ms, &mut failed)?;

@@ -28,7 +28,7 @@ use millrace_work::error::{Error, Result, ShardFailure};
 use serde_json::{Value, json};
 
 use crate::plan::FoundRows;
-use crate::response::{Hit, HitList, InnerHitList};
+use crate::response::{Hit, HitList, InnerHitList, Shown};
 use crate::searcher::{Search, Searcher, shown, window};
 
 /// Columns of the least and greatest value of the field; a row with several differs in them.
@@ -312,8 +312,13 @@ impl Expansion<'_> {
         hits: &'a mut [Hit],
     ) -> BoxFuture<'a, Result<usize>> {
         Box::pin(async move {
+            let mut shared = Vec::with_capacity(collapse.inner_hits.len());
+            for inner in &collapse.inner_hits {
+                let name: Arc<str> = inner.name.as_deref().unwrap_or_default().into();
+                shared.push((name, Arc::new(shown(&inner.body, self.snapshot)?)));
+            }
             for (at, (hit, group)) in hits.iter_mut().zip(groups).enumerate() {
-                match self.hit(searcher, collapse, group, hit).await {
+                match self.hit(searcher, collapse, &shared, group, hit).await {
                     Ok(()) => {}
                     Err(Error::TimedOut) if self.work.timed_out() => return Ok(at),
                     Err(error) => return Err(error),
@@ -328,18 +333,19 @@ impl Expansion<'_> {
         &self,
         searcher: &Searcher,
         collapse: &Collapse,
+        shared: &[(Arc<str>, Arc<Shown>)],
         group: &Value,
         hit: &mut Hit,
     ) -> Result<()> {
         if !group.is_null() {
             hit.extras.fields.entry(&collapse.field).or_insert_with(|| json!([group]));
         }
-        for inner in &collapse.inner_hits {
+        for (inner, (name, shown)) in collapse.inner_hits.iter().zip(shared) {
             self.work.check()?;
             let query = self.group_query(&collapse.field, group)?;
-            let list = Box::pin(self.inner(searcher, &inner.body, inner.collapse.as_deref(), &query)).await?;
-            let name = inner.name.clone().unwrap_or_default();
-            hit.inner_hits.push(InnerHitList { name, list, shown: shown(&inner.body, self.snapshot)? });
+            let list =
+                Box::pin(self.inner(searcher, &inner.body, shown, inner.collapse.as_deref(), &query)).await?;
+            hit.inner_hits.push(InnerHitList { name: Arc::clone(name), list, shown: Arc::clone(shown) });
         }
         Ok(())
     }
@@ -358,6 +364,7 @@ impl Expansion<'_> {
         &self,
         searcher: &Searcher,
         body: &millrace_dsl::body::SearchBody,
+        shown: &Shown,
         collapse: Option<&Collapse>,
         query: &Query,
     ) -> Result<HitList> {
@@ -374,8 +381,7 @@ impl Expansion<'_> {
             ..Search::new(Arc::clone(self.snapshot), query, self.now_ms, self.work)
         };
         let found = searcher.find(search).await?;
-        let shown = shown(body, self.snapshot)?;
-        let mut hits = searcher.hits(self.snapshot, query, &found, &shown, self.now_ms, self.work).await?;
+        let mut hits = searcher.hits(self.snapshot, query, &found, shown, self.now_ms, self.work).await?;
         // What was not found or read to its end is not shown.
         self.work.check()?;
         if let Some(collapse) = collapse {

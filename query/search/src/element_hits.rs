@@ -3,6 +3,7 @@
 //! A hit is shown like a document whose source is the element at its place and nothing else; `_nested` tells
 //! the place.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,10 +16,11 @@ use millrace_matching::score::steps::in_steps;
 use millrace_matching::table::TableSnapshot;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::segment::{RowParts, StoredRow};
+use millrace_storage::source::{Members, Scanner};
+use millrace_work::Work;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
-use millrace_work::{PARSED_SHARE, Work, bytes_of_members};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::fetch::{grouped, segment};
 use crate::response::{Hit, Shown};
@@ -57,10 +59,7 @@ impl Showing<'_> {
         for element in elements {
             self.work.check()?;
             let wrapped = wrapped(outer.document, paths, &outer.joined(element));
-            let bytes = match wrapped {
-                Some(wrapped) => Bytes::from(wrapped.to_string()),
-                None => Bytes::new(),
-            };
+            let bytes = wrapped.map_or_else(Bytes::new, Bytes::from);
             self.work.hold(HIT_BYTES + outer.stored.id.len() + bytes.len())?;
             let stored = StoredRow {
                 row: element.element,
@@ -79,9 +78,8 @@ impl Showing<'_> {
             let stored: Vec<StoredRow> = rows.iter().map(|(_, stored)| stored.clone()).collect();
             // Columns are read in ascending order of elements.
             let numbers: Vec<u32> = rows.iter().map(|(number, _)| *number).collect();
-            let values = phases.column_values(table, source.reader.as_ref(), &numbers, &stored)?;
+            let values = phases.column_values(table, source.reader.as_ref(), &numbers, &stored, self.work)?;
             for (extras, values) in extras.iter_mut().zip(values) {
-                self.work.hold(bytes_of_members(&values))?;
                 for (name, value) in values {
                     extras.fields.entry(name).or_insert(value);
                 }
@@ -92,15 +90,12 @@ impl Showing<'_> {
         let mut hits = Vec::with_capacity(rows.len());
         for (((element, (_, mut row)), extras), sort) in elements.iter().zip(rows).zip(extras).zip(sorts) {
             if !row.source.is_empty() {
-                let wrapped: Value = serde_json::from_slice(&row.source)
-                    .map_err(|error| Error::Execution(format!("the source of an element: {error}")))?;
-                let mut own = self.shown.source.apply(allowed.apply(wrapped));
-                for name in last.split('.') {
-                    own = own.get_mut(name).map_or_else(|| json!({}), Value::take);
-                }
+                let no_json = || Error::Execution(format!("the source of an element of [{}]", row.id));
+                let allowed_text = allowed.apply_to_text(&row.source).ok_or_else(no_json)?;
+                let shown = self.shown.source.apply_to_text(&allowed_text).ok_or_else(no_json)?;
                 row.source = match allowed {
                     SourceFilter::None => Bytes::new(),
-                    _ => Bytes::from(own.to_string()),
+                    _ => Bytes::copy_from_slice(inside(&shown, last)),
                 };
             }
             hits.push(Hit {
@@ -196,26 +191,52 @@ fn elements_of_segment(
     for (wanted, row) in wanted.into_iter().zip(documents) {
         let place = rows.binary_search(&row).map_err(|_| lost())?;
         let stored = stored.get(place).ok_or_else(lost)?;
-        let _parsed = showing.work.part_of(PARSED_SHARE * stored.source.len())?;
-        let parsed = match stored.source.is_empty() {
-            true => Value::Null,
-            false => serde_json::from_slice(&stored.source).map_err(|error| {
-                Error::Execution(format!("the source of [{}] is not JSON: {error}", stored.id))
-            })?,
-        };
+        let document = Document::new(&stored.source);
         let ordinals = nested_ordinals(&nested, &around, wanted.address.row);
         let element = MatchingElement { element: wanted.address.row, ordinals, score: wanted.score };
-        let outer = Outer { document: &parsed, stored, ordinals: Vec::new() };
+        let outer = Outer { document: &document, stored, ordinals: Vec::new() };
         hits.extend(showing.hits(table, &inside, &outer, &paths, &[element], vec![wanted.sort])?);
     }
     Ok(hits)
+}
+
+/// The text of a document, of which elements are shown as they are written.
+#[derive(Debug)]
+pub struct Document<'t> {
+    text: &'t [u8],
+    /// The elements of the outermost nested path, once one of them was looked for.
+    elements: OnceCell<Vec<&'t [u8]>>,
+}
+
+impl<'t> Document<'t> {
+    /// Takes the text of a source, which is JSON or empty.
+    pub fn new(text: &'t [u8]) -> Self {
+        Self { text, elements: OnceCell::new() }
+    }
+
+    /// Finds the text of an element; the first of the paths is the same whenever this is called.
+    fn element(&self, paths: &[String], ordinals: &[u32]) -> Option<&'t [u8]> {
+        let found = |text: &'t [u8], step: &str| {
+            let mut elements = Vec::new();
+            collect(text, step, &mut elements);
+            elements
+        };
+        let mut at = self.text;
+        for (depth, (step, ordinal)) in steps(paths).zip(ordinals).enumerate() {
+            at = match depth {
+                0 => *self.elements.get_or_init(|| found(at, step)).get(*ordinal as usize)?,
+                _ => *found(at, step).get(*ordinal as usize)?,
+            };
+        }
+        Some(at)
+    }
 }
 
 /// What elements lie in: a document, perhaps an element of it.
 #[derive(Clone, Debug)]
 pub struct Outer<'a> {
     /// The document's source.
-    pub document: &'a Value,
+    pub document: &'a Document<'a>,
     /// The document.
     pub stored: &'a StoredRow,
     /// Places of the elements around, from the outside in.
@@ -264,33 +285,48 @@ fn identity(paths: &[String], ordinals: &[u32]) -> Value {
 }
 
 /// Makes the source of an element: a document in which there is nothing but the element at its path.
-fn wrapped(document: &Value, paths: &[String], ordinals: &[u32]) -> Option<Value> {
-    let mut at = document;
-    for (step, ordinal) in steps(paths).zip(ordinals) {
-        let mut elements = Vec::new();
-        collect(at, step, &mut elements);
-        at = elements.get(*ordinal as usize)?;
+fn wrapped(document: &Document<'_>, paths: &[String], ordinals: &[u32]) -> Option<Vec<u8>> {
+    let element = document.element(paths, ordinals)?;
+    let path = paths.last()?;
+    let mut wrapped = Vec::with_capacity(element.len() + 2 * path.len() + 8);
+    for name in path.split('.') {
+        wrapped.push(b'{');
+        serde_json::to_writer(&mut wrapped, name).ok()?;
+        wrapped.push(b':');
     }
-    let mut wrapped = at.clone();
-    for name in paths.last()?.rsplit('.') {
-        let mut around = Map::new();
-        around.insert(name.to_owned(), wrapped);
-        wrapped = Value::Object(around);
-    }
+    wrapped.extend_from_slice(element);
+    wrapped.resize(wrapped.len() + path.split('.').count(), b'}');
     Some(wrapped)
 }
 
+/// Returns the text at a path of names in an object; an empty object where there is nothing.
+fn inside<'t>(mut text: &'t [u8], path: &str) -> &'t [u8] {
+    for name in path.split('.') {
+        text = Members::parse(text).and_then(|members| members.get(name)).unwrap_or(b"{}");
+    }
+    text
+}
+
 /// Collects the objects at a dotted path; names may have dots themselves.
-fn collect<'v>(value: &'v Value, path: &str, found: &mut Vec<&'v Value>) {
-    match value {
-        Value::Array(items) => items.iter().for_each(|item| collect(item, path, found)),
-        Value::Object(_) if path.is_empty() => found.push(value),
-        Value::Object(members) => {
-            for (name, member) in members {
-                if let Some(rest) = path.strip_prefix(name.as_str())
+fn collect<'t>(text: &'t [u8], path: &str, found: &mut Vec<&'t [u8]>) {
+    let mut scanner = Scanner::new(text);
+    match scanner.peek() {
+        Some(b'[') => {
+            let mut more = scanner.open(b']');
+            while more == Some(true) {
+                let Some(item) = scanner.skip() else { return };
+                collect(item, path, found);
+                more = scanner.goes_on(b']');
+            }
+        }
+        Some(b'{') if path.is_empty() => found.push(text),
+        Some(b'{') => {
+            let Some(members) = Members::parse(text) else { return };
+            for member in members.iter() {
+                if let Some(rest) = path.strip_prefix(&*member.name)
                     && (rest.is_empty() || rest.starts_with('.'))
                 {
-                    collect(member, rest.trim_start_matches('.'), found);
+                    collect(member.value, rest.trim_start_matches('.'), found);
                 }
             }
         }
@@ -305,10 +341,16 @@ mod tests {
     #[test]
     fn elements_are_found_by_their_places() {
         let paths = ["ne".to_owned(), "ne.in.sub".to_owned()];
-        let document = json!({"ne": [null, {"in": {"sub": {"s": 1}}}, {"in.sub": [[{"s": 2}], {"s": 3}]}]});
-        assert_eq!(wrapped(&document, &paths, &[1, 1]), Some(json!({"ne": {"in": {"sub": {"s": 3}}}})));
-        assert_eq!(wrapped(&document, &paths[..1], &[0]), Some(json!({"ne": {"in": {"sub": {"s": 1}}}})));
-        assert_eq!(wrapped(&document, &paths, &[7, 1]), None);
+        let text = br#" {"ne": [null, {"in": {"sub": {"s": 1}}}, {"in.sub": [[{"s": 2}], {"s": 3e29}]}]}"#;
+        let document = Document::new(text);
+        let wrapped = |paths: &[String], ordinals: &[u32]| {
+            wrapped(&document, paths, ordinals).map(|text| String::from_utf8(text).unwrap())
+        };
+        assert_eq!(wrapped(&paths, &[1, 1]).unwrap(), r#"{"ne":{"in":{"sub":{"s": 3e29}}}}"#);
+        assert_eq!(wrapped(&paths[..1], &[0]).unwrap(), r#"{"ne":{"in": {"sub": {"s": 1}}}}"#);
+        assert_eq!(wrapped(&paths, &[7, 1]), None);
+        assert_eq!(inside(br#"{"a": {"b": [1.0]}}"#, "a.b"), b"[1.0]");
+        assert_eq!(inside(b"{}", "a.b"), b"{}");
         assert_eq!(
             identity(&paths, &[1, 2]),
             json!({"field": "ne", "offset": 1, "_nested": {"field": "in.sub", "offset": 2}})

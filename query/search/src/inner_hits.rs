@@ -23,12 +23,12 @@ use millrace_matching::table::node::{Node, Resolved};
 use millrace_matching::table::resolve::{IndexContext, resolve, setting};
 use millrace_matching::table::statistics::Functions;
 use millrace_storage::segment::StoredRow;
+use millrace_work::Work;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result, ShardFailure};
-use millrace_work::{PARSED_SHARE, Work};
 use serde_json::Value;
 
-use crate::element_hits::{Outer, Showing, nested_paths};
+use crate::element_hits::{Document, Outer, Showing, nested_paths};
 use crate::fetch::phases::refused;
 use crate::fetch::{grouped, segment};
 use crate::response::{Hit, HitList, InnerHitList, Shown};
@@ -46,7 +46,7 @@ pub(crate) struct Definitions(Vec<Arc<Definition>>);
 /// The inner hits of one nested clause.
 #[derive(Debug)]
 struct Definition {
-    name: String,
+    name: Arc<str>,
     clause: Arc<NestedQuery>,
     inner: InnerHits,
     /// Those of the nested clauses within.
@@ -77,13 +77,13 @@ impl Definitions {
         let Some(definition) = &clause.inner_hits else { return Ok(()) };
         let inner = InnerHits::parse(definition)?;
         let name = inner.name.clone().unwrap_or_else(|| clause.path.clone());
-        if self.0.iter().any(|other| other.name == name) {
+        if self.0.iter().any(|other| *other.name == *name) {
             return Err(Error::IllegalArgument(format!(
                 "[inner_hits] already contains an entry for key [{name}]"
             )));
         }
         let below = Self::of(&clause.query)?;
-        self.0.push(Arc::new(Definition { name, clause: Arc::clone(clause), inner, below }));
+        self.0.push(Arc::new(Definition { name: name.into(), clause: Arc::clone(clause), inner, below }));
         Ok(())
     }
 
@@ -125,7 +125,7 @@ impl Definitions {
 #[derive(Debug)]
 struct Plan {
     definition: Arc<Definition>,
-    shown: Shown,
+    shown: Arc<Shown>,
     order: Order,
     /// Whether scores are computed.
     scored: bool,
@@ -182,7 +182,7 @@ impl Plan {
         }
         let below = definition.below.0.iter();
         Ok(Self {
-            shown: Shown { id: true, ..shown(body, snapshot)? },
+            shown: Arc::new(Shown { id: true, ..shown(body, snapshot)? }),
             scored: order.by_score() || body.track_scores,
             order,
             resolved,
@@ -208,17 +208,8 @@ impl Plan {
         work.check()?;
         let segment = segment(snapshot, number)?;
         let source = snapshot.source(number, segment, work)?;
-        let bytes = stored.iter().map(|stored| stored.source.len()).sum::<usize>();
-        let _parsed = work.part_of(PARSED_SHARE * bytes)?;
-        let mut documents = Vec::with_capacity(stored.len());
-        for stored in stored {
-            documents.push(match stored.source.is_empty() {
-                true => Value::Null,
-                false => serde_json::from_slice(&stored.source).map_err(|error| {
-                    Error::Execution(format!("the source of [{}] is not JSON: {error}", stored.id))
-                })?,
-            });
-        }
+        let documents: Vec<Document<'_>> =
+            stored.iter().map(|stored| Document::new(&stored.source)).collect();
         let outer: Vec<Outer<'_>> = documents
             .iter()
             .zip(stored)
@@ -293,9 +284,9 @@ impl Plan {
 
     fn list(&self, total: u64, max_score: Option<f32>, hits: Vec<Hit>) -> InnerHitList {
         InnerHitList {
-            name: self.definition.name.clone(),
+            name: Arc::clone(&self.definition.name),
             list: HitList { total: Some((total, false)), max_score, hits },
-            shown: self.shown.clone(),
+            shown: Arc::clone(&self.shown),
         }
     }
 

@@ -9,9 +9,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millrace_matching::table::{ScanHandle, TableSnapshot};
+use millrace_work::error::cut_short;
 use serde_json::{Map, Value, json};
 
 use crate::response::NODE;
+
+/// Longest text of a query that is told for each shard, in bytes.
+const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
 
 /// What a search measured of itself.
 #[derive(Clone, Debug)]
@@ -72,7 +76,7 @@ pub fn render(
         let place = snapshot.indices.iter().position(|own| std::ptr::eq(own, index)).unwrap_or_default();
         let query = json!({
             "type": "IndexScanExec",
-            "description": text(place),
+            "description": cut_short(text(place), MAX_DESCRIPTION_BYTES),
             "time_in_nanos": planned + prepare + visit,
             "breakdown": breakdown,
         });

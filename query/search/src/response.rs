@@ -1,12 +1,15 @@
 //! The answer of a search, written as bytes: sources go in verbatim.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use millrace_dsl::query::Query;
 use millrace_dsl::source_filter::SourceFilter;
 use millrace_matching::order::number;
 use millrace_storage::segment::StoredRow;
+use millrace_work::answer::{AnswerBuffer, WriteAnswer};
 use millrace_work::error::{Error, Result, ShardFailure};
-use millrace_work::{PARSED_SHARE, Work, bytes_of, bytes_of_members};
+use millrace_work::{Work, bytes_of, bytes_of_members};
 use serde_json::{Value, json};
 
 use crate::fetch::phases::{Extras, Phases};
@@ -28,7 +31,7 @@ pub struct Hit {
     /// Sort values, where the request asked for an order.
     pub sort: Option<Value>,
     /// Names of matching clauses, with their scores.
-    pub matched_queries: Vec<(String, f32)>,
+    pub matched_queries: Vec<(Arc<str>, f32)>,
     /// Fields and highlights.
     pub extras: Extras,
     /// Hits below this one.
@@ -86,11 +89,11 @@ pub struct HitList {
 #[derive(Debug)]
 pub struct InnerHitList {
     /// Name under which they are shown.
-    pub name: String,
+    pub name: Arc<str>,
     /// They.
     pub list: HitList,
     /// Which parts of them are shown.
-    pub shown: Shown,
+    pub shown: Arc<Shown>,
 }
 
 /// The answer of a search.
@@ -121,7 +124,7 @@ pub struct Answer {
     /// How long each phase took, where asked for.
     pub phase_took: Option<Value>,
     /// Results of aggregations, where asked for.
-    pub aggregations: Option<Value>,
+    pub aggregations: Option<Box<dyn WriteAnswer>>,
     /// Suggestions, where asked for.
     pub suggestions: Option<Value>,
 }
@@ -149,45 +152,50 @@ impl Answer {
 
     /// Whether it is written in no time: few hits and nothing else.
     pub fn is_small(&self) -> bool {
-        let others = [&self.aggregations, &self.suggestions, &self.profile];
-        others.iter().all(|other| other.is_none()) && self.list.bytes() <= SMALL_BYTES
+        let others = [&self.suggestions, &self.profile];
+        self.aggregations.is_none()
+            && others.iter().all(|other| other.is_none())
+            && self.list.bytes() <= SMALL_BYTES
     }
 
-    /// Writes the answer, for some work.
+    /// Writes the answer, for some work. The text holds its memory until it is dropped.
     ///
     /// # Errors
     /// A source that is no JSON, [`Error::TimedOut`] once the work should end, more than queries may hold.
     pub fn render(&self, shown: &Shown, work: &Work) -> Result<Bytes> {
-        let sources: usize = self.list.hits.iter().map(|hit| hit.row.source.len() + 256).sum();
-        let mut out = Vec::with_capacity(512 + sources);
+        // Of sources that are shown in part nobody knows before how much it is.
+        let sources = if shown.source == SourceFilter::All { self.list.bytes() } else { 0 };
+        let mut out = AnswerBuffer::with_capacity(work, 512 + sources);
         out.push(b'{');
         if let Some(id) = &self.scroll_id {
-            member(&mut out, "_scroll_id", &json!(id));
+            out.member("_scroll_id", id);
         }
         if let Some(id) = &self.point_in_time {
-            member(&mut out, "pit_id", &json!(id));
+            out.member("pit_id", id);
         }
-        member(&mut out, "took", &json!(self.took_ms.max(0)));
+        out.member("took", &self.took_ms.max(0));
         if let Some(phases) = &self.phase_took {
-            member(&mut out, "phase_took", phases);
+            out.member("phase_took", phases);
         }
-        member(&mut out, "timed_out", &json!(self.timed_out));
+        out.member("timed_out", &self.timed_out);
         if let Some(early) = self.terminated_early {
-            member(&mut out, "terminated_early", &json!(early));
+            out.member("terminated_early", &early);
         }
-        member(&mut out, "_shards", &shards_json(self.shards, self.skipped, &self.failures));
-        self.list.render(shown, self.total_as_int, &mut out, work)?;
+        out.member("_shards", &shards_json(self.shards, self.skipped, &self.failures));
+        out.key("hits");
+        self.list.write(shown, self.total_as_int, &mut out, work)?;
         if let Some(aggregations) = &self.aggregations {
-            member(&mut out, "aggregations", aggregations);
+            out.key("aggregations");
+            aggregations.write(&mut out)?;
         }
         if let Some(suggestions) = &self.suggestions {
-            member(&mut out, "suggest", suggestions);
+            out.member("suggest", suggestions);
         }
         if let Some(profile) = &self.profile {
-            member(&mut out, "profile", profile);
+            out.member("profile", profile);
         }
         out.push(b'}');
-        Ok(Bytes::from(out))
+        out.finish()
     }
 }
 
@@ -203,83 +211,80 @@ impl HitList {
             let extras = bytes_of_members(&hit.extras.fields) + bytes_of_members(&hit.extras.highlight);
             let inner: usize = hit.inner_hits.iter().map(|inner| inner.list.bytes()).sum();
             let explained = hit.explanation.as_ref().map_or(0, |(explanation, _)| bytes_of(explanation));
-            RENDERED_HIT_BYTES + hit.row.id.len() + hit.row.source.len() + extras + inner + explained
+            let named = |name: &Arc<str>| name.len();
+            let matched: usize = hit.matched_queries.iter().map(|(name, _)| named(name)).sum();
+            let names: usize = hit.inner_hits.iter().map(|inner| named(&inner.name)).sum();
+            let sort = hit.sort.as_ref().map_or(0, bytes_of);
+            let own = hit.row.id.len() + hit.row.source.len() + sort + matched + names;
+            RENDERED_HIT_BYTES + own + extras + inner + explained
         };
         self.hits.iter().map(hit).sum()
     }
 
-    /// Makes a value of the hits, as `top_hits` shows them, for some work.
+    /// Writes the hits as an object by itself, as `top_hits` shows them, for some work. The text is not accounted for.
     ///
     /// # Errors
     /// As [`Answer::render`].
-    pub fn to_value(&self, shown: &Shown, work: &Work) -> Result<Value> {
-        let bytes = self.bytes();
-        let _made = work.part_of(bytes.saturating_mul(1 + PARSED_SHARE))?;
-        let mut out = Vec::with_capacity(bytes);
-        out.push(b'{');
-        self.render(shown, false, &mut out, work)?;
-        out.push(b'}');
-        let mut value: Value = serde_json::from_slice(&out)
-            .map_err(|error| Error::Execution(format!("hits of a bucket are not JSON: {error}")))?;
-        Ok(value["hits"].take())
+    pub fn to_text(&self, shown: &Shown, work: &Work) -> Result<Bytes> {
+        let mut out = AnswerBuffer::new(work);
+        self.write(shown, false, &mut out, work)?;
+        Ok(Bytes::copy_from_slice(&out.finish()?))
     }
 
-    /// Writes the member `hits`.
-    fn render(&self, shown: &Shown, total_as_int: bool, out: &mut Vec<u8>, work: &Work) -> Result<()> {
-        key(out, "hits");
+    /// Writes the hits as an object.
+    fn write(&self, shown: &Shown, total_as_int: bool, out: &mut AnswerBuffer, work: &Work) -> Result<()> {
         out.push(b'{');
         match (self.total, total_as_int) {
-            (Some((total, _)), true) => member(out, "total", &json!(total)),
-            (None, true) => member(out, "total", &json!(-1)),
+            (Some((total, _)), true) => out.member("total", &total),
+            (None, true) => out.member("total", &-1),
             (Some((total, more)), false) => {
                 let relation = if more { "gte" } else { "eq" };
-                member(out, "total", &json!({"value": total, "relation": relation}));
+                out.member("total", &json!({"value": total, "relation": relation}));
             }
             (None, false) => {}
         }
-        member(out, "max_score", &score_json(self.max_score));
-        key(out, "hits");
+        out.member("max_score", &score_json(self.max_score));
+        out.key("hits");
         out.push(b'[');
-        for (at, hit) in self.hits.iter().enumerate() {
-            if at > 0 {
-                out.push(b',');
-            }
-            hit.render(shown, total_as_int, out, work)?;
+        for hit in &self.hits {
+            out.item();
+            hit.write(shown, total_as_int, out, work)?;
+            out.check()?;
         }
-        out.extend_from_slice(b"]}");
+        out.extend(b"]}");
         Ok(())
     }
 }
 
 impl Hit {
-    fn render(&self, shown: &Shown, total_as_int: bool, out: &mut Vec<u8>, work: &Work) -> Result<()> {
+    fn write(&self, shown: &Shown, total_as_int: bool, out: &mut AnswerBuffer, work: &Work) -> Result<()> {
         out.push(b'{');
         if let Some((_, shard)) = &self.explanation {
-            member(out, "_shard", &json!(shard));
-            member(out, "_node", &json!(NODE));
+            out.member("_shard", shard);
+            out.member("_node", NODE);
         }
-        member(out, "_index", &json!(self.index));
-        member(out, "_type", &json!("_doc"));
+        out.member("_index", &self.index);
+        out.member("_type", "_doc");
         if shown.id {
-            member(out, "_id", &json!(self.row.id));
+            out.member("_id", &self.row.id);
         }
         if let Some(nested) = &self.nested {
-            member(out, "_nested", nested);
+            out.member("_nested", nested);
         }
         if shown.version {
-            member(out, "_version", &json!(self.row.version));
+            out.member("_version", &self.row.version);
         }
         if shown.seq_no {
-            member(out, "_seq_no", &json!(self.row.seq_no));
-            member(out, "_primary_term", &json!(self.row.primary_term));
+            out.member("_seq_no", &self.row.seq_no);
+            out.member("_primary_term", &self.row.primary_term);
         }
-        member(out, "_score", &score_json(self.score));
+        out.member("_score", &score_json(self.score));
         if shown.id {
             if let Some(routing) = &self.row.routing {
-                member(out, "_routing", &json!(routing));
+                out.member("_routing", routing);
             }
             if !self.row.ignored.is_empty() {
-                member(out, "_ignored", &json!(self.row.ignored));
+                out.member("_ignored", &self.row.ignored);
             }
         }
         match &shown.source {
@@ -288,8 +293,8 @@ impl Hit {
             _ if self.row.source.is_empty() => {}
             // An element's source is filtered already.
             filter if *filter == SourceFilter::All || self.nested.is_some() => {
-                key(out, "_source");
-                out.extend_from_slice(&self.row.source);
+                out.key("_source");
+                out.extend(&self.row.source);
             }
             filter => {
                 work.check()?;
@@ -297,50 +302,55 @@ impl Hit {
                 let shown = filter.apply_to_text(&self.row.source).ok_or_else(|| {
                     Error::Execution(format!("the source of [{}] is not JSON", self.row.id))
                 })?;
-                key(out, "_source");
-                out.extend_from_slice(&shown);
+                out.key("_source");
+                out.extend(&shown);
             }
         }
         if !self.extras.fields.is_empty() {
-            key(out, "fields");
-            write(out, &self.extras.fields);
+            out.member("fields", &self.extras.fields);
         }
         if !self.extras.highlight.is_empty() {
-            key(out, "highlight");
-            write(out, &self.extras.highlight);
+            out.member("highlight", &self.extras.highlight);
         }
         if let Some(sort) = &self.sort {
-            member(out, "sort", sort);
+            out.member("sort", sort);
         }
-        if !self.matched_queries.is_empty() {
-            let matched = self.matched_queries.iter();
-            let matched: Value = match shown.matched_scores {
-                true => {
-                    matched.map(|(name, score)| (name.clone(), number(f64::from(*score), true))).collect()
-                }
-                false => matched.map(|(name, _)| json!(name)).collect(),
-            };
-            member(out, "matched_queries", &matched);
-        }
+        self.write_matched(shown.matched_scores, out);
         if !self.inner_hits.is_empty() {
-            key(out, "inner_hits");
+            out.key("inner_hits");
             out.push(b'{');
             for inner in &self.inner_hits {
-                if out.last() != Some(&b'{') {
-                    out.push(b',');
-                }
-                write(out, &inner.name);
-                out.extend_from_slice(b":{");
-                inner.list.render(&inner.shown, total_as_int, out, work)?;
+                out.key(&inner.name);
+                out.extend(b"{\"hits\":");
+                inner.list.write(&inner.shown, total_as_int, out, work)?;
                 out.push(b'}');
             }
             out.push(b'}');
         }
         if let Some((explanation, _)) = &self.explanation {
-            member(out, "_explanation", explanation);
+            out.member("_explanation", explanation);
         }
         out.push(b'}');
         Ok(())
+    }
+
+    /// Writes the names of matching clauses.
+    fn write_matched(&self, with_scores: bool, out: &mut AnswerBuffer) {
+        if self.matched_queries.is_empty() {
+            return;
+        }
+        out.key("matched_queries");
+        out.push(if with_scores { b'{' } else { b'[' });
+        for (name, score) in &self.matched_queries {
+            match with_scores {
+                true => out.member(name, &number(f64::from(*score), true)),
+                false => {
+                    out.item();
+                    out.value(name.as_ref());
+                }
+            }
+        }
+        out.push(if with_scores { b'}' } else { b']' });
     }
 }
 
@@ -364,25 +374,6 @@ fn score_json(score: Option<f32>) -> Value {
         Some(score) if score.is_finite() => number(f64::from(score), true),
         _ => Value::Null,
     }
-}
-
-fn key(out: &mut Vec<u8>, name: &str) {
-    if out.last() != Some(&b'{') {
-        out.push(b',');
-    }
-    out.push(b'"');
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":");
-}
-
-fn member(out: &mut Vec<u8>, name: &str, value: &Value) {
-    key(out, name);
-    write(out, value);
-}
-
-fn write(out: &mut Vec<u8>, value: &impl serde::Serialize) {
-    // Values in memory can always be written.
-    let _ = serde_json::to_writer(out, value);
 }
 
 #[cfg(test)]

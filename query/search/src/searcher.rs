@@ -19,9 +19,9 @@ use millrace_matching::table::top_k::first_of_groups;
 use millrace_matching::table::{IndexTable, ScanOptions, TableSnapshot};
 use millrace_storage::routing;
 use millrace_storage::segment::RowParts;
-use millrace_work::Work;
 use millrace_work::compute::{Compute, StopOnDrop};
-use millrace_work::error::{Error, Result, ShardFailure};
+use millrace_work::error::{Error, MAX_REASON_BYTES, Result, ShardFailure, cut_short};
+use millrace_work::{Work, bytes_of};
 use roaring::RoaringBitmap;
 
 use crate::collapse::GroupBy;
@@ -333,6 +333,7 @@ impl Searcher {
             let score = found.rows.scores[at];
             let sort =
                 found.order.explicit.then(|| found.order.render(&found.rows.keys, at, index, score, address));
+            work.hold(sort.as_ref().map_or(0, bytes_of))?;
             hits.push(Hit {
                 index: snapshot.indices[index].meta.name.to_string(),
                 nested: None,
@@ -472,7 +473,8 @@ pub fn silenced(snapshot: &TableSnapshot, places: &[usize]) -> TableSnapshot {
 
 /// Makes the error of a request that every shard refuses.
 pub fn refused_by_all(snapshot: &TableSnapshot, error: Error) -> Error {
-    let (status, error_type, reason) = (error.status(), error.error_type(), error.reason());
+    let (status, error_type) = (error.status(), error.error_type());
+    let reason = cut_short(error.reason(), MAX_REASON_BYTES);
     let failures = snapshot.shards().map(|(index, shard)| ShardFailure {
         index: index.meta.name.to_string(),
         index_uuid: index.meta.uuid_text(),

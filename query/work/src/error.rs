@@ -4,12 +4,17 @@
 //! gathered in [`Error::SearchPhase`] when every shard has one, and else listed under `_shards` of
 //! a partial answer. [`Error::to_body`] renders the whole answer.
 
+mod reasons;
+
 use std::sync::Arc;
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use millrace_storage::metadata::IndexMeta;
 use serde_json::{Map, Value, json};
+
+use self::reasons::within_bounds;
+pub use self::reasons::{MAX_REASON_BYTES, cut_short};
 
 /// Result of a query operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -293,7 +298,6 @@ impl Error {
         let error = match self {
             Self::Storage(_) => return None,
             Self::SearchPhase { failures } => {
-                let mut causes: Vec<Value> = Vec::new();
                 let mut listed: Vec<&ShardFailure> = Vec::new();
                 for failure in failures {
                     let known = listed
@@ -301,18 +305,19 @@ impl Error {
                         .any(|seen| seen.index == failure.index && seen.reason == failure.reason);
                     if !known {
                         listed.push(failure);
-                        causes.push(failure.reason_json());
                     }
                 }
+                let listed = within_bounds(&listed);
+                let causes: Vec<Value> = listed.iter().map(ShardFailure::reason_json).collect();
                 let mut body = json!({
                     "root_cause": causes,
                     "type": "search_phase_execution_exception",
                     "reason": "all shards failed",
                     "phase": "query",
                     "grouped": true,
-                    "failed_shards": listed.iter().map(|f| f.to_json()).collect::<Vec<_>>(),
+                    "failed_shards": listed.iter().map(ShardFailure::to_json).collect::<Vec<_>>(),
                 });
-                if let (Some(first), Some(fields)) = (failures.first(), body.as_object_mut())
+                if let (Some(first), Some(fields)) = (listed.first(), body.as_object_mut())
                     && !matches!(
                         first.error_type.as_str(),
                         "query_shard_exception" | "search_exception" | "aggregation_execution_exception"
@@ -421,8 +426,8 @@ impl Error {
             index_uuid: uuid.to_owned(),
             shard,
             error_type,
-            reason,
-            caused_by,
+            reason: cut_short(reason, MAX_REASON_BYTES),
+            caused_by: caused_by.map(|(kind, text)| (kind, cut_short(text, MAX_REASON_BYTES))),
             status,
         }
     }

@@ -5,6 +5,7 @@
 //! steps, so that counting costs an addition. A phase that has a time limit of its own is [`Work::phase`]; what is
 //! given back before the request ends is held by a [`Work::part`].
 
+pub mod answer;
 pub mod compute;
 pub mod error;
 

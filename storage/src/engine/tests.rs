@@ -61,3 +61,24 @@ async fn a_memtable_of_any_size_becomes_segments_that_are_not_too_large() {
     check(&engine, 3).await;
     engine.shutdown().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_compress_well_are_decoded_few_at_a_time() {
+    const ROW: u64 = 100_000;
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    let source = Bytes::from(format!(r#"{{"p":"{}"}}"#, "y".repeat(ROW as usize)));
+    let op = |id: u64| WriteOp::new("a", Some(id.to_string()), Action::Index(source.clone()));
+    let ops = (0..IDS).map(op).collect();
+    let wait = Duration::from_secs(5);
+    engine.write(&Principal::system(), ops, RefreshPolicy::None, wait).await.unwrap();
+    let index = engine.index("a").unwrap();
+    engine.flush(&[Arc::clone(&index)]).await.unwrap();
+    let snapshot = index.snapshot().await.unwrap();
+    for view in &snapshot.shards[0].segments {
+        assert!(view.segment.as_stored().unwrap().record.data_bytes < ROW);
+        assert!(view.segment.row_bytes() >= ROW);
+    }
+    drop(snapshot);
+    engine.shutdown().await.unwrap();
+}

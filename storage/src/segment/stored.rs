@@ -35,6 +35,8 @@ use crate::{Compute, Error, Result};
 
 /// Rows decoded at a time.
 const BATCH_ROWS: usize = 8_192;
+/// Rows decoded at a time where documents are very large.
+const LEAST_BATCH_ROWS: usize = 8;
 /// Bytes decoded at a time, about.
 const BATCH_BYTES: u64 = 32 << 20;
 /// Bytes of some columns that a scan decodes at a time, about: several such batches wait for who reads them.
@@ -99,6 +101,8 @@ pub(crate) struct Stored {
     pub(super) nested: OnceLock<Vec<NestedRecord>>,
     /// `_version` and `_primary_term` where all rows have the same.
     pub(super) constants: OnceLock<[Option<u64>; 2]>,
+    /// Bytes of a decoded row, about.
+    row_bytes: OnceLock<u64>,
     /// Whether the files are to go with the last user of the segment.
     discarded: AtomicBool,
 }
@@ -153,6 +157,7 @@ impl Stored {
             verified: Arc::default(),
             nested: OnceLock::new(),
             constants: OnceLock::new(),
+            row_bytes: OnceLock::new(),
             discarded: AtomicBool::new(false),
         }
     }
@@ -370,14 +375,24 @@ impl Stored {
         builder.build().map_err(|e| reading(&file.name(), e))
     }
 
-    /// Estimates the bytes of a decoded row.
+    /// Estimates the bytes of a decoded row: those of its pages before they were compressed, or of the file several times over,
+    /// where that is more.
     pub(super) fn row_bytes(&self) -> u64 {
-        self.record.data_bytes.saturating_mul(8) / u64::from(self.record.rows.max(1))
+        *self.row_bytes.get_or_init(|| {
+            let by_file = self.record.data_bytes.saturating_mul(8);
+            // A file that cannot be opened is told by whoever reads it.
+            let by_pages = self.data().map_or(0, |data| {
+                let groups = data.metadata.metadata().row_groups().iter();
+                groups.map(|group| u64::try_from(group.total_byte_size()).unwrap_or(0)).sum()
+            });
+            by_file.max(by_pages) / u64::from(self.record.rows.max(1))
+        })
     }
 
     /// Rows decoded at a time: fewer where documents are large.
     pub(super) fn batch_rows(&self) -> usize {
-        usize::try_from(BATCH_BYTES / self.row_bytes().max(1)).unwrap_or(BATCH_ROWS).clamp(64, BATCH_ROWS)
+        let rows = usize::try_from(BATCH_BYTES / self.row_bytes().max(1)).unwrap_or(BATCH_ROWS);
+        rows.clamp(LEAST_BATCH_ROWS, BATCH_ROWS)
     }
 
     /// Maps requested columns to root columns of the file; `None` where it lacks one.

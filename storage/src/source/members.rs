@@ -12,6 +12,8 @@ use super::Scanner;
 
 /// Deepest nesting that is looked into: requests and documents nest less deep.
 const MAX_DEPTH: usize = 1_000;
+/// Deepest nesting of values that are compared by what they say; what is deeper is compared as it is written.
+const MAX_COMPARED_DEPTH: usize = 32;
 
 /// The text of a JSON object that a request brings.
 ///
@@ -47,7 +49,7 @@ pub struct Members<'t> {
 }
 
 /// A member of an object.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Member<'t> {
     /// Its name, unescaped.
     pub name: Cow<'t, str>,
@@ -55,13 +57,36 @@ pub struct Member<'t> {
     pub written: &'t [u8],
     /// The text of its value.
     pub value: &'t [u8],
+    /// The members of its value, where that is an object which was looked into.
+    inside: Option<Box<Members<'t>>>,
+}
+
+/// Which objects are looked into while members are read.
+#[derive(Clone, Copy)]
+enum Inside<'a, 't> {
+    /// None.
+    Nothing,
+    /// All that no array is around.
+    Everything,
+    /// Those that others, of the same names, were looked into.
+    Along(&'a Members<'t>),
 }
 
 impl<'t> Members<'t> {
     /// Reads the members of an object; `None` where the text is none.
     pub fn parse(text: &'t [u8]) -> Option<Self> {
+        Self::parse_inside(text, Inside::Nothing)
+    }
+
+    /// Reads the members of an object and of objects in it, in one pass.
+    fn parse_inside(text: &'t [u8], inside: Inside<'_, '_>) -> Option<Self> {
         let mut scanner = Scanner::new(text);
-        if scanner.peek()? != b'{' {
+        let members = Self::read(text, &mut scanner, inside, 0)?;
+        scanner.is_at_end().then_some(members)
+    }
+
+    fn read(text: &'t [u8], scanner: &mut Scanner<'t>, inside: Inside<'_, '_>, depth: usize) -> Option<Self> {
+        if scanner.peek()? != b'{' || depth > MAX_DEPTH {
             return None;
         }
         let mut members = Self::default();
@@ -69,11 +94,34 @@ impl<'t> Members<'t> {
         while more {
             let written = scanner.string()?;
             scanner.expect(b':')?;
-            let value = scanner.skip()?;
-            members.put(Member { name: unescaped(written)?, written, value });
+            let name = unescaped(written)?;
+            let below = match (scanner.peek()?, inside) {
+                (b'{', Inside::Everything) => Some(Inside::Everything),
+                (b'{', Inside::Along(others)) => others.inside(&name).map(Inside::Along),
+                _ => None,
+            };
+            let start = scanner.position();
+            let (value, inside) = match below {
+                None => (scanner.skip()?, None),
+                Some(below) => {
+                    let members = Self::read(text, scanner, below, depth + 1)?;
+                    (text.get(start..scanner.position())?, Some(Box::new(members)))
+                }
+            };
+            members.put(Member { name, written, value, inside });
             more = scanner.goes_on(b'}')?;
         }
-        scanner.is_at_end().then_some(members)
+        Some(members)
+    }
+
+    /// Returns the members of a member's value that was looked into.
+    fn inside(&self, name: &str) -> Option<&Self> {
+        self.find(name)?.inside.as_deref()
+    }
+
+    fn find(&self, name: &str) -> Option<&Member<'t>> {
+        let at = self.by_name.find(self.hasher.hash_one(name), |at| self.list[*at].name == name)?;
+        self.list.get(*at)
     }
 
     fn put(&mut self, member: Member<'t>) {
@@ -94,8 +142,7 @@ impl<'t> Members<'t> {
 
     /// Finds the text of a member's value.
     pub fn get(&self, name: &str) -> Option<&'t [u8]> {
-        let at = self.by_name.find(self.hasher.hash_one(name), |at| self.list[*at].name == name)?;
-        Some(self.list[*at].value)
+        self.find(name).map(|member| member.value)
     }
 
     /// Lists the members.
@@ -117,15 +164,13 @@ fn unescaped(written: &[u8]) -> Option<Cow<'_, str>> {
 /// says anything else than `target`; `None` where one of them is no JSON object.
 pub(crate) fn merged(target: &[u8], patch: &[u8]) -> Option<(Vec<u8>, bool)> {
     let mut out = Vec::with_capacity(target.len() + patch.len());
-    let changed = merge(target, patch, &mut out, 0)?;
+    let patch = Members::parse_inside(patch, Inside::Everything)?;
+    let target = Members::parse_inside(target, Inside::Along(&patch))?;
+    let changed = merge(&target, &patch, &mut out)?;
     Some((out, changed))
 }
 
-fn merge(target: &[u8], patch: &[u8], out: &mut Vec<u8>, depth: usize) -> Option<bool> {
-    if depth > MAX_DEPTH {
-        return None;
-    }
-    let (target, patch) = (Members::parse(target)?, Members::parse(patch)?);
+fn merge(target: &Members<'_>, patch: &Members<'_>, out: &mut Vec<u8>) -> Option<bool> {
     let mut changed = false;
     let begin = |out: &mut Vec<u8>, written: &[u8]| {
         if out.last() != Some(&b'{') {
@@ -135,21 +180,22 @@ fn merge(target: &[u8], patch: &[u8], out: &mut Vec<u8>, depth: usize) -> Option
         out.push(b':');
     };
     out.push(b'{');
-    for Member { name, written, value } in target.iter() {
+    for Member { name, written, value, inside } in target.iter() {
         begin(out, written);
-        match patch.get(name) {
-            None => out.extend_from_slice(value),
-            Some(next) if value.first() == Some(&b'{') && next.first() == Some(&b'{') => {
-                changed |= merge(value, next, out, depth + 1)?;
-            }
-            Some(next) => {
-                changed = changed || !same(value, next, depth)?;
-                out.extend_from_slice(next);
+        let Some(next) = patch.find(name) else {
+            out.extend_from_slice(value);
+            continue;
+        };
+        match (inside, &next.inside) {
+            (Some(target), Some(patch)) => changed |= merge(target, patch, out)?,
+            _ => {
+                changed = changed || !same(value, next.value, 0)?;
+                out.extend_from_slice(next.value);
             }
         }
     }
-    for Member { name, written, value } in patch.iter() {
-        if target.get(name).is_none() {
+    for Member { name, written, value, .. } in patch.iter() {
+        if target.find(name).is_none() {
             changed = true;
             begin(out, written);
             out.extend_from_slice(value);
@@ -160,13 +206,13 @@ fn merge(target: &[u8], patch: &[u8], out: &mut Vec<u8>, depth: usize) -> Option
 }
 
 /// Whether two texts say the same: objects whatever the order of their members, numbers by their exact value, whole numbers apart
-/// from others.
+/// from others. Each level is read once more, so that what nests deeper than [`MAX_COMPARED_DEPTH`] is compared as it is written.
 fn same(left: &[u8], right: &[u8], depth: usize) -> Option<bool> {
     if left == right {
         return Some(true);
     }
-    if depth > MAX_DEPTH {
-        return None;
+    if depth > MAX_COMPARED_DEPTH {
+        return Some(false);
     }
     match (left.first()?, right.first()?) {
         (b'{', b'{') => {
@@ -270,6 +316,30 @@ mod tests {
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value, json!({"a": {"b": 1, "c": [3]}, "d": {"e": 1}, "f": null}));
         assert!(changed);
+    }
+
+    #[test]
+    fn deep_objects_are_read_once() {
+        let nested =
+            |value: &str, depth: usize| format!("{}{value}{}", "{\"a\":".repeat(depth), "}".repeat(depth));
+        let long = format!("{{\"b\":\"{}\"}}", "x".repeat(1 << 20));
+        let (text, changed) = merge(&nested(&long, 900), &nested("{\"c\":1e29}", 900));
+        assert!(changed);
+        let expected = nested(&format!("{},\"c\":1e29}}", &long[..long.len() - 1]), 900);
+        assert!(text == expected);
+        assert!(merged(nested("1", 2_000).as_bytes(), nested("2", 2_000).as_bytes()).is_none());
+    }
+
+    #[test]
+    fn objects_in_place_of_others_are_merged_or_replaced() {
+        for (target, patch, expected) in [
+            (r#"{"a":{"b":1}}"#, r#"{"a":[{"c":1}]}"#, r#"{"a":[{"c":1}]}"#),
+            (r#"{"a":[{"b":1}]}"#, r#"{"a":{"c":1}}"#, r#"{"a":{"c":1}}"#),
+            (r#"{"a":1,"a":{"b":1}}"#, r#"{"a":{"c":1}}"#, r#"{"a":{"b":1,"c":1}}"#),
+            (r#"{"x":{"y":{}} }"#, r#"{"x":{"y":{"z":1},"w":2}}"#, r#"{"x":{"y":{"z":1},"w":2}}"#),
+        ] {
+            assert_eq!(merge(target, patch).0, expected);
+        }
     }
 
     #[test]

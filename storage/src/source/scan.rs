@@ -17,6 +17,11 @@ impl<'t> Scanner<'t> {
         Self { text, at: 0 }
     }
 
+    /// Returns the number of bytes that were read.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
     /// Skips white space and shows the next byte.
     pub fn peek(&mut self) -> Option<u8> {
         loop {

@@ -243,7 +243,7 @@ impl Table {
         Ok(Response::text(200, self.text(format, &picked)))
     }
 
-    /// Picks columns with the names under which they are shown.
+    /// Picks columns with the names under which they are shown, each once under a name.
     fn pick(&self, format: &Format) -> Vec<(usize, String)> {
         let Some(headers) = &format.headers else {
             return (0..self.columns.len())
@@ -260,7 +260,9 @@ impl Table {
                         picked.push((at, column.name.to_owned()));
                     }
                 }
-            } else if let Some(at) = self.columns.iter().position(|column| column.answers_to(header)) {
+            } else if let Some(at) = self.columns.iter().position(|column| column.answers_to(header))
+                && !picked.iter().any(|(had, name)| *had == at && name == header)
+            {
                 picked.push((at, header.clone()));
             }
         }
@@ -400,6 +402,7 @@ mod tests {
             ),
             ("h=i,tm&s=tm:desc", "a         200b\nb          10b\nlong-name   9b\n"),
             ("h=i&s=dc", "b\na\nlong-name\n"),
+            ("h=i,i,idx,i&s=i", "a         a\nb         b\nlong-name long-name\n"),
             ("h=i&s=dc:desc", "long-name\na\nb\n"),
             ("h=nope,docs.*&s=index", "12\n 5\n  \n"),
             ("v&h=idx&s=i", "idx\na\nb\nlong-name\n"),

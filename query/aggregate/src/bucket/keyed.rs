@@ -340,7 +340,8 @@ impl Collector for KeyedCollector {
     fn reduce(&mut self, parents: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {
         let children = self.ordinals.by_parent();
         let keyed = Arc::clone(&self.keyed);
-        match &keyed.kind {
+        let before = self.row_keys.shown_bytes();
+        let outcomes = match &keyed.kind {
             Kind::Composite(shape) => composite::reduce(shape, self, &children, parents, reduction),
             Kind::DateHistogram(shape) => date_histogram::reduce(shape, self, &children, parents, reduction),
             Kind::Histogram(shape) => histogram::reduce(shape, self, &children, parents, reduction),
@@ -350,7 +351,9 @@ impl Collector for KeyedCollector {
                 significant_terms::reduce(shape, self, &children, parents, reduction)
             }
             Kind::Terms(shape) => terms::reduce(shape, self, &children, parents, reduction),
-        }
+        }?;
+        reduction.hold(self.row_keys.shown_bytes().saturating_sub(before))?;
+        Ok(outcomes)
     }
 
     fn memory(&self) -> usize {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
+use bytes::Bytes;
 use millrace_dsl::aggs::TopHits;
 use millrace_matching::order::Order;
 use millrace_matching::score::collect::Address;
@@ -20,7 +21,7 @@ use millrace_search::response::Shown;
 use millrace_search::searcher::{implied, shown};
 use millrace_work::bytes_of;
 use millrace_work::error::{Error, Result};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::batch::{Batch, Selection};
 use crate::collector::{Collector, Reduction, same};
@@ -297,7 +298,7 @@ impl Collector for TopHitsCollector {
             let rows: Vec<TopRow> = rows.into_iter().skip(self.shape.from).take(self.shape.size).collect();
             // The states are gone when hits are fetched.
             reduction.work.hold(rows.iter().map(TopRow::bytes).sum())?;
-            outcomes.push(Outcome::TopHits(Box::new(json!(reduction.hits.len()))));
+            outcomes.push(Outcome::TopHits { number: reduction.hits.len(), text: Bytes::new() });
             let shows_best = !self.shape.order.explicit || self.shape.scored;
             reduction.hits.push(Wanted {
                 shape: Arc::clone(&self.shape),
@@ -316,6 +317,8 @@ impl Collector for TopHitsCollector {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -214,6 +214,10 @@ impl SeveralKeys {
     }
 
     /// Estimates the bytes held.
+    pub(super) fn shown_bytes(&self) -> usize {
+        self.readers.iter().map(KeyReader::shown_bytes).sum()
+    }
+
     pub(super) fn memory(&self) -> usize {
         self.readers.iter().map(KeyReader::memory).sum::<usize>()
             + self.tuples.keys.capacity() * 8

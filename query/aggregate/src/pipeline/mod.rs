@@ -30,7 +30,7 @@ pub(crate) fn apply(aggregations: &Aggregations, results: &mut Results, work: &W
     level(aggregations, results, work)?;
     for aggregation in ordered(aggregations) {
         if let Run { header, kind: Pipeline::BucketMetric(metric) } = Run::of(aggregation)? {
-            let outcome = sibling::compute(metric, results)?;
+            let outcome = sibling::compute(metric, results, work)?;
             results.0.push(Entry { header, outcome: Outcome::Metric(outcome) });
         }
     }
@@ -86,7 +86,7 @@ fn level(aggregations: &Aggregations, results: &mut Results, work: &Work) -> Res
                     level(&aggregation.subs, &mut bucket.subs, work)?;
                 }
             }
-            Outcome::Metric(_) | Outcome::TopHits(_) => continue,
+            Outcome::Metric(_) | Outcome::TopHits { .. } => continue,
         }
         for pipeline in ordered(&aggregation.subs) {
             inside(&Run::of(pipeline)?, &aggregation.name, &mut entry.outcome, work)?;
@@ -104,7 +104,7 @@ fn inside(run: &Run<'_>, parent: &str, outcome: &mut Outcome, work: &Work) -> Re
     match (outcome, run.kind) {
         (Outcome::Buckets(buckets), Pipeline::BucketMetric(metric)) => {
             for bucket in &mut buckets.buckets {
-                let found = sibling::compute(metric, &bucket.subs)?;
+                let found = sibling::compute(metric, &bucket.subs, work)?;
                 bucket
                     .subs
                     .0
@@ -113,7 +113,7 @@ fn inside(run: &Run<'_>, parent: &str, outcome: &mut Outcome, work: &Work) -> Re
             Ok(())
         }
         (Outcome::Single(single), Pipeline::BucketMetric(metric)) => {
-            let found = sibling::compute(metric, &single.subs)?;
+            let found = sibling::compute(metric, &single.subs, work)?;
             single.subs.0.push(Entry { header: Arc::clone(&run.header), outcome: Outcome::Metric(found) });
             Ok(())
         }

@@ -39,7 +39,7 @@ impl ValuePath {
                 },
                 Outcome::Single(_) => return Err(self.got(of, "InternalSingleBucketAggregation")),
                 Outcome::Buckets(_) => return Err(self.got(of, "InternalMultiBucketAggregation")),
-                Outcome::TopHits(_) => return Err(self.got(of, "InternalTopHits")),
+                Outcome::TopHits { .. } => return Err(self.got(of, "InternalTopHits")),
             },
             Some(Property::Bucket) => return Err(self.got(of, "Bucket")),
             Some(Property::Several) => return Err(self.got(of, "Object[]")),

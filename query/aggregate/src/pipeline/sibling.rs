@@ -1,28 +1,28 @@
 //! Sibling pipelines: statistics over the buckets of another aggregation.
 
 use millrace_dsl::aggs::{BucketMetric, Path, Statistic};
+use millrace_work::Work;
 use millrace_work::error::Result;
 
 use super::resolve::ValuePath;
-use crate::result::{ExtendedStats, Metric, Outcome, PercentileMethod, Percentiles, Results, Stats};
+use crate::result::{Bucket, ExtendedStats, Metric, Outcome, PercentileMethod, Percentiles, Results, Stats};
 
-/// Computes a statistic over the buckets that its path names.
-pub(super) fn compute(metric: &BucketMetric, results: &Results) -> Result<Metric> {
+/// Computes a statistic over the buckets that its path names. The keys that it shows are held by the work.
+pub(super) fn compute(metric: &BucketMetric, results: &Results, work: &Work) -> Result<Metric> {
     let first = Path::parse(&metric.path)?.0.into_iter().next();
     let mut values: Vec<f64> = Vec::new();
-    let mut keys: Vec<String> = Vec::new();
-    let extreme = matches!(metric.statistic, Statistic::Max | Statistic::Min);
+    let mut having: Vec<&Bucket> = Vec::new();
+    let mut keyed_by = None;
     if let Some(entry) = first.and_then(|first| results.get(&first.name))
         && let Outcome::Buckets(buckets) = &entry.outcome
     {
+        keyed_by = Some((buckets, &entry.header.format));
         let path = ValuePath::parse(&metric.path, 1)?;
         for bucket in &buckets.buckets {
             let value = path.value(&entry.header.name, bucket, metric.gap_policy)?;
             if let Some(value) = value.filter(|value| !value.is_nan()) {
                 values.push(value);
-                if extreme {
-                    keys.push(buckets.key_text(bucket, &entry.header.format));
-                }
+                having.push(bucket);
             }
         }
     }
@@ -39,8 +39,14 @@ pub(super) fn compute(metric: &BucketMetric, results: &Results) -> Result<Metric
         Statistic::Max | Statistic::Min => {
             let Stats { min, max, .. } = stats();
             let value = if metric.statistic == Statistic::Max { max } else { min };
-            let having = values.iter().zip(keys).filter(|(found, _)| **found == value);
-            Metric::BucketValue { value, keys: having.map(|(_, key)| key).collect() }
+            let mut keys = Vec::new();
+            for (_, bucket) in values.iter().zip(having).filter(|(found, _)| **found == value) {
+                let Some((buckets, format)) = keyed_by else { break };
+                let key = buckets.key_text(bucket, format);
+                work.hold(size_of::<String>() + key.len())?;
+                keys.push(key);
+            }
+            Metric::BucketValue { value, keys: keys.into() }
         }
         Statistic::Stats => Metric::StatsBucket(Box::new(stats())),
         Statistic::ExtendedStats { sigma } => Metric::ExtendedStatsBucket(Box::new(ExtendedStats {

@@ -47,7 +47,7 @@ fn inside_of(values: &[f64], pipeline: Value) -> Value {
     if let Err(error) = ran {
         return json!(error.to_string());
     }
-    let rendered = Value::Object(results.render(false));
+    let rendered = results.to_value(false);
     let buckets = rendered["h"]["buckets"].as_array().cloned().unwrap_or_default();
     buckets.into_iter().map(|bucket| bucket["p"]["value"].clone()).collect()
 }
@@ -59,7 +59,14 @@ fn beside(values: &[f64], pipeline: Value) -> Value {
     let mut results = histogram(values);
     match parse(&request).and_then(|parsed| apply(&parsed, &mut results, &Work::default())) {
         Ok(()) => {
-            results.render(true).into_iter().next_back().map(|(name, value)| json!({name: value})).unwrap()
+            let rendered = results.to_value(true);
+            rendered
+                .as_object()
+                .unwrap()
+                .iter()
+                .next_back()
+                .map(|(name, value)| json!({name: value}))
+                .unwrap()
         }
         Err(error) => json!(error.to_string()),
     }
@@ -278,7 +285,7 @@ fn pipelines_read_each_other_in_their_order() {
     }}, "best": {"max_bucket": {"buckets_path": "h>second"}}});
     let mut results = histogram(&[1.0, 2.0, 5.0]);
     apply(&parse(&request).unwrap(), &mut results, &Work::default()).unwrap();
-    let rendered = Value::Object(results.render(false));
+    let rendered = results.to_value(false);
     assert_eq!(rendered["h"]["buckets"][2]["second"]["value"], json!(2.0));
     assert_eq!(rendered["best"], json!({"value": 2.0, "keys": ["2.0"]}));
 }

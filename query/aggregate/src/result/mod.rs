@@ -1,7 +1,7 @@
 //! The reduced tree: what the operator hands to pipelines, and pipelines to the answer.
 //!
 //! [`Results`] is a list of named [`Outcome`]s: metrics, single buckets, or buckets with [`Results`] of
-//! their own. [`Results::render`] makes the JSON that OpenSearch would answer.
+//! their own. [`Results::write`] makes the JSON that OpenSearch would answer.
 
 mod format;
 mod metric;
@@ -11,6 +11,7 @@ mod render;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 pub(crate) use format::Format;
@@ -52,8 +53,13 @@ pub enum Outcome {
     Single(Box<SingleBucket>),
     /// Buckets.
     Buckets(Box<Buckets>),
-    /// Hits, rendered: an object with `total`, `max_score` and `hits`.
-    TopHits(Box<Value>),
+    /// Hits of a bucket.
+    TopHits {
+        /// Their number among the hits that are fetched.
+        number: usize,
+        /// JSON text once they are fetched: an object with `total`, `max_score` and `hits`.
+        text: Bytes,
+    },
 }
 
 /// The bucket of an aggregation that has one.

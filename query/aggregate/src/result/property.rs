@@ -67,7 +67,7 @@ impl Entry {
                 }
                 _ => Ok(Some(Property::Several)),
             },
-            Outcome::TopHits(_) => Err(self.not_supported(path)),
+            Outcome::TopHits { .. } => Err(self.not_supported(path)),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Results as the JSON that OpenSearch answers.
 
 use millrace_matching::address::AddressText;
+use millrace_work::answer::AnswerBuffer;
+use millrace_work::error::Result;
 use serde_json::{Map, Value, json};
 
 use super::format::{double, plain};
@@ -10,21 +12,36 @@ use super::{
 };
 
 impl Results {
-    /// Renders the results as the members of an object; `typed` puts the type before each name, as `typed_keys` asks.
-    pub fn render(&self, typed: bool) -> Map<String, Value> {
-        let mut object = Map::with_capacity(self.0.len());
-        self.render_into(typed, &mut object);
-        object
+    /// Writes the results as an object; `typed` puts the type before each name, as `typed_keys` asks.
+    ///
+    /// # Errors
+    /// As [`AnswerBuffer::check`].
+    pub fn write(&self, typed: bool, out: &mut AnswerBuffer) -> Result<()> {
+        out.push(b'{');
+        self.write_members(typed, out)?;
+        out.push(b'}');
+        out.check()
     }
 
-    fn render_into(&self, typed: bool, object: &mut Map<String, Value>) {
+    fn write_members(&self, typed: bool, out: &mut AnswerBuffer) -> Result<()> {
         for entry in &self.0 {
-            let name = match typed {
-                true => format!("{}#{}", entry.outcome.type_name(), entry.header.name),
-                false => entry.header.name.to_string(),
-            };
-            object.insert(name, Value::Object(entry.render(typed)));
+            match typed {
+                true => out.key(&format!("{}#{}", entry.outcome.type_name(), entry.header.name)),
+                false => out.key(&entry.header.name),
+            }
+            entry.write(typed, out)?;
         }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Results {
+    /// Makes a value of what is written.
+    pub(crate) fn to_value(&self, typed: bool) -> Value {
+        let mut out = AnswerBuffer::new(&millrace_work::Work::default());
+        self.write(typed, &mut out).unwrap();
+        serde_json::from_slice(&out.finish().unwrap()).unwrap()
     }
 }
 
@@ -33,7 +50,7 @@ impl Outcome {
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::Metric(metric) => metric.type_name(),
-            Self::TopHits(_) => "top_hits",
+            Self::TopHits { .. } => "top_hits",
             Self::Single(single) => match single.kind {
                 SingleKind::Filter => "filter",
                 SingleKind::Global => "global",
@@ -108,58 +125,79 @@ impl Metric {
 }
 
 impl Entry {
-    fn render(&self, typed: bool) -> Map<String, Value> {
-        let mut object = Map::new();
+    fn write(&self, typed: bool, out: &mut AnswerBuffer) -> Result<()> {
+        out.push(b'{');
         if let Some(meta) = &self.header.meta {
-            object.insert("meta".into(), Value::Object(meta.as_ref().clone()));
+            out.member("meta", meta.as_ref());
         }
         match &self.outcome {
-            Outcome::Metric(metric) => metric.render(&self.header.format, &mut object),
-            Outcome::TopHits(hits) => {
-                object.insert("hits".into(), hits.as_ref().clone());
+            Outcome::Metric(metric) => {
+                let mut object = Map::new();
+                metric.render(&self.header.format, &mut object);
+                write_members(&object, out);
+            }
+            Outcome::TopHits { text, .. } => {
+                out.key("hits");
+                out.extend(text);
             }
             Outcome::Single(single) => {
-                object.insert("doc_count".into(), json!(single.doc_count));
-                single.subs.render_into(typed, &mut object);
+                out.member("doc_count", &single.doc_count);
+                single.subs.write_members(typed, out)?;
             }
-            Outcome::Buckets(buckets) => buckets.render(&self.header.format, typed, &mut object),
+            Outcome::Buckets(buckets) => buckets.write(&self.header.format, typed, out)?,
         }
-        object
+        out.push(b'}');
+        out.check()
+    }
+}
+
+/// Writes members of the object at hand.
+fn write_members(members: &Map<String, Value>, out: &mut AnswerBuffer) {
+    for (name, value) in members {
+        out.member(name, value);
     }
 }
 
 impl Buckets {
-    fn render(&self, format: &Format, typed: bool, object: &mut Map<String, Value>) {
+    fn write(&self, format: &Format, typed: bool, out: &mut AnswerBuffer) -> Result<()> {
         match &self.shape {
             Shape::Terms { other, .. } | Shape::MultiTerms { other, .. } => {
-                object.insert("doc_count_error_upper_bound".into(), json!(0));
-                object.insert("sum_other_doc_count".into(), json!(other));
+                out.member("doc_count_error_upper_bound", &0);
+                out.member("sum_other_doc_count", other);
             }
             // As OpenSearch says nothing of a field that no index has.
             Shape::SignificantTerms { key_type: KeyType::Unmapped, .. } => {}
             Shape::SignificantTerms { doc_count, background, .. } => {
-                object.insert("doc_count".into(), json!(doc_count));
-                object.insert("bg_count".into(), json!(background));
+                out.member("doc_count", doc_count);
+                out.member("bg_count", background);
             }
             Shape::Composite { parts, after: Some(after) } => {
-                object.insert("after_key".into(), composite_key(parts, after));
+                out.member("after_key", &composite_key(parts, after));
             }
             _ => {}
         }
-        let rendered = self.buckets.iter().map(|bucket| self.bucket(bucket, format, typed));
-        let buckets = if self.keyed {
-            let names = self.buckets.iter().map(|bucket| self.key_text(bucket, format));
-            Value::Object(names.zip(rendered).collect())
-        } else {
-            Value::Array(rendered.collect())
-        };
-        object.insert("buckets".into(), buckets);
-        if let Shape::AutoDateHistogram { interval } = &self.shape {
-            object.insert("interval".into(), json!(&**interval));
+        out.key("buckets");
+        out.push(if self.keyed { b'{' } else { b'[' });
+        for bucket in &self.buckets {
+            match self.keyed {
+                true => out.key(&self.key_text(bucket, format)),
+                false => out.item(),
+            }
+            out.push(b'{');
+            write_members(&self.head(bucket, format), out);
+            bucket.subs.write_members(typed, out)?;
+            out.push(b'}');
+            out.check()?;
         }
+        out.push(if self.keyed { b'}' } else { b']' });
+        if let Shape::AutoDateHistogram { interval } = &self.shape {
+            out.member("interval", interval.as_ref());
+        }
+        Ok(())
     }
 
-    fn bucket(&self, bucket: &Bucket, format: &Format, typed: bool) -> Value {
+    /// Makes the members of a bucket before the results of its sub-aggregations.
+    fn head(&self, bucket: &Bucket, format: &Format) -> Map<String, Value> {
         let mut object = Map::new();
         let key = &bucket.key;
         match &self.shape {
@@ -220,8 +258,7 @@ impl Buckets {
             }
             _ => {}
         }
-        bucket.subs.render_into(typed, &mut object);
-        Value::Object(object)
+        object
     }
 }
 

@@ -152,7 +152,7 @@ impl Store {
             states.merge(part);
         }
         let (results, _, _) = reduce(states, tree, 100_000, Work::default()).unwrap();
-        Value::Object(results.render(false))
+        results.to_value(false)
     }
 
     /// Whether a source has an answer to something that is asked of one of the parts.

@@ -1,5 +1,6 @@
 //! Number patterns such as `#,##0.00`, as `java.text.DecimalFormat` reads them.
 
+use millrace_dsl::fields::check_format;
 use millrace_work::error::{Error, Result};
 
 /// Most digits that a pattern may ask for.
@@ -28,6 +29,7 @@ impl DecimalFormat {
     /// # Errors
     /// A pattern that is none.
     pub fn parse(pattern: &str) -> Result<Self> {
+        check_format(pattern)?;
         let malformed = |what: &str| Error::IllegalArgument(format!("{what} in pattern \"{pattern}\""));
         let mut format = Self {
             prefix: String::new(),

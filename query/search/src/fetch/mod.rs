@@ -31,6 +31,9 @@ use crate::response::Hit;
 /// Segments read from at the same time.
 const CONCURRENT_SEGMENTS: usize = 8;
 
+/// Bytes of the name of a clause that a hit matches: the text is shared, and lists grow to twice their length.
+const MATCHED_BYTES: usize = 2 * size_of::<(Arc<str>, f32)>();
+
 /// Reads the rows at the given addresses, in their order, for some work, which holds them.
 pub async fn rows(
     snapshot: &TableSnapshot,
@@ -156,8 +159,8 @@ pub(crate) async fn matched_queries(
     compute: &Compute,
     now_ms: i64,
     work: &Work,
-) -> Result<Vec<Vec<(String, f32)>>> {
-    let mut named: Vec<(String, Predicate)> = Vec::new();
+) -> Result<Vec<Vec<(Arc<str>, f32)>>> {
+    let mut named: Vec<(Arc<str>, Predicate)> = Vec::new();
     queries.iter().for_each(|query| {
         query.walk(&mut |clause| {
             let Some(name) = &clause.common().name else { return };
@@ -166,9 +169,9 @@ pub(crate) async fn matched_queries(
                 false => lower::lower_filter(clause),
             };
             // Of clauses of one name the last is reported.
-            match named.iter_mut().find(|(known, _)| known == name) {
+            match named.iter_mut().find(|(known, _)| **known == **name) {
                 Some(known) => known.1 = predicate,
-                None => named.push((name.clone(), predicate)),
+                None => named.push((name.as_str().into(), predicate)),
             }
         });
     });
@@ -192,13 +195,14 @@ pub(crate) async fn matched_queries(
         for (name, predicate) in &named {
             resolved.push((name, resolve(predicate, context)?));
         }
-        let (names, nodes): (Vec<&String>, Vec<_>) = resolved.into_iter().unzip();
+        let (names, nodes): (Vec<&Arc<str>>, Vec<_>) = resolved.into_iter().unzip();
         // Scores need statistics of the whole shard.
         let scored =
             nodes.iter().any(|own| with_scores || own.node.scores_decide()).then(|| snapshot.clone());
         let (of_index, of_shard, ruled) = (segment.index, segment.shard, segment.ruled.clone());
         let shard: Vec<_> =
             snapshot.segments.iter().filter(|other| other.shard == segment.shard).cloned().collect();
+        let holder = work;
         let work = work.part();
         let hits = compute
             .run(move || {
@@ -228,9 +232,11 @@ pub(crate) async fn matched_queries(
             })
             .await?;
         for (name, hits) in names.into_iter().zip(hits) {
+            let matching = hits.iter().flatten().count();
+            holder.hold(matching.saturating_mul(MATCHED_BYTES))?;
             for (place, score) in places.iter().zip(hits) {
                 if let Some(score) = score {
-                    matched[*place].push((name.clone(), score));
+                    matched[*place].push((Arc::clone(name), score));
                 }
             }
         }

@@ -248,26 +248,25 @@ impl Phases {
             let segment = segment(snapshot, number)?;
             let Some(index) = snapshot.indices.get(segment.index).cloned() else { continue };
             let stored: Vec<StoredRow> = places.iter().map(|place| rows[*place].clone()).collect();
-            let (phases, reader) = (self.clone(), Arc::clone(&segment.reader));
-            let made =
-                compute.run(move || phases.column_values(&index, reader.as_ref(), &own, &stored)).await?;
-            work.check()?;
+            let (phases, reader, holder) = (self.clone(), Arc::clone(&segment.reader), work.clone());
+            let read = move || phases.column_values(&index, reader.as_ref(), &own, &stored, &holder);
+            let made = compute.run(read).await?;
             for (place, made) in places.into_iter().zip(made) {
-                work.hold(bytes_of_members(&made))?;
                 extras[place].fields = made;
             }
         }
         Ok(())
     }
 
-    /// Makes what columns say of some rows of a segment, or of its elements. Blocks; runs on a compute
-    /// thread.
+    /// Makes what columns say of some rows of a segment, or of its elements, which is held by the work. Blocks; runs on a
+    /// compute thread.
     pub(crate) fn column_values(
         &self,
         index: &TableIndex,
         reader: &dyn SegmentReader,
         rows: &[u32],
         stored: &[StoredRow],
+        work: &Work,
     ) -> Result<Vec<Map<String, Value>>> {
         let mut made = vec![Map::new(); rows.len()];
         let wanted = column_fields(&index.mapping, &self.docvalues).map_err(|error| refused(index, error))?;
@@ -288,6 +287,7 @@ impl Phases {
             })?;
         }
         for (at, row) in rows.iter().enumerate() {
+            work.check()?;
             for (name, field) in &wanted {
                 let mut values = match field {
                     DocValues::Id => vec![json!(stored[at].id)],
@@ -312,6 +312,7 @@ impl Phases {
                     }
                 }
             }
+            work.hold(bytes_of_members(&made[at]))?;
         }
         Ok(made)
     }

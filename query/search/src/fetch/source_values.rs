@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use millrace_dsl::fields::check_format;
 use millrace_matching::order::number;
 use millrace_storage::mapping::{DateFormat, Field, FieldType, Mapping, Scalar};
 use millrace_work::error::{Error, Result};
@@ -184,7 +185,7 @@ pub(super) fn default_date_format(mapping: &Mapping, field: &Field) -> Result<Da
 
 /// Compiles a date format of a request.
 pub(super) fn date_format(text: &str) -> Result<DateFormat> {
-    DateFormat::parse(text).map_err(Error::IllegalArgument)
+    DateFormat::parse(check_format(text)?).map_err(Error::IllegalArgument)
 }
 
 fn form(mapping: &Mapping, field: &Field, format: Option<&str>) -> Result<Form> {

@@ -158,7 +158,7 @@ impl MarkedField<'_> {
                 // Known offsets need no analysis, unless terms are to be found among them.
                 let analyzed = !has_vectors(field) && (!has_offsets(field) || query.has_patterns());
                 let limit = options.max_analyzer_offset.filter(|_| analyzed);
-                Ok(unified::highlight(&query, &text, tokenizer, options, limit))
+                unified::highlight(&query, &text, tokenizer, options, limit)
             }
             Kind::Plain(fragmenter) => {
                 let values: Vec<Vec<u16>> = values().collect();
@@ -171,7 +171,7 @@ impl MarkedField<'_> {
                     ));
                 }
                 let wanted: Vec<&Wanted> = self.wanted.iter().collect();
-                Ok(plain::highlight(&wanted, &values, tokenizer, options, fragmenter, limit))
+                plain::highlight(&wanted, &values, tokenizer, options, fragmenter, limit)
             }
         }
     }

@@ -6,6 +6,7 @@
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use millrace_dsl::highlight::Options;
+use millrace_work::error::Result;
 
 use super::markup::Markup;
 use super::spans;
@@ -51,13 +52,13 @@ pub(super) fn highlight(
     options: &Options,
     fragmenter: Fragmenter,
     limit: Option<usize>,
-) -> Vec<String> {
+) -> Result<Vec<String>> {
     let most = options.fragments.max(1);
     let mut fragments: Vec<(f32, String)> = Vec::new();
     for value in values {
         let value = &value[..limit.unwrap_or(usize::MAX).min(value.len())];
         let tokens = tokenizer.tokens(value, None);
-        fragments.extend(best(wanted, value, &tokens, options, fragmenter, most));
+        fragments.extend(best(wanted, value, &tokens, options, fragmenter, most)?);
     }
     if options.by_score {
         by_rounded_score(&mut fragments);
@@ -66,9 +67,9 @@ pub(super) fn highlight(
         fragments.truncate(most);
     }
     if fragments.is_empty() {
-        return no_match(values, tokenizer, options).into_iter().collect();
+        return Ok(no_match(values, tokenizer, options).into_iter().collect());
     }
-    fragments.into_iter().map(|(_, fragment)| fragment).collect()
+    Ok(fragments.into_iter().map(|(_, fragment)| fragment).collect())
 }
 
 /// Orders by score, falling; scores that differ by less than a half are equal. Such an order is none in
@@ -218,7 +219,7 @@ fn best(
     options: &Options,
     fragmenter: Fragmenter,
     most: usize,
-) -> Vec<(f32, String)> {
+) -> Result<Vec<(f32, String)>> {
     let terms = weigh(wanted, tokens);
     let mut cutter = Cutter {
         fragmenter,
@@ -283,8 +284,9 @@ fn best(
     }
     current.to = markup.len();
     done.push(current);
-    let text = markup.finish();
-    select(done, most).into_iter().map(|part| (part.score, text[part.from..part.to].to_owned())).collect()
+    let text = markup.finish()?;
+    let fragments = select(done, most).into_iter();
+    Ok(fragments.map(|part| (part.score, text[part.from..part.to].to_owned())).collect())
 }
 
 /// Keeps the best fragments, best first; of equal ones the earlier.

@@ -8,6 +8,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use millrace_dsl::highlight::{Options, Scanner};
+use millrace_work::error::Result;
 
 use super::boundary::{Boundaries, Unit};
 use super::markup::Markup;
@@ -135,9 +136,9 @@ pub(super) fn highlight(
     tokenizer: Tokenizer<'_>,
     options: &Options,
     limit: Option<i64>,
-) -> Vec<String> {
+) -> Result<Vec<String>> {
     if text.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let tokens = tokenizer.tokens(text, limit);
     let whole = options.fragments == 0 || !tokenizer.cuts();
@@ -147,15 +148,17 @@ pub(super) fn highlight(
     if passages.is_empty() {
         passages.extend(no_match(text, options.no_match_size));
     }
-    let mut fragments: Vec<(f32, String)> = passages
-        .iter()
-        .map(|passage| (passage.score, format(passage, text, options)))
-        .filter(|(_, fragment)| fragment.chars().any(|c| !c.is_whitespace()))
-        .collect();
+    let mut fragments: Vec<(f32, String)> = Vec::with_capacity(passages.len());
+    for passage in &passages {
+        let fragment = format(passage, text, options)?;
+        if fragment.chars().any(|c| !c.is_whitespace()) {
+            fragments.push((passage.score, fragment));
+        }
+    }
     if options.by_score {
         fragments.sort_by(|a, b| b.0.total_cmp(&a.0));
     }
-    fragments.into_iter().map(|(_, fragment)| fragment).collect()
+    Ok(fragments.into_iter().map(|(_, fragment)| fragment).collect())
 }
 
 /// Gathers occurrences into passages and keeps the best, in the order of the text.
@@ -253,7 +256,7 @@ fn no_match(text: &[u16], size: i32) -> Option<Passage> {
     Some(Passage { start, end, matches: Vec::new(), score: f32::NAN })
 }
 
-fn format(passage: &Passage, text: &[u16], options: &Options) -> String {
+fn format(passage: &Passage, text: &[u16], options: &Options) -> Result<String> {
     let mut markup = Markup::new(options);
     let mut at = passage.start;
     let mut matches = passage.matches.iter().peekable();
@@ -269,11 +272,11 @@ fn format(passage: &Passage, text: &[u16], options: &Options) -> String {
         at = end;
     }
     markup.text(&text[at..passage.end.max(at)]);
-    let mut fragment = markup.finish();
+    let mut fragment = markup.finish()?;
     if fragment.ends_with([PARAGRAPH, '\0']) {
         fragment.pop();
     }
-    fragment.trim_matches(|c: char| c <= ' ').to_owned()
+    Ok(fragment.trim_matches(|c: char| c <= ' ').to_owned())
 }
 
 /// Where passages begin and end. Each value of a field is cut for itself.

@@ -25,7 +25,7 @@ use millrace_storage::mapping::{Field, FieldType};
 use millrace_storage::segment::RowParts;
 use millrace_work::compute::Stop;
 use millrace_work::error::{Error, Result, ShardFailure};
-use millrace_work::{Work, bytes_of};
+use millrace_work::{PARSED_SHARE, Work, bytes_of};
 use roaring::RoaringBitmap;
 use serde_json::{Map, Value, json};
 
@@ -422,7 +422,10 @@ async fn completion_options(
         let hits = fetch::conceal(snapshot, &addresses, hits, compute, work).await?;
         let render = move || {
             let list = HitList { total: None, max_score: None, hits };
-            let rendered = list.to_value(&shown, &holder)?;
+            let text = list.to_text(&shown, &holder)?;
+            let _parsed = holder.part_of(PARSED_SHARE.saturating_mul(text.len()))?;
+            let rendered: Value = serde_json::from_slice(&text)
+                .map_err(|error| Error::Execution(format!("completions are not JSON: {error}")))?;
             holder.hold(bytes_of(&rendered))?;
             Ok(rendered)
         };

@@ -24,6 +24,11 @@ const MAX_HEAD: usize = 64;
 /// Bytes of all answers together, above which further searches are refused.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
+/// Makes the error of a search whose answer does not fit behind the others.
+fn too_long() -> Error {
+    Error::CircuitBreaking(format!("the answers exceed [{MAX_ANSWER_BYTES}] bytes"))
+}
+
 /// A search of a request: the indices that it names, and what it asks.
 struct Item {
     expression: String,
@@ -107,14 +112,16 @@ impl SearchService {
                         out.extend_from_slice(b",\"status\":200}");
                     }
                     Ok(_) => {
-                        let full = format!("the answers exceed [{MAX_ANSWER_BYTES}] bytes");
-                        out.extend_from_slice(Error::CircuitBreaking(full).to_item().to_string().as_bytes());
+                        out.extend_from_slice(too_long().to_item().to_string().as_bytes());
                     }
                     Err(error) => {
                         if let Error::Storage(refused) = &error {
                             session.refusals().note(refused);
                         }
-                        out.extend_from_slice(error.to_item().to_string().as_bytes());
+                        let item = error.to_item().to_string();
+                        let fits = out.len().saturating_add(item.len()) <= MAX_ANSWER_BYTES;
+                        let item = if fits { item } else { too_long().to_item().to_string() };
+                        out.extend_from_slice(item.as_bytes());
                     }
                 }
                 joining.hold(out.capacity().saturating_sub(held))?;

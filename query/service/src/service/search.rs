@@ -110,7 +110,6 @@ impl SearchService {
         let (snapshot, shown, work) = (&snapshot, &shown, &work);
         let search = Running { searcher, request, query, snapshot, shown, limits, started_ms, work };
         let mut found = search.find((from, size), grouping.as_ref()).await?;
-        // What holds the results is held until the answer is text.
         let mut aggregated = Aggregated::default();
         if let Some(aggregation) = aggregation {
             aggregated = search.aggregate(aggregation, self.max_buckets(), &mut found).await?;
@@ -224,7 +223,7 @@ impl SearchService {
     }
 }
 
-/// Renders an answer, for some work, which holds it while it is rendered; the text holds its own memory then.
+/// Renders an answer, for some work; the text holds its own memory.
 pub(super) async fn rendered(
     answer: Answer,
     shown: Arc<Shown>,
@@ -232,10 +231,7 @@ pub(super) async fn rendered(
     work: &Work,
 ) -> Result<Bytes> {
     let (is_small, work) = (answer.is_small(), work.clone());
-    let render = move || {
-        let _rendering = work.part_of(answer.list.bytes())?;
-        work.keep(answer.render(&shown, &work)?)
-    };
+    let render = move || answer.render(&shown, &work);
     // The way to another thread and back is longer than that.
     if is_small { render() } else { compute.run(render).await }
 }

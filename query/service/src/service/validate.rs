@@ -9,6 +9,7 @@ use millrace_matching::lookup;
 use millrace_matching::table::{TableIndex, TableSnapshot};
 use millrace_search::explain::Explainer;
 use millrace_storage::Session;
+use millrace_work::answer::AnswerBuffer;
 use millrace_work::error::{Error, Result, ShardFailure};
 use serde_json::{Map, Value, json};
 
@@ -45,8 +46,10 @@ impl SearchService {
             let (work, _ends) = searcher.begin();
             let snapshot = self.pin(session, expression, &scope).await?;
             lookup::read(session, &snapshot, &mut query, &searcher.compute, &work).await?;
-            let mut explanations = Vec::new();
-            let mut asked = 0;
+            // The text of the query comes once for each index or shard.
+            let mut explanations = AnswerBuffer::new(&work);
+            explanations.push(b'[');
+            let (mut asked, mut valid) = (0, true);
             for place in 0..snapshot.indices.len() {
                 let alone = Arc::new(only_index(&snapshot, place));
                 let index = &snapshot.indices[place];
@@ -56,34 +59,35 @@ impl SearchService {
                 } else {
                     &index.shards[..index.shards.len().min(1)]
                 };
-                for shard in shards {
-                    asked += 1;
-                    let mut own = Map::new();
-                    own.insert("index".into(), json!(index.meta.name));
+                asked += shards.len();
+                valid &= shards.is_empty() || explainer.is_ok();
+                for shard in shards.iter().filter(|_| explain) {
+                    explanations.item();
+                    explanations.push(b'{');
+                    explanations.member("index", &*index.meta.name);
                     if all_shards {
-                        own.insert("shard".into(), json!(shard));
+                        explanations.member("shard", shard);
                     }
+                    explanations.member("valid", &explainer.is_ok());
                     match &explainer {
-                        Ok(explainer) => {
-                            own.insert("valid".into(), json!(true));
-                            own.insert("explanation".into(), json!(explainer.describe(0)));
-                        }
-                        Err(error) => {
-                            own.insert("valid".into(), json!(false));
-                            own.insert("error".into(), json!(refusal(error, index)));
-                        }
+                        Ok(explainer) => explanations.member("explanation", &explainer.describe(0)),
+                        Err(error) => explanations.member("error", &refusal(error, index)),
                     }
-                    explanations.push(own);
+                    explanations.push(b'}');
+                    explanations.check()?;
                 }
             }
-            let valid = explanations.iter().all(|own| own.get("valid") == Some(&json!(true)));
-            let mut answer = Map::new();
-            answer.insert("_shards".into(), json!({"total": asked, "successful": asked, "failed": 0}));
-            answer.insert("valid".into(), json!(valid));
+            explanations.push(b']');
+            let mut answer = AnswerBuffer::new(&work);
+            answer.push(b'{');
+            answer.member("_shards", &json!({"total": asked, "successful": asked, "failed": 0}));
+            answer.member("valid", &valid);
             if explain {
-                answer.insert("explanations".into(), json!(explanations));
+                answer.key("explanations");
+                answer.extend(&explanations.finish()?);
             }
-            Ok(Outcome::json(200, Value::Object(answer)))
+            answer.push(b'}');
+            Ok(Outcome::raw(answer.finish()?))
         })
     }
 }

@@ -22,6 +22,7 @@ mod nested;
 mod ordered_buckets;
 mod property;
 mod query_strings;
+mod repeated_texts;
 mod robustness;
 mod scroll;
 mod search;

@@ -45,3 +45,16 @@ fn exhausted_memory_is_recognised_whatever_it_is_wrapped_in() {
         }
     }
 }
+
+#[test]
+fn long_reasons_of_many_shards_are_cut_short() {
+    let failure = |shard: u32| {
+        let reason = format!("{}{shard}", "é".repeat(150_000));
+        Error::IllegalArgument(reason).into_shard_failure(&format!("index-{shard}"), "u", shard)
+    };
+    let one = Error::SearchPhase { failures: vec![failure(0)] }.to_body().unwrap();
+    let reason = one["error"]["root_cause"][0]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("éé") && reason.ends_with("bytes more]"), "{reason}");
+    let many = Error::SearchPhase { failures: (0..5_000).map(failure).collect() };
+    assert!(many.to_body().unwrap().to_string().len() < 10 << 20);
+}

@@ -13,6 +13,7 @@ use millrace_search::response::{Hit, Shown};
 use millrace_search::searcher::{Found, Search, Searcher, fetching_limit, refused_by_all};
 use millrace_search::{profile, suggest};
 use millrace_work::Work;
+use millrace_work::answer::{AnswerBuffer, WriteAnswer};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
@@ -60,11 +61,24 @@ pub(super) struct Running<'a> {
 #[derive(Default)]
 pub(super) struct Aggregated {
     /// The results, where they are asked for.
-    pub results: Option<Value>,
+    pub results: Option<Box<dyn WriteAnswer>>,
     /// What each shard took, where measured.
     pub measured: Vec<Vec<Value>>,
+}
+
+/// Results of aggregations that are written with the answer.
+#[derive(Debug)]
+struct AggregationResults {
+    results: aggregate::Results,
+    typed_keys: bool,
     /// Holds the results.
-    pub _held: Option<Work>,
+    _held: Work,
+}
+
+impl WriteAnswer for AggregationResults {
+    fn write(&self, out: &mut AnswerBuffer) -> Result<()> {
+        self.results.write(self.typed_keys, out)
+    }
 }
 
 impl Running<'_> {
@@ -135,9 +149,8 @@ impl Running<'_> {
         let measured = aggregation.profile(self.snapshot.shards);
         found.failures.extend(aggregation.failures);
         let typed_keys = request.typed_keys;
-        let render = move || Ok((Value::Object(done.results.render(typed_keys)), done.work));
-        let (results, held) = self.searcher.compute.run(render).await?;
-        Ok(Aggregated { results: Some(results), measured, _held: Some(held) })
+        let results = AggregationResults { results: done.results, typed_keys, _held: done.work };
+        Ok(Aggregated { results: Some(Box::new(results)), measured })
     }
 
     /// Makes suggestions, where they are asked for.
