@@ -16,6 +16,9 @@ use super::batch::{Batch, Column};
 use super::compile::ALL;
 use super::result::Format;
 
+/// Format of dates whose mapping names none. Bounds of buckets may be texts of milliseconds.
+const DEFAULT_DATE_FORMAT: &str = "strict_date_optional_time||epoch_millis";
+
 /// What values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueKind {
@@ -414,10 +417,9 @@ fn format_of(source: &ValuesSource, index: &TableIndex, field: &Field) -> Result
             Format::Date(Arc::new(date_format(format)?), zone)
         }
         (FieldType::Date | FieldType::DateNanos, None) => {
-            let own = index.mapping.date_format(field).filter(|_| field.params.contains_key("format"));
-            let format = match own {
+            let format = match index.mapping.date_format(field) {
                 Some(format) => format.clone(),
-                None => date_format("strict_date_optional_time")?,
+                None => date_format(DEFAULT_DATE_FORMAT)?,
             };
             Format::Date(Arc::new(format), zone)
         }
@@ -445,7 +447,7 @@ fn unmapped_format(source: &ValuesSource, accepts: Accepts) -> Result<Format> {
     let dates = accepts == Accepts::Dates || source.value_type == Some(ValueType::Date);
     Ok(match (dates, &source.format) {
         (true, Some(format)) => Format::Date(Arc::new(date_format(format)?), zone),
-        (true, None) => Format::Date(Arc::new(date_format("strict_date_optional_time")?), zone),
+        (true, None) => Format::Date(Arc::new(date_format(DEFAULT_DATE_FORMAT)?), zone),
         (false, Some(format)) => Format::Decimal(Arc::new(DecimalFormat::parse(format)?)),
         (false, None) if source.value_type == Some(ValueType::Boolean) => Format::Boolean,
         (false, None) => Format::Raw,

@@ -9,9 +9,6 @@ use super::spec::{Context, DEFAULT_DATE_FORMAT, LeafSpec, parsing};
 use super::{AsYouType, Contexts, FieldType, geo, java};
 use crate::{Error, Result};
 
-/// Format of date_nanos where a mapping names none.
-const DEFAULT_NANOS_FORMAT: &str = "strict_date_optional_time_nanos||epoch_millis";
-
 /// Parses what a body says of one leaf.
 pub(super) fn parse_leaf(
     name: &str,
@@ -243,11 +240,8 @@ fn check_analysis(name: &str, leaf: &LeafSpec, context: Context<'_>) -> Result<(
 }
 
 /// The format of a date field's parameters.
-pub(super) fn date_format(field_type: &FieldType, params: &Map<String, Value>) -> Result<DateFormat> {
-    let text = params.get("format").and_then(Value::as_str).unwrap_or(match field_type {
-        FieldType::DateNanos => DEFAULT_NANOS_FORMAT,
-        _ => DEFAULT_DATE_FORMAT,
-    });
+pub(super) fn date_format(params: &Map<String, Value>) -> Result<DateFormat> {
+    let text = params.get("format").and_then(Value::as_str).unwrap_or(DEFAULT_DATE_FORMAT);
     DateFormat::parse(text).map_err(Error::IllegalArgument)
 }
 
@@ -262,7 +256,7 @@ fn check_null_value(name: &str, leaf: &LeafSpec) -> Result<()> {
                     })?;
                 }
             }
-            Some(date_format(&leaf.field_type, &leaf.params)?)
+            Some(date_format(&leaf.params)?)
         }
         _ => None,
     };

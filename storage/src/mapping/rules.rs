@@ -105,7 +105,7 @@ pub(super) fn compile(
         coerce: flag("coerce", settings.coerce),
         ignore_malformed: flag("ignore_malformed", settings.ignore_malformed),
         null_value,
-        format: if is_date { Some(Arc::new(date_format(&field_type, params)?)) } else { None },
+        format: if is_date { Some(Arc::new(date_format(params)?)) } else { None },
         copy_to: spec.copy_to.clone(),
         constant: text("value").map(Into::into).filter(|_| field_type == FieldType::ConstantKeyword),
         depth_limit: params.get("depth_limit").and_then(Value::as_u64).map_or(20, |n| n as usize),

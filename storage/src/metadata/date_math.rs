@@ -1,13 +1,11 @@
 //! Date math in names: `<logs-{now/d}>` stands for `logs-2026.11.21` on that day.
 //!
 //! The grammar is OpenSearch's: text outside braces is literal, `{expression{format|zone}}` is a
-//! moment rendered by a Java date pattern (default `uuuu.MM.dd`, UTC), and `\` escapes a brace.
+//! date written in a format of mappings (default `uuuu.MM.dd`, UTC), and `\` escapes a brace.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
-use chrono::{DateTime, Datelike, Months, NaiveDate, NaiveDateTime, TimeDelta, Timelike};
-
+use crate::mapping::DateFormat;
 use crate::{Error, Result};
 
 const DEFAULT_FORMAT: &str = "uuuu.MM.dd";
@@ -80,9 +78,10 @@ pub(super) fn resolve(name: &str, now_ms: i64) -> Result<Cow<'_, str>> {
                 if pattern.is_empty() {
                     return Err(fault("missing date format"));
                 }
-                let moment = evaluate(&math, local_time(now_ms, zone).map_err(|what| fault(&what))?)
+                let date = DateFormat::parse(pattern)
+                    .and_then(|format| format.evaluate(&math, now_ms, zone))
                     .map_err(|what| fault(&what))?;
-                render(pattern, moment, &mut resolved).map_err(|what| fault(&what))?;
+                resolved.push_str(&date);
             }
             c => resolved.push(c),
         }
@@ -91,148 +90,6 @@ pub(super) fn resolve(name: &str, now_ms: i64) -> Result<Cow<'_, str>> {
         return Err(fault("nothing captured"));
     }
     Ok(Cow::Owned(resolved))
-}
-
-fn local_time(now_ms: i64, zone: Option<&str>) -> Result<NaiveDateTime, String> {
-    let utc = DateTime::from_timestamp_millis(now_ms)
-        .ok_or_else(|| "the clock is out of range".to_owned())?
-        .naive_utc();
-    let Some(zone) = zone else { return Ok(utc) };
-    if let Some(seconds) = fixed_offset(zone) {
-        return Ok(utc + TimeDelta::seconds(seconds));
-    }
-    let zone: chrono_tz::Tz = zone.parse().map_err(|_| format!("unknown time zone [{zone}]"))?;
-    Ok(utc.and_utc().with_timezone(&zone).naive_local())
-}
-
-fn fixed_offset(zone: &str) -> Option<i64> {
-    if zone == "Z" || zone == "UTC" {
-        return Some(0);
-    }
-    let sign = match zone.as_bytes().first()? {
-        b'+' => 1,
-        b'-' => -1,
-        _ => return None,
-    };
-    let digits: String = zone[1..].chars().filter(|c| *c != ':').collect();
-    if digits.len() > 4 || !digits.bytes().all(|b| b.is_ascii_digit()) || digits.is_empty() {
-        return None;
-    }
-    let (hours, minutes) = digits.split_at(digits.len().min(2));
-    let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().unwrap_or(0));
-    (hours <= 18 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
-}
-
-fn evaluate(math: &str, now: NaiveDateTime) -> Result<NaiveDateTime, String> {
-    let Some(mut rest) = math.strip_prefix("now") else {
-        return Err(format!("date math [{math}] must start with [now]"));
-    };
-    let mut moment = now;
-    let out_of_range = || format!("date math [{math}] is out of range");
-    while let Some(operator) = rest.chars().next() {
-        rest = &rest[operator.len_utf8()..];
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let count: i64 = match (operator, digits) {
-            ('/', 0) | ('+' | '-', 0) => 1,
-            ('+' | '-', 1..=9) => rest[..digits].parse().map_err(|_| out_of_range())?,
-            _ => return Err(format!("operator not supported for date math [{math}]")),
-        };
-        rest = &rest[digits..];
-        let unit = rest.chars().next().ok_or_else(|| format!("truncated date math [{math}]"))?;
-        rest = &rest[unit.len_utf8()..];
-        moment = match operator {
-            '/' => floor(moment, unit),
-            '+' => shift(moment, unit, count),
-            _ => shift(moment, unit, -count),
-        }
-        .ok_or_else(|| format!("unit [{unit}] not supported for date math [{math}]"))?;
-    }
-    Ok(moment)
-}
-
-fn shift(moment: NaiveDateTime, unit: char, count: i64) -> Option<NaiveDateTime> {
-    let months = |count: i64| {
-        let months = Months::new(u32::try_from(count.abs()).ok()?);
-        if count < 0 { moment.checked_sub_months(months) } else { moment.checked_add_months(months) }
-    };
-    match unit {
-        'y' => months(count.checked_mul(12)?),
-        'M' => months(count),
-        'w' => moment.checked_add_signed(TimeDelta::try_weeks(count)?),
-        'd' => moment.checked_add_signed(TimeDelta::try_days(count)?),
-        'h' | 'H' => moment.checked_add_signed(TimeDelta::try_hours(count)?),
-        'm' => moment.checked_add_signed(TimeDelta::try_minutes(count)?),
-        's' => moment.checked_add_signed(TimeDelta::try_seconds(count)?),
-        _ => None,
-    }
-}
-
-fn floor(moment: NaiveDateTime, unit: char) -> Option<NaiveDateTime> {
-    let date = moment.date();
-    let midnight = |date: NaiveDate| date.and_hms_opt(0, 0, 0);
-    match unit {
-        'y' => midnight(NaiveDate::from_ymd_opt(date.year(), 1, 1)?),
-        'M' => midnight(date.with_day(1)?),
-        'w' => midnight(date - TimeDelta::days(i64::from(date.weekday().num_days_from_monday()))),
-        'd' => midnight(date),
-        'h' | 'H' => date.and_hms_opt(moment.hour(), 0, 0),
-        'm' => date.and_hms_opt(moment.hour(), moment.minute(), 0),
-        's' => date.and_hms_opt(moment.hour(), moment.minute(), moment.second()),
-        _ => None,
-    }
-}
-
-/// Renders by a Java date pattern; letters that names do not use are refused.
-fn render(pattern: &str, moment: NaiveDateTime, out: &mut String) -> Result<(), String> {
-    let mut rest = pattern;
-    while let Some(c) = rest.chars().next() {
-        let run = rest.chars().take_while(|other| *other == c).count();
-        if c == '\'' {
-            let quoted = &rest[1..];
-            let end =
-                quoted.find('\'').ok_or_else(|| format!("unterminated quote in date format [{pattern}]"))?;
-            out.push_str(if end == 0 { "'" } else { &quoted[..end] });
-            rest = &quoted[end + 1..];
-            continue;
-        }
-        if run > 19 {
-            return Err(format!("too many letters [{c}] in date format [{pattern}]"));
-        }
-        let week = moment.iso_week();
-        let mut number = |value: i64| {
-            let _ = write!(out, "{value:0run$}");
-        };
-        match (c, run) {
-            ('y' | 'u', 2) => number(i64::from(moment.year().rem_euclid(100))),
-            ('y' | 'u', _) => number(i64::from(moment.year())),
-            ('Y', 2) => number(i64::from(week.year().rem_euclid(100))),
-            ('Y', _) => number(i64::from(week.year())),
-            ('M' | 'L', 1 | 2) => number(i64::from(moment.month())),
-            ('M' | 'L', 3) => out.push_str(&moment.format("%b").to_string()),
-            ('M' | 'L', 4) => out.push_str(&moment.format("%B").to_string()),
-            ('d', 1 | 2) => number(i64::from(moment.day())),
-            ('D', 1..=3) => number(i64::from(moment.ordinal())),
-            ('w', 1 | 2) => number(i64::from(week.week())),
-            ('e', 1) => number(i64::from(moment.weekday().number_from_monday())),
-            ('E', 1..=3) => out.push_str(&moment.format("%a").to_string()),
-            ('E', 4) => out.push_str(&moment.format("%A").to_string()),
-            ('H', 1 | 2) => number(i64::from(moment.hour())),
-            ('k', 1 | 2) => number(i64::from(if moment.hour() == 0 { 24 } else { moment.hour() })),
-            ('h', 1 | 2) => number(i64::from(moment.hour12().1)),
-            ('m', 1 | 2) => number(i64::from(moment.minute())),
-            ('s', 1 | 2) => number(i64::from(moment.second())),
-            ('S', 1..=9) => {
-                let nanos = format!("{:09}", moment.nanosecond());
-                out.push_str(&nanos[..run]);
-            }
-            (letter, _) if letter.is_ascii_alphabetic() => {
-                return Err(format!("letter [{letter}] is not supported in date format [{pattern}]"));
-            }
-            (literal, _) => out.extend(std::iter::repeat_n(literal, run)),
-        }
-        rest = &rest[c.len_utf8() * run..];
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -261,6 +118,19 @@ mod tests {
             ("<\\{x\\}-{now{HH.mm.ss.SSS}}>", "{x}-01.02.03.456"),
             ("<w-{now{YYYY.ww}}>", "w-2024.12"),
             ("<q-{now{yyyy'y'}}>", "q-2024y"),
+            ("<q-{now{Q}}>", "q-1"),
+            ("<d-{now{eee a}}>", "d-Fri AM"),
+            ("<d-{now{basic_date}}>", "d-20240322"),
+            ("<d-{now{epoch_second}}>", "d-1711069323.456"),
+            ("<d-{now/M{yyyy[.MM]}}>", "d-2024.03"),
+            ("<d-{2024.02.10||/M}>", "d-2024.02.01"),
+            ("<z-{now{z|Europe/Oslo}}>", "z-CET"),
+            ("<z-{now+1M{VV z|Europe/Oslo}}>", "z-Europe/Oslo CEST"),
+            ("<z-{now{HH x|+05:30}}>", "z-06 +0530"),
+            ("<z-{now{HH|UTC+2}}>", "z-03"),
+            ("<z-{now/d{dd HH|America/New_York}}>", "z-21 00"),
+            // Clocks skip the hour of two there.
+            ("<z-{now/d+9d+2h{HH|Europe/Oslo}}>", "z-03"),
         ] {
             assert_eq!(resolve(name, NOW).unwrap(), expected, "{name}");
         }
@@ -277,9 +147,10 @@ mod tests {
             "<logs-{now{{}}}>",
             "<logs-{now{yyyy|}}>",
             "<logs-{now{yyyy|Mars/Base}}>",
-            "<logs-{now+9999999999d}>",
             "<logs-{now+999999999y}>",
-            "<logs-{now{Q}}>",
+            "<logs-{now{foo}}>",
+            "<logs-{now{yyyy||MM}}>",
+            "<logs-{2024-02-10||/M}>",
             "<>",
             "<a\\>",
         ] {

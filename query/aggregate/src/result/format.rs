@@ -62,10 +62,10 @@ impl Format {
             Self::Decimal(pattern) => pattern.write(number as f64),
             Self::Date(format, zone) => {
                 let nanos = i128::from(number) * 1_000_000;
-                match zone.offset_seconds(number) {
-                    0 => format.format_nanos(nanos),
-                    offset => format.format_nanos_at(nanos, offset, &zone.name()),
+                if *zone == Zone::UTC {
+                    return format.format_nanos(nanos);
                 }
+                format.format_nanos_at(nanos, zone.offset_seconds(number), &zone.name())
             }
             Self::Boolean => (number != 0).to_string(),
         }

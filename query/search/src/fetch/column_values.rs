@@ -11,7 +11,7 @@ use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 
 use super::decimal::DecimalFormat;
-use super::source_values::{date_format, default_date_format, nanos, write_date};
+use super::source_values::{date_format, default_date_format, nanos};
 
 /// The format that once said that the mapping's own is wanted.
 const OWN_FORMAT: &str = "use_field_mapping";
@@ -141,7 +141,7 @@ impl ColumnField {
     fn integer(&self, value: i64) -> Value {
         match &self.form {
             Form::Raw => json!(value),
-            Form::Date(format) => json!(write_date(format, nanos(&self.field, value))),
+            Form::Date(format) => json!(format.format_nanos(nanos(&self.field, value))),
             Form::Decimal(format) => json!(format.write(value as f64)),
         }
     }

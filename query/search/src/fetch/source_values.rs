@@ -137,7 +137,7 @@ impl<'a> SourceField<'a> {
                     return None;
                 };
                 let Form::Date(format) = &self.form else { return None };
-                Some(Value::String(write_date(format, nanos(field, instant))))
+                Some(Value::String(format.format_nanos(nanos(field, instant))))
             }
             FieldType::Ip => text(value).parse::<IpAddr>().ok().map(|ip| Value::String(ip.to_string())),
             FieldType::GeoPoint => {
@@ -162,22 +162,9 @@ pub(super) fn nanos(field: &Field, value: i64) -> i128 {
     }
 }
 
-/// Writes a date. OpenSearch's own formats show milliseconds, but those that are named after nanoseconds.
-pub(super) fn write_date(format: &DateFormat, nanos: i128) -> String {
-    let first = format.as_str().split("||").next().unwrap_or_default();
-    let nanos = match first {
-        "strict_date_optional_time" | "date_optional_time" | "strict_date_time" | "date_time" => {
-            nanos.div_euclid(1_000_000) * 1_000_000
-        }
-        _ => nanos,
-    };
-    format.format_nanos(nanos)
-}
-
 /// Returns the format in which dates of a field are shown where the request says none.
 pub(super) fn default_date_format(mapping: &Mapping, field: &Field) -> Result<DateFormat> {
-    let own = mapping.date_format(field).filter(|_| field.params.contains_key("format"));
-    match own {
+    match mapping.date_format(field) {
         Some(format) => Ok(format.clone()),
         None => date_format("strict_date_optional_time"),
     }

@@ -9,6 +9,7 @@ mod collapse;
 mod compound;
 mod contexts;
 mod cursors;
+mod dates;
 mod delete_by_query;
 mod endpoints;
 mod fields;

@@ -7,19 +7,33 @@
 //! ISO 8601 in its usual full form is read by a path of its own: it is what nearly every log carries.
 
 mod calendar;
+mod field;
+mod iso;
 mod math;
 mod named;
+mod names;
 mod pattern;
+mod reader;
+mod resolve;
 #[cfg(test)]
 mod tests;
+mod weeks;
+mod writer;
+mod zone;
 
 use std::sync::Arc;
 
-pub use pattern::{DAYS, MONTHS};
-use pattern::{Item, Parts};
+use field::Fields;
+use named::NamedFormat;
+pub use names::{DAYS, MONTHS};
+use pattern::{Item, Letters};
+use resolve::Style;
+use writer::LocalTime;
+use zone::Zone;
 
 /// Most alternatives of a format.
 const MAX_ALTERNATIVES: usize = 64;
+const NANOS_OF_SECOND: i128 = 1_000_000_000;
 
 /// A point in time: nanoseconds since the Unix epoch, wide enough for every date of nine-digit years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,14 +65,66 @@ pub struct DateFormat {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Alternative {
-    EpochMillis,
-    EpochSecond,
-    EpochMicros,
-    Items {
-        items: Vec<Item>,
-        /// Whether the full form of ISO 8601 is among what it reads.
-        iso: bool,
-    },
+    Epoch(EpochUnit),
+    Pattern(Pattern),
+}
+
+/// Unit of a count since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct EpochUnit {
+    nanos: i128,
+    /// Decimals down to a nanosecond.
+    decimals: usize,
+}
+
+impl EpochUnit {
+    const SECOND: Self = Self { nanos: 1_000_000_000, decimals: 9 };
+    const MILLI: Self = Self { nanos: 1_000_000, decimals: 6 };
+    const MICRO: Self = Self { nanos: 1_000, decimals: 3 };
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Pattern {
+    reads: Vec<Item>,
+    /// Items that write, where others than those that read do.
+    writes: Option<Vec<Item>>,
+    style: Style,
+    /// Set where it reads the full form of ISO 8601.
+    iso: bool,
+}
+
+impl Pattern {
+    fn from_named(format: NamedFormat) -> Result<Self, String> {
+        Ok(Self {
+            reads: pattern::compile(format.reads, Letters::Named)?,
+            writes: Some(pattern::compile(format.writes, Letters::Named)?),
+            style: format.style,
+            // These take a fraction of a second or none, and a zone or none.
+            iso: format.reads.contains("[f][,n]") && format.reads.contains("[z]"),
+        })
+    }
+
+    fn from_letters(letters: &str) -> Result<Self, String> {
+        Ok(Self {
+            reads: pattern::compile(letters, Letters::Java)?,
+            writes: None,
+            style: Style::Strict,
+            iso: false,
+        })
+    }
+
+    fn read(&self, text: &str, round_up: bool) -> Option<Instant> {
+        if self.iso
+            && let Some(instant) = iso::read(text.as_bytes(), round_up)
+        {
+            return Some(instant);
+        }
+        let mut fields = Fields::default();
+        let rest = reader::read(&self.reads, text, &mut fields)?;
+        // Rounding up is never strict, so that a day that does not exist ends with its month.
+        let style = if round_up { Style::Smart } else { self.style };
+        if rest.is_empty() { resolve::resolve(&mut fields, style, round_up) } else { None }
+    }
 }
 
 impl DateFormat {
@@ -81,21 +147,13 @@ impl DateFormat {
                 return Err(format!("more than {MAX_ALTERNATIVES} alternatives in date format [{text}]"));
             }
             alternatives.push(match part {
-                "epoch_millis" | "epochMillis" => Alternative::EpochMillis,
-                "epoch_second" | "epochSecond" => Alternative::EpochSecond,
-                "epoch_micros" | "epochMicros" => Alternative::EpochMicros,
-                _ => match named::find(part) {
-                    Some(named) => Alternative::Items {
-                        items: pattern::compile(named.pattern, named.strict, true)
-                            .map_err(|reason| format!("Invalid format: [{part}]: {reason}"))?,
-                        iso: named.pattern.contains("[z]"),
-                    },
-                    None => Alternative::Items {
-                        items: pattern::compile(part, true, false)
-                            .map_err(|reason| format!("Invalid format: [{part}]: {reason}"))?,
-                        iso: false,
-                    },
-                },
+                "epoch_millis" | "epochMillis" => Alternative::Epoch(EpochUnit::MILLI),
+                "epoch_second" | "epochSecond" => Alternative::Epoch(EpochUnit::SECOND),
+                "epoch_micros" | "epochMicros" => Alternative::Epoch(EpochUnit::MICRO),
+                _ => named::find(part)
+                    .map_or_else(|| Pattern::from_letters(part), Pattern::from_named)
+                    .map(Alternative::Pattern)
+                    .map_err(|reason| format!("Invalid format: [{part}]: {reason}"))?,
             });
         }
         Ok(Self { text: text.into(), alternatives })
@@ -106,33 +164,15 @@ impl DateFormat {
         &self.text
     }
 
-    /// Reads a date. `round_up` fills a missing time of day with its last instant instead of its first.
+    /// Reads a date. `round_up` fills what is missing of a time of day with its last instant instead of its first.
     pub(crate) fn read(&self, text: &str, round_up: bool) -> Option<Instant> {
-        for alternative in &self.alternatives {
-            let instant = match alternative {
-                Alternative::EpochMillis => epoch(text, 1_000_000),
-                Alternative::EpochSecond => epoch(text, 1_000_000_000),
-                Alternative::EpochMicros => epoch(text, 1_000),
-                Alternative::Items { items, iso } => {
-                    if *iso && let Some(instant) = read_iso(text.as_bytes()) {
-                        Some(instant)
-                    } else {
-                        let mut parts = Parts::default();
-                        match pattern::read(items, text, &mut parts) {
-                            Some("") => resolve(&parts, round_up),
-                            _ => None,
-                        }
-                    }
-                }
-            };
-            if instant.is_some() {
-                return instant;
-            }
-        }
-        None
+        self.alternatives.iter().find_map(|alternative| match alternative {
+            Alternative::Epoch(unit) => epoch(text, *unit, round_up),
+            Alternative::Pattern(pattern) => pattern.read(text, round_up),
+        })
     }
 
-    /// Whether it reads a string.
+    /// Returns true where it reads a text.
     pub(crate) fn reads(&self, text: &str) -> bool {
         self.read(text, false).is_some()
     }
@@ -155,186 +195,86 @@ impl DateFormat {
         instant.millis().ok_or_else(|| format!("failed to parse date field [{text}]"))
     }
 
+    /// Writes the date that an expression of date math stands for, `now` being `now_ms`, as clocks of a zone show it.
+    ///
+    /// # Errors
+    /// OpenSearch's text for an expression that cannot be read, or a zone that is not known.
+    pub(crate) fn evaluate(
+        &self,
+        expression: &str,
+        now_ms: i64,
+        zone: Option<&str>,
+    ) -> Result<String, String> {
+        let id = zone.unwrap_or("Z");
+        let zone = Zone::parse(id).ok_or_else(|| format!("unknown time zone [{id}]"))?;
+        let out_of_range = || format!("date math [{expression}] is out of range");
+        // In local time everything, rounding included, happens as in UTC.
+        let now = now_ms.div_euclid(1_000)
+            + zone.offset_seconds(now_ms.div_euclid(1_000)).ok_or_else(out_of_range)?;
+        let now =
+            Instant(i128::from(now) * NANOS_OF_SECOND + i128::from(now_ms.rem_euclid(1_000)) * 1_000_000);
+        let local = self.parse_math(expression, now, false)?.0;
+        let seconds = i64::try_from(local.div_euclid(NANOS_OF_SECOND)).map_err(|_| out_of_range())?;
+        let utc = zone.to_utc(seconds).ok_or_else(out_of_range)?;
+        let offset = zone.offset_seconds(utc).ok_or_else(out_of_range)?;
+        let nanos = i128::from(utc) * NANOS_OF_SECOND + local.rem_euclid(NANOS_OF_SECOND);
+        Ok(self.format_nanos_at(nanos, offset as i32, id))
+    }
+
     /// Writes an instant given in nanoseconds since the epoch, in UTC, by the first alternative.
     pub fn format_nanos(&self, nanos: i128) -> String {
-        self.format_nanos_at(nanos, 0, "UTC")
+        self.format_nanos_at(nanos, 0, "Z")
     }
 
     /// Writes an instant given in nanoseconds since the epoch by the first alternative, as clocks of a zone show it that is
-    /// `offset_seconds` ahead of UTC then.
+    /// `offset_seconds` ahead of UTC then. `zone` is the id of the zone.
     pub fn format_nanos_at(&self, nanos: i128, offset_seconds: i32, zone: &str) -> String {
-        let mut out = String::new();
         match self.alternatives.first() {
-            Some(Alternative::EpochMillis) => return nanos.div_euclid(1_000_000).to_string(),
-            Some(Alternative::EpochSecond) => return epoch_seconds(nanos),
-            Some(Alternative::EpochMicros) => return nanos.div_euclid(1_000).to_string(),
-            Some(Alternative::Items { items, .. }) => {
-                const DAY: i128 = 86_400_000_000_000;
-                let local = nanos + i128::from(offset_seconds) * 1_000_000_000;
-                let (days, nanos_of_day) = (local.div_euclid(DAY) as i64, local.rem_euclid(DAY) as i64);
-                pattern::write(items, days, nanos_of_day, (offset_seconds, zone), &mut out);
+            Some(Alternative::Epoch(unit)) => format_epoch(nanos, *unit),
+            Some(Alternative::Pattern(pattern)) => {
+                let mut out = String::new();
+                let items = pattern.writes.as_ref().unwrap_or(&pattern.reads);
+                writer::write(items, LocalTime::new(nanos, offset_seconds, zone), &mut out);
+                out
             }
-            None => {}
-        }
-        out
-    }
-}
-
-/// Writes seconds since the epoch, with a fraction where there is one.
-fn epoch_seconds(nanos: i128) -> String {
-    const SECOND: u128 = 1_000_000_000;
-    let (sign, nanos) = (if nanos < 0 { "-" } else { "" }, nanos.unsigned_abs());
-    match nanos % SECOND {
-        0 => format!("{sign}{}", nanos / SECOND),
-        fraction => {
-            let digits = format!("{fraction:09}");
-            format!("{sign}{}.{}", nanos / SECOND, digits.trim_end_matches('0'))
+            None => String::new(),
         }
     }
 }
 
-/// Reads a count of units since the epoch, with decimals.
-fn epoch(text: &str, unit_nanos: i128) -> Option<Instant> {
+/// Writes a count of units since the epoch, with a fraction where there is one.
+fn format_epoch(nanos: i128, unit: EpochUnit) -> String {
+    let sign = if nanos < 0 { "-" } else { "" };
+    let nanos = nanos.unsigned_abs();
+    let count = nanos / unit.nanos.unsigned_abs();
+    let fraction = nanos - count * unit.nanos.unsigned_abs();
+    if fraction == 0 {
+        return format!("{sign}{count}");
+    }
+    let digits = format!("{fraction:0width$}", width = unit.decimals);
+    format!("{sign}{count}.{}", digits.trim_end_matches('0'))
+}
+
+/// Reads a count of units since the epoch, with decimals. Without them `round_up` means the last nanosecond of the unit.
+fn epoch(text: &str, unit: EpochUnit, round_up: bool) -> Option<Instant> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text),
     };
-    let (whole, decimals) = match digits.split_once('.') {
-        Some((whole, decimals)) if !decimals.is_empty() => (whole, decimals),
-        Some((whole, _)) => (whole, ""),
-        None => (digits, ""),
-    };
+    let (whole, decimals) = digits.split_once('.').unwrap_or((digits, ""));
     let is_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
-    if whole.is_empty() || whole.len() > 19 || decimals.len() > 9 || !is_digits(whole) || !is_digits(decimals)
+    if whole.is_empty()
+        || whole.len() > 19
+        || decimals.len() > unit.decimals
+        || !is_digits(whole)
+        || !is_digits(decimals)
     {
         return None;
     }
-    let mut nanos = whole.parse::<i128>().ok()? * unit_nanos;
+    let mut nanos = whole.parse::<i128>().ok()? * unit.nanos;
     if !decimals.is_empty() {
-        nanos += decimals.parse::<i128>().ok()? * unit_nanos / 10i128.pow(decimals.len() as u32);
+        nanos += decimals.parse::<i128>().ok()? * unit.nanos / 10i128.pow(decimals.len() as u32);
     }
-    Some(Instant(if negative { -nanos } else { nanos }))
-}
-
-/// Reads `YYYY-MM-DDTHH:MM:SS[.fraction](Z|offset)?`; anything else is left to the general way.
-fn read_iso(text: &[u8]) -> Option<Instant> {
-    fn two(text: &[u8], at: usize) -> Option<u32> {
-        let (tens, units) = (text[at].wrapping_sub(b'0'), text[at + 1].wrapping_sub(b'0'));
-        (tens < 10 && units < 10).then(|| u32::from(tens) * 10 + u32::from(units))
-    }
-    if text.len() < 19
-        || text[4] != b'-'
-        || text[7] != b'-'
-        || text[10] != b'T'
-        || text[13] != b':'
-        || text[16] != b':'
-    {
-        return None;
-    }
-    let year = i64::from(two(text, 0)? * 100 + two(text, 2)?);
-    let (month, day) = (two(text, 5)?, two(text, 8)?);
-    let (hour, minute, second) = (two(text, 11)?, two(text, 14)?, two(text, 17)?);
-    if month == 0
-        || month > 12
-        || day == 0
-        || day > calendar::days_in_month(year, month)
-        || hour > 23
-        || minute > 59
-        || second > 59
-    {
-        return None;
-    }
-    let mut at = 19;
-    let mut nanos = 0i64;
-    if matches!(text.get(at), Some(b'.' | b',')) {
-        at += 1;
-        let mut scale = 100_000_000i64;
-        let start = at;
-        while let Some(digit) = text.get(at).map(|b| b.wrapping_sub(b'0')).filter(|d| *d < 10) {
-            if scale == 0 {
-                return None;
-            }
-            nanos += i64::from(digit) * scale;
-            scale /= 10;
-            at += 1;
-        }
-        if at == start {
-            return None;
-        }
-    }
-    let offset = match &text[at..] {
-        [] | [b'Z'] => 0,
-        [sign @ (b'+' | b'-'), rest @ ..] => {
-            let seconds = match rest.len() {
-                5 if rest[2] == b':' => two(rest, 0)? * 3600 + two(rest, 3)? * 60,
-                4 => two(rest, 0)? * 3600 + two(rest, 2)? * 60,
-                _ => return None,
-            };
-            if seconds > 18 * 3600 {
-                return None;
-            }
-            if *sign == b'-' { -i64::from(seconds) } else { i64::from(seconds) }
-        }
-        _ => return None,
-    };
-    let seconds = calendar::days_from_civil(year, month, day) * 86_400
-        + i64::from(hour * 3600 + minute * 60 + second)
-        - offset;
-    Some(Instant(i128::from(seconds) * 1_000_000_000 + i128::from(nanos)))
-}
-
-/// Fills what is missing of a date, downwards or upwards.
-fn resolve(parts: &Parts, round_up: bool) -> Option<Instant> {
-    let fill = |value: Option<u32>, least: u32, greatest: u32| {
-        value.unwrap_or(if round_up { greatest } else { least })
-    };
-    let days = if let (None, Some(week_year)) = (parts.year, parts.week_year) {
-        let week = fill(parts.week, 1, calendar::iso_week(calendar::days_from_civil(week_year, 12, 28)).1);
-        calendar::days_from_iso_week(week_year, week, fill(parts.weekday, 1, 7))
-    } else {
-        let has_date = parts.year.is_some()
-            || parts.month.is_some()
-            || parts.day.is_some()
-            || parts.day_of_year.is_some();
-        let year = parts.year.unwrap_or(1970);
-        if let Some(day_of_year) = parts.day_of_year {
-            if day_of_year == 366 && !calendar::is_leap(year) {
-                return None;
-            }
-            calendar::days_from_civil(year, 1, 1) + i64::from(day_of_year) - 1
-        } else if has_date {
-            // As in OpenSearch only the time of day is filled upwards: `2024-02` ends with its first day.
-            let (month, day) = (parts.month.unwrap_or(1), parts.day.unwrap_or(1));
-            if day > calendar::days_in_month(year, month) {
-                return None;
-            }
-            calendar::days_from_civil(year, month, day)
-        } else {
-            0
-        }
-    };
-    let hour = match (parts.hour, parts.hour12) {
-        (Some(hour), _) => Some(hour),
-        (None, Some(hour)) => Some(hour + if parts.afternoon == Some(true) { 12 } else { 0 }),
-        (None, None) => None,
-    };
-    let mut seconds = i64::from(fill(hour, 0, 23)) * 3600
-        + i64::from(fill(parts.minute, 0, 59)) * 60
-        + i64::from(fill(parts.second, 0, 59));
-    let mut nanos = fill(parts.nanos, 0, 999_999_999);
-    if let Some(millis) = parts.milli_of_day {
-        seconds = i64::from(millis / 1000);
-        nanos = millis % 1000 * 1_000_000;
-    }
-    let local = days * 86_400 + seconds;
-    let utc = match (parts.offset_seconds, parts.zone) {
-        (Some(offset), _) => local - i64::from(offset),
-        (None, Some(zone)) => {
-            use chrono::TimeZone;
-            let naive = chrono::DateTime::from_timestamp(local, 0)?.naive_utc();
-            zone.from_local_datetime(&naive).earliest()?.timestamp()
-        }
-        (None, None) => local,
-    };
-    Some(Instant(i128::from(utc) * 1_000_000_000 + i128::from(nanos)))
+    let rest = if round_up && whole.len() == digits.len() { unit.nanos - 1 } else { 0 };
+    Some(Instant(if negative { -nanos } else { nanos } + rest))
 }

@@ -1,492 +1,396 @@
-//! Date patterns of letters (`dd/MMM/yyyy:HH:mm:ss Z`): compiled to items, which read and write.
+//! Date patterns of letters (`dd/MMM/yyyy:HH:mm:ss Z`), compiled to items that read and write.
+//!
+//! The letters and their bounds are those of `java.time.format.DateTimeFormatterBuilder`.
 
-use super::calendar;
+use super::field::Field;
+use super::named;
 
 /// Deepest nesting of optional sections.
 const MAX_OPTIONAL_DEPTH: usize = 16;
+/// Most letters of one kind in a row, and the greatest width that `p` pads to.
+const MAX_LETTERS: usize = 19;
 
-/// Which number an item reads.
+/// Signs that a number may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    Year,
-    YearOfTwoDigits,
-    Month,
-    Day,
-    DayOfYear,
-    WeekYear,
-    Week,
-    Weekday,
-    Hour,
-    ClockHour,
-    Hour12,
-    Minute,
-    Second,
-    Nano,
-    MilliOfDay,
+pub(super) enum Sign {
+    /// A minus.
+    Normal,
+    /// A minus, and a plus where the number has more digits than its least width.
+    ExceedsPad,
+    Never,
 }
 
-/// One piece of a compiled pattern.
+/// Digits that a number may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Digits {
+    pub(super) min: usize,
+    pub(super) max: usize,
+    pub(super) sign: Sign,
+    /// Digits that numbers of fixed width behind this one take.
+    pub(super) reserved: usize,
+}
+
+impl Digits {
+    pub(super) const fn new(min: usize, max: usize, sign: Sign) -> Self {
+        Self { min, max, sign, reserved: 0 }
+    }
+
+    pub(super) const fn exact(width: usize) -> Self {
+        Self::new(width, width, Sign::Never)
+    }
+
+    /// Any number of digits.
+    pub(super) const fn any() -> Self {
+        Self::new(1, MAX_LETTERS, Sign::Normal)
+    }
+
+    const fn year(min: usize) -> Self {
+        Self::new(min, MAX_LETTERS, if min < 4 { Sign::Normal } else { Sign::ExceedsPad })
+    }
+
+    pub(super) fn is_fixed(self) -> bool {
+        self.min == self.max && self.sign == Sign::Never
+    }
+}
+
+/// Width of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    Short,
+    Full,
+    Narrow,
+}
+
+/// Presence of a part of an offset. An optional part is written unless it is zero, and may be missing where one is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OffsetPart {
+    Never,
+    Optional,
+    Always,
+}
+
+/// Layout of an offset such as `+02:00`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct OffsetLayout {
+    pub(super) colon: bool,
+    pub(super) minutes: OffsetPart,
+    pub(super) seconds: OffsetPart,
+    /// Text of UTC.
+    pub(super) zero: &'static str,
+}
+
+impl OffsetLayout {
+    /// `+02`, `+0230`
+    pub(super) const BASIC: Self =
+        Self { colon: false, minutes: OffsetPart::Optional, seconds: OffsetPart::Never, zero: "Z" };
+    /// `+02:00`
+    pub(super) const EXTENDED: Self =
+        Self { colon: true, minutes: OffsetPart::Always, seconds: OffsetPart::Never, zero: "Z" };
+    /// `+02:00`, `+02:00:30`
+    pub(super) const ID: Self =
+        Self { colon: true, minutes: OffsetPart::Always, seconds: OffsetPart::Optional, zero: "Z" };
+
+    /// Layouts of one to five letters `X` and `x`.
+    fn from_letters(count: usize, zero: &'static str) -> Self {
+        Self {
+            colon: matches!(count, 3 | 5),
+            minutes: if count == 1 { OffsetPart::Optional } else { OffsetPart::Always },
+            seconds: if count > 3 { OffsetPart::Optional } else { OffsetPart::Never },
+            zero,
+        }
+    }
+}
+
+/// One element of a compiled pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Item {
     Literal(Box<str>),
-    /// A number of `min` to `max` digits, written with at least `pad`.
     Number {
-        part: Part,
+        field: Field,
+        digits: Digits,
+    },
+    /// The last two digits of a year from 2000 to 2099.
+    TwoDigitYear {
+        field: Field,
+        digits: Digits,
+    },
+    /// A fraction of a second of so many digits, behind a dot where `point`.
+    Fraction {
         min: usize,
         max: usize,
-        pad: usize,
+        point: bool,
     },
-    /// A fraction of a second of so many digits.
-    Fraction(usize),
-    /// A separator and a fraction of one to nine digits.
-    AnyFraction,
-    MonthName {
+    Name {
+        field: Field,
+        width: Width,
+    },
+    Offset(OffsetLayout),
+    /// `GMT`, `GMT+2`, or `GMT+02:00` in full.
+    LocalizedOffset {
         full: bool,
     },
-    DayName {
-        full: bool,
-    },
-    AmPm,
-    Era,
-    /// An offset; `colon` and `zulu` say how it is written.
-    Offset {
-        colon: bool,
-        zulu: bool,
-    },
-    /// A zone's id, abbreviation of UTC, or offset.
-    Zone,
+    /// An id such as `Europe/Oslo`, `Z` or `+02:00`.
+    ZoneId,
+    /// A name such as `CET`, or an id.
+    ZoneName,
+    /// The first of these that reads the rest of the text; the first one writes.
+    Either(Vec<Item>),
+    /// Blanks up to a width before an item.
+    Pad(usize, Box<Item>),
     Optional(Vec<Item>),
 }
 
-/// Names of the months, in English.
-pub const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-/// Names of the days of a week, Monday first, in English.
-pub const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
-
-/// What was read of a date; absent parts are filled when it is resolved.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Parts {
-    pub(super) year: Option<i64>,
-    pub(super) month: Option<u32>,
-    pub(super) day: Option<u32>,
-    pub(super) day_of_year: Option<u32>,
-    pub(super) week_year: Option<i64>,
-    pub(super) week: Option<u32>,
-    pub(super) weekday: Option<u32>,
-    pub(super) hour: Option<u32>,
-    pub(super) hour12: Option<u32>,
-    pub(super) afternoon: Option<bool>,
-    pub(super) minute: Option<u32>,
-    pub(super) second: Option<u32>,
-    pub(super) nanos: Option<u32>,
-    pub(super) milli_of_day: Option<u32>,
-    pub(super) offset_seconds: Option<i32>,
-    pub(super) zone: Option<chrono_tz::Tz>,
+/// Letters that a pattern is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Letters {
+    /// Those of `java.time`, for everybody.
+    Java,
+    /// Those of [`named`].
+    Named,
 }
 
-/// Compiles a pattern. `strict` asks for all digits of a number; `own` allows the letters of
-/// [`super::named`].
-pub(super) fn compile(pattern: &str, strict: bool, own: bool) -> Result<Vec<Item>, String> {
+/// Compiles a pattern.
+pub(super) fn compile(pattern: &str, letters: Letters) -> Result<Vec<Item>, String> {
     let chars: Vec<char> = pattern.chars().collect();
-    let mut at = 0;
-    let items = compile_section(&chars, &mut at, strict, own, 0)?;
-    if at < chars.len() {
+    let mut compiler = Compiler { chars: &chars, at: 0, letters };
+    let items = compiler.section(0)?;
+    if compiler.at < chars.len() {
         return Err("Pattern invalid as it contains ] without previous [".to_owned());
     }
     Ok(items)
 }
 
-fn compile_section(
-    chars: &[char],
-    at: &mut usize,
-    strict: bool,
-    own: bool,
-    depth: usize,
-) -> Result<Vec<Item>, String> {
-    if depth > MAX_OPTIONAL_DEPTH {
-        return Err(format!("more than {MAX_OPTIONAL_DEPTH} nested optional sections"));
-    }
-    let mut items: Vec<Item> = Vec::new();
-    let mut literal = String::new();
-    let flush = |items: &mut Vec<Item>, literal: &mut String| {
-        if !literal.is_empty() {
-            items.push(Item::Literal(std::mem::take(literal).into()));
+struct Compiler<'p> {
+    chars: &'p [char],
+    at: usize,
+    letters: Letters,
+}
+
+impl Compiler<'_> {
+    fn section(&mut self, depth: usize) -> Result<Vec<Item>, String> {
+        if depth > MAX_OPTIONAL_DEPTH {
+            return Err(format!("more than {MAX_OPTIONAL_DEPTH} nested optional sections"));
         }
-    };
-    while *at < chars.len() {
-        let c = chars[*at];
-        match c {
-            '\'' => {
-                *at += 1;
-                if chars.get(*at) == Some(&'\'') {
-                    literal.push('\'');
-                    *at += 1;
-                    continue;
-                }
-                loop {
-                    match chars.get(*at) {
-                        None => return Err("Pattern ends with an incomplete string literal".to_owned()),
-                        Some('\'') if chars.get(*at + 1) == Some(&'\'') => {
-                            literal.push('\'');
-                            *at += 2;
-                        }
-                        Some('\'') => {
-                            *at += 1;
-                            break;
-                        }
-                        Some(&other) => {
-                            literal.push(other);
-                            *at += 1;
-                        }
+        let mut items = Items::default();
+        while let Some(&c) = self.chars.get(self.at) {
+            match c {
+                '\'' => self.quoted(&mut items)?,
+                '[' => {
+                    self.at += 1;
+                    let inner = self.section(depth + 1)?;
+                    if self.chars.get(self.at) == Some(&']') {
+                        self.at += 1;
                     }
+                    items.push(Item::Optional(inner));
+                }
+                ']' if depth > 0 => break,
+                ']' => return Err("Pattern invalid as it contains ] without previous [".to_owned()),
+                '{' | '}' | '#' => return Err(format!("Pattern includes reserved character: '{c}'")),
+                'p' if self.letters == Letters::Java => self.padded(&mut items)?,
+                c if c.is_ascii_alphabetic() => {
+                    let count = self.run(c)?;
+                    items.push(self.letter(c, count)?);
+                }
+                other => {
+                    self.at += 1;
+                    items.literal(other);
                 }
             }
-            '[' => {
-                flush(&mut items, &mut literal);
-                *at += 1;
-                let inner = compile_section(chars, at, strict, own, depth + 1)?;
-                if chars.get(*at) == Some(&']') {
-                    *at += 1;
+        }
+        Ok(items.list)
+    }
+
+    fn letter(&self, c: char, count: usize) -> Result<Item, String> {
+        match self.letters {
+            Letters::Java => letter(c, count),
+            Letters::Named => named::letter(c, count).ok_or_else(|| format!("Unknown pattern letter: {c}")),
+        }
+    }
+
+    /// Counts the letters of one kind from here on.
+    fn run(&mut self, c: char) -> Result<usize, String> {
+        let count = self.chars[self.at..].iter().take_while(|other| **other == c).count();
+        self.at += count;
+        if count > MAX_LETTERS { Err(format!("Too many pattern letters: {c}")) } else { Ok(count) }
+    }
+
+    fn quoted(&mut self, items: &mut Items) -> Result<(), String> {
+        self.at += 1;
+        if self.chars.get(self.at) == Some(&'\'') {
+            items.literal('\'');
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            match self.chars.get(self.at) {
+                None => return Err("Pattern ends with an incomplete string literal".to_owned()),
+                Some('\'') if self.chars.get(self.at + 1) == Some(&'\'') => {
+                    items.literal('\'');
+                    self.at += 2;
                 }
-                items.push(Item::Optional(inner));
-            }
-            ']' if depth > 0 => break,
-            ']' => return Err("Pattern invalid as it contains ] without previous [".to_owned()),
-            '{' | '}' | '#' => return Err(format!("Pattern includes reserved character: '{c}'")),
-            c if c.is_ascii_alphabetic() => {
-                let start = *at;
-                while chars.get(*at) == Some(&c) {
-                    *at += 1;
+                Some('\'') => {
+                    self.at += 1;
+                    return Ok(());
                 }
-                let count = *at - start;
-                flush(&mut items, &mut literal);
-                let item = letter(c, count, strict, own)?;
-                // Numbers that touch are cut by their number of letters.
-                if matches!(item, Item::Number { .. } | Item::Fraction(_))
-                    && let Some(Item::Number { min, max, part, .. }) = items.last_mut()
-                    && (*min != *max || *part == Part::Year)
-                {
-                    let width = match part {
-                        Part::Year | Part::WeekYear => 4,
-                        _ => (*min).max(1),
-                    };
-                    *min = width;
-                    *max = width;
+                Some(&other) => {
+                    items.literal(other);
+                    self.at += 1;
                 }
-                items.push(item);
-            }
-            other => {
-                literal.push(other);
-                *at += 1;
             }
         }
     }
-    flush(&mut items, &mut literal);
-    Ok(items)
-}
 
-fn letter(c: char, count: usize, strict: bool, own: bool) -> Result<Item, String> {
-    let number = |part: Part, widest: usize| {
-        let min = if strict { count } else { 1 };
-        Ok(Item::Number { part, min: min.min(widest), max: count.max(widest), pad: count })
-    };
-    let too_many = || Err(format!("Too many pattern letters: {c}"));
-    match c {
-        'f' if own => Ok(Item::AnyFraction),
-        'z' if own => Ok(Item::Offset { colon: true, zulu: true }),
-        'y' | 'u' if count == 2 => Ok(Item::Number { part: Part::YearOfTwoDigits, min: 2, max: 2, pad: 2 }),
-        'y' | 'u' => {
-            Ok(Item::Number { part: Part::Year, min: if strict { count } else { 1 }, max: 9, pad: 4 })
-        }
-        'Y' | 'x' if c == 'Y' => {
-            Ok(Item::Number { part: Part::WeekYear, min: if strict { count } else { 1 }, max: 9, pad: 4 })
-        }
-        'M' | 'L' => match count {
-            1 | 2 => number(Part::Month, 2),
-            3 => Ok(Item::MonthName { full: false }),
-            4 => Ok(Item::MonthName { full: true }),
-            _ => too_many(),
-        },
-        'd' if count <= 2 => number(Part::Day, 2),
-        'D' if count <= 3 => number(Part::DayOfYear, 3),
-        'w' if count <= 2 => number(Part::Week, 2),
-        'e' if count == 1 => number(Part::Weekday, 1),
-        'E' | 'e' | 'c' => match count {
-            1..=3 => Ok(Item::DayName { full: false }),
-            4 => Ok(Item::DayName { full: true }),
-            _ => too_many(),
-        },
-        'H' if count <= 2 => number(Part::Hour, 2),
-        'k' if count <= 2 => number(Part::ClockHour, 2),
-        'h' | 'K' if count <= 2 => number(Part::Hour12, 2),
-        'm' if count <= 2 => number(Part::Minute, 2),
-        's' if count <= 2 => number(Part::Second, 2),
-        'S' if count <= 9 => Ok(Item::Fraction(count)),
-        'n' => number(Part::Nano, 9),
-        'A' => number(Part::MilliOfDay, 8),
-        'a' if count == 1 => Ok(Item::AmPm),
-        'G' => Ok(Item::Era),
-        'X' | 'x' if count <= 5 => Ok(Item::Offset { colon: count == 3 || count == 5, zulu: c == 'X' }),
-        'Z' if count <= 3 => Ok(Item::Offset { colon: false, zulu: false }),
-        'Z' if count == 5 => Ok(Item::Offset { colon: true, zulu: true }),
-        'Z' | 'O' => Ok(Item::Zone),
-        'z' | 'V' | 'v' => Ok(Item::Zone),
-        'd' | 'D' | 'w' | 'H' | 'k' | 'h' | 'K' | 'm' | 's' | 'S' | 'a' | 'X' | 'x' => too_many(),
-        other => Err(format!("Unknown pattern letter: {other}")),
-    }
-}
-
-/// Reads items from the start of `text`; returns what is left.
-pub(super) fn read<'t>(items: &[Item], text: &'t str, parts: &mut Parts) -> Option<&'t str> {
-    let mut rest = text;
-    for item in items {
-        rest = match item {
-            Item::Literal(literal) => rest.strip_prefix(literal.as_ref())?,
-            Item::Number { part, min, max, .. } => read_number(*part, *min, *max, rest, parts)?,
-            Item::Fraction(digits) => {
-                let run = digit_run(rest, *digits);
-                if run != *digits {
-                    return None;
-                }
-                parts.nanos = Some(fraction(&rest[..run])?);
-                &rest[run..]
-            }
-            Item::AnyFraction => {
-                let after = rest.strip_prefix(['.', ','])?;
-                let run = digit_run(after, 9);
-                if run == 0 {
-                    return None;
-                }
-                parts.nanos = Some(fraction(&after[..run])?);
-                &after[run..]
-            }
-            Item::MonthName { full } => {
-                let (index, left) = read_name(&MONTHS, *full, rest)?;
-                parts.month = Some(index + 1);
-                left
-            }
-            Item::DayName { full } => {
-                let (index, left) = read_name(&DAYS, *full, rest)?;
-                parts.weekday = Some(index + 1);
-                left
-            }
-            Item::AmPm => {
-                let (head, left) = (rest.get(..2)?, rest.get(2..)?);
-                parts.afternoon = Some(if head.eq_ignore_ascii_case("PM") {
-                    true
-                } else if head.eq_ignore_ascii_case("AM") {
-                    false
-                } else {
-                    return None;
-                });
-                left
-            }
-            Item::Era => rest.strip_prefix("AD").or_else(|| rest.strip_prefix("CE"))?,
-            Item::Offset { .. } => {
-                let (seconds, left) = read_offset(rest)?;
-                parts.offset_seconds = Some(seconds);
-                left
-            }
-            Item::Zone => read_zone(rest, parts)?,
-            Item::Optional(inner) => {
-                let mut attempt = parts.clone();
-                match read(inner, rest, &mut attempt) {
-                    Some(left) => {
-                        *parts = attempt;
-                        left
-                    }
-                    None => rest,
-                }
-            }
-        };
-    }
-    Some(rest)
-}
-
-fn digit_run(text: &str, max: usize) -> usize {
-    text.bytes().take(max).take_while(u8::is_ascii_digit).count()
-}
-
-fn fraction(digits: &str) -> Option<u32> {
-    let value: u32 = digits.parse().ok()?;
-    Some(value * 10u32.pow(9 - digits.len() as u32))
-}
-
-fn read_number<'t>(part: Part, min: usize, max: usize, text: &'t str, parts: &mut Parts) -> Option<&'t str> {
-    let (negative, digits_at) = match text.as_bytes().first() {
-        Some(b'-') if part == Part::Year && min != max => (true, 1),
-        Some(b'+') if part == Part::Year && min != max => (false, 1),
-        _ => (false, 0),
-    };
-    let body = &text[digits_at..];
-    let run = digit_run(body, max);
-    // More than four digits of a year need a sign, so that `yyyy` does not swallow `yyyyMMdd`.
-    if run < min || (part == Part::Year && min != max && run > 4 && digits_at == 0) {
-        return None;
-    }
-    let value: i64 = body[..run].parse().ok()?;
-    let small = value as u32;
-    let within = |low: u32, high: u32| (value >= i64::from(low) && value <= i64::from(high)).then_some(small);
-    match part {
-        Part::Year => parts.year = Some(if negative { -value } else { value }),
-        Part::YearOfTwoDigits => parts.year = Some(2000 + value),
-        Part::WeekYear => parts.week_year = Some(value),
-        Part::Month => parts.month = Some(within(1, 12)?),
-        Part::Day => parts.day = Some(within(1, 31)?),
-        Part::DayOfYear => parts.day_of_year = Some(within(1, 366)?),
-        Part::Week => parts.week = Some(within(1, 53)?),
-        Part::Weekday => parts.weekday = Some(within(1, 7)?),
-        Part::Hour => parts.hour = Some(within(0, 23)?),
-        Part::ClockHour => parts.hour = Some(within(1, 24)? % 24),
-        Part::Hour12 => parts.hour12 = Some(within(0, 12)? % 12),
-        Part::Minute => parts.minute = Some(within(0, 59)?),
-        Part::Second => parts.second = Some(within(0, 59)?),
-        Part::Nano => parts.nanos = Some(within(0, 999_999_999)?),
-        Part::MilliOfDay => parts.milli_of_day = Some(within(0, 86_399_999)?),
-    }
-    Some(&body[run..])
-}
-
-fn read_name<'t>(names: &[&str], full: bool, text: &'t str) -> Option<(u32, &'t str)> {
-    for (index, name) in names.iter().enumerate() {
-        let name = if full { name } else { &name[..3] };
-        if text.get(..name.len()).is_some_and(|head| head.eq_ignore_ascii_case(name)) {
-            return Some((index as u32, &text[name.len()..]));
-        }
-    }
-    None
-}
-
-/// Reads `Z`, `+HH`, `+HHMM`, `+HH:MM` or `+HH:MM:SS`.
-pub(super) fn read_offset(text: &str) -> Option<(i32, &str)> {
-    if let Some(left) = text.strip_prefix('Z') {
-        return Some((0, left));
-    }
-    let sign = match text.as_bytes().first()? {
-        b'+' => 1,
-        b'-' => -1,
-        _ => return None,
-    };
-    let two = |text: &str| -> Option<i32> {
-        let head = text.get(..2)?;
-        head.bytes().all(|b| b.is_ascii_digit()).then(|| head.parse().ok())?
-    };
-    let mut rest = &text[1..];
-    let hours = two(rest)?;
-    rest = &rest[2..];
-    let mut seconds = hours * 3600;
-    for unit in [60, 1] {
-        let after = rest.strip_prefix(':').unwrap_or(rest);
-        let Some(value) = two(after) else { break };
-        if value > 59 {
-            return None;
-        }
-        seconds += value * unit;
-        rest = &after[2..];
-    }
-    (seconds <= 18 * 3600).then_some((sign * seconds, rest))
-}
-
-fn read_zone<'t>(text: &'t str, parts: &mut Parts) -> Option<&'t str> {
-    if let Some((seconds, left)) = read_offset(text) {
-        parts.offset_seconds = Some(seconds);
-        return Some(left);
-    }
-    let end = text
-        .bytes()
-        .position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'/' | b'_' | b'-' | b'+')))
-        .unwrap_or(text.len());
-    let (name, left) = text.split_at(end);
-    if matches!(name, "UTC" | "GMT" | "UT") {
-        parts.offset_seconds = Some(0);
-        return Some(left);
-    }
-    if let Some((_, offset)) = name.split_at_checked(3).filter(|(head, _)| matches!(*head, "UTC" | "GMT")) {
-        let (seconds, "") = read_offset(offset)? else { return None };
-        parts.offset_seconds = Some(seconds);
-        return Some(left);
-    }
-    parts.zone = Some(name.parse().ok()?);
-    Some(left)
-}
-
-/// Writes a UTC instant, given as days and nanoseconds of the day, by items.
-pub(super) fn write(items: &[Item], days: i64, nanos_of_day: i64, zone: (i32, &str), out: &mut String) {
-    use std::fmt::Write;
-    let (year, month, day) = calendar::civil_from_days(days);
-    let seconds = nanos_of_day / 1_000_000_000;
-    let nanos = nanos_of_day % 1_000_000_000;
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    for item in items {
-        // Writing to a String does not fail.
-        let _ = match item {
-            Item::Literal(literal) => out.write_str(literal),
-            Item::Number { part, pad, .. } => {
-                let (value, width) = match part {
-                    Part::Year => (year, 4),
-                    Part::YearOfTwoDigits => (year.rem_euclid(100), 2),
-                    Part::Month => (i64::from(month), *pad),
-                    Part::Day => (i64::from(day), *pad),
-                    Part::DayOfYear => (days - calendar::days_from_civil(year, 1, 1) + 1, *pad),
-                    Part::WeekYear => (calendar::iso_week(days).0, 4),
-                    Part::Week => (i64::from(calendar::iso_week(days).1), *pad),
-                    Part::Weekday => (i64::from(calendar::iso_weekday(days)), 1),
-                    Part::Hour => (hour, *pad),
-                    Part::ClockHour => (if hour == 0 { 24 } else { hour }, *pad),
-                    Part::Hour12 => (if hour % 12 == 0 { 12 } else { hour % 12 }, *pad),
-                    Part::Minute => (minute, *pad),
-                    Part::Second => (second, *pad),
-                    Part::Nano => (nanos, *pad),
-                    Part::MilliOfDay => (nanos_of_day / 1_000_000, *pad),
-                };
-                match part {
-                    // As Java does, so that no digit of a long year is taken for one of the month.
-                    Part::Year | Part::WeekYear if value > 9_999 => write!(out, "+{value}"),
-                    _ => write!(out, "{value:0width$}"),
-                }
-            }
-            Item::Fraction(digits) => {
-                write!(out, "{:0width$}", nanos / 10i64.pow(9 - *digits as u32), width = *digits)
-            }
-            Item::AnyFraction if nanos % 1_000_000 == 0 => write!(out, ".{:03}", nanos / 1_000_000),
-            Item::AnyFraction => {
-                let digits = format!("{nanos:09}");
-                write!(out, ".{}", digits.trim_end_matches('0'))
-            }
-            Item::MonthName { full } => {
-                let name = MONTHS[month as usize - 1];
-                out.write_str(if *full { name } else { &name[..3] })
-            }
-            Item::DayName { full } => {
-                let name = DAYS[calendar::iso_weekday(days) as usize - 1];
-                out.write_str(if *full { name } else { &name[..3] })
-            }
-            Item::AmPm => out.write_str(if hour < 12 { "AM" } else { "PM" }),
-            Item::Era => out.write_str("AD"),
-            Item::Offset { zulu: true, .. } if zone.0 == 0 => out.write_str("Z"),
-            Item::Offset { colon, .. } => {
-                let (sign, minutes) = (if zone.0 < 0 { '-' } else { '+' }, zone.0.abs() / 60);
-                let between = if *colon { ":" } else { "" };
-                write!(out, "{sign}{:02}{between}{:02}", minutes / 60, minutes % 60)
-            }
-            Item::Zone => out.write_str(zone.1),
-            Item::Optional(inner) => {
-                write(inner, days, nanos_of_day, zone, out);
+    fn padded(&mut self, items: &mut Items) -> Result<(), String> {
+        let width = self.run('p')?;
+        match self.chars.get(self.at) {
+            Some(&c) if c.is_ascii_alphabetic() => {
+                let count = self.run(c)?;
+                items.push(Item::Pad(width, Box::new(self.letter(c, count)?)));
                 Ok(())
             }
+            _ => {
+                let pattern: String = self.chars.iter().collect();
+                Err(format!("Pad letter 'p' must be followed by valid pad pattern: {pattern}"))
+            }
+        }
+    }
+}
+
+/// Items of a section. Numbers of fixed width that follow a number at once take their digits from its end.
+#[derive(Default)]
+struct Items {
+    list: Vec<Item>,
+    /// The number at the head of the adjacent ones.
+    head: Option<usize>,
+}
+
+impl Items {
+    fn literal(&mut self, c: char) {
+        self.head = None;
+        if let Some(Item::Literal(text)) = self.list.last_mut() {
+            *text = format!("{text}{c}").into();
+        } else {
+            self.list.push(Item::Literal(c.to_string().into()));
+        }
+    }
+
+    fn push(&mut self, item: Item) {
+        let width = match &item {
+            Item::Number { digits, .. } | Item::TwoDigitYear { digits, .. } => {
+                Some((digits.is_fixed(), digits.max))
+            }
+            Item::Fraction { min, max, point: false } if min == max => Some((true, *max)),
+            _ => None,
         };
+        let Some((fixed, width)) = width else {
+            self.head = None;
+            self.list.push(item);
+            return;
+        };
+        let at = self.list.len();
+        if fixed && let Some(head) = self.head {
+            if let Some(Item::Number { digits, .. } | Item::TwoDigitYear { digits, .. }) =
+                self.list.get_mut(head)
+                && !digits.is_fixed()
+            {
+                digits.reserved += width;
+            }
+        } else {
+            self.head = Some(at);
+        }
+        self.list.push(item);
+    }
+}
+
+/// Compiles `count` letters of `java.time`.
+fn letter(c: char, count: usize) -> Result<Item, String> {
+    let too_many = || Err(format!("Too many pattern letters: {c}"));
+    let number = |field, digits| Ok(Item::Number { field, digits });
+    let short = |field: Field, widest: usize| match count {
+        1 => number(field, Digits::any()),
+        _ if count <= widest => number(field, Digits::exact(count)),
+        _ => too_many(),
+    };
+    let name = |field: Field| {
+        let width = match count {
+            1..=3 => Width::Short,
+            4 => Width::Full,
+            5 => Width::Narrow,
+            _ => return too_many(),
+        };
+        Ok(Item::Name { field, width })
+    };
+    let wrong_count = |which: &str| Err(format!("Pattern letter count must be {which}: {c}"));
+    match c {
+        'G' => name(Field::Era),
+        'u' | 'y' | 'Y' => {
+            let field = match c {
+                'u' => Field::Year,
+                'y' => Field::YearOfEra,
+                _ => Field::WeekYear,
+            };
+            match count {
+                2 => Ok(Item::TwoDigitYear { field, digits: Digits::exact(2) }),
+                _ => number(field, Digits::year(count)),
+            }
+        }
+        'M' | 'L' if count <= 2 => short(Field::Month, 2),
+        'M' | 'L' => name(Field::Month),
+        'Q' | 'q' if count <= 2 => short(Field::Quarter, 2),
+        'q' if count <= 5 => number(Field::Quarter, Digits::any()),
+        'Q' | 'q' => name(Field::Quarter),
+        'c' if count == 2 => Err("Invalid pattern \"cc\"".to_owned()),
+        'e' | 'c' if count <= 2 => number(Field::Weekday, Digits::exact(count)),
+        'E' | 'e' | 'c' => name(Field::Weekday),
+        'D' => match count {
+            1 => number(Field::DayOfYear, Digits::any()),
+            2 | 3 => number(Field::DayOfYear, Digits::new(count, 3, Sign::Never)),
+            _ => too_many(),
+        },
+        'd' => short(Field::Day, 2),
+        'F' => short(Field::AlignedWeekday, 1),
+        'g' => number(Field::ModifiedJulianDay, Digits::new(count, MAX_LETTERS, Sign::Normal)),
+        'w' if count <= 2 => number(Field::Week, Digits::new(count, 2, Sign::Never)),
+        'W' if count == 1 => number(Field::WeekOfMonth, Digits::exact(1)),
+        'a' if count == 1 => name(Field::HalfDay),
+        'B' => match count {
+            1 | 4 | 5 => name(Field::HalfDay),
+            _ => Err(format!("Wrong number of pattern letters: {c}")),
+        },
+        'H' => short(Field::Hour, 2),
+        'k' => short(Field::ClockHour, 2),
+        'K' => short(Field::HourOfHalfDay, 2),
+        'h' => short(Field::ClockHourOfHalfDay, 2),
+        'm' => short(Field::Minute, 2),
+        's' => short(Field::Second, 2),
+        'S' if count <= 9 => Ok(Item::Fraction { min: count, max: count, point: false }),
+        'S' => Err(format!("Minimum width must be from 0 to 9 inclusive but was {count}")),
+        'n' => number(Field::Nano, Digits::new(count, MAX_LETTERS, Sign::Never)),
+        'A' => number(Field::MilliOfDay, Digits::new(count, MAX_LETTERS, Sign::Never)),
+        'N' => number(Field::NanoOfDay, Digits::new(count, MAX_LETTERS, Sign::Never)),
+        'X' if count <= 5 => Ok(Item::Offset(OffsetLayout::from_letters(count, "Z"))),
+        'x' if count <= 5 => {
+            let zero = match count {
+                1 => "+00",
+                3 | 5 => "+00:00",
+                _ => "+0000",
+            };
+            Ok(Item::Offset(OffsetLayout::from_letters(count, zero)))
+        }
+        'Z' if count <= 3 => Ok(Item::Offset(OffsetLayout::from_letters(2, "+0000"))),
+        'Z' if count == 4 => Ok(Item::LocalizedOffset { full: true }),
+        'Z' if count == 5 => Ok(Item::Offset(OffsetLayout::ID)),
+        'O' => match count {
+            1 => Ok(Item::LocalizedOffset { full: false }),
+            4 => Ok(Item::LocalizedOffset { full: true }),
+            _ => wrong_count("1 or 4"),
+        },
+        'V' if count == 2 => Ok(Item::ZoneId),
+        'V' => wrong_count("2"),
+        'z' if count <= 4 => Ok(Item::ZoneName),
+        'v' if count == 1 || count == 4 => Ok(Item::ZoneName),
+        'v' => Err(format!("Wrong number of pattern letters: {c}")),
+        'w' | 'W' | 'a' | 'X' | 'x' | 'Z' | 'z' => too_many(),
+        other => Err(format!("Unknown pattern letter: {other}")),
     }
 }

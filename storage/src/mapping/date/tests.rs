@@ -62,22 +62,99 @@ fn formats_read_what_they_name() {
     }
 }
 
+/// Rows of a table of tab-separated columns.
+fn rows<const N: usize>(table: &'static str) -> impl Iterator<Item = [&'static str; N]> {
+    table
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split('\t').collect::<Vec<_>>().try_into().unwrap_or_else(|_| panic!("{line}")))
+}
+
+/// An instant as the tables have it.
+fn display(instant: Option<Instant>) -> String {
+    let format = DateFormat::parse("uuuu-MM-dd'T'HH:mm:ss.SSSSSSSSS").unwrap();
+    instant.map_or_else(|| "-".to_owned(), |instant| format.format_nanos(instant.0))
+}
+
 #[test]
-fn missing_parts_round_up() {
-    for (text, expected) in [
-        ("2024-02-29", 1_709_251_199_999),
-        ("2024-02", 1_706_831_999_999),
-        ("2024", 1_704_153_599_999),
-        ("2024-02-29T12:34:56.789Z", 1_709_210_096_789),
+fn texts_mean_a_first_and_a_last_instant() {
+    for [format, text, first, last] in rows(include_str!("tests/texts.tsv")) {
+        let format = DateFormat::parse(format).unwrap();
+        let read = [format.read(text, false), format.read(text, true)].map(display);
+        assert_eq!(read, [first, last], "{}: {text}", format.as_str());
+    }
+}
+
+#[test]
+fn letters_write_and_read() {
+    const INSTANT: i128 = 1_719_964_496_123_456_789;
+    for row in include_str!("tests/letters.tsv").lines().filter(|line| !line.starts_with('#')) {
+        let columns: Vec<&str> = row.split('\t').collect();
+        let [letters, text, expected] = columns[..] else { panic!("{row}") };
+        let format = format!("uuuu-MM-dd HH:mm:ss.SSSSSSSSS|{letters}");
+        if text == "!" {
+            let reason = DateFormat::parse(&format).unwrap_err();
+            assert!(reason.ends_with(&format!("]: {expected}")), "{letters}: {reason}");
+            continue;
+        }
+        let format = DateFormat::parse(&format).unwrap();
+        let written = format.format_nanos_at(INSTANT, -7 * 3600, "America/Los_Angeles");
+        assert_eq!(written.split_once('|').unwrap().1, text, "{letters}");
+        assert_eq!(display(format.read(&written, false)), expected, "{letters}");
+    }
+}
+
+#[test]
+fn missing_time_is_rounded_up_beside_any_fields() {
+    for (format, text, expected) in [
+        ("week_date", "2024-W09-4", "2024-02-29T23:59:59.999999999"),
+        ("basic_week_date", "2024W094", "2024-02-29T23:59:59.999999999"),
+        ("hh:mm a d.M.uuuu", "12:34 AM 9.2.2024", "2024-02-09T00:34:59.999999999"),
+        ("KK:mm a d.M.uuuu", "00:34 PM 9.2.2024", "2024-02-09T12:34:59.999999999"),
+        ("kk:mm d.M.uuuu", "24:34 9.2.2024", "2024-02-09T00:34:59.999999999"),
+        ("uuuu-MM W e", "2024-02 5 4", "2024-02-29T23:59:59.999999999"),
+        ("uuuu-MM-dd A", "2024-02-29 5", "2024-02-29T00:00:00.005999999"),
+        ("uuuu-MM-dd N", "2024-02-29 5", "2024-02-29T00:00:00.000000005"),
+        ("g", "60369", "2024-02-29T23:59:59.999999999"),
+        ("epoch_millis", "-5", "1969-12-31T23:59:59.995999999"),
+        ("epoch_micros", "5", "1970-01-01T00:00:00.000005999"),
     ] {
-        assert_eq!(millis("strict_date_optional_time", text, true), Some(expected), "{text}");
+        assert_eq!(
+            display(DateFormat::parse(format).unwrap().read(text, true)),
+            expected,
+            "{format}: {text}"
+        );
+    }
+}
+
+#[test]
+fn zones_have_short_names() {
+    let format = DateFormat::parse("z").unwrap();
+    for (seconds, offset, zone, expected) in [
+        (1_709_210_096, 0, "Z", "Z"),
+        (1_709_210_096, 0, "UTC", "UTC"),
+        (1_709_210_096, 7200, "+02:00", "+02:00"),
+        (1_709_210_096, 3600, "Europe/Oslo", "CET"),
+        (1_719_964_496, 7200, "Europe/Oslo", "CEST"),
+        (1_719_964_496, 3600, "Europe/London", "BST"),
+        (1_709_210_096, -18_000, "America/New_York", "EST"),
+        (1_719_964_496, -14_400, "America/New_York", "EDT"),
+        (1_719_964_496, 19_800, "Asia/Kolkata", "IST"),
+        // The time zone database has numbers in place of these names.
+        (1_709_210_096, -10_800, "America/Sao_Paulo", "BRT"),
+        (1_541_300_400, -7200, "America/Sao_Paulo", "BRST"),
+        (1_709_210_096, 14_400, "Asia/Dubai", "GST"),
+        (1_709_210_096, -10_800, "Etc/GMT+3", "Etc/GMT+3"),
+    ] {
+        let written = format.format_nanos_at(i128::from(seconds) * 1_000_000_000, offset, zone);
+        assert_eq!(written, expected, "{zone}");
     }
 }
 
 #[test]
 fn bad_formats_are_refused() {
     for (format, reason) in [
-        ("yyyy-QQQQQQ", "Unknown pattern letter: Q"),
+        ("yyyy-QQQQQQ", "Too many pattern letters: Q"),
         ("foo", "Unknown pattern letter: f"),
         ("yyyy||", "Cannot have empty element"),
         ("yyyy[-MM", "Some"),
@@ -128,6 +205,14 @@ fn formats_write_what_they_read() {
         ("epoch_millis", "1709210096789"),
         ("epoch_second", "1709210096"),
         ("epoch_second", "1709210096.79"),
+        ("epoch_millis", "1709210096789.123456"),
+        ("epoch_millis", "-0.5"),
+        ("epoch_micros", "1709210096789123.456"),
+        ("strict_date_time", "2024-02-29T12:34:56.123456789Z"),
+        ("date_time_no_millis", "2024-02-29T12:34:56Z"),
+        ("rfc3339_lenient", "2024-02-29T12:34:56.789Z"),
+        ("basic_week_date", "2024W094"),
+        ("year", "24"),
         ("epoch_second", "-1.5"),
         ("yyyy-MM-dd HH:mm:ss", "2024-02-29 12:34:56"),
         ("dd/MMM/yyyy:HH:mm:ss Z", "29/Feb/2024:12:34:56 +0000"),
@@ -149,10 +234,16 @@ fn years_of_more_than_four_digits_have_a_sign() {
 
 proptest::proptest! {
     #[test]
-    fn reading_never_panics(format in "[yMdHhmsSEaZXDwYe'\\[\\]/: .|-]{0,20}", text in "\\PC{0,30}") {
+    fn reading_never_panics(
+        format in "[GuyDMLQqgYwWdEecFaBhKkHmsSAnNVvzOXxZp'\\[\\]/: .|-]{0,20}",
+        text in "\\PC{0,30}",
+        nanos in proptest::num::i64::ANY,
+    ) {
         if let Ok(format) = DateFormat::parse(&format) {
             format.read(&text, true);
             let _ = format.parse_math(&text, Instant(0), true);
+            let written = format.format_nanos_at(i128::from(nanos) * 1000, 3600, "Europe/Oslo");
+            format.read(&written, false);
         }
     }
 
