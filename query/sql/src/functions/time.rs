@@ -9,6 +9,8 @@ use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, NaiveTime, Timelike, We
 pub(crate) const SECOND: i64 = 1_000_000;
 /// Microseconds of a day.
 pub(crate) const DAY: i64 = 86_400 * SECOND;
+/// Nanoseconds of a microsecond.
+pub(crate) const MICRO: i128 = 1_000;
 
 /// An interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +56,13 @@ pub(crate) fn date(text: &str) -> Option<i32> {
     days(NaiveDate::parse_from_str(day, "%Y-%m-%d").ok()?)
 }
 
-/// Reads a time, perhaps with a date before it.
+/// Reads a time, perhaps with a date before it, in microseconds.
 pub(crate) fn time(text: &str) -> Option<i64> {
+    Some(time_nanos(text)? / 1_000)
+}
+
+/// Reads a time, perhaps with a date before it, in nanoseconds.
+fn time_nanos(text: &str) -> Option<i64> {
     let text = match text.trim().split_once([' ', 'T']) {
         Some((day, rest)) => {
             NaiveDate::parse_from_str(day, "%Y-%m-%d").ok()?;
@@ -82,12 +89,28 @@ pub(crate) fn time(text: &str) -> Option<i64> {
     if parts.next().is_some() {
         return None;
     }
-    let micros: i64 = format!("{fraction:0<9}").get(..6)?.parse().ok()?;
-    Some((hour * 3_600 + minute * 60 + second) * SECOND + micros)
+    let nanos: i64 = format!("{fraction:0<9}").parse().ok()?;
+    Some((hour * 3_600 + minute * 60 + second) * 1_000_000_000 + nanos)
 }
 
-/// Reads a timestamp: a date, perhaps with a time.
+/// Reads a timestamp in microseconds: a date, perhaps with a time.
 pub(crate) fn timestamp(text: &str) -> Option<i64> {
+    Some(whole_micros(instant(text)?))
+}
+
+/// Returns the whole microseconds of nanoseconds, rounded down.
+pub(crate) fn whole_micros(nanos: i128) -> i64 {
+    let micros = nanos.div_euclid(MICRO);
+    i64::try_from(micros).unwrap_or(if micros < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// Returns the nanoseconds of microseconds.
+pub(crate) fn nanos_of(micros: i64) -> i128 {
+    i128::from(micros) * MICRO
+}
+
+/// Reads a timestamp in nanoseconds: a date, perhaps with a time.
+pub(crate) fn instant(text: &str) -> Option<i128> {
     let text = text.trim();
     let (day, rest) = match text.split_once([' ', 'T']) {
         Some((day, rest)) => (day, Some(rest)),
@@ -95,10 +118,10 @@ pub(crate) fn timestamp(text: &str) -> Option<i64> {
     };
     let days = i64::from(date(day)?);
     let time = match rest {
-        Some(rest) => time(rest)?,
+        Some(rest) => time_nanos(rest)?,
         None => 0,
     };
-    Some(days * DAY + time)
+    Some(nanos_of(days * DAY) + i128::from(time))
 }
 
 /// Counts the days since 1970 of a date within the range.
@@ -161,6 +184,12 @@ pub(crate) fn shown_date(days: i32) -> String {
 pub(crate) fn shown_time(micros: i64) -> String {
     let time = clock(micros);
     with_fraction(time.format("%H:%M:%S").to_string(), micros.rem_euclid(SECOND) * 1_000)
+}
+
+/// Writes a timestamp in nanoseconds.
+pub(crate) fn shown_instant(nanos: i128) -> String {
+    let (seconds, rest) = (nanos.div_euclid(1_000_000_000), nanos.rem_euclid(1_000_000_000));
+    with_fraction(shown_timestamp(i64::try_from(seconds).unwrap_or(0), 1), i64::try_from(rest).unwrap_or(0))
 }
 
 /// Writes a timestamp of so many units a second.
