@@ -10,6 +10,7 @@ pub(crate) mod distinct;
 mod integers;
 mod math;
 pub(crate) mod row;
+mod str_to_date;
 mod text;
 pub(crate) mod time;
 pub(crate) mod values;
