@@ -135,7 +135,7 @@ impl Schedule {
         Some(next.timestamp_millis())
     }
 
-    /// Whether it has one time on each of its days.
+    /// Returns true where each of its days has one time.
     fn is_one_a_day(&self) -> bool {
         self.cron.determine_job_type() == JobType::FixedTime
     }

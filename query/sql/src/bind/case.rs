@@ -61,7 +61,7 @@ pub(super) fn result_type<'b>(results: impl Iterator<Item = &'b Bound> + Clone) 
     for result in results.clone() {
         ty = ty.common(result.ty).ok_or_else(|| refused(ty, result.ty))?;
     }
-    // Where one is spelt out that nanoseconds do not hold, microseconds are what holds all.
+    // A literal that nanoseconds do not hold makes all of them microseconds.
     let beyond = |result: &Bound| {
         result.literal.as_ref().and_then(literal::instant).is_some_and(|at| i64::try_from(at).is_err())
     };

@@ -240,7 +240,7 @@ fn any_compared(
     Ok(Bound { pushed, ..bound })
 }
 
-/// Whether two values are compared as instants: no type of timestamps holds those of both.
+/// Returns true for two values that are compared as instants: no type of timestamps holds both.
 fn are_instants(one: &Bound, other: &Bound) -> bool {
     let timestamp = |bound: &Bound| matches!(bound.ty, SqlType::Timestamp(_));
     let finer = one.ty != other.ty && (one.ty == NANOS || other.ty == NANOS);

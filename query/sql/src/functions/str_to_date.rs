@@ -1,5 +1,4 @@
-//! Reading moments by MySQL's letters, for `str_to_date`. What MariaDB reads is read so, but for parts that a format does not name: they are
-//! those of the first of January 2000.
+//! Moments that `str_to_date` reads by MySQL's letters, as MariaDB does. Parts that a format does not name are those of 2000-01-01.
 
 use chrono::{Duration, NaiveDate, Weekday};
 
@@ -14,7 +13,7 @@ struct Parts {
     /// Day of the year, from 1.
     ordinal: Option<i64>,
     week: Option<Week>,
-    /// The year of `%X` or `%x`, with whether its weeks begin with Sunday.
+    /// The year of `%X` or `%x`, and true where its weeks begin with Sunday.
     week_year: Option<(i64, bool)>,
     /// Monday is 1, Sunday 7.
     weekday: Option<i64>,
@@ -22,7 +21,7 @@ struct Parts {
     minute: i64,
     second: i64,
     micros: i64,
-    /// Whether hours are those of a clock of twelve, behind noon or before.
+    /// Half of the day, where hours are those of a clock of twelve.
     afternoon: Option<bool>,
 }
 
@@ -30,9 +29,9 @@ struct Parts {
 #[derive(Clone, Copy, Debug)]
 struct Week {
     number: i64,
-    /// Whether weeks begin with Sunday.
+    /// Weeks begin with Sunday, not with Monday.
     sunday: bool,
-    /// Whether the year is that of weeks, `%X` or `%x`.
+    /// Its year is that of weeks, `%X` or `%x`.
     strict: bool,
 }
 

@@ -145,13 +145,12 @@ pub(super) fn find(name: &str) -> Option<Definition> {
     })
 }
 
-/// Whether TRIM takes a character off: OpenSearch's is `String.trim` of Java.
+/// Returns true for what TRIM takes off, as `String.trim` of Java does.
 fn is_control_or_blank(letter: char) -> bool {
     letter <= ' '
 }
 
-/// Whether LTRIM and RTRIM take a character off: OpenSearch's are `String.stripLeading` and `stripTrailing` of Java, which leave spaces that
-/// do not break.
+/// Returns true for what LTRIM and RTRIM take off, as `String.stripLeading` of Java does: not spaces that do not break.
 fn is_java_space(letter: char) -> bool {
     let unbroken = matches!(letter, '\u{a0}' | '\u{2007}' | '\u{202f}' | '\u{85}');
     matches!(letter, '\u{1c}'..='\u{1f}') || letter.is_whitespace() && !unbroken

@@ -454,7 +454,7 @@ mod tests {
         };
         assert_eq!(local("America/Los_Angeles").as_deref(), Some("2008-12-24 21:30:00"));
         assert_eq!(local("+14:00").as_deref(), Some("2008-12-25 19:30:00"));
-        // What MariaDB answers.
+        // MariaDB answers the same.
         for (name, clock, utc) in [
             ("America/New_York", "2024-03-10 02:00:00", "2024-03-10 07:00:00"),
             ("America/New_York", "2024-03-10 02:30:00", "2024-03-10 07:00:00"),
