@@ -149,7 +149,7 @@ impl Input for Jdbc {
     }
 }
 
-/// Whether a value of a `?` stands for `:sql_last_value`.
+/// Returns true where a value of a `?` stands for `:sql_last_value`.
 fn names_last_value(value: &Literal) -> bool {
     matches!(value, Literal::Text(text) if text.strip_prefix(':') == Some(LAST_VALUE))
 }

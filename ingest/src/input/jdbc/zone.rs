@@ -80,7 +80,7 @@ impl Zone {
         }
     }
 
-    /// Whether its clocks show UTC.
+    /// Returns true for UTC.
     pub(super) fn is_utc(&self) -> bool {
         self.name == Some(Tz::UTC)
     }

@@ -41,7 +41,7 @@ async fn the_last_value_is_an_instant_beside_times_of_any_type() {
                     first - TimeDelta::nanoseconds(i64::from(first.timestamp_subsec_nanos() % 1_000)),
                 );
                 assert_eq!(ledger.sorted("at")[0], shown, "{column} {name}");
-                // What is later than the run comes again, and nothing else.
+                // The row that is later than the run comes again.
                 assert_eq!(run(&ledger, input(), 10).await, None);
                 assert_eq!(ledger.sorted("id"), ["1", "2", "2"], "{column} {name}");
                 database.execute("DROP TABLE T#").await;
