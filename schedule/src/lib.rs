@@ -1,18 +1,25 @@
 //! Schedules: lines of cron, with the name of a time zone behind them where it is not UTC, as rufus-scheduler has it.
 //!
-//! A [`Schedule`] says when inputs and AI rules run, and in which minutes alerts are raised and sent. Daylight saving is as `croner` has
-//! it, and told in `docs/ai.md`; `tests/clients/schedule.py` compares with `croniter`.
+//! A [`Schedule`] says when inputs and AI rules run, and in which minutes alerts are raised and sent. Changes of the clock are told in
+//! `docs/ai.md`: one time a day is looked up on a clock without changes and made an instant here ([`zone`]), because `croner` drops it
+//! where its day ends within a gap; several times a day are as `croner` has them. `tests/clients/schedule.py` compares with `croniter`.
+
+mod zone;
 
 use std::fmt;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
-use croner::Cron;
 use croner::parser::{CronParser, Seconds};
+use croner::{Cron, JobType};
 
 /// Longest text, in bytes.
 const MAX_BYTES: usize = 256;
 const MINUTE_MS: i64 = 60_000;
+/// Most days of a schedule that are looked at for the nearest time: a change of the clock moves a time by two days at most.
+const MAX_STEPS: usize = 8;
+/// Longer than any change of a clock: zones have left out a day, or had one twice.
+const LONGEST_CHANGE: TimeDelta = TimeDelta::hours(26);
 
 /// What a line consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +104,9 @@ impl Schedule {
 
     /// Returns the latest time at or before one, in milliseconds.
     pub fn latest(&self, ms: i64) -> Option<i64> {
+        if self.is_one_a_day() {
+            return self.latest_of_a_day(ms);
+        }
         let second = whole(ms, 1000);
         let latest = self.cron.find_previous_occurrence(&self.local(second)?, true).ok()?.timestamp_millis();
         (latest <= ms).then_some(latest)
@@ -118,8 +128,43 @@ impl Schedule {
     }
 
     fn next(&self, ms: i64, inclusive: bool) -> Option<i64> {
+        if self.is_one_a_day() {
+            return self.next_of_a_day(if inclusive { ms.checked_sub(1)? } else { ms });
+        }
         let next = self.cron.find_next_occurrence(&self.local(ms)?, inclusive).ok()?;
         Some(next.timestamp_millis())
+    }
+
+    /// Returns true where each of its days has one time.
+    fn is_one_a_day(&self) -> bool {
+        self.cron.determine_job_type() == JobType::FixedTime
+    }
+
+    /// Returns the first time behind one, of a schedule of one time a day.
+    fn next_of_a_day(&self, ms: i64) -> Option<i64> {
+        let mut clock = self.local(ms)?.naive_local();
+        for _ in 0..MAX_STEPS {
+            clock = self.cron.find_next_occurrence(&clock.and_utc(), false).ok()?.naive_utc();
+            let at = zone::instant(self.zone, clock)?.timestamp_millis();
+            if at > ms {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Returns the latest time at or before one, of a schedule of one time a day.
+    fn latest_of_a_day(&self, ms: i64) -> Option<i64> {
+        // Of a time that comes twice, what clocks show later may have come already.
+        let mut clock = self.local(ms)?.naive_local().checked_add_signed(LONGEST_CHANGE)?;
+        for _ in 0..MAX_STEPS {
+            clock = self.cron.find_previous_occurrence(&clock.and_utc(), false).ok()?.naive_utc();
+            let at = zone::instant(self.zone, clock)?.timestamp_millis();
+            if at <= ms {
+                return Some(at);
+            }
+        }
+        None
     }
 
     fn local(&self, ms: i64) -> Option<DateTime<Tz>> {
@@ -184,6 +229,7 @@ mod tests {
             "*/20 * * * * Europe/Warsaw",
             "15 1-3 * * * America/New_York",
             "0 3 * * 0 Europe/Warsaw",
+            "0 0 * * * America/Havana",
         ] {
             let schedule = of(text);
             for start in [
@@ -202,6 +248,75 @@ mod tests {
                     assert_eq!(schedule.latest(now + 31_500), last, "{text} at {now}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn one_time_a_day_comes_once_over_changes_of_the_clock() {
+        for (text, from, expected) in [
+            // Clocks go forward on a Saturday from 23:00 to Sunday.
+            (
+                "30 23 * * sat America/Nuuk",
+                "2027-03-27T00:00:00Z",
+                ["2027-03-28T01:00:00Z", "2027-04-04T00:30:00Z"],
+            ),
+            (
+                "30 23 27 3 * America/Nuuk",
+                "2027-03-27T00:00:00Z",
+                ["2027-03-28T01:00:00Z", "2028-03-28T00:30:00Z"],
+            ),
+            (
+                "0 23 27 3 * America/Nuuk",
+                "2027-03-27T00:00:00Z",
+                ["2027-03-28T01:00:00Z", "2028-03-28T00:00:00Z"],
+            ),
+            // At midnight, and by half an hour.
+            (
+                "15 0 6 10 * America/Asuncion",
+                "2019-10-05T00:00:00Z",
+                ["2019-10-06T04:00:00Z", "2020-10-06T03:15:00Z"],
+            ),
+            (
+                "15 2 * * sun Australia/Lord_Howe",
+                "2026-09-28T00:00:00Z",
+                ["2026-10-03T15:30:00Z", "2026-10-10T15:15:00Z"],
+            ),
+            (
+                "30 2 * * sun Europe/Warsaw",
+                "2026-03-28T00:00:00Z",
+                ["2026-03-29T01:00:00Z", "2026-04-05T00:30:00Z"],
+            ),
+            // A day that was left out, and the end of its month.
+            (
+                "0 12 30 * * Pacific/Apia",
+                "2011-12-01T00:00:00Z",
+                ["2011-12-30T10:00:00Z", "2012-01-29T22:00:00Z"],
+            ),
+            (
+                "0 12 L 12 * Pacific/Apia",
+                "2011-12-01T00:00:00Z",
+                ["2011-12-30T22:00:00Z", "2012-12-30T22:00:00Z"],
+            ),
+            // Of an hour that comes twice the first.
+            (
+                "30 2 * * sun Europe/Warsaw",
+                "2026-10-24T00:00:00Z",
+                ["2026-10-25T00:30:00Z", "2026-11-01T01:30:00Z"],
+            ),
+            (
+                "30 0 * * * America/Havana",
+                "2026-11-01T04:00:00Z",
+                ["2026-11-01T04:30:00Z", "2026-11-02T05:30:00Z"],
+            ),
+        ] {
+            let schedule = of(text);
+            let first = schedule.after(ms(from)).unwrap();
+            let second = schedule.after(first).unwrap();
+            assert_eq!([first, second], expected.map(ms), "{text}");
+            for (at, latest) in [(first, first), (first + 1, first), (second - 1, first), (second, second)] {
+                assert_eq!(schedule.latest(at), Some(latest), "{text} {at}");
+            }
+            assert_eq!(schedule.allows(first - 1), Some(first), "{text}");
         }
     }
 

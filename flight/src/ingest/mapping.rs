@@ -1,9 +1,14 @@
 //! The mapping of an index that is created for rows: what brings their values back as they were.
 //!
 //! Strings are keywords, because whoever ingests a table wants its values and not words of them; numbers have their widths; timestamps
-//! of seconds and milliseconds are `date`, finer ones `date_nanos`.
+//! of seconds and milliseconds are `date`, finer ones `date_nanos` where it holds those of the first rows, else `date`.
 
-use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, TimeUnit};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StructArray};
+use datafusion::arrow::compute::{max, min};
+use datafusion::arrow::datatypes::{
+    DataType, FieldRef, Int16Type, Int32Type, Int64Type, Schema, TimeUnit, TimestampMicrosecondType,
+    TimestampNanosecondType,
+};
 use serde_json::{Map, Value, json};
 use tonic::{Code, Status};
 
@@ -12,13 +17,14 @@ use crate::status;
 /// Column that names documents, and is no field of theirs.
 pub(super) const ID: &str = "_id";
 
-/// Makes the mapping for the columns of a schema.
+/// Makes the mapping for the columns of a schema, with the first rows where there are some.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for what documents cannot hold.
-pub(super) fn of(schema: &Schema) -> Result<Value, Status> {
-    let fields = schema.fields().iter().filter(|field| field.name() != ID);
-    Ok(json!({ "properties": properties(fields)? }))
+pub(super) fn of(schema: &Schema, rows: Option<&RecordBatch>) -> Result<Value, Status> {
+    let fields = schema.fields().iter().enumerate();
+    let fields = fields.map(|(at, field)| (field, rows.and_then(|rows| rows.columns().get(at))));
+    Ok(json!({ "properties": properties(fields.filter(|(field, _)| field.name() != ID))? }))
 }
 
 /// Refuses a schema whose rows no documents can be made of.
@@ -36,13 +42,15 @@ pub(super) fn check(schema: &Schema) -> Result<(), Status> {
             return Err(refused(ID, "it is neither text nor an integer"));
         }
     }
-    properties(schema.fields()).map(drop)
+    properties(schema.fields().iter().map(|field| (field, None))).map(drop)
 }
 
-fn properties<'a>(fields: impl IntoIterator<Item = &'a FieldRef>) -> Result<Value, Status> {
+fn properties<'a>(
+    fields: impl IntoIterator<Item = (&'a FieldRef, Option<&'a ArrayRef>)>,
+) -> Result<Value, Status> {
     let mut properties = Map::new();
     let mut names = std::collections::HashSet::new();
-    for field in fields {
+    for (field, column) in fields {
         let name = field.name();
         if name.is_empty() || name.len() > 512 {
             return Err(refused(name, "its name is empty or longer than 512 bytes"));
@@ -50,15 +58,49 @@ fn properties<'a>(fields: impl IntoIterator<Item = &'a FieldRef>) -> Result<Valu
         if !names.insert(name) {
             return Err(refused(name, "it is there twice"));
         }
-        if let Some(mapped) = mapped(name, field.data_type())? {
+        if let Some(mapped) = mapped(name, field.data_type(), column)? {
             properties.insert(name.clone(), mapped);
         }
     }
     Ok(Value::Object(properties))
 }
 
+/// Returns true where `date_nanos` holds all times of a column: none is before 1970 or after 2262-04-11.
+fn are_nanos(column: &ArrayRef) -> bool {
+    let (least, most) = match column.data_type() {
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            let times = column.as_primitive::<TimestampMicrosecondType>();
+            (min(times), max(times).and_then(|most| most.checked_mul(1_000)).or(max(times).map(|_| -1)))
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            let times = column.as_primitive::<TimestampNanosecondType>();
+            (min(times), max(times))
+        }
+        _ => (None, None),
+    };
+    least.into_iter().chain(most).all(|time| time >= 0)
+}
+
+/// Returns the values that an encoded column or one of lists has.
+fn inner(column: &ArrayRef) -> Option<&ArrayRef> {
+    Some(match column.data_type() {
+        DataType::Dictionary(..) => column.as_any_dictionary_opt()?.values(),
+        DataType::RunEndEncoded(ends, _) => match ends.data_type() {
+            DataType::Int16 => column.as_run_opt::<Int16Type>()?.values(),
+            DataType::Int32 => column.as_run_opt::<Int32Type>()?.values(),
+            _ => column.as_run_opt::<Int64Type>()?.values(),
+        },
+        DataType::List(_) => column.as_list_opt::<i32>()?.values(),
+        DataType::LargeList(_) => column.as_list_opt::<i64>()?.values(),
+        DataType::ListView(_) => column.as_list_view_opt::<i32>()?.values(),
+        DataType::LargeListView(_) => column.as_list_view_opt::<i64>()?.values(),
+        DataType::FixedSizeList(..) => column.as_fixed_size_list_opt()?.values(),
+        _ => return None,
+    })
+}
+
 /// Returns the mapping of a type; none of one that has no values.
-fn mapped(name: &str, kind: &DataType) -> Result<Option<Value>, Status> {
+fn mapped(name: &str, kind: &DataType, column: Option<&ArrayRef>) -> Result<Option<Value>, Status> {
     let word = match kind {
         DataType::Decimal32(digits, scale)
         | DataType::Decimal64(digits, scale)
@@ -91,19 +133,29 @@ fn mapped(name: &str, kind: &DataType) -> Result<Option<Value>, Status> {
         DataType::Time32(_) | DataType::Time64(_) => "keyword",
         DataType::Date32 | DataType::Date64 => "date",
         DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, _) => "date",
-        DataType::Timestamp(_, _) => "date_nanos",
+        DataType::Timestamp(_, _) if column.is_none_or(are_nanos) => "date_nanos",
+        DataType::Timestamp(_, _) => "date",
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
             "binary"
         }
-        DataType::Dictionary(_, values) => return mapped(name, values),
-        DataType::RunEndEncoded(_, values) => return mapped(name, values.data_type()),
+        DataType::Dictionary(_, values) => return mapped(name, values, column.and_then(inner)),
+        DataType::RunEndEncoded(_, values) => {
+            return mapped(name, values.data_type(), column.and_then(inner));
+        }
         // An array has the mapping of its elements.
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::ListView(item)
         | DataType::LargeListView(item)
-        | DataType::FixedSizeList(item, _) => return mapped(name, item.data_type()),
-        DataType::Struct(fields) => return Ok(Some(json!({ "properties": properties(fields)? }))),
+        | DataType::FixedSizeList(item, _) => {
+            return mapped(name, item.data_type(), column.and_then(inner));
+        }
+        DataType::Struct(fields) => {
+            let columns = column.and_then(AsArray::as_struct_opt).map(StructArray::columns);
+            let fields = fields.iter().enumerate();
+            let fields = fields.map(|(at, field)| (field, columns.and_then(|columns| columns.get(at))));
+            return Ok(Some(json!({ "properties": properties(fields)? })));
+        }
         DataType::Map(entries, _) => {
             let DataType::Struct(fields) = entries.data_type() else {
                 return Err(refused(name, "its map has no entries"));
@@ -116,7 +168,7 @@ fn mapped(name: &str, kind: &DataType) -> Result<Option<Value>, Status> {
             if !text {
                 return Err(refused(name, "the keys of its map are not text"));
             }
-            mapped(name, value.data_type())?;
+            mapped(name, value.data_type(), None)?;
             // Its members are not known: they get their mapping as they come.
             return Ok(Some(json!({ "type": "object" })));
         }
@@ -143,6 +195,8 @@ fn refused(name: &str, reason: &str) -> Status {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use datafusion::arrow::datatypes::{Field, Fields, IntervalUnit};
 
     use super::*;
@@ -178,7 +232,55 @@ mod tests {
             "ns": { "type": "date_nanos" }, "list": { "type": "boolean" },
             "object": { "properties": { "n": { "type": "short" } } },
         }});
-        assert_eq!(of(&schema).unwrap(), expected);
+        assert_eq!(of(&schema, None).unwrap(), expected);
+    }
+
+    #[test]
+    fn times_that_nanoseconds_do_not_hold_are_dates() {
+        use datafusion::arrow::array::{
+            DictionaryArray, Int32Array, ListArray, StructArray, TimestampMicrosecondArray,
+            TimestampNanosecondArray,
+        };
+        use datafusion::arrow::buffer::OffsetBuffer;
+        let micros =
+            |time: i64| -> ArrayRef { Arc::new(TimestampMicrosecondArray::from(vec![None, Some(time)])) };
+        let nanos =
+            |time: i64| -> ArrayRef { Arc::new(TimestampNanosecondArray::from(vec![None, Some(time)])) };
+        let item = |array: &ArrayRef| Arc::new(Field::new("item", array.data_type().clone(), true));
+        let listed = |array: ArrayRef| -> ArrayRef {
+            Arc::new(ListArray::new(item(&array), OffsetBuffer::from_lengths([1, 1]), array, None))
+        };
+        let words = |array: ArrayRef| -> ArrayRef {
+            Arc::new(DictionaryArray::new(Int32Array::from(vec![1, 1]), array))
+        };
+        let within =
+            |array: ArrayRef| -> ArrayRef { Arc::new(StructArray::from(vec![(item(&array), array)])) };
+        let zoned: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![-1, 5]).with_timezone("UTC"));
+        let last = i64::MAX / 1_000;
+        for (column, expected) in [
+            (micros(0), "date_nanos"),
+            (micros(last), "date_nanos"),
+            (micros(last + 1), "date"),
+            (micros(i64::MAX), "date"),
+            (micros(-1), "date"),
+            (nanos(0), "date_nanos"),
+            (nanos(i64::MAX), "date_nanos"),
+            (nanos(-1), "date"),
+            (zoned, "date"),
+            (listed(micros(-1)), "date"),
+            (listed(micros(1)), "date_nanos"),
+            (words(nanos(-1)), "date"),
+            (words(nanos(1)), "date_nanos"),
+            (within(listed(micros(-1))), "object of date"),
+        ] {
+            let rows = RecordBatch::try_from_iter([("t", Arc::clone(&column))]).unwrap();
+            let mapped = match expected.strip_prefix("object of ") {
+                None => json!({ "type": expected }),
+                Some(kind) => json!({ "properties": { "item": { "type": kind } } }),
+            };
+            let whole = json!({ "properties": { "t": mapped } });
+            assert_eq!(of(&rows.schema(), Some(&rows)).unwrap(), whole, "{column:?}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ use tokio::task::JoinHandle;
 use tonic::{Code, Status};
 
 use self::json::Rows;
-use self::target::Target;
+use self::target::{FirstRows, Target};
 use crate::decode::{Decoded, Decoder};
 use crate::service::{Call, Sent};
 use crate::status;
@@ -130,7 +130,7 @@ async fn run(call: &Call, target: &mut Target, sent: &mut Sent, writes: &mut Wri
         }
     }
     match schema {
-        Some(_) => target.prepare(call).await,
+        Some(_) => target.prepare(call, None).await,
         None => Err(Status::invalid_argument("there is no schema, and so nothing to be ingested")),
     }
 }
@@ -153,6 +153,7 @@ async fn batch_of_rows(
     if rows == 0 {
         return Ok(());
     }
+    let mut sample = target.is_wanted().then(|| batch.clone());
     let read =
         move || Rows::new(&batch).map_err(|error| status::new(Code::InvalidArgument, &error.to_string()));
     let mut read = computed(compute, Priority::Ingest, read).await?;
@@ -178,7 +179,7 @@ async fn batch_of_rows(
         }
         held.shrink_to(bytes);
         next = end;
-        target.prepare(call).await?;
+        target.prepare(call, sample.take().map(|batch| FirstRows::new(batch, &ops))).await?;
         let session = call.begin_again(Action::Bulk).await?;
         let part = Part { session, ops, _held: held };
         writes.begin(part);

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
+use bytes::Bytes;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use millrace_storage::access::Action;
+use millrace_storage::document::ChunkBuilder;
+use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::{
     CreateIndex, IndicesOptions, Metadata, MetadataChange, Uuid, check_index_name,
 };
-use millrace_storage::{Error, Priority, Session};
+use millrace_storage::{Action as Operation, Error, Priority, Session, WriteOp};
 use serde_json::json;
 use tonic::Status;
 
@@ -32,7 +36,36 @@ pub(super) struct Target {
     existing: Existing,
     creates: bool,
     /// What makes the index what it is to be; none where it is.
-    wanted: Option<CreateIndex>,
+    wanted: Option<NewIndex>,
+}
+
+/// An index that is created once the first rows are there.
+#[derive(Debug)]
+struct NewIndex {
+    /// The schema of its rows.
+    schema: SchemaRef,
+    /// Creates it without a look at rows.
+    create: CreateIndex,
+}
+
+/// The first rows of an ingestion.
+#[derive(Debug)]
+pub(super) struct FirstRows {
+    /// The batch that they are in.
+    batch: RecordBatch,
+    /// Their documents, as many as are written first.
+    documents: Vec<Bytes>,
+}
+
+impl FirstRows {
+    /// Takes the documents of what is written first.
+    pub(super) fn new(batch: RecordBatch, ops: &[WriteOp]) -> Self {
+        let document = |op: &WriteOp| match &op.action {
+            Operation::Index(document) => Some(document.clone()),
+            _ => None,
+        };
+        Self { batch, documents: ops.iter().filter_map(document).collect() }
+    }
 }
 
 impl Target {
@@ -113,12 +146,11 @@ impl Target {
         let (index, existing, schema) = (Arc::clone(&self.index), self.existing, Arc::clone(schema));
         let wanted = move || {
             let now_ms = session.clock().now_ms();
-            let body = json!({ "mappings": mapping::of(&schema)? });
-            let create = CreateIndex::parse(&index, &body, false, now_ms).map_err(status::of)?;
+            let create = create(&index, &schema, None, now_ms)?;
             // What refuses it does so now, when nothing is deleted yet.
             let decided = decide(&index, existing, &session.metadata(), &create, now_ms);
             decided.map_err(|error| status::noted(&session, error))?;
-            Ok(create)
+            Ok(NewIndex { schema, create })
         };
         self.wanted = Some(computed(call.compute(), Priority::Ingest, wanted).await?);
         Ok(())
@@ -130,18 +162,60 @@ impl Target {
         if may { Ok(session) } else { Err(status::noted(&session, session.refusal(&self.index))) }
     }
 
-    /// Has the index be there as it is wanted, once.
+    /// Returns true where the index is yet to be created.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.is_some()
+    }
+
+    /// Creates or replaces the index, once. The first documents are tried on its mapping before anything is deleted.
     ///
     /// # Errors
-    /// As [`Target::check`], and the store's.
-    pub(super) async fn prepare(&mut self, call: &Call) -> Result<(), Status> {
-        let Some(create) = self.wanted.take() else { return Ok(()) };
+    /// As [`Target::check`], for a document that the index would refuse, and the store's.
+    pub(super) async fn prepare(&mut self, call: &Call, first: Option<FirstRows>) -> Result<(), Status> {
+        let Some(NewIndex { schema, create: empty }) = self.wanted.take() else { return Ok(()) };
         // Rows may have taken long to come.
         let session = self.may(call, Action::CreateIndex).await?;
         let now_ms = session.clock().now_ms();
+        let create = match first {
+            None => empty,
+            Some(first) => {
+                let (index, existing, metadata) =
+                    (Arc::clone(&self.index), self.existing, session.metadata());
+                let tried = move || {
+                    let create = create(&index, &schema, Some(&first.batch), now_ms)?;
+                    let changes = decide(&index, existing, &metadata, &create, now_ms).map_err(status::of)?;
+                    try_documents(&changes, &first.documents).map_err(status::of)?;
+                    Ok(create)
+                };
+                computed(call.compute(), Priority::Ingest, tried).await?
+            }
+        };
         let change = |metadata: &Metadata| decide(&self.index, self.existing, metadata, &create, now_ms);
         session.change(change).await.map_err(|error| status::noted(&session, error))
     }
+}
+
+/// Makes the request that creates an index for rows of a schema.
+fn create(
+    index: &str,
+    schema: &SchemaRef,
+    rows: Option<&RecordBatch>,
+    now_ms: i64,
+) -> Result<CreateIndex, Status> {
+    let body = json!({ "mappings": mapping::of(schema, rows)? });
+    CreateIndex::parse(index, &body, false, now_ms).map_err(status::of)
+}
+
+/// Reads documents by the mapping that an index is to have, templates included.
+fn try_documents(changes: &[MetadataChange], documents: &[Bytes]) -> Result<(), Error> {
+    for change in changes {
+        let MetadataChange::PutIndex { meta, mapping: Some(mapping) } = change else { continue };
+        let mut chunk = ChunkBuilder::new(Arc::new(Mapping::parse(mapping, &meta.settings)?));
+        for document in documents {
+            chunk.push("", document)?;
+        }
+    }
+    Ok(())
 }
 
 /// Decides how an index becomes what it is to be: one that is there goes in the same step as the new one comes.

@@ -7,12 +7,15 @@ use arrow_flight::sql::TableExistsOption::{Append, Fail, Replace};
 use arrow_flight::sql::TableNotExistOption::{Create, Fail as Missing};
 use arrow_flight::{FlightData, FlightDescriptor};
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
-    TimestampMicrosecondArray,
+    ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int32Builder, Int64Array, MapBuilder,
+    RecordBatch, StringArray, StringBuilder, TimestampMicrosecondArray,
 };
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, TimeUnit, TimestampMillisecondType};
 use futures::{StreamExt, stream};
 use millrace_storage::catalog::{Catalog, MemoryCatalog};
 use millrace_storage::disk::SimulatedDisk;
+use millrace_storage::metadata::{Metadata, TemplateKind};
 use millrace_storage::{Config, Engine, Session, SystemClock};
 use serde_json::json;
 use tonic::{Code, Request};
@@ -59,6 +62,47 @@ async fn a_table_is_replaced_only_by_rows_that_can_be_taken() {
     assert_eq!(lines(&run(&mut client, "SELECT f FROM t").await.unwrap()), ["|1.5|"]);
     assert_eq!(ingest(&mut client, replace(), floats(2.5)).await.unwrap(), 1);
     assert_eq!(lines(&run(&mut client, "SELECT f FROM t").await.unwrap()), ["|2.5|"]);
+    // A template has the new index refuse the rows: the old one stays, and none is created.
+    let template = json!({"index_patterns": ["t*"], "template": {"mappings": {"dynamic": "strict"}}});
+    let decide =
+        |metadata: &Metadata| metadata.put_template(TemplateKind::Index, "strict", template.clone(), false);
+    Session::system(&node.beside.node.engine).change(decide).await.unwrap();
+    let labels = || {
+        let mut labels = MapBuilder::new(None, StringBuilder::new(), Int32Builder::new());
+        labels.keys().append_value("a");
+        labels.values().append_value(1);
+        labels.append(true).unwrap();
+        vec![batch([("labels", Arc::new(labels.finish()) as ArrayRef)])]
+    };
+    for (table, option) in [("t", Replace), ("t-2", Fail)] {
+        let refused = ingest(&mut client, into_table(table, Create, option), labels()).await;
+        assert_eq!(code(refused), Code::InvalidArgument, "{table}");
+    }
+    assert_eq!(lines(&run(&mut client, "SELECT f FROM t").await.unwrap()), ["|2.5|"]);
+    assert!(run(&mut client, "SELECT f FROM t-2").await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_of_any_year_are_taken() {
+    let node = Node::start().await;
+    let mut client = node.admin().await;
+    let last = i64::MAX / 1_000;
+    let years = [0, last, last + 1, -1, -620_000_000_000_000_000 / 10, 253_402_300_799_999_999];
+    for (at, time) in years.into_iter().enumerate() {
+        let table = format!("t{at}");
+        let sent = batch([("at", Arc::new(TimestampMicrosecondArray::from(vec![time])) as ArrayRef)]);
+        assert_eq!(
+            ingest(&mut client, into_table(&table, Create, Fail), vec![sent]).await.unwrap(),
+            1,
+            "{time}"
+        );
+        let back = run(&mut client, &format!("SELECT at FROM {table}")).await.unwrap();
+        let fits = (0..=last).contains(&time);
+        let kind = if fits { "Timestamp(ns, \"UTC\")" } else { "Timestamp(ms, \"UTC\")" };
+        assert_eq!(back[0].schema().field(0).data_type().to_string(), kind, "{time}");
+        let millis = cast(back[0].column(0), &DataType::Timestamp(TimeUnit::Millisecond, None)).unwrap();
+        assert_eq!(millis.as_primitive::<TimestampMillisecondType>().value(0), time.div_euclid(1_000));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

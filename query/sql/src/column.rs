@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewBuilder, new_null_array};
 use datafusion::arrow::buffer::OffsetBuffer;
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::{CastOptions, cast, cast_with_options};
 use datafusion::arrow::datatypes::{
     DataType, Field as ArrowField, Float64Type, TimestampMillisecondType, TimestampNanosecondType,
 };
@@ -22,7 +22,7 @@ use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::functions::address::{BITS, bits_of};
-use super::types::SqlType;
+use super::types::{NANOS, SqlType};
 
 /// What is behind the name of a column of the bits of addresses.
 const BITS_SUFFIX: &str = " (bits)";
@@ -170,6 +170,7 @@ impl SqlColumn {
         let values = typed(&lists.values, *ty, *ignore_above)?;
         let values = match values.data_type() == &self.ty.arrow() {
             true => values,
+            false if self.ty == NANOS => self.to_nanos(&values)?,
             false => cast(&values, &self.ty.arrow())?,
         };
         if !self.list {
@@ -194,6 +195,18 @@ impl SqlColumn {
                 Ok(Arc::new(ListArray::try_new(item, offsets, values, nulls)?))
             }
         }
+    }
+
+    /// Makes nanoseconds of the times of an index whose field is a date, where it is date_nanos in another.
+    fn to_nanos(&self, values: &ArrayRef) -> Result<ArrayRef> {
+        let exact = CastOptions { safe: false, ..CastOptions::default() };
+        cast_with_options(values, &self.ty.arrow(), &exact).map_err(|_| {
+            Error::IllegalArgument(format!(
+                "field [{}] is a date in one index and date_nanos in another, which times before 1677-09-21 and after \
+                 2262-04-11 are no values of; name the indices in statements of their own",
+                self.name
+            ))
+        })
     }
 
     /// Makes the column's array of the values that documents have in `_source`.

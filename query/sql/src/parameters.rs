@@ -92,7 +92,7 @@ fn parameter(parameter: &Value) -> Result<Literal> {
         "float" | "double" => text.parse().ok().and_then(finite).ok_or_else(wrong),
         "boolean" => text.parse().map(Literal::Bool).map_err(|_| wrong()),
         "string" | "keyword" | "text" => Ok(Literal::Str(text)),
-        "date" | "timestamp" | "datetime" => time::timestamp(&text).map(Literal::Timestamp).ok_or_else(wrong),
+        "date" | "timestamp" | "datetime" => time::instant(&text).map(Literal::Timestamp).ok_or_else(wrong),
         "null" => Ok(Literal::Null),
         other => Err(SqlError::Request(format!("unsupported parameter type [{other}]"))),
     }
@@ -116,6 +116,7 @@ fn literal(column: &ArrayRef, number: usize) -> Result<Literal> {
             refused("is no whole number of microseconds within 64 bits, as times of statements are")
         })
     };
+    let timestamp = |micros: i64| Literal::Timestamp(time::nanos_of(micros));
     Ok(match ty {
         T::Boolean => Literal::Bool(column.as_boolean().value(0)),
         T::Int8 | T::Int16 | T::Int32 | T::Int64 | T::UInt8 | T::UInt16 | T::UInt32 => {
@@ -141,9 +142,9 @@ fn literal(column: &ArrayRef, number: usize) -> Result<Literal> {
         }
         T::Date32 => {
             let micros = i64::from(column.as_primitive::<Date32Type>().value(0)).checked_mul(DAY);
-            Literal::Timestamp(micros.ok_or_else(|| refused("is out of the range of times of statements"))?)
+            timestamp(micros.ok_or_else(|| refused("is out of the range of times of statements"))?)
         }
-        T::Date64 => Literal::Timestamp(micros(column.as_primitive::<Date64Type>().value(0), 1_000)?),
+        T::Date64 => timestamp(micros(column.as_primitive::<Date64Type>().value(0), 1_000)?),
         T::Time32(TimeUnit::Second) => {
             Literal::Time(micros(column.as_primitive::<Time32SecondType>().value(0).into(), 1)?)
         }
@@ -155,12 +156,9 @@ fn literal(column: &ArrayRef, number: usize) -> Result<Literal> {
         }
         T::Time64(_) => Literal::Time(column.as_primitive::<Time64MicrosecondType>().value(0)),
         T::Timestamp(TimeUnit::Nanosecond, _) => {
-            match column.as_primitive::<TimestampNanosecondType>().value(0) {
-                nanos if nanos % 1_000 == 0 => Literal::Timestamp(nanos / 1_000),
-                nanos => Literal::Nanos(nanos),
-            }
+            Literal::Timestamp(column.as_primitive::<TimestampNanosecondType>().value(0).into())
         }
-        T::Timestamp(unit, _) => Literal::Timestamp(match unit {
+        T::Timestamp(unit, _) => timestamp(match unit {
             TimeUnit::Second => micros(column.as_primitive::<TimestampSecondType>().value(0), 1)?,
             TimeUnit::Millisecond => {
                 micros(column.as_primitive::<TimestampMillisecondType>().value(0), 1_000)?
@@ -230,14 +228,14 @@ mod tests {
                 Literal::Str("long enough for a buffer".to_owned()),
             ),
             (Arc::new(words), Literal::Str("a".to_owned())),
-            (Arc::new(Date32Array::from(vec![-1])), Literal::Timestamp(-DAY)),
-            (Arc::new(Date64Array::from(vec![1_500])), Literal::Timestamp(1_500_000)),
+            (Arc::new(Date32Array::from(vec![-1])), Literal::Timestamp(time::nanos_of(-DAY))),
+            (Arc::new(Date64Array::from(vec![1_500])), Literal::Timestamp(1_500_000_000)),
             (Arc::new(Time32SecondArray::from(vec![61])), Literal::Time(61 * SECOND)),
             (Arc::new(Time64NanosecondArray::from(vec![2_000])), Literal::Time(2)),
-            (Arc::new(zoned), Literal::Timestamp(-SECOND)),
-            (Arc::new(TimestampMillisecondArray::from(vec![7])), Literal::Timestamp(7_000)),
-            (Arc::new(TimestampNanosecondArray::from(vec![-3_000])), Literal::Timestamp(-3)),
-            (Arc::new(TimestampNanosecondArray::from(vec![-3_001])), Literal::Nanos(-3_001)),
+            (Arc::new(zoned), Literal::Timestamp(time::nanos_of(-SECOND))),
+            (Arc::new(TimestampMillisecondArray::from(vec![7])), Literal::Timestamp(7_000_000)),
+            (Arc::new(TimestampNanosecondArray::from(vec![-3_000])), Literal::Timestamp(-3_000)),
+            (Arc::new(TimestampNanosecondArray::from(vec![-3_001])), Literal::Timestamp(-3_001)),
             (Arc::new(NullArray::new(1)), Literal::Null),
             (Arc::new(Int32Array::from(vec![None])), Literal::Null),
         ];

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::bind::Literal;
 use super::error::Result;
+use super::functions::time;
 
 /// Most clauses that are combined in the index.
 const MAX_CLAUSES: usize = 1_000;
@@ -144,6 +145,7 @@ enum Kind {
     Double,
     Boolean,
     Date,
+    DateNanos,
     Ip,
     Text,
 }
@@ -241,31 +243,41 @@ impl Comparable {
                 serde_json::Number::from_f64(*number).map(Value::Number)
             }
             (Kind::Boolean, Literal::Bool(flag)) => Some(json!(flag)),
-            (Kind::Date, Literal::Timestamp(micros)) => (micros % 1_000 == 0).then(|| json!(micros / 1_000)),
+            (Kind::Date, Literal::Timestamp(nanos)) => {
+                let millis = i64::try_from(nanos / 1_000_000).ok();
+                millis.filter(|_| nanos % 1_000_000 == 0).map(|millis| json!(millis))
+            }
+            (Kind::DateNanos, Literal::Timestamp(nanos)) => {
+                let fits = (0..=i128::from(i64::MAX)).contains(nanos);
+                fits.then(|| json!(nanos_text(*nanos)))
+            }
             _ => None,
         }
     }
 
     /// Makes the pair of `field = literal`.
     fn equal(&self, literal: &Literal) -> Option<Pushed> {
+        if matches!(literal, Literal::Timestamp(..0)) && self.kind == Kind::DateNanos {
+            return self.before_1970(Operator::Eq);
+        }
         let value = self.value(literal)?;
         Some(self.pair(match self.kind {
             Kind::Text => return None,
-            Kind::Date => self.range(&[("gte", value.clone()), ("lte", value)]),
+            Kind::Date | Kind::DateNanos => self.range(&[("gte", value.clone()), ("lte", value)]),
             _ => Clause::Leaf(json!({"term": {&self.path: {"value": value}}})),
         }))
     }
 
     /// Makes the pair of `field IN (literals)`.
     pub(crate) fn any_of(&self, literals: &[Literal]) -> Option<Pushed> {
-        let values = literals.iter().map(|literal| self.value(literal)).collect::<Option<Vec<_>>>()?;
+        let values = || literals.iter().map(|literal| self.value(literal)).collect::<Option<Vec<_>>>();
         match self.kind {
             Kind::Text => None,
-            Kind::Date => {
+            Kind::Date | Kind::DateNanos => {
                 let each = literals.iter().map(|literal| self.equal(literal)).collect::<Option<Vec<_>>>()?;
                 Pushed::all(&each, false)
             }
-            _ => Some(self.pair(Clause::Leaf(json!({"terms": {&self.path: values}})))),
+            _ => Some(self.pair(Clause::Leaf(json!({"terms": {&self.path: values()?}})))),
         }
     }
 
@@ -287,8 +299,17 @@ impl Comparable {
         if matches!(self.kind, Kind::Text | Kind::Boolean) || !self.is_whole() {
             return None;
         }
+        if matches!(literal, Literal::Timestamp(..0)) && self.kind == Kind::DateNanos {
+            return self.before_1970(if operator.starts_with('l') { Operator::Lt } else { Operator::Gt });
+        }
         let value = self.value(literal)?;
         Some(self.pair(self.range(&[(operator, value)])))
+    }
+
+    /// Makes the pair of a comparison of nanoseconds, which begin with 1970, with a time before that.
+    fn before_1970(&self, operator: Operator) -> Option<Pushed> {
+        let bound = if operator == Operator::Gt { "gte" } else { "lt" };
+        Some(self.pair(self.range(&[(bound, self.value(&Literal::Timestamp(0))?)])))
     }
 
     fn range(&self, bounds: &[(&str, Value)]) -> Clause {
@@ -296,8 +317,13 @@ impl Comparable {
         for (operator, value) in bounds {
             body.insert((*operator).to_owned(), value.clone());
         }
-        if self.kind == Kind::Date {
-            body.insert("format".to_owned(), json!("epoch_millis"));
+        let format = match self.kind {
+            Kind::Date => Some("epoch_millis"),
+            Kind::DateNanos => Some("strict_date_optional_time_nanos"),
+            _ => None,
+        };
+        if let Some(format) = format {
+            body.insert("format".to_owned(), json!(format));
         }
         Clause::Leaf(json!({"range": {&self.path: body}}))
     }
@@ -340,6 +366,13 @@ pub(crate) fn has_exists(snapshot: &TableSnapshot, path: &str) -> bool {
     })
 }
 
+/// Writes a time of a date_nanos field with all of its digits.
+fn nanos_text(nanos: i128) -> String {
+    let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).unwrap_or(0);
+    let shown = time::shown_timestamp(seconds, 1).replace(' ', "T");
+    format!("{shown}.{:09}Z", nanos.rem_euclid(1_000_000_000))
+}
+
 fn kind(field: &Field) -> Option<Kind> {
     Some(match &field.field_type {
         FieldType::Keyword | FieldType::ConstantKeyword | FieldType::Wildcard => Kind::Keyword,
@@ -349,12 +382,12 @@ fn kind(field: &Field) -> Option<Kind> {
         FieldType::Double => Kind::Double,
         FieldType::Boolean => Kind::Boolean,
         FieldType::Date => Kind::Date,
+        FieldType::DateNanos => Kind::DateNanos,
         FieldType::Ip => Kind::Ip,
         FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => Kind::Text,
         // What the index rounds is compared by value.
         FieldType::HalfFloat
         | FieldType::ScaledFloat { .. }
-        | FieldType::DateNanos
         | FieldType::FlatObject
         | FieldType::GeoPoint
         | FieldType::TokenCount

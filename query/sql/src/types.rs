@@ -44,8 +44,22 @@ pub enum Resolution {
     Nanos,
 }
 
+impl Resolution {
+    /// Returns how many nanoseconds a unit has.
+    pub(crate) fn nanos(self) -> i128 {
+        match self {
+            Self::Millis => 1_000_000,
+            Self::Micros => 1_000,
+            Self::Nanos => 1,
+        }
+    }
+}
+
 /// A timestamp as functions and literals make it.
 pub(crate) const TIMESTAMP: SqlType = SqlType::Timestamp(Resolution::Micros);
+
+/// A timestamp of nanoseconds, as fields of the type date_nanos hold it.
+pub(crate) const NANOS: SqlType = SqlType::Timestamp(Resolution::Nanos);
 
 impl SqlType {
     /// Returns the type of a mapped field.
@@ -189,10 +203,16 @@ impl SqlType {
             (one, other) if one.is_string() && other.is_string() => Keyword,
             (Boolean, other) | (other, Boolean) if other.is_number() => other,
             (Boolean, other) | (other, Boolean) if other.is_string() => Boolean,
-            (Date | Time | Self::Timestamp(_), Date | Time | Self::Timestamp(_)) => TIMESTAMP,
+            (Date | Time | Self::Timestamp(_), Date | Time | Self::Timestamp(_)) => {
+                if self == NANOS {
+                    NANOS
+                } else {
+                    other.finest()
+                }
+            }
             (temporal, string) | (string, temporal) if temporal.is_temporal() && string.is_string() => {
                 match temporal {
-                    Self::Timestamp(_) => TIMESTAMP,
+                    Self::Timestamp(_) => temporal.finest(),
                     other => other,
                 }
             }
@@ -204,6 +224,11 @@ impl SqlType {
             (Self::Binary, string) | (string, Self::Binary) if string.is_string() => Keyword,
             _ => return None,
         })
+    }
+
+    /// Returns the type of a timestamp that a function makes of a value: it keeps nanoseconds.
+    pub(crate) fn finest(self) -> Self {
+        if self == NANOS { NANOS } else { TIMESTAMP }
     }
 
     fn wider(self, other: Self) -> Self {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, FixedOffset, Offset, Utc};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
@@ -12,6 +13,7 @@ use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection as _, Executor, Sql
 use super::address::{Address, Kind, Tls};
 use super::row::{Reading, Row};
 use super::statement::Literal;
+use super::zone::Zone;
 use super::{mysql, postgres, sqlite};
 use crate::Secret;
 
@@ -20,16 +22,19 @@ const BUSY: Duration = Duration::from_secs(30);
 /// Rows that SQLite's thread reads ahead.
 const SQLITE_AHEAD: usize = 64;
 
+/// Offset of the times of day of a session; `None` where they are those of the zone of the input.
+type Session = Option<FixedOffset>;
+
 /// A connection.
 #[derive(Debug)]
 pub(super) enum Connection {
     Postgres(Box<PgConnection>),
-    MySql(Box<MySqlConnection>),
+    MySql(Box<MySqlConnection>, Session),
     Sqlite(Box<SqliteConnection>),
 }
 
 impl Connection {
-    /// Connects. Times of day are UTC in the session, so that what has a zone arrives in UTC.
+    /// Connects. Times of day are UTC in the session of MySQL, so that what has a zone arrives in UTC.
     ///
     /// # Errors
     /// The database's.
@@ -57,7 +62,8 @@ impl Connection {
             }
             Kind::MySql => {
                 let options = mysql_options(address, user, password);
-                Ok(Self::MySql(Box::new(options.disable_statement_logging().connect().await?)))
+                let connection = options.disable_statement_logging().connect().await?;
+                Ok(Self::MySql(Box::new(connection), Some(Utc.fix())))
             }
             Kind::Sqlite => {
                 let options = SqliteConnectOptions::new()
@@ -69,6 +75,39 @@ impl Connection {
                 Ok(Self::Sqlite(Box::new(options.connect().await?)))
             }
         }
+    }
+
+    /// Lets a session of MySQL have the times of day that a zone has at an instant. There a text is compared with a TIMESTAMP as a time of
+    /// the session, and with a DATETIME as it is: so both find what the zone's clocks show.
+    ///
+    /// # Errors
+    /// The server takes neither the offset nor the name of the zone.
+    pub(super) async fn set_zone(&mut self, zone: &Zone, at: DateTime<Utc>) -> Result<(), String> {
+        let Self::MySql(connection, session) = self else { return Ok(()) };
+        if zone.is_utc() {
+            return Ok(());
+        }
+        let offset = zone.offset(at);
+        let set = async |connection: &mut MySqlConnection, name: &str| {
+            let mut sql = "SET time_zone = ".to_owned();
+            Literal::Text(name.to_owned()).write(Kind::MySql, &mut sql);
+            connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await
+        };
+        let Err(error) = set(connection, &offset.to_string()).await else {
+            *session = Some(offset);
+            return Ok(());
+        };
+        // Offsets beyond +13:00 are none to some servers.
+        if let Some(name) = zone.name()
+            && set(connection, name).await.is_ok()
+        {
+            *session = None;
+            return Ok(());
+        }
+        Err(format!(
+            "the server does not take [{offset}], the offset of jdbc_default_timezone, as the time zone of a session: {error}; load its tables of \
+             time zones (mariadb-tzinfo-to-sql, mysql_tzinfo_to_sql), so that it knows the zone by name"
+        ))
     }
 
     /// Names of the columns of a statement, which is not run. For PostgreSQL, this also learns the types
@@ -83,7 +122,7 @@ impl Connection {
         }
         Ok(match self {
             Self::Postgres(connection) => names(connection.prepare(sql).await?.columns()),
-            Self::MySql(connection) => names(connection.prepare(sql).await?.columns()),
+            Self::MySql(connection, _) => names(connection.prepare(sql).await?.columns()),
             Self::Sqlite(connection) => names(connection.prepare(sql).await?.columns()),
         })
     }
@@ -101,8 +140,11 @@ impl Connection {
             Self::Postgres(connection) => {
                 sql.fetch(&mut **connection).map(move |row| postgres::row(&row?, reading, track)).boxed()
             }
-            Self::MySql(connection) => {
-                sql.fetch(&mut **connection).map(move |row| mysql::row(&row?, reading, track)).boxed()
+            Self::MySql(connection, session) => {
+                let session = *session;
+                sql.fetch(&mut **connection)
+                    .map(move |row| mysql::row(&row?, reading, session, track))
+                    .boxed()
             }
             Self::Sqlite(connection) => {
                 sql.fetch(&mut **connection).map(move |row| sqlite::row(&row?, reading, track)).boxed()
@@ -114,7 +156,7 @@ impl Connection {
     pub(super) async fn close(self) {
         let closed = match self {
             Self::Postgres(connection) => connection.close().await,
-            Self::MySql(connection) => connection.close().await,
+            Self::MySql(connection, _) => connection.close().await,
             Self::Sqlite(connection) => connection.close().await,
         };
         if let Err(error) = closed {

@@ -149,6 +149,11 @@ impl Input for Jdbc {
     }
 }
 
+/// Returns true where a value of a `?` stands for `:sql_last_value`.
+fn names_last_value(value: &Literal) -> bool {
+    matches!(value, Literal::Text(text) if text.strip_prefix(':') == Some(LAST_VALUE))
+}
+
 fn next(schedule: &Schedule, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp_millis(schedule.after(after.timestamp_millis())?)
 }
@@ -289,7 +294,7 @@ impl Jdbc {
             .positions
             .iter()
             .map(|value| match value {
-                Literal::Text(text) if text.strip_prefix(':') == Some(LAST_VALUE) => last.clone(),
+                value if names_last_value(value) => last.clone(),
                 value => value.clone(),
             })
             .collect();
@@ -311,6 +316,23 @@ impl Jdbc {
         Literal::Text(self.settings.reading.zone.show(time, offset))
     }
 
+    /// Lets the session have the clocks by which `:sql_last_value` is written, where the statement names it.
+    async fn set_zone(&self, connection: &mut Connection, at: DateTime<Utc>) -> Result<(), Ended> {
+        let settings = &self.settings;
+        let compared =
+            settings.statement.names(LAST_VALUE) || settings.positions.iter().any(names_last_value);
+        if !compared {
+            return Ok(());
+        }
+        match timeout(settings.statement_timeout, connection.set_zone(&settings.reading.zone, at)).await {
+            Ok(set) => set.map_err(Ended::failed),
+            Err(_) => Err(Ended::failed(format!(
+                "no answer within {:?} (statement_timeout)",
+                settings.statement_timeout
+            ))),
+        }
+    }
+
     /// Reads all that the statement has.
     async fn whole(
         &self,
@@ -320,7 +342,9 @@ impl Jdbc {
         delivery: &mut Delivery,
     ) -> Result<(), Ended> {
         let settings = &self.settings;
-        let last = self.last_time(last.unwrap_or(DateTime::UNIX_EPOCH));
+        let since = last.unwrap_or(DateTime::UNIX_EPOCH);
+        let last = self.last_time(since);
+        self.set_zone(connection, since).await?;
         // The last batch waits until all before it are stored: it moves the position.
         let mut held = Rows::default();
         let mut offset = 0;
@@ -367,6 +391,7 @@ impl Jdbc {
                     attempt += 1;
                     sleep(settings.statement_wait).await;
                     *connection = self.connect().await?;
+                    self.set_zone(connection, since).await?;
                 }
                 None if settings.explicit && count >= settings.page => offset += settings.page,
                 None => break,

@@ -1,18 +1,23 @@
 //! MySQL's and MariaDB's types, from their text form.
 
+use chrono::FixedOffset;
 use serde_json::{Map, Value};
 use sqlx::mysql::{MySqlRow, MySqlTypeInfo};
 use sqlx::{Column, MySql, Row as _, Type, TypeInfo, ValueRef};
 
 use super::row::{Reading, Row};
 use super::value;
-use super::zone::Zone;
 
-/// Reads a row.
+/// Reads a row. Values of the type TIMESTAMP have the session's offset, and without one the zone of [`Reading`].
 ///
 /// # Errors
 /// A value cannot be had.
-pub(super) fn row(row: &MySqlRow, reading: &Reading, track: Option<&str>) -> sqlx::Result<Row> {
+pub(super) fn row(
+    row: &MySqlRow,
+    reading: &Reading,
+    session: Option<FixedOffset>,
+    track: Option<&str>,
+) -> sqlx::Result<Row> {
     let mut fields = Map::new();
     let mut tracked = None;
     for (at, column) in row.columns().iter().enumerate() {
@@ -23,14 +28,20 @@ pub(super) fn row(row: &MySqlRow, reading: &Reading, track: Option<&str>) -> sql
             if track == Some(column.name()) {
                 tracked = Some(String::from_utf8_lossy(bytes).into_owned());
             }
-            of_type(bytes, column.type_info(), column.name(), reading)
+            of_type(bytes, column.type_info(), column.name(), reading, session)
         };
         fields.insert(reading.name(column.name()), value);
     }
     Ok(Row { fields, tracked })
 }
 
-fn of_type(bytes: &[u8], of: &MySqlTypeInfo, column: &str, reading: &Reading) -> Value {
+fn of_type(
+    bytes: &[u8],
+    of: &MySqlTypeInfo,
+    column: &str,
+    reading: &Reading,
+    session: Option<FixedOffset>,
+) -> Value {
     let name = of.name();
     if name == "BIT" {
         return bits(bytes);
@@ -51,7 +62,10 @@ fn of_type(bytes: &[u8], of: &MySqlTypeInfo, column: &str, reading: &Reading) ->
         "FLOAT" | "DOUBLE" => value::float(&text),
         "DATE" | "DATETIME" | "TIMESTAMP" if text.starts_with("0000-00-00") => Value::Null,
         "DATETIME" => value::timestamp(&text, &reading.zone),
-        "TIMESTAMP" => value::timestamp(&text, &Zone::utc()),
+        "TIMESTAMP" => match session {
+            Some(offset) => value::timestamp(&format!("{text}{offset}"), &reading.zone),
+            None => value::timestamp(&text, &reading.zone),
+        },
         "YEAR" => value::whole(&text),
         name if name.contains("INT") => value::whole(&text),
         _ => Value::String(text.into_owned()),

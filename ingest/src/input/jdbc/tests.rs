@@ -1,6 +1,7 @@
 //! The input on real databases: SQLite always, PostgreSQL and MariaDB where the environment names them.
 
 mod limits;
+mod zones;
 
 use std::env;
 use std::process::Command;
@@ -81,7 +82,7 @@ async fn execute(connection: &mut Connection, sql: &str) {
     let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
     let done = match connection {
         Connection::Postgres(connection) => connection.execute(sql).await.map(|_| ()),
-        Connection::MySql(connection) => connection.execute(sql).await.map(|_| ()),
+        Connection::MySql(connection, _) => connection.execute(sql).await.map(|_| ()),
         Connection::Sqlite(connection) => connection.execute(sql).await.map(|_| ()),
     };
     done.expect("a statement");

@@ -69,7 +69,7 @@ impl Key {
                 (number.fractional_digit_count().unsigned_abs() <= MAX_DIGITS as u64)
                     .then_some(Self::Number(number))
             }
-            TrackingType::Timestamp => Moment::parse(text).map(|moment| Self::Time(moment.local)),
+            TrackingType::Timestamp => Moment::parse(text).map(|moment| Self::Time(moment.ordered())),
         }
     }
 }
@@ -438,6 +438,17 @@ mod tests {
         let mut window = numbers(0);
         let first = (0..=MAX_ROWS as u128).find(|row| window.take("7", *row) == Ok(Seen::TooManyAlike));
         assert_eq!((first, window.rows()), (Some(MAX_ROWS as u128), MAX_ROWS));
+    }
+
+    #[test]
+    fn times_with_an_offset_are_ordered_as_instants() {
+        let mut window = Window::new(TrackingType::Timestamp, Lag::Time(TimeDelta::zero()));
+        // Clocks are put back between the two.
+        for (text, hash) in [("2024-10-27 02:50:00+02", 1), ("2024-10-27 02:10:00+01", 2)] {
+            assert_eq!(window.take(text, hash), Ok(NEW));
+        }
+        let last = Literal::Text("2024-10-27 02:10:00+01".to_owned());
+        assert_eq!((window.from(), window.rows()), (Some((last, true)), 1));
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub(super) fn iso(instant: DateTime<Utc>) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     /// Date and time as written.
-    pub(super) local: NaiveDateTime,
+    local: NaiveDateTime,
     offset: Option<FixedOffset>,
     /// What stands between date and time; `None` for a date alone.
     separator: Option<char>,
@@ -107,9 +107,14 @@ impl Moment {
     /// The instant that it tells.
     pub(super) fn instant(&self, zone: &Zone) -> DateTime<Utc> {
         match self.offset {
-            Some(offset) => self.local.checked_sub_offset(offset).unwrap_or(self.local).and_utc(),
+            Some(_) => self.ordered().and_utc(),
             None => zone.instant(self.local),
         }
+    }
+
+    /// Sort key of the moments of one column: the instant where they have offsets.
+    pub(super) fn ordered(&self) -> NaiveDateTime {
+        self.offset.and_then(|offset| self.local.checked_sub_offset(offset)).unwrap_or(self.local)
     }
 
     /// An earlier moment in the same form.

@@ -1,7 +1,10 @@
 //! The time zone in which a database tells times without one.
 
-use chrono::{DateTime, Local, LocalResult, NaiveDateTime, TimeDelta, TimeZone, Utc};
+use chrono::{DateTime, FixedOffset, Local, LocalResult, NaiveDateTime, Offset, TimeDelta, TimeZone, Utc};
 use chrono_tz::Tz;
+
+/// Longest gap that is looked across, in hours: a zone may leave out a day.
+const MAX_GAP_HOURS: i64 = 26;
 
 /// A zone, and what an hour that occurs twice means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,13 +71,32 @@ impl Zone {
                 }
             }
             LocalResult::None => {
-                let hour = TimeDelta::hours(1);
-                let before = local
-                    .checked_sub_signed(hour)
-                    .and_then(|before| zone.from_local_datetime(&before).earliest());
-                before.map_or_else(|| local.and_utc(), |time| time.to_utc() + hour)
+                let before = (1..=MAX_GAP_HOURS).map(TimeDelta::hours).find_map(|gap| {
+                    let before = zone.from_local_datetime(&local.checked_sub_signed(gap)?).latest()?;
+                    before.to_utc().checked_add_signed(gap)
+                });
+                before.unwrap_or_else(|| local.and_utc())
             }
         }
+    }
+
+    /// Returns true for UTC.
+    pub(super) fn is_utc(&self) -> bool {
+        self.name == Some(Tz::UTC)
+    }
+
+    /// The name of the zone in the tz database; `None` for that of this machine.
+    pub(super) fn name(&self) -> Option<&'static str> {
+        self.name.map(|zone| zone.name())
+    }
+
+    /// The offset of its clocks at an instant, in whole minutes.
+    pub(super) fn offset(&self, instant: DateTime<Utc>) -> FixedOffset {
+        let offset = match self.name {
+            Some(zone) => zone.offset_from_utc_datetime(&instant.naive_utc()).fix(),
+            None => Local.offset_from_utc_datetime(&instant.naive_utc()).fix(),
+        };
+        FixedOffset::east_opt(offset.local_minus_utc().div_euclid(60) * 60).unwrap_or(offset)
     }
 
     /// An instant as the zone's clocks show it, with its offset where wanted.
@@ -106,6 +128,29 @@ mod tests {
             "2024-10-27T01:30:00+00:00"
         );
         assert_eq!(at(berlin, "2024-03-31 02:30:00"), "2024-03-31T01:30:00+00:00");
+        // Gaps of half an hour, of two hours and of a day.
+        for (zone, local, instant) in [
+            ("Australia/Lord_Howe", "2024-10-06 02:15:00", "2024-10-05T15:45:00+00:00"),
+            ("Antarctica/Troll", "2024-03-31 02:30:00", "2024-03-31T02:30:00+00:00"),
+            ("Pacific/Apia", "2011-12-30 12:00:00", "2011-12-30T22:00:00+00:00"),
+            ("Pacific/Apia", "2011-12-30 00:00:00", "2011-12-30T10:00:00+00:00"),
+            ("Pacific/Apia", "2011-12-30 23:59:59", "2011-12-31T09:59:59+00:00"),
+        ] {
+            assert_eq!(at(zone, local), instant, "{zone} {local}");
+        }
+    }
+
+    #[test]
+    fn offsets_are_those_at_an_instant() {
+        let offset = |zone: &str, seconds: i64| {
+            let instant = DateTime::from_timestamp(seconds, 0).expect("an instant");
+            Zone::parse(zone).expect("a zone").offset(instant).to_string()
+        };
+        assert_eq!(offset("Asia/Kolkata", 1_700_000_000), "+05:30");
+        assert_eq!(offset("America/New_York", 1_700_000_000), "-05:00");
+        assert_eq!(offset("America/New_York", 1_720_000_000), "-04:00");
+        // 44 minutes and a half.
+        assert_eq!(offset("Africa/Monrovia", 0), "-00:45");
     }
 
     #[test]

@@ -38,7 +38,7 @@ async fn numbers(count: i64) -> Store {
     store
 }
 
-async fn set(store: &Store, settings: Value) {
+pub(crate) async fn set(store: &Store, settings: Value) {
     let update = ClusterSettingsUpdate::parse(&json!({"transient": settings})).unwrap();
     store.session.change(|state| state.update_cluster_settings(&update)).await.unwrap();
 }

@@ -22,7 +22,7 @@ use super::condition::null_test;
 use super::{Binder, Bound, Place, Scope, literal, unsupported};
 use crate::bind::Literal;
 use crate::error::{Result, SqlError};
-use crate::functions::{self, values};
+use crate::functions::{self, time, values};
 use crate::types::SqlType;
 
 /// An aggregate function.
@@ -185,6 +185,13 @@ impl Binder<'_> {
                     branches.push((null_test(value, scope, false), value.clone()));
                 }
                 conditional(branches, None)
+            }
+            // It is a literal, which keeps its nanoseconds and meets fields as such.
+            ("timestamp" | "datetime", [Bound { literal: Some(Literal::Str(text)), .. }])
+                if time::instant(text).is_some() =>
+            {
+                let bound = literal::bound(Literal::Timestamp(time::instant(text).unwrap_or_default()));
+                Ok(Bound { shown: (name == "datetime").then_some("datetime"), ..bound })
             }
             ("typeof", [value]) => Ok(literal::bound(Literal::Str(value.ty.general_name().to_owned()))),
             ("add", [one, other]) => self.binary(one, &ast::BinaryOperator::Plus, other, scope),

@@ -6,7 +6,7 @@ use sqlparser::ast;
 use super::comparison::compare;
 use super::{Binder, Bound, Literal, Place, Scope, literal};
 use crate::error::{Result, SqlError};
-use crate::types::{SqlType, TIMESTAMP};
+use crate::types::{NANOS, SqlType, TIMESTAMP};
 
 impl Binder<'_> {
     /// Binds CASE.
@@ -60,6 +60,13 @@ pub(super) fn result_type<'b>(results: impl Iterator<Item = &'b Bound> + Clone) 
     let mut ty = SqlType::Undefined;
     for result in results.clone() {
         ty = ty.common(result.ty).ok_or_else(|| refused(ty, result.ty))?;
+    }
+    // A literal that nanoseconds do not hold makes all of them microseconds.
+    let beyond = |result: &Bound| {
+        result.literal.as_ref().and_then(literal::instant).is_some_and(|at| i64::try_from(at).is_err())
+    };
+    if ty == NANOS && results.clone().any(beyond) {
+        ty = TIMESTAMP;
     }
     // Addresses are texts in expressions.
     if ty.is_string() || matches!(ty, SqlType::Undefined | SqlType::Ip) {

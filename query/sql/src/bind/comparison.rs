@@ -3,7 +3,7 @@
 //! What the index can answer of them goes beside the expression ([`Pushed`]); literals are compared as the other side has them
 //! ([`operand`]).
 
-use datafusion::logical_expr::{Expr, Operator, not};
+use datafusion::logical_expr::{Expr, Operator, cast, not};
 use datafusion::scalar::ScalarValue;
 use sqlparser::ast;
 
@@ -11,10 +11,10 @@ use super::arithmetic::operation;
 use super::condition::{and_or, negated_where, negation};
 use super::{Binder, Bound, Literal, Place, Scope, literal, operand, unsupported};
 use crate::error::{Result, SqlError};
-use crate::functions::{address, time, values};
+use crate::functions::{self, address, time, values};
 use crate::push::{Comparable, Pushed};
 use crate::source::SourceKind;
-use crate::types::SqlType;
+use crate::types::{NANOS, SqlType, TIMESTAMP};
 
 /// Most values of an IN list.
 const MAX_LIST: usize = 65_536;
@@ -52,7 +52,7 @@ impl Binder<'_> {
         let own = comparable(&value, scope);
         let literals: Option<Vec<_>> = parts.iter().map(|part| as_compared(part, &value)).collect();
         let pushed = own.zip(literals).and_then(|(own, literals)| own.any_of(&literals));
-        let mut bound = if value.list {
+        let mut bound = if value.list || parts.iter().any(|part| are_instants(&value, part)) {
             self.repeat(&value.expr, parts.len())?;
             let mut any = Vec::with_capacity(parts.len());
             for part in &parts {
@@ -82,7 +82,7 @@ fn as_compared(literal: &Bound, field: &Bound) -> Option<Literal> {
     let own = literal.literal.clone()?;
     Some(match (field.ty, own) {
         (ty, _) if ty.is_number() => return None,
-        (SqlType::Timestamp(_), Literal::Str(text)) => Literal::Timestamp(time::timestamp(&text)?),
+        (SqlType::Timestamp(_), Literal::Str(text)) => Literal::Timestamp(time::instant(&text)?),
         (SqlType::Boolean, Literal::Int(number @ (0 | 1))) => Literal::Bool(number == 1),
         (SqlType::Boolean, Literal::Str(text)) => match text.to_ascii_lowercase().as_str() {
             "true" => Literal::Bool(true),
@@ -178,6 +178,9 @@ pub(super) fn compare(left: &Bound, operator: Operator, right: &Bound, scope: &S
     if ty == SqlType::Undefined {
         return Ok(Bound::new(Expr::Literal(ScalarValue::Boolean(None), None), SqlType::Boolean));
     }
+    if are_instants(left, right) {
+        return instants_compared(left, operator, right);
+    }
     let expr = match operand::address(right).filter(|_| left.ty == SqlType::Ip) {
         Some(bits) => operation(address::order(left.expr.clone()), operator, address::order_of(bits)),
         None => operation(left.to(ty)?, operator, right.to(ty)?),
@@ -218,7 +221,14 @@ fn any_compared(
     let pushed = pushed_comparison(left, operator, right, scope);
     let negated = operator == Operator::NotEq;
     let asked = if negated { Operator::Eq } else { operator };
+    let timestamps = matches!((left.ty, right.ty), (SqlType::Timestamp(_), SqlType::Timestamp(_)));
     let expr = match (left.list, right.list) {
+        // Those of two resolutions are compared as they are.
+        (true, false) if timestamps => values::any(left, asked, right.expr.clone(), left.ty)?,
+        (false, true) if timestamps => {
+            let swapped = asked.swap().ok_or_else(|| mismatch(&operator.to_string(), left, right))?;
+            values::any(right, swapped, left.expr.clone(), right.ty)?
+        }
         (true, false) => values::any(left, asked, right.to(ty)?, ty)?,
         (false, true) => {
             let swapped = asked.swap().ok_or_else(|| mismatch(&operator.to_string(), left, right))?;
@@ -228,4 +238,29 @@ fn any_compared(
     };
     let bound = Bound::new(if negated { not(expr) } else { expr }, SqlType::Boolean);
     Ok(Bound { pushed, ..bound })
+}
+
+/// Returns true for two values that are compared as instants: no type of timestamps holds both.
+fn are_instants(one: &Bound, other: &Bound) -> bool {
+    let timestamp = |bound: &Bound| matches!(bound.ty, SqlType::Timestamp(_));
+    let finer = one.ty != other.ty && (one.ty == NANOS || other.ty == NANOS);
+    finer && one.ty.is_temporal() && other.ty.is_temporal()
+        || timestamp(one) && other.ty.is_string()
+        || one.ty.is_string() && timestamp(other)
+}
+
+/// Compares instants exactly. Equality names whole microseconds too, which joins have as their key.
+fn instants_compared(left: &Bound, operator: Operator, right: &Bound) -> Result<Bound> {
+    let exact = functions::instants(left.expr.clone(), operator, right.expr.clone());
+    let expr = match (operator, left.ty, right.ty) {
+        (Operator::Eq, SqlType::Timestamp(_), SqlType::Timestamp(_)) => {
+            let key = |bound: &Bound| cast(bound.expr.clone(), TIMESTAMP.arrow());
+            operation(key(left), Operator::Eq, key(right)).and(exact)
+        }
+        (Operator::NotEq, ..) => {
+            not(functions::instants(left.expr.clone(), Operator::Eq, right.expr.clone()))
+        }
+        _ => exact,
+    };
+    Ok(Bound::new(expr, SqlType::Boolean))
 }

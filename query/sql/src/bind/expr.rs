@@ -13,7 +13,7 @@ use super::{Binder, Bound, Literal, Place, Scope, literal, unsupported};
 use crate::error::{Result, SqlError};
 use crate::functions::{self, time};
 use crate::source;
-use crate::types::SqlType;
+use crate::types::{SqlType, TIMESTAMP};
 
 impl Binder<'_> {
     /// Binds an expression.
@@ -80,6 +80,12 @@ impl Binder<'_> {
                 let value = self.expr(expr, scope, place)?;
                 let ty = cast_type(data_type)?;
                 self.infer(&value, ty);
+                if ty == TIMESTAMP
+                    && let Some(spelt) = value.literal.as_ref().and_then(literal::instant)
+                {
+                    return Ok(literal::bound(Literal::Timestamp(spelt)));
+                }
+                let ty = if ty == TIMESTAMP { value.ty.finest() } else { ty };
                 Ok(Bound::new(functions::cast(&value, ty)?, ty))
             }
             E::Function(call) => self.function(call, scope, place),
@@ -173,7 +179,9 @@ impl Binder<'_> {
             ast::DataType::Date => {
                 let days = time::date(text).filter(|_| !text.contains(':') || text.contains(['-', ' ']));
                 let days = days.ok_or_else(|| wrong("date", "yyyy-MM-dd"))?;
-                Ok(Bound::new(Expr::Literal(ScalarValue::Date32(Some(days)), None), SqlType::Date))
+                let literal = Literal::Timestamp(time::nanos_of(i64::from(days) * time::DAY));
+                let date = Bound::new(Expr::Literal(ScalarValue::Date32(Some(days)), None), SqlType::Date);
+                Ok(Bound { literal: Some(literal), ..date })
             }
             ast::DataType::Time(..) => {
                 let micros = time::time(text).ok_or_else(|| wrong("time", "HH:mm:ss[.SSSSSSSSS]"))?;
@@ -181,9 +189,9 @@ impl Binder<'_> {
                 Ok(Bound::new(Expr::Literal(value, None), SqlType::Time))
             }
             ast::DataType::Timestamp(..) | ast::DataType::Datetime(_) => {
-                let micros = time::timestamp(text).filter(|_| text.contains(':'));
-                let micros = micros.ok_or_else(|| wrong("timestamp", "yyyy-MM-dd HH:mm:ss[.SSSSSSSSS]"))?;
-                Ok(literal::bound(Literal::Timestamp(micros)))
+                let nanos = time::instant(text).filter(|_| text.contains(':'));
+                let nanos = nanos.ok_or_else(|| wrong("timestamp", "yyyy-MM-dd HH:mm:ss[.SSSSSSSSS]"))?;
+                Ok(literal::bound(Literal::Timestamp(nanos)))
             }
             other => unsupported(format!("a literal of type {other}")),
         }

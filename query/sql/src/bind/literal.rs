@@ -8,7 +8,7 @@ use sqlparser::ast;
 use super::{Bound, Literal};
 use crate::error::{Result, SqlError};
 use crate::functions::time;
-use crate::types::{Resolution, SqlType, TIMESTAMP};
+use crate::types::{NANOS, Resolution, SqlType, TIMESTAMP};
 
 /// Binds a literal.
 pub(super) fn bound(literal: Literal) -> Bound {
@@ -23,10 +23,10 @@ pub(super) fn bound(literal: Literal) -> Bound {
         Literal::Float(number) => (ScalarValue::Float64(Some(*number)), SqlType::Double),
         Literal::Str(text) => (ScalarValue::Utf8View(Some(text.clone())), SqlType::Keyword),
         Literal::Time(micros) => (ScalarValue::Time64Microsecond(Some(*micros)), SqlType::Time),
-        Literal::Timestamp(micros) => (ScalarValue::TimestampMicrosecond(Some(*micros), None), TIMESTAMP),
-        Literal::Nanos(nanos) => {
-            (ScalarValue::TimestampNanosecond(Some(*nanos), None), SqlType::Timestamp(Resolution::Nanos))
-        }
+        Literal::Timestamp(nanos) => match i64::try_from(*nanos) {
+            Ok(nanos) if nanos % 1_000 != 0 => (ScalarValue::TimestampNanosecond(Some(nanos), None), NANOS),
+            _ => (ScalarValue::TimestampMicrosecond(Some(time::whole_micros(*nanos)), None), TIMESTAMP),
+        },
     };
     Bound { literal: Some(literal), ..Bound::new(Expr::Literal(value, None), ty) }
 }
@@ -72,11 +72,32 @@ pub(super) fn converted(literal: &Literal, ty: SqlType) -> Option<ScalarValue> {
         (Literal::Str(text), SqlType::Timestamp(Resolution::Micros)) => {
             ScalarValue::TimestampMicrosecond(Some(time::timestamp(text)?), None)
         }
-        (Literal::Timestamp(micros), SqlType::Timestamp(Resolution::Millis)) if micros % 1_000 == 0 => {
-            ScalarValue::TimestampMillisecond(Some(micros / 1_000), None)
+        (Literal::Str(text), NANOS) => {
+            ScalarValue::TimestampNanosecond(Some(i64::try_from(time::instant(text)?).ok()?), None)
         }
+        (Literal::Timestamp(nanos), SqlType::Timestamp(resolution)) => timestamp(*nanos, resolution)?,
         _ => return None,
     })
+}
+
+/// Makes a timestamp of nanoseconds since 1970; `None` where the resolution does not hold it.
+pub(super) fn timestamp(nanos: i128, resolution: Resolution) -> Option<ScalarValue> {
+    let unit = resolution.nanos();
+    let whole = i64::try_from(nanos / unit).ok().filter(|_| nanos % unit == 0);
+    Some(match resolution {
+        Resolution::Millis => ScalarValue::TimestampMillisecond(Some(whole?), None),
+        Resolution::Micros => ScalarValue::TimestampMicrosecond(Some(whole?), None),
+        Resolution::Nanos => ScalarValue::TimestampNanosecond(Some(whole?), None),
+    })
+}
+
+/// Returns the nanoseconds since 1970 that a literal spells.
+pub(super) fn instant(literal: &Literal) -> Option<i128> {
+    match literal {
+        Literal::Timestamp(nanos) => Some(*nanos),
+        Literal::Str(text) => time::instant(text),
+        _ => None,
+    }
 }
 
 /// Whether a text is a value of another type, as a conversion reads it.

@@ -44,7 +44,7 @@ use super::push::Pushed;
 use super::request::SqlRequest;
 use super::source::Source;
 use super::statement::Names;
-use super::types::SqlType;
+use super::types::{NANOS, SqlType};
 
 /// Most parts of expressions that stand in a plan more often than in its statement.
 const MAX_REPEATED: usize = 100_000;
@@ -62,10 +62,8 @@ pub enum Literal {
     Str(String),
     /// Microseconds of a day.
     Time(i64),
-    /// Microseconds since 1970.
-    Timestamp(i64),
-    /// Nanoseconds since 1970, where microseconds do not hold them.
-    Nanos(i64),
+    /// Nanoseconds since 1970.
+    Timestamp(i128),
 }
 
 /// A bound expression.
@@ -116,14 +114,10 @@ impl Bound {
             (from, to) if (from.is_number() || from == SqlType::Boolean) && to.is_number() => {
                 Ok(cast(self.expr.clone(), ty.arrow()))
             }
-            (SqlType::Timestamp(_), SqlType::Timestamp(_))
-                if matches!(self.literal, Some(Literal::Nanos(_))) =>
-            {
-                Err(SqlError::Semantic(
-                    "a time with nanoseconds can be compared with those of date_nanos only".to_owned(),
-                ))
+            // Those of nanoseconds are rounded down and have bounds, which a cast does not know.
+            (SqlType::Timestamp(_), SqlType::Timestamp(_)) if self.ty != NANOS && ty != NANOS => {
+                Ok(cast(self.expr.clone(), ty.arrow()))
             }
-            (SqlType::Timestamp(_), SqlType::Timestamp(_)) => Ok(cast(self.expr.clone(), ty.arrow())),
             _ => functions::convert(self, ty),
         }
     }

@@ -13,7 +13,7 @@ use millrace_storage::mapping::FieldType;
 
 use super::{Bound, Literal, Scope, literal};
 use crate::source::SourceKind;
-use crate::types::SqlType;
+use crate::types::{Resolution, SqlType};
 
 /// A comparison with a literal, in the type of the other side.
 #[derive(Clone, Debug)]
@@ -82,7 +82,13 @@ pub(super) fn compared(
     literal: &Bound,
     scope: &Scope,
 ) -> Option<LiteralComparison> {
-    if own.literal.is_some() || !own.ty.is_number() || operator == Operator::NotEq {
+    if own.literal.is_some() || operator == Operator::NotEq {
+        return None;
+    }
+    if let SqlType::Timestamp(resolution) = own.ty {
+        return at_instant(operator, literal::instant(literal.literal.as_ref()?)?, resolution);
+    }
+    if !own.ty.is_number() {
         return None;
     }
     let written = Written::of(literal.literal.as_ref()?)?;
@@ -105,6 +111,23 @@ pub(super) fn compared(
         _ => ScalarValue::Float64(Some(number)),
     };
     Some(LiteralComparison { operator, literal: Literal::Float(number), value })
+}
+
+/// Meets a timestamp with an instant in nanoseconds. One between two values of the type becomes a bound of values.
+fn at_instant(operator: Operator, nanos: i128, resolution: Resolution) -> Option<LiteralComparison> {
+    use Operator::{Eq, Gt, GtEq, Lt, LtEq};
+    let (unit, limits) = (resolution.nanos(), (i64::MIN.into(), i64::MAX.into()));
+    let below = nanos.div_euclid(unit);
+    let (operator, number) = match (nanos.rem_euclid(unit), operator) {
+        (0, operator) => (operator, below),
+        (_, Eq) => (Gt, limits.1),
+        (_, Lt | LtEq) => (LtEq, below),
+        (_, Gt | GtEq) => (Gt, below),
+        _ => return None,
+    };
+    let (operator, number) = within(operator, number, limits)?;
+    let value = literal::timestamp(number * unit, resolution)?;
+    Some(LiteralComparison { operator, literal: Literal::Timestamp(number * unit), value })
 }
 
 /// The least and the greatest of a type of integers.
@@ -133,6 +156,12 @@ fn bounded(
         (Written::Fraction(number), Gt | GtEq) => (GtEq, number.ceil() as i128),
         _ => return None,
     };
+    within(operator, number, (least, greatest))
+}
+
+/// Makes the comparison of an integer within limits with any integer one with an integer within them.
+fn within(operator: Operator, number: i128, (least, greatest): (i128, i128)) -> Option<(Operator, i128)> {
+    use Operator::{Eq, Gt, GtEq, Lt, LtEq};
     Some(match operator {
         Eq if !(least..=greatest).contains(&number) => (Gt, greatest),
         Lt | LtEq if number > greatest => (LtEq, greatest),

@@ -10,11 +10,14 @@ pub(crate) mod distinct;
 mod integers;
 mod math;
 pub(crate) mod row;
+mod str_to_date;
 mod text;
 pub(crate) mod time;
 pub(crate) mod values;
 
-use datafusion::logical_expr::Expr;
+use std::cmp::Ordering;
+
+use datafusion::logical_expr::{Expr, Operator};
 
 pub(crate) use self::integers::{checked, sum_as_integer, summed};
 use self::row::{Context, Eval, Val};
@@ -97,7 +100,7 @@ pub(crate) fn call(name: &str, args: &[Bound], now_ms: i64) -> Result<Bound> {
     }
     let context = Context { now: now_ms.saturating_mul(1_000), ty };
     let bound = Bound::new(row::call(&lower, definition.eval, definition.strict, context, exprs), ty);
-    let datetime = ty == TIMESTAMP && DATETIMES.contains(&lower.as_str());
+    let datetime = matches!(ty, SqlType::Timestamp(_)) && DATETIMES.contains(&lower.as_str());
     Ok(Bound { shown: datetime.then_some("datetime"), ..bound })
 }
 
@@ -109,6 +112,24 @@ pub(crate) fn like(text: Expr, pattern: Expr) -> Expr {
         _ => Ok(Val::Null),
     };
     row::call("like", eval, true, context, vec![text, pattern])
+}
+
+/// Compares two moments, whatever their types and resolutions are. Strings are read as timestamps.
+pub(crate) fn instants(left: Expr, operator: Operator, right: Expr) -> Expr {
+    let (name, eval): (&str, Eval) = match operator {
+        Operator::Lt => ("instant_lt", |args, context| ordered(args, context, Ordering::is_lt)),
+        Operator::LtEq => ("instant_lteq", |args, context| ordered(args, context, Ordering::is_le)),
+        Operator::Gt => ("instant_gt", |args, context| ordered(args, context, Ordering::is_gt)),
+        Operator::GtEq => ("instant_gteq", |args, context| ordered(args, context, Ordering::is_ge)),
+        _ => ("instant_eq", |args, context| ordered(args, context, Ordering::is_eq)),
+    };
+    let context = Context { now: 0, ty: SqlType::Boolean };
+    row::call(name, eval, true, context, vec![left, right])
+}
+
+fn ordered<'a>(args: &[Val<'a>], context: Context, fits: fn(Ordering) -> bool) -> Result<Val<'a>, String> {
+    let [left, right] = args else { return Ok(Val::Null) };
+    Ok(Val::Bool(fits(dates::instant(left, context)?.cmp(&dates::instant(right, context)?))))
 }
 
 /// Converts an argument to the type that an operator or a function takes: what is no such value is refused.
@@ -190,16 +211,18 @@ fn cast_value<'a>(args: &[Val<'a>], context: Context) -> Result<Val<'a>, String>
             Val::Time(time::time(text).ok_or_else(|| unread("time", text, "HH:mm:ss[.SSSSSSSSS]"))?)
         }
         (SqlType::Timestamp(_), Val::Str(text)) => Val::Timestamp(
-            time::timestamp(text)
+            time::instant(text)
                 .ok_or_else(|| unread("timestamp", text, "yyyy-MM-dd HH:mm:ss[.SSSSSSSSS]"))?,
         ),
         (SqlType::Date, Val::Timestamp(at)) => {
-            Val::Date(i32::try_from(at.div_euclid(time::DAY)).map_err(|_| wrong())?)
+            Val::Date(i32::try_from(time::whole_micros(*at).div_euclid(time::DAY)).map_err(|_| wrong())?)
         }
-        (SqlType::Time, Val::Timestamp(at)) => Val::Time(at.rem_euclid(time::DAY)),
-        (SqlType::Timestamp(_), Val::Date(days)) => Val::Timestamp(i64::from(*days) * time::DAY),
+        (SqlType::Time, Val::Timestamp(at)) => Val::Time(time::whole_micros(*at).rem_euclid(time::DAY)),
+        (SqlType::Timestamp(_), Val::Date(days)) => {
+            Val::Timestamp(time::nanos_of(i64::from(*days) * time::DAY))
+        }
         (SqlType::Timestamp(_), Val::Time(at)) => {
-            Val::Timestamp(context.now.div_euclid(time::DAY) * time::DAY + at)
+            Val::Timestamp(time::nanos_of(context.now.div_euclid(time::DAY) * time::DAY + at))
         }
         (SqlType::Timestamp(_), Val::Timestamp(at)) => Val::Timestamp(*at),
         (SqlType::Date, Val::Date(days)) => Val::Date(*days),
@@ -234,7 +257,7 @@ fn shown(value: &Val<'_>) -> String {
         Val::Str(text) => text.to_string(),
         Val::Date(days) => time::shown_date(*days),
         Val::Time(micros) => time::shown_time(*micros),
-        Val::Timestamp(micros) => time::shown_timestamp(*micros, time::SECOND),
+        Val::Timestamp(nanos) => time::shown_instant(*nanos),
         Val::Interval(span) => format!("P{}M{}DT{}S", span.months, span.days, span.nanos as f64 / 1e9),
     }
 }
@@ -249,7 +272,8 @@ pub(crate) fn to_micros(value: &Bound) -> Result<Expr> {
     let context = Context { now: 0, ty: SqlType::Double };
     let eval: Eval = |args, _| {
         Ok(match args.first() {
-            Some(Val::Timestamp(at) | Val::Time(at)) => Val::Float(*at as f64),
+            Some(Val::Timestamp(at)) => Val::Float(time::whole_micros(*at) as f64),
+            Some(Val::Time(at)) => Val::Float(*at as f64),
             Some(Val::Date(days)) => Val::Float(f64::from(*days)),
             _ => Val::Null,
         })
@@ -266,7 +290,7 @@ pub(crate) fn from_micros(expr: Expr, ty: SqlType) -> Result<Bound> {
         Ok(match context.ty {
             SqlType::Date => Val::Date(number as i32),
             SqlType::Time => Val::Time(number as i64),
-            _ => Val::Timestamp(number as i64),
+            _ => Val::Timestamp(time::nanos_of(number as i64)),
         })
     };
     Ok(Bound::new(row::call("number_as_moment", eval, true, context, vec![expr]), ty))

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanBuilder, Date32Builder, Float32Builder, Float64Builder, Int8Builder,
     Int16Builder, Int32Builder, Int64Builder, StringViewArray, StringViewBuilder, Time64MicrosecondBuilder,
-    TimestampMicrosecondBuilder, UInt64Builder,
+    TimestampMicrosecondBuilder, TimestampNanosecondBuilder, UInt64Builder,
 };
 use datafusion::arrow::buffer::Buffer;
 use datafusion::arrow::datatypes::{
@@ -30,7 +30,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 use millrace_work::Work;
 
-use super::time::Span;
+use super::time::{self, Span};
 use crate::error::evaluation;
 use crate::types::SqlType;
 
@@ -47,8 +47,8 @@ pub(crate) enum Val<'a> {
     Date(i32),
     /// Microseconds since midnight.
     Time(i64),
-    /// Microseconds since 1970.
-    Timestamp(i64),
+    /// Nanoseconds since 1970.
+    Timestamp(i128),
     Interval(Span),
 }
 
@@ -210,7 +210,7 @@ impl ScalarUDFImpl for RowFunction {
             if let Val::Str(text) = &value {
                 made += text.len();
             }
-            out.push(value);
+            out.push(value).map_err(evaluation)?;
         }
         part.hold(made)?;
         let array = held(&out.finish(), &part)?;
@@ -313,9 +313,9 @@ impl<'a> Reader<'a> {
             Self::Str(array) => read!(array, |text: &'a str| Val::Str(Cow::Borrowed(text))),
             Self::Date(array) => read!(array, Val::Date),
             Self::Time(array) => read!(array, Val::Time),
-            Self::Millis(array) => read!(array, |value: i64| Val::Timestamp(value.saturating_mul(1_000))),
-            Self::Micros(array) => read!(array, Val::Timestamp),
-            Self::Nanos(array) => read!(array, |value: i64| Val::Timestamp(value.div_euclid(1_000))),
+            Self::Millis(array) => read!(array, |value: i64| Val::Timestamp(i128::from(value) * 1_000_000)),
+            Self::Micros(array) => read!(array, |value: i64| Val::Timestamp(time::nanos_of(value))),
+            Self::Nanos(array) => read!(array, |value: i64| Val::Timestamp(value.into())),
             Self::Interval(array) => {
                 read!(array, |value: datafusion::arrow::datatypes::IntervalMonthDayNano| {
                     Val::Interval(Span { months: value.months, days: value.days, nanos: value.nanoseconds })
@@ -323,6 +323,15 @@ impl<'a> Reader<'a> {
             }
         }
     }
+}
+
+/// Refuses a time beside values of date_nanos that their type does not hold.
+fn beyond(nanos: i128) -> String {
+    format!(
+        "the time [{}] is outside of 1677-09-21 to 2262-04-11, which values with nanoseconds are limited to; leave such \
+         rows out, or CAST both values to STRING",
+        time::shown_instant(nanos)
+    )
 }
 
 /// Collects results.
@@ -340,6 +349,7 @@ enum Writer {
     Date(Date32Builder),
     Time(Time64MicrosecondBuilder),
     Micros(TimestampMicrosecondBuilder),
+    Nanos(TimestampNanosecondBuilder),
 }
 
 impl Writer {
@@ -360,11 +370,18 @@ impl Writer {
             DataType::Timestamp(TimeUnit::Microsecond, None) => {
                 Self::Micros(TimestampMicrosecondBuilder::with_capacity(rows))
             }
+            DataType::Timestamp(TimeUnit::Nanosecond, None) => {
+                Self::Nanos(TimestampNanosecondBuilder::with_capacity(rows))
+            }
             other => return exec_err!("no function returns {other}"),
         })
     }
 
-    fn push(&mut self, value: Val<'_>) {
+    /// Takes a result.
+    ///
+    /// # Errors
+    /// It is a time that nanoseconds of 64 bits do not hold.
+    fn push(&mut self, value: Val<'_>) -> Result<(), String> {
         let null = value == Val::Null;
         macro_rules! put {
             ($builder:expr, $value:expr) => {
@@ -397,10 +414,15 @@ impl Writer {
                 _ => out.append_null(),
             },
             Self::Micros(out) => match value {
-                Val::Timestamp(micros) => out.append_value(micros),
+                Val::Timestamp(nanos) => out.append_value(time::whole_micros(nanos)),
+                _ => out.append_null(),
+            },
+            Self::Nanos(out) => match value {
+                Val::Timestamp(nanos) => out.append_value(i64::try_from(nanos).map_err(|_| beyond(nanos))?),
                 _ => out.append_null(),
             },
         }
+        Ok(())
     }
 
     fn finish(self) -> ArrayRef {
@@ -418,6 +440,7 @@ impl Writer {
             Self::Date(mut out) => Arc::new(out.finish()),
             Self::Time(mut out) => Arc::new(out.finish()),
             Self::Micros(mut out) => Arc::new(out.finish()),
+            Self::Nanos(mut out) => Arc::new(out.finish()),
         }
     }
 }

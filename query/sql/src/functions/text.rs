@@ -58,15 +58,22 @@ pub(super) fn find(name: &str) -> Option<Definition> {
         "ascii" => Definition::new(to_integer, |args, _| {
             Ok(Val::Int(text(args).chars().next().map_or(0, |letter| i64::from(u32::from(letter)))))
         }),
+        // Characters, as SUBSTRING and LOCATE count them.
         "length" | "char_length" | "character_length" => {
-            Definition::new(to_integer, |args, _| Ok(Val::Int(text(args).encode_utf16().count() as i64)))
+            Definition::new(to_integer, |args, _| Ok(Val::Int(text(args).chars().count() as i64)))
         }
         "octet_length" => Definition::new(to_integer, |args, _| Ok(Val::Int(text(args).len() as i64))),
         "lower" | "lcase" => Definition::new(to_text, |args, _| Ok(Val::str(text(args).to_lowercase()))),
         "upper" | "ucase" => Definition::new(to_text, |args, _| Ok(Val::str(text(args).to_uppercase()))),
-        "trim" => Definition::new(to_text, |args, _| Ok(Val::str(text(args).trim()))),
-        "ltrim" => Definition::new(to_text, |args, _| Ok(Val::str(text(args).trim_start()))),
-        "rtrim" => Definition::new(to_text, |args, _| Ok(Val::str(text(args).trim_end()))),
+        "trim" => {
+            Definition::new(to_text, |args, _| Ok(Val::str(text(args).trim_matches(is_control_or_blank))))
+        }
+        "ltrim" => {
+            Definition::new(to_text, |args, _| Ok(Val::str(text(args).trim_start_matches(is_java_space))))
+        }
+        "rtrim" => {
+            Definition::new(to_text, |args, _| Ok(Val::str(text(args).trim_end_matches(is_java_space))))
+        }
         "reverse" => {
             Definition::new(to_text, |args, _| Ok(Val::str(text(args).chars().rev().collect::<String>())))
         }
@@ -136,6 +143,17 @@ pub(super) fn find(name: &str) -> Option<Definition> {
         }),
         _ => return None,
     })
+}
+
+/// Returns true for what TRIM takes off, as `String.trim` of Java does.
+fn is_control_or_blank(letter: char) -> bool {
+    letter <= ' '
+}
+
+/// Returns true for what LTRIM and RTRIM take off, as `String.stripLeading` of Java does: not spaces that do not break.
+fn is_java_space(letter: char) -> bool {
+    let unbroken = matches!(letter, '\u{a0}' | '\u{2007}' | '\u{202f}' | '\u{85}');
+    matches!(letter, '\u{1c}'..='\u{1f}') || letter.is_whitespace() && !unbroken
 }
 
 fn text<'v>(args: &'v [Val<'_>]) -> &'v str {
@@ -245,6 +263,17 @@ mod tests {
             run("concat_ws", &[Val::str(","), Val::str("a"), Val::Null, Val::str("b")]),
             Val::str("a,b")
         );
+        let emoji = || Val::str("a😀b");
+        for name in ["length", "char_length", "character_length"] {
+            assert_eq!(run(name, &[emoji()]), Val::Int(3), "{name}");
+        }
+        assert_eq!(run("octet_length", &[emoji()]), Val::Int(6));
+        assert_eq!(run("locate", &[Val::str("b"), emoji()]), run("length", &[emoji()]));
+        let blank = || Val::str("\u{0}\t\u{1f} \u{a0}\u{3000}x\u{3000}\u{a0} \n");
+        assert_eq!(run("trim", &[blank()]), Val::str("\u{a0}\u{3000}x\u{3000}\u{a0}"));
+        let spaces = || Val::str("\u{1f}\t\u{3000} \u{a0}x\u{a0}\u{2028}\n");
+        assert_eq!(run("ltrim", &[spaces()]), Val::str("\u{a0}x\u{a0}\u{2028}\n"));
+        assert_eq!(run("rtrim", &[spaces()]), Val::str("\u{1f}\t\u{3000} \u{a0}x\u{a0}"));
         assert_eq!(run("regexp", &[Val::str("abc"), Val::str("a.c")]), Val::Int(1));
     }
 }

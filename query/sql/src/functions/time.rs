@@ -3,12 +3,14 @@
 //! Timestamps are microseconds since 1970 in UTC, dates days, times microseconds since midnight. Everything that
 //! leaves the years 0 to 9999 is no value.
 
-use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, NaiveTime, Timelike, Weekday};
+use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, NaiveTime, Offset, Timelike};
 
 /// Microseconds of a second.
 pub(crate) const SECOND: i64 = 1_000_000;
 /// Microseconds of a day.
 pub(crate) const DAY: i64 = 86_400 * SECOND;
+/// Nanoseconds of a microsecond.
+pub(crate) const MICRO: i128 = 1_000;
 
 /// An interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +56,13 @@ pub(crate) fn date(text: &str) -> Option<i32> {
     days(NaiveDate::parse_from_str(day, "%Y-%m-%d").ok()?)
 }
 
-/// Reads a time, perhaps with a date before it.
+/// Reads a time, perhaps with a date before it, in microseconds.
 pub(crate) fn time(text: &str) -> Option<i64> {
+    Some(time_nanos(text)? / 1_000)
+}
+
+/// Reads a time, perhaps with a date before it, in nanoseconds.
+fn time_nanos(text: &str) -> Option<i64> {
     let text = match text.trim().split_once([' ', 'T']) {
         Some((day, rest)) => {
             NaiveDate::parse_from_str(day, "%Y-%m-%d").ok()?;
@@ -82,12 +89,28 @@ pub(crate) fn time(text: &str) -> Option<i64> {
     if parts.next().is_some() {
         return None;
     }
-    let micros: i64 = format!("{fraction:0<9}").get(..6)?.parse().ok()?;
-    Some((hour * 3_600 + minute * 60 + second) * SECOND + micros)
+    let nanos: i64 = format!("{fraction:0<9}").parse().ok()?;
+    Some((hour * 3_600 + minute * 60 + second) * 1_000_000_000 + nanos)
 }
 
-/// Reads a timestamp: a date, perhaps with a time.
+/// Reads a timestamp in microseconds: a date, perhaps with a time.
 pub(crate) fn timestamp(text: &str) -> Option<i64> {
+    Some(whole_micros(instant(text)?))
+}
+
+/// Returns the whole microseconds of nanoseconds, rounded down.
+pub(crate) fn whole_micros(nanos: i128) -> i64 {
+    let micros = nanos.div_euclid(MICRO);
+    i64::try_from(micros).unwrap_or(if micros < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// Returns the nanoseconds of microseconds.
+pub(crate) fn nanos_of(micros: i64) -> i128 {
+    i128::from(micros) * MICRO
+}
+
+/// Reads a timestamp in nanoseconds: a date, perhaps with a time.
+pub(crate) fn instant(text: &str) -> Option<i128> {
     let text = text.trim();
     let (day, rest) = match text.split_once([' ', 'T']) {
         Some((day, rest)) => (day, Some(rest)),
@@ -95,10 +118,10 @@ pub(crate) fn timestamp(text: &str) -> Option<i64> {
     };
     let days = i64::from(date(day)?);
     let time = match rest {
-        Some(rest) => time(rest)?,
+        Some(rest) => time_nanos(rest)?,
         None => 0,
     };
-    Some(days * DAY + time)
+    Some(nanos_of(days * DAY) + i128::from(time))
 }
 
 /// Counts the days since 1970 of a date within the range.
@@ -161,6 +184,12 @@ pub(crate) fn shown_date(days: i32) -> String {
 pub(crate) fn shown_time(micros: i64) -> String {
     let time = clock(micros);
     with_fraction(time.format("%H:%M:%S").to_string(), micros.rem_euclid(SECOND) * 1_000)
+}
+
+/// Writes a timestamp in nanoseconds.
+pub(crate) fn shown_instant(nanos: i128) -> String {
+    let (seconds, rest) = (nanos.div_euclid(1_000_000_000), nanos.rem_euclid(1_000_000_000));
+    with_fraction(shown_timestamp(i64::try_from(seconds).unwrap_or(0), 1), i64::try_from(rest).unwrap_or(0))
 }
 
 /// Writes a timestamp of so many units a second.
@@ -257,16 +286,45 @@ impl Zone {
         }
     }
 
-    /// Turns a local time into a moment of UTC.
+    /// Turns a local time into a moment of UTC. One that clocks leave out is the end of the gap, as in MariaDB, and one that they show twice
+    /// the first.
     pub(crate) fn utc(self, local: i64) -> Option<i64> {
         match self {
             Self::Fixed(seconds) => local.checked_sub(seconds * SECOND),
             Self::Named(zone) => {
-                let moment = civil(local).and_local_timezone(zone).earliest()?;
-                micros(moment.naive_utc())
+                let clock = civil(local);
+                match clock.and_local_timezone(zone).earliest() {
+                    Some(moment) => micros(moment.naive_utc()),
+                    None => end_of_gap(clock, zone).map(|end| end + local.rem_euclid(SECOND)),
+                }
             }
         }
     }
+}
+
+/// Longest gap that is looked across, in hours: a zone may leave out a day.
+const MAX_GAP_HOURS: i64 = 26;
+
+/// Finds the moment of UTC at which a gap ends that a local time lies in.
+fn end_of_gap(clock: NaiveDateTime, zone: chrono_tz::Tz) -> Option<i64> {
+    let shown = |hours: i64| {
+        let clock = clock.checked_add_signed(chrono::Duration::hours(hours))?;
+        clock.and_local_timezone(zone).single().map(|moment| moment.timestamp())
+    };
+    let mut before = (1..=MAX_GAP_HOURS).find_map(|hours| shown(-hours))?;
+    let mut after = (1..=MAX_GAP_HOURS).find_map(shown)?;
+    let offset = |at: i64| civil(at * SECOND).and_utc().with_timezone(&zone).offset().fix();
+    let former = offset(before);
+    while after - before > 1 {
+        let middle = before + (after - before) / 2;
+        if offset(middle) == former { before = middle } else { after = middle }
+    }
+    Some(after * SECOND)
+}
+
+/// Writes a year with four digits, one before the year 0 with its sign before them.
+fn year_text(year: i32) -> String {
+    if year < 0 { format!("{year:05}") } else { format!("{year:04}") }
 }
 
 /// Writes by MySQL's letters for `date_format`.
@@ -327,93 +385,15 @@ pub(crate) fn formatted(at: NaiveDateTime, format: &str) -> String {
             'v' => format!("{:02}", week(date, 3)),
             'W' => at.format("%A").to_string(),
             'w' => date.weekday().num_days_from_sunday().to_string(),
-            'X' => format!("{:04}", yearweek(date, 2).0),
-            'x' => format!("{:04}", yearweek(date, 3).0),
-            'Y' => format!("{:04}", date.year()),
+            'X' => year_text(yearweek(date, 2).0),
+            'x' => year_text(yearweek(date, 3).0),
+            'Y' => year_text(date.year()),
             'y' => format!("{:02}", date.year().rem_euclid(100)),
             other => other.to_string(),
         };
         out.push_str(&text);
     }
     out
-}
-
-/// Reads by MySQL's letters for `str_to_date`; `None` where the text is not of the format.
-pub(crate) fn parsed(text: &str, format: &str) -> Option<i64> {
-    let (mut year, mut month, mut day) = (2000, 1, 1);
-    let (mut hour, mut minute, mut second, mut fraction) = (0i64, 0i64, 0i64, 0i64);
-    let mut afternoon = None;
-    let mut rest = text;
-    let mut letters = format.chars();
-    fn number(rest: &mut &str, most: usize) -> Option<i64> {
-        let length = rest.bytes().take(most).take_while(u8::is_ascii_digit).count();
-        let (digits, left) = rest.split_at_checked(length).filter(|(digits, _)| !digits.is_empty())?;
-        *rest = left;
-        digits.parse().ok()
-    }
-    fn word<'r>(rest: &mut &'r str) -> &'r str {
-        let length = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
-        let (word, left) = rest.split_at(length);
-        *rest = left;
-        word
-    }
-    while let Some(letter) = letters.next() {
-        if letter != '%' {
-            if letter.is_whitespace() {
-                rest = rest.trim_start();
-            } else {
-                rest = rest.strip_prefix(letter)?;
-            }
-            continue;
-        }
-        match letters.next()? {
-            'Y' => year = number(&mut rest, 4)?,
-            'y' => {
-                year = number(&mut rest, 2)?;
-                year += if year < 70 { 2000 } else { 1900 };
-            }
-            'm' | 'c' => month = number(&mut rest, 2)?,
-            'd' | 'e' => day = number(&mut rest, 2)?,
-            'M' | 'b' => {
-                month = i64::from(word(&mut rest).parse::<chrono::Month>().ok()?.number_from_month())
-            }
-            'H' | 'k' => hour = number(&mut rest, 2)?,
-            'h' | 'I' | 'l' => hour = number(&mut rest, 2)?,
-            'i' => minute = number(&mut rest, 2)?,
-            'S' | 's' => second = number(&mut rest, 2)?,
-            'f' => {
-                let before = rest.len();
-                fraction = number(&mut rest, 6)?;
-                for _ in before - rest.len()..6 {
-                    fraction *= 10;
-                }
-            }
-            'p' => afternoon = Some(word(&mut rest).eq_ignore_ascii_case("pm")),
-            'T' => {
-                let length = rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b':').count();
-                let (own, left) = rest.split_at(length);
-                let at = clock(time(own)?);
-                (hour, minute, second) =
-                    (i64::from(at.hour()), i64::from(at.minute()), i64::from(at.second()));
-                rest = left;
-            }
-            'W' | 'a' => {
-                word(&mut rest).parse::<Weekday>().ok()?;
-            }
-            _ => return None,
-        }
-    }
-    if let Some(afternoon) = afternoon {
-        hour = hour % 12 + if afternoon { 12 } else { 0 };
-    }
-    let date = NaiveDate::from_ymd_opt(
-        i32::try_from(year).ok()?,
-        u32::try_from(month).ok()?,
-        u32::try_from(day).ok()?,
-    )?;
-    let ok = (0..24).contains(&hour) && (0..60).contains(&minute) && (0..60).contains(&second);
-    let time = (hour * 3_600 + minute * 60 + second) * SECOND + fraction;
-    ok.then_some(i64::from(days(date)?) * DAY + time)
 }
 
 #[cfg(test)]
@@ -462,8 +442,8 @@ mod tests {
             formatted(at, "%a %b %c %D %d %e %f %H %h %I %i %j %k %l %M %m %p %r %S %s %T %% %P"),
             "Sat Jan 01 31st 31 31 012345 13 01 01 14 031 13 1 January 01 PM 01:14:15 PM 15 15 13:14:15 % P"
         );
-        assert_eq!(parsed("01,5,2013", "%d,%m,%Y"), timestamp("2013-05-01"));
-        assert_eq!(parsed("x", "%d"), None);
+        let before = NaiveDate::from_ymd_opt(-43, 3, 15).unwrap().and_time(NaiveTime::MIN);
+        assert_eq!(formatted(before, "%Y %X %x"), "-0043 -0043 -0043");
     }
 
     #[test]
@@ -474,6 +454,18 @@ mod tests {
         };
         assert_eq!(local("America/Los_Angeles").as_deref(), Some("2008-12-24 21:30:00"));
         assert_eq!(local("+14:00").as_deref(), Some("2008-12-25 19:30:00"));
+        // MariaDB answers the same.
+        for (name, clock, utc) in [
+            ("America/New_York", "2024-03-10 02:00:00", "2024-03-10 07:00:00"),
+            ("America/New_York", "2024-03-10 02:30:00", "2024-03-10 07:00:00"),
+            ("America/New_York", "2024-03-10 02:59:59.5", "2024-03-10 07:00:00.5"),
+            ("America/New_York", "2024-11-03 01:30:00", "2024-11-03 05:30:00"),
+            ("Pacific/Apia", "2011-12-30 12:00:00", "2011-12-30 10:00:00"),
+            ("Australia/Lord_Howe", "2024-10-06 02:15:00", "2024-10-05 15:30:00"),
+        ] {
+            let moment = zone(name).unwrap().utc(timestamp(clock).unwrap());
+            assert_eq!(moment.map(|at| shown_timestamp(at, SECOND)).as_deref(), Some(utc), "{name} {clock}");
+        }
         assert!(zone("+14:01").is_none() && zone("-14:00").is_none() && zone("-13:59").is_some());
     }
 }

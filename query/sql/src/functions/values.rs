@@ -3,10 +3,12 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder, UInt32Array};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder, Decimal128Array, UInt32Array,
+};
 use datafusion::arrow::compute::kernels::cmp;
-use datafusion::arrow::compute::{SortOptions, filter, take};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::arrow::compute::{SortOptions, cast, filter, take};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type, TimeUnit};
 use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result as PlanResult, exec_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -188,7 +190,27 @@ impl ScalarUDFImpl for OfValues {
     }
 }
 
+/// Makes timestamps of any unit comparable with those of another: whole numbers of nanoseconds.
+fn instants(values: &ArrayRef) -> Option<ArrayRef> {
+    let DataType::Timestamp(unit, _) = values.data_type() else { return None };
+    let unit: i128 = match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    };
+    let numbers = cast(values, &DataType::Int64).ok()?;
+    let numbers: Decimal128Array =
+        numbers.as_primitive::<Int64Type>().unary(|number| i128::from(number) * unit);
+    Some(Arc::new(numbers.with_precision_and_scale(38, 0).ok()?))
+}
+
 fn compared(operator: Operator, values: &ArrayRef, other: &ArrayRef) -> PlanResult<BooleanArray> {
+    if values.data_type() != other.data_type()
+        && let (Some(values), Some(other)) = (instants(values), instants(other))
+    {
+        return compared(operator, &values, &other);
+    }
     Ok(match operator {
         Operator::Eq => cmp::eq(values, other)?,
         Operator::Lt => cmp::lt(values, other)?,

@@ -4,10 +4,12 @@ use chrono::{Datelike, NaiveDateTime};
 
 use super::super::Definition;
 use super::super::row::{Context, Val};
-use super::super::time::{self, DAY, SECOND, Span};
-use super::{Answer, Types, at, at_or_today, at_time, date_of, moment, taken, timestamp_or_null};
+use super::super::time::{self, DAY, MICRO, SECOND, Span};
+use super::{
+    Answer, Types, at, date_of, instant, instant_or_time, instant_or_today, moment, moved, taken,
+    timestamp_of, timestamp_or_null,
+};
 use crate::types::SqlType::{self, Date, Interval, Long, Time, Undefined};
-use crate::types::TIMESTAMP;
 
 /// Finds a function.
 pub(super) fn find(name: &str) -> Option<Definition> {
@@ -28,7 +30,7 @@ pub(super) fn find(name: &str) -> Option<Definition> {
 
 fn shift_types(types: &[SqlType]) -> Types {
     match types {
-        [value, Interval] if moment(*value) => Some((types.to_vec(), TIMESTAMP)),
+        [value, Interval] if moment(*value) => Some((types.to_vec(), value.finest())),
         _ => None,
     }
 }
@@ -37,7 +39,7 @@ fn shift_types(types: &[SqlType]) -> Types {
 fn days_types(types: &[SqlType]) -> Types {
     shift_types(types).or(match types {
         [value, days] if moment(*value) && (days.is_integer() || *days == Undefined) => {
-            let ty = if *value == Date { Date } else { TIMESTAMP };
+            let ty = if *value == Date { Date } else { value.finest() };
             Some((types.to_vec(), ty))
         }
         _ => None,
@@ -53,10 +55,10 @@ fn shift<'a>(args: &[Val<'a>], context: Context, times: i32) -> Answer<'a> {
             Err(_) => return Ok(Val::Null),
         },
     };
-    let moved = time::shifted(at(value, context)?, span, times);
-    Ok(match (context.ty, moved) {
+    let shifted = moved(instant(value, context)?, |at| time::shifted(at, span, times));
+    Ok(match (context.ty, shifted) {
         (_, None) => Val::Null,
-        (Date, Some(at)) => date_of(at),
+        (Date, Some(at)) => date_of(time::whole_micros(at)),
         (_, Some(at)) => Val::Timestamp(at),
     })
 }
@@ -64,18 +66,18 @@ fn shift<'a>(args: &[Val<'a>], context: Context, times: i32) -> Answer<'a> {
 fn addtime_types(types: &[SqlType]) -> Types {
     match types {
         [one, other] if moment(*one) && moment(*other) => {
-            Some((types.to_vec(), if *one == Time { Time } else { TIMESTAMP }))
+            Some((types.to_vec(), if *one == Time { Time } else { timestamp_of(types) }))
         }
         _ => None,
     }
 }
 
-fn addtime<'a>(args: &[Val<'a>], context: Context, sign: i64) -> Answer<'a> {
+fn addtime<'a>(args: &[Val<'a>], context: Context, sign: i128) -> Answer<'a> {
     let [one, other] = args else { return Ok(Val::Null) };
-    let by = at_time(other, context)?.rem_euclid(DAY) * sign;
+    let by = instant_or_time(other, context)?.rem_euclid(time::nanos_of(DAY)) * sign;
     Ok(match context.ty {
-        Time => Val::Time((at_time(one, context)? + by).rem_euclid(DAY)),
-        _ => timestamp_or_null(at(one, context)?.checked_add(by)),
+        Time => Val::Time(time::whole_micros(instant_or_time(one, context)? + by).rem_euclid(DAY)),
+        _ => Val::Timestamp(instant(one, context)? + by),
     })
 }
 
@@ -86,14 +88,14 @@ fn datediff<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {
 
 fn timediff<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {
     let [one, other] = args else { return Ok(Val::Null) };
-    let difference = at_time(one, context)? - at_time(other, context)?;
-    Ok(Val::Time(difference.rem_euclid(DAY)))
+    let difference = instant_or_time(one, context)? - instant_or_time(other, context)?;
+    Ok(Val::Time(time::whole_micros(difference).rem_euclid(DAY)))
 }
 
 fn timestampadd_types(types: &[SqlType]) -> Types {
     match types {
         [_, count, value] if (count.is_number() || *count == Undefined) && moment(*value) => {
-            Some((types.to_vec(), TIMESTAMP))
+            Some((types.to_vec(), value.finest()))
         }
         _ => None,
     }
@@ -103,24 +105,25 @@ fn timestampadd<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {
     let [unit, count, value] = args else { return Ok(Val::Null) };
     let span = time::interval(count.int(), unit.text())
         .ok_or_else(|| format!("[{}] is no unit of an interval", unit.text()))?;
-    Ok(timestamp_or_null(time::shifted(at(value, context)?, span, 1)))
+    Ok(timestamp_or_null(moved(instant(value, context)?, |at| time::shifted(at, span, 1))))
 }
 
 fn timestampdiff<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {
     let [unit, from, to] = args else { return Ok(Val::Null) };
-    let (from, to) = (at_or_today(from, context)?, at_or_today(to, context)?);
+    let (from, to) = (instant_or_today(from, context)?, instant_or_today(to, context)?);
     let months = || {
-        let (one, other) = (time::civil(from), time::civil(to));
+        let civil = |at| time::civil(time::whole_micros(at));
+        let (one, other) = (civil(from), civil(to));
         let whole =
             i64::from(other.year() - one.year()) * 12 + i64::from(other.month()) - i64::from(one.month());
-        let rest = |at: NaiveDateTime| (at.day(), at.time());
+        let rest = |civil: NaiveDateTime, at: i128| (civil.day(), civil.time(), at.rem_euclid(MICRO));
         match whole {
-            more if more > 0 && rest(other) < rest(one) => more - 1,
-            less if less < 0 && rest(other) > rest(one) => less + 1,
+            more if more > 0 && rest(other, to) < rest(one, from) => more - 1,
+            less if less < 0 && rest(other, to) > rest(one, from) => less + 1,
             same => same,
         }
     };
-    let micros = to - from;
+    let micros = i64::try_from((to - from) / MICRO).unwrap_or(i64::MAX);
     Ok(Val::Int(match unit.text().to_ascii_uppercase().as_str() {
         "MICROSECOND" => micros,
         "SECOND" => micros / SECOND,

@@ -6,7 +6,8 @@ use super::super::row::{Context, Val};
 use super::super::time::{self, DAY, SECOND};
 use super::super::{Definition, unread};
 use super::{
-    Answer, LAST_DAY, Types, are_numbers, at, at_time, date_at, date_of, first, taken, timestamp_or_null,
+    Answer, LAST_DAY, Types, are_numbers, at, at_time, date_at, date_of, first, instant, instant_or_time,
+    moved, taken, taken_to_timestamp, timestamp_or_null,
 };
 use crate::types::SqlType::{self, Date, Double, Time};
 use crate::types::TIMESTAMP;
@@ -23,13 +24,13 @@ pub(super) fn find(name: &str) -> Option<Definition> {
             |types| taken(types, 1, 1..=1, Time),
             |args, context| Ok(Val::Time(at_time(first(args), context)?.rem_euclid(DAY))),
         ),
-        "timestamp" => Definition::new(|types| taken(types, 2, 1..=2, TIMESTAMP), timestamp),
-        "datetime" => Definition::new(|types| taken(types, 1, 1..=2, TIMESTAMP), datetime),
-        "convert_tz" => Definition::new(|types| taken(types, 3, 3..=3, TIMESTAMP), convert_tz),
+        "timestamp" => Definition::new(|types| taken_to_timestamp(types, 2, 1..=2), timestamp),
+        "datetime" => Definition::new(|types| taken_to_timestamp(types, 1, 1..=2), datetime),
+        "convert_tz" => Definition::new(|types| taken_to_timestamp(types, 3, 3..=3), convert_tz),
         "now" | "current_timestamp" | "localtimestamp" | "localtime" | "sysdate" | "utc_timestamp" => {
             Definition::new(
                 |types| nothing(types, TIMESTAMP),
-                |_, context| Ok(Val::Timestamp(context.now.div_euclid(SECOND) * SECOND)),
+                |_, context| Ok(Val::Timestamp(time::nanos_of(context.now.div_euclid(SECOND) * SECOND))),
             )
         }
         "curdate" | "current_date" | "utc_date" => {
@@ -60,17 +61,17 @@ fn date<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {
 }
 
 fn timestamp<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {
-    let start = at(first(args), context)?;
-    Ok(match args.get(1) {
-        None => Val::Timestamp(start),
-        Some(more) => timestamp_or_null(start.checked_add(at_time(more, context)?.rem_euclid(DAY))),
-    })
+    let start = instant(first(args), context)?;
+    Ok(Val::Timestamp(match args.get(1) {
+        None => start,
+        Some(more) => start + instant_or_time(more, context)?.rem_euclid(time::nanos_of(DAY)),
+    }))
 }
 
 fn datetime<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {
     let text = match first(args) {
         Val::Str(text) => text.as_ref(),
-        other => return Ok(Val::Timestamp(at(other, context)?)),
+        other => return Ok(Val::Timestamp(instant(other, context)?)),
     };
     // A zone may stand behind the time.
     let zoned = text.char_indices().skip(11).find(|(_, letter)| matches!(letter, '+' | '-'));
@@ -78,7 +79,7 @@ fn datetime<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {
         Some((local, zone)) => (local, Some(zone)),
         None => (text, None),
     };
-    let Some(local) = time::timestamp(local) else { return Ok(Val::Null) };
+    let Some(local) = time::instant(local) else { return Ok(Val::Null) };
     let own = match own.map(time::zone) {
         Some(None) => return Ok(Val::Null),
         Some(zone) => zone,
@@ -86,18 +87,19 @@ fn datetime<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {
     };
     let Some(to) = args.get(1) else { return Ok(Val::Timestamp(local)) };
     let Some(to) = time::zone(to.text()) else { return Ok(Val::Null) };
-    let utc = own.map_or(Some(local), |zone| zone.utc(local));
-    Ok(timestamp_or_null(utc.and_then(|utc| to.local(utc))))
+    let shown = moved(local, |local| to.local(own.map_or(Some(local), |zone| zone.utc(local))?));
+    Ok(timestamp_or_null(shown))
 }
 
 fn convert_tz<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {
     let [value, from, to] = args else { return Ok(Val::Null) };
     let at = match value {
-        Val::Str(text) => time::timestamp(text),
-        other => at(other, context).ok(),
+        Val::Str(text) => time::instant(text),
+        other => instant(other, context).ok(),
     };
     let known = at.zip(time::zone(from.text()).zip(time::zone(to.text())));
-    Ok(timestamp_or_null(known.and_then(|(at, (from, to))| to.local(from.utc(at)?))))
+    let shown = known.and_then(|(at, (from, to))| moved(at, |local| to.local(from.utc(local)?)));
+    Ok(timestamp_or_null(shown))
 }
 
 fn last_day<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {

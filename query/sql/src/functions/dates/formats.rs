@@ -2,7 +2,7 @@
 
 use super::super::Definition;
 use super::super::row::{Context, Val};
-use super::super::time;
+use super::super::{str_to_date, time};
 use super::{Answer, at_or_today, taken};
 use crate::types::SqlType::Keyword;
 use crate::types::TIMESTAMP;
@@ -20,7 +20,8 @@ pub(super) fn find(name: &str) -> Option<Definition> {
             |types| taken(types, 2, 2..=2, TIMESTAMP),
             |args, _| {
                 let [text, format] = args else { return Ok(Val::Null) };
-                Ok(time::parsed(text.text(), format.text()).map_or(Val::Null, Val::Timestamp))
+                let parsed = str_to_date::parsed(text.text(), format.text());
+                Ok(parsed.map_or(Val::Null, |at| Val::Timestamp(time::nanos_of(at))))
             },
         ),
         "get_format" => Definition::new(|types| taken(types, 2, 2..=2, Keyword), get_format),

@@ -117,7 +117,7 @@ fn from_unixtime<'a>(args: &[Val<'a>]) -> Answer<'a> {
     }
     let at = (seconds * 1e6).round() as i64;
     Ok(match args.get(1) {
-        None => Val::Timestamp(at),
+        None => Val::Timestamp(time::nanos_of(at)),
         Some(format) => Val::str(time::formatted(time::civil(at), format.text())),
     })
 }
