@@ -103,7 +103,7 @@ fn chunk(random: &mut Random, rows: u32) -> (Chunk, usize) {
 
 fn specs(analyzers: &Analyzers) -> Vec<FieldSpec<'_>> {
     let analyzer = analyzers.get("standard").expect("a built-in analyzer");
-    let exact = |ignore_above| Indexing::Exact { ignore_above, normalizer: None };
+    let exact = |ignore_above| Indexing::Exact { ignore_above };
     let spec = |id, path, column, indexing| FieldSpec { id, path, column, indexing };
     vec![
         spec(TIMESTAMP, "@timestamp", TIMESTAMP, Indexing::PresenceOnly),

@@ -349,7 +349,7 @@ impl Place {
         if self.inside.is_some() {
             return Ok(false);
         }
-        let Some(limit) = self.field.ignore_above else { return Ok(true) };
+        let Some(limit) = self.field.column_limit() else { return Ok(true) };
         // Lengths in bytes, which are no less than those that count.
         let longest = column.strings()?.views().iter().map(|view| *view as u32).max();
         Ok(longest.unwrap_or(0) as usize <= limit)
@@ -359,7 +359,7 @@ impl Place {
     pub(crate) fn string<'v>(&self, value: &'v str) -> Option<&'v str> {
         match &self.inside {
             Some(prefix) => value.strip_prefix(&**prefix),
-            None => (!self.field.ignores(value)).then_some(value),
+            None => (!self.field.ignores_in_column(value)).then_some(value),
         }
     }
 }

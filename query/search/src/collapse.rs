@@ -106,7 +106,7 @@ impl GroupBy {
                 column: field.column,
                 terms: None,
                 kind: column,
-                ignore_above: field.ignore_above.filter(|_| column == ColumnKind::Str),
+                ignore_above: field.column_limit().filter(|_| column == ColumnKind::Str),
                 rescale: Rescale::None,
                 single: column == ColumnKind::F32,
                 distance: None,

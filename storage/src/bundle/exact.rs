@@ -12,7 +12,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::fields::FieldSpec;
-use super::interner::{Interner, sorted};
+use super::interner::sorted;
 use super::postings::PostingsWriter;
 use super::{Indexing, MAX_DISTINCT_NUMBERS, MAX_TERM_BYTES, is_low_cardinality, term};
 use crate::document::{Column, Strings, Values};
@@ -78,7 +78,7 @@ pub(super) fn write<W: io::Write>(
             return Err(Error::Internal(format!("values of [{}] cannot be terms", spec.path)));
         }
     };
-    let Indexing::Exact { ignore_above, normalizer } = spec.indexing else {
+    let Indexing::Exact { ignore_above } = spec.indexing else {
         if !is_low_cardinality(dictionary.len(), column.rows.len(), rows) {
             return Ok(Accepted::TooMany);
         }
@@ -86,42 +86,7 @@ pub(super) fn write<W: io::Write>(
         return Ok(Accepted::All);
     };
     let left_out = ignore_above.and_then(|limit| longer_than(&dictionary, limit));
-    let normalized = match normalizer {
-        Some((analyzers, name)) if matches!(column.values, Values::Str(_)) => {
-            let mut interner = Interner::default();
-            let mut ids = Vec::with_capacity(dictionary.len());
-            for key in 0..dictionary.len() {
-                let text = std::str::from_utf8(dictionary.get(key))
-                    .map_err(|error| Error::Internal(format!("value of [{}]: {error}", spec.path)))?;
-                let normal = analyzers.normalize(name, text).ok_or_else(|| {
-                    Error::mapper_parsing(format!("normalizer [{name}] not found for field [{}]", spec.path))
-                })?;
-                ids.push(interner.intern(normal.as_bytes()));
-            }
-            Some((interner, ids))
-        }
-        _ => None,
-    };
-    match normalized {
-        None => write_terms(spec, &column.rows, &dictionary, left_out.as_deref(), out)?,
-        Some((interner, ids)) => {
-            // A value is left out by its own length; values that become one term need not agree.
-            let kept = (0..dictionary.keys.len())
-                .filter(|&at| left_out.as_ref().is_none_or(|out| !out[dictionary.keys[at] as usize]));
-            let (kept_rows, keys): (Vec<u32>, Vec<u32>) =
-                kept.map(|at| (column.rows[at], ids[dictionary.keys[at] as usize])).unzip();
-            let mut bytes = Vec::new();
-            let mut ends = Vec::with_capacity(interner.len());
-            for id in 0..interner.len() {
-                bytes.extend_from_slice(interner.get(id));
-                ends.push(u32::try_from(bytes.len()).map_err(|_| {
-                    Error::TooLarge(format!("normalized values of [{}] exceed 4 GiB", spec.path))
-                })?);
-            }
-            let dictionary = Dictionary { bytes: bytes.into(), ends: ends.into(), keys: keys.into() };
-            write_terms(spec, &kept_rows, &dictionary, None, out)?;
-        }
-    }
+    write_terms(spec, &column.rows, &dictionary, left_out.as_deref(), out)?;
     Ok(match left_out {
         None => Accepted::All,
         Some(left_out) => {

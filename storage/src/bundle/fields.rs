@@ -26,8 +26,6 @@ pub enum Indexing<'a> {
     Exact {
         /// Longest string indexed, in UTF-16 code units.
         ignore_above: Option<usize>,
-        /// Normalizer to apply to strings.
-        normalizer: Option<(&'a Analyzers, &'a str)>,
     },
     /// Integers: terms where few values repeat.
     Number,
@@ -113,8 +111,7 @@ fn indexing<'a>(field: &'a Field, analyzers: &'a Analyzers) -> Result<Indexing<'
         | FieldType::Completion
         | FieldType::Boolean
         | FieldType::Ip => Indexing::Exact {
-            ignore_above: field.ignore_above,
-            normalizer: field.normalizer.as_deref().map(|name| (analyzers, name)),
+            ignore_above: field.column_limit(),
         },
         FieldType::Byte
         | FieldType::Short

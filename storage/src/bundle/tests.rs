@@ -43,13 +43,13 @@ struct Row {
 
 fn specs(analyzers: &Analyzers) -> Vec<FieldSpec<'_>> {
     let analyzer = analyzers.get("standard").unwrap();
-    let exact = Indexing::Exact { ignore_above: None, normalizer: None };
+    let exact = Indexing::Exact { ignore_above: None };
     let text = |record, norms| Indexing::Text { analyzer, record, norms, gap: 100 };
     let spec = |id, column, indexing| FieldSpec { id, path: "field", column, indexing };
     vec![
-        spec(USER, USER, Indexing::Exact { ignore_above: None, normalizer: Some((analyzers, "lowercase")) }),
+        spec(USER, USER, exact),
         spec(BODY, BODY, text(Record::Positions, true)),
-        spec(BODY_RAW, BODY, Indexing::Exact { ignore_above: Some(RAW_LIMIT), normalizer: None }),
+        spec(BODY_RAW, BODY, Indexing::Exact { ignore_above: Some(RAW_LIMIT) }),
         spec(HOST, HOST, exact),
         spec(STATUS, STATUS, Indexing::Number),
         spec(OK, OK, exact),
@@ -154,7 +154,7 @@ fn check(analyzers: &Analyzers, bundle: &Bundle, rows: &[Row]) {
     let raw = |row: &Row| -> Vec<String> {
         row.body.iter().filter(|value| value.encode_utf16().count() <= RAW_LIMIT).cloned().collect()
     };
-    let user = |row: &Row| -> Vec<String> { row.user.iter().map(|value| value.to_lowercase()).collect() };
+    let user = |row: &Row| -> Vec<String> { row.user.clone() };
     let host = |row: &Row| -> Vec<String> { row.host.clone() };
     check_strings(bundle, rows, BODY_RAW, raw);
     check_strings(bundle, rows, HOST, host);

@@ -227,9 +227,25 @@ impl Field {
 
     /// Whether a string is longer than `ignore_above` lets into the index.
     pub fn ignores(&self, value: &str) -> bool {
-        // UTF-8 never has fewer bytes than UTF-16 has code units: most strings are settled by length.
-        self.ignore_above.is_some_and(|limit| value.len() > limit && value.encode_utf16().count() > limit)
+        exceeds(value, self.ignore_above)
     }
+
+    /// Longest string of the column that counts for the field. A column of its own has no longer ones, but
+    /// for those that a normalizer made longer, which count.
+    pub fn column_limit(&self) -> Option<usize> {
+        self.ignore_above.filter(|_| self.column != self.id)
+    }
+
+    /// Whether a string of the column does not count for the field.
+    pub fn ignores_in_column(&self, value: &str) -> bool {
+        exceeds(value, self.column_limit())
+    }
+}
+
+/// Whether a string has more UTF-16 code units than a limit.
+fn exceeds(value: &str, limit: Option<usize>) -> bool {
+    // UTF-8 never has fewer bytes than UTF-16 has code units: most strings are settled by length.
+    limit.is_some_and(|limit| value.len() > limit && value.encode_utf16().count() > limit)
 }
 
 /// One value in the form in which its column holds it.

@@ -103,22 +103,12 @@ impl Parsed {
         rows: &mut RoaringBitmap,
     ) -> Result<bool> {
         let Some(spec) = bundle::of_field(&self.mapping, place.path)? else { return Ok(false) };
-        let normalizer = match spec.indexing {
-            Indexing::Exact { normalizer, .. } => normalizer,
-            Indexing::PresenceOnly => None,
-            Indexing::Number | Indexing::Text { .. } => return Ok(false),
-        };
+        if matches!(spec.indexing, Indexing::Number | Indexing::Text { .. }) {
+            return Ok(false);
+        }
         let Some(found) = self.find(place.nested, spec.column) else { return Ok(true) };
         match &found.column.values {
-            Values::Str(strings) => {
-                let is_wanted = |value: &[u8]| {
-                    let normalized = normalizer.and_then(|(analyzers, name)| {
-                        analyzers.normalize(name, std::str::from_utf8(value).ok()?)
-                    });
-                    is_wanted(value) || normalized.is_some_and(|value| is_wanted(value.as_bytes()))
-                };
-                found.strings(strings, is_wanted, rows);
-            }
+            Values::Str(strings) => found.strings(strings, is_wanted, rows),
             Values::Ip(values) => found.each(values, |value| is_wanted(value), rows),
             Values::Bool(values) => found.each(values, |value| is_wanted(&[u8::from(*value)]), rows),
             Values::I64(_) | Values::U64(_) | Values::F64(_) | Values::GeoPoint(_) => return Ok(false),

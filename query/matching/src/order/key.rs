@@ -353,7 +353,7 @@ fn source(sort: &FieldSort, field: &Field) -> Result<(KeyKind, KeySource)> {
         terms: (plain && (field.field_type == FieldType::Keyword || matches!(column, ColumnKind::Int(_))))
             .then_some(field.id),
         kind: column,
-        ignore_above: field.ignore_above.filter(|_| column == ColumnKind::Str),
+        ignore_above: field.column_limit().filter(|_| column == ColumnKind::Str),
         rescale,
         single: column == ColumnKind::F32 && sort.numeric_type.is_none(),
         distance: None,

@@ -134,7 +134,7 @@ impl ColumnField {
     fn string<'v>(&self, value: &'v str) -> Option<&'v str> {
         match &self.inside {
             Some(prefix) => value.strip_prefix(prefix.as_str()),
-            None => (!self.field.ignores(value)).then_some(value),
+            None => (!self.field.ignores_in_column(value)).then_some(value),
         }
     }
 

@@ -129,3 +129,52 @@ async fn what_a_field_cannot_show_is_refused() {
     400 [script_fields] is not supported: cannot execute [search] scripts
     ");
 }
+
+#[tokio::test]
+async fn a_normalizer_applies_once() {
+    let store = Store::open().await;
+    let body = json!({
+        "settings": {"analysis": {
+            "char_filter": {
+                "behead": {"type": "pattern_replace", "pattern": "^.", "replacement": ""},
+                "double": {"type": "mapping", "mappings": ["x => xx"]},
+            },
+            "normalizer": {
+                "behead": {"type": "custom", "char_filter": ["behead"]},
+                "double": {"type": "custom", "char_filter": ["double"]},
+            },
+        }},
+        "mappings": {"properties": {
+            "k": {"type": "keyword", "normalizer": "behead"},
+            "long": {"type": "keyword", "normalizer": "double", "ignore_above": 3},
+        }},
+    });
+    store.create("a", &body).await;
+    store.index("a", &[json!({"k": "xyzw", "long": "xyx"}), json!({"k": "abzw", "long": "xyxy"})]).await;
+    let asked = json!({
+        "docvalue_fields": ["k", "long"], "sort": ["k", "long"], "query": {"term": {"k": "xyzw"}},
+        "aggs": {"k": {"terms": {"field": "k"}}, "long": {"terms": {"field": "long"}}},
+    });
+    let answer = store.search("a", &[], asked).await.unwrap();
+    let hit = &answer["hits"]["hits"][0];
+    assert_eq!(hit["fields"], json!({"k": ["yzw"], "long": ["xxyxx"]}), "{answer}");
+    assert_eq!(hit["sort"], json!(["yzw", "xxyxx"]));
+    assert_eq!(answer["aggregations"]["k"]["buckets"], json!([{"key": "yzw", "doc_count": 1}]));
+    assert_eq!(answer["aggregations"]["long"]["buckets"], json!([{"key": "xxyxx", "doc_count": 1}]));
+    let queries = [
+        (json!({"term": {"long": "xyx"}}), 1),
+        (json!({"term": {"long": "xxyxx"}}), 0),
+        (json!({"prefix": {"k": "xyz"}}), 1),
+        (json!({"range": {"k": {"gte": "xyzw", "lt": "xyzx"}}}), 1),
+        (json!({"exists": {"field": "long"}}), 1),
+        (json!({"wildcard": {"k": "xyz*"}}), 1),
+        (json!({"wildcard": {"k": "yz*"}}), 0),
+        (json!({"regexp": {"k": "yz."}}), 0),
+        (json!({"fuzzy": {"k": "xyzz"}}), 1),
+        (json!({"terms": {"k": ["xyzw"]}}), 1),
+    ];
+    for (query, expected) in queries {
+        let answer = store.search("a", &[], json!({"query": query})).await.unwrap();
+        assert_eq!(answer["hits"]["total"]["value"], expected, "{query}");
+    }
+}
