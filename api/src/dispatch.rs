@@ -491,7 +491,7 @@ fn body_or_source(
     room: &Room,
 ) -> Result<Bytes, Error> {
     if !bytes.is_empty() {
-        return json::of_format(bytes.clone(), content::of_request(headers)?.format, room);
+        return json::readable(bytes.clone(), content::of_request(headers)?.format, room);
     }
     let Some(source) = params.take("source") else { return Ok(Bytes::new()) };
     let kind = params.take("source_content_type").ok_or_else(|| {
@@ -499,7 +499,7 @@ fn body_or_source(
     })?;
     let media = content::MediaType::parse(&kind)
         .ok_or_else(|| Error::illegal_argument(format!("Unknown value for source_content_type [{kind}]")))?;
-    json::of_format(Bytes::from(source), media.format, room)
+    json::readable(Bytes::from(source), media.format, room)
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Error {

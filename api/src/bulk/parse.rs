@@ -17,6 +17,7 @@ use crate::documents::source::SourceFilter;
 use crate::documents::{id_problem, update};
 use crate::error::Error;
 use crate::http::Room;
+use crate::http::json::without_mark;
 
 /// Most problems that one refusal lists.
 const MAX_PROBLEMS: usize = 100;
@@ -82,7 +83,7 @@ struct Lines<'b> {
 }
 
 impl Lines<'_> {
-    /// Returns the next line without its end.
+    /// Returns the next line without its end and a byte order mark.
     fn next(&mut self) -> Result<Option<Range<usize>>, Error> {
         let rest = &self.body[self.at..];
         let Some(length) = memchr(b'\n', rest) else {
@@ -91,10 +92,10 @@ impl Lines<'_> {
             }
             return Err(Error::illegal_argument("The bulk request must be terminated by a newline [\\n]"));
         };
-        let start = self.at;
+        let end = self.at + length - usize::from(length > 0 && rest[length - 1] == b'\r');
+        let start = end - without_mark(&self.body[self.at..end]).len();
         self.at += length + 1;
         self.number += 1;
-        let end = start + length - usize::from(length > 0 && rest[length - 1] == b'\r');
         Ok(Some(start..end))
     }
 }

@@ -51,6 +51,15 @@ fn actions_and_documents() {
 }
 
 #[test]
+fn byte_order_marks_are_left_out() {
+    let body = "\u{feff}{\"index\":{}}\n\u{feff}{\"f\":1}\n\u{feff}{\"delete\":{\"_id\":1}}\r\n";
+    let bulk = run(body, logs()).unwrap();
+    assert!(matches!(&bulk.ops[0].action, Action::Index(doc) if doc == "{\"f\":1}"));
+    assert!(matches!(bulk.ops[1].action, Action::Delete));
+    assert!(run("\u{feff}\n", logs()).is_err());
+}
+
+#[test]
 fn documents_are_slices_of_the_body() {
     let body = Bytes::from_static(b"{\"index\":{}}\n{\"f\":1}\n");
     let bulk = parse(&body, &logs(), &Room::of(0)).unwrap();

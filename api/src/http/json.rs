@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use bytes::Bytes;
+use millrace_storage::document::replace_lone_surrogates;
 pub(crate) use millrace_storage::document::token;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -22,8 +23,36 @@ const MEMBER_BYTES: usize = 96;
 /// Bytes that YAML takes for every mark that may begin or end something, before the first value is seen: two events.
 const YAML_MARK_BYTES: usize = 512;
 
+/// The byte order mark of UTF-8, with which some programs begin texts.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// Leaves out a byte order mark at the start; one alone stays, and is no JSON.
+pub(crate) fn without_mark(bytes: &[u8]) -> &[u8] {
+    match bytes.strip_prefix(BYTE_ORDER_MARK) {
+        Some(rest) if !rest.is_empty() => rest,
+        _ => bytes,
+    }
+}
+
+/// Returns a body as its handler gets it: without a byte order mark, in JSON where it is YAML, and with U+FFFD for half
+/// a surrogate pair. What the changes take is charged to `room`.
+pub(crate) fn readable(bytes: Bytes, format: Format, room: &Room) -> Result<Bytes, Error> {
+    let bytes = bytes.slice_ref(without_mark(&bytes));
+    if format == Format::Yaml {
+        return of_format(bytes, format, room);
+    }
+    match offload(bytes.len(), || replace_lone_surrogates(&bytes)) {
+        Some(replaced) => {
+            room.take(replaced.len())?;
+            Ok(replaced.into())
+        }
+        None => Ok(bytes),
+    }
+}
+
 /// Parses one JSON value, which may take as much as `room` has.
 pub(crate) fn parse(bytes: &[u8], room: &Room) -> Result<Value, Error> {
+    let bytes = without_mark(bytes);
     let strict = Strict { room, refused: &RefCell::new(None) };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = strict.deserialize(&mut deserializer);
@@ -292,6 +321,18 @@ mod tests {
         assert_eq!(parse_yaml(laughs.as_bytes(), &room()).unwrap_err().status(), 413);
         let error = parse_yaml(b"a: 1\na: 2\n", &room()).unwrap_err();
         assert_eq!(error.error_type(), "yaml_parse_exception");
+    }
+
+    #[test]
+    fn marks_and_halves_of_pairs_are_read() {
+        let read =
+            |body: &'static [u8]| readable(Bytes::from_static(body), Format::Json, &Room::of(0)).unwrap();
+        assert_eq!(read(b"\xef\xbb\xbf{}"), "{}");
+        assert_eq!(read(b"\xef\xbb\xbf"), &b"\xef\xbb\xbf"[..]);
+        assert_eq!(read(b"[\"a\\ud83d\"]"), "[\"a\\ufffd\"]");
+        assert_eq!(parse(b"\xef\xbb\xbf{}").unwrap(), serde_json::json!({}));
+        assert!(parse(b"\xef\xbb\xbf").is_err());
+        assert!(parse(b"\xef\xbb\xbf\xef\xbb\xbf{}").is_err());
     }
 
     #[test]

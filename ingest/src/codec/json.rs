@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use chrono::Utc;
+use millrace_storage::document::replace_lone_surrogates;
 use serde_json::{Map, Value};
 
 use super::charset::Charset;
@@ -70,10 +71,12 @@ impl Reader {
     fn read_whole(&self, bytes: &[u8], last: bool, scratch: &mut Scratch, events: &mut Events) -> usize {
         let text = self.charset.decode(bytes);
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let replaced = replace_lone_surrogates(text.as_bytes());
+        // The same text, byte for byte, but for those escapes.
+        let json = replaced.as_deref().and_then(|json| std::str::from_utf8(json).ok()).unwrap_or(text);
         let mut begin = 0;
         loop {
-            let rest = text.get(begin..).unwrap_or_default();
-            match self.next(rest, scratch, events) {
+            match self.next(json.get(begin..).unwrap_or_default(), scratch, events) {
                 // What is dropped for want of room need not be read.
                 Next::Nothing | Next::Read(_) if events.is_full() => return bytes.len(),
                 Next::Nothing => return bytes.len(),
@@ -81,6 +84,7 @@ impl Reader {
                 // Where a value is not complete, the text is that of UTF-8, byte for byte.
                 Next::Incomplete if !last && self.charset == Charset::Utf8 => return begin,
                 Next::Incomplete | Next::Wrong => {
+                    let rest = text.get(begin..).unwrap_or_default();
                     events.push(failed(rest.trim_end_matches(['\r', '\n'])));
                     return bytes.len();
                 }

@@ -90,7 +90,11 @@ fn json_values_are_events() {
     assert_eq!(decoded(&json, &[br#"[{"a":1},{"a":2}]"#]), [json!({"a": 1}), json!({"a": 2})]);
     assert_eq!(decoded(&json, &[b" \n"]), Vec::<Value>::new());
     assert_eq!(decoded(&json, &[b"{\"a\":", b"1}{\"b\"", b":2}"]), [json!({"a": 1}), json!({"b": 2})]);
+    assert_eq!(decoded(&json, &[b"\xef\xbb\xbf{\"a\":1}"]), [json!({"a": 1})]);
+    assert_eq!(decoded(&json, &[br#"{"a":"x\ud83d"}"#]), [json!({"a": "x\u{fffd}"})]);
+    assert_eq!(decoded(&json, &[br#"{"a":"\ud83d"#, br#"\ude00"}"#]), [json!({"a": "😀"})]);
     let failed = |text: &str| json!({"message": text, "tags": ["_jsonparsefailure"]});
+    assert_eq!(decoded(&json, &[br"no \ud83d json"]), [failed(r"no \ud83d json")]);
     assert_eq!(decoded(&json, &[b"no json"]), [failed("no json")]);
     assert_eq!(decoded(&json, &[b"{\"a\":"]), [failed("{\"a\":")]);
     assert_eq!(decoded(&json, &[b"[1,{\"a\":2}]"]), [failed("1"), json!({"a": 2})]);

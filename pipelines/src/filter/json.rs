@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use millrace_ingest::event::{METADATA, TIMESTAMP, text_of};
 use millrace_ingest::{Event, Fault, FieldReference, Options};
+use millrace_storage::document::replace_lone_surrogates;
 use serde_json::{Map, Value};
 
 use super::settings::{ecs_disabled, texts_or};
@@ -39,7 +40,10 @@ impl Filter for Json {
     fn apply(&self, event: &mut Event, _made: &mut Vec<Event>) -> Outcome {
         let parsed = match event.get(&self.source).as_deref() {
             None | Some(Value::Null) => return Outcome::Unmatched,
-            Some(Value::String(text)) => serde_json::from_str::<Value>(text),
+            Some(Value::String(text)) => match replace_lone_surrogates(text.as_bytes()) {
+                Some(replaced) => serde_json::from_slice::<Value>(&replaced),
+                None => serde_json::from_str(text),
+            },
             Some(other) => serde_json::from_str(&text_of(other)),
         };
         let parsed = match parsed {

@@ -31,6 +31,7 @@ pub use analyzer::{Analyzer, Outcome, Parts, Token};
 pub use as_you_type::{Part, shingles};
 pub use filter::Shingles;
 pub use paths::{SEPARATOR, paths};
+pub(crate) use pattern::JavaPattern;
 pub use registry::Analyzers;
 
 /// A component as a request names or describes it.

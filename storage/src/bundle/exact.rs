@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use super::fields::FieldSpec;
 use super::interner::sorted;
 use super::postings::PostingsWriter;
-use super::{Indexing, MAX_DISTINCT_NUMBERS, MAX_TERM_BYTES, is_low_cardinality, term};
+use super::{Indexing, MAX_DISTINCT_NUMBERS, MAX_WILDCARD_BYTES, is_low_cardinality, term};
 use crate::document::{Column, Strings, Values};
 use crate::mapping::PathId;
 use crate::{Error, Result};
@@ -177,7 +177,7 @@ fn write_terms<W: io::Write>(
             continue;
         }
         let value = dictionary.get(key);
-        if value.len() > MAX_TERM_BYTES {
+        if value.len() > MAX_WILDCARD_BYTES {
             // Refused when it is parsed. It gets here only where the mapping has come to index values
             // that were accepted before: those are found by their columns alone.
             continue;

@@ -66,7 +66,7 @@ pub use nested::{NestedBundle, Places};
 pub use postings::Record;
 pub use reader::{Bundle, ValueWalker, Walk};
 pub use row_list::RowList;
-pub use term::{MAX_TERM_BYTES, check_term};
+pub use term::{MAX_TERM_BYTES, MAX_WILDCARD_BYTES, check_term, check_wildcard};
 pub use term_rows::TermRows;
 pub use text_index::TextIndex;
 pub use text_postings::TextPostings;

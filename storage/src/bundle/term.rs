@@ -12,6 +12,10 @@ use crate::{Error, Result};
 /// Longest indexed value in bytes, as Lucene allows it.
 pub const MAX_TERM_BYTES: usize = 32_766;
 
+/// Longest value of a `wildcard` field in bytes. Lucene has no bound there, since it indexes pieces of the values; here
+/// a dictionary keeps a state for each byte of a value while it is written.
+pub const MAX_WILDCARD_BYTES: usize = 256 << 10;
+
 /// The path number under which the names of present paths are terms.
 const PRESENCE: u32 = u32::MAX;
 
@@ -31,6 +35,21 @@ pub fn check_term(field: &str, value: &[u8]) -> Result<()> {
          such terms. The prefix of the first immense term is: '[{}]...', original message: bytes can be at most \
          {MAX_TERM_BYTES} in length; got {}",
         prefix.join(", "),
+        value.len()
+    )))
+}
+
+/// Checks that a value of a `wildcard` field can be a term.
+///
+/// # Errors
+/// A value over [`MAX_WILDCARD_BYTES`] is an illegal argument.
+pub fn check_wildcard(field: &str, value: &[u8]) -> Result<()> {
+    if value.len() <= MAX_WILDCARD_BYTES {
+        return Ok(());
+    }
+    Err(Error::IllegalArgument(format!(
+        "a value of the wildcard field [{field}] has {} bytes, more than {MAX_WILDCARD_BYTES}; set [ignore_above] in \
+         its mapping to leave such values out of the index",
         value.len()
     )))
 }

@@ -686,6 +686,15 @@ fn immense_terms_are_refused_when_parsed_and_left_out_when_built() {
 }
 
 #[test]
+fn values_of_wildcard_fields_may_be_longer_than_terms_of_lucene() {
+    let longest = vec![b'x'; MAX_WILDCARD_BYTES];
+    assert!(check_wildcard("w", &longest).is_ok());
+    let error = check_wildcard("w", &[&longest[..], b"x"].concat()).unwrap_err();
+    assert_eq!(error.kind(), Kind::InvalidInput);
+    assert!(error.to_string().contains("set [ignore_above]"), "{error}");
+}
+
+#[test]
 fn the_postings_format_is_that_of_the_linked_tantivy() {
     let version = serde_json::to_value(tantivy::version()).unwrap();
     assert_eq!(version["index_format_version"], super::file::POSTINGS_FORMAT);

@@ -8,7 +8,7 @@ use super::ChunkBuilder;
 use super::failure::{Failure, Parsed};
 use super::features;
 use super::scopes::Scopes;
-use crate::bundle::check_term;
+use crate::bundle::{check_term, check_wildcard};
 use crate::mapping::{Cause, Child, Field, FieldType, Leaf, Mapping, NullValue, Scope, Token, values};
 
 /// What became of a value.
@@ -235,18 +235,19 @@ fn store(
             if field.ignores(text) {
                 return Ok(Stored::Ignored);
             }
-            if field.index {
-                // Beyond this, the inverted index could not be built once the document is acknowledged.
-                check_term(&field.path, text.as_bytes())?;
-            }
+            // Beyond this, the inverted index could not be built once the document is acknowledged.
+            let check: fn(&str, &[u8]) -> crate::Result<()> = match field.field_type {
+                _ if !field.index => |_, _| Ok(()),
+                FieldType::Wildcard => check_wildcard,
+                _ => check_term,
+            };
+            check(&field.path, text.as_bytes())?;
             if !scopes.is_empty() {
                 match &field.normalizer {
                     None => columns.push_str(scopes, id, text.as_bytes())?,
                     Some(normalizer) => match mapping.analyzers().normalize(normalizer, text) {
                         Some(normalized) => {
-                            if field.index {
-                                check_term(&field.path, normalized.as_bytes())?;
-                            }
+                            check(&field.path, normalized.as_bytes())?;
                             columns.push_str(scopes, id, normalized.as_bytes())?;
                         }
                         None => {

@@ -36,6 +36,7 @@ mod scopes;
 #[cfg(test)]
 mod special_tests;
 mod structured;
+mod surrogates;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -46,4 +47,5 @@ pub use chunk::{Chunk, Column, Elements, Strings, Values};
 pub use completion::Completion;
 pub use failure::token;
 pub use features::{feature_lead, feature_of, feature_value};
+pub use surrogates::replace_lone_surrogates;
 pub use walk::MAX_DEPTH;

@@ -1,15 +1,15 @@
 //! Dynamic templates, and how a mapping chooses the type of a field that it has not seen.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use super::date::DateFormat;
 use super::spec::{self, Context, Spec};
 use super::{FieldType, java};
+use crate::analysis::JavaPattern;
 use crate::metadata::matches;
 use crate::{Error, Result};
-
-/// Longest regular expression of a template and the memory that it may take compiled.
-const MAX_REGEX_BYTES: usize = 1 << 20;
 
 /// What a value looks like, as `match_mapping_type` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(crate) struct Template {
 enum Pattern {
     /// Any number of `*`.
     Simple(String),
-    Regex(String, Box<regex::Regex>),
+    Regex(String, Arc<JavaPattern>),
 }
 
 impl Pattern {
@@ -74,15 +74,12 @@ impl Pattern {
         if !regex {
             return Ok(Self::Simple(text));
         }
-        let compiled = regex::RegexBuilder::new(&format!("^(?:{text})$"))
-            .size_limit(MAX_REGEX_BYTES)
-            .build()
-            .map_err(|_| {
-                Error::IllegalArgument(format!(
-                    "Pattern [{text}] of type [regex] is invalid. Cannot create dynamic template [{template}]."
-                ))
-            })?;
-        Ok(Self::Regex(text, Box::new(compiled)))
+        let compiled = JavaPattern::entire(&text).map_err(|_| {
+            Error::IllegalArgument(format!(
+                "Pattern [{text}] of type [regex] is invalid. Cannot create dynamic template [{template}]."
+            ))
+        })?;
+        Ok(Self::Regex(text, Arc::new(compiled)))
     }
 
     fn text(&self) -> &str {
@@ -94,7 +91,7 @@ impl Pattern {
     fn matches(&self, value: &str) -> bool {
         match self {
             Self::Simple(pattern) => matches(pattern, value),
-            Self::Regex(_, regex) => regex.is_match(value),
+            Self::Regex(_, regex) => regex.matches(value),
         }
     }
 }

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::super::saved_objects::bulk::MAX_OBJECTS;
 use crate::error::Error;
+use crate::http::json::without_mark;
 
 /// An object of a file.
 #[derive(Clone, Debug)]
@@ -63,7 +64,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Objects<'a> {
 pub(super) fn parts(file: &[u8]) -> Result<Vec<Part<'_>>, Error> {
     let refused =
         |error: serde_json::Error| Error::illegal_argument(format!("[file] cannot be read: {error}"));
-    let mut values = serde_json::Deserializer::from_slice(file).into_iter::<&RawValue>();
+    let mut values = serde_json::Deserializer::from_slice(without_mark(file)).into_iter::<&RawValue>();
     let Some(first) = values.next().transpose().map_err(refused)? else {
         return Err(Error::illegal_argument("[file] is empty: the body must be an exported file"));
     };

@@ -81,7 +81,10 @@ impl<'a> Marker<'a> {
             for name in matching(mapping, pattern) {
                 let Some(source) = SourceField::find(mapping, &name, None)? else { continue };
                 let field = source.field();
-                if pattern.contains('*') && !matches!(field.type_name(), "text" | "keyword") {
+                // Of a pattern, the fields that cannot be marked up are left out.
+                let suits = matches!(field.type_name(), "text" | "keyword")
+                    && (options.kind != "fvh" || has_vectors(field));
+                if pattern.contains('*') && !suits {
                     continue;
                 }
                 check(field, options)?;

@@ -77,6 +77,20 @@ async fn matches_are_marked_as_opensearch_marks_them() {
 }
 
 #[tokio::test]
+async fn patterns_leave_out_fields_without_vectors() {
+    let store = store().await;
+    let query = json!({"multi_match": {"query": "fox", "fields": ["t", "vectors"]}});
+    for (fields, expected) in [
+        (json!({"*": {}}), json!({"vectors": ["a quick <em>fox</em>"]})),
+        (json!({"t*": {}, "vec*": {}}), json!({"vectors": ["a quick <em>fox</em>"]})),
+        (json!({"t*": {}}), Value::Null),
+    ] {
+        let highlight = json!({"type": "fvh", "fields": fields});
+        assert_eq!(marked(&store, "1", query.clone(), highlight).await, expected, "{fields}");
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_marked_is_refused() {
     let store = store().await;
     let mut texts = Vec::new();

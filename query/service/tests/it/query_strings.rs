@@ -36,6 +36,25 @@ async fn found(store: &Store, query: Value) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn long_values_of_wildcard_fields_are_found() {
+    let store = Store::open().await;
+    let mapping = json!({"mappings": {"properties": {"w": {"type": "wildcard"}}}});
+    store.create("a", &mapping).await;
+    let long = "x".repeat(40_000);
+    store.index("a", &[json!({"w": format!("{long}y")}), json!({"w": "xz"})]).await;
+    for (query, found) in [
+        (json!({"wildcard": {"w": "xx*y"}}), 1),
+        (json!({"term": {"w": format!("{long}y")}}), 1),
+        (json!({"prefix": {"w": "x"}}), 2),
+        (json!({"regexp": {"w": "x+y"}}), 1),
+        (json!({"exists": {"field": "w"}}), 2),
+    ] {
+        let answer = store.search("a", &[], json!({"query": query})).await.unwrap();
+        assert_eq!(answer["hits"]["total"]["value"], found);
+    }
+}
+
+#[tokio::test]
 async fn query_strings_find_what_they_say() {
     let store = articles().await;
     let cases: &[(&str, Value, &[&str])] = &[

@@ -207,7 +207,7 @@ fn choosing_tokens(kind: &str, params: &Params) -> Result<Option<Arc<dyn Filter>
                         "cannot specify both `keywords_pattern` and `keywords` or `keywords_path`",
                     ));
                 }
-                let pattern = Some(JavaPattern::new(&format!("(?:{pattern})"), "")?);
+                let pattern = Some(JavaPattern::entire(&pattern)?);
                 Arc::new(KeywordMarker { words: Default::default(), ignore_case, pattern })
             } else {
                 let words = params.word_set("keywords", ignore_case)?.ok_or_else(|| {

@@ -25,19 +25,19 @@ impl CharFilter for PatternReplace {
         let mut corrections = Corrections::default();
         let (mut last, mut written) = (0, 0u32);
         let mut difference = 0i64;
-        for captures in self.pattern.captures_iter(text) {
-            let Some(whole) = captures.get(0) else { continue };
-            let between = &text[last..whole.start()];
+        let mut matches = self.pattern.captures_all(text);
+        while let Some(whole) = matches.find_next() {
+            let between = &text[last..whole.start];
             out.push_str(between);
             written += units(between);
             let from = out.len();
-            if !self.replacement.expand(&captures, &mut out, most) {
+            if !self.replacement.expand(text, &matches, &mut out, most) {
                 // Of a replacement that is not whole, nothing: offsets would lead nowhere.
                 out.truncate(from);
                 corrections.cut = true;
                 return (out, corrections);
             }
-            let (before, after) = (units(whole.as_str()), units(&out[from..]));
+            let (before, after) = (units(&text[whole.clone()]), units(&out[from..]));
             if before != after {
                 let first = written;
                 written += after;
@@ -54,7 +54,7 @@ impl CharFilter for PatternReplace {
             } else {
                 written += after;
             }
-            last = whole.end();
+            last = whole.end;
         }
         out.push_str(&text[last..]);
         (out, corrections)

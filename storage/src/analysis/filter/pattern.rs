@@ -61,13 +61,13 @@ impl Stage for Capture<'_> {
         let mut found: Vec<(usize, usize, usize, usize)> = Vec::new();
         let length = token.text.len();
         for (nth, pattern) in self.filter.patterns.iter().enumerate() {
-            for captures in pattern.captures_iter(&token.text) {
-                let first = if pattern.groups() == 0 { 0 } else { 1 };
-                for group in first..=pattern.groups() {
-                    let Some(part) = captures.get(group) else { continue };
-                    let whole = part.start() == 0 && part.end() == length;
+            let mut matches = pattern.captures_all(&token.text);
+            while matches.find_next().is_some() {
+                for group in 1..=pattern.groups() {
+                    let Some(part) = matches.group(group) else { continue };
+                    let whole = part == (0..length);
                     if !(part.is_empty() || self.filter.preserve_original && whole) {
-                        found.push((part.start(), nth, found.len(), part.end()));
+                        found.push((part.start, nth, found.len(), part.end));
                     }
                 }
                 if found.len() >= MAX_CAPTURES {

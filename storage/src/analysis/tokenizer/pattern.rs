@@ -35,25 +35,23 @@ impl Tokenizer for Pattern {
     fn tokenize(&self, text: &str, sink: &mut dyn FnMut(&mut Token)) -> u32 {
         let mut out = Emitter::new(text, sink);
         match self.group {
-            Some(0) => {
-                for found in self.regex.find_iter(text).filter(|found| !found.is_empty()) {
-                    out.emit(text, found.start(), found.end());
-                }
-            }
             Some(group) => {
-                for captures in self.regex.captures_iter(text) {
-                    if let Some(found) = captures.get(group).filter(|found| !found.is_empty()) {
-                        out.emit(text, found.start(), found.end());
+                let mut matches =
+                    if group == 0 { self.regex.find_all(text) } else { self.regex.captures_all(text) };
+                while matches.find_next().is_some() {
+                    if let Some(found) = matches.group(group).filter(|found| !found.is_empty()) {
+                        out.emit(text, found.start, found.end);
                     }
                 }
             }
             None => {
                 let mut start = 0;
-                for found in self.regex.find_iter(text) {
-                    if found.start() > start {
-                        out.emit(text, start, found.start());
+                let mut matches = self.regex.find_all(text);
+                while let Some(found) = matches.find_next() {
+                    if found.start > start {
+                        out.emit(text, start, found.start);
                     }
-                    start = found.end();
+                    start = found.end;
                 }
                 if start < text.len() {
                     out.emit(text, start, text.len());
