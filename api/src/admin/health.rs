@@ -208,7 +208,7 @@ pub(super) fn of_node(api: &Api, shards: Status) -> Status {
 /// Returns the status of a node that is in trouble.
 fn of_trouble(trouble: Trouble) -> Status {
     match trouble {
-        Trouble::LogStopped | Trouble::ReadsFail => Status::Red,
+        Trouble::LogStopped | Trouble::OwnershipLost | Trouble::ReadsFail => Status::Red,
         Trouble::CatalogFails => Status::Yellow,
     }
 }

@@ -95,7 +95,7 @@ pub(super) async fn open(
             return Err(error);
         }
     };
-    let identity = Identity::claim(known, &state.store, &catalog, &objects).await?;
+    let identity = Identity::claim(known, &state.store, &catalog, &objects, clock.now_ms()).await?;
     let opened = Arc::new(OpenedCache::default());
     let env = Env {
         objects: Arc::clone(&objects),
