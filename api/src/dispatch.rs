@@ -336,6 +336,7 @@ impl Service {
             READINESS => match self.node.engine.troubles().first() {
                 None => (200, "ready"),
                 Some(Trouble::LogStopped) => (503, "log stopped"),
+                Some(Trouble::OwnershipLost) => (503, "object store taken over"),
                 Some(Trouble::ReadsFail) => (503, "object store failing"),
                 Some(Trouble::CatalogFails) => (503, "catalog failing"),
             },

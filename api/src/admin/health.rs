@@ -1,8 +1,8 @@
 //! `_cluster/health`: green when every shard is served, yellow when one is served whose upkeep fails or the disk is at the
-//! flood stage, red when one is not, and for indices that do not exist.
+//! flood stage, red when one is not or has a damaged file, and for indices that do not exist.
 //!
 //! A node whose log has stopped or whose reads of the object store fail is red, one whose catalog cannot be written yellow.
-//! Rules that are not evaluated, or whose alerts cannot be written, make it yellow, too, and `faults` says why.
+//! Rules that are not evaluated, or whose alerts cannot be written, make it yellow, too, and `faults` says why, as of damaged shards.
 //!
 //! Copies of shards are the object store's business: an index is green when its one copy of each
 //! shard is served by this node, whatever `number_of_replicas` says. Of what fails only that it does is told: the
@@ -19,6 +19,8 @@ use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
 
+/// Damaged shards that are told of by name.
+const MOST_TOLD: usize = 20;
 /// How often a request that waits looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -65,6 +67,8 @@ pub(super) struct Health {
     pub(super) shards: u64,
     /// Those that answer nothing.
     pub(super) lost: u64,
+    /// Those that serve, but for what needs a damaged file.
+    unreadable: u64,
     /// Those that serve and whose upkeep fails.
     failing: u64,
 }
@@ -76,6 +80,7 @@ impl Health {
         Self {
             shards: faults.len() as u64,
             lost: count(ShardFault::Damaged),
+            unreadable: count(ShardFault::Unreadable),
             failing: count(ShardFault::Failing),
         }
     }
@@ -92,7 +97,7 @@ impl Health {
 
     /// Returns the status of the worst shard.
     pub(super) fn status(self) -> Status {
-        match (self.lost, self.failing) {
+        match (self.lost + self.unreadable, self.failing) {
             (0, 0) => Status::Green,
             (0, _) => Status::Yellow,
             _ => Status::Red,
@@ -105,6 +110,7 @@ impl std::iter::Sum for Health {
         all.fold(Self::default(), |sum, one| Self {
             shards: sum.shards + one.shards,
             lost: sum.lost + one.lost,
+            unreadable: sum.unreadable + one.unreadable,
             failing: sum.failing + one.failing,
         })
     }
@@ -117,6 +123,21 @@ pub(super) fn faults(api: &Api, meta: &IndexMeta) -> Vec<Option<ShardFault>> {
     let faults = api.session.index(&meta.name).map(|index| index.faults());
     let faults = faults.unwrap_or_else(|_| vec![None; meta.shards as usize]);
     faults.into_iter().map(|fault| fault.or(usual)).collect()
+}
+
+/// Says which shards have damaged files, of the first some.
+fn damaged_shards(api: &Api, metas: &[std::sync::Arc<IndexMeta>]) -> Vec<String> {
+    let each = metas.iter().flat_map(|meta| {
+        faults(api, meta).into_iter().enumerate().filter_map(|(shard, fault)| {
+            let what = match fault? {
+                ShardFault::Damaged => "is out of use: a file of it is missing or damaged",
+                ShardFault::Unreadable => "has a missing or damaged file: what needs that fails",
+                ShardFault::Failing => return None,
+            };
+            Some(format!("shard [{shard}] of [{}] {what}; the log of the server names it", meta.name))
+        })
+    });
+    each.take(MOST_TOLD).collect()
 }
 
 /// Counts the shards of an index.
@@ -182,6 +203,7 @@ pub(crate) async fn get(
         };
         let status_now = of_node(api, status_now);
         rules.extend(troubles.iter().map(ToString::to_string));
+        rules.extend(damaged_shards(api, &metas));
         let reached = found
             && wanted.status.is_none_or(|status| status_now <= status)
             && wanted.active_shards.is_none_or(|count| health.active() >= count)
@@ -208,7 +230,7 @@ pub(super) fn of_node(api: &Api, shards: Status) -> Status {
 /// Returns the status of a node that is in trouble.
 fn of_trouble(trouble: Trouble) -> Status {
     match trouble {
-        Trouble::LogStopped | Trouble::ReadsFail => Status::Red,
+        Trouble::LogStopped | Trouble::OwnershipLost | Trouble::ReadsFail => Status::Red,
         Trouble::CatalogFails => Status::Yellow,
     }
 }
@@ -331,10 +353,12 @@ mod tests {
     #[test]
     fn the_worst_shard_decides() {
         let (lost, failing) = (Some(ShardFault::Damaged), Some(ShardFault::Failing));
+        let unreadable = Some(ShardFault::Unreadable);
         for (faults, status, active, percent) in [
             (vec![], "green", 0, 100.0),
             (vec![None, None], "green", 2, 100.0),
             (vec![None, failing], "yellow", 2, 100.0),
+            (vec![None, failing, unreadable], "red", 3, 100.0),
             (vec![None, failing, lost, None], "red", 3, 75.0),
         ] {
             let health = Health::of(&faults);

@@ -139,9 +139,14 @@ impl Listing {
         if self.names.len() == 0 {
             return Ok(None);
         }
+        // Whoever reads the list may take long.
+        self.session = self.session.again().await.map_err(|error| status::noted(&self.session, error))?;
         let (mut tables, mut width) = (Vec::new(), 0);
         while tables.len() < AT_ONCE && width < COLUMNS_AT_ONCE {
             let Some(name) = self.names.next() else { break };
+            if !self.session.access(&name).allows(Action::Sql) {
+                continue;
+            }
             let schema = match self.include_schema {
                 false => None,
                 true => match columns(&self.call, &self.session, &name).await? {

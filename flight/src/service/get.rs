@@ -47,6 +47,9 @@ pub(super) async fn get(call: &Call, ticket: FlightTicket) -> Result<Messages<Fl
     }
     call.has_read();
     let messages = wire::messages(compute, schema, answer).await?;
+    let ends = call.clone();
+    // Rights may be lost while the answer is read.
+    let messages = messages.map(move |message| ends.ends(message));
     Ok(place.watch(messages.boxed()).boxed())
 }
 

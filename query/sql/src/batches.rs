@@ -33,6 +33,7 @@ use super::format::{Held, Parts};
 use super::messages::{Encoder, MESSAGE_BYTES, bytes_of};
 use super::parameters::Parameters;
 use super::request::SqlRequest;
+use super::rights::AccessWatch;
 use super::run::{Bounds, Counted, Runner};
 use super::statement::{self, Statement};
 use super::threads::Item;
@@ -130,7 +131,8 @@ impl Runner {
     /// Answers a query with batches, which are made as they are taken. Returns once there is one, or the whole answer.
     ///
     /// # Errors
-    /// Those of the statement until then. A statement that changes documents is refused: see [`Runner::update`].
+    /// Those of the statement until then; the stream has later ones, and 403 once the session's sender may not read on. A statement that changes
+    /// documents is refused: see [`Runner::update`].
     pub fn batches<'a>(
         &'a self,
         session: &'a Session,
@@ -139,6 +141,7 @@ impl Runner {
     ) -> BoxFuture<'a, Result<Batches>> {
         Box::pin(async move {
             let asked = self.asked(session, request, bounds.now_ms);
+            let mut watch = AccessWatch::new(session, &asked.read);
             let (runner, stop) = (self.clone(), Arc::clone(asked.work.stop()));
             let owner = asked.session.principal().caller().clone();
             let (tell, told) = oneshot::channel();
@@ -164,7 +167,7 @@ impl Runner {
                     let writer = Encoded::new(Collected::new(exporter, &answer.work));
                     runner.write(answer, writer, parts).await
                 })?;
-            let first = items.next().await?;
+            let first = watch.within(items.next()).await??;
             let schema = told.await.map_err(|_| Error::Execution("the answer has no schema".to_owned()))?;
             let (first, rest) = match first {
                 Item::Given(first) => (first, Some(items)),
@@ -173,7 +176,7 @@ impl Runner {
             let first = stream::once(async { Ok(first) });
             let messages = match rest {
                 None => first.boxed(),
-                Some(rest) => first.chain(rest.into_stream()).boxed(),
+                Some(rest) => first.chain(watch.over(rest.into_stream())).boxed(),
             };
             Ok(Batches { schema, messages })
         })

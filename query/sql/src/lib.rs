@@ -32,6 +32,7 @@ pub mod parameters;
 mod push;
 pub mod request;
 mod rewriting;
+mod rights;
 mod rows;
 pub mod run;
 mod source;

@@ -21,6 +21,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use datafusion::prelude::SessionConfig;
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 use millrace_dsl::params::Scope;
 use millrace_dsl::query::Query;
@@ -47,15 +48,19 @@ use super::page::Page;
 use super::parameters::Parameters;
 use super::request::SqlRequest;
 use super::rewriting::Rewriting;
+use super::rights::{AccessWatch, ReadIndices};
 use super::rows::{Cut, Rows};
 use super::statement::{self, Names, Statement};
 use super::stop::stoppable;
+pub use super::threads::PATIENCE;
 use super::threads::{Item, StatementThreads};
-pub use super::threads::{Items, PATIENCE};
 use super::{index_groups, late_materialization, metadata};
 
 /// Name of the cluster in metadata.
 const CLUSTER: &str = "millrace";
+
+/// What brings the parts of an answer in lines behind the first; dropping it ends the statement.
+pub type LineParts = BoxStream<'static, Result<Bytes>>;
 
 /// Runs statements within the memory of queries.
 #[derive(Clone, Debug)]
@@ -77,6 +82,8 @@ pub(super) struct Asked {
     pub(super) now_ms: i64,
     /// What ends it, and the memory that it holds.
     pub(super) work: Work,
+    /// What it reads.
+    pub(super) read: ReadIndices,
 }
 
 /// A statement with what it reads, ready to run.
@@ -170,16 +177,18 @@ impl Runner {
     }
 
     /// Answers a statement with lines of text, part by part: returns the first part, and what brings the others where there are
-    /// any. They are written as they are read, and hold the memory of a few parts.
+    /// any. They are written as they are read, and hold the memory of a few parts. They end with an error once the session's sender may not
+    /// read on.
     pub fn lines<'a>(
         &'a self,
         session: &'a Session,
         request: SqlRequest,
         bounds: Bounds,
         format: LineFormat,
-    ) -> BoxFuture<'a, Result<(Bytes, Option<Items<Bytes>>)>> {
+    ) -> BoxFuture<'a, Result<(Bytes, Option<LineParts>)>> {
         Box::pin(async move {
             let asked = self.asked(session, request, bounds.now_ms);
+            let mut watch = AccessWatch::new(session, &asked.read);
             let (runner, stop) = (self.clone(), Arc::clone(asked.work.stop()));
             let owner = asked.session.principal().caller().clone();
             let mut parts =
@@ -188,8 +197,8 @@ impl Runner {
                     let lines = Lines::new(format, &answer.columns, &answer.work);
                     runner.write(answer, lines, parts).await
                 })?;
-            Ok(match parts.next().await? {
-                Item::Given(first) => (first, Some(parts)),
+            Ok(match watch.within(parts.next()).await?? {
+                Item::Given(first) => (first, Some(watch.over(parts.into_stream()).boxed())),
                 Item::Last(text) => (text, None),
             })
         })
@@ -198,10 +207,10 @@ impl Runner {
     /// Makes a statement of a request.
     pub(super) fn asked(&self, session: &Session, request: SqlRequest, now_ms: i64) -> Asked {
         let work = Work::new(&self.state.runtime_env().memory_pool);
-        Asked { session: session.clone(), request, now_ms, work }
+        Asked { session: session.clone(), request, now_ms, work, read: ReadIndices::default() }
     }
 
-    /// Runs what is asked of a statement on the threads of statements, for so long.
+    /// Runs what is asked of a statement on the threads of statements, for so long, and while the session's sender may read it.
     pub(super) async fn on_threads<T, F>(
         &self,
         session: &Session,
@@ -217,7 +226,8 @@ impl Runner {
         let asked = self.asked(session, request, now_ms);
         let stop = Arc::clone(asked.work.stop());
         let owner = asked.session.principal().caller().clone();
-        self.threads.run(&owner, Some(&stop), timeout_ms, part(self.clone(), asked)).await
+        let mut watch = AccessWatch::new(session, &asked.read);
+        watch.within(self.threads.run(&owner, Some(&stop), timeout_ms, part(self.clone(), asked))).await?
     }
 
     /// Parses a statement and starts to run it.
@@ -326,6 +336,7 @@ impl Runner {
         let work = &asked.work;
         let stop = work.until_dropped();
         let snapshots = self.snapshots(&asked.session, query).await?;
+        asked.read.add(snapshots.values());
         let filters = self.filters(asked, &snapshots).await?;
         let mut binder = self.binder(asked, &snapshots, names, &asked.request.parameters);
         binder.filters = filters;

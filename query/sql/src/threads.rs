@@ -27,8 +27,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-pub(crate) use self::items::{Item, ItemSink};
-pub use self::items::{Items, PATIENCE};
+pub use self::items::PATIENCE;
+pub(crate) use self::items::{Item, ItemSink, Items};
 use self::sending::Sending;
 use self::turns::{Turns, most};
 use super::error::Result;

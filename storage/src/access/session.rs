@@ -305,9 +305,12 @@ impl Session {
     /// Makes everything written so far visible to search.
     ///
     /// # Errors
-    /// As [`Engine::refresh`].
+    /// As [`Engine::refresh`]; [`Error::Stopped`] where another process writes to the object store: what that has written is not shown here.
     pub fn refresh<'a>(&'a self, indices: &'a [Arc<Index>]) -> BoxFuture<'a, Result<()>> {
-        self.engine.refresh(indices)
+        Box::pin(async move {
+            self.engine.check_ownership()?;
+            self.engine.refresh(indices).await
+        })
     }
 
     /// Writes memtables out as segments and commits them.

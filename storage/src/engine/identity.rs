@@ -242,7 +242,7 @@ impl Stamped {
 
 impl Identity {
     /// Sees to it that the catalog has an id and the object store carries it. The log follows with
-    /// [`Inner::claim_log`].
+    /// [`Inner::claim_log`]. `now_ms` is the time of the start.
     ///
     /// # Errors
     /// [`Error::Mismatch`] where another node took the object store meanwhile; the catalog's, the object store's.
@@ -251,6 +251,7 @@ impl Identity {
         record: &StoreRecord,
         catalog: &Arc<dyn Catalog>,
         objects: &Objects,
+        now_ms: i64,
     ) -> Result<Self> {
         let id = known.unwrap_or_else(Uuid::new_v4);
         if !record.claimed {
@@ -275,7 +276,7 @@ impl Identity {
             }
             tracing::info!(store = %id, objects = %objects.store(), "store named");
         }
-        let ownership = Arc::new(Ownership::new(id, objects.clone(), Arc::clone(catalog)));
+        let ownership = Arc::new(Ownership::new(id, objects.clone(), Arc::clone(catalog), now_ms));
         ownership.take(record.generation).await?;
         objects.guard_deletions(Arc::clone(&ownership) as Arc<dyn DeletionGuard>);
         Ok(Self { id, claimed: record.claimed, stamped: Mutex::default(), ownership })

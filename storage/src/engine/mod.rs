@@ -337,8 +337,9 @@ impl Engine {
     /// Stores such a secret.
     ///
     /// # Errors
-    /// The catalog fails.
+    /// The catalog fails; [`Error::Stopped`] where another process has taken the object store over.
     pub async fn put_secret(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.check_ownership()?;
         self.inner.services.catalog.put(key, value).await
     }
 
@@ -353,9 +354,18 @@ impl Engine {
     /// Changes some of them in order, all or none, durably.
     ///
     /// # Errors
-    /// The catalog fails.
+    /// The catalog fails; [`Error::Stopped`] where another process has taken the object store over.
     pub async fn put_accounts(&self, changes: &[AccountChange]) -> Result<()> {
+        self.check_ownership()?;
         self.inner.services.catalog.put_accounts(changes).await
+    }
+
+    /// Refuses what only the process may do that writes to the object store.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] where another process has taken it over.
+    pub(crate) fn check_ownership(&self) -> Result<()> {
+        self.inner.check_ownership()
     }
 
     /// Bytes of unflushed documents, and the bound on them.

@@ -5,6 +5,9 @@
 //! catalog. It is written on the condition that it is as it was read. A process that finds a later epoch has lost: it takes
 //! no more writes, commits nothing and deletes nothing, and tells so until it is stopped.
 //!
+//! A start whose claim fails serves without an epoch and claims later. By then another process may have claimed: the one that
+//! started later keeps the store, by the time of its start that the object has. An object that was there at the start is of an earlier process.
+//!
 //! Before objects are deleted the generation of the commit that replaced them is noted here. So a copy of the data directory
 //! that lacks that commit, and still names those objects, does not start; and where the copy has started before, the note
 //! fails and nothing is deleted.
@@ -41,21 +44,28 @@ pub(super) struct GenerationObject {
     /// Id of the process.
     #[serde(default)]
     pub(super) writer: Option<Uuid>,
+    /// When the process started, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    started_ms: Option<i64>,
     /// Checksum of the others; versions that did not count wrote none.
     #[serde(default)]
     crc32c: Option<u32>,
 }
 
 impl GenerationObject {
-    fn new(store: Uuid, generation: u64, epoch: u64, writer: Uuid) -> Self {
-        let mut object = Self { store, generation, epoch, writer: Some(writer), crc32c: None };
+    fn new(store: Uuid, generation: u64, epoch: u64, writer: Uuid, started_ms: i64) -> Self {
+        let (writer, started_ms) = (Some(writer), Some(started_ms));
+        let mut object = Self { store, generation, epoch, writer, started_ms, crc32c: None };
         object.crc32c = object.sum();
         object
     }
 
     fn sum(&self) -> Option<u32> {
         let writer = self.writer?;
-        let text = format!("{} {} {} {writer}", self.store, self.generation, self.epoch);
+        let mut text = format!("{} {} {} {writer}", self.store, self.generation, self.epoch);
+        if let Some(started_ms) = self.started_ms {
+            text.push_str(&format!(" {started_ms}"));
+        }
         Some(crc32c::crc32c(text.as_bytes()))
     }
 
@@ -80,6 +90,7 @@ impl GenerationObject {
 pub(super) struct Ownership {
     store: Uuid,
     writer: Uuid,
+    started_ms: i64,
     objects: Objects,
     catalog: Arc<dyn Catalog>,
     /// Held while the object is read or written.
@@ -94,13 +105,15 @@ struct Claim {
     generation: u64,
     /// Epoch of this process; 0 before the first note.
     epoch: u64,
+    /// Greatest epoch that was found while this process started.
+    before: u64,
 }
 
 impl Ownership {
     /// Makes the right of a process that has noted nothing yet.
-    pub(super) fn new(store: Uuid, objects: Objects, catalog: Arc<dyn Catalog>) -> Self {
+    pub(super) fn new(store: Uuid, objects: Objects, catalog: Arc<dyn Catalog>, started_ms: i64) -> Self {
         let (noted, lost) = Default::default();
-        Self { store, writer: Uuid::new_v4(), objects, catalog, noted, lost }
+        Self { store, writer: Uuid::new_v4(), started_ms, objects, catalog, noted, lost }
     }
 
     /// Takes the object store over, from whichever process wrote to it. `generation` is that of the catalog.
@@ -113,7 +126,7 @@ impl Ownership {
             return Ok(());
         }
         let mut noted = self.noted.lock().await;
-        match self.write(&mut noted, generation).await {
+        match self.write(&mut noted, generation, true).await {
             Err(error @ (Error::Mismatch { .. } | Error::Stopped(_))) => Err(error),
             Err(error) => {
                 tracing::warn!(%error, "cannot note in the object store who writes to it; it will be tried again");
@@ -134,7 +147,7 @@ impl Ownership {
         if noted.generation >= generation && noted.epoch > 0 {
             return self.check();
         }
-        self.write(&mut noted, generation).await
+        self.write(&mut noted, generation, false).await
     }
 
     /// Looks whether another process has taken over, and notes how far the catalog is. Does nothing while that is being
@@ -148,7 +161,7 @@ impl Ownership {
         if self.objects.is_local() && noted.generation >= generation {
             return Ok(());
         }
-        self.write(&mut noted, generation).await
+        self.write(&mut noted, generation, false).await
     }
 
     /// Refuses what only the writer of the object store may do.
@@ -162,7 +175,7 @@ impl Ownership {
         }
     }
 
-    async fn write(&self, noted: &mut Claim, generation: u64) -> Result<()> {
+    async fn write(&self, noted: &mut Claim, generation: u64, starting: bool) -> Result<()> {
         self.check()?;
         let path = Path::from(GENERATION_OBJECT);
         for _ in 0..ATTEMPTS {
@@ -173,20 +186,23 @@ impl Ownership {
             if let Some(found) = &found
                 && found.store == self.store
             {
-                self.judge(noted, found, generation)?;
+                if starting {
+                    noted.before = noted.before.max(found.epoch);
+                }
+                self.judge(noted, found, generation, starting)?;
             }
             let seen = found.as_ref().map_or(0, |found| found.epoch);
             let epoch = if noted.epoch == 0 { seen + 1 } else { noted.epoch };
-            let object = GenerationObject::new(self.store, generation, epoch, self.writer);
+            let object = GenerationObject::new(self.store, generation, epoch, self.writer, self.started_ms);
             if found.as_ref() == Some(&object) {
-                *noted = Claim { generation, epoch };
+                (noted.generation, noted.epoch) = (generation, epoch);
                 return Ok(());
             }
             let content = serde_json::to_vec(&object).map_err(|error| Error::Internal(error.to_string()))?;
             let expected: Option<Option<UpdateVersion>> =
                 if self.objects.is_local() { None } else { Some(version) };
             if self.objects.put_expecting(&path, Bytes::from(content), expected).await? {
-                *noted = Claim { generation, epoch };
+                (noted.generation, noted.epoch) = (generation, epoch);
                 return Ok(());
             }
             // Somebody wrote it meanwhile: another process, or an attempt of this one whose answer was lost.
@@ -197,29 +213,41 @@ impl Ownership {
     }
 
     /// Sees whether what was found belongs to a process that came later, or to a newer catalog.
-    fn judge(&self, noted: &Claim, found: &GenerationObject, generation: u64) -> Result<()> {
+    fn judge(&self, noted: &Claim, found: &GenerationObject, generation: u64, starting: bool) -> Result<()> {
         if found.writer == Some(self.writer) {
             return Ok(());
         }
-        if noted.epoch == 0 {
-            return match found.generation > generation {
-                true => Err(older_than_objects(&self.objects, generation, found.generation)),
-                false => Ok(()),
+        if noted.epoch > 0 {
+            // An earlier epoch is of a request that was carried out late.
+            return match found.epoch < noted.epoch {
+                true => Ok(()),
+                false => Err(self.lose(self.taken_over(found, &format!("is of epoch {}", noted.epoch)))),
             };
         }
-        // An earlier epoch is of a request that was carried out late.
-        if found.epoch < noted.epoch {
-            return Ok(());
+        if found.generation > generation {
+            let older = older_than_objects(&self.objects, generation, found.generation);
+            return Err(if starting { older } else { self.lose(older.to_string()) });
         }
-        let reason = format!(
-            "another process writes to the object store [{}] since epoch {}, this one is of epoch {}: stop the process that is not to go on, and start the other one again",
+        let is_later = found.epoch > noted.before && found.started_ms > Some(self.started_ms);
+        match is_later && !starting {
+            true => Err(self.lose(self.taken_over(found, "started before that and could not claim it"))),
+            false => Ok(()),
+        }
+    }
+
+    fn taken_over(&self, found: &GenerationObject, this: &str) -> String {
+        format!(
+            "another process writes to the object store [{}] since epoch {}, this one {this}: stop the process that is not to go on, and start the other one again",
             self.objects.store(),
-            found.epoch,
-            noted.epoch
-        );
+            found.epoch
+        )
+    }
+
+    /// Gives the right to write up, for good.
+    fn lose(&self, reason: String) -> Error {
         tracing::error!(reason, "this process takes no more writes and deletes nothing");
         self.objects.close_to_writes();
-        Err(Error::Stopped(self.lost.get_or_init(|| reason).clone()))
+        Error::Stopped(self.lost.get_or_init(|| reason).clone())
     }
 }
 
@@ -236,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_flipped_byte_is_no_other_writer() {
-        let object = GenerationObject::new(Uuid::from_u128(1), 7, 3, Uuid::from_u128(2));
+        let object = GenerationObject::new(Uuid::from_u128(1), 7, 3, Uuid::from_u128(2), 1_700_000_000_000);
         let bytes = serde_json::to_vec(&object).unwrap();
         assert_eq!(GenerationObject::decode(&bytes.clone().into()).unwrap(), object);
         for (at, bit) in (0..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::agenda::Agenda;
 use super::budget::Budget;
-use super::deletions::{self, DamagedShard};
+use super::deletions::{self, DamagedShard, ListedFiles};
 use super::describe::{Described, is_description, is_index_description};
 use super::identity::{Identity, RESTORE_NEWEST, Surroundings, segment_of};
 use super::index::{Index, gc_deletes_ms};
@@ -95,7 +95,7 @@ pub(super) async fn open(
             return Err(error);
         }
     };
-    let identity = Identity::claim(known, &state.store, &catalog, &objects).await?;
+    let identity = Identity::claim(known, &state.store, &catalog, &objects, clock.now_ms()).await?;
     let opened = Arc::new(OpenedCache::default());
     let env = Env {
         objects: Arc::clone(&objects),
@@ -111,7 +111,7 @@ pub(super) async fn open(
     let metadata = Metadata::default().apply(&state.metadata);
     let wake = Arc::new(Notify::new());
     let agenda = Arc::new(Agenda::new(Arc::clone(&wake)));
-    let (indices, damaged) = load_indices(&metadata, &state, &env, &clock, &agenda).await?;
+    let (indices, damaged) = load_indices(&metadata, &state, &listed, &env, &clock, &agenda).await?;
     let described = Described::find(&listed, &state, &indices);
     let mut orphans = find_orphans(&listed, &state.segments, &described);
     // Once a start has shown that an index is deleted, no repair may bring it back.
@@ -206,6 +206,7 @@ fn clear_scratch(scratch: &FilePath) -> Result<()> {
 async fn load_indices(
     metadata: &Metadata,
     state: &crate::catalog::State,
+    listed: &[ObjectMeta],
     env: &Env,
     clock: &SharedClock,
     agenda: &Arc<Agenda>,
@@ -224,7 +225,7 @@ async fn load_indices(
     for chunk in &state.tombstones {
         tombstones.entry(chunk.index).or_default().push(chunk);
     }
-    let loaded = deletions::load_all(&state.segments, env).await;
+    let loaded = deletions::load_all(&state.segments, &ListedFiles::of(listed), env).await;
     let mut loaded: HashMap<Uuid, Result<Result<LoadedSegment, Damage>>> =
         loaded.into_iter().map(|(id, loaded)| (id, as_damage(loaded))).collect();
     let (mut indices, mut damaged) = (HashMap::new(), Vec::new());
@@ -269,12 +270,11 @@ async fn load_indices(
     Ok((indices, damaged))
 }
 
-/// Tells damage of a segment's deletions from other failures.
+/// Tells damage of a segment's files from other failures.
 fn as_damage(loaded: Result<LoadedSegment>) -> Result<Result<LoadedSegment, Damage>> {
     match loaded {
         Ok(loaded) => Ok(Ok(loaded)),
-        Err(Error::Corrupt { file, offset, reason }) => Ok(Err(Damage { file, offset, reason })),
-        Err(error) => Err(error),
+        Err(error) => Damage::of(&error).map(Err).ok_or(error),
     }
 }
 
@@ -428,7 +428,16 @@ pub(super) fn apply_ops(
         let deletes = match earlier.find(id, &guard) {
             Some((_, location)) => location,
             None if op.generated => None,
-            None => guard.find_unchecked(id, &Probed::default())?.and_then(|found| found.1),
+            None => match guard.find_unchecked(id, &Probed::default()) {
+                Ok(found) => found.and_then(|found| found.1),
+                Err(error) => {
+                    // The rest of the node starts without it.
+                    let damage = Damage::of(&error).filter(|_| replay == Replay::Start).ok_or(error)?;
+                    drop(guard);
+                    write.suspend(damage.clone());
+                    return inner.suspended(index, shard, damage).map(|()| 0);
+                }
+            },
         };
         let applied = Applied {
             id: if generated { Box::default() } else { id.into() },

@@ -11,6 +11,8 @@ use super::{Engine, Inner};
 pub enum Trouble {
     /// The log has stopped: no write is taken until the server starts again.
     LogStopped,
+    /// Another process has taken the object store over: this one takes no write until it starts again.
+    OwnershipLost,
     /// The catalog cannot be written: no flush, no change of indices or accounts succeeds.
     CatalogFails,
     /// No read of the object store succeeds.
@@ -21,6 +23,9 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::LogStopped => "the log has stopped: no write is taken until the server is started again",
+            Self::OwnershipLost => {
+                "another process has taken the object store over: this one takes no write; stop one of the two and start the other again"
+            }
             Self::CatalogFails => "the catalog cannot be written: nothing is flushed and no metadata changes",
             Self::ReadsFail => "reads of the object store fail",
         })
@@ -34,7 +39,12 @@ impl Engine {
         let log = inner.services.wal.get().is_some_and(|wal| wal.stopped().is_some());
         let reads = inner.env().objects.reads_fail();
         let catalog = inner.services.catalog.trouble().is_some();
-        let all = [(log, Trouble::LogStopped), (reads, Trouble::ReadsFail), (catalog, Trouble::CatalogFails)];
+        let all = [
+            (log, Trouble::LogStopped),
+            (inner.check_ownership().is_err(), Trouble::OwnershipLost),
+            (reads, Trouble::ReadsFail),
+            (catalog, Trouble::CatalogFails),
+        ];
         all.into_iter().filter_map(|(found, trouble)| found.then_some(trouble)).collect()
     }
 }

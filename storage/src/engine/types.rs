@@ -270,6 +270,8 @@ pub struct IndexFigures {
 pub enum ShardFault {
     /// Its files are damaged: it answers nothing and takes nothing.
     Damaged,
+    /// A file of one of its segments is damaged: what needs that file fails, the rest is served.
+    Unreadable,
     /// It serves, but its last refresh, flush or compaction failed, and the next is to mend it; or another process has taken
     /// the object store over, and it takes no writes.
     Failing,

@@ -77,6 +77,8 @@ pub(super) struct Busy {
     cut: bool,
     /// Whether it is found out what works again.
     pub(super) probes: bool,
+    /// Whether damaged files are read again.
+    pub(super) damage_probes: bool,
 }
 
 /// Runs until it is aborted.
@@ -98,6 +100,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
             inner.note_generation_soon();
             inner.probe_troubles_soon();
             inner.restore_damaged_soon();
+            inner.probe_damage_soon();
         }
         tokio::time::sleep(MIN_PAUSE).await;
     }

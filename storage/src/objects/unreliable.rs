@@ -50,6 +50,8 @@ struct State {
     hidden: Option<String>,
     /// Objects whose name ends so: their next write is kept, though it is answered with a failure.
     held: Option<String>,
+    /// Objects whose name ends so: their writes fail.
+    refused: Option<String>,
     kept: Vec<Late>,
     /// Objects whose name ends so: requests that change them hang until the fault ends.
     hung: Option<String>,
@@ -107,6 +109,7 @@ impl Unreliable {
             kept: Vec::new(),
             hidden: None,
             held: None,
+            refused: None,
             hung: None,
         };
         Self { objects: Arc::default(), state: Arc::new(Mutex::new(state)), ended: Arc::default() }
@@ -132,6 +135,11 @@ impl Unreliable {
     /// Has the next write of an object whose name ends so fail, and be carried out by [`Unreliable::carry_out_late`].
     pub(crate) fn hold(&self, end: &str) {
         self.state.lock().held = Some(end.to_owned());
+    }
+
+    /// Has writes of objects whose name ends so fail.
+    pub(crate) fn refuse(&self, end: Option<&str>) {
+        self.state.lock().refused = end.map(str::to_owned);
     }
 
     /// Has changes of objects whose name ends so hang.
@@ -284,6 +292,9 @@ impl ObjectStore for Unreliable {
             if Self::ends_with(path, &state.held) {
                 state.held = None;
                 state.kept.push(late);
+                return Err(failed());
+            }
+            if Self::ends_with(path, &state.refused) {
                 return Err(failed());
             }
             if matches!(fault, Fault::Late | Fault::Doubled) {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
+use super::damage::DamageRecord;
 use crate::{Error, Result};
 
 /// Bytes of one verified block.
@@ -77,13 +78,19 @@ pub(crate) struct Verifier {
     name: Arc<str>,
     sums: Vec<u32>,
     done: Vec<AtomicU64>,
+    damage: DamageRecord,
 }
 
 impl Verifier {
     /// Makes a verifier for the named file with its block checksums.
     pub(crate) fn new(name: impl Into<Arc<str>>, sums: Vec<u32>) -> Self {
         let done = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Self { name: name.into(), sums, done }
+        Self { name: name.into(), sums, done, damage: DamageRecord::default() }
+    }
+
+    /// Has what comes of verifying noted there.
+    pub(super) fn noting(self, damage: &DamageRecord) -> Self {
+        Self { damage: damage.clone(), ..self }
     }
 
     /// Name of the file.
@@ -105,6 +112,12 @@ impl Verifier {
     /// # Errors
     /// [`Error::Corrupt`] with the block's offset.
     pub(crate) fn verify_block(&self, block: usize, bytes: &[u8]) -> Result<()> {
+        let verified = self.compare_block(block, bytes);
+        self.damage.note(&self.name, Some(block), &verified);
+        verified
+    }
+
+    fn compare_block(&self, block: usize, bytes: &[u8]) -> Result<()> {
         let expected = self.sums.get(block).copied();
         let found = crc32c::crc32c(bytes);
         if expected != Some(found) {

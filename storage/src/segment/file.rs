@@ -119,6 +119,11 @@ impl DataFile {
         }
     }
 
+    /// Reads a range for what comes of verifying it; what is beyond the end was cut.
+    pub(super) fn read_again(&self, range: Range<usize>) -> Result<()> {
+        self.read(range.start as u64, range.len() as u64).map(drop)
+    }
+
     /// Name of the file, for messages.
     pub(crate) fn name(&self) -> String {
         match self {

@@ -218,6 +218,11 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
+    /// Reads a range for what comes of verifying it.
+    pub(super) fn read_again(&self, range: Range<usize>) -> Result<()> {
+        self.bytes.get(range).map(drop)
+    }
+
     /// Opens a sidecar and checks that its columns fit its length.
     pub(crate) fn open(bytes: CheckedBytes, name: &str) -> Result<Self> {
         let corrupt =

@@ -11,6 +11,7 @@ use object_store::path::Path;
 use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 use uuid::Uuid;
 
+use crate::catalog::SegmentRecord;
 use crate::mapping::{Mapping, PathId};
 
 pub(crate) const ID: &str = "_id";
@@ -45,6 +46,17 @@ pub(crate) fn bundle(index: Uuid, shard: u32, segment: Uuid) -> Path {
 /// Object path of a segment's sidecar of client-chosen ids.
 pub(crate) fn ids(index: Uuid, shard: u32, segment: Uuid) -> Path {
     directory(index, shard, segment).join("ids")
+}
+
+/// The files of a segment but for its deletions, with their lengths as the catalog has them.
+pub(crate) fn files(record: &SegmentRecord) -> impl Iterator<Item = (Path, u64)> {
+    let (index, shard, id) = (record.index, record.shard, record.id);
+    let files = [
+        (data(index, shard, id), record.data_bytes),
+        (bundle(index, shard, id), record.bundle_bytes),
+        (ids(index, shard, id), record.ids_bytes),
+    ];
+    files.into_iter().filter(|(_, bytes)| *bytes > 0)
 }
 
 /// File name of a generation of a segment's deletions. Each attempt to write one has a name of its own; files of the

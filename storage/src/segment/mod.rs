@@ -12,6 +12,7 @@ mod checked;
 mod columns;
 mod copied;
 mod counted;
+mod damage;
 mod deletes;
 mod documents;
 mod elements;
@@ -53,6 +54,7 @@ use roaring::RoaringBitmap;
 use uuid::Uuid;
 
 pub(crate) use self::cache::FileCache;
+pub(crate) use self::damage::is_damage;
 pub(crate) use self::deletes::{DeletesFile, decode as decode_deletes};
 pub use self::documents::Document;
 pub(crate) use self::file::BlockCache;
@@ -60,7 +62,7 @@ pub(crate) use self::history::{Came, Wanted as WantedRows};
 pub(crate) use self::ids::Fingerprint;
 pub(crate) use self::layout::directory as directory_path;
 pub(crate) use self::layout::{
-    PRIMARY_TERM, SEQ_NO, bundle as bundle_path, data as data_path, ids as ids_path,
+    PRIMARY_TERM, SEQ_NO, bundle as bundle_path, data as data_path, files, ids as ids_path,
 };
 pub(crate) use self::layout::{deletes_generation, parse_deletes_name};
 pub use self::list_rows::list_rows;

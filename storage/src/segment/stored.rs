@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use super::cache::{FileCache, Mapped, Wanted};
 use super::checked::{CheckedBytes, Verifier, decode_sums};
 use super::counted::CountCache;
+use super::damage::DamageRecord;
 use super::elements::NestedRecord;
 use super::file::{BlockCache, DataFile, Remote, beneath, reading};
 use super::ids::{Fingerprint, Ids};
@@ -105,6 +106,7 @@ pub(crate) struct Stored {
     row_bytes: OnceLock<u64>,
     /// Whether the files are to go with the last user of the segment.
     discarded: AtomicBool,
+    pub(super) damage: DamageRecord,
 }
 
 impl Drop for Stored {
@@ -159,6 +161,7 @@ impl Stored {
             constants: OnceLock::new(),
             row_bytes: OnceLock::new(),
             discarded: AtomicBool::new(false),
+            damage: DamageRecord::default(),
         }
     }
 
@@ -182,10 +185,11 @@ impl Stored {
             return Ok(data);
         }
         let (index, shard, id) = self.place();
-        self.env.opened.get_or_open(&self.data, (id, FileKind::Data), || {
-            let path = layout::data(index, shard, id);
-            let name = path.to_string();
-            let verifier = Verifier::new(name.clone(), sums_of(&self.record, "data_sums", &name)?);
+        let path = layout::data(index, shard, id);
+        let file: Arc<str> = path.as_ref().into();
+        let opened = self.env.opened.get_or_open(&self.data, (id, FileKind::Data), || {
+            let sums = sums_of(&self.record, "data_sums", &file)?;
+            let verifier = Verifier::new(Arc::clone(&file), sums).noting(&self.damage);
             Data::open(match self.env.objects.map_local(&path)? {
                 Some(bytes) => DataFile::Whole(CheckedBytes::new(bytes, Arc::new(verifier))?),
                 None => DataFile::Remote(Arc::new(Remote {
@@ -198,7 +202,9 @@ impl Stored {
                     runtime: self.env.runtime.clone(),
                 })),
             })
-        })
+        });
+        self.damage.note(&file, None, &opened);
+        opened
     }
 
     /// Returns the inverted index.
@@ -228,6 +234,19 @@ impl Stored {
 
     /// Opens a file that is read as a whole, from the local cache where the store is remote.
     fn open_file<T: Send + Sync + 'static>(
+        &self,
+        slot: &Slot<T>,
+        kind: FileKind,
+        path: &object_store::path::Path,
+        bytes: u64,
+        open: impl FnOnce(Mapped) -> Result<(T, usize)>,
+    ) -> Result<Arc<T>> {
+        let opened = self.open_unnoted(slot, kind, path, bytes, open);
+        self.damage.note(&path.as_ref().into(), None, &opened);
+        opened
+    }
+
+    fn open_unnoted<T: Send + Sync + 'static>(
         &self,
         slot: &Slot<T>,
         kind: FileKind,
@@ -268,7 +287,7 @@ impl Stored {
             let name = path.to_string();
             let sums = sums_of(&self.record, "ids_sums", &name)?;
             let heap_bytes = size_of_val(&*sums) + size_of::<Ids>() + name.len();
-            let verifier = Verifier::new(name.clone(), sums);
+            let verifier = Verifier::new(name.clone(), sums).noting(&self.damage);
             Ok((Ids::open(CheckedBytes::new(bytes, Arc::new(verifier))?, &name)?, heap_bytes))
         })
         .map(Some)

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::decide::Current;
-use super::state::{Location, Probed, State, Tail};
+use super::state::{Damage, Location, Probed, State, Tail};
 use super::versions::VersionEntry;
 use super::{MAX_MEMORY_SEGMENTS, MAX_TOMBSTONES, MAX_VERSIONS, Shard, next_key};
 use crate::Result;
@@ -132,6 +132,11 @@ impl<'a> WriteLock<'a> {
     /// The state, to be changed. Nobody reads meanwhile, so it is held for moments only.
     pub(super) fn state(&self) -> RwLockWriteGuard<'a, State> {
         self.shard.state.write()
+    }
+
+    /// Puts the shard out of use with all that it has, until [`Shard::end_damage`].
+    pub(crate) fn suspend(&self, damage: Damage) {
+        self.state().damage = Some(damage);
     }
 
     /// Asks stored segments that came into being since `probed` was made.

@@ -45,7 +45,7 @@ use self::versions::Versions;
 use crate::catalog::ShardCheckpoint;
 use crate::mapping::Mapping;
 use crate::metadata::SortField;
-use crate::segment::{DeletesFile, Env, Memory, Segment, SegmentView};
+use crate::segment::{DeletesFile, Env, Memory, Segment, SegmentView, Stored};
 use crate::sync::{self, AsyncMutex, Place, Rank, RwLock};
 use crate::{Priority, Result, SegmentFigures, ShardFault, ShardFigures};
 
@@ -262,6 +262,16 @@ impl Shard {
         write.state().damage = None;
     }
 
+    /// Reads damaged places of its segments again: health tells of them until they are read well. Blocks on files.
+    pub(crate) fn probe_damage(&self) {
+        let damaged: Vec<Arc<Segment>> = {
+            let state = self.state.read();
+            let is_damaged = |segment: &&Arc<Segment>| segment.as_stored().is_some_and(Stored::is_damaged);
+            state.segments.iter().map(|state| &state.segment).filter(is_damaged).cloned().collect()
+        };
+        damaged.iter().filter_map(|segment| segment.as_stored()).for_each(Stored::probe_damage);
+    }
+
     /// Refuses the use of a damaged shard.
     ///
     /// # Errors
@@ -434,8 +444,14 @@ impl Shard {
 
     /// What the shard cannot do, if anything.
     pub(crate) fn fault(&self) -> Option<ShardFault> {
-        if self.state.read().damage.is_some() {
-            return Some(ShardFault::Damaged);
+        {
+            let state = self.state.read();
+            if state.damage.is_some() {
+                return Some(ShardFault::Damaged);
+            }
+            if state.stored().any(Stored::is_damaged) {
+                return Some(ShardFault::Unreadable);
+            }
         }
         self.counters.is_failing().then_some(ShardFault::Failing)
     }

@@ -14,7 +14,9 @@ use super::tombstones::Groups;
 use super::versions::Versions;
 use crate::catalog::SegmentRecord;
 use crate::routing::looks_generated;
-use crate::segment::{DeletesFile, Env, Fingerprint, Located, MemChunk, Segment, SegmentView, Stored};
+use crate::segment::{
+    DeletesFile, Env, Fingerprint, Located, MemChunk, Segment, SegmentView, Stored, is_damage,
+};
 use crate::{Error, Result};
 
 /// Where a row is: a segment (or a tail that will become one) and a row number in it.
@@ -228,6 +230,21 @@ pub(crate) struct Damage {
     pub(crate) reason: String,
 }
 
+impl Damage {
+    /// Takes what an error says of a damaged or missing file.
+    pub(crate) fn of(error: &Error) -> Option<Self> {
+        match error {
+            Error::Corrupt { file, offset, reason } => {
+                Some(Self { file: file.clone(), offset: *offset, reason: reason.clone() })
+            }
+            error if is_damage(error) => {
+                Some(Self { file: "a segment".to_owned(), offset: 0, reason: error.to_string() })
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A document found by id.
 #[derive(Debug)]
 pub(crate) struct Found {
@@ -422,6 +439,11 @@ impl State {
         let tails = self.frozen.iter().chain([&self.tail]).filter_map(|t| t.first_frame);
         let deletes = (self.committed_below.0 < self.frozen_below.0).then_some(self.committed_below.1);
         memory.chain(tails).chain(deletes).min()
+    }
+
+    /// The segments in the object store.
+    pub(super) fn stored(&self) -> impl Iterator<Item = &Stored> {
+        self.segments.iter().filter_map(|segment| segment.segment.as_stored())
     }
 
     /// Counts segments in memory.

@@ -105,6 +105,9 @@ async fn a_flipped_byte_in_a_segment_is_an_error_and_the_rest_goes_on() {
                 outcomes.next().unwrap().unwrap();
             }
         }
+        // Health tells.
+        assert_eq!(engine.index("a").unwrap().faults(), [Some(ShardFault::Unreadable)], "{end}");
+        assert_eq!(engine.index("b").unwrap().faults(), [None]);
         // The merge of damaged files is refused, too, and nothing is lost by it.
         write(&engine, vec![index_op("a", None, r#"{"v":1}"#)]).await.remove(0).unwrap();
         let a = engine.index("a").unwrap();
@@ -155,6 +158,59 @@ async fn a_damaged_file_of_deletions_puts_its_shard_out_of_use_until_it_is_resto
     assert_eq!(get(&engine, "a", "9").await.unwrap(), None);
     assert!(get(&engine, "a", "10").await.unwrap().is_some());
     assert!(get(&engine, "a", "200").await.unwrap().is_some(), "what was only in the log is still there");
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_or_shorter_file_of_a_segment_puts_its_shard_out_of_use_and_the_rest_starts() {
+    for (end, left) in [("ids", None), ("index.bundle", None), ("data.parquet", None), ("ids", Some(10))] {
+        let dir = tempfile::tempdir().unwrap();
+        stored(dir.path(), 0).await;
+        let engine = reopen(dir.path()).await;
+        // Only the log has these.
+        write(&engine, vec![index_op("a", Some("7"), r#"{"v":70}"#)]).await.remove(0).unwrap();
+        let file = of_index(&engine, "a", files(&dir.path().join("segments"), end));
+        drop(engine);
+        let bytes = std::fs::read(&file).unwrap();
+        match left {
+            None => std::fs::remove_file(&file).unwrap(),
+            Some(left) => std::fs::write(&file, &bytes[..left]).unwrap(),
+        }
+        let engine = reopen(dir.path()).await;
+        assert_eq!(engine.index("a").unwrap().faults(), [Some(ShardFault::Damaged)], "{end}");
+        assert_eq!(engine.index("b").unwrap().faults(), [None]);
+        assert_corrupt(get(&engine, "a", "7").await, &file);
+        assert!(get(&engine, "b", "7").await.unwrap().is_some());
+        write(&engine, vec![index_op("b", Some("7"), r#"{"v":71}"#)]).await.remove(0).unwrap();
+        drop(engine);
+        std::fs::write(&file, &bytes).unwrap();
+        let engine = reopen(dir.path()).await;
+        assert_eq!(engine.index("a").unwrap().faults(), [None]);
+        assert_eq!(get(&engine, "a", "7").await.unwrap().as_deref(), Some(r#"{"v":70}"#));
+        engine.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_byte_in_ids_that_the_log_needs_puts_its_shard_out_of_use_and_the_rest_starts() {
+    let dir = tempfile::tempdir().unwrap();
+    stored(dir.path(), 0).await;
+    let engine = reopen(dir.path()).await;
+    let ops = (0..3).map(|id| index_op("a", Some(&id.to_string()), r#"{"v":70}"#)).collect();
+    assert!(write(&engine, ops).await.iter().all(Result::is_ok));
+    let file = of_index(&engine, "a", files(&dir.path().join("segments"), "ids"));
+    drop(engine);
+    let at = std::fs::metadata(&file).unwrap().len() / 2;
+    flip(&file, at);
+    let engine = reopen(dir.path()).await;
+    assert_eq!(engine.index("a").unwrap().faults(), [Some(ShardFault::Damaged)]);
+    assert_corrupt(get(&engine, "a", "1").await, &file);
+    assert!(get(&engine, "b", "7").await.unwrap().is_some());
+    flip(&file, at);
+    drop(engine);
+    let engine = reopen(dir.path()).await;
+    assert_eq!(engine.index("a").unwrap().faults(), [None]);
+    assert_eq!(get(&engine, "a", "1").await.unwrap().as_deref(), Some(r#"{"v":70}"#));
     engine.shutdown().await.unwrap();
 }
 

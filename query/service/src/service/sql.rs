@@ -17,7 +17,7 @@ use millrace_sql::format::{Format, PageFormat};
 use millrace_sql::native::NativeSearch;
 use millrace_sql::page::Page;
 use millrace_sql::request::SqlRequest;
-use millrace_sql::run::{Bounds, Items, Runner};
+use millrace_sql::run::{Bounds, LineParts, Runner};
 use millrace_storage::Session;
 use millrace_storage::metadata::IndexMeta;
 use millrace_work::error::Error;
@@ -300,8 +300,8 @@ impl SearchService {
 pub struct TextParts(BoxStream<'static, Result<Bytes, SqlError>>);
 
 impl TextParts {
-    fn new(first: Bytes, rest: Items<Bytes>) -> Self {
-        Self(stream::once(async { Ok(first) }).chain(rest.into_stream()).boxed())
+    fn new(first: Bytes, rest: LineParts) -> Self {
+        Self(stream::once(async { Ok(first) }).chain(rest).boxed())
     }
 }
 

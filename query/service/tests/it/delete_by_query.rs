@@ -51,7 +51,7 @@ fn grant(index: &str, actions: &[Action]) -> Grant {
 }
 
 /// Rights to read numbers by these rules, and to delete them by none.
-fn rights(documents: Option<&str>, fields: Option<&str>) -> Arc<Privileges> {
+pub(crate) fn rights(documents: Option<&str>, fields: Option<&str>) -> Arc<Privileges> {
     let reads = Grant {
         documents: documents.map(Into::into),
         fields: fields.map(|field| Arc::new(FieldRules::new(&[field], &[]))),
@@ -82,7 +82,12 @@ impl Sender for Demoted {
 }
 
 /// Begins an action with some rights, which become others once they were asked for so often.
-fn session(store: &Store, action: Action, [began, becomes]: [&Arc<Privileges>; 2], after: usize) -> Session {
+pub(crate) fn session(
+    store: &Store,
+    action: Action,
+    [began, becomes]: [&Arc<Privileges>; 2],
+    after: usize,
+) -> Session {
     let [began, becomes] = [began, becomes].map(|rights| ann(Arc::clone(rights)));
     let session = Session::new(&store.engine, began.clone(), action).unwrap();
     session.sent_by(Arc::new(Demoted { began, becomes, after, asked: AtomicUsize::new(0) }))

@@ -35,6 +35,7 @@ mod sql_conditions;
 mod sql_groups;
 mod sql_instants;
 mod sql_lines;
+mod sql_rights;
 mod suggest;
 mod terms_and_phrases;
 mod visibility;

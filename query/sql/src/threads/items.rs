@@ -96,7 +96,7 @@ pub(crate) enum Item<T> {
 }
 
 /// The items of a running statement, which ends with them.
-pub struct Items<T> {
+pub(crate) struct Items<T> {
     given: mpsc::Receiver<T>,
     running: Running<T>,
 }
@@ -124,7 +124,7 @@ impl<T: Send + 'static> Items<T> {
     }
 
     /// Makes a stream of them, which ends with the last one or with an error.
-    pub fn into_stream(self) -> impl Stream<Item = Result<T>> + Send {
+    pub(crate) fn into_stream(self) -> impl Stream<Item = Result<T>> + Send {
         stream::unfold(Some(self), |items| async {
             let mut items = items?;
             Some(match items.next().await {

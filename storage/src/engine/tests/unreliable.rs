@@ -14,12 +14,12 @@ use uuid::Uuid;
 
 use super::super::{Action, Engine, RefreshPolicy, WriteOp, recovery};
 use crate::catalog::{Catalog, MemoryCatalog};
-use crate::clock::{Clock, ManualClock, SystemClock};
+use crate::clock::{Clock, ManualClock, SharedClock, SystemClock};
 use crate::disk::{Disk, SimulatedDisk, SystemDisk};
 use crate::objects::Objects;
 use crate::objects::unreliable::Unreliable;
 use crate::segment::RowParts;
-use crate::{Config, Error, Principal, Result, ShardFault};
+use crate::{Config, Error, Principal, Result, Session, ShardFault, Trouble};
 
 /// Ids of documents.
 const IDS: u64 = 40;
@@ -141,7 +141,8 @@ async fn in_use(engine: &Engine) {
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    panic!("the shard stays out of use although the object store is well");
+    let damage = engine.index("a").unwrap().snapshot().await.err();
+    panic!("the shard stays out of use although the object store is well: {damage:?}");
 }
 
 async fn check(engine: &Engine, model: &BTreeMap<String, u64>, told: &str) {
@@ -311,10 +312,14 @@ async fn a_wrong_answer_at_the_start_puts_a_shard_out_of_use_until_it_is_right()
 
 /// Opens a store on the real disk, without background work.
 async fn open_at(dir: &Path, store: &Unreliable) -> Result<Engine> {
+    open_by(dir, store, Arc::new(SystemClock)).await
+}
+
+async fn open_by(dir: &Path, store: &Unreliable, clock: SharedClock) -> Result<Engine> {
     let config = Config { data_dir: dir.to_owned(), compute_threads: 1, ..Config::default() };
     let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
     let objects = Objects::remote(Arc::new(store.clone()), Arc::clone(&disk));
-    let inner = recovery::open(config, Arc::new(SystemClock), disk, None, Some(objects), Arc::default());
+    let inner = recovery::open(config, clock, disk, None, Some(objects), Arc::default());
     Ok(Engine {
         inner: inner.await?,
         upkeep: Mutex::default(),
@@ -357,9 +362,15 @@ async fn of_two_writers_the_later_one_goes_on_and_the_other_deletes_nothing() {
     first.force_merge(&[first.index("a").unwrap()], 1).await.unwrap();
     first.inner.note_generation().await;
     let system = Principal::system();
+    assert_eq!((first.troubles(), second.troubles()), (vec![Trouble::OwnershipLost], vec![]));
     let refused = first.write(&system, vec![put(2, 2)], RefreshPolicy::None, Duration::ZERO).await;
     assert!(matches!(refused, Err(Error::Stopped(_))), "{refused:?}");
     assert!(matches!(create(&first, "b").await, Err(Error::Stopped(_))));
+    assert!(matches!(first.put_accounts(&[]).await, Err(Error::Stopped(_))));
+    assert!(matches!(first.put_secret("a", b"b").await, Err(Error::Stopped(_))));
+    let first = Arc::new(first);
+    let refreshed = Session::system(&first).refresh(&[first.index("a").unwrap()]).await;
+    assert!(matches!(refreshed, Err(Error::Stopped(_))), "{refreshed:?}");
     assert!(matches!(first.inner.env().objects.delete_all(&"x".into()).await, Err(Error::Stopped(_))));
     assert_eq!(first.index("a").unwrap().faults(), [Some(ShardFault::Failing)]);
     write(&second, vec![put(2, 700)]).await.remove(0).unwrap();
@@ -368,6 +379,49 @@ async fn of_two_writers_the_later_one_goes_on_and_the_other_deletes_nothing() {
     wanted.insert("2".to_owned(), 700);
     assert_eq!(searched(&second).await, wanted);
     second.shutdown().await.unwrap();
+}
+
+/// Opens a store whose claims of the object store fail until it is open; the first of them is carried out late, where asked.
+async fn open_unclaimed(dir: &Path, store: &Unreliable, clock: &Arc<ManualClock>, late: bool) -> Engine {
+    if late {
+        store.hold("generation.json");
+    }
+    store.refuse(Some("generation.json"));
+    let engine = open_by(dir, store, clock.clone()).await.unwrap();
+    store.refuse(None);
+    engine
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_failed_at_the_start_is_made_later_unless_a_later_start_was_faster() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (store, clock) = (Unreliable::new(7), Arc::new(ManualClock::new(SystemClock.now_ms())));
+    let engine = open_by(dir.path(), &store, clock.clone()).await.unwrap();
+    create(&engine, "a").await.unwrap();
+    drop(engine);
+    // Nobody came: it claims when it can.
+    clock.advance_ms(1);
+    let alone = open_unclaimed(dir.path(), &store, &clock, false).await;
+    alone.inner.identity.ownership.watch().await.unwrap();
+    drop(alone);
+    // The claim of an earlier process is carried out behind the start of this one.
+    drop(open_unclaimed(dir.path(), &store, &clock, true).await);
+    clock.advance_ms(1);
+    let first = open_unclaimed(dir.path(), &store, &clock, false).await;
+    store.carry_out_late().await;
+    first.inner.identity.ownership.watch().await.unwrap();
+    drop(first);
+    // Another starts later, and is faster.
+    copy(dir.path(), other.path());
+    clock.advance_ms(1);
+    let slow = open_unclaimed(dir.path(), &store, &clock, false).await;
+    clock.advance_ms(1);
+    let second = open_by(other.path(), &store, clock.clone()).await.unwrap();
+    assert!(matches!(slow.inner.identity.ownership.watch().await, Err(Error::Stopped(_))));
+    assert_eq!(slow.troubles(), [Trouble::OwnershipLost]);
+    second.inner.identity.ownership.watch().await.unwrap();
+    write(&second, vec![put(1, 1)]).await.remove(0).unwrap();
+    assert!(second.troubles().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
