@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::activity::{Activity, Answer};
 use crate::certificate::ClientCertificate;
 use crate::refused;
+use crate::request_target::TargetEscaper;
 use crate::serve::{Config, Peer, Service};
 use crate::stream::Watched;
 use crate::tls::Tls;
@@ -120,7 +121,7 @@ impl<S: Service> Connection<'_, S> {
                 Ok::<_, Infallible>(answer.map(|body| Answer::new(body, under_way)))
             }
         });
-        let connection = self.builder.serve_connection(TokioIo::new(stream), served);
+        let connection = self.builder.serve_connection(TokioIo::new(TargetEscaper::new(stream)), served);
         tokio::pin!(connection);
         let mut watch = Watch::new(&self.activity, self.config.write_timeout.max(self.service.patience()));
         let mut tick = tokio::time::interval(self.config.tick());

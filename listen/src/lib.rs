@@ -18,6 +18,7 @@ mod inflate;
 mod origin;
 mod pace;
 mod refused;
+mod request_target;
 mod serve;
 mod socket;
 mod stream;

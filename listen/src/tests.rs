@@ -274,3 +274,16 @@ async fn what_is_dropped_is_cut() {
     running.ended.abort();
     assert_eq!(rest(&mut busy).await, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn targets_may_have_characters_that_are_not_escaped() {
+    let running = start(Config::default(), None).await;
+    let mut stream = running.connect().await;
+    for _ in 0..2 {
+        send(&mut stream, "/search?q=n:>3").await;
+        assert!(answer(&mut stream, "127.0.0.1").await.starts_with("HTTP/1.1 200"));
+        let body = b"POST /<a`b\xff HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n<>";
+        stream.write_all(body).await.unwrap();
+        assert!(answer(&mut stream, "127.0.0.1").await.starts_with("HTTP/1.1 200"));
+    }
+}
