@@ -35,3 +35,4 @@ mod sql_lines;
 mod suggest;
 mod terms_and_phrases;
 mod visibility;
+mod zones;

@@ -15,6 +15,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use millrace_time::Zone;
 pub use pattern::{DAYS, MONTHS};
 use pattern::{Item, Parts};
 
@@ -108,28 +109,30 @@ impl DateFormat {
 
     /// Reads a date. `round_up` fills a missing time of day with its last instant instead of its first.
     pub(crate) fn read(&self, text: &str, round_up: bool) -> Option<Instant> {
-        for alternative in &self.alternatives {
-            let instant = match alternative {
-                Alternative::EpochMillis => epoch(text, 1_000_000),
-                Alternative::EpochSecond => epoch(text, 1_000_000_000),
-                Alternative::EpochMicros => epoch(text, 1_000),
+        self.read_local(text, round_up).map(|(instant, _)| instant)
+    }
+
+    /// Reads a date as [`DateFormat::read`] does, and whether it is local time: its text names no zone and is no count since
+    /// the epoch. Local time is given as if it was UTC.
+    fn read_local(&self, text: &str, round_up: bool) -> Option<(Instant, bool)> {
+        self.alternatives.iter().find_map(|alternative| {
+            let of_epoch = |unit_nanos| epoch(text, unit_nanos).map(|instant| (instant, false));
+            match alternative {
+                Alternative::EpochMillis => of_epoch(1_000_000),
+                Alternative::EpochSecond => of_epoch(1_000_000_000),
+                Alternative::EpochMicros => of_epoch(1_000),
                 Alternative::Items { items, iso } => {
                     if *iso && let Some(instant) = read_iso(text.as_bytes()) {
-                        Some(instant)
-                    } else {
-                        let mut parts = Parts::default();
-                        match pattern::read(items, text, &mut parts) {
-                            Some("") => resolve(&parts, round_up),
-                            _ => None,
-                        }
+                        let is_local = !text.bytes().skip(19).any(|b| matches!(b, b'Z' | b'+' | b'-'));
+                        return Some((instant, is_local));
                     }
+                    let mut parts = Parts::default();
+                    let rest = pattern::read(items, text, &mut parts)?;
+                    let instant = if rest.is_empty() { resolve(&parts, round_up)? } else { return None };
+                    Some((instant, parts.offset_seconds.is_none() && parts.zone.is_none()))
                 }
-            };
-            if instant.is_some() {
-                return instant;
             }
-        }
-        None
+        })
     }
 
     /// Whether it reads a string.
@@ -137,12 +140,26 @@ impl DateFormat {
         self.read(text, false).is_some()
     }
 
-    /// Reads a date or an expression of date math.
+    /// Reads a date or an expression of date math in UTC.
     ///
     /// # Errors
     /// OpenSearch's text for an expression that cannot be read.
     pub(crate) fn parse_math(&self, text: &str, now: Instant, round_up: bool) -> Result<Instant, String> {
-        math::evaluate(self, text, now, round_up)
+        self.parse_math_in(text, now, round_up, Zone::UTC)
+    }
+
+    /// Reads a date or an expression of date math: dates that name no zone are local times of `zone`, and steps are taken in it.
+    ///
+    /// # Errors
+    /// OpenSearch's text for an expression that cannot be read.
+    pub(crate) fn parse_math_in(
+        &self,
+        text: &str,
+        now: Instant,
+        round_up: bool,
+        zone: Zone,
+    ) -> Result<Instant, String> {
+        math::evaluate(self, text, now, round_up, zone)
     }
 
     /// Reads a date or an expression of date math as milliseconds since the epoch, rounded down; `now_ms` is what
@@ -151,7 +168,21 @@ impl DateFormat {
     /// # Errors
     /// OpenSearch's text for an expression that cannot be read.
     pub fn parse_millis(&self, text: &str, now_ms: i64, round_up: bool) -> Result<i64, String> {
-        let instant = self.parse_math(text, Instant::from_millis(now_ms), round_up)?;
+        self.parse_millis_in(text, now_ms, round_up, Zone::UTC)
+    }
+
+    /// Reads as [`DateFormat::parse_millis`] does, in a zone.
+    ///
+    /// # Errors
+    /// OpenSearch's text for an expression that cannot be read.
+    pub fn parse_millis_in(
+        &self,
+        text: &str,
+        now_ms: i64,
+        round_up: bool,
+        zone: Zone,
+    ) -> Result<i64, String> {
+        let instant = self.parse_math_in(text, Instant::from_millis(now_ms), round_up, zone)?;
         instant.millis().ok_or_else(|| format!("failed to parse date field [{text}]"))
     }
 
