@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use millrace_dsl::aggs::{Aggregation, Aggregations, Kind, Metric, ValuesSource, Zone};
+use millrace_dsl::aggs::{Aggregation, Aggregations, Kind, Metric, ValuesSource};
 use millrace_dsl::query::{Common, NestedQuery, NestedScore, Query};
 use millrace_matching::lower;
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::statistics::Functions;
 use millrace_storage::mapping::{DateFormat, PathId, Scalar};
+use millrace_time::Zone;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
@@ -390,21 +391,13 @@ impl Compiler<'_> {
         }
     }
 
-    /// Reads a date of a format in a zone.
+    /// Reads a date of a format, or date math, in a zone.
     pub(crate) fn date(&self, format: &DateFormat, zone: Zone, text: &str, round_up: bool) -> Result<i64> {
-        let offset = i64::from(zone.offset_seconds(self.now_ms)) * 1000;
-        // Expressions are read as local time, unless they name their zone.
-        let zoned = offset == 0 || has_zone(text);
-        let now = if zoned { self.now_ms } else { self.now_ms + offset };
-        let local = format.parse_millis(text, now, round_up).map_err(|reason| Error::Exception {
+        format.parse_millis_in(text, self.now_ms, round_up, zone).map_err(|reason| Error::Exception {
             kind: "parse_exception",
             status: 400,
             reason,
-        })?;
-        if zoned {
-            return Ok(local);
-        }
-        Ok(local - i64::from(zone.offset_seconds(local - offset)) * 1000)
+        })
     }
 
     fn measure(&mut self, context: Context, metric: &Arc<Metric>) -> Result<Arc<Measure>> {
@@ -476,11 +469,4 @@ fn metric_format(metric: &Metric, format: &Format) -> Format {
             other => other.clone(),
         },
     }
-}
-
-/// Whether a date names its zone.
-fn has_zone(text: &str) -> bool {
-    let date = text.split("||").next().unwrap_or_default();
-    let Some((_, time)) = date.split_once('T') else { return false };
-    time.ends_with('Z') || time.contains(['+', '-'])
 }

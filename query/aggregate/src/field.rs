@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use millrace_dsl::aggs::{ValueType, ValuesSource, Zone};
+use millrace_dsl::aggs::{ValueType, ValuesSource};
 use millrace_dsl::fields::check_format;
 use millrace_dsl::json::text;
 use millrace_matching::table::TableIndex;
 use millrace_search::fetch::decimal::DecimalFormat;
 use millrace_storage::mapping::{ColumnKind, DateFormat, Field, FieldType, Scalar};
+use millrace_time::Zone;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
@@ -264,7 +265,7 @@ impl Values {
                 ValueKind::Double => Filled::Double(number(missing)?),
                 ValueKind::Long if self.kind == Some(ValueKind::Double) => Filled::Double(number(missing)?),
                 ValueKind::Text => Filled::Text(text(missing).unwrap_or_default().into()),
-                _ => match index.mapping.parse_value(&place.field, missing, now_ms, false)? {
+                _ => match self.parse_missing(source, place, index, missing, now_ms)? {
                     Scalar::I64(value) if place.nanos => Filled::Long(value.div_euclid(1_000_000)),
                     Scalar::I64(value) => Filled::Long(value),
                     Scalar::U64(value) => Filled::Long(value as i64),
@@ -295,6 +296,26 @@ impl Values {
         self.kind = Some(kind);
         self.missing = Some(filled);
         Ok(())
+    }
+
+    /// Reads the value of documents without one: a date in the format and the zone of the request, where it gives them.
+    fn parse_missing(
+        &self,
+        source: &ValuesSource,
+        place: &Place,
+        index: &TableIndex,
+        missing: &Value,
+        now_ms: i64,
+    ) -> Result<Scalar> {
+        let zone = source.time_zone.unwrap_or(Zone::UTC);
+        if let (Format::Date(format, _), Value::String(text), Some(_)) =
+            (&self.format, missing, &source.format)
+        {
+            let millis = format.parse_millis_in(text, now_ms, false, zone).map_err(Error::IllegalArgument)?;
+            let unit = if place.nanos { 1_000_000 } else { 1 };
+            return Ok(Scalar::I64(millis.saturating_mul(unit)));
+        }
+        Ok(index.mapping.parse_value_in(&place.field, missing, now_ms, false, zone)?)
     }
 
     /// Returns the value that documents without one are taken to have.

@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use arrow::array::AsArray;
 use foldhash::fast::FixedState;
+use millrace_time::Rounding;
 use millrace_work::error::Result;
 
 use super::batch::{Batch, Column, Positions, Selection};
 use super::field::{Filled, ValueKind, Values};
 use super::ordinals::{self, Interner, Numbers, Views};
 use super::result::Key;
-use super::rounding::Rounding;
 use super::term_filter::TermFilter;
 use several::SeveralKeys;
 

@@ -23,7 +23,6 @@ mod pass;
 mod pipeline;
 mod profile;
 mod result;
-mod rounding;
 mod run;
 mod segment;
 mod source;

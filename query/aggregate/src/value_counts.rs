@@ -6,18 +6,18 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use millrace_dsl::aggs::{CalendarUnit, Interval, ValuesSource, Zone};
+use millrace_dsl::aggs::ValuesSource;
 use millrace_matching::table::parts::Part;
 use millrace_matching::table::{TableSegment, TableSnapshot, TableState};
 use millrace_storage::mapping::{FieldType, PathId};
 use millrace_storage::segment::NumberBounds;
+use millrace_time::{CalendarUnit, Interval, Rounding, Zone};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
 use super::batch::Batch;
 use super::field::{Accepts, Place, Resolving, ValueKind, Values};
 use super::keys::{Form, KeyRule, term_key};
-use super::rounding::Rounding;
 use super::segment::{Rows, SegmentContext, SegmentSets};
 use super::source::{self, At, Question, Sink, rows_of_a_term};
 use super::term_filter::TermFilter;

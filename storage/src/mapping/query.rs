@@ -1,5 +1,6 @@
 //! Values of queries, in the form in which columns hold them.
 
+use millrace_time::Zone;
 use serde_json::Value;
 
 use super::coerce::{self, Cause, Token};
@@ -21,6 +22,21 @@ impl Mapping {
     /// # Errors
     /// [`Error::IllegalArgument`] with OpenSearch's text for a value that is none of the field's type.
     pub fn parse_value(&self, field: &Field, value: &Value, now_ms: i64, round_up: bool) -> Result<Scalar> {
+        self.parse_value_in(field, value, now_ms, round_up, Zone::UTC)
+    }
+
+    /// Parses a query value as [`Mapping::parse_value`] does; dates that name no zone are local times of `zone`.
+    ///
+    /// # Errors
+    /// As [`Mapping::parse_value`].
+    pub fn parse_value_in(
+        &self,
+        field: &Field,
+        value: &Value,
+        now_ms: i64,
+        round_up: bool,
+        zone: Zone,
+    ) -> Result<Scalar> {
         let text = java::to_string(value);
         let token = match value {
             Value::Bool(flag) => Token::Bool(*flag),
@@ -86,7 +102,7 @@ impl Mapping {
                 };
                 let text = token.text();
                 // Numbers are milliseconds whatever the format, as OpenSearch answers sort values with them.
-                let instant = match format.parse_math(text, Instant::from_millis(now_ms), round_up) {
+                let instant = match format.parse_math_in(text, Instant::from_millis(now_ms), round_up, zone) {
                     Ok(instant) => instant,
                     Err(reason) => match (token, text.parse::<i64>()) {
                         (Token::Number(_), Ok(millis)) => Instant::from_millis(millis),

@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use millrace_dsl::aggs::{AutoDateHistogram, CalendarUnit, Interval, MinimumInterval, Zone};
+use millrace_dsl::aggs::{AutoDateHistogram, MinimumInterval};
+use millrace_time::{CalendarUnit, Interval, Rounding, Zone};
 use millrace_work::error::Result;
 
 use super::keyed::Candidate;
@@ -18,7 +19,6 @@ use crate::keys::{Expanded, Form, KeyReader, KeyRule};
 use crate::metric::{DROPPED, Ordinals, moved};
 use crate::ordinals::{self, NONE};
 use crate::result::{self, Bucket, Detail, Key, Outcome};
-use crate::rounding::Rounding;
 
 /// Intervals: unit, its letter, about how many milliseconds it has, and the multiples that buckets may span.
 const UNITS: [(CalendarUnit, &str, i64, &[usize]); 6] = [

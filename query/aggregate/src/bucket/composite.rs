@@ -3,9 +3,10 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use millrace_dsl::aggs::{Composite, CompositeKind, CompositeSource, MissingOrder, Zone};
+use millrace_dsl::aggs::{Composite, CompositeKind, CompositeSource, MissingOrder};
 use millrace_dsl::json::text;
 use millrace_storage::mapping::Scalar;
+use millrace_time::{Rounding, Zone};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
@@ -16,7 +17,6 @@ use crate::field::{Accepts, ValueKind, Values};
 use crate::keys::{Form, KeyRule};
 use crate::ordinals::Children;
 use crate::result::{self, Format, Key, Outcome};
-use crate::rounding::Rounding;
 use crate::source::{FirstValues, Question};
 use crate::term_filter::TermFilter;
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use millrace_dsl::aggs::{DateBounds, DateHistogram, Zone};
+use millrace_dsl::aggs::{DateBounds, DateHistogram};
 use millrace_storage::mapping::Scalar;
+use millrace_time::{Rounding, Zone};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
@@ -15,7 +16,6 @@ use crate::field::{Accepts, Values};
 use crate::keys::{Form, KeyRule};
 use crate::ordinals::Children;
 use crate::result::{self, Format, Key, Outcome};
-use crate::rounding::Rounding;
 
 /// What the answer is made with.
 #[derive(Debug)]

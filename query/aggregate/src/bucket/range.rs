@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use millrace_dsl::aggs::{DateBound, DateRange, IpRange, NumericRange, Range, Zone};
+use millrace_dsl::aggs::{DateBound, DateRange, IpRange, NumericRange, Range};
+use millrace_time::Zone;
 use millrace_work::error::Result;
 
 use super::slot_rule::Rule;

@@ -33,10 +33,7 @@ impl Source for RowsByMinute {
         let mut found: Vec<(i64, u64)> = Vec::new();
         let mut cost = 0;
         for (first, last, count) in minutes.iter() {
-            let span = spans.round(first);
-            if spans.round(last) != span {
-                return Ok(None);
-            }
+            let Some(span) = spans.round_all(first, last) else { return Ok(None) };
             cost += COUNTED_MINUTE;
             match found.last_mut() {
                 Some((before, sum)) if *before == span => *sum += u64::from(count),

@@ -45,9 +45,9 @@ fn of_keys<'a>(rule: &'a KeyRule, at: At<'a>) -> Result<Option<Bid<'a>>> {
             let mut spans = rounding.cached();
             bid(place, at, &mut |of_page| {
                 let NumberBounds::I64(min, max) = of_page else { return None };
-                let (first, last) = (spans.round(place.long(*min)), spans.round(place.long(*max)));
-                let within = bounds.is_none_or(|(least, most)| least <= first && first <= most);
-                (first == last).then(|| within.then_some(first as u64))
+                let span = spans.round_all(place.long(*min), place.long(*max))?;
+                let within = bounds.is_none_or(|(least, most)| least <= span && span <= most);
+                Some(within.then_some(span as u64))
             })
         }
         Form::Interval { interval, offset, bounds } => bid(place, at, &mut |of_page| {

@@ -1,11 +1,12 @@
 //! `composite`: pages over all combinations of values of several sources.
 
+use millrace_time::Interval;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::date_histogram::offset;
 use super::histogram;
-use super::interval::{GivenInterval, Interval};
+use super::interval::GivenInterval;
 use super::members::Part;
 use super::source::{Takes, ValueType, ValuesSource};
 use crate::json::{content, token};

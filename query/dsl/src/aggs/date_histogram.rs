@@ -1,9 +1,10 @@
 //! `date_histogram`: buckets of equal spans of time, or of calendar units.
 
+use millrace_time::Interval;
 use millrace_work::error::Result;
 use serde_json::{Map, Value};
 
-use super::interval::{GivenInterval, Interval, time_value};
+use super::interval::{GivenInterval, time_value};
 use super::members::Part;
 use super::order::BucketOrder;
 use super::source::{Takes, ValuesSource};

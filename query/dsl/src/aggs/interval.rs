@@ -1,49 +1,10 @@
 //! Intervals of time: calendar units, and spans of fixed length.
 
+use millrace_time::{CalendarUnit, Interval};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
 use super::members::Part;
-
-/// The interval of a histogram over dates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interval {
-    /// One unit of the calendar, in the time zone.
-    Calendar(CalendarUnit),
-    /// Milliseconds, at least 1.
-    Fixed(i64),
-}
-
-/// A unit of the calendar. Weeks begin on Mondays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)]
-pub enum CalendarUnit {
-    Second,
-    Minute,
-    Hour,
-    Day,
-    Week,
-    Month,
-    Quarter,
-    Year,
-}
-
-impl CalendarUnit {
-    /// Reads a unit by any of its names.
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "second" | "1s" => Self::Second,
-            "minute" | "1m" => Self::Minute,
-            "hour" | "1h" => Self::Hour,
-            "day" | "1d" => Self::Day,
-            "week" | "1w" => Self::Week,
-            "month" | "1M" => Self::Month,
-            "quarter" | "1q" => Self::Quarter,
-            "year" | "1y" => Self::Year,
-            _ => return None,
-        })
-    }
-}
 
 /// The interval as the members of a request give it.
 #[derive(Debug, Default)]

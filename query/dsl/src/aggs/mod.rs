@@ -53,10 +53,10 @@ pub use date_range::{DateBound, DateRange};
 pub use filters::Filters;
 pub use histogram::{Bounds, Histogram};
 pub use include::{IncludeExclude, Pattern};
-pub use interval::{CalendarUnit, Interval};
 pub use ip_range::IpRange;
 pub use matrix_stats::MatrixMode;
 pub use metric::{Metric, Simple};
+pub use millrace_time::{CalendarUnit, Interval, Zone};
 pub use multi_terms::MultiTerms;
 pub use nested::{Nested, ReverseNested};
 pub use order::{BucketOrder, OrderBy, PathOrder};
@@ -74,7 +74,6 @@ pub use source::{ValueType, ValuesSource};
 pub use terms::{Terms, Thresholds};
 pub use top_hits::TopHits;
 pub use validation::validate;
-pub use zone::Zone;
 
 /// Deepest nesting of aggregations.
 pub(crate) const MAX_DEPTH: usize = 100;

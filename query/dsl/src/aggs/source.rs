@@ -1,10 +1,11 @@
 //! What an aggregation reads: a field, with a value for documents without one, and the form of keys.
 
+use millrace_time::Zone;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::members::Part;
-use super::zone::Zone;
+use super::zone::unknown;
 
 /// The members that aggregations over values share.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -120,7 +121,7 @@ impl ValueType {
 /// Reads a time zone: a text, or a number of hours.
 pub(super) fn zone(part: Part<'_>, key: &str, value: &Value) -> Result<Zone> {
     match value {
-        Value::String(text) => Zone::parse(text).ok_or_else(|| part.unread(key, Zone::unknown(text))),
+        Value::String(text) => Zone::parse(text).ok_or_else(|| part.unread(key, unknown(text))),
         Value::Number(number) => match number.as_i64() {
             Some(hours @ -18..=18) => Ok(Zone::Fixed(hours as i32 * 3600)),
             _ => Err(part.unread(

@@ -3,11 +3,11 @@
 //! Numbers are read here, with OpenSearch's rules for fractions and overflow; dates, addresses,
 //! booleans and strings by the mapping.
 
-use millrace_dsl::aggs::Zone;
 use millrace_dsl::json::{not_a_number, text, token};
 use millrace_dsl::query::{Bound, RangeQuery};
 use millrace_storage::mapping::{ColumnKind, Field, FieldType, Mapping, Scalar};
 use millrace_storage::segment::ValueRange;
+use millrace_time::Zone;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 
@@ -182,9 +182,9 @@ pub(crate) fn date_range(
             (mapping, field)
         }
     };
-    let nanos = field.column_kind() == ColumnKind::DateNanos;
+    let zone = zone.unwrap_or(Zone::UTC);
     let edge = |bound: &Bound, round_up: bool| -> Result<i64> {
-        date_value(mapping, field, &bound.value, now_ms, round_up, zone, nanos)
+        date_value(mapping, field, &bound.value, now_ms, round_up, zone)
     };
     let from = match &query.from {
         None => Some(i64::MIN),
@@ -204,9 +204,8 @@ pub(crate) fn date_range(
 
 /// Reads one exact date: the span that the text leaves open, such as a whole day.
 pub(crate) fn date_span(mapping: &Mapping, field: &Field, value: &Value, now_ms: i64) -> Result<(i64, i64)> {
-    let nanos = field.column_kind() == ColumnKind::DateNanos;
-    let from = date_value(mapping, field, value, now_ms, false, None, nanos)?;
-    let to = date_value(mapping, field, value, now_ms, true, None, nanos)?;
+    let from = date_value(mapping, field, value, now_ms, false, Zone::UTC)?;
+    let to = date_value(mapping, field, value, now_ms, true, Zone::UTC)?;
     Ok((from, to.max(from)))
 }
 
@@ -216,18 +215,10 @@ fn date_value(
     value: &Value,
     now_ms: i64,
     round_up: bool,
-    zone: Option<Zone>,
-    nanos: bool,
+    zone: Zone,
 ) -> Result<i64> {
-    let unit = if nanos { 1_000_000 } else { 1 };
-    let zone = zone.filter(|_| !names_its_zone(value)).unwrap_or(Zone::UTC);
-    let now_offset = i64::from(zone.offset_seconds(now_ms)).saturating_mul(1_000);
-    // In local time everything, rounding included, happens as in UTC; the offset leads back.
-    match mapping.parse_value(field, value, now_ms.saturating_add(now_offset), round_up)? {
-        Scalar::I64(local) => {
-            let offset = i64::from(zone.local_offset_seconds(local.div_euclid(unit))).saturating_mul(1_000);
-            Ok(local.saturating_sub(offset.saturating_mul(unit)))
-        }
+    match mapping.parse_value_in(field, value, now_ms, round_up, zone)? {
+        Scalar::I64(instant) => Ok(instant),
         other => Err(Error::Execution(format!("date [{}] parsed as {other:?}", field.path))),
     }
 }
@@ -253,13 +244,6 @@ fn zone(text: &str) -> Result<Zone> {
 /// Refuses a time zone that is not known.
 pub(crate) fn known_zone(text: &str) -> Result<()> {
     zone(text).map(|_| ())
-}
-
-/// Whether a date says its own offset. Numbers of milliseconds do not: a zone moves them, as in OpenSearch.
-fn names_its_zone(value: &Value) -> bool {
-    let Value::String(text) = value else { return false };
-    let instant = text.split("||").next().unwrap_or_default();
-    instant.split_once('T').is_some_and(|(_, time)| time.contains(['Z', '+', '-']))
 }
 
 /// Reads an exact address, or a network as a range.
@@ -357,9 +341,6 @@ mod tests {
     #[test]
     fn zones_and_numbers() {
         assert!(zone("Europe/Berlin").is_ok() && zone("Mars/Olympus").is_err());
-        assert!(!names_its_zone(&json!(1_700_000_000_000_i64)) && !names_its_zone(&json!("1700000000000")));
-        assert!(names_its_zone(&json!("2020-01-01T00:00:00Z")));
-        assert!(!names_its_zone(&json!("2020-01-01T00:00:00")) && !names_its_zone(&json!("2020")));
         assert_eq!(number(&json!("5.5")).unwrap(), Number::Fraction(5.5));
         assert_eq!(number(&json!(5.0)).unwrap(), Number::Whole(5));
         insta::assert_snapshot!(number(&json!("abc")).unwrap_err(), @r#"For input string: "abc""#);

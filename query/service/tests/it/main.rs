@@ -39,3 +39,4 @@ mod sql_rights;
 mod suggest;
 mod terms_and_phrases;
 mod visibility;
+mod zones;

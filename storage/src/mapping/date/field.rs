@@ -1,6 +1,6 @@
 //! Fields of a date: the numbers that the items of a pattern read and write.
 
-use super::zone::Zone;
+use millrace_time::Zone;
 
 /// A field of a date or a time of day, as `java.time` names them. Those of a date stand before [`Field::HalfDay`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

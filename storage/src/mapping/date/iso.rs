@@ -5,8 +5,8 @@ use super::{Instant, calendar};
 const NANOS_OF_DAY: i128 = 86_400_000_000_000;
 
 /// Reads `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS[.fraction](Z|offset)?`; anything else is left to the general way. `round_up`
-/// fills a missing fraction or time of day with its last nanosecond.
-pub(super) fn read(text: &[u8], round_up: bool) -> Option<Instant> {
+/// fills a missing fraction or time of day with its last nanosecond. Returns whether the text is local time, too.
+pub(super) fn read(text: &[u8], round_up: bool) -> Option<(Instant, bool)> {
     fn two(tens: u8, units: u8) -> Option<u32> {
         let (tens, units) = (tens.wrapping_sub(b'0'), units.wrapping_sub(b'0'));
         (tens < 10 && units < 10).then(|| u32::from(tens) * 10 + u32::from(units))
@@ -22,7 +22,7 @@ pub(super) fn read(text: &[u8], round_up: bool) -> Option<Instant> {
     let days = calendar::days_from_civil(year, month, day);
     if time.is_empty() {
         let nanos = i128::from(days) * NANOS_OF_DAY;
-        return Some(Instant(if round_up { nanos + NANOS_OF_DAY - 1 } else { nanos }));
+        return Some((Instant(if round_up { nanos + NANOS_OF_DAY - 1 } else { nanos }), true));
     }
     let (&[b'T', h0, h1, b':', m0, m1, b':', s0, s1], mut rest) = time.split_first_chunk::<9>()? else {
         return None;
@@ -61,5 +61,5 @@ pub(super) fn read(text: &[u8], round_up: bool) -> Option<Instant> {
         _ => return None,
     };
     let seconds = days * 86_400 + i64::from(hour * 3600 + minute * 60 + second) - offset;
-    Some(Instant(i128::from(seconds) * 1_000_000_000 + i128::from(nanos)))
+    Some((Instant(i128::from(seconds) * 1_000_000_000 + i128::from(nanos)), rest.is_empty()))
 }

@@ -1,124 +1,92 @@
 //! Date math of queries: an anchor (`now`, or a date before `||`), then steps such as `+1M`, `-7d`, `/w`.
+//!
+//! Dates that do not name their zone are local times of a zone, in which the steps are taken, too.
 
-use super::{DateFormat, Instant, calendar};
+use millrace_time::{Zone, date_math};
 
-const MILLI: i128 = 1_000_000;
-const DAY: i128 = 86_400_000 * MILLI;
+use super::{DateFormat, Instant};
 
-/// Evaluates an expression.
+/// Evaluates an expression in a zone.
 pub(super) fn evaluate(
     format: &DateFormat,
     text: &str,
     now: Instant,
     round_up: bool,
+    zone: Zone,
 ) -> Result<Instant, String> {
     if let Some(steps) = text.strip_prefix("now") {
-        return apply(now, steps, round_up);
+        return date_math::apply(now.0, steps, zone, round_up).map(Instant);
     }
-    let unreadable =
-        |part: &str| format!("failed to parse date field [{part}] with format [{}]", format.as_str());
-    match text.split_once("||") {
-        None => format.read(text, round_up).ok_or_else(|| unreadable(text)),
-        Some((anchor, steps)) => {
-            let anchor = format.read(anchor, false).ok_or_else(|| unreadable(anchor))?;
-            apply(anchor, steps, round_up)
-        }
-    }
-}
-
-fn apply(anchor: Instant, steps: &str, round_up: bool) -> Result<Instant, String> {
-    let mut at = anchor;
-    let bytes = steps.as_bytes();
-    let mut i = 0;
-    while i < bytes.len() {
-        let (round, sign) = match bytes[i] {
-            b'/' => (true, 1i64),
-            b'+' => (false, 1),
-            b'-' => (false, -1),
-            _ => return Err(format!("operator not supported for date math [{steps}]")),
-        };
-        i += 1;
-        let start = i;
-        while i < bytes.len() && bytes[i].is_ascii_digit() {
-            i += 1;
-        }
-        let amount = if start == i {
-            1
-        } else {
-            steps[start..i].parse::<i64>().map_err(|_| format!("truncated date math [{steps}]"))?
-        };
-        if round && start != i && amount != 1 {
-            return Err(format!("rounding `/` can only be used on single unit types [{steps}]"));
-        }
-        let Some(&unit) = bytes.get(i) else {
-            return Err(format!("truncated date math [{steps}]"));
-        };
-        i += 1;
-        let next = if round {
-            round_to(at, unit, round_up)
-        } else {
-            amount.checked_mul(sign).and_then(|amount| add(at, unit, amount))
-        };
-        at = next.ok_or_else(|| match unit {
-            b'y' | b'M' | b'w' | b'd' | b'h' | b'H' | b'm' | b's' => {
-                format!("date math [{steps}] leaves the range of dates")
-            }
-            _ => format!(
-                "unit [{}] not supported for date math [{steps}]",
-                steps.get(i - 1..).and_then(|rest| rest.chars().next()).unwrap_or('?')
-            ),
+    let anchor = |text: &str, round_up: bool| {
+        let (instant, is_local) = format.read_local(text, round_up).ok_or_else(|| {
+            format!("failed to parse date field [{text}] with format [{}]", format.as_str())
         })?;
+        Ok::<_, String>(if is_local { date_math::instant_of(instant.0, zone) } else { instant.0 })
+    };
+    match text.split_once("||") {
+        None => anchor(text, round_up).map(Instant),
+        Some((text, steps)) => date_math::apply(anchor(text, false)?, steps, zone, round_up).map(Instant),
     }
-    Ok(at)
 }
 
-/// Instants that date math may reach: nine-digit years.
-fn bounded(nanos: i128) -> Option<Instant> {
-    (nanos.unsigned_abs() < 366u128 * 1_000_000_000 * DAY.unsigned_abs()).then_some(Instant(nanos))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn add(at: Instant, unit: u8, amount: i64) -> Option<Instant> {
-    let months = match unit {
-        b'y' => amount.checked_mul(12)?,
-        b'M' => amount,
-        _ => {
-            let length = match unit {
-                b'w' => 7 * DAY,
-                b'd' => DAY,
-                b'h' | b'H' => DAY / 24,
-                b'm' => DAY / 1440,
-                b's' => 1000 * MILLI,
-                _ => return None,
-            };
-            return bounded(at.0.checked_add(length.checked_mul(i128::from(amount))?)?);
+    const NANOS: i128 = 1_000_000_000;
+
+    fn read(format: &str, text: &str, zone: &str, round_up: bool) -> Result<Instant, String> {
+        let zone = Zone::parse(zone).unwrap();
+        let now = Instant::from_millis(1_710_085_500_000);
+        DateFormat::parse(format).unwrap().parse_math_in(text, now, round_up, zone)
+    }
+
+    #[test]
+    fn dates_are_local_times_unless_they_name_their_zone() {
+        const ISO: &str = "strict_date_optional_time";
+        const SPACED: &str = "yyyy-MM-dd HH:mm:ssXXX";
+        let cases = [
+            (ISO, "2024-07-01", "Europe/London", "2024-06-30T23:00:00Z"),
+            (ISO, "2024-01-10", "Atlantic/Azores", "2024-01-10T01:00:00Z"),
+            (ISO, "2024-07-01T00:00:00", "Europe/London", "2024-06-30T23:00:00Z"),
+            (ISO, "2024-07-01T00:00:00Z", "Europe/London", "2024-07-01T00:00:00Z"),
+            (ISO, "2024-07-01T00:00:00-05:00", "Europe/London", "2024-07-01T05:00:00Z"),
+            (ISO, "2024-07-01T05Z", "Europe/London", "2024-07-01T05:00:00Z"),
+            // A format without a T names its offset, too.
+            (SPACED, "2024-07-01 00:00:00+05:00", "Europe/London", "2024-06-30T19:00:00Z"),
+            (SPACED, "2024-07-01 00:00:00Z", "Europe/London", "2024-07-01T00:00:00Z"),
+            ("dd/MM/yyyy", "01/07/2024", "Europe/London", "2024-06-30T23:00:00Z"),
+            // Counts since the epoch are instants.
+            ("epoch_millis", "1719792000000", "Europe/London", "2024-07-01T00:00:00Z"),
+            ("epoch_second", "1719792000||/d", "Europe/London", "2024-06-30T23:00:00Z"),
+            // Clocks skip or repeat the time.
+            (ISO, "2024-03-31T02:30", "Europe/Berlin", "2024-03-31T01:30:00Z"),
+            (ISO, "2024-10-27T02:30", "Europe/Berlin", "2024-10-27T00:30:00Z"),
+            (ISO, "2024-03-10", "America/Havana", "2024-03-10T05:00:00Z"),
+            // Steps are taken in the zone.
+            (ISO, "2024-03-15T10:00:00Z||/d", "America/New_York", "2024-03-15T04:00:00Z"),
+            (ISO, "2024-03-15T06:00:00-04:00||+1d/d", "America/New_York", "2024-03-16T04:00:00Z"),
+            (ISO, "2024-03-10||+12h", "America/New_York", "2024-03-10T17:00:00Z"),
+            (ISO, "2024-03-10T13:00:00||-24h", "America/New_York", "2024-03-09T17:00:00Z"),
+            // Now is 2024-03-10T15:45:00Z.
+            (ISO, "now-24h", "America/New_York", "2024-03-09T15:45:00Z"),
+            (ISO, "now-1d", "America/New_York", "2024-03-09T16:45:00Z"),
+            (ISO, "now/d", "America/New_York", "2024-03-10T05:00:00Z"),
+            (ISO, "now/h", "Asia/Kolkata", "2024-03-10T15:30:00Z"),
+        ];
+        for (format, text, zone, expected) in cases {
+            let expected = DateFormat::parse(ISO).unwrap().read(expected, false).unwrap();
+            assert_eq!(read(format, text, zone, false), Ok(expected), "{text} in {zone}");
         }
-    };
-    let days = i64::try_from(at.0.div_euclid(DAY)).ok()?;
-    let (year, month, day) = calendar::civil_from_days(days);
-    let total = year.checked_mul(12)?.checked_add(i64::from(month) - 1)?.checked_add(months)?;
-    let (year, month) = (total.div_euclid(12), total.rem_euclid(12) as u32 + 1);
-    if year.abs() > 999_999_999 {
-        return None;
     }
-    let day = day.min(calendar::days_in_month(year, month));
-    bounded(i128::from(calendar::days_from_civil(year, month, day)) * DAY + at.0.rem_euclid(DAY))
-}
 
-fn round_to(at: Instant, unit: u8, round_up: bool) -> Option<Instant> {
-    let days = i64::try_from(at.0.div_euclid(DAY)).ok()?;
-    let (year, month, _) = calendar::civil_from_days(days);
-    let floor = match unit {
-        b'y' => i128::from(calendar::days_from_civil(year, 1, 1)) * DAY,
-        b'M' => i128::from(calendar::days_from_civil(year, month, 1)) * DAY,
-        b'w' => i128::from(days - i64::from(calendar::iso_weekday(days)) + 1) * DAY,
-        b'd' => i128::from(days) * DAY,
-        b'h' | b'H' => at.0.div_euclid(DAY / 24) * (DAY / 24),
-        b'm' => at.0.div_euclid(DAY / 1440) * (DAY / 1440),
-        b's' => at.0.div_euclid(1000 * MILLI) * 1000 * MILLI,
-        _ => return None,
-    };
-    if !round_up {
-        return bounded(floor);
+    #[test]
+    fn the_end_of_a_day_is_local() {
+        let start = |zone| read("yyyy-MM-dd", "2024-03-10", zone, false).unwrap().0;
+        for (zone, hours) in [("America/New_York", 23), ("Europe/London", 24)] {
+            let end = read("yyyy-MM-dd", "2024-03-10", zone, true).unwrap().0;
+            assert_eq!(end - start(zone), hours * 3600 * NANOS - 1, "{zone}");
+            assert_eq!(read("yyyy-MM-dd", "2024-03-10||/d", zone, true).unwrap().0, end, "{zone}");
+        }
     }
-    add(Instant(floor), unit, 1).and_then(|next| bounded(next.0 - 1))
 }

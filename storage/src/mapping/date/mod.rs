@@ -19,9 +19,11 @@ mod resolve;
 mod tests;
 mod weeks;
 mod writer;
-mod zone;
+mod zone_names;
 
 use std::sync::Arc;
+
+use millrace_time::Zone;
 
 use field::Fields;
 use named::NamedFormat;
@@ -29,7 +31,6 @@ pub use names::{DAYS, MONTHS};
 use pattern::{Item, Letters};
 use resolve::Style;
 use writer::LocalTime;
-use zone::Zone;
 
 /// Most alternatives of a format.
 const MAX_ALTERNATIVES: usize = 64;
@@ -113,11 +114,12 @@ impl Pattern {
         })
     }
 
-    fn read(&self, text: &str, round_up: bool) -> Option<Instant> {
+    /// Reads a date, and whether it is local time.
+    fn read(&self, text: &str, round_up: bool) -> Option<(Instant, bool)> {
         if self.iso
-            && let Some(instant) = iso::read(text.as_bytes(), round_up)
+            && let Some(read) = iso::read(text.as_bytes(), round_up)
         {
-            return Some(instant);
+            return Some(read);
         }
         let mut fields = Fields::default();
         let rest = reader::read(&self.reads, text, &mut fields)?;
@@ -166,8 +168,14 @@ impl DateFormat {
 
     /// Reads a date. `round_up` fills what is missing of a time of day with its last instant instead of its first.
     pub(crate) fn read(&self, text: &str, round_up: bool) -> Option<Instant> {
+        self.read_local(text, round_up).map(|(instant, _)| instant)
+    }
+
+    /// Reads a date as [`DateFormat::read`] does, and whether it is local time: its text names no zone and is no count since
+    /// the epoch. Local time is given as if it was UTC.
+    fn read_local(&self, text: &str, round_up: bool) -> Option<(Instant, bool)> {
         self.alternatives.iter().find_map(|alternative| match alternative {
-            Alternative::Epoch(unit) => epoch(text, *unit, round_up),
+            Alternative::Epoch(unit) => Some((epoch(text, *unit, round_up)?, false)),
             Alternative::Pattern(pattern) => pattern.read(text, round_up),
         })
     }
@@ -177,12 +185,26 @@ impl DateFormat {
         self.read(text, false).is_some()
     }
 
-    /// Reads a date or an expression of date math.
+    /// Reads a date or an expression of date math in UTC.
     ///
     /// # Errors
     /// OpenSearch's text for an expression that cannot be read.
     pub(crate) fn parse_math(&self, text: &str, now: Instant, round_up: bool) -> Result<Instant, String> {
-        math::evaluate(self, text, now, round_up)
+        self.parse_math_in(text, now, round_up, Zone::UTC)
+    }
+
+    /// Reads a date or an expression of date math: dates that name no zone are local times of `zone`, and steps are taken in it.
+    ///
+    /// # Errors
+    /// OpenSearch's text for an expression that cannot be read.
+    pub(crate) fn parse_math_in(
+        &self,
+        text: &str,
+        now: Instant,
+        round_up: bool,
+        zone: Zone,
+    ) -> Result<Instant, String> {
+        math::evaluate(self, text, now, round_up, zone)
     }
 
     /// Reads a date or an expression of date math as milliseconds since the epoch, rounded down; `now_ms` is what
@@ -191,7 +213,21 @@ impl DateFormat {
     /// # Errors
     /// OpenSearch's text for an expression that cannot be read.
     pub fn parse_millis(&self, text: &str, now_ms: i64, round_up: bool) -> Result<i64, String> {
-        let instant = self.parse_math(text, Instant::from_millis(now_ms), round_up)?;
+        self.parse_millis_in(text, now_ms, round_up, Zone::UTC)
+    }
+
+    /// Reads as [`DateFormat::parse_millis`] does, in a zone.
+    ///
+    /// # Errors
+    /// OpenSearch's text for an expression that cannot be read.
+    pub fn parse_millis_in(
+        &self,
+        text: &str,
+        now_ms: i64,
+        round_up: bool,
+        zone: Zone,
+    ) -> Result<i64, String> {
+        let instant = self.parse_math_in(text, Instant::from_millis(now_ms), round_up, zone)?;
         instant.millis().ok_or_else(|| format!("failed to parse date field [{text}]"))
     }
 
@@ -207,18 +243,10 @@ impl DateFormat {
     ) -> Result<String, String> {
         let id = zone.unwrap_or("Z");
         let zone = Zone::parse(id).ok_or_else(|| format!("unknown time zone [{id}]"))?;
-        let out_of_range = || format!("date math [{expression}] is out of range");
-        // In local time everything, rounding included, happens as in UTC.
-        let now = now_ms.div_euclid(1_000)
-            + zone.offset_seconds(now_ms.div_euclid(1_000)).ok_or_else(out_of_range)?;
-        let now =
-            Instant(i128::from(now) * NANOS_OF_SECOND + i128::from(now_ms.rem_euclid(1_000)) * 1_000_000);
-        let local = self.parse_math(expression, now, false)?.0;
-        let seconds = i64::try_from(local.div_euclid(NANOS_OF_SECOND)).map_err(|_| out_of_range())?;
-        let utc = zone.to_utc(seconds).ok_or_else(out_of_range)?;
-        let offset = zone.offset_seconds(utc).ok_or_else(out_of_range)?;
-        let nanos = i128::from(utc) * NANOS_OF_SECOND + local.rem_euclid(NANOS_OF_SECOND);
-        Ok(self.format_nanos_at(nanos, offset as i32, id))
+        let at = self.parse_math_in(expression, Instant::from_millis(now_ms), false, zone)?.0;
+        let seconds = i64::try_from(at.div_euclid(NANOS_OF_SECOND))
+            .map_err(|_| format!("date math [{expression}] is out of range"))?;
+        Ok(self.format_nanos_at(at, zone.span(seconds).offset, id))
     }
 
     /// Writes an instant given in nanoseconds since the epoch, in UTC, by the first alternative.

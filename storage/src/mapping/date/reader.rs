@@ -3,7 +3,9 @@
 use super::field::{Field, Fields};
 use super::names;
 use super::pattern::{Digits, Item, OffsetLayout, OffsetPart, Sign, Width};
-use super::zone::{self, Zone};
+use millrace_time::Zone;
+
+use super::zone_names;
 
 /// Furthest offset from UTC.
 const MAX_OFFSET: i32 = 18 * 3600;
@@ -54,8 +56,8 @@ fn read_item<'t>(item: &Item, text: &'t str, fields: &mut Fields) -> Option<&'t 
             fields.set(Field::Offset, i64::from(seconds))?;
             Some(rest)
         }
-        Item::ZoneId => read_zone(text, fields, zone::find_id),
-        Item::ZoneName => read_zone(text, fields, zone::find_name),
+        Item::ZoneId => read_zone(text, fields, zone_names::find_id),
+        Item::ZoneName => read_zone(text, fields, zone_names::find_name),
         Item::Either(choices) => {
             let checkpoint = fields.checkpoint();
             choices.iter().find_map(|choice| {
@@ -229,19 +231,19 @@ fn read_zone<'t>(
     };
     if text.starts_with(['+', '-']) {
         let (seconds, rest) = read_offset(OffsetLayout::ID, text)?;
-        return set(Zone::Offset(seconds), rest);
+        return set(Zone::Fixed(seconds), rest);
     }
     for prefix in ["UTC", "UT", "GMT"] {
         let Some(rest) = text.strip_prefix(prefix) else { continue };
         if prefix == "GMT" && rest.starts_with('0') {
-            return set(Zone::Offset(0), &rest[1..]);
+            return set(Zone::Fixed(0), &rest[1..]);
         }
         let offset = rest.starts_with(['+', '-']).then(|| read_offset(OffsetLayout::ID, rest)).flatten();
         let (seconds, rest) = offset.unwrap_or((0, rest));
-        return set(Zone::Offset(seconds), rest);
+        return set(Zone::Fixed(seconds), rest);
     }
     match find(text) {
         Some((zone, length)) => set(zone, &text[length..]),
-        None => set(Zone::Offset(0), text.strip_prefix('Z')?),
+        None => set(Zone::Fixed(0), text.strip_prefix('Z')?),
     }
 }

@@ -25,8 +25,9 @@ pub(super) enum Style {
     Lenient,
 }
 
-/// Resolves fields to an instant; `round_up` fills what is missing of the time of day with its last instant.
-pub(super) fn resolve(fields: &mut Fields, style: Style, round_up: bool) -> Option<Instant> {
+/// Resolves fields to an instant, and whether it is local time; `round_up` fills what is missing of the time of day with its
+/// last instant.
+pub(super) fn resolve(fields: &mut Fields, style: Style, round_up: bool) -> Option<(Instant, bool)> {
     let zone = fields.zone;
     let offset = fields.take(Field::Offset);
     resolve_year(fields, style)?;
@@ -47,12 +48,13 @@ pub(super) fn resolve(fields: &mut Fields, style: Style, round_up: bool) -> Opti
     let time = time.unwrap_or(if round_up { NANOS_OF_DAY - 1 } else { 0 });
     let local = days.checked_mul(86_400)?.checked_add(time.div_euclid(NANOS_OF_SECOND))?;
     let utc = match (zone, offset) {
-        (Some(zone), _) => zone.to_utc(local)?,
+        (Some(zone), _) => local - i64::from(zone.local(local).first()),
         (None, Some(offset)) => local - offset,
         (None, None) => local,
     };
     let nanos = time.rem_euclid(NANOS_OF_SECOND);
-    Some(Instant(i128::from(utc) * i128::from(NANOS_OF_SECOND) + i128::from(nanos)))
+    let instant = Instant(i128::from(utc) * i128::from(NANOS_OF_SECOND) + i128::from(nanos));
+    Some((instant, zone.is_none() && offset.is_none()))
 }
 
 fn within(value: i64, least: i64, greatest: i64) -> Option<i64> {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::field::Field;
 use super::pattern::{Digits, Item, OffsetLayout, OffsetPart, Sign, Width};
-use super::{calendar, names, weeks, zone};
+use super::{calendar, names, weeks, zone_names};
 
 /// A time as clocks of a zone show it.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +101,7 @@ fn write_item(item: &Item, time: LocalTime<'_>, out: &mut String) {
         Item::Offset(layout) => write_offset(*layout, time.offset_seconds, out),
         Item::LocalizedOffset { full } => write_localized_offset(*full, time.offset_seconds, out),
         Item::ZoneId => out.push_str(time.zone),
-        Item::ZoneName => out.push_str(&zone::short_name(time.zone, time.utc_seconds())),
+        Item::ZoneName => out.push_str(&zone_names::short_name(time.zone, time.utc_seconds())),
         Item::Either(choices) => {
             if let Some(first) = choices.first() {
                 write_item(first, time, out);

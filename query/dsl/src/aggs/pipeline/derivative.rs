@@ -1,9 +1,10 @@
 //! `derivative`: by how much a value differs from that of the bucket before.
 
+use millrace_time::CalendarUnit;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::super::interval::{CalendarUnit, time_value};
+use super::super::interval::time_value;
 use super::super::members::Part;
 use super::GapPolicy;
 use super::members::{Members, unexpected, unknown_key};
