@@ -446,8 +446,6 @@ async fn types_are_excluded_and_lost_references_told() {
     let mut all = objects();
     all.push(object("lens", "l", json!({}), json!([])));
     let file = json!({ "objects": all });
-    let message = refused(&node, IMPORT, &file.to_string(), 400).await;
-    assert!(message.starts_with("objects[4]: [type] must be one of"), "{message}");
     let line = format!("{IMPORT}?exclude=lens,index-pattern&exclude=search");
     let answer = ask(&node, &line, file, 200).await;
     assert_eq!(keys(&answer["objects"]), ["dashboard:overview", "visualization:errors"]);
@@ -460,6 +458,46 @@ async fn types_are_excluded_and_lost_references_told() {
     let missing =
         exported["objects"].as_array().unwrap().iter().filter(|object| object.get("error").is_some());
     assert_eq!(missing.count(), 2, "{exported}");
+}
+
+#[tokio::test]
+async fn objects_of_other_types_keep_no_object_out() {
+    let node = console().await;
+    let mut all = objects();
+    for (at, kind) in ["lens", "map", "tag", "config", "query", "url"].into_iter().enumerate() {
+        all.insert(at, object(kind, "x", json!({}), json!([])));
+    }
+    let answer = ask(&node, IMPORT, json!({ "objects": all }), 200).await;
+    let (stored, other) = answer["objects"].as_array().unwrap().split_at(4);
+    assert_eq!(keys(&json!(stored)), keys(&json!(objects())));
+    assert_eq!(keys(&json!(other)), ["lens:x", "map:x", "tag:x", "config:x", "query:x", "url:x"]);
+    for object in other {
+        let (kind, error) = (object["type"].as_str().unwrap(), &object["error"]);
+        assert_eq!(
+            (&error["statusCode"], error["message"].as_str().unwrap().contains(kind)),
+            (&json!(400), true)
+        );
+    }
+    ask(&node, "GET /api/saved_objects/dashboard/overview", Value::Null, 200).await;
+}
+
+#[tokio::test]
+async fn files_of_kibana_5_and_6_are_imported() {
+    let node = console().await;
+    let source = json!({ "index": "logs-*", "filter": [] }).to_string();
+    let meta = json!({ "searchSourceJSON": source });
+    let file = json!([
+        { "_id": "d", "_type": "dashboard", "_source": { "title": "D", "panelsJSON": "[]" }, "_meta": { "savedObjectVersion": 2 } },
+        { "_id": "search:s", "_type": "doc", "_source": { "type": "search", "search": { "title": "S", "kibanaSavedObjectMeta": meta } } },
+        { "_id": "5.6.0", "_type": "config", "_source": {} },
+    ]);
+    let answer = ask(&node, IMPORT, file, 200).await;
+    assert_eq!(keys(&answer["objects"]), ["dashboard:d", "search:s", "config:5.6.0"]);
+    assert_eq!(answer["objects"][2]["error"]["statusCode"], 400);
+    let stored = ask(&node, "GET /api/saved_objects/search/s", Value::Null, 200).await;
+    assert_eq!(stored["attributes"], json!({ "title": "S", "kibanaSavedObjectMeta": meta }));
+    let exported = ask(&node, &format!("{EXPORT}?dashboard=d"), Value::Null, 200).await;
+    assert_eq!(keys(&exported["objects"]), ["dashboard:d"]);
 }
 
 #[tokio::test]
@@ -521,7 +559,8 @@ async fn hostile_files_change_nothing() {
         ("{\"objects\":{}}".to_owned(), "expected an array of objects"),
         (format!("{good}\n{good}}}\n"), "[file] cannot be read"),
         (format!("{good}\nnot json\n"), "[file] cannot be read: expected ident at line 2"),
-        (format!("[{good}]"), "object 1: [object] must be an object"),
+        (format!("[{good}] {good}"), "goes on behind"),
+        (format!("[{good},7]"), "objects[1]: [object] must be an object"),
     ] {
         let message = refused(&node, IMPORT, &file, 400).await;
         assert!(message.contains(expected), "{}: {message}", &file[..file.len().min(80)]);
