@@ -383,6 +383,12 @@ impl Error {
                     .with("shard", shard.to_string())
                     .with("index", index.as_str())
             }
+            S::DocumentSourceMissing { index, index_uuid, shard, .. } => {
+                Self::new(400, "document_source_missing_exception", reason)
+                    .with("index_uuid", index_uuid.as_str())
+                    .with("shard", shard.to_string())
+                    .with("index", index.as_str())
+            }
             // Blocks that go away by themselves ask for another try, unless one beside them stays.
             S::Blocked { reason: blocks, .. } if !blocks.contains("FORBIDDEN/") => {
                 Self::new(429, "cluster_block_exception", reason)

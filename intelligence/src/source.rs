@@ -69,15 +69,22 @@ impl Source {
         // Saved objects may be of megabytes.
         let search = move || Ok(Search::parse(&stored));
         let search = engine.compute().run(Priority::Foreground, search).await?.map_err(wrong)?;
-        let pattern_id = &search.pattern_id;
-        let Some(stored) = object(engine, "index-pattern", pattern_id).await? else {
-            return Err(wrong(format!("is over index pattern [{pattern_id}], which is not there")));
-        };
-        let pattern = move || Ok(Object::parse(&stored));
-        let pattern = engine.compute().run(Priority::Foreground, pattern).await?;
-        let pattern = pattern
-            .map_err(|reason| wrong(format!("is over index pattern [{pattern_id}], which {reason}")))?;
-        let Attributes { title, time_field, .. } = pattern.attributes;
+        let pattern_id = &search.pattern.id;
+        let attributes =
+            match (object(engine, "index-pattern", pattern_id).await?, search.pattern.may_be_name) {
+                (Some(stored), _) => {
+                    let pattern = move || Ok(Object::parse(&stored));
+                    let pattern = engine.compute().run(Priority::Foreground, pattern).await?;
+                    let wrong =
+                        |reason| wrong(format!("is over index pattern [{pattern_id}], which {reason}"));
+                    pattern.map_err(wrong)?.attributes
+                }
+                (None, true) => Attributes { title: pattern_id.clone(), ..Attributes::default() },
+                (None, false) => {
+                    return Err(wrong(format!("is over index pattern [{pattern_id}], which is not there")));
+                }
+            };
+        let Attributes { title, time_field, .. } = attributes;
         let expression = title.trim();
         if expression.is_empty() {
             return Err(wrong(format!("is over index pattern [{pattern_id}], which has no title")));
@@ -146,7 +153,7 @@ impl Object {
 #[derive(Debug)]
 struct Search {
     text: String,
-    pattern_id: String,
+    pattern: PatternReference,
     query: Value,
     /// What `query` is made of.
     saved: Value,
@@ -164,9 +171,9 @@ impl Search {
         }
         let source: Value =
             serde_json::from_str(&text).map_err(|error| format!("has no search source in JSON: {error}"))?;
-        let pattern_id = pattern_id(&source, &references).ok_or("names no index pattern")?;
+        let pattern = pattern_of(&source, &references).ok_or("names no index pattern")?;
         let saved = json!([source["query"], source["filter"]]);
-        Ok(Self { query: query(&source)?, text, pattern_id, saved })
+        Ok(Self { query: query(&source)?, text, pattern, saved })
     }
 }
 
@@ -177,16 +184,24 @@ async fn object(engine: &Arc<Engine>, kind: &str, id: &str) -> Result<Option<Byt
     }
 }
 
-/// The id of the index pattern: said in the source, or by a reference that it names.
-fn pattern_id(source: &Value, references: &[Reference]) -> Option<String> {
+/// The index pattern of a saved search.
+#[derive(Debug, PartialEq, Eq)]
+struct PatternReference {
+    id: String,
+    /// Whether it is the name of indices where there is no such index pattern.
+    may_be_name: bool,
+}
+
+/// Finds the index pattern: said in the source, or by a reference that it names.
+fn pattern_of(source: &Value, references: &[Reference]) -> Option<PatternReference> {
     if let Some(id) = source["index"].as_str() {
-        return Some(id.to_owned());
+        return Some(PatternReference { id: id.to_owned(), may_be_name: true });
     }
     let name = source["indexRefName"].as_str().unwrap_or(REFERENCE);
     let mut references = references.iter();
     let reference =
         references.find(|reference| reference.name == name && reference.kind == "index-pattern")?;
-    Some(reference.id.clone())
+    Some(PatternReference { id: reference.id.clone(), may_be_name: false })
 }
 
 /// Makes the query of a search source: what was typed, and the filters beside it.
@@ -306,9 +321,10 @@ mod tests {
     fn the_pattern_is_named_or_referred_to() {
         let references = json!([{"name": REFERENCE, "type": "index-pattern", "id": "p"}]);
         let references: Vec<Reference> = serde_json::from_value(references).unwrap();
-        assert_eq!(pattern_id(&json!({"indexRefName": REFERENCE}), &references), Some("p".to_owned()));
-        assert_eq!(pattern_id(&json!({"index": "q"}), &references), Some("q".to_owned()));
-        assert_eq!(pattern_id(&json!({}), &[]), None);
+        let pattern = |id: &str, may_be_name| Some(PatternReference { id: id.to_owned(), may_be_name });
+        assert_eq!(pattern_of(&json!({"indexRefName": REFERENCE}), &references), pattern("p", false));
+        assert_eq!(pattern_of(&json!({"index": "q"}), &references), pattern("q", true));
+        assert_eq!(pattern_of(&json!({}), &[]), None);
     }
 
     #[test]
@@ -321,7 +337,7 @@ mod tests {
             Search::parse(json!({"title": "s", "object": object}).to_string().as_bytes())
         };
         let search = of(json!({"index": "p", "query": {"query": "a"}}).to_string()).unwrap();
-        assert_eq!((search.pattern_id.as_str(), search.text.contains("index")), ("p", true));
+        assert_eq!((search.pattern.id.as_str(), search.text.contains("index")), ("p", true));
         assert_eq!(search.saved, json!([{"query": "a"}, null]));
         let long = json!({"index": "p", "other": " ".repeat(MAX_SOURCE_BYTES)}).to_string();
         assert!(of(long).unwrap_err().contains("65536 are allowed"));

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::Shared;
 use crate::channel::{command, email};
 use crate::error::{Error, Result};
-use crate::template;
+use millrace_rules::template;
 
 pub(crate) fn check(shared: &Shared, definition: &Definition) -> Result<()> {
     let notification = &definition.notification;

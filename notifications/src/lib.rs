@@ -6,7 +6,7 @@
 //!
 //! - [`outbox`]: rows, and the index they are in
 //! - `sender`: which rows are sent when (`sender::lanes`, pure), the task, what is read and written
-//! - `message`, `template`: what a notification says
+//! - `message`: what a notification says
 //! - `channel`: mail, webhooks, commands, a file each
 //! - [`allow`]: where notifications may go
 //! - `secrets`: what rules name and do not have
@@ -21,7 +21,6 @@ mod message;
 pub mod outbox;
 mod secrets;
 mod sender;
-mod template;
 
 use std::fmt;
 use std::sync::Arc;

@@ -18,6 +18,7 @@ mod mutation;
 mod operator;
 #[cfg(test)]
 mod simulation;
+pub mod template;
 mod time;
 
 pub use alert::for_roles;

@@ -1,4 +1,4 @@
-//! Templates of addresses, headers, bodies and arguments: a part of Jinja whose work and output are bounded.
+//! Templates of texts, addresses, headers, bodies and arguments: a part of Jinja whose work and output are bounded.
 //!
 //! There are values, filters, `if` and `for`. What could build something large out of something small is not there: no
 //! variables, macros, arithmetic, joining of texts, or lists of one's own. So each value is a part of the alert or of the options,
@@ -20,7 +20,9 @@ const MAX_VALUE: usize = 1 << 20;
 /// Bytes of all that filters of one run make.
 const MAX_VALUES: usize = 32 << 20;
 /// Bytes of the output of a body.
-pub(crate) const MAX_BODY: usize = 1 << 20;
+pub const MAX_BODY: usize = 1 << 20;
+/// Characters that `truncate` leaves unless it is told otherwise.
+const TRUNCATED_CHARS: usize = 255;
 /// Loops within one another.
 const MAX_LOOPS: usize = 2;
 
@@ -168,8 +170,8 @@ fn replace(value: Value, from: Value, to: Value) -> Result<String, Error> {
 }
 
 /// So many characters at most, the last of them `…` where there were more.
-fn truncate(value: Value, length: usize) -> Result<String, Error> {
-    let text = text(&value)?;
+fn truncate(value: Value, length: Option<usize>) -> Result<String, Error> {
+    let (text, length) = (text(&value)?, length.unwrap_or(TRUNCATED_CHARS));
     match text.char_indices().nth(length) {
         None => Ok(text),
         Some(_) => Ok(text.chars().take(length.saturating_sub(1)).chain(['…']).collect()),
@@ -201,7 +203,7 @@ fn percent(text: &str) -> String {
 }
 
 /// Escapes a text for HTML.
-pub(crate) fn html(text: &str) -> String {
+pub fn html(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -220,7 +222,7 @@ pub(crate) fn html(text: &str) -> String {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn check(template: &str) -> Result<(), String> {
+pub fn check(template: &str) -> Result<(), String> {
     if template.len() > MAX_TEMPLATE {
         return Err(format!("has {} bytes, at most {MAX_TEMPLATE} are allowed", template.len()));
     }
@@ -232,7 +234,7 @@ pub(crate) fn check(template: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// What is wrong with it, or that it does or makes too much.
-pub(crate) fn render(template: &str, context: &Value, bound: usize) -> Result<String, String> {
+pub fn render(template: &str, context: &Value, bound: usize) -> Result<String, String> {
     if !template.contains('{') && template.len() <= bound {
         return Ok(template.to_owned());
     }
@@ -393,7 +395,7 @@ mod tests {
             ("{{ 'a b' | replace(' ', '+') | upper }}", "A+B"),
             ("{{ alert.name | e }}", "a &quot;b&quot;"),
             ("{{ 'ä/b' | urlencode }}", "%C3%A4%2Fb"),
-            ("{{ 'abcdef' | truncate(3) }}", "ab…"),
+            ("{{ 'abcdef' | truncate(3) }}{{ 'abcdef' | truncate }}", "ab…abcdef"),
             ("{{ nothing | default('d') }}{{ (nothing or 'e') | upper }}", "dE"),
             ("{\"a\": {{ count }}, \"b\": {\"c\": [1, {{ count }}]}}", "{\"a\": 2, \"b\": {\"c\": [1, 2]}}"),
             ("{#- a ~ comment -#}{{- count -}} ", "2"),

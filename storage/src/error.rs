@@ -178,6 +178,20 @@ pub enum Error {
         /// Id of the document.
         id: String,
     },
+    /// An update of a document whose index keeps no source of documents.
+    #[error("[{doc_type}][{id}]: document source missing")]
+    DocumentSourceMissing {
+        /// Index of the document.
+        index: String,
+        /// Uuid of that index.
+        index_uuid: String,
+        /// Shard of the document.
+        shard: u32,
+        /// Type segment that the request named, `_doc` otherwise.
+        doc_type: String,
+        /// Id of the document.
+        id: String,
+    },
     /// A block of the index or the cluster forbids the operation.
     #[error("index [{index}] blocked by: [{reason}];")]
     Blocked {
@@ -258,6 +272,7 @@ impl Error {
             | Self::IndexClosed { .. }
             | Self::InvalidIndexName { .. }
             | Self::InvalidAliasName { .. }
+            | Self::DocumentSourceMissing { .. }
             | Self::IllegalArgument(_)
             | Self::Parse(_)
             | Self::RoutingMissing { .. }

@@ -118,6 +118,23 @@ async fn updates() {
 }
 
 #[tokio::test]
+async fn documents_without_a_source_are_not_updated() {
+    let node = Node::insecure().await;
+    node.ask("PUT /logs", r#"{"mappings": {"_source": {"enabled": false}}}"#, 200).await;
+    node.ask("PUT /logs/_doc/1", r#"{"a":1}"#, 201).await;
+    for body in [r#"{"doc":{"a":2}}"#, r#"{"doc":{"a":2},"doc_as_upsert":true}"#] {
+        let error = &node.ask("POST /logs/_update/1", body, 400).await["error"];
+        assert_eq!(error["type"], "document_source_missing_exception");
+        assert_eq!(error["reason"], "[_doc][1]: document source missing");
+    }
+    node.ask("POST /logs/_update/2", r#"{"doc":{"a":2}}"#, 404).await;
+    node.ask("POST /logs/_update/2", r#"{"doc":{"a":2},"doc_as_upsert":true}"#, 201).await;
+    let bulk = "{\"index\":{\"_id\":\"3\"}}\n{\"a\":1}\n{\"update\":{\"_id\":\"3\"}}\n{\"doc\":{\"a\":2}}\n";
+    let items = node.ask("POST /logs/_bulk", bulk, 200).await["items"].clone();
+    assert_eq!((&items[0]["index"]["status"], &items[1]["update"]["status"]), (&json!(201), &json!(400)));
+}
+
+#[tokio::test]
 async fn many_gets() {
     let node = Node::insecure().await;
     node.ask("PUT /logs/_doc/1", r#"{"foo":"bar"}"#, 201).await;

@@ -13,6 +13,7 @@ mod bulk;
 mod console;
 mod documents;
 mod fuzzing;
+mod imports;
 mod protocol;
 mod searches;
 mod security;

@@ -260,6 +260,25 @@ async fn a_count_is_0_in_quiet_buckets_behind_the_first_document() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_saved_search_may_name_its_indices_without_an_index_pattern() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, id) = Server::with_rule(dir.path(), 31, by_hand()).await;
+    let source = json!({"index": "log*", "query": {"language": "lucene", "query": "*"}});
+    let search = json!({"attributes": {"title": "direct", "kibanaSavedObjectMeta": {"searchSourceJSON": source.to_string()}}});
+    server.write(".console", "search:direct", &json!({"object": search})).await;
+    let mut direct = by_hand();
+    (direct["model_name"], direct["search"]) = (json!("direct"), json!("search:direct"));
+    let direct = server.create(direct).await;
+    server.run(&id).await.unwrap();
+    server.run(&direct).await.unwrap();
+    let predictions = server.predictions().await;
+    let of_direct = predictions.iter().filter(|(uid, _)| uid.starts_with("direct_")).count();
+    assert_eq!(predictions.len(), 2 * of_direct, "{predictions:?}");
+    assert!(of_direct > 0);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn counts_of_an_index_that_is_closed_are_not_0_but_known_once_it_is_open() {
     let dir = tempfile::tempdir().unwrap();
     let mut count = by_hand();

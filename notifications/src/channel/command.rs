@@ -21,7 +21,7 @@ use super::{Failure, Sent, compute};
 use crate::Shared;
 use crate::error::{Error, Result};
 use crate::message::Message;
-use crate::template;
+use millrace_rules::template;
 
 /// How long a program may take.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::hash;
 use crate::message::Message;
 use crate::outbox::value_of;
-use crate::template::html;
+use millrace_rules::template::html;
 
 /// Recipients of a notification; those beyond get none, which is told.
 const MAX_RECIPIENTS: usize = 1_000;

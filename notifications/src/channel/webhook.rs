@@ -21,7 +21,7 @@ use crate::allow::{Allow, Refused, Resolver};
 use crate::error::{Error, Result};
 use crate::message::Message;
 use crate::outbox::value_of;
-use crate::template;
+use millrace_rules::template;
 
 /// How long a request may take unless `http_post_timeout` says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);

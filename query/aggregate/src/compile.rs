@@ -300,7 +300,7 @@ impl Compiler<'_> {
             slot: &mut slot,
         };
         let values = Values::resolve(source, resolving)?;
-        if values.mixed {
+        if values.mixed && accepts != Accepts::Any {
             return Err(Error::Reducing(Box::new(Error::Exception {
                 kind: "aggregation_execution_exception",
                 status: 500,

@@ -7,11 +7,12 @@ use millrace_dsl::aggs::{ValueType, ValuesSource};
 use millrace_dsl::fields::check_format;
 use millrace_dsl::json::text;
 use millrace_matching::table::TableIndex;
+use millrace_matching::table::metadata_field::{ID_COLUMN, MetadataField, SEQ_NO_COLUMN, is_metadata_column};
 use millrace_search::fetch::decimal::DecimalFormat;
 use millrace_storage::mapping::{ColumnKind, DateFormat, Field, FieldType, Scalar};
 use millrace_time::Zone;
 use millrace_work::error::{Error, Result};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::batch::{Batch, Column};
 use super::compile::ALL;
@@ -204,18 +205,16 @@ impl Values {
         accepts: Accepts,
     ) -> Result<Option<Source>> {
         let mapping = &index.mapping;
-        let (field, inside) = match mapping.field(path) {
-            Some(field) => (field, None),
-            None => match mapping.flat_object(path) {
-                Some((field, below)) => (field, Some(format!("{below}="))),
-                None if path == "_index" => {
-                    self.kind.get_or_insert(ValueKind::Text);
-                    return Ok(Some(Source::Constant(index.meta.name.to_string().into())));
+        let of_metadata;
+        let (field, inside, type_name) = match (mapping.field(path), mapping.flat_object(path)) {
+            (Some(field), _) => (field, None, field.type_name()),
+            (None, Some((field, below))) => (field, Some(format!("{below}=")), field.type_name()),
+            (None, None) => match MetadataField::find(path)? {
+                Some(field) => {
+                    of_metadata = metadata_field(field, path);
+                    (&of_metadata, None, path)
                 }
-                None => {
-                    refuse_metadata(path)?;
-                    return Ok(None);
-                }
+                None => return Ok(None),
             },
         };
         check(field, inside.is_some())?;
@@ -223,10 +222,19 @@ impl Values {
         let binary = field.field_type == FieldType::Binary && accepts == Accepts::Keys;
         let boolean_date = accepts == Accepts::Dates && kind == ValueKind::Unsigned;
         if !accepts.accepts(kind) || binary || boolean_date {
-            return Err(Error::IllegalArgument(format!(
-                "Field [{path}] of type [{}] is not supported for aggregation [{aggregation}]",
-                field.type_name()
-            )));
+            return Err(Error::IllegalArgument(match aggregation {
+                "weighted_avg" => format!("Expected numeric type on field [{path}], but got [{type_name}]"),
+                _ => format!(
+                    "Field [{path}] of type [{type_name}] is not supported for aggregation [{aggregation}]"
+                ),
+            }));
+        }
+        if path == "_index" {
+            match self.kind {
+                None => self.kind = Some(ValueKind::Text),
+                Some(known) => self.mixed |= known != ValueKind::Text,
+            }
+            return Ok(Some(Source::Constant(index.meta.name.to_string().into())));
         }
         let format = format_of(source, index, field)?;
         match self.kind {
@@ -252,19 +260,46 @@ impl Values {
     /// Reads the value of documents without one.
     fn fill(&mut self, source: &ValuesSource, indices: &[TableIndex], now_ms: i64) -> Result<()> {
         let Some(missing) = &source.missing else { return Ok(()) };
+        if self.places.iter().flatten().any(|place| matches!(place, Source::Constant(_))) {
+            // No document is without it.
+            return Ok(());
+        }
         let mapped = self.places.iter().zip(indices).find_map(|(place, index)| match place {
             Some(Source::Column(place)) => Some((place, index)),
             _ => None,
         });
         let number = |value: &Value| -> Result<f64> {
             let text = text(value).unwrap_or_default();
-            text.parse::<f64>().map_err(|_| Error::NumberFormat(format!("For input string: \"{text}\"")))
+            text.parse::<f64>().map_err(|_| {
+                Error::NumberFormat(match text.is_empty() {
+                    true => "empty String".to_owned(),
+                    false => format!("For input string: \"{text}\""),
+                })
+            })
         };
         if let Some((place, index)) = mapped {
             self.missing = Some(match place.kind {
                 ValueKind::Double => Filled::Double(number(missing)?),
                 ValueKind::Long if self.kind == Some(ValueKind::Double) => Filled::Double(number(missing)?),
                 ValueKind::Text => Filled::Text(text(missing).unwrap_or_default().into()),
+                ValueKind::Long | ValueKind::Unsigned if is_whole_number(&place.field) => {
+                    match whole(missing, number(missing)?, place.kind) {
+                        Some(value) => Filled::Long(value),
+                        None => {
+                            // A fraction makes all values floating point numbers.
+                            self.kind = Some(ValueKind::Double);
+                            Filled::Double(number(missing)?)
+                        }
+                    }
+                }
+                ValueKind::Long if place.field.field_type == FieldType::Boolean => {
+                    let given = text(missing).unwrap_or_default();
+                    Filled::Long(i64::from(given.parse::<bool>().map_err(|_| {
+                        Error::IllegalArgument(format!(
+                            "Cannot parse boolean [{given}], expected either [true] or [false]"
+                        ))
+                    })?))
+                }
                 _ => match self.parse_missing(source, place, index, missing, now_ms)? {
                     Scalar::I64(value) if place.nanos => Filled::Long(value.div_euclid(1_000_000)),
                     Scalar::I64(value) => Filled::Long(value),
@@ -360,6 +395,11 @@ impl Place {
         if self.nanos { value.div_euclid(1_000_000) } else { value }
     }
 
+    /// Whether values are metadata, of which every document has exactly one.
+    pub(crate) fn is_metadata(&self) -> bool {
+        is_metadata_column(self.field.column)
+    }
+
     /// Whether values are those at a place inside of a flat_object.
     pub(crate) fn is_inside(&self) -> bool {
         self.inside.is_some()
@@ -395,19 +435,44 @@ fn of_type(value_type: ValueType) -> ValueKind {
     }
 }
 
-/// Refuses metadata fields: they are no columns, and without a refusal an aggregation would tell that no document has a value.
-fn refuse_metadata(path: &str) -> Result<()> {
-    match path {
-        "_id" | "_seq_no" | "_primary_term" => Err(Error::IllegalArgument(format!(
-            "aggregations on the metadata field [{path}] are not supported by this server, aggregate a field that documents have, or count documents"
-        ))),
-        "_doc_count" | "_field_names" | "_ignored" | "_nested_path" | "_routing" | "_source" | "_version" => {
-            Err(Error::IllegalArgument(format!(
-                "Fielddata is not supported on field [{path}] of type [{path}]"
-            )))
-        }
-        _ => Ok(()),
+/// Makes the field that a metadata field is to aggregations.
+fn metadata_field(field: MetadataField, path: &str) -> Field {
+    let (field_type, column) = match field {
+        MetadataField::Id => (FieldType::Keyword, ID_COLUMN),
+        MetadataField::Index => (FieldType::ConstantKeyword, ID_COLUMN),
+        MetadataField::SeqNo => (FieldType::Long, SEQ_NO_COLUMN),
+    };
+    Field {
+        id: column,
+        path: path.into(),
+        field_type,
+        column,
+        index: false,
+        doc_values: true,
+        ignore_above: None,
+        analyzer: "".into(),
+        search_analyzer: "".into(),
+        normalizer: None,
+        norms: false,
+        params: Map::new(),
     }
+}
+
+/// Whether values of a field are whole numbers and nothing else.
+fn is_whole_number(field: &Field) -> bool {
+    matches!(field.column_kind(), ColumnKind::Int(_) | ColumnKind::U64)
+}
+
+/// Reads a whole number, unsigned ones as their bits; `None` where it has a fraction.
+fn whole(value: &Value, number: f64, kind: ValueKind) -> Option<i64> {
+    if number.fract() != 0.0 || kind == ValueKind::Unsigned && number < 0.0 {
+        return None;
+    }
+    let text = text(value)?;
+    Some(match kind {
+        ValueKind::Unsigned => text.parse::<u64>().unwrap_or(number as u64).cast_signed(),
+        _ => text.parse::<i64>().unwrap_or(number as i64),
+    })
 }
 
 /// Refuses fields that have no columns for aggregations.

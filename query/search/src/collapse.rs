@@ -21,6 +21,7 @@ use millrace_dsl::sort::Mode;
 use millrace_matching::order::{Encoder, Order, SortColumn, number};
 use millrace_matching::score::collect::Address;
 use millrace_matching::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
+use millrace_matching::table::metadata_field::MetadataField;
 use millrace_matching::table::{ROW, SCORE, SEGMENT, TableSnapshot};
 use millrace_storage::mapping::{ColumnKind, FieldType};
 use millrace_work::Work;
@@ -62,10 +63,8 @@ impl GroupBy {
                 let failure = error.into_shard_failure(&index.meta.name, &index.meta.uuid_text(), 0);
                 Err(Error::SearchPhase { failures: vec![failure] })
             };
-            let metadata =
-                matches!(name.as_str(), "_id" | "_index" | "_routing" | "_seq_no" | "_source" | "_version");
             let Some(field) = index.mapping.field(name) else {
-                return refused(match metadata {
+                return refused(match MetadataField::is_name(name) {
                     true => unfit(name),
                     false => format!("no mapping found for `{name}` in order to collapse on"),
                 });

@@ -11,6 +11,7 @@
 mod document;
 mod edit;
 mod elastalert;
+mod format_spec;
 mod kept;
 pub mod notification;
 mod options;

@@ -1,17 +1,26 @@
 //! What an alert says: `alert_subject` and `alert_text`, with `{0}` for the values of their arguments.
 //!
-//! Of Python's formats `{}`, `{0}`, `{name}` and doubled braces are there; conversions and widths are refused when the rule is
-//! saved. Without arguments a text is taken as it is, as ElastAlert does it. An argument is a field of the event, else an
-//! option of the rule.
+//! Of Python's formats `{}`, `{0}`, `{name}`, each with a specification such as `:.2f`, and doubled braces are there; conversions
+//! are refused when the rule is saved. Without arguments a text is taken as it is, as ElastAlert does it. An argument is a field
+//! of the event, else an option of the rule.
+//!
+//! With `alert_text_type: alert_text_jinja` the text, and a subject without arguments, are templates ([`template`]): fields of the
+//! event and options of the rule are their values, and the event as a whole is `_data`.
 
 use serde_json::Value;
 
+use super::format_spec::FormatSpec;
 use super::options::{MAX_NAME, MAX_PATH, MAX_TEXT, Options, short};
 use crate::error::{Error, Result};
 use crate::fields;
+use crate::template;
 
 /// Arguments of a text.
 const MAX_ARGUMENTS: usize = 100;
+/// Words of a template that are looked up among the rule's options.
+const MAX_TEMPLATE_WORDS: usize = 10_000;
+/// Name of the event in a template.
+const TEMPLATE_ROOT: &str = "_data";
 /// Bytes of a subject unless `alert_subject_max_len` says otherwise.
 const SUBJECT_BYTES: u64 = 2048;
 
@@ -43,6 +52,8 @@ pub enum TextType {
     TextOnly,
     /// Without the fields.
     ExcludeFields,
+    /// `alert_text` only, a template.
+    Jinja,
 }
 
 impl TextType {
@@ -50,6 +61,7 @@ impl TextType {
         match self {
             Self::TextOnly => "alert_text_only",
             Self::ExcludeFields => "exclude_fields",
+            Self::Jinja => "alert_text_jinja",
         }
     }
 }
@@ -57,8 +69,8 @@ impl TextType {
 /// A piece of a format.
 enum Piece<'a> {
     Literal(&'a str),
-    Argument(usize),
-    Named(&'a str),
+    Argument(usize, Option<FormatSpec>),
+    Named(&'a str, Option<FormatSpec>),
 }
 
 impl Text {
@@ -67,9 +79,12 @@ impl Text {
             None => None,
             Some("alert_text_only") => Some(TextType::TextOnly),
             Some("exclude_fields") => Some(TextType::ExcludeFields),
+            Some("alert_text_jinja") => Some(TextType::Jinja),
             Some(other) => {
-                let reason =
-                    format!("[{}] is not there; there are alert_text_only and exclude_fields", short(other));
+                let reason = format!(
+                    "[{}] is not there; there are alert_text_only, exclude_fields and alert_text_jinja",
+                    short(other)
+                );
                 return Err(Error::invalid("alert_text_type", reason));
             }
         };
@@ -108,16 +123,20 @@ impl Text {
             ("alert_text", &self.text, &self.text_args, kw),
         ] {
             let Some(text) = text else { continue };
+            if self.is_template(name == "alert_subject") {
+                template::check(text).map_err(|reason| Error::invalid(name, reason))?;
+                continue;
+            }
             if args.is_empty() && kw.is_empty() {
                 continue;
             }
             for piece in pieces(text).map_err(|reason| Error::invalid(name, reason))? {
                 match piece {
-                    Piece::Argument(at) if at >= args.len() => {
+                    Piece::Argument(at, _) if at >= args.len() => {
                         let reason = format!("{{{at}}} has no argument: [{name}_args] has {}", args.len());
                         return Err(Error::invalid(name, reason));
                     }
-                    Piece::Named(named) if !kw.contains(&named) => {
+                    Piece::Named(named, _) if !kw.contains(&named) => {
                         let reason = format!("{{{}}} is no name of [alert_text_kw]", short(named));
                         return Err(Error::invalid(name, reason));
                     }
@@ -126,6 +145,11 @@ impl Text {
             }
         }
         Ok(())
+    }
+
+    /// Whether the subject, or else the text, is a template.
+    fn is_template(&self, subject: bool) -> bool {
+        self.text_type == Some(TextType::Jinja) && (!subject || self.subject_args.is_empty())
     }
 
     /// Writes the subject of an alert that shows `body`; `option` tells options of the rule.
@@ -137,6 +161,7 @@ impl Text {
     ) -> String {
         let subject = match &self.subject {
             None => name.to_owned(),
+            Some(subject) if self.is_template(true) => rendered(subject, name, body, option),
             Some(subject) => self.fill(subject, &self.subject_args, &[], body, option),
         };
         fields::cut(&subject, self.subject_max_len.unwrap_or(SUBJECT_BYTES as usize)).to_owned()
@@ -152,9 +177,10 @@ impl Text {
     ) -> String {
         let mut text = match &self.text {
             None => name.to_owned(),
+            Some(text) if self.is_template(false) => rendered(text, name, body, option),
             Some(text) => self.fill(text, &self.text_args, &self.text_kw, body, option),
         };
-        if self.text_type == Some(TextType::TextOnly) {
+        if matches!(self.text_type, Some(TextType::TextOnly | TextType::Jinja)) {
             return fields::cut(&text, MAX_TEXT).to_owned();
         }
         if !said.is_empty() {
@@ -206,17 +232,41 @@ impl Text {
             }
             match piece {
                 Piece::Literal(text) => filled.push_str(text),
-                Piece::Argument(at) => {
-                    filled.push_str(&args.get(at).map(|field| value(field)).unwrap_or_default())
+                Piece::Argument(at, spec) => {
+                    let shown = args.get(at).map(|field| value(field)).unwrap_or_default();
+                    filled.push_str(&spec.map_or_else(|| shown.clone(), |spec| spec.apply(&shown)));
                 }
-                Piece::Named(named) => {
+                Piece::Named(named, spec) => {
                     let field = kw.iter().find(|(_, name)| name == named);
-                    filled.push_str(&field.map(|(field, _)| value(field)).unwrap_or_default());
+                    let shown = field.map(|(field, _)| value(field)).unwrap_or_default();
+                    filled.push_str(&spec.map_or_else(|| shown.clone(), |spec| spec.apply(&shown)));
                 }
             }
         }
         filled
     }
+}
+
+/// Renders a template; one that fails at an event is shown with the reason.
+fn rendered(text: &str, name: &str, body: &Value, option: &dyn Fn(&str) -> Option<String>) -> String {
+    let mut values = serde_json::Map::new();
+    // Options of the rule that the template may mean; fields of the event come before them.
+    let words =
+        text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| !word.is_empty());
+    for word in words.take(MAX_TEMPLATE_WORDS) {
+        if !values.contains_key(word)
+            && let Some(value) = option(word)
+        {
+            values.insert(word.to_owned(), Value::String(value));
+        }
+    }
+    values.insert("name".to_owned(), Value::String(name.to_owned()));
+    if let Value::Object(members) = body {
+        values.extend(members.clone());
+    }
+    values.insert(TEMPLATE_ROOT.to_owned(), body.clone());
+    let context = minijinja::Value::from_serialize(Value::Object(values));
+    template::render(text, &context, MAX_TEXT).unwrap_or_else(|reason| format!("{text}\n\n({reason})"))
 }
 
 fn pieces(format: &str) -> Result<Vec<Piece<'_>>, String> {
@@ -234,15 +284,21 @@ fn pieces(format: &str) -> Result<Vec<Piece<'_>>, String> {
             return Err("has a single brace; write {{ or }} for a brace".to_owned());
         };
         let inner = &behind[..end];
-        if inner.is_empty() {
-            pieces.push(Piece::Argument(next));
+        let unknown =
+            || format!("has the format {{{}}}; there are {{}}, {{0}}, {{name}} and {{0:.2f}}", short(inner));
+        let (inner_name, spec) = match inner.split_once(':') {
+            None => (inner, None),
+            Some((name, spec)) => (name, Some(FormatSpec::parse(spec).ok_or_else(unknown)?)),
+        };
+        if inner_name.is_empty() {
+            pieces.push(Piece::Argument(next, spec));
             next += 1;
-        } else if inner.bytes().all(|byte| byte.is_ascii_digit()) {
-            pieces.push(Piece::Argument(inner.parse().unwrap_or(usize::MAX)));
-        } else if inner.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            pieces.push(Piece::Named(inner));
+        } else if inner_name.bytes().all(|byte| byte.is_ascii_digit()) {
+            pieces.push(Piece::Argument(inner_name.parse().unwrap_or(usize::MAX), spec));
+        } else if inner_name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            pieces.push(Piece::Named(inner_name, spec));
         } else {
-            return Err(format!("has the format {{{}}}; there are {{}}, {{0}} and {{name}}", short(inner)));
+            return Err(unknown());
         }
         rest = &behind[end + 1..];
     }

@@ -144,6 +144,29 @@ fn an_alert_says_what_the_product_says() {
 }
 
 #[test]
+fn texts_may_be_templates_and_have_formats() {
+    let text = |own: Value| {
+        let mut rule = json!({"type": "frequency", "num_events": 1, "timeframe": "1m", "query_key": "user"});
+        rule.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+        let mut bench = Bench::new(&[("r1", rule)]);
+        let event = json!({"@timestamp": "1970-01-01T00:00:00Z", "user": "root", "load": 0.12345, "host": {"name": "h"}, "a.b": 1});
+        let operations = bench.event(0, event);
+        let Operation::Alert { document, .. } = &operations[0] else { panic!("{operations:?}") };
+        (
+            document["alert_subject"].as_str().unwrap().to_owned(),
+            document["alert_text"].as_str().unwrap().to_owned(),
+        )
+    };
+    let template = "{{ user | upper }} on {{ host.name }}{{ _data['a.b'] }}, {{ num_events }} of {{ name }}{% if other %}!{% endif %}";
+    let own = json!({"alert_text_type": "alert_text_jinja", "alert_text": template, "alert_subject": "by {{ user }}"});
+    assert_eq!(text(own), ("by root".to_owned(), "ROOT on h1, 1 of r1".to_owned()));
+    let own = json!({"alert_text_type": "alert_text_jinja", "alert_text": "{{ user }}", "alert_subject": "{0}", "alert_subject_args": ["user"]});
+    assert_eq!(text(own), ("root".to_owned(), "root".to_owned()));
+    let own = json!({"alert_text_type": "alert_text_only", "alert_text": "{0:.2f} {1:>6} {2:.1f}", "alert_text_args": ["load", "user", "none"]});
+    assert_eq!(text(own).1, "0.12   root <MISSING VALUE>");
+}
+
+#[test]
 fn a_large_event_is_shown_in_part() {
     let mut bench =
         Bench::new(&[("r", json!({"include": ["a*", "user.name"], "query_key": "key"})), ("s", json!({}))]);

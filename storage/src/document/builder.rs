@@ -7,10 +7,11 @@ use jiter::Jiter;
 
 use super::chunk::Chunk;
 use super::completion::Input;
+use super::failure::Failure;
 use super::scopes::Scopes;
 use super::walk::Keys;
 use super::wanted::Wanted;
-use crate::mapping::{Mapping, Mark, PathId};
+use crate::mapping::{Child, Mapping, Mark, PathId};
 use crate::{Error, Result};
 
 /// Members of a document that replay gives up one by one before it gives up all of them.
@@ -48,12 +49,15 @@ pub struct ChunkBuilder {
     pub(super) completions: Vec<(u32, Vec<Input>)>,
     /// What is looked at, where that is not all.
     pub(super) wanted: Option<Wanted>,
+    /// The mapping before the current document.
+    before: Mark,
 }
 
 impl ChunkBuilder {
     /// Starts a chunk over a mapping.
     pub fn new(mapping: Arc<Mapping>) -> Self {
         Self {
+            before: mapping.mark(),
             base: mapping.clone(),
             mapping,
             columns: Scopes::default(),
@@ -105,6 +109,7 @@ impl ChunkBuilder {
             return Err(Error::TooLarge(format!("more than {} documents in one request", self.rows)));
         }
         let mark = self.mapping.mark();
+        self.before = mark;
         let ignored = self.ignored.len();
         self.columns.begin(self.rows);
         self.keys.begin();
@@ -191,6 +196,21 @@ impl ChunkBuilder {
             paths.dedup();
             self.ignored.append(&mut paths);
         }
+    }
+
+    /// Makes the refusal of a document that adds a field both as an object and as a value; `None` where the mapping had it before.
+    pub(super) fn contradiction(&self, child: Child) -> Option<Box<Failure>> {
+        if !self.mapping.is_newer(child, self.before) {
+            return None;
+        }
+        let path = match child {
+            Child::Object(at) => &self.mapping.object(at).path,
+            Child::Leaf(at) => &self.mapping.leaf(at).field.path,
+            Child::Alias(_) => return None,
+        };
+        Some(Box::new(Failure::Mapping(Error::IllegalArgument(format!(
+            "can't merge a non object mapping [{path}] with an object mapping"
+        )))))
     }
 
     /// Removes the fields that were added since a mark.

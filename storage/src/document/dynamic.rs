@@ -75,7 +75,12 @@ impl ChunkBuilder {
                         match child {
                             Child::Object(at) if !self.mapping.object(at).enabled => self.skip(json),
                             Child::Object(at) => self.one_object(json, at, peek),
-                            Child::Leaf(leaf) => self.scalar_or_structure(json, leaf, peek),
+                            Child::Leaf(leaf) => {
+                                match self.contradiction(child).filter(|_| known.is_some()) {
+                                    Some(failure) if !self.is_structured(leaf) => Err(failure),
+                                    _ => self.scalar_or_structure(json, leaf, peek),
+                                }
+                            }
                             Child::Alias(_) => {
                                 Err(Failure::rule(format!("Cannot write to a field alias [{name}].")))
                             }
@@ -106,6 +111,9 @@ impl ChunkBuilder {
                             self.ignore(path);
                             return Ok(());
                         }
+                        if let Some(failure) = self.contradiction(Child::Object(at)) {
+                            return Err(failure);
+                        }
                         Err(Failure::mapping(format!(
                             "object mapping for [{}] tried to parse field [{}] as object, but found a concrete value",
                             mapped.path, mapped.name
@@ -118,6 +126,14 @@ impl ChunkBuilder {
                 }
             }
         }
+    }
+
+    /// Whether an object may be a value of a field.
+    fn is_structured(&self, leaf: u32) -> bool {
+        matches!(
+            self.mapping.leaf(leaf).field.field_type,
+            FieldType::GeoPoint | FieldType::FlatObject | FieldType::Completion | FieldType::RankFeatures
+        )
     }
 
     fn scalar_or_structure(&mut self, json: &mut Jiter<'_>, leaf: u32, peek: Peek) -> Parsed<()> {

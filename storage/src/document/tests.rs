@@ -302,6 +302,31 @@ fn documents_that_are_refused_whole() {
 }
 
 #[test]
+fn documents_that_contradict_themselves_are_told_from_those_that_contradict_the_mapping() {
+    let mapping = mapping_with(json!({"properties": {"k": {"type": "keyword"}}}), json!({}));
+    for (source, field) in [
+        (r#"{"a": 1, "a.b": 2}"#, "a"),
+        (r#"{"a.b": 2, "a": 1}"#, "a"),
+        (r#"{"a": [1, {"b": 2}]}"#, "a"),
+        (r#"{"a": [{"b": 2}, 1]}"#, "a"),
+        (r#"{"a.b": 1, "a.b.c": 2}"#, "a.b"),
+        (r#"{"a": {"b": "x", "b.c": 2}}"#, "a.b"),
+    ] {
+        let mut builder = ChunkBuilder::new(mapping.clone());
+        let error = builder.push("1", source.as_bytes()).unwrap_err();
+        let expected = format!("can't merge a non object mapping [{field}] with an object mapping");
+        assert!(
+            matches!(&error, Error::IllegalArgument(reason) if *reason == expected),
+            "{source}: {error:?}"
+        );
+        // The next document is held against the mapping that the first one made.
+        builder.push("2", br#"{"a": 1}"#).unwrap();
+        let error = builder.push("3", br#"{"a.b": 2}"#).unwrap_err();
+        assert!(matches!(error, Error::MapperParsing { .. }), "{source}: {error:?}");
+    }
+}
+
+#[test]
 fn unknown_fields_are_mapped_as_opensearch_does() {
     let keyword = json!({"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}});
     let cases = [

@@ -310,13 +310,16 @@ impl ChunkBuilder {
                     at = child;
                     rest = below;
                 }
-                (Some(Child::Leaf(leaf)), Some(_)) => {
+                (Some(child @ Child::Leaf(leaf)), Some(_)) => {
                     let leaf = self.mapping.leaf(leaf);
                     if self.overflows(leaf.object) {
                         self.keys.add(key);
                         let above = &self.mapping.object(object).path;
                         let path = if above.is_empty() { key.to_owned() } else { format!("{above}.{key}") };
                         return Ok(Ok(Target::Ignore(path.into())));
+                    }
+                    if let Some(failure) = self.contradiction(child) {
+                        return Err(failure);
                     }
                     return Err(Failure::mapping(format!(
                         "Could not dynamically add mapping for field [{key}]. Existing mapping for [{}] must be of type object but found [{}].",
@@ -401,6 +404,9 @@ impl ChunkBuilder {
                     let path = mapped.path.clone();
                     self.ignore(path);
                     return self.skip(json);
+                }
+                if let Some(failure) = self.contradiction(Child::Object(object)) {
+                    return Err(failure);
                 }
                 Err(Failure::mapping(format!(
                     "object mapping for [{}] tried to parse field [{}] as object, but found a concrete value",

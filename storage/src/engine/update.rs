@@ -78,6 +78,7 @@ impl Engine {
                         found.primary_term
                     )));
                 }
+                check_source(index, number, op, &id)?;
                 let (doc, stored) = (update.doc.clone(), found.source.clone());
                 let merge = move || -> Result<Option<(Vec<u8>, bool)>> {
                     Ok(doc.map_or(Some((Vec::new(), false)), |doc| merged(&stored, doc.text())))
@@ -122,7 +123,8 @@ impl Engine {
     /// as `earlier` says, `None` where it deletes it.
     ///
     /// # Errors
-    /// [`Error::DocumentMissing`] for a deleted one without anything to insert.
+    /// [`Error::DocumentMissing`] for a deleted one without anything to insert, [`Error::DocumentSourceMissing`] where the
+    /// index keeps no sources.
     pub(super) fn prepare_update_of(
         item: usize,
         admitted: &Admitted,
@@ -133,6 +135,9 @@ impl Engine {
         let Admitted { index, limits } = admitted;
         let id = op.id.clone().unwrap_or_default();
         let shard = index.shard_for(Some(&id), op.routing.as_deref());
+        if earlier.is_some() {
+            check_source(index, shard, op, &id)?;
+        }
         let source = match (earlier, &update.doc) {
             (Some(earlier), Some(doc)) => {
                 Bytes::from(merged(earlier, doc.text()).ok_or_else(|| not_an_object(&id))?.0)
@@ -175,6 +180,21 @@ pub(super) fn missing(index: &Index, shard: u32, op: &WriteOp, id: String) -> Er
         doc_type: op.doc_type.to_string(),
         id,
     }
+}
+
+/// Refuses to update a document whose index keeps no source of documents.
+fn check_source(index: &Index, shard: u32, op: &WriteOp, id: &str) -> Result<()> {
+    if index.mapping().source_enabled() {
+        return Ok(());
+    }
+    let meta = index.meta();
+    Err(Error::DocumentSourceMissing {
+        index: meta.name.to_string(),
+        index_uuid: meta.uuid_text(),
+        shard,
+        doc_type: op.doc_type.to_string(),
+        id: id.to_owned(),
+    })
 }
 
 /// Says that a stored source is not what updates merge into.

@@ -310,6 +310,15 @@ impl Mapping {
         self.total_fields() + 1 != mark.objects + mark.leaves + mark.aliases
     }
 
+    /// Whether a child was added since a mark.
+    pub(crate) fn is_newer(&self, child: Child, mark: Mark) -> bool {
+        match child {
+            Child::Object(at) => at as usize >= mark.objects,
+            Child::Leaf(at) => at as usize >= mark.leaves,
+            Child::Alias(at) => at as usize >= mark.aliases,
+        }
+    }
+
     /// Removes what dynamic mapping added since a mark.
     pub(crate) fn rollback(&mut self, mark: Mark) {
         for leaf in self.leaves.drain(mark.leaves..) {

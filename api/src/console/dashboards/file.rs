@@ -1,4 +1,4 @@
-//! The text of a file: `{"version": …, "objects": […]}`, or the objects one behind the other, a line each.
+//! The text of a file: `{"version": …, "objects": […]}`, an array of objects, or the objects one behind the other, a line each.
 //!
 //! Objects are handed on as slices of the file, one at a time: whoever takes them holds the values of one object only.
 
@@ -61,23 +61,34 @@ impl<'de: 'a, 'a> Deserialize<'de> for Objects<'a> {
 ///
 /// # Errors
 /// 400 for what is neither form, and for more objects than there may be.
-pub(super) fn parts(file: &[u8]) -> Result<Vec<Part<'_>>, Error> {
+pub(super) fn parts<'f>(file: &'f [u8]) -> Result<Vec<Part<'f>>, Error> {
     let refused =
         |error: serde_json::Error| Error::illegal_argument(format!("[file] cannot be read: {error}"));
     let mut values = serde_json::Deserializer::from_slice(without_mark(file)).into_iter::<&RawValue>();
     let Some(first) = values.next().transpose().map_err(refused)? else {
         return Err(Error::illegal_argument("[file] is empty: the body must be an exported file"));
     };
+    let of_elements = |objects: Vec<&'f RawValue>| {
+        let part = |(at, object): (usize, &'f RawValue)| Part {
+            place: format!("objects[{at}]"),
+            text: object.get().as_bytes(),
+        };
+        objects.into_iter().enumerate().map(part).collect()
+    };
+    if first.get().starts_with('[') {
+        let Objects(objects) = serde_json::from_str(first.get()).map_err(refused)?;
+        if values.next().is_some() {
+            return Err(Error::illegal_argument("[file] goes on behind the array of objects"));
+        }
+        return Ok(of_elements(objects));
+    }
     if first.get().starts_with('{') {
         let whole: Whole<'_> = serde_json::from_str(first.get()).map_err(refused)?;
         if let Some(Objects(objects)) = whole.objects {
             if values.next().is_some() {
                 return Err(Error::illegal_argument("[file] goes on behind the object with [objects]"));
             }
-            let found = objects.into_iter().enumerate();
-            let found = found
-                .map(|(at, object)| Part { place: format!("objects[{at}]"), text: object.get().as_bytes() });
-            return Ok(found.collect());
+            return Ok(of_elements(objects));
         }
     }
     let mut found = Vec::new();

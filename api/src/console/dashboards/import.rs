@@ -1,5 +1,6 @@
 //! Import: a file is checked as a whole, then its objects are stored in one request.
 //!
+//! An object of a type that is not known here is answered with an error of its own, and keeps no other object out.
 //! An object whose id is there already is answered with a conflict and left as it is, unless `force` is said. What objects
 //! refer to and is neither in the file nor stored is answered, and no reason to refuse them.
 
@@ -8,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value, json};
 
 use super::file::{self, Part};
+use super::legacy;
 use super::references::{self, Target};
 use crate::console::error::at;
 use crate::console::saved_objects::Store;
@@ -27,6 +29,19 @@ struct Checked {
     objects: Vec<Prepared>,
     /// What each of them refers to.
     targets: Vec<Vec<Target>>,
+    /// Objects of types that are not known.
+    unknown: Vec<Target>,
+}
+
+/// What a value of a file is.
+#[derive(Debug)]
+enum Entry {
+    /// An object to be imported.
+    Object(Key),
+    /// An object of a type that is not known.
+    Unknown(Target),
+    /// Nothing to be imported: details of the export, what could not be exported, and types that are excluded.
+    Ignored,
 }
 
 /// Imports a file.
@@ -35,9 +50,14 @@ pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response
     let exclude: HashSet<String> = request.params.take_lists("exclude").into_iter().collect();
     request.finish()?;
     let now_ms = saved.now_ms();
-    let Checked { objects, targets } = offload(request.body.len(), || check(request, &exclude, now_ms))?;
+    let Checked { objects, targets, unknown } =
+        offload(request.body.len(), || check(request, &exclude, now_ms))?;
     let missing = missing(saved, &objects, &targets).await?;
-    let answered = bulk::store(saved, objects, force, "{\"objects\":").await?;
+    let mut answered = bulk::store(saved, objects, force, "{\"objects\":").await?;
+    for Target { kind, id } in &unknown {
+        let reason = format!("Unsupported saved object type: '{kind}'");
+        answered.push_error(kind, id, &Error::illegal_argument(reason));
+    }
     let behind = (!missing.is_empty()).then(|| ("missing_references", Value::Array(missing)));
     Ok(answered.finish(behind))
 }
@@ -49,7 +69,8 @@ pub(crate) fn read_only(file: &[u8]) {
         let room = Room::unbounded();
         let read = || -> Result<(), Error> {
             let mut members = object("object", text::parse(text, &room)?)?;
-            let Some(key) = take_key(&mut members, &exclude)? else { return Ok(()) };
+            legacy::convert(&mut members)?;
+            let Entry::Object(key) = take_key(&mut members, &exclude)? else { return Ok(()) };
             let draft = Draft::parse(key, members, &room)?;
             references::targets(&draft, &room)?;
             Prepared::of(&draft, 0, &room).map(drop)
@@ -68,12 +89,26 @@ fn check(request: &Request, exclude: &HashSet<String>, now_ms: i64) -> Result<Ch
         let room = request.room.beside();
         let read = || -> Result<_, Error> {
             let mut members = object("object", text::parse(text, &room)?)?;
-            let Some(key) = take_key(&mut members, exclude)? else { return Ok(None) };
+            legacy::convert(&mut members)?;
+            let key = match take_key(&mut members, exclude)? {
+                Entry::Object(key) => key,
+                Entry::Unknown(target) => return Ok(Err(Some(target))),
+                Entry::Ignored => return Ok(Err(None)),
+            };
             let draft = Draft::parse(key, members, &room)?;
             let targets = references::targets(&draft, &room)?;
-            Ok(Some((Prepared::of(&draft, now_ms, &request.room)?, targets)))
+            Ok(Ok((Prepared::of(&draft, now_ms, &request.room)?, targets)))
         };
-        let Some((object, targets)) = read().map_err(|error| at(&place, error))? else { continue };
+        let (object, targets) = match read().map_err(|error| at(&place, error))? {
+            Ok(read) => read,
+            Err(unknown) => {
+                if let Some(target) = unknown {
+                    request.room.take(3 * (target.kind.len() + target.id.len()) + REFERENCE_BYTES)?;
+                    checked.unknown.push(target);
+                }
+                continue;
+            }
+        };
         let count: usize = targets.iter().map(|target| target.kind.len() + target.id.len()).sum();
         request.room.take(count * 3 + targets.len() * REFERENCE_BYTES)?;
         references += targets.len();
@@ -94,16 +129,20 @@ fn check(request: &Request, exclude: &HashSet<String>, now_ms: i64) -> Result<Ch
     Ok(checked)
 }
 
-/// Takes the key of an object; `None` for what is not to be imported: details of the export, what could not be exported, and
-/// types that are excluded, known here or not.
-fn take_key(members: &mut Map<String, Value>, exclude: &HashSet<String>) -> Result<Option<Key>, Error> {
+/// Takes type and id of a value, and tells what it is.
+fn take_key(members: &mut Map<String, Value>, exclude: &HashSet<String>) -> Result<Entry, Error> {
     let details = members.contains_key("exportedCount") && !members.contains_key("type");
     let failed = members.contains_key("error") && !members.contains_key("attributes");
-    let excluded = members.get("type").and_then(Value::as_str).is_some_and(|kind| exclude.contains(kind));
-    if details || failed || excluded {
-        return Ok(None);
+    let kind = members.get("type").and_then(Value::as_str);
+    if details || failed || kind.is_some_and(|kind| exclude.contains(kind)) {
+        return Ok(Entry::Ignored);
     }
-    Key::take(members).map(Some)
+    if let (Some(kind), Some(id)) = (kind, members.get("id").and_then(Value::as_str))
+        && Kind::known(kind).is_none()
+    {
+        return Ok(Entry::Unknown(Target { kind: kind.to_owned(), id: id.to_owned() }));
+    }
+    Key::take(members).map(Entry::Object)
 }
 
 /// Lists objects that refer to what is nowhere, with that.

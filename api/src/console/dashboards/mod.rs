@@ -1,11 +1,12 @@
 //! Dashboards as files: each with the visualizations, saved searches and index patterns that it needs.
 //!
-//! [`file`] reads what Kibana and OpenSearch Dashboards export, [`references`] knows what an object needs, [`import`] and
+//! [`file`] reads what Kibana and OpenSearch Dashboards export, [`legacy`] the objects of Kibana 5 and 6, [`references`] knows what an object needs, [`import`] and
 //! [`export`] are the two ways.
 
 mod export;
 mod file;
 mod import;
+mod legacy;
 mod references;
 
 pub(crate) use export::run as export;

@@ -21,6 +21,8 @@ pub(crate) struct Enter {
     outer: usize,
     /// Number of the scope of the elements.
     pub scope: usize,
+    /// Whether the elements lie in the rows of the scope around, not just in the same documents.
+    is_below: bool,
 }
 
 /// A `reverse_nested` aggregation.
@@ -45,8 +47,11 @@ pub(crate) fn enter(compiler: &mut Compiler<'_>, context: Context, nested: &Nest
             compiler.fail(at, error);
         }
     }
+    let around = compiler.scope_at(context.scope).and_then(|scope| scope.path.as_deref());
+    let is_below =
+        around.is_none_or(|around| path.strip_prefix(around).is_some_and(|below| below.starts_with('.')));
     let scope = compiler.scope(context.scope, Some(path));
-    Ok(Arc::new(Enter { outer: context.scope, scope }))
+    Ok(Arc::new(Enter { outer: context.scope, scope, is_below }))
 }
 
 /// Finds the scope that is gone back to.
@@ -242,10 +247,25 @@ impl EnterCollector {
 
 impl Collector for EnterCollector {
     fn collect(&mut self, batch: &Batch<'_>, selection: Selection<'_>) -> Result<()> {
-        let Some(places) = places(batch.segment, self.enter.scope, self.enter.outer)? else { return Ok(()) };
+        let outer = if self.enter.is_below { self.enter.outer } else { 0 };
+        let Some(places) = places(batch.segment, self.enter.scope, outer)? else { return Ok(()) };
+        // Elements of another path are those of the document, and belong to its first row that is selected.
+        let documents = match self.enter.is_below {
+            true => None,
+            false => self::places(batch.segment, self.enter.outer, 0)?,
+        };
+        let mut last: Option<(u32, u32)> = None;
         let mut pairs: Vec<(u32, u32)> = Vec::new();
         selection.for_each(|at, parent| {
-            let row = batch.rows[at as usize];
+            let mut row = batch.rows[at as usize];
+            if let Some(documents) = &documents {
+                let Some(document) = documents.get(row as usize) else { return };
+                if last.is_some_and(|(first, of)| of == *document && first != row) {
+                    return;
+                }
+                last = Some((row, *document));
+                row = *document;
+            }
             let start = places.partition_point(|place| *place < row);
             let mut element = start;
             while places.get(element) == Some(&row) {

@@ -16,6 +16,7 @@ use millrace_dsl::aggs::TopHits;
 use millrace_matching::order::Order;
 use millrace_matching::score::collect::Address;
 use millrace_matching::table::derived_key::DerivedKey;
+use millrace_matching::table::keys::KeySource;
 use millrace_matching::table::resolve::setting;
 use millrace_search::response::Shown;
 use millrace_search::searcher::{implied, shown};
@@ -84,10 +85,8 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, context: Context, hits: &TopH
     let mut slots = Vec::with_capacity(snapshot.indices.len());
     for at in 0..snapshot.indices.len() {
         let own = order.keys.iter().map(|key| {
-            // Elements have no metadata of their own, and are what a nested key would look for.
-            let source = key.sources.get(at).and_then(Option::as_ref).filter(|source| {
-                path.is_none() || matches!(source.derived, None | Some(DerivedKey::Elements(_)))
-            })?;
+            let source = key.sources.get(at).and_then(Option::as_ref);
+            let source = source.filter(|source| !is_derived(source, path.is_some()))?;
             Some(compiler.slot(context, at, source.column))
         });
         slots.push(own.collect());
@@ -202,6 +201,28 @@ impl TopHitsCollector {
     }
 }
 
+/// Whether a key is made of more than a column of the rows; elements are themselves what a nested key looks for.
+fn is_derived(source: &KeySource, elements: bool) -> bool {
+    match &source.derived {
+        None => false,
+        Some(DerivedKey::Elements(_)) => !elements,
+        Some(_) => true,
+    }
+}
+
+/// Computes the column of a derived key for all rows of a batch.
+fn derived(source: &KeySource, batch: &Batch<'_>) -> Result<Option<ArrayRef>> {
+    let (Some(key), table) = (&source.derived, batch.segment.table) else { return Ok(None) };
+    let mut documents = Cow::Borrowed(batch.rows);
+    if batch.scope != 0
+        && let Some((_, nested)) = batch.segment.scope(batch.scope)?
+    {
+        let document = |row: &u32| nested.parents().get(*row as usize).copied().unwrap_or(u32::MAX);
+        documents = batch.rows.iter().map(document).collect();
+    }
+    key.values(source.column, &table.snapshot, batch.segment.number, &documents, &table.options.work)
+}
+
 /// Computes the sort keys of all rows of a batch.
 fn keys(shape: &Shape, batch: &Batch<'_>) -> Result<Vec<ArrayRef>> {
     let index = batch.segment.index;
@@ -209,8 +230,15 @@ fn keys(shape: &Shape, batch: &Batch<'_>) -> Result<Vec<ArrayRef>> {
     let rows = batch.rows.len();
     let mut keys = Vec::with_capacity(shape.order.keys.len());
     for (key, slot) in shape.order.keys.iter().zip(slots) {
-        let column = slot.and_then(|slot| batch.columns.get(slot)).and_then(Option::as_ref);
-        let array = column.map(|column| column.array()).filter(|array| *array.data_type() != DataType::Null);
+        let source = key.sources.get(index).and_then(Option::as_ref);
+        let array = match source.filter(|source| is_derived(source, shape.path.is_some())) {
+            Some(source) => derived(source, batch)?,
+            None => {
+                let column = slot.and_then(|slot| batch.columns.get(slot)).and_then(Option::as_ref);
+                column.map(|column| column.array())
+            }
+        };
+        let array = array.filter(|array| *array.data_type() != DataType::Null);
         keys.push(key.compute(index, array.as_ref(), rows)?);
     }
     Ok(keys)

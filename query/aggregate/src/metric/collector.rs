@@ -92,7 +92,7 @@ impl MetricCollector {
             None if filled => selection.for_each(|_, ordinal| ordinals.push(ordinal)),
             None => return Ok(()),
             Some((place, column)) => {
-                let text = values.kind == Some(ValueKind::Text);
+                let text = place.kind == ValueKind::Text;
                 let strings = match text && (column.is_list() || !place.is_verbatim(column)?) {
                     true => Some(column.strings()?),
                     false => None,
@@ -185,7 +185,7 @@ impl MetricCollector {
                     hash_double(points.0.value(at)) ^ hash_double(points.1.value(at)).rotate_left(17)
                 ));
             }
-            _ if double => {
+            kind if double || kind == ValueKind::Double => {
                 let numbers = column.doubles()?;
                 each!(|at: usize| Some(hash_double(numbers.value(at))));
             }

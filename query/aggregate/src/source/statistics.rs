@@ -20,7 +20,8 @@ impl Source for Statistics {
             Question::Count => Bid::new(0, move |sink| sink.group(0, at.rows.len())),
             Question::ValueCount(values) => values
                 .place_in(index)
-                .filter(|place| !reader.is_list(place.field.column) && place.kind != ValueKind::Text)
+                .filter(|place| place.is_metadata() || place.kind != ValueKind::Text)
+                .filter(|place| !reader.is_list(place.field.column))
                 .filter(|place| reader.bounds(place.field.column).full)
                 .and_then(|_| Bid::new(0, move |sink| sink.group(0, at.rows.len()))),
             // Parts of a segment tell the same.

@@ -180,6 +180,7 @@ impl Known<'_> {
             Node::All(_)
             | Node::AnyExact { .. }
             | Node::RawRange { .. }
+            | Node::ColumnMatching { .. }
             | Node::TextRange { .. }
             | Node::ManyExpanded { .. }
             | Node::Ids { .. }

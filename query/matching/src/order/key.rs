@@ -16,35 +16,26 @@ use crate::table::TableSnapshot;
 use crate::table::derived_key::DerivedKey;
 use crate::table::distance::Distance;
 use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
-
-/// Metadata fields that are mapped.
-const METADATA: &[&str] =
-    &["_field_names", "_id", "_ignored", "_index", "_routing", "_seq_no", "_source", "_version"];
+use crate::table::metadata_field::MetadataField;
 
 /// Makes the source of a metadata field of an index.
-fn metadata(field: &str, index: &str) -> Result<(KeyKind, KeySource)> {
-    let (kind, column, derived) = match field {
-        "_id" => (KeyKind::Str, ColumnKind::Str, DerivedKey::Id),
-        "_index" => (KeyKind::Str, ColumnKind::Str, DerivedKey::Name(index.to_owned())),
-        "_seq_no" => (KeyKind::I64, ColumnKind::Int(64), DerivedKey::SeqNo),
-        _ => {
-            return Err(Error::IllegalArgument(format!(
-                "Fielddata is not supported on field [{field}] of type [{field}]"
-            )));
-        }
+fn metadata(field: MetadataField, index: &str) -> (KeyKind, KeySource) {
+    let kind = match field {
+        MetadataField::Id | MetadataField::Index => KeyKind::Str,
+        MetadataField::SeqNo => KeyKind::I64,
     };
     let source = KeySource {
-        // Never read: what is derived of metadata has no column.
+        // Never read: a derived key of metadata has no column.
         column: PathId(u32::MAX),
         terms: None,
-        kind: column,
+        kind: field.column_kind(),
         ignore_above: None,
         rescale: Rescale::None,
         single: false,
         distance: None,
-        derived: Some(derived),
+        derived: Some(field.sort_key(index)),
     };
-    Ok((kind, source))
+    (kind, source)
 }
 
 /// Makes the key of a field over all indices; failures of single indices go to `failed`.
@@ -68,12 +59,14 @@ pub(super) fn field_key(
                 source.derived.clone_from(&nested);
                 (Some(kind), Some(source))
             }),
-            None if sort.field.starts_with('_') && METADATA.contains(&sort.field.as_str()) => {
-                metadata(&sort.field, &index.meta.name).map(|(kind, source)| (Some(kind), Some(source)))
-            }
-            None => match &sort.unmapped_type {
-                Some(name) => unmapped_kind(name).map(|kind| (Some(kind), None)),
-                None => Err(Error::QueryShard {
+            None => match (MetadataField::find(&sort.field), &sort.unmapped_type) {
+                (Err(error), _) => Err(error),
+                (Ok(Some(field)), _) => {
+                    let (kind, source) = metadata(field, &index.meta.name);
+                    Ok((Some(kind), Some(source)))
+                }
+                (Ok(None), Some(name)) => unmapped_kind(name).map(|kind| (Some(kind), None)),
+                (Ok(None), None) => Err(Error::QueryShard {
                     reason: format!("No mapping found for [{}] in order to sort on", sort.field),
                     caused_by: None,
                 }),

@@ -17,9 +17,11 @@ use roaring::RoaringBitmap;
 
 use super::condition::{Condition, Prepared};
 use super::everything::Nothing;
+use super::metadata_columns;
 use super::prepare::{Source, prepare};
 use super::reader::{Inverted, SegmentReader};
 use super::{BoxScorer, END, Scorer};
+use crate::table::metadata_field::is_metadata_column;
 use crate::table::node::Node;
 
 /// The elements of a nested path as a segment.
@@ -87,7 +89,10 @@ impl SegmentReader for Elements {
         rows: Option<RoaringBitmap>,
         sink: &mut dyn FnMut(ColumnBatch) -> bool,
     ) -> millrace_storage::Result<()> {
-        self.nested.scan_blocking(columns, rows, sink)
+        let plain = |columns: &[PathId], rows, sink: &mut dyn FnMut(ColumnBatch) -> bool| {
+            self.nested.scan_blocking(columns, rows, sink)
+        };
+        metadata_columns::read(self, columns, rows, sink, Box::new(plain))
     }
 
     fn scan(
@@ -105,7 +110,10 @@ impl SegmentReader for Elements {
     }
 
     fn bounds(&self, column: PathId) -> PageBounds {
-        self.nested.column_bounds(column)
+        match is_metadata_column(column) {
+            true => metadata_columns::bounds(self),
+            false => self.nested.column_bounds(column),
+        }
     }
 
     fn pages(&self, column: PathId) -> millrace_storage::Result<Vec<PageBounds>> {

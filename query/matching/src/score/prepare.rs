@@ -26,7 +26,7 @@ use super::reader::{Inverted, SegmentReader};
 use super::row_set::RowSet;
 use super::synonyms::Synonyms;
 use super::term::Text;
-use super::{all, dictionary, exact, geo, intervals, metadata, phrase, ranges, spans};
+use super::{all, column_matching, dictionary, exact, geo, intervals, metadata, phrase, ranges, spans};
 use crate::table::node::{Node, Weight};
 use crate::table::ruled::RuledRows;
 
@@ -119,6 +119,10 @@ pub fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> R
         }
         Node::Matching { path, text, pattern, weight } => {
             dictionary::prepare_pattern(source, *path, *text, pattern, weight.flat())?
+        }
+        Node::ColumnMatching { column, ignore_above, pattern, weight } => {
+            let rows = column_matching::rows(source, *column, *ignore_above, pattern, among)?;
+            RowSet::found(source, rows, weight.flat())?
         }
         Node::Expanded(slot) => dictionary::prepare_expanded(source, *slot),
         Node::ManyExpanded { slots, minimum } => dictionary::prepare_many_expanded(source, slots, minimum),

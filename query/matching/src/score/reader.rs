@@ -19,10 +19,12 @@ use roaring::RoaringBitmap;
 use tantivy::DocSet;
 use tantivy::postings::Postings;
 
+use super::metadata_columns;
 use super::positions::RowPositions;
 use super::term::RowsOf;
 use super::union::PostingsUnion;
 use crate::automaton::Until;
+use crate::table::metadata_field::is_metadata_column;
 use crate::table::node::{RawBound, TextBound};
 
 /// A segment as a search reads it. Every call but [`SegmentReader::rows`] may block on a remote
@@ -335,7 +337,10 @@ impl SegmentReader for Segment {
         rows: Option<RoaringBitmap>,
         sink: &mut dyn FnMut(ColumnBatch) -> bool,
     ) -> Result<()> {
-        self.scan_blocking(columns, rows, sink)
+        let plain = |columns: &[PathId], rows, sink: &mut dyn FnMut(ColumnBatch) -> bool| {
+            self.scan_blocking(columns, rows, sink)
+        };
+        metadata_columns::read(self, columns, rows, sink, Box::new(plain))
     }
 
     fn scan(
@@ -351,11 +356,17 @@ impl SegmentReader for Segment {
     }
 
     fn bounds(&self, column: PathId) -> PageBounds {
-        self.column_bounds(column)
+        match is_metadata_column(column) {
+            true => metadata_columns::bounds(self),
+            false => self.column_bounds(column),
+        }
     }
 
     fn pages(&self, column: PathId) -> Result<Vec<PageBounds>> {
-        self.pages_blocking(column)
+        match is_metadata_column(column) {
+            true => Ok(vec![metadata_columns::bounds(self)]),
+            false => self.pages_blocking(column),
+        }
     }
 
     fn minutes(&self, column: PathId) -> Result<Option<Arc<Minutes>>> {

@@ -12,6 +12,7 @@ pub(crate) mod distance;
 pub mod keys;
 pub mod leaf;
 pub(crate) mod meaning;
+pub mod metadata_field;
 pub mod node;
 pub mod parts;
 pub mod predicate;

@@ -152,6 +152,17 @@ pub enum Node {
         /// Score.
         weight: Weight,
     },
+    /// Rows with a string of a pattern in a column without index.
+    ColumnMatching {
+        /// Column.
+        column: PathId,
+        /// Longest string that counts.
+        ignore_above: Option<usize>,
+        /// The pattern.
+        pattern: Arc<Pattern>,
+        /// Score.
+        weight: Weight,
+    },
     /// Rows with any of the terms that an expansion finds, each with its score.
     Expanded(usize),
     /// Rows with as many of the terms that expansions find as are asked for, of those that there are.
@@ -289,7 +300,11 @@ impl Node {
     /// Whether finding the rows needs more of a segment than its inverted index.
     pub fn reads_columns(&self) -> bool {
         match self {
-            Node::ColumnRange { .. } | Node::Ids { .. } | Node::Metadata { .. } | Node::Within { .. } => true,
+            Node::ColumnMatching { .. }
+            | Node::ColumnRange { .. }
+            | Node::Ids { .. }
+            | Node::Metadata { .. }
+            | Node::Within { .. } => true,
             Node::Phrase { values, .. } => values.is_some(),
             _ => self.any_part(Node::reads_columns),
         }

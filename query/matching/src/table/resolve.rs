@@ -31,7 +31,7 @@ mod tokens;
 
 use std::sync::Arc;
 
-use millrace_dsl::json::text;
+use millrace_dsl::json::{integer, text};
 use millrace_storage::mapping::{Field, FieldType, Mapping};
 use millrace_storage::metadata::{IndexMeta, matches};
 use serde_json::Value;
@@ -43,6 +43,7 @@ use millrace_work::error::{Error, Result};
 
 use super::leaf::Leaf;
 use super::meaning::{self, Meaning};
+use super::metadata_field::MetadataField;
 use super::node::{Expansion, Join, Node, Resolved, StatisticsTerm, TermStatistics, Weight};
 use super::predicate::Predicate;
 use super::values;
@@ -236,6 +237,21 @@ impl<'a> Resolver<'a> {
             "_type" => constant(texts().any(|name| name == "_doc")),
             "_routing" => Ok(metadata(Metadata::Routing(Some(texts().collect())), weight)),
             "_ignored" => Ok(metadata(self.ignored(Some(texts().collect())), weight)),
+            "_seq_no" => values.iter().map(|value| seq_no_term(value)).collect::<Result<_>>().map(|any| {
+                let any = Box::new(Node::AtLeast(1, any));
+                match weight {
+                    Weight::Constant(score) => Node::Constant(score, any),
+                    _ => *any,
+                }
+            }),
+            "_source" | "_version" => Err(Error::QueryShard {
+                reason: format!("The {field} field is not searchable"),
+                caused_by: None,
+            }),
+            "_doc_count" => Err(Error::QueryShard {
+                reason: format!("Field [{field}] of type [{field}] is not searchable"),
+                caused_by: None,
+            }),
             _ => return None,
         })
     }
@@ -248,17 +264,44 @@ impl Resolver<'_> {
     }
 }
 
+/// Makes the node of one sequence number.
+fn seq_no_term(value: &Value) -> Result<Node> {
+    Ok(match u64::try_from(integer(value)?) {
+        Ok(number) => metadata(Metadata::SeqNo(number, number), Weight::None),
+        Err(_) => Node::None,
+    })
+}
+
+/// Whether values of a metadata field are no strings that patterns and ranges look for.
+fn is_opaque_metadata(field: &str) -> bool {
+    MetadataField::is_name(field) && !matches!(field, "_ignored" | "_nested_path" | "_routing")
+}
+
 /// Makes the node of what is asked of metadata.
 fn metadata(metadata: Metadata, weight: Weight) -> Node {
     Node::Metadata { metadata: Arc::new(metadata), weight }
 }
 
 fn searchable(field: &Field) -> Result<()> {
-    if field.index { Ok(()) } else { Err(not_searchable(&field.path)) }
+    if field.index { Ok(()) } else { Err(not_searchable(field)) }
 }
 
-fn not_searchable(field: &str) -> Error {
-    Error::IllegalArgument(format!("Cannot search on field [{field}] since it is not indexed."))
+/// Refuses fields whose strings neither the index nor the column serves.
+fn searchable_strings(field: &Field) -> Result<()> {
+    if is_searched_by_column(field) { Ok(()) } else { searchable(field) }
+}
+
+/// Whether strings of a field are looked for in its column, for want of an index.
+fn is_searched_by_column(field: &Field) -> bool {
+    !field.index && field.doc_values && field.field_type == FieldType::Keyword
+}
+
+fn not_searchable(field: &Field) -> Error {
+    let reason = match field.field_type.is_text() {
+        true => "it is not indexed",
+        false => "it is both not indexed, and does not have doc_values enabled",
+    };
+    Error::IllegalArgument(format!("Cannot search on field [{}] since {reason}.", field.path))
 }
 
 /// Reads a whole-number setting of an index.

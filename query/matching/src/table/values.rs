@@ -315,7 +315,7 @@ pub(crate) fn ip_range(
 pub(crate) fn boolean(value: &Value) -> Result<bool> {
     match text(value).as_deref() {
         Some("true") => Ok(true),
-        Some("false" | "") => Ok(false),
+        Some("false") => Ok(false),
         other => Err(Error::IllegalArgument(format!(
             "Can't parse boolean value [{}], expected [true] or [false]",
             other.unwrap_or_default()

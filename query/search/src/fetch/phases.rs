@@ -10,6 +10,7 @@ use millrace_dsl::query::Query;
 use millrace_dsl::source_filter::SourceFilter;
 use millrace_matching::score::collect::Address;
 use millrace_matching::score::reader::SegmentReader;
+use millrace_matching::table::metadata_field::MetadataField;
 use millrace_matching::table::resolve::{IndexContext, setting};
 use millrace_matching::table::{TableIndex, TableSegment, TableSnapshot};
 use millrace_storage::mapping::{Mapping, PathId};
@@ -29,10 +30,6 @@ use crate::highlight::{Marker, Shard};
 const MAX_DOCVALUE_FIELDS: usize = 100;
 /// Most `script_fields` where the index does not say.
 const MAX_SCRIPT_FIELDS: usize = 32;
-
-/// Metadata fields whose values no column serves.
-const WITHOUT_COLUMN: &[&str] =
-    &["_feature", "_field_names", "_ignored", "_nested_path", "_routing", "_source", "_version"];
 
 /// What a request wants of its hits beside metadata and source.
 #[derive(Clone, Debug, Default)]
@@ -351,16 +348,11 @@ fn column_fields(mapping: &Mapping, wanted: &[FieldAndFormat]) -> Result<Vec<(St
     let mut found = Vec::new();
     for wanted in wanted {
         for name in matching(mapping, &wanted.field) {
-            let values = match name.as_str() {
-                "_id" => DocValues::Id,
-                "_index" => DocValues::Index,
-                "_seq_no" => DocValues::SeqNo,
-                other if WITHOUT_COLUMN.contains(&other) => {
-                    return Err(Error::IllegalArgument(format!(
-                        "Fielddata is not supported on field [{other}] of type [{other}]"
-                    )));
-                }
-                _ => match ColumnField::find(mapping, &name, wanted.format.as_deref())? {
+            let values = match MetadataField::find(&name)? {
+                Some(MetadataField::Id) => DocValues::Id,
+                Some(MetadataField::Index) => DocValues::Index,
+                Some(MetadataField::SeqNo) => DocValues::SeqNo,
+                None => match ColumnField::find(mapping, &name, wanted.format.as_deref())? {
                     Some(field) => DocValues::Column(Box::new(field)),
                     None => continue,
                 },

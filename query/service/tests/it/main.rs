@@ -19,6 +19,7 @@ mod highlight;
 mod idle;
 mod many_phrases;
 mod many_rows;
+mod metadata_fields;
 mod nested;
 mod ordered_buckets;
 mod property;

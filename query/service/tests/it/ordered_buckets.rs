@@ -105,7 +105,7 @@ async fn an_order_takes_nothing_from_what_is_below_it() {
 #[tokio::test]
 async fn what_has_no_values_for_aggregations_is_refused_by_name() {
     let store = documents().await;
-    for field in ["_id", "_seq_no", "_version", "_routing", "_source", "_ignored", "_field_names"] {
+    for field in ["_version", "_routing", "_source", "_ignored", "_field_names"] {
         for kind in ["value_count", "cardinality", "terms", "missing"] {
             let (status, answer) = aggregated(&store, json!({"a": {kind: {"field": field}}})).await;
             assert!(status == 400, "{kind} of {field}: {status} {answer}");

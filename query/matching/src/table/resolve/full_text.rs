@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::graph::{Stretch, stretches};
 use super::tokens::Tokens;
-use super::{Meaning, Resolver, Target, searchable};
+use super::{Meaning, Resolver, Target, searchable, searchable_strings};
 use crate::automaton::Pattern;
 use crate::table::node::{Join, Node, StatisticsTerm, Weight};
 
@@ -142,7 +142,7 @@ impl<'a> Resolver<'a> {
         match terms.fuzziness {
             _ if prefix => {
                 let value = target.string(self.index.mapping, value)?;
-                searchable(target.field)?;
+                searchable_strings(target.field)?;
                 let pattern = Pattern::prefix(&value, false)?;
                 self.count_leaf()?;
                 Ok(self.pattern_node(target, String::new(), pattern, None, weight))

@@ -11,7 +11,9 @@ use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::{Meaning, PRESENT, Resolver, Target, searchable, setting};
+use super::{
+    Meaning, Resolver, Target, is_opaque_metadata, is_searched_by_column, searchable_strings, setting,
+};
 use crate::automaton::{Pattern, Piece, pieces};
 use crate::table::node::{ExpandedScore, Expansion, Keep, Node, Weight};
 
@@ -77,7 +79,7 @@ impl Meaning for RegexpQuery {
         }
         resolver.rewrite_known(self.rewrite.as_ref())?;
         let Some(target) = resolver.target(&self.field) else {
-            return match PRESENT.contains(&self.field.as_str()) {
+            return match is_opaque_metadata(&self.field) {
                 true => Err(unfit("regexp", &self.field, &self.field)),
                 false => Ok(Node::None),
             };
@@ -96,7 +98,7 @@ impl Meaning for FuzzyQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         resolver.rewrite_known(self.options.rewrite.as_ref())?;
         let Some(target) = resolver.target(&self.field) else {
-            return match PRESENT.contains(&self.field.as_str()) {
+            return match is_opaque_metadata(&self.field) {
                 true => Err(unfit_for_fuzzy(&self.field, &self.field)),
                 false => Ok(Node::None),
             };
@@ -137,7 +139,7 @@ impl<'a> Resolver<'a> {
         if !near_terms(target.field) {
             return Err(unfit_for_fuzzy(&target.field.path, target.field.type_name()));
         }
-        searchable(target.field)?;
+        searchable_strings(target.field)?;
         if options.max_expansions == 0 {
             return Err(Error::IllegalArgument("maxExpansions must be positive.".to_owned()));
         }
@@ -152,6 +154,9 @@ impl<'a> Resolver<'a> {
     /// A value in either case of its letters.
     pub(super) fn folded(&mut self, target: &Target<'_>, value: &Value, weight: Weight) -> Result<Node> {
         let field = target.field;
+        if field.field_type == FieldType::Boolean && field.index {
+            return self.exact(target, value, weight);
+        }
         if !(is_string(field) || field.field_type.is_text()) {
             return Err(Error::QueryShard {
                 reason: format!(
@@ -162,7 +167,7 @@ impl<'a> Resolver<'a> {
                 caused_by: None,
             });
         }
-        searchable(field)?;
+        searchable_strings(field)?;
         let value = self.normalized(target, &text(value).unwrap_or_default(), &Normalize::Field)?;
         let pattern = Pattern::folded(&value)?;
         let lead = target.inside.clone().unwrap_or_default();
@@ -181,6 +186,10 @@ impl<'a> Resolver<'a> {
         let field = target.field;
         let text = field.field_type.is_text();
         let pattern = Arc::new(pattern.behind(&lead));
+        if is_searched_by_column(field) {
+            let (column, ignore_above) = (field.column, field.ignore_above);
+            return Node::ColumnMatching { column, ignore_above, pattern, weight };
+        }
         let constant = matches!(field.field_type, FieldType::Wildcard | FieldType::ConstantKeyword);
         let own = if constant { ExpandedScore::Boost } else { ExpandedScore::Own };
         let (keep, score) = match rewrite {
@@ -262,7 +271,7 @@ impl<'a> Resolver<'a> {
             let pattern = Value::String(pattern.to_owned());
             return self.metadata_term("_index", &[&pattern], weight).unwrap_or(Ok(Node::None));
         }
-        match PRESENT.contains(&field) && field != "_type" {
+        match is_opaque_metadata(field) {
             true => Err(unfit(clause, field, field)),
             false => Ok(Node::None),
         }
@@ -286,7 +295,7 @@ fn fit(clause: &str, field: &Field) -> Result<()> {
     if !is_string(field) && !field.field_type.is_text() {
         return Err(unfit(clause, &field.path, field.type_name()));
     }
-    searchable(field)
+    searchable_strings(field)
 }
 
 fn unfit(clause: &str, field: &str, kind: &str) -> Error {

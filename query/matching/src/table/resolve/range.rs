@@ -6,7 +6,7 @@ use millrace_storage::mapping::{Field, FieldType};
 use millrace_storage::segment::ValueRange;
 use millrace_work::error::{Error, Result};
 
-use super::{Meaning, Resolver, metadata, not_searchable, searchable};
+use super::{Meaning, Resolver, is_opaque_metadata, metadata, not_searchable, searchable};
 use crate::score::metadata::Metadata;
 use crate::table::node::{Node, Weight};
 use crate::table::values;
@@ -18,7 +18,15 @@ impl Meaning for RangeQuery {
         if self.field == "_seq_no" {
             return seq_no_range(self, weight);
         }
-        let Some(target) = resolver.target(&self.field) else { return Ok(Node::None) };
+        let Some(target) = resolver.target(&self.field) else {
+            return match is_opaque_metadata(&self.field) {
+                true => Err(Error::IllegalArgument(format!(
+                    "Field [{}] of type [{}] does not support range queries",
+                    self.field, self.field
+                ))),
+                false => Ok(Node::None),
+            };
+        };
         let field = target.field;
         let is_date = matches!(field.field_type, FieldType::Date | FieldType::DateNanos);
         if !is_date && self.time_zone.is_some() {
@@ -143,7 +151,7 @@ fn seq_no_range(query: &RangeQuery, weight: Weight) -> Result<Node> {
 /// Makes the node of a range over a column.
 pub(super) fn column_range(field: &Field, range: ValueRange, weight: Weight) -> Result<Node> {
     if !field.index && !field.doc_values {
-        return Err(not_searchable(&field.path));
+        return Err(not_searchable(field));
     }
     let terms = field.index.then_some(field.id);
     Ok(Node::ColumnRange { column: field.column, terms, range, weight })

@@ -130,7 +130,7 @@ impl Resolver<'_> {
         if !field.index {
             return match value.range {
                 Some(range) => column_range(field, range, weight),
-                None => Err(not_searchable(&field.path)),
+                None => Err(not_searchable(field)),
             };
         }
         Ok(Node::Exact { path: field.id, column: field.column, value, weight })
