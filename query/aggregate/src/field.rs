@@ -346,7 +346,9 @@ impl Values {
         if let (Format::Date(format, _), Value::String(text), Some(_)) =
             (&self.format, missing, &source.format)
         {
-            let millis = format.parse_millis_in(text, now_ms, false, zone).map_err(Error::IllegalArgument)?;
+            let millis = format
+                .parse_millis_in(text, now_ms, false, zone)
+                .map_err(|reason| Error::Exception { kind: "parse_exception", status: 400, reason })?;
             let unit = if place.nanos { 1_000_000 } else { 1 };
             return Ok(Scalar::I64(millis.saturating_mul(unit)));
         }

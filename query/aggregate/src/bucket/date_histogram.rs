@@ -47,12 +47,17 @@ pub(crate) fn compile(
             compiler.name()
         )));
     }
-    let round = |bound: i64| rounding.round(bound);
+    // As in OpenSearch bounds are rounded without the offset; extended ones are moved by it then.
+    let plain = Rounding { offset_ms: 0, ..rounding };
+    let round = |bound: i64| plain.round(bound);
+    let extend = |bound: i64| plain.round(bound).saturating_add(rounding.offset_ms);
     let hard = bounds(compiler, &values, histogram.hard_bounds.as_ref());
     let within = match hard {
         (None, None) => None,
         // The span of the upper bound is not among the buckets.
-        (min, max) => Some((min.map_or(i64::MIN, round), max.map_or(i64::MAX, |max| round(max) - 1))),
+        (min, max) => {
+            Some((min.map_or(i64::MIN, round), max.map_or(i64::MAX, |max| round(max).saturating_sub(1))))
+        }
     };
     let outside = |bound: Option<i64>, ends: (Option<i64>, Option<i64>)| {
         let (min, max) = ends;
@@ -68,7 +73,7 @@ pub(crate) fn compile(
     let shape = Shape {
         histogram: Arc::clone(histogram),
         rounding,
-        extended: (extended.0.map(round), extended.1.map(round)),
+        extended: (extended.0.map(extend), extended.1.map(extend)),
     };
     let rule = KeyRule { values, form: Form::Dates { rounding, bounds: within }, null: false };
     Ok(Arc::new(Keyed { rules: vec![Arc::new(rule)], list: false, kind: Kind::DateHistogram(shape) }))

@@ -77,7 +77,8 @@ async fn bounds_of_ranges_are_local_times_of_the_zone() {
     }
     let strings = [
         ("at:[\"2024-03-15T10:00:00Z||/d\" TO \"2024-03-15T10:00:00Z||/d\"]", "gh"),
-        ("at:>=\"2024-03-10||+12h\" AND at:<2024-03-15", "ef"),
+        ("at:[\"2024-03-10||+12h\" TO 2024-03-14]", "ef"),
+        ("at:>=2024-03-10 AND at:<2024-03-15", "cdef"),
     ];
     for (text, expected) in strings {
         let query = json!({"query_string": {"query": text, "time_zone": "America/New_York"}});
@@ -117,6 +118,56 @@ async fn bounds_of_buckets_are_local_times_whatever_the_offset_is_today() {
             }
         }
         store.clock.advance_ms(20_000_000_000);
+    }
+}
+
+/// As OpenSearch 2.19.3 answers.
+#[tokio::test]
+async fn bounds_are_rounded_without_the_offset() {
+    let store =
+        store(&[("a", "2024-07-01T12:00:00Z"), ("b", "2024-07-02T12:00:00Z"), ("c", "2024-07-03T12:00:00Z")])
+            .await;
+    let cases = [
+        (
+            "hard_bounds",
+            "+6h",
+            json!({"min": "2024-07-02T02:00:00"}),
+            ["2024-07-02T06:00", "2024-07-03T06:00"],
+        ),
+        (
+            "hard_bounds",
+            "-6h",
+            json!({"max": "2024-07-02T10:00:00"}),
+            ["2024-06-30T18:00", "2024-07-01T18:00"],
+        ),
+        (
+            "extended_bounds",
+            "+6h",
+            json!({"min": "2024-06-28T02:00:00"}),
+            ["2024-06-28T06:00", "2024-07-03T06:00"],
+        ),
+        (
+            "extended_bounds",
+            "-6h",
+            json!({"max": "2024-07-05T23:00:00"}),
+            ["2024-06-30T18:00", "2024-07-04T18:00"],
+        ),
+        (
+            "extended_bounds",
+            "-18h",
+            json!({"min": "2024-06-28T23:00:00"}),
+            ["2024-06-27T06:00", "2024-07-03T06:00"],
+        ),
+    ];
+    for (name, offset, bounds, [first, last]) in cases {
+        let histogram = json!({"field": "at", "calendar_interval": "day", "offset": offset, name: bounds,
+            "time_zone": "Europe/Berlin", "format": "yyyy-MM-dd'T'HH:mm"});
+        let query = json!({"match_all": {}});
+        let answer = aggregate(&store, "t", query, json!({"date_histogram": histogram})).await;
+        let buckets = answer["buckets"].as_array().unwrap();
+        let ends = [&buckets[0], &buckets[buckets.len() - 1]]
+            .map(|bucket| bucket["key_as_string"].as_str().unwrap());
+        assert_eq!(ends, [first, last], "{name} {offset} {bounds}");
     }
 }
 
