@@ -137,6 +137,7 @@ fn normalizers_map_values() {
     }))
     .unwrap();
     assert_eq!(custom.normalize("fold", "Crème Brûlée ß").as_deref(), Some("creme brulee ss"));
+    assert_eq!(custom.normalize("fold", "ŉŀẚẜỺꜩꝧﬅ…ᴬₜ｜").as_deref(), Some("nlaslltzthﬅ…ᴬₜ｜"));
     assert_eq!(custom.normalize("lowercase", "ÀB c").as_deref(), Some("àb c"));
     assert_eq!(custom.normalize("none", "x"), None);
 }
@@ -257,6 +258,17 @@ fn stems_by_the_original_algorithm() {
         ("generically", "gener"),
         ("news", "new"),
         ("is", "is"),
+        // Letters outside ASCII are consonants, as in Lucene.
+        ("cafés", "café"),
+        ("façades", "façad"),
+        ("naïveness", "naïv"),
+        ("áente", "áent"),
+        ("rđs", "rđ"),
+        ("éés", "éé"),
+        ("aéééd", "aéééd"),
+        ("x😀😀ing", "x😀😀ing"),
+        ("a😀ing", "a😀"),
+        ("😀s", "😀"),
     ];
     for (word, expected) in cases {
         let mut stemmed = word.to_owned();

@@ -14,7 +14,7 @@ use crate::mapping::{Cause, Child, Field, FieldType, Leaf, Mapping, NullValue, S
 /// What became of a value.
 enum Stored {
     Yes,
-    /// It is not indexed: the row says so.
+    /// It is not indexed, or not to its end: the row says so.
     Ignored,
 }
 
@@ -229,6 +229,13 @@ fn store(
     match &field.field_type {
         FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => {
             columns.push_str(scopes, id, token.text().as_bytes())?;
+            let analyzers = mapping.analyzers();
+            if field.index
+                && analyzers.multiply()
+                && analyzers.get(&field.analyzer).is_some_and(|own| own.exceeds_bounds(token.text()))
+            {
+                return Ok(Stored::Ignored);
+            }
         }
         FieldType::Keyword | FieldType::Wildcard => {
             let text = token.text();

@@ -47,7 +47,7 @@ pub(crate) use decompound::Decompounder;
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use fixed_shingle::FixedShingle;
 pub(crate) use flatten_graph::FlattenGraph;
-pub(crate) use grams::{Edge, Grams};
+pub(crate) use grams::{Edge, Grams, growth as gram_growth};
 pub(crate) use keywords::{KeywordMarker, KeywordRepeat, StemmerOverride};
 pub(crate) use length::{Length, Truncate};
 pub(crate) use lowercase::Lowercase;
@@ -85,6 +85,17 @@ pub(crate) trait Filter: Debug + Send + Sync {
     /// Whether it looks at the keyword mark, which `_analyze` then shows.
     fn reports_keywords(&self) -> bool {
         false
+    }
+
+    /// Whether queries take the tokens by position alone, although some span several positions: each of
+    /// several lengths stands beside the others, so that paths through them explode.
+    fn disables_graph(&self) -> bool {
+        false
+    }
+
+    /// Bytes that it may make of a byte of a token: one where it makes no more tokens than it takes.
+    fn growth(&self) -> usize {
+        1
     }
 
     /// What neighbouring tokens it joins, if it does.
@@ -129,6 +140,8 @@ pub(crate) struct End {
     pub(crate) positions: u32,
     /// Where it ends in the text that was given, in UTF-16 code units.
     pub(crate) offset: u32,
+    /// Whether tokens were left out, since too much would come of the text.
+    pub(crate) cut: bool,
 }
 
 /// A filter at work on one text.
