@@ -2,11 +2,12 @@
 //!
 //! A [`Marker`] holds what is wanted of one shard's hits: the fields of the request with their options,
 //! and for each what [`extract`] found in the query. It is handed the source of a hit at a time by
-//! [`crate::fetch`]. [`unified`] and [`plain`] follow the highlighters of those names, in OpenSearch's
+//! [`crate::fetch`]. [`unified`], [`plain`] and [`fvh`] follow the highlighters of those names, in OpenSearch's
 //! forms of them; values are measured in UTF-16 code units as there.
 
 mod boundary;
 mod extract;
+mod fvh;
 mod markup;
 mod plain;
 mod spans;
@@ -36,6 +37,7 @@ const MAX_ANALYZED_OFFSET: usize = 1_000_000;
 enum Kind {
     Unified,
     Plain(Fragmenter),
+    FastVector,
 }
 
 /// A field to be marked up.
@@ -163,6 +165,10 @@ impl MarkedField<'_> {
                 let limit = options.max_analyzer_offset.filter(|_| analyzed);
                 unified::highlight(&query, &text, tokenizer, options, limit)
             }
+            Kind::FastVector => {
+                let values: Vec<Vec<u16>> = values().collect();
+                fvh::highlight(&self.wanted, &values, tokenizer, options)
+            }
             Kind::Plain(fragmenter) => {
                 let values: Vec<Vec<u16>> = values().collect();
                 let limit = options.max_analyzer_offset.filter(|limit| *limit <= most as i64);
@@ -182,8 +188,8 @@ impl MarkedField<'_> {
 
 fn kind(pattern: &str, options: &Options) -> Result<Kind> {
     match options.kind.as_str() {
-        // Where a field has term vectors, the fast vector highlighter's part is done by the unified one.
-        "unified" | "fvh" => Ok(Kind::Unified),
+        "unified" => Ok(Kind::Unified),
+        "fvh" => Ok(Kind::FastVector),
         "plain" if options.fragments == 0 => Ok(Kind::Plain(Fragmenter::None)),
         "plain" => match options.fragmenter.as_deref() {
             None | Some("span") => Ok(Kind::Plain(Fragmenter::Span)),

@@ -91,11 +91,135 @@ async fn patterns_leave_out_fields_without_vectors() {
 }
 
 #[tokio::test]
+async fn fast_vector_fragments_are_those_of_opensearch() {
+    let store = Store::open().await;
+    let mapping = json!({"mappings": {"properties": {
+        "v": {"type": "text", "term_vector": "with_positions_offsets"},
+    }}});
+    store.create("a", &mapping).await;
+    let long = "The quick brown fox. It runs, e.g. over 3.5 dogs! Another Fox (quick) follows, and the brown dog \
+                sleeps under a very old tree\n";
+    let values = ["one <quick> fox & more", "", "two foxes, a quick brown fox jumps", "nothing here"];
+    store.index("a", &[json!({"v": long}), json!({"v": values})]).await;
+    for (id, query, highlight, expected) in [
+        (
+            "1",
+            json!({"match": {"v": "fox"}}),
+            json!({"type": "fvh", "fields": {"v": {}}}),
+            json!([
+                "The quick brown <em>fox</em>. It runs, e.g. over 3.5 dogs! Another <em>Fox</em> (quick) follows, and the brown dog sleeps"
+            ]),
+        ),
+        (
+            "1",
+            json!({"match": {"v": "fox"}}),
+            json!({"type": "fvh", "fields": {"v": {"fragment_size": 18}}}),
+            json!(["quick brown <em>fox</em>. It runs", "Another <em>Fox</em> (quick)"]),
+        ),
+        (
+            "1",
+            json!({"match": {"v": "fox dog quick"}}),
+            json!({"type": "fvh", "fields": {"v": {"fragment_size": 30, "number_of_fragments": 2, "order": "score"}}}),
+            json!([
+                "The <em>quick</em> brown <em>fox</em>. It runs, e",
+                "dogs! Another <em>Fox</em> (<em>quick</em>) follows,"
+            ]),
+        ),
+        (
+            "1",
+            json!({"match": {"v": "fox"}}),
+            json!({"type": "fvh", "fields": {"v": {"number_of_fragments": 0}}}),
+            json!([
+                "The quick brown <em>fox</em>. It runs, e.g. over 3.5 dogs! Another <em>Fox</em> (quick) follows, and the brown dog sleeps under a very old tree\n"
+            ]),
+        ),
+        (
+            "1",
+            json!({"match_phrase": {"v": "quick brown fox"}}),
+            json!({"type": "fvh", "fields": {"v": {"fragment_size": 20}}}),
+            json!(["The <em>quick brown fox</em>. It"]),
+        ),
+        (
+            "1",
+            json!({"match_phrase": {"v": {"query": "quick fox", "slop": 1}}}),
+            json!({"type": "fvh", "fields": {"v": {"fragment_size": 40}}}),
+            json!(["The <em>quick</em> brown <em>fox</em>. It runs, e.g. over 3"]),
+        ),
+        (
+            "1",
+            json!({"bool": {"should": [{"match_phrase": {"v": "brown dog"}}, {"match": {"v": "brown"}}]}}),
+            json!({"type": "fvh", "fields": {"v": {"fragment_size": 25}}}),
+            json!(["The quick <em>brown</em> fox. It runs", "and the <em>brown dog</em> sleeps under"]),
+        ),
+        (
+            "1",
+            json!({"match_phrase_prefix": {"v": "brown d"}}),
+            json!({"type": "fvh", "fields": {"v": {"fragment_size": 25}}}),
+            json!(["and the <em>brown dog</em> sleeps under"]),
+        ),
+        (
+            "1",
+            json!({"prefix": {"v": "f"}}),
+            json!({"type": "fvh", "fields": {"v": {"fragment_size": 25, "boundary_scanner": "word"}}}),
+            json!([
+                "quick brown <em>fox</em>. It runs, e.g",
+                "Another <em>Fox</em> (quick) <em>follows</em>, and"
+            ]),
+        ),
+        (
+            "1",
+            json!({"match": {"v": "dogs"}}),
+            json!({"type": "fvh", "fields": {"v": {"fragment_size": 25, "boundary_scanner": "sentence"}}}),
+            json!([
+                "It runs, e.g. over 3.5 <em>dogs</em>! Another Fox (quick) follows, and the brown dog sleeps under a very old tree\n "
+            ]),
+        ),
+        (
+            "1",
+            json!({"match": {"v": "cat"}}),
+            json!({"type": "fvh", "fields": {"v": {"no_match_size": 12}}}),
+            json!(["The quick brown"]),
+        ),
+        (
+            "2",
+            json!({"match": {"v": "quick fox"}}),
+            json!({"type": "fvh", "fields": {"v": {"fragment_size": 100}}}),
+            json!([
+                "one <<em>quick</em>> <em>fox</em> & more",
+                "two foxes, a <em>quick</em> brown <em>fox</em> jumps"
+            ]),
+        ),
+        (
+            "2",
+            json!({"match": {"v": "quick fox"}}),
+            json!({"type": "fvh", "fields": {"v": {"number_of_fragments": 0}}}),
+            json!([
+                "one <<em>quick</em>> <em>fox</em> & more",
+                "two foxes, a <em>quick</em> brown <em>fox</em> jumps"
+            ]),
+        ),
+        (
+            "2",
+            json!({"match": {"v": "quick fox"}}),
+            json!({"type": "fvh", "fields": {"v": {"fragment_size": 20, "order": "score", "number_of_fragments": 3}}, "encoder": "html"}),
+            json!([
+                "one &lt;<em>quick</em>&gt; <em>fox</em> &amp; more",
+                "foxes, a <em>quick</em> brown fox"
+            ]),
+        ),
+    ] {
+        let found = marked(&store, id, query.clone(), highlight.clone()).await;
+        assert_eq!(found["v"], expected, "{query} {highlight}");
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_marked_is_refused() {
     let store = store().await;
     let mut texts = Vec::new();
     for highlight in [
         json!({"fields": {"t": {"type": "fvh"}}}),
+        json!({"fields": {"vectors": {"type": "fvh", "fragment_size": 17}}}),
         json!({"fields": {"t": {"type": "nothing"}}}),
         json!({"fields": {"t": {"type": "plain", "fragmenter": "x"}}}),
         json!({"fields": {"t": {"boundary_scanner": "chars"}}}),
@@ -106,6 +230,7 @@ async fn what_cannot_be_marked_is_refused() {
     }
     insta::assert_snapshot!(texts.join("\n"), @r"
     the field [t] should be indexed with term vector with position offsets to be used with fast vector highlighter
+    fragCharSize(17) is too small. It must be 18 or higher.
     unknown highlighter type [nothing] for the field [t]
     unknown fragmenter option [x] for the field [t]
     Invalid boundary scanner type: CHARS
