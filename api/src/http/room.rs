@@ -18,6 +18,8 @@ use crate::error::Error;
 const FREE: usize = 64 << 10;
 /// Bytes asked for at a time.
 const STEP: usize = 256 << 10;
+/// Bytes that an answer asks for at a time: its size is known, and there may be many.
+const ANSWER_STEP: usize = 16 << 10;
 
 /// A request's share of the bytes in flight; clones share it, the last one gives it back.
 #[derive(Clone, Debug)]
@@ -89,7 +91,7 @@ impl Room {
         if wanted > most && !share.is_answer {
             return Err(Error::content_too_large(wanted, most));
         }
-        let more = missing.next_multiple_of(STEP);
+        let more = missing.next_multiple_of(if share.is_answer { ANSWER_STEP } else { STEP });
         reservation.grow(more as u64).map_err(|exceeded| match share.is_answer {
             true => Error::answers_full(&Exceeded { wanted, ..exceeded }),
             false => Error::in_flight_full(wanted),

@@ -15,7 +15,7 @@ async fn node() -> Node {
     let source = json!({ "a": "x".repeat(DOCUMENT), "big": 1, "t_in_millis": 61_000 }).to_string();
     // A number that takes more than 64 bits.
     let source = source.replace("\"big\":1", "\"big\":123456789012345678901234567890");
-    node.ask("PUT /docs", r#"{"mappings":{"enabled":false}}"#, 200).await;
+    node.ask("PUT /docs", r#"{"mappings":{"dynamic":false}}"#, 200).await;
     node.ask("PUT /docs/_doc/1?refresh=true", &source, 201).await;
     node
 }
