@@ -337,7 +337,7 @@ struct Source<'a> {
 
 impl Source<'_> {
     /// Writes a fragment, grown to boundaries.
-    fn write(&mut self, fragment: &Fragment, options: &Options) -> String {
+    fn write(&mut self, fragment: &Fragment, options: &Options) -> Result<String> {
         while (self.buffer.len() as i64) < fragment.end
             && let Some(value) = self.values.get(self.next)
         {
@@ -454,5 +454,5 @@ pub(super) fn highlight(
     if options.by_score {
         chosen.sort_by(|a, b| b.boost.total_cmp(&a.boost).then(a.start.cmp(&b.start)));
     }
-    Ok(chosen.iter().take(most).map(|fragment| source.write(fragment, options)).collect())
+    chosen.iter().take(most).map(|fragment| source.write(fragment, options)).collect()
 }
