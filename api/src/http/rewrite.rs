@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(rewritten(text, Layout::Yaml, false).unwrap(), yaml);
         assert_eq!(rewritten("[]", Layout::Yaml, false).unwrap(), "--- []\n");
         assert_eq!(rewritten("[1]", Layout::Yaml, false).unwrap(), "---\n- 1\n");
-        let read: serde_json::Value = serde_norway::from_str(&yaml).unwrap();
+        let read: serde_json::Value = serde_norway::from_str(yaml).unwrap();
         assert_eq!(read, serde_json::from_str::<serde_json::Value>(text).unwrap());
     }
 

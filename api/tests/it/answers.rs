@@ -97,5 +97,5 @@ async fn long_answers_in_other_forms_keep_numbers() {
     let mut inflated = String::new();
     std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&zipped.bytes[..]), &mut inflated)
         .unwrap();
-    assert_eq!(took(&inflated), took(&plain.text()));
+    assert_eq!(took(&inflated), took(plain.text()));
 }
