@@ -342,9 +342,10 @@ impl Jdbc {
         delivery: &mut Delivery,
     ) -> Result<(), Ended> {
         let settings = &self.settings;
-        let since = last.unwrap_or(DateTime::UNIX_EPOCH);
-        let last = self.last_time(since);
-        self.set_zone(connection, since).await?;
+        // The first run has the offset of now: that of 1970 would shift NOW() of the database.
+        let clocks = last.unwrap_or(began);
+        let last = self.last_time(last.unwrap_or(DateTime::UNIX_EPOCH));
+        self.set_zone(connection, clocks).await?;
         // The last batch waits until all before it are stored: it moves the position.
         let mut held = Rows::default();
         let mut offset = 0;
@@ -391,7 +392,7 @@ impl Jdbc {
                     attempt += 1;
                     sleep(settings.statement_wait).await;
                     *connection = self.connect().await?;
-                    self.set_zone(connection, since).await?;
+                    self.set_zone(connection, clocks).await?;
                 }
                 None if settings.explicit && count >= settings.page => offset += settings.page,
                 None => break,
