@@ -130,6 +130,11 @@ impl Analyzer {
         self.filters.iter().take(filters).any(|filter| filter.reports_keywords())
     }
 
+    /// Whether queries take its tokens by position alone, although some span several positions.
+    pub fn disables_graph(&self) -> bool {
+        self.filters.iter().any(|filter| filter.disables_graph())
+    }
+
     /// What neighbouring tokens it joins, if it does.
     pub fn shingles(&self) -> Option<Shingles> {
         self.filters.iter().find_map(|filter| filter.shingles())

@@ -303,6 +303,8 @@ struct Places<'a> {
     offsets: Vec<u32>,
     /// The lists by the number of their rows, fewest first.
     order: Vec<usize>,
+    /// Whether the first place has several terms: where more than one stands, each counts as an occurrence.
+    repeats: bool,
     /// Tells rows of many at once, and the window of which it was asked last.
     windows: Option<PhraseWindows>,
     asked: Option<u32>,
@@ -360,6 +362,7 @@ impl<'a> Places<'a> {
             offsets,
             lists,
             order,
+            repeats: places.first().is_some_and(|place| place.fixed().len() > 1),
             windows: None,
             asked: None,
             positions,
@@ -418,6 +421,7 @@ impl<'a> Places<'a> {
             let here = positions.iter().map(|position| i64::from(*position) - offset);
             if rank == 0 {
                 starts.extend(here);
+                starts.dedup();
                 continue;
             }
             kept.clear();
@@ -433,6 +437,15 @@ impl<'a> Places<'a> {
                 return 0;
             }
         }
-        if first_only { 1 } else { starts.len() as u32 }
+        match (first_only, self.repeats) {
+            (true, _) => 1,
+            (false, false) => starts.len() as u32,
+            (false, true) => {
+                let offset = i64::from(self.offsets[0]);
+                let places = self.lists[0].in_row(self.doc, first, rows).iter();
+                let begins = |at: &&u32| starts.binary_search(&(i64::from(**at) - offset)).is_ok();
+                places.filter(begins).count() as u32
+            }
+        }
     }
 }

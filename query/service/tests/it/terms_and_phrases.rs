@@ -1,5 +1,5 @@
 //! Clauses about terms, patterns, phrases, spans and likeness, with the hits, scores and refusals that OpenSearch
-//! 2.19.3 answered: `tests/cases/terms_and_phrases.json`, `spans.json`, `spans_nested.json`, `more_like_this.json`.
+//! 2.19.3 answered: `tests/cases/terms_and_phrases.json`, `shingles.json`, `spans.json`, `spans_nested.json`, `more_like_this.json`.
 
 use std::collections::BTreeMap;
 
@@ -38,6 +38,11 @@ fn difference(case: &Value, answer: Result<Value, millrace_query::Error>) -> Opt
 #[tokio::test]
 async fn terms_and_phrases_are_found_and_scored_as_in_opensearch() {
     check(include_str!("../cases/terms_and_phrases.json")).await;
+}
+
+#[tokio::test]
+async fn shingles_and_bigrams_are_found_and_scored_as_in_opensearch() {
+    check(include_str!("../cases/shingles.json")).await;
 }
 
 #[tokio::test]
@@ -188,4 +193,23 @@ async fn spans_and_likeness_are_shown_as_in_opensearch() {
         assert!(described.as_str().is_some_and(|text| !text.is_empty()), "{described}");
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn phrases_with_synonyms_find_texts_without_positions() {
+    let store = Store::open().await;
+    let body = json!({
+        "settings": {"analysis": {
+            "filter": {"names": {"type": "synonym_graph", "synonyms": ["new york, ny"]}},
+            "analyzer": {"names": {"tokenizer": "standard", "filter": ["lowercase", "names"]}},
+        }},
+        "mappings": {"properties": {"t": {"type": "match_only_text", "search_analyzer": "names"}}},
+    });
+    store.create("a", &body).await;
+    let texts = ["new york ham", "ny ham", "ham of new york", "york new ham"];
+    store.index("a", &texts.map(|text| json!({"t": text}))).await;
+    for (query, expected) in [("ny ham", 2), ("new york ham", 2), ("ham ny", 0), ("of ny", 1)] {
+        let answer = store.search("a", &[], json!({"query": {"match_phrase": {"t": query}}})).await.unwrap();
+        assert_eq!(answer["hits"]["total"]["value"], expected, "{query}");
+    }
 }

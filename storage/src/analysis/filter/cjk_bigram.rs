@@ -16,6 +16,10 @@ impl Filter for CjkBigram {
         whole(|tokens, end| self.run(tokens, end), next)
     }
 
+    fn disables_graph(&self) -> bool {
+        self.output_unigrams
+    }
+
     fn in_synonyms(&self) -> InSynonyms {
         if self.output_unigrams { InSynonyms::Refused } else { InSynonyms::Same }
     }

@@ -87,6 +87,12 @@ pub(crate) trait Filter: Debug + Send + Sync {
         false
     }
 
+    /// Whether queries take the tokens by position alone, although some span several positions: each of
+    /// several lengths stands beside the others, so that paths through them explode.
+    fn disables_graph(&self) -> bool {
+        false
+    }
+
     /// What neighbouring tokens it joins, if it does.
     fn shingles(&self) -> Option<Shingles> {
         None

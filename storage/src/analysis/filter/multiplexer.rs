@@ -25,6 +25,10 @@ impl Filter for Multiplexer {
         self.chains.iter().flatten().any(|filter| filter.reports_keywords())
     }
 
+    fn disables_graph(&self) -> bool {
+        self.chains.iter().flatten().any(|filter| filter.disables_graph())
+    }
+
     fn in_synonyms(&self) -> InSynonyms {
         if self.preserve_original { InSynonyms::Nothing } else { InSynonyms::Refused }
     }

@@ -19,6 +19,10 @@ impl Filter for Shingle {
         whole(|tokens, end| self.run(tokens, end), next)
     }
 
+    fn disables_graph(&self) -> bool {
+        self.output_unigrams || self.min != self.max
+    }
+
     fn shingles(&self) -> Option<Shingles> {
         Some(Shingles { min: self.min, max: self.max, single: self.output_unigrams })
     }

@@ -115,5 +115,5 @@ fn joined(tokens: &Tokens, size: u8) -> Tokens {
         };
         Token { term: shingle.text, increment, length: 1 }
     });
-    Tokens { list: list.collect(), to_the_end: tokens.to_the_end }
+    Tokens { list: list.collect(), ..*tokens }
 }

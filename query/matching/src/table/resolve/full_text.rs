@@ -281,13 +281,8 @@ impl<'a> Resolver<'a> {
         if let [term] = distinct.as_slice() {
             return Ok(self.text_term(field, term.clone(), weight));
         }
-        let weight = match field.field_type {
-            FieldType::MatchOnlyText => weight,
-            _ => {
-                let terms = distinct.iter().cloned().map(StatisticsTerm::Text).collect();
-                self.joined(weight, field, terms, Join::Synonyms)
-            }
-        };
+        let statistics = distinct.iter().cloned().map(StatisticsTerm::Text).collect();
+        let weight = self.joined(weight, field, statistics, Join::Synonyms);
         Ok(Node::Synonyms { path: field.id, terms: distinct.into(), weight })
     }
 

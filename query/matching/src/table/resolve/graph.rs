@@ -47,7 +47,9 @@ pub(super) fn stretches(tokens: &Tokens) -> Result<Vec<Stretch>> {
         let mut ways = Vec::new();
         walk(&own, start, end, &mut Vec::new(), &mut ways)?;
         let to_the_end = tokens.to_the_end && points.last() == Some(&end);
-        stretches.push(Stretch::Ways(ways.into_iter().map(|list| Tokens { list, to_the_end }).collect()));
+        stretches.push(Stretch::Ways(
+            ways.into_iter().map(|list| Tokens { list, to_the_end, by_position_only: false }).collect(),
+        ));
     }
     Ok(stretches)
 }
@@ -130,7 +132,7 @@ mod tests {
             increment: *increment,
             length: *length,
         });
-        Tokens { list: list.collect(), to_the_end: true }
+        Tokens { list: list.collect(), to_the_end: true, by_position_only: false }
     }
 
     fn show(stretches: &[Stretch]) -> String {

@@ -149,7 +149,7 @@ impl<'b> Builder<'_, 'b> {
         if let [token] = tokens.list.as_slice() {
             return self.term(field, &token.term);
         }
-        let parts = match tokens.is_graph() {
+        let parts = match tokens.spans_positions() {
             true => self.graph(field, tokens)?,
             false => self.positions(field, tokens)?,
         };

@@ -127,9 +127,9 @@ impl<'a> Resolver<'a> {
     ) -> Result<Option<Node>> {
         let field = target.field;
         let stretches = stretches(tokens)?;
-        if slop > 0 {
-            // Every way through the graph is a phrase.
-            let mut ways = vec![Tokens { list: Vec::new(), to_the_end: tokens.to_the_end }];
+        if slop > 0 || field.field_type == FieldType::MatchOnlyText {
+            // Every way through the graph is a phrase; without positions, only such are looked for in values.
+            let mut ways = vec![Tokens { to_the_end: tokens.to_the_end, ..Tokens::default() }];
             for stretch in stretches {
                 let parts: Vec<Vec<Token>> = match stretch {
                     Stretch::Ways(parts) => parts.into_iter().map(|part| part.list).collect(),
@@ -140,7 +140,7 @@ impl<'a> Resolver<'a> {
                 }
                 let joined = |way: &Tokens, part: &Vec<Token>| Tokens {
                     list: way.list.iter().chain(part).cloned().collect(),
-                    to_the_end: way.to_the_end,
+                    ..*way
                 };
                 ways = ways.iter().flat_map(|way| parts.iter().map(move |part| joined(way, part))).collect();
             }
