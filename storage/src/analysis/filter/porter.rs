@@ -28,16 +28,24 @@ impl Filter for PorterStem {
     }
 }
 
-/// Longest word stemmed: no English word comes near, and the rules take quadratic time on runs of `y`.
-const MAX_WORD_BYTES: usize = 512;
-
-/// Stems a lower-case word in place; a word with other letters than ASCII stays, as no rule of the
-/// algorithm speaks of them.
+/// Stems a lower-case word in place. Letters outside ASCII are consonants, each by its UTF-16 code units.
 pub(crate) fn stem(word: &mut String) {
-    if word.len() <= 2 || word.len() > MAX_WORD_BYTES || !word.is_ascii() {
+    if word.is_ascii() {
+        if word.len() > 2 {
+            let stemmed = stemmed(std::mem::take(word).into_bytes());
+            *word = String::from_utf8(stemmed).expect("stemming ASCII leaves ASCII");
+        }
         return;
     }
-    let mut stemmer = Stemmer { word: std::mem::take(word).into_bytes() };
+    let units: Vec<u16> = word.encode_utf16().collect();
+    if units.len() > 2 {
+        *word = String::from_utf16_lossy(&stemmed(units));
+    }
+}
+
+/// Stems a word of at least three code units.
+fn stemmed<U: Unit>(word: Vec<U>) -> Vec<U> {
+    let mut stemmer = Stemmer { word };
     stemmer.step_1a();
     stemmer.step_1b();
     stemmer.step_1c();
@@ -45,7 +53,25 @@ pub(crate) fn stem(word: &mut String) {
     stemmer.replace_first(&STEP_3, 0);
     stemmer.step_4();
     stemmer.step_5();
-    *word = String::from_utf8(stemmer.word).expect("stemming ASCII leaves ASCII");
+    stemmer.word
+}
+
+/// A code unit of a word: a byte where all are ASCII, else one of UTF-16.
+trait Unit: Copy + Eq + From<u8> {
+    /// The unit as a byte; 0 where it is none.
+    fn byte(self) -> u8;
+}
+
+impl Unit for u8 {
+    fn byte(self) -> u8 {
+        self
+    }
+}
+
+impl Unit for u16 {
+    fn byte(self) -> u8 {
+        u8::try_from(self).unwrap_or(0)
+    }
 }
 
 /// Steps 2 and 3: the first suffix that fits decides, whether or not its stem is long enough.
@@ -88,17 +114,21 @@ const STEP_4: [&str; 19] = [
     "ate", "iti", "ous", "ive", "ize",
 ];
 
-struct Stemmer {
-    word: Vec<u8>,
+struct Stemmer<U> {
+    word: Vec<U>,
 }
 
-impl Stemmer {
+impl<U: Unit> Stemmer<U> {
+    fn byte(&self, at: usize) -> u8 {
+        self.word[at].byte()
+    }
+
     fn is_consonant(&self, at: usize) -> bool {
-        match self.word[at] {
+        match self.byte(at) {
             b'a' | b'e' | b'i' | b'o' | b'u' => false,
             // A `y` behind a consonant is a vowel; a run of them alternates.
             b'y' => {
-                let run = self.word[..at].iter().rev().take_while(|&&c| c == b'y').count();
+                let run = self.word[..at].iter().rev().take_while(|c| c.byte() == b'y').count();
                 let first_of_run = at == run || !self.is_consonant(at - run - 1);
                 first_of_run == run.is_multiple_of(2)
             }
@@ -106,13 +136,29 @@ impl Stemmer {
         }
     }
 
+    /// Tells of each of the first `end` letters whether it is a consonant.
+    fn consonants(&self, end: usize) -> impl Iterator<Item = bool> {
+        let letters = self.word[..end].iter();
+        letters.scan(false, |before, letter| {
+            *before = match letter.byte() {
+                b'a' | b'e' | b'i' | b'o' | b'u' => false,
+                b'y' => !*before,
+                _ => true,
+            };
+            Some(*before)
+        })
+    }
+
     /// Counts vowel-consonant sequences in the first `end` letters.
     fn measure(&self, end: usize) -> usize {
-        (1..end).filter(|&at| self.is_consonant(at) && !self.is_consonant(at - 1)).count()
+        let mut vowel = false;
+        self.consonants(end)
+            .filter(|&consonant| std::mem::replace(&mut vowel, !consonant) && consonant)
+            .count()
     }
 
     fn has_vowel(&self, end: usize) -> bool {
-        (0..end).any(|at| !self.is_consonant(at))
+        self.consonants(end).any(|consonant| !consonant)
     }
 
     fn ends_in_double_consonant(&self) -> bool {
@@ -126,28 +172,33 @@ impl Stemmer {
             && self.is_consonant(end - 1)
             && !self.is_consonant(end - 2)
             && self.is_consonant(end - 3)
-            && !matches!(self.word[end - 1], b'w' | b'x' | b'y')
+            && !matches!(self.byte(end - 1), b'w' | b'x' | b'y')
+    }
+
+    fn ends_with(&self, suffix: &str) -> bool {
+        self.before(suffix).is_some()
     }
 
     /// Returns the length before `suffix`, where the word ends in it.
     fn before(&self, suffix: &str) -> Option<usize> {
-        self.word.ends_with(suffix.as_bytes()).then(|| self.word.len() - suffix.len())
+        let at = self.word.len().checked_sub(suffix.len())?;
+        self.word[at..].iter().zip(suffix.bytes()).all(|(unit, byte)| *unit == U::from(byte)).then_some(at)
     }
 
     fn replace_from(&mut self, at: usize, with: &str) {
         self.word.truncate(at);
-        self.word.extend_from_slice(with.as_bytes());
+        self.word.extend(with.bytes().map(U::from));
     }
 
     /// Plurals.
     fn step_1a(&mut self) {
-        if self.word.last() != Some(&b's') {
+        if !self.ends_with("s") {
             return;
         }
         if let Some(at) = self.before("sses").or(self.before("ies")) {
-            let keep = if self.word.ends_with(b"sses") { 2 } else { 1 };
+            let keep = if self.ends_with("sses") { 2 } else { 1 };
             self.word.truncate(at + keep);
-        } else if !self.word.ends_with(b"ss") {
+        } else if !self.ends_with("ss") {
             self.word.pop();
         }
     }
@@ -164,14 +215,14 @@ impl Stemmer {
             return;
         };
         self.word.truncate(at);
-        if self.word.ends_with(b"at") || self.word.ends_with(b"bl") || self.word.ends_with(b"iz") {
-            self.word.push(b'e');
+        if self.ends_with("at") || self.ends_with("bl") || self.ends_with("iz") {
+            self.word.push(U::from(b'e'));
         } else if self.ends_in_double_consonant() {
-            if !matches!(self.word.last(), Some(b'l' | b's' | b'z')) {
+            if !matches!(self.word.last().map(|unit| unit.byte()), Some(b'l' | b's' | b'z')) {
                 self.word.pop();
             }
         } else if self.measure(self.word.len()) == 1 && self.ends_in_cvc(self.word.len()) {
-            self.word.push(b'e');
+            self.word.push(U::from(b'e'));
         }
     }
 
@@ -194,7 +245,7 @@ impl Stemmer {
     fn step_4(&mut self) {
         let found = STEP_4.iter().find_map(|suffix| {
             let at = self.before(suffix)?;
-            let fits = *suffix != "ion" || (at > 0 && matches!(self.word[at - 1], b's' | b't'));
+            let fits = *suffix != "ion" || (at > 0 && matches!(self.byte(at - 1), b's' | b't'));
             fits.then_some(at)
         });
         if let Some(at) = found
@@ -211,7 +262,7 @@ impl Stemmer {
                 self.word.pop();
             }
         }
-        if self.word.ends_with(b"ll") && self.measure(self.word.len()) > 1 {
+        if self.ends_with("ll") && self.measure(self.word.len()) > 1 {
             self.word.pop();
         }
     }
