@@ -137,6 +137,7 @@ fn normalizers_map_values() {
     }))
     .unwrap();
     assert_eq!(custom.normalize("fold", "Crème Brûlée ß").as_deref(), Some("creme brulee ss"));
+    assert_eq!(custom.normalize("fold", "ŉŀẚẜỺꜩꝧﬅ…ᴬₜ｜").as_deref(), Some("nlaslltzthﬅ…ᴬₜ｜"));
     assert_eq!(custom.normalize("lowercase", "ÀB c").as_deref(), Some("àb c"));
     assert_eq!(custom.normalize("none", "x"), None);
 }
