@@ -243,53 +243,58 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '\u{b7}')
 }
 
-/// Reads what begins with `&`.
+/// Reads what begins with `&`. A reference ends in a semicolon or where the text does.
 fn reference(text: &str) -> Option<Piece> {
     let body = &text[1..];
-    if let Some(number) = body.strip_prefix('#') {
-        let (digits, radix, prefix) = match number.strip_prefix(['x', 'X']) {
-            Some(hex) => (hex, 16, 3),
-            None => (number, 10, 2),
-        };
-        let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
-        if end == 0 || end > 8 {
-            return None;
+    if body.starts_with('#') {
+        let (code, len) = number(text)?;
+        let low = || number(&text[len..]).filter(|_| text[..len].ends_with(';'));
+        // Two references to the halves of a surrogate pair are one character.
+        if is_half(code, text, len, 0xd800)
+            && let Some((second, more)) = low()
+            && is_half(second, &text[len..], more, 0xdc00)
+            && text[..len + more].ends_with(';')
+        {
+            let c = char::from_u32(0x1_0000 + ((code - 0xd800) << 10) + (second - 0xdc00))?;
+            return Some(Piece::Character(len + more, c));
         }
-        let code = u32::from_str_radix(&digits[..end], radix).ok()?;
-        let len = prefix + end + usize::from(digits[end..].starts_with(';'));
-        let c = match code {
-            0xa0 => ' ',
-            _ => char::from_u32(code).unwrap_or('\u{fffd}'),
-        };
-        return Some(Piece::Character(len, c));
+        return Some(Piece::Character(len, char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)));
     }
     let end = body.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(body.len());
-    let closed = body[end..].starts_with(';');
     let c = entity(&body[..end])?;
-    if !closed && !is_open(&body[..end]) {
-        return None;
-    }
-    Some(Piece::Character(1 + end + usize::from(closed), c))
+    closed(text, 1 + end).map(|len| Piece::Character(len, c))
 }
 
-/// Names that are understood without a semicolon: those of HTML 2 and Latin 1.
-fn is_open(name: &str) -> bool {
-    matches!(
-        name,
-        "amp"
-            | "AMP"
-            | "lt"
-            | "LT"
-            | "gt"
-            | "GT"
-            | "quot"
-            | "QUOT"
-            | "nbsp"
-            | "copy"
-            | "COPY"
-            | "reg"
-            | "REG"
-    ) || entity(name).is_some_and(|c| ('\u{a0}'..='\u{ff}').contains(&c))
+/// The length of a reference whose name or number ends at a place; `None` where something else follows.
+fn closed(text: &str, end: usize) -> Option<usize> {
+    match text[end..].chars().next() {
+        None => Some(end),
+        Some(';') => Some(end + 1),
+        Some(_) => None,
+    }
+}
+
+/// Reads a numeric reference: the code point, and its length. Lucene takes no more than five digits of
+/// base 16 and seven of base 10.
+fn number(text: &str) -> Option<(u32, usize)> {
+    let number = text.strip_prefix("&#")?;
+    let (digits, radix, prefix, most) = match number.strip_prefix(['x', 'X']) {
+        Some(hex) => (hex, 16, 3, 5),
+        None => (number, 10, 2, 7),
+    };
+    let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
+    if end == 0 || end > most {
+        return None;
+    }
+    let code =
+        u32::from_str_radix(&digits[..end], radix).ok().filter(|code| *code <= u32::from(char::MAX))?;
+    Some((code, closed(text, prefix + end)?))
+}
+
+/// Whether a reference is to half of a surrogate pair, from `first` on, without leading zeros.
+fn is_half(code: u32, text: &str, len: usize, first: u32) -> bool {
+    let digits = text[..len].trim_end_matches(';').trim_start_matches(['&', '#', 'x', 'X']);
+    (first..first + 0x400).contains(&code) && !digits.starts_with('0')
 }
 
 /// The character of an entity of HTML 4; a no-break space is a space.
