@@ -1,11 +1,13 @@
 //! The `classic` tokenizer: the grammar of Lucene's first standard tokenizer, which knows acronyms,
 //! companies, mail addresses, host names and product numbers.
+//!
+//! It knows the letters and digits of the Basic Multilingual Plane as of Unicode 3.0. The list of letters beside
+//! this file was read off OpenSearch 2.19.3, whose `_analyze` was asked for every character.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::class::{decimal_digit, is_letter};
 use super::{Emitter, Tokenizer, longer_than_utf16_units};
 use crate::analysis::Token;
 
@@ -16,17 +18,62 @@ pub(crate) struct Classic {
     pub(crate) max_token_length: usize,
 }
 
+/// Ranges of letters, ascending.
+static LETTERS: LazyLock<Vec<(char, char)>> = LazyLock::new(|| {
+    let character = |hex: &str| u32::from_str_radix(hex, 16).ok().and_then(char::from_u32);
+    let range = |range: &str| range.split_once('-').and_then(|(a, b)| Some((character(a)?, character(b)?)));
+    include_str!("classic_letters.txt").split_whitespace().filter_map(range).collect()
+});
+
+/// Ranges of digits, ascending.
+const DIGITS: [(char, char); 20] = [
+    ('0', '9'),
+    ('\u{660}', '\u{669}'),
+    ('\u{6f0}', '\u{6f9}'),
+    ('\u{966}', '\u{96f}'),
+    ('\u{9e6}', '\u{9ef}'),
+    ('\u{a66}', '\u{a6f}'),
+    ('\u{ae6}', '\u{aef}'),
+    ('\u{b66}', '\u{b6f}'),
+    ('\u{be7}', '\u{bef}'),
+    ('\u{c66}', '\u{c6f}'),
+    ('\u{ce6}', '\u{cef}'),
+    ('\u{d66}', '\u{d6f}'),
+    ('\u{e50}', '\u{e59}'),
+    ('\u{ed0}', '\u{ed9}'),
+    ('\u{f20}', '\u{f29}'),
+    ('\u{1040}', '\u{1049}'),
+    ('\u{1369}', '\u{1371}'),
+    ('\u{17e0}', '\u{17e9}'),
+    ('\u{1810}', '\u{1819}'),
+    ('\u{ff10}', '\u{ff19}'),
+];
+
+fn is_in(c: char, ranges: &[(char, char)]) -> bool {
+    let at = ranges.partition_point(|(first, _)| *first <= c);
+    at > 0 && c <= ranges[at - 1].1
+}
+
+/// Ranges as the inside of a class of a regular expression.
+fn class(ranges: &[(char, char)]) -> String {
+    ranges
+        .iter()
+        .map(|(first, last)| format!(r"\x{{{:x}}}-\x{{{:x}}}", *first as u32, *last as u32))
+        .collect()
+}
+
 /// Types and patterns in the order in which they win where they match as much.
 static RULES: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
-    const LETTER: &str = r"[\p{L}--[\x{3040}-\x{318f}\x{3100}-\x{312f}\x{31f0}-\x{31ff}\x{3300}-\x{337f}\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{ff65}-\x{ff9f}]]";
-    let alpha = format!("{LETTER}+");
-    let word = format!(r"(?:{LETTER}|[\p{{Nd}}\x{{0e00}}-\x{{0e59}}])+");
-    let digits = format!(r"(?:{LETTER}|\p{{Nd}})*\p{{Nd}}(?:{LETTER}|\p{{Nd}})*");
+    let (letters, digits) = (class(&LETTERS), class(&DIGITS));
+    let letter = format!("[{letters}]");
+    let alpha = format!("{letter}+");
+    let word = format!(r"[{letters}{digits}\x{{0e00}}-\x{{0e59}}]+");
+    let digits = format!("[{letters}{digits}]*[{digits}][{letters}{digits}]*");
     let p = "[-_/.,]";
     [
         ("<ALPHANUM>", word.clone()),
         ("<APOSTROPHE>", format!("{alpha}(?:'{alpha})+")),
-        ("<ACRONYM>", format!(r"{LETTER}\.(?:{LETTER}\.)+")),
+        ("<ACRONYM>", format!(r"{letter}\.(?:{letter}\.)+")),
         ("<COMPANY>", format!("{alpha}[&@]{alpha}")),
         ("<EMAIL>", format!(r"{word}(?:[-._]{word})*@{word}(?:[-.]{word})+")),
         ("<HOST>", format!(r"{word}(?:\.{word})+")),
@@ -44,7 +91,7 @@ static RULES: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
 });
 
 fn is_cj(c: char) -> bool {
-    matches!(c, '\u{3040}'..='\u{318f}' | '\u{31f0}'..='\u{31ff}' | '\u{3300}'..='\u{337f}'
+    matches!(c, '\u{3040}'..='\u{312f}' | '\u{31f0}'..='\u{31ff}' | '\u{3300}'..='\u{337f}'
         | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff65}'..='\u{ff9f}')
 }
 
@@ -58,7 +105,7 @@ impl Tokenizer for Classic {
                 at += c.len_utf8();
                 continue;
             }
-            if !is_letter(c) && decimal_digit(c).is_none() && !('\u{e00}'..='\u{e59}').contains(&c) {
+            if !is_in(c, &LETTERS) && !is_in(c, &DIGITS) && !('\u{e00}'..='\u{e59}').contains(&c) {
                 at += c.len_utf8();
                 continue;
             }

@@ -1,5 +1,7 @@
 //! Which word segments are emoji: Lucene's `standard` tokenizer keeps them as tokens.
 
+use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
+
 /// Whether a UAX #29 segment (an emoji sequence is never split by it) is an emoji.
 pub(super) fn is_emoji(segment: &str) -> bool {
     // Joiners in front of an emoji belong to it.
@@ -9,10 +11,26 @@ pub(super) fn is_emoji(segment: &str) -> bool {
     match first {
         // Flags are pairs of regional indicators; one alone is no emoji.
         '\u{1f1e6}'..='\u{1f1ff}' => second.is_some_and(|c| ('\u{1f1e6}'..='\u{1f1ff}').contains(&c)),
-        // Text by default: an emoji only with the variation selector.
-        '#' | '*' => second == Some('\u{fe0f}'),
+        '#' | '*' | '0'..='9' => is_keycap(segment),
+        // A skin tone may stand alone.
+        '\u{1f3fb}'..='\u{1f3ff}' => true,
         _ => is_pictographic(first),
     }
+}
+
+/// Whether a segment is a key with its cap: right before it an emoji presentation selector may stand,
+/// elsewhere only other marks.
+fn is_keycap(segment: &str) -> bool {
+    const CAP: char = '\u{20e3}';
+    const SELECTOR: char = '\u{fe0f}';
+    let Some((key, marks)) = segment.split_once(CAP) else { return false };
+    let key = key.strip_suffix(SELECTOR).unwrap_or(key);
+    let is_mark = |c: char| {
+        c != SELECTOR
+            && (c.general_category_group() == GeneralCategoryGroup::Mark
+                || c.general_category() == GeneralCategory::Format)
+    };
+    key.chars().skip(1).chain(marks.chars()).all(is_mark)
 }
 
 const JOINER: char = '\u{200d}';

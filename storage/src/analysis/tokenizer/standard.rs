@@ -155,22 +155,31 @@ impl Standard {
         out: &mut impl FnMut(usize, usize, &'static str),
     ) {
         let mut at = start;
-        // An open run of a script without spaces: UAX #29 breaks at each of its letters.
-        let mut complex: Option<usize> = None;
+        // An open run of a script without spaces, and its code units: UAX #29 breaks at each of its letters.
+        let mut complex: Option<(usize, usize)> = None;
         'restart: while at < end {
             for segment in text[at..end].split_word_bounds() {
                 let joins = segment.chars().next().is_some_and(is_complex_context);
-                if let Some(run) = complex
-                    && (!joins
-                        || longer_than_utf16_units(&text[run..at + segment.len()], self.max_token_length))
-                {
-                    out(run, at, SOUTHEAST_ASIAN);
-                    complex = None;
-                }
                 if joins {
-                    complex = complex.or(Some(at));
+                    let (mut run, mut units) = complex.unwrap_or((at, 0));
                     at += segment.len();
+                    units += segment.chars().map(char::len_utf16).sum::<usize>();
+                    while units > self.max_token_length {
+                        let cut = run + prefix_of_utf16_units(&text[run..at], self.max_token_length);
+                        out(run, cut, SOUTHEAST_ASIAN);
+                        units -= text[run..cut].chars().map(char::len_utf16).sum::<usize>();
+                        run = cut;
+                        if !text[run..at].starts_with(is_complex_context) {
+                            // Marks that any script may have are no token alone.
+                            (at, complex) = (run, None);
+                            continue 'restart;
+                        }
+                    }
+                    complex = Some((run, units));
                     continue;
+                }
+                if let Some((run, _)) = complex.take() {
+                    out(run, at, SOUTHEAST_ASIAN);
                 }
                 if longer_than_utf16_units(segment, self.max_token_length) {
                     let window = &segment[..prefix_of_utf16_units(segment, self.max_token_length)];
@@ -196,7 +205,7 @@ impl Standard {
                 }
             }
         }
-        if let Some(run) = complex {
+        if let Some((run, _)) = complex {
             out(run, at, SOUTHEAST_ASIAN);
         }
     }
@@ -276,16 +285,20 @@ fn is_word_letter(c: char) -> bool {
     if !c.is_alphabetic() {
         return matches!(c, '\u{2c2}'..='\u{2c5}' | '\u{2d2}'..='\u{2d7}' | '\u{2de}'..='\u{2df}' | '\u{2ed}'
             | '\u{2ef}'..='\u{2ff}' | '\u{55b}'..='\u{55c}' | '\u{55e}' | '\u{5f3}' | '\u{2e80}'..='\u{2e99}'
-            | '\u{2e9b}'..='\u{2ef3}' | '\u{2f00}'..='\u{2fd5}' | '\u{309b}'..='\u{309c}'
+            | '\u{2e9b}'..='\u{2ef3}' | '\u{2f00}'..='\u{2fd5}' | '\u{309b}'..='\u{309c}' | '\u{30a0}'
             | '\u{32d0}'..='\u{32fe}' | '\u{3300}'..='\u{3357}' | '\u{a720}'..='\u{a721}'
             | '\u{a789}'..='\u{a78a}' | '\u{ab5b}' | '\u{1f200}');
     }
     match c {
-        '\u{80}'..='\u{344}' | '\u{370}'..='\u{482}' | '\u{3041}'..='\u{ff9d}' => {
+        '\u{80}'..='\u{344}' | '\u{370}'..='\u{482}' | '\u{3041}'..='\u{fb1d}' | '\u{fb1f}'..='\u{ff9d}' => {
             !matches!(c, '\u{a674}'..='\u{a67b}' | '\u{a69e}'..='\u{a69f}' | '\u{a800}'..='\u{abff}')
                 || !is_mark(c)
         }
-        '\u{ff9e}'..='\u{ff9f}' | '\u{17000}'..='\u{18d08}' | '\u{1b170}'..='\u{1b2fb}' => false,
+        '\u{3006}'
+        | '\u{fb1e}'
+        | '\u{ff9e}'..='\u{ff9f}'
+        | '\u{17000}'..='\u{18d08}'
+        | '\u{1b170}'..='\u{1b2fb}' => false,
         _ => !is_mark(c),
     }
 }
@@ -301,12 +314,15 @@ fn is_word_digit(c: char) -> bool {
 /// Characters of scripts written without spaces (`Line_Break=Complex_Context`).
 fn is_complex_context(c: char) -> bool {
     matches!(c,
-        '\u{0e01}'..='\u{0e3a}' | '\u{0e40}'..='\u{0e4e}' | '\u{0e81}'..='\u{0ece}'
+        '\u{0e01}'..='\u{0e3a}' | '\u{0e40}'..='\u{0e4e}' | '\u{0e81}'..='\u{0e82}' | '\u{0e84}'
+        | '\u{0e86}'..='\u{0e8a}' | '\u{0e8c}'..='\u{0ea3}' | '\u{0ea5}' | '\u{0ea7}'..='\u{0ebd}'
+        | '\u{0ec0}'..='\u{0ec4}' | '\u{0ec6}' | '\u{0ec8}'..='\u{0ecd}'
         | '\u{0edc}'..='\u{0edf}' | '\u{1000}'..='\u{103f}' | '\u{1050}'..='\u{108f}'
         | '\u{109a}'..='\u{109f}' | '\u{1780}'..='\u{17d3}' | '\u{17d7}' | '\u{17dc}'..='\u{17dd}'
-        | '\u{1950}'..='\u{1974}' | '\u{1980}'..='\u{19c9}' | '\u{19da}' | '\u{19de}'..='\u{19df}' | '\u{1a20}'..='\u{1a5e}'
+        | '\u{1950}'..='\u{196d}' | '\u{1970}'..='\u{1974}' | '\u{1980}'..='\u{19ab}' | '\u{19b0}'..='\u{19c9}' | '\u{19da}' | '\u{19de}'..='\u{19df}' | '\u{1a20}'..='\u{1a5e}'
         | '\u{1a60}'..='\u{1a7c}' | '\u{1aa0}'..='\u{1aad}' | '\u{a9e0}'..='\u{a9ef}'
-        | '\u{a9fa}'..='\u{a9fe}' | '\u{aa60}'..='\u{aac2}' | '\u{aadb}'..='\u{aadf}' | '\u{11700}'..='\u{1173f}')
+        | '\u{a9fa}'..='\u{a9fe}' | '\u{aa60}'..='\u{aac2}' | '\u{aadb}'..='\u{aadf}' | '\u{11700}'..='\u{1171a}'
+        | '\u{1171d}'..='\u{1172b}' | '\u{1173a}'..='\u{1173b}' | '\u{1173f}')
 }
 
 #[cfg(test)]

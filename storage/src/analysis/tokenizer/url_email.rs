@@ -105,7 +105,9 @@ impl UrlEmail {
         }
         let text = self.seen(text);
         let url = SYNTAX.url.longest_match(text).map(|length| (length, "<URL>", length));
-        let host = SYNTAX.host.longest_match_if(text, &|rest| !rest.starts_with(is_of_name)).map(|length| {
+        // A dot at the end of the text is none of the host.
+        let ends = |rest: &str| !(rest.starts_with(is_of_name) || rest.is_empty() && text.ends_with('.'));
+        let host = SYNTAX.host.longest_match_if(text, &ends).map(|length| {
             let next = text[length..].chars().next().map_or(0, char::len_utf8);
             (length, "<URL>", length + next)
         });
