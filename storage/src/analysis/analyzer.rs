@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::allowance::{MAX_ADDED_BYTES, most_made};
 use super::char_filter::{CharFilter, Corrections, most_bytes};
 use super::filter::{End as TextEnd, Filter, Shingles, Stage, lowercase};
 use super::tokenizer::Tokenizer;
@@ -54,6 +55,8 @@ pub struct Analyzer {
     filters: Vec<Arc<dyn Filter>>,
     /// The filters are exactly `lowercase`: applied in place, without a stage.
     only_lowercase: bool,
+    /// Bytes that the character filters may make of a byte, and those that each filter may that multiplies tokens.
+    growth: (usize, Vec<usize>),
     parts: Option<Parts>,
     /// Positions between the values of a field.
     position_increment_gap: Option<u32>,
@@ -78,7 +81,7 @@ pub struct Outcome {
     pub positions: u32,
     /// Whether a token was cut for its length, or the text.
     pub cut: bool,
-    /// Whether the text was cut, which character filters would have made too long.
+    /// Whether the end of the text was left out, since too much would come of it.
     pub text_cut: bool,
     /// Where the text ends, in UTF-16 code units.
     pub end: u32,
@@ -95,7 +98,17 @@ impl Analyzer {
         filters: Vec<Arc<dyn Filter>>,
     ) -> Self {
         let only_lowercase = filters.len() == 1 && filters[0].is_lowercase();
-        Self { char_filters, tokenizer, filters, only_lowercase, parts: None, position_increment_gap: None }
+        let text_growth = char_filters.iter().map(|filter| filter.growth()).fold(1, usize::saturating_mul);
+        let growths = filters.iter().map(|filter| filter.growth()).filter(|growth| *growth > 1).collect();
+        Self {
+            char_filters,
+            tokenizer,
+            filters,
+            only_lowercase,
+            growth: (text_growth, growths),
+            parts: None,
+            position_increment_gap: None,
+        }
     }
 
     pub(crate) fn with_parts(mut self, parts: Parts) -> Self {
@@ -158,6 +171,7 @@ impl Analyzer {
         if !self.char_filters.is_empty() {
             return self.run_filtered(text, self.filters.len(), &mut last);
         }
+        let mut text_cut = self.tokenizer.cuts(text);
         let positions = if self.filters.is_empty() {
             self.tokenizer.tokenize(text, &mut |token| last.token(token))
         } else if self.only_lowercase {
@@ -168,9 +182,35 @@ impl Analyzer {
         } else {
             let mut stage = chain(&self.filters, Box::new(&mut last));
             let positions = self.tokenizer.tokenize(text, &mut |token| stage.token(token));
-            stage.end(TextEnd { positions, offset: units(text) }).positions
+            let end = stage.end(TextEnd { positions, offset: units(text), cut: text_cut });
+            text_cut = end.cut;
+            end.positions
         };
-        Outcome { positions, cut: last.cut, text_cut: false, end: 0 }
+        Outcome { positions, cut: text_cut || last.cut, text_cut, end: 0 }
+    }
+
+    /// Whether more than its own tokens may come of a text.
+    pub(super) fn multiplies(&self) -> bool {
+        const ANY: usize = 1 << 20;
+        self.growth.0 > 1 || !self.growth.1.is_empty() || self.tokenizer.growth(ANY) > ANY
+    }
+
+    /// Whether the end of a text is left out, since too much would come of it.
+    pub(crate) fn exceeds_bounds(&self, text: &str) -> bool {
+        self.may_exceed_bounds(text.len()) && self.run(text, &mut |_| {}).text_cut
+    }
+
+    /// Whether too much could come of any text of so many bytes: most are far from that, and are not analyzed
+    /// to be told.
+    pub(super) fn may_exceed_bounds(&self, bytes: usize) -> bool {
+        let (text_growth, growths) = &self.growth;
+        let filtered = bytes.saturating_mul(*text_growth);
+        if filtered > most_bytes(bytes) {
+            return true;
+        }
+        let cut = self.tokenizer.growth(filtered);
+        let made = growths.iter().fold(cut, |bytes, growth| most_made(bytes, *growth));
+        made > filtered && made > MAX_ADDED_BYTES
     }
 
     /// Counts the tokens of a text: the positions that it takes or, without `positions`, those that have one.
@@ -201,6 +241,7 @@ impl Analyzer {
         let correct = |offset: u32| {
             corrections.iter().rev().fold(offset, |offset, step: &Corrections| step.correct(offset))
         };
+        let mut text_cut = corrections.iter().any(Corrections::is_cut) || self.tokenizer.cuts(&current);
         let positions = {
             let mut stage = chain(&self.filters[..filters], Box::new(&mut *last));
             let positions = self.tokenizer.tokenize(&current, &mut |token| {
@@ -210,9 +251,10 @@ impl Analyzer {
                 }
                 stage.token(token);
             });
-            stage.end(TextEnd { positions, offset: units(text) }).positions
+            let end = stage.end(TextEnd { positions, offset: units(text), cut: text_cut });
+            text_cut = end.cut;
+            end.positions
         };
-        let text_cut = corrections.iter().any(Corrections::is_cut);
         Outcome { positions, cut: text_cut || last.cut(), text_cut, end: 0 }
     }
 
@@ -238,7 +280,7 @@ impl Analyzer {
         {
             let mut stage = chain(&filters, Box::new(&mut last as &mut dyn End));
             stage.token(&mut token);
-            stage.end(TextEnd { positions: 1, offset: 0 });
+            stage.end(TextEnd { positions: 1, ..TextEnd::default() });
         }
         out
     }

@@ -86,7 +86,7 @@ impl Family {
 
 /// Joins tokens to shingles of one size.
 pub fn shingles(tokens: &[Token], size: u8) -> Vec<Token> {
-    FixedShingle { size: size.into(), trailing: false }.join(tokens, 0)
+    FixedShingle { size: size.into(), trailing: false }.join(tokens, 0).0
 }
 
 #[cfg(test)]

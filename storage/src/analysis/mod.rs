@@ -11,6 +11,7 @@
 //! OpenSearch's message: an analyzer that did something else than its name says would corrupt an index
 //! silently.
 
+mod allowance;
 mod analyzer;
 mod as_you_type;
 mod build;
@@ -24,6 +25,10 @@ mod settings;
 mod synonyms;
 pub(crate) mod tokenizer;
 
+#[cfg(test)]
+mod analyze_tests;
+#[cfg(test)]
+mod bounds_tests;
 #[cfg(test)]
 mod tests;
 

@@ -17,6 +17,7 @@ pub struct Analyzers {
     analyzers: HashMap<String, Family>,
     normalizers: HashMap<String, Analyzer>,
     scope: Scope,
+    multiply: bool,
 }
 
 /// Those that every index has, each built when it is first asked for.
@@ -61,7 +62,14 @@ impl Analyzers {
             let normalizer = scope.normalizer(&params)?;
             normalizers.insert(name, normalizer);
         }
-        Ok(Self { analyzers, normalizers, scope })
+        let multiply = analyzers.values().any(|family: &Family| family.own().multiplies());
+        Ok(Self { analyzers, normalizers, scope, multiply })
+    }
+
+    /// Whether more than its own tokens may come of a text by any analyzer of the index: by those that every
+    /// index has, it does not.
+    pub(crate) fn multiply(&self) -> bool {
+        self.multiply
     }
 
     /// Finds an analyzer by name, or by the name that [`Part::of`] makes of one.

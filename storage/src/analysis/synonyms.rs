@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use super::allowance::TOKEN_BYTES;
 use crate::{Error, Result};
 
 /// Most rules that the lines of one filter may make, and most terms in one.
@@ -16,6 +17,13 @@ pub(crate) struct Entry {
     pub(crate) outputs: Vec<Vec<String>>,
     /// Whether the terms themselves stay.
     pub(crate) keep_original: bool,
+}
+
+impl Entry {
+    /// What its outputs cost as tokens.
+    pub(crate) fn bytes(&self) -> usize {
+        self.outputs.iter().flatten().map(|term| term.len() + TOKEN_BYTES).sum()
+    }
 }
 
 /// Rules by the terms that they replace, joined by NUL.
@@ -33,6 +41,11 @@ impl Rules {
     /// The number of terms in the longest rule.
     pub(crate) fn longest(&self) -> usize {
         self.longest
+    }
+
+    /// What the outputs of a sequence of terms cost at most.
+    pub(crate) fn largest(&self) -> usize {
+        self.entries.values().map(Entry::bytes).max().unwrap_or(0)
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Entry> {

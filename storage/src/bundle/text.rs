@@ -166,7 +166,7 @@ impl TextBuilder {
             tracing::warn!(
                 field = %field.path,
                 bytes = value.len(),
-                "character filters make more than twice its size and 1 MB of a value: the rest of it is not found"
+                "the analyzer makes too much of a value: the rest of it is not found"
             );
         }
         self.add_shape(field, outcome.positions)

@@ -129,3 +129,26 @@ fn misfits_are_refused() {
     let mandatory = values(&json!({"in": "x"}), "in").unwrap_err();
     assert_eq!(mandatory.to_string(), "Contexts are mandatory in context enabled completion field [in]");
 }
+
+#[test]
+fn a_text_of_which_too_much_would_come_is_said_to_be_ignored() {
+    let settings = json!({
+        "index.max_ngram_diff": 100_000,
+        "index.analysis.filter.grams.type": "ngram",
+        "index.analysis.filter.grams.min_gram": 1,
+        "index.analysis.filter.grams.max_gram": 10_000,
+        "index.analysis.analyzer.grams.tokenizer": "keyword",
+        "index.analysis.analyzer.grams.filter": ["grams"],
+    });
+    let body = json!({"properties": {
+        "t": {"type": "text", "fields": {"grams": {"type": "text", "analyzer": "grams"}}},
+        "off": {"type": "text", "analyzer": "grams", "index": false},
+    }});
+    let mapping = Mapping::parse(&body, settings.as_object().unwrap()).map(Arc::new).unwrap();
+    let mut builder = ChunkBuilder::new(mapping);
+    let long = "a".repeat(4_000);
+    builder.push("0", json!({"t": "short", "off": long}).to_string().as_bytes()).unwrap();
+    builder.push("1", json!({"t": ["short", long]}).to_string().as_bytes()).unwrap();
+    let (chunk, _) = builder.finish();
+    assert_eq!(chunk.ignored, [(1, "t.grams".into())]);
+}

@@ -101,7 +101,7 @@ pub(crate) struct Leaf {
     /// Whether its values are put into a column of its own.
     pub(crate) fills: bool,
     /// Multi-fields by name.
-    pub(super) multi: Vec<u32>,
+    pub(crate) multi: Vec<u32>,
     /// Multi-fields that have a column of their own.
     pub(crate) fan: Vec<u32>,
 }
@@ -124,7 +124,9 @@ pub(super) enum Analysis {
 
 impl Analysis {
     pub(super) fn read(settings: &Map<String, Value>) -> Result<Self> {
-        if settings.keys().any(|key| key.starts_with("index.analysis.")) {
+        let limits = ["index.max_ngram_diff", "index.max_shingle_diff"];
+        let has_own = |key: &String| key.starts_with("index.analysis.") || limits.contains(&key.as_str());
+        if settings.keys().any(has_own) {
             Analyzers::new(settings).map(|analyzers| Self::Own(Arc::new(analyzers)))
         } else {
             Ok(Self::BuiltIn)

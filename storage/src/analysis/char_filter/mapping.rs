@@ -47,6 +47,10 @@ impl Mapping {
 }
 
 impl CharFilter for Mapping {
+    fn growth(&self) -> usize {
+        self.rules.iter().map(|(from, to)| to.len().div_ceil(from.len())).max().unwrap_or(1).max(1)
+    }
+
     fn apply(&self, text: &str, most: usize) -> (String, Corrections) {
         let mut out = String::with_capacity(text.len());
         let mut corrections = Corrections::default();

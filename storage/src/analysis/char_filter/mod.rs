@@ -27,6 +27,11 @@ pub(crate) trait CharFilter: Debug + Send + Sync {
     /// Returns the text as it goes on, and the way back. It ends behind `most` bytes, which the corrections tell.
     fn apply(&self, text: &str, most: usize) -> (String, Corrections);
 
+    /// Bytes that it may make of a byte.
+    fn growth(&self) -> usize {
+        1
+    }
+
     /// Whether a normalizer may use it.
     fn is_normalizing(&self) -> bool {
         false

@@ -9,17 +9,25 @@ use crate::analysis::pattern::{JavaPattern, Replacement};
 pub(crate) struct PatternReplace {
     pattern: JavaPattern,
     replacement: Replacement,
+    /// Bytes of the replacement as it is written.
+    written: usize,
 }
 
 impl PatternReplace {
     pub(crate) fn new(pattern: &str, flags: &str, replacement: &str) -> Result<Self> {
         let pattern = JavaPattern::new(pattern, flags)?;
+        let written = replacement.len();
         let replacement = pattern.replacement(replacement)?;
-        Ok(Self { pattern, replacement })
+        Ok(Self { pattern, replacement, written })
     }
 }
 
 impl CharFilter for PatternReplace {
+    fn growth(&self) -> usize {
+        // Each reference to a group stands for no more than the match, of which there is one a byte at most.
+        self.written.saturating_mul(2).saturating_add(1)
+    }
+
     fn apply(&self, text: &str, most: usize) -> (String, Corrections) {
         let mut out = String::with_capacity(text.len());
         let mut corrections = Corrections::default();

@@ -25,10 +25,10 @@ impl Filter for Fingerprint {
 
 impl Fingerprint {
     fn run(&self, tokens: Vec<Token>, end: End) -> (Vec<Token>, End) {
-        // Whatever comes of the text, it takes one position.
-        let end = End { positions: 1, ..end };
+        // In Lucene, the text ends one position behind whatever comes of it.
+        let empty = End { positions: 1, ..end };
         if tokens.is_empty() {
-            return (Vec::new(), end);
+            return (Vec::new(), empty);
         }
         // Java sorts by UTF-16 code units.
         let words: BTreeSet<Vec<u16>> =
@@ -41,7 +41,7 @@ impl Fingerprint {
             }
             units.extend_from_slice(word);
             if units.len() > self.max_output_size {
-                return (Vec::new(), end);
+                return (Vec::new(), empty);
             }
         }
         let token = Token {
@@ -53,6 +53,6 @@ impl Fingerprint {
             kind: "fingerprint",
             ..Token::default()
         };
-        (vec![token], end)
+        (vec![token], End { positions: 2, ..end })
     }
 }

@@ -1,8 +1,9 @@
 //! Shingles of one size, as `search_as_you_type` indexes them: so many neighbouring tokens joined, with
 //! nothing between two separators where a position is empty.
 
-use super::{Filter, InSynonyms, Stage, whole};
+use super::{End, Filter, InSynonyms, Stage, whole};
 use crate::analysis::Token;
+use crate::analysis::allowance::Allowance;
 
 /// Most ways through tokens that share positions, from one token on.
 const MAX_WAYS: usize = 1000;
@@ -19,7 +20,13 @@ pub(crate) struct FixedShingle {
 
 impl Filter for FixedShingle {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-        whole(|tokens, end| (self.join(&tokens, end.positions), end), next)
+        whole(
+            |tokens, end| {
+                let (tokens, cut) = self.join(&tokens, end.positions);
+                (tokens, End { cut: end.cut || cut, ..end })
+            },
+            next,
+        )
     }
 
     fn in_synonyms(&self) -> InSynonyms {
@@ -28,8 +35,10 @@ impl Filter for FixedShingle {
 }
 
 impl FixedShingle {
-    /// Joins the tokens of a text that takes at least so many positions.
-    pub(crate) fn join(&self, tokens: &[Token], positions: u32) -> Vec<Token> {
+    /// Joins the tokens of a text that takes at least so many positions; tells whether too much would come of it.
+    pub(crate) fn join(&self, tokens: &[Token], positions: u32) -> (Vec<Token>, bool) {
+        let mut allowance = Allowance::default();
+        tokens.iter().for_each(|token| allowance.take(token.text.len()));
         let last = tokens.last().map_or(0, |token| token.position.saturating_add(1)).max(positions);
         let positions = last.saturating_add(if self.trailing { self.size - 1 } else { 0 });
         let mut out = Vec::new();
@@ -45,9 +54,12 @@ impl FixedShingle {
                 let here = rest.partition_point(|token| token.position == position);
                 ways = joined(&ways, rest.get(..here).unwrap_or_default());
             }
+            if !ways.iter().all(|way| allowance.spend(way.text.len())) {
+                break;
+            }
             out.append(&mut ways);
         }
-        out
+        (out, allowance.is_exhausted())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{End, Filter, InSynonyms, Stage};
 use crate::analysis::Token;
+use crate::analysis::allowance::{Allowance, TOKEN_BYTES};
 
 /// Which runs of a token are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,11 @@ pub(crate) struct Grams {
 
 impl Filter for Grams {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-        Box::new(Cutter { grams: self, ends: Vec::new(), next })
+        Box::new(Cutter { grams: self, ends: Vec::new(), allowance: Allowance::default(), next })
+    }
+
+    fn growth(&self) -> usize {
+        growth(self.min, self.max, self.edge != Edge::None)
     }
 
     fn in_synonyms(&self) -> InSynonyms {
@@ -34,8 +39,20 @@ impl Filter for Grams {
     }
 }
 
+/// Bytes that runs of so many characters may make of a byte of text.
+pub(crate) fn growth(min: usize, max: usize, edges_only: bool) -> usize {
+    if edges_only {
+        // No more runs than characters, and none is longer.
+        return max.saturating_add(TOKEN_BYTES);
+    }
+    // Each character begins one of each length.
+    let mean = min.saturating_add(max).div_ceil(2).saturating_add(TOKEN_BYTES);
+    (max.saturating_sub(min) + 1).saturating_mul(mean)
+}
+
 struct Cutter<'a> {
     grams: &'a Grams,
+    allowance: Allowance,
     /// Byte offsets of the characters of the token, and its end.
     ends: Vec<usize>,
     next: Box<dyn Stage + 'a>,
@@ -49,6 +66,7 @@ impl Stage for Cutter<'_> {
         self.ends.push(token.text.len());
         let count = self.ends.len() - 1;
         let whole = std::mem::take(&mut token.text);
+        self.allowance.take(whole.len());
         if count < min {
             if preserve_original {
                 token.text = whole;
@@ -62,6 +80,9 @@ impl Stage for Cutter<'_> {
             for size in min..=max.min(count - start) {
                 let (from, to) =
                     if edge == Edge::Back { (count - size, count) } else { (start, start + size) };
+                if !self.allowance.spend(self.ends[to] - self.ends[from]) {
+                    return;
+                }
                 // Behind this stage a token may be changed: each gram begins afresh.
                 gram.clone_from(token);
                 gram.text.push_str(&whole[self.ends[from]..self.ends[to]]);
@@ -75,6 +96,6 @@ impl Stage for Cutter<'_> {
     }
 
     fn end(&mut self, end: End) -> End {
-        self.next.end(end)
+        self.next.end(End { cut: end.cut || self.allowance.is_exhausted(), ..end })
     }
 }

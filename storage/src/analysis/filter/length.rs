@@ -1,7 +1,6 @@
 //! Filters by length: `length` drops tokens, `truncate` shortens them. Lengths are in UTF-16 units.
 
 use super::{Filter, Stage, each};
-use crate::analysis::tokenizer::prefix_of_utf16_units;
 
 /// Keeps tokens within a range of lengths.
 #[derive(Debug)]
@@ -32,8 +31,19 @@ impl Filter for Truncate {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
         each(
             |token| {
-                let end = prefix_of_utf16_units(&token.text, self.length);
-                token.text.truncate(end);
+                let mut left = self.length;
+                let beyond = token.text.char_indices().find(|(_, c)| {
+                    let rest = left.checked_sub(c.len_utf16());
+                    left = rest.unwrap_or(left);
+                    rest.is_none()
+                });
+                if let Some((end, _)) = beyond {
+                    token.text.truncate(end);
+                    if left > 0 {
+                        // Half of a surrogate pair, which the index of Lucene holds as this.
+                        token.text.push(char::REPLACEMENT_CHARACTER);
+                    }
+                }
                 true
             },
             next,

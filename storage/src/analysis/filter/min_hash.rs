@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Filter, InSynonyms, Stage, whole};
+use super::{Filter, Stage, whole};
 use crate::analysis::Token;
 use crate::murmur;
 
@@ -22,10 +22,6 @@ pub(crate) struct MinHash {
 impl Filter for MinHash {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
         whole(|tokens, end| (self.run(&tokens), end), next)
-    }
-
-    fn in_synonyms(&self) -> InSynonyms {
-        InSynonyms::Refused
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) use decompound::Decompounder;
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use fixed_shingle::FixedShingle;
 pub(crate) use flatten_graph::FlattenGraph;
-pub(crate) use grams::{Edge, Grams};
+pub(crate) use grams::{Edge, Grams, growth as gram_growth};
 pub(crate) use keywords::{KeywordMarker, KeywordRepeat, StemmerOverride};
 pub(crate) use length::{Length, Truncate};
 pub(crate) use lowercase::Lowercase;
@@ -93,6 +93,11 @@ pub(crate) trait Filter: Debug + Send + Sync {
         false
     }
 
+    /// Bytes that it may make of a byte of a token: one where it makes no more tokens than it takes.
+    fn growth(&self) -> usize {
+        1
+    }
+
     /// What neighbouring tokens it joins, if it does.
     fn shingles(&self) -> Option<Shingles> {
         None
@@ -135,6 +140,8 @@ pub(crate) struct End {
     pub(crate) positions: u32,
     /// Where it ends in the text that was given, in UTF-16 code units.
     pub(crate) offset: u32,
+    /// Whether tokens were left out, since too much would come of the text.
+    pub(crate) cut: bool,
 }
 
 /// A filter at work on one text.

@@ -6,6 +6,7 @@ use hashbrown::HashSet;
 
 use super::{End, Filter, InSynonyms, Stage};
 use crate::analysis::Token;
+use crate::analysis::allowance::Allowance;
 use crate::analysis::analyzer::chain;
 
 /// See the [module](self).
@@ -18,11 +19,18 @@ pub(crate) struct Multiplexer {
 
 impl Filter for Multiplexer {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-        Box::new(Splitter { filter: self, next })
+        Box::new(Splitter { filter: self, allowance: Allowance::default(), cut: false, next })
     }
 
     fn reports_keywords(&self) -> bool {
         self.chains.iter().flatten().any(|filter| filter.reports_keywords())
+    }
+
+    fn growth(&self) -> usize {
+        let of_chain = |chain: &Vec<Arc<dyn Filter>>| {
+            chain.iter().map(|filter| filter.growth()).fold(1, usize::saturating_mul)
+        };
+        self.chains.iter().map(of_chain).fold(1, usize::saturating_add)
     }
 
     fn disables_graph(&self) -> bool {
@@ -36,6 +44,9 @@ impl Filter for Multiplexer {
 
 struct Splitter<'a> {
     filter: &'a Multiplexer,
+    allowance: Allowance,
+    /// Whether a chain left tokens out.
+    cut: bool,
     next: Box<dyn Stage + 'a>,
 }
 
@@ -54,8 +65,12 @@ impl Stage for Collect<'_> {
 
 impl Stage for Splitter<'_> {
     fn token(&mut self, token: &mut Token) {
+        if self.allowance.is_exhausted() {
+            return;
+        }
+        self.allowance.take(token.text.len());
         let mut made = Vec::new();
-        if self.filter.preserve_original {
+        if self.filter.preserve_original || self.filter.chains.is_empty() {
             made.push(token.clone());
         }
         for filters in &self.filter.chains {
@@ -64,7 +79,8 @@ impl Stage for Splitter<'_> {
             let from = made.len();
             let mut stage = chain(filters, Box::new(Collect(&mut made)));
             stage.token(&mut alone);
-            stage.end(End { positions: 1, offset: token.end });
+            let end = stage.end(End { positions: 1, offset: token.end, cut: false });
+            self.cut |= end.cut;
             drop(stage);
             for token_made in &mut made[from..] {
                 token_made.position += token.position;
@@ -73,12 +89,15 @@ impl Stage for Splitter<'_> {
         let mut seen: HashSet<(u32, String)> = HashSet::new();
         for mut token in made {
             if seen.insert((token.position, token.text.clone())) {
+                if !self.allowance.spend(token.text.len()) {
+                    break;
+                }
                 self.next.token(&mut token);
             }
         }
     }
 
     fn end(&mut self, end: End) -> End {
-        self.next.end(end)
+        self.next.end(End { cut: end.cut || self.cut || self.allowance.is_exhausted(), ..end })
     }
 }

@@ -1,6 +1,6 @@
 //! Filters that take a regular expression: `pattern_replace` and `pattern_capture`.
 
-use super::{End, Filter, InSynonyms, Stage, each};
+use super::{End, Filter, Stage, each};
 use crate::analysis::Token;
 use crate::analysis::pattern::{JavaPattern, Replacement};
 
@@ -43,10 +43,6 @@ const MAX_CAPTURES: usize = 10_000;
 impl Filter for PatternCapture {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
         Box::new(Capture { filter: self, next })
-    }
-
-    fn in_synonyms(&self) -> InSynonyms {
-        InSynonyms::Refused
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{End, Filter, InSynonyms, Increments, Shingles, Stage, whole};
 use crate::analysis::Token;
+use crate::analysis::allowance::{Allowance, TOKEN_BYTES};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -17,6 +18,12 @@ pub(crate) struct Shingle {
 impl Filter for Shingle {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
         whole(|tokens, end| self.run(tokens, end), next)
+    }
+
+    fn growth(&self) -> usize {
+        // A token is in as many shingles of a size as that has tokens, and begins one of them.
+        let of_size = |size: usize| size.saturating_mul(1 + self.separator.len()).saturating_add(TOKEN_BYTES);
+        (self.min..=self.max).map(of_size).fold(1 + TOKEN_BYTES, usize::saturating_add)
     }
 
     fn disables_graph(&self) -> bool {
@@ -35,10 +42,12 @@ impl Filter for Shingle {
 impl Shingle {
     fn run(&self, tokens: Vec<Token>, end: End) -> (Vec<Token>, End) {
         let input = self.with_fillers(tokens, end);
+        let mut allowance = Allowance::default();
+        input.iter().for_each(|(token, _)| allowance.take(token.text.len()));
         let alone = self.output_unigrams || (self.output_unigrams_if_no_shingles && input.len() < self.min);
         let mut out: Vec<Token> = Vec::new();
         let mut position = 0;
-        for start in 0..input.len() {
+        'text: for start in 0..input.len() {
             let window = &input[start..input.len().min(start + self.max)];
             let before = out.len();
             let sizes = alone.then_some(1).into_iter().chain(self.min..=self.max);
@@ -46,6 +55,10 @@ impl Shingle {
                 let parts = &window[..size];
                 if parts.iter().all(|(_, filler)| *filler) {
                     continue;
+                }
+                let joined = parts.iter().map(|(part, _)| part.text.len() + self.separator.len());
+                if !allowance.spend(joined.sum()) {
+                    break 'text;
                 }
                 let mut token = window[0].0.clone();
                 if window[0].1 {
@@ -67,7 +80,7 @@ impl Shingle {
             }
             position += u32::from(out.len() > before);
         }
-        (out, End { positions: position, ..end })
+        (out, End { positions: position, cut: end.cut || allowance.is_exhausted(), ..end })
     }
 
     /// Puts a filler for each position that a filter left empty, as many as a shingle may span.

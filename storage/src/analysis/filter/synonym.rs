@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use super::lowercase::lower;
 use super::{End, Filter, InSynonyms, Increments, Stage, whole};
 use crate::analysis::Token;
+use crate::analysis::allowance::{Allowance, TOKEN_BYTES};
 use crate::analysis::synonyms::{Entry, Rules};
 
 /// See the [module](self).
@@ -28,16 +29,23 @@ type Ahead<'a> = (&'a str, Option<u32>, u32);
 impl Filter for Synonyms {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
         whole(
-            |tokens, end| {
+            |mut tokens, end| {
+                let kept = self.affordable(&tokens);
+                let cut = end.cut || kept < tokens.len();
+                tokens.truncate(kept);
                 let (tokens, shift) =
                     if self.graph { self.as_graph(tokens) } else { self.as_overlay(tokens) };
                 let positions = i64::from(end.positions) + shift;
                 let after = tokens.last().map_or(0, |token| token.position + 1);
                 let positions = u32::try_from(positions).unwrap_or(0).max(after);
-                (tokens, End { positions, ..end })
+                (tokens, End { positions, cut, ..end })
             },
             next,
         )
+    }
+
+    fn growth(&self) -> usize {
+        self.rules.largest().saturating_add(1 + TOKEN_BYTES)
     }
 
     fn in_synonyms(&self) -> InSynonyms {
@@ -66,6 +74,22 @@ impl Synonyms {
             }
         }
         found
+    }
+
+    /// Counts the tokens of a text whose synonyms do not come to too much.
+    fn affordable(&self, tokens: &[Token]) -> usize {
+        let mut allowance = Allowance::default();
+        tokens.iter().for_each(|token| allowance.take(token.text.len()));
+        let mut at = 0;
+        while at < tokens.len() {
+            let (length, outputs) =
+                self.longest(&tokens[at..]).map_or((1, 0), |(length, entry)| (length, entry.bytes()));
+            if outputs > 0 && !allowance.spend(outputs) {
+                break;
+            }
+            at += length;
+        }
+        at
     }
 
     fn as_graph(&self, tokens: Vec<Token>) -> (Vec<Token>, i64) {

@@ -35,6 +35,16 @@ pub(crate) trait Tokenizer: Debug + Send + Sync {
     /// Feeds each token of `text` to `sink`, positions ascending from 0. Returns the number of
     /// positions taken.
     fn tokenize(&self, text: &str, sink: &mut dyn FnMut(&mut Token)) -> u32;
+
+    /// Bytes that it may make of a text of so many.
+    fn growth(&self, bytes: usize) -> usize {
+        bytes
+    }
+
+    /// Whether it leaves tokens out, since too much would come of the text.
+    fn cuts(&self, _text: &str) -> bool {
+        false
+    }
 }
 
 /// Fills the reused token and counts positions and offsets for a tokenizer.

@@ -2,6 +2,8 @@
 
 use super::{Emitter, Tokenizer};
 use crate::analysis::Token;
+use crate::analysis::allowance::{Allowance, MAX_ADDED_BYTES, most_made};
+use crate::analysis::filter::gram_growth;
 
 /// Which characters belong to a word.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +46,24 @@ pub(crate) struct NGram {
 
 impl Tokenizer for NGram {
     fn tokenize(&self, text: &str, sink: &mut dyn FnMut(&mut Token)) -> u32 {
+        self.run(text, sink).0
+    }
+
+    fn growth(&self, bytes: usize) -> usize {
+        most_made(bytes, gram_growth(self.min, self.max, self.edges_only))
+    }
+
+    fn cuts(&self, text: &str) -> bool {
+        self.growth(text.len()) > MAX_ADDED_BYTES && self.run(text, &mut |_| {}).1
+    }
+}
+
+impl NGram {
+    /// Cuts a text; returns the positions taken, and whether too much would come of it.
+    fn run(&self, text: &str, sink: &mut dyn FnMut(&mut Token)) -> (u32, bool) {
         let mut out = Emitter::new(text, sink);
+        let mut allowance = Allowance::default();
+        allowance.take(text.len());
         let all = self.chars.is_all();
         let mut edge = true;
         for (start, c) in text.char_indices() {
@@ -60,6 +79,9 @@ impl Tokenizer for NGram {
                     }
                     count += 1;
                     if count >= self.min {
+                        if !allowance.spend(at + next.len_utf8()) {
+                            return (out.next_position, true);
+                        }
                         out.emit(text, start, start + at + next.len_utf8());
                     }
                     if count >= self.max {
@@ -72,6 +94,6 @@ impl Tokenizer for NGram {
                 break;
             }
         }
-        out.next_position
+        (out.next_position, false)
     }
 }

@@ -50,6 +50,14 @@ impl Tokenizer for PathHierarchy {
         // All tokens lie at the first position.
         u32::from(!text.is_empty())
     }
+
+    fn growth(&self, bytes: usize) -> usize {
+        if bytes > MAX_PARTS { usize::MAX } else { bytes }
+    }
+
+    fn cuts(&self, text: &str) -> bool {
+        text.len() > MAX_PARTS && text.chars().filter(|c| *c == self.delimiter).nth(MAX_PARTS).is_some()
+    }
 }
 
 impl PathHierarchy {
