@@ -48,7 +48,7 @@ fn tokens_that_multiply_are_bounded_and_told() {
         ("tokenizer", 4_000),
         ("grams", 4_000),
         ("several", 4_000),
-        ("edges", 20_000),
+        ("edges", 9_500),
         ("shingles", 4_000),
         ("synonyms", 1_000),
         ("graph", 1_000),

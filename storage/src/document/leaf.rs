@@ -112,6 +112,9 @@ impl ChunkBuilder {
 
     fn put_with_multi_fields(&mut self, leaf: u32, token: Token<'_>) -> Parsed<()> {
         self.put_one(leaf, token)?;
+        if self.mapping.analyzers().multiply() {
+            self.ignore_exceeding(leaf, token.text());
+        }
         for at in 0..self.mapping.leaf(leaf).fan.len() {
             let sub = self.mapping.leaf(leaf).fan[at];
             if self.wanted.as_ref().is_none_or(|wanted| wanted.leaf(sub)) {
@@ -119,6 +122,18 @@ impl ChunkBuilder {
             }
         }
         Ok(())
+    }
+
+    /// Names the multi-fields that read a leaf's column and make too much of a value.
+    fn ignore_exceeding(&mut self, leaf: u32, text: &str) {
+        let mapping = Arc::clone(&self.mapping);
+        let own = mapping.leaf(leaf);
+        for sub in &own.multi {
+            let field = &mapping.leaf(*sub).field;
+            if field.column == own.field.column && exceeds_bounds(&mapping, field, text) {
+                self.ignore(Arc::clone(&field.path));
+            }
+        }
     }
 
     /// Copies a value to a field by its full path, adding the field where dynamic mapping may.
@@ -229,11 +244,7 @@ fn store(
     match &field.field_type {
         FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => {
             columns.push_str(scopes, id, token.text().as_bytes())?;
-            let analyzers = mapping.analyzers();
-            if field.index
-                && analyzers.multiply()
-                && analyzers.get(&field.analyzer).is_some_and(|own| own.exceeds_bounds(token.text()))
-            {
+            if exceeds_bounds(mapping, field, token.text()) {
                 return Ok(Stored::Ignored);
             }
         }
@@ -364,6 +375,15 @@ fn store(
         }
     }
     Ok(Stored::Yes)
+}
+
+/// Whether the end of a text is left out of a field, since its analyzer would make too much of it.
+fn exceeds_bounds(mapping: &Mapping, field: &Field, text: &str) -> bool {
+    let analyzers = mapping.analyzers();
+    field.index
+        && field.field_type.is_text()
+        && analyzers.multiply()
+        && analyzers.get(&field.analyzer).is_some_and(|analyzer| analyzer.exceeds_bounds(text))
 }
 
 fn flag(field: &Field, name: &str) -> bool {

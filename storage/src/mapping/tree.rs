@@ -101,7 +101,7 @@ pub(crate) struct Leaf {
     /// Whether its values are put into a column of its own.
     pub(crate) fills: bool,
     /// Multi-fields by name.
-    pub(super) multi: Vec<u32>,
+    pub(crate) multi: Vec<u32>,
     /// Multi-fields that have a column of their own.
     pub(crate) fan: Vec<u32>,
 }
