@@ -17,6 +17,7 @@ pub(crate) mod path;
 mod pretty;
 pub(crate) mod render;
 mod room;
+mod warning;
 
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ pub use params::Params;
 pub(crate) use params::{nearest, parse_time};
 pub use parts::{AnswerBody, Parts};
 pub(crate) use room::Room;
+use warning::warning_header;
 
 use crate::error::Error;
 
@@ -153,6 +155,13 @@ impl Response {
     /// Makes an answer without a body.
     pub fn empty(status: u16) -> Self {
         Self { status, body: Body::Empty, headers: Vec::new() }
+    }
+
+    /// Adds warnings for the client (`Warning: 299 …`).
+    #[must_use]
+    pub(crate) fn warning(mut self, texts: &[String]) -> Self {
+        self.headers.extend(warning_header(texts));
+        self
     }
 
     /// Makes `{"acknowledged": true}`.
