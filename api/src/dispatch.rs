@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, StatusCode};
 use hyper::body::Incoming;
 use millrace_accounts::{Credentials, Scheme};
 use millrace_listen::{
-    Bodies, BodyError, Budget, Reservation, check_host, check_origin, check_same_origin, head_bytes,
+    Bodies, BodyError, Budget, Reservation, Reserve, check_host, check_origin, check_same_origin, head_bytes,
 };
 use millrace_storage::{Principal, Priority, Trouble, panic_text};
 use tokio::sync::watch;
@@ -260,7 +260,8 @@ impl Service {
                 return Err(error);
             }
         };
-        let (room, filter) = (Room::new(&self.in_flight), style.filter());
+        let own = head.bytes() + held.reservation.bytes();
+        let (room, filter) = (Room::beside_own(&self.in_flight, own), style.filter());
         // A page of elsewhere can have a browser send a change without a body, but not one with a body of this kind.
         let bytes = match route.reads || !held.bytes.is_empty() {
             true => body_or_source(&parts.headers, &held.bytes, &mut params, &room)?,
