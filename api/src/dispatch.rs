@@ -12,7 +12,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use millrace_accounts::{Credentials, Scheme};
 use millrace_listen::{
-    Bodies, BodyError, Budget, Reservation, check_host, check_origin, check_same_origin, head_bytes,
+    Bodies, BodyError, Budget, Reservation, Reserve, check_host, check_origin, check_same_origin, head_bytes,
 };
 use millrace_storage::{Principal, Priority, Trouble, panic_text};
 use tokio::sync::watch;
@@ -269,8 +269,9 @@ impl Service {
                 return Err(error);
             }
         };
+        let own = head.bytes() + held.reservation.bytes();
         let (room, answer, filter) =
-            (Room::new(&self.in_flight), Room::of_answer(&self.answers), style.filter());
+            (Room::beside_own(&self.in_flight, own), Room::of_answer(&self.answers), style.filter());
         // A page of elsewhere can have a browser send a change without a body, but not one with a body of this kind.
         let bytes = match route.reads || !held.bytes.is_empty() {
             true => body_or_source(&parts.headers, &held.bytes, &mut params, &room)?,

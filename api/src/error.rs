@@ -152,7 +152,7 @@ impl Error {
             413,
             "content_too_long_exception",
             format!(
-                "the values of the request take [{bytes}] bytes and more, above the limit of [{limit}]; send it in parts"
+                "the request and its values take [{bytes}] bytes and more of memory, above the limit of [{limit}] for all requests; send it in parts"
             ),
         )
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
@@ -213,9 +213,26 @@ fn certificates(what: &str, file: &Path) -> io::Result<Vec<CertificateDer<'stati
     Ok(chain)
 }
 
+/// Reads the first private key of a file. One that is encrypted is refused: nobody is there to say its passphrase.
+fn private_key(file: &Path) -> io::Result<PrivateKeyDer<'static>> {
+    let pem = std::fs::read(file).map_err(|error| bad("key", file, &error))?;
+    let has = |mark: &[u8]| pem.windows(mark.len()).any(|window| window == mark);
+    if has(b"BEGIN ENCRYPTED PRIVATE KEY") || has(b"Proc-Type: 4,ENCRYPTED") {
+        let name = file.display();
+        let reason = format!(
+            "the key is encrypted; decrypt it with [openssl pkey -in {name} -out {name}.decrypted], and have the server alone read that file"
+        );
+        return Err(bad("key", file, &reason));
+    }
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|error| match error {
+        pem::Error::NoItemsFound => bad("key", file, &"no private key in the file, which has to be PEM"),
+        error => bad("key", file, &error),
+    })
+}
+
 fn read(files: &TlsFiles) -> io::Result<ServerConfig> {
     let chain = certificates("certificate", &files.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| bad("key", &files.key, &error))?;
+    let key = private_key(&files.key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions: Vec<&'static SupportedProtocolVersion> =
         [(files.tls13, &rustls::version::TLS13), (files.tls12, &rustls::version::TLS12)]

@@ -4,12 +4,16 @@
 pub(crate) mod builtin;
 mod forms;
 
+use millrace_storage::access::{Action, ActionSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 use crate::limits::{MAX_LISTED, check_count, check_metadata, check_names, check_text, shorten};
 use crate::privileges::{Over, QueryCheck, check_query, privilege};
+
+/// Warnings of a role that are told.
+const MAX_WARNINGS: usize = 10;
 
 /// A role.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -88,7 +92,35 @@ impl Role {
     }
 }
 
+impl Role {
+    /// Says which queries do not limit what their grants seem to say, at most [`MAX_WARNINGS`] of them.
+    ///
+    /// A query limits what is read, and writes touch the documents that the writer may get by id. So the query of a grant that writes and
+    /// does not read limits no write: the grants that read say which documents these are.
+    pub fn warnings(&self) -> Vec<String> {
+        self.indices.iter().filter_map(IndexGrant::warning).take(MAX_WARNINGS).collect()
+    }
+}
+
 impl IndexGrant {
+    fn warning(&self) -> Option<String> {
+        self.query.as_ref()?;
+        // Names that are not known are refused when the role is put.
+        let names = self.privileges.iter().filter_map(|name| privilege(Over::Indices, name).ok());
+        let actions = names.fold(ActionSet::NONE, ActionSet::or);
+        let writes = ActionSet::WRITES.or(ActionSet::of(&[Action::DeleteByQuery]));
+        if actions.and(writes) == ActionSet::NONE || actions.contains(Action::Get) {
+            return None;
+        }
+        let list = |texts: &[String]| shorten(&texts.join(","));
+        Some(format!(
+            "the query of the index privileges on [{}] does not limit writes: queries limit what is read, and [{}] reads no documents. \
+             Whatever documents another grant shows can be replaced, updated and deleted; grant [read] with the query, and nothing that reads without it",
+            list(&self.names),
+            list(&self.privileges)
+        ))
+    }
+
     fn check(&self, meaning: &dyn QueryCheck) -> Result<()> {
         if self.names.is_empty() {
             return Err(Error::Invalid("index privileges of a role have no names of indices".to_owned()));
@@ -122,4 +154,41 @@ pub(crate) fn is_expression(pattern: &str) -> bool {
 
 pub(crate) fn unknown_member(of: &str, member: &str) -> Error {
     Error::Invalid(format!("unexpected member [{}] in {of}", shorten(member)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn queries_of_grants_that_only_write_are_warned_of() {
+        for (privileges, query, warned) in [
+            (json!(["write"]), json!({"term": {"a": 1}}), true),
+            (json!(["indices:data/write/*"]), json!("{\"match_all\":{}}"), true),
+            (json!(["delete"]), json!({"term": {"a": 1}}), true),
+            (json!(["indices:data/write/delete/byquery"]), json!({"term": {"a": 1}}), true),
+            (json!(["read", "write"]), json!({"term": {"a": 1}}), false),
+            (json!(["all"]), json!({"term": {"a": 1}}), false),
+            (json!(["read"]), json!({"term": {"a": 1}}), false),
+            (json!(["monitor"]), json!({"term": {"a": 1}}), false),
+            (json!(["write"]), json!(null), false),
+        ] {
+            let grant = json!({"names": ["logs-*", "x"], "privileges": privileges, "query": query});
+            let role = Role::from_elasticsearch(&json!({ "indices": [grant] })).unwrap();
+            let warnings = role.warnings();
+            assert_eq!(warnings.len(), usize::from(warned), "{privileges}: {warnings:?}");
+            assert!(warnings.iter().all(|warning| warning.contains("[logs-*,x]")), "{warnings:?}");
+        }
+    }
+
+    #[test]
+    fn warnings_are_few_and_short() {
+        let grant = json!({"names": vec!["x".repeat(200); 100], "privileges": ["write"], "query": "{}"});
+        let role = Role::from_elasticsearch(&json!({ "indices": vec![grant; 50] })).unwrap();
+        let warnings = role.warnings();
+        assert_eq!(warnings.len(), MAX_WARNINGS);
+        assert!(warnings.iter().all(|warning| warning.len() < 700), "{warnings:?}");
+    }
 }

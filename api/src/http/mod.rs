@@ -17,6 +17,7 @@ pub(crate) mod path;
 pub(crate) mod render;
 mod rewrite;
 mod room;
+mod warning;
 mod yaml;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub use params::Params;
 pub(crate) use params::{nearest, parse_time};
 pub use parts::{AnswerBody, Parts};
 pub(crate) use room::Room;
+use warning::warning_header;
 
 use crate::error::Error;
 
@@ -163,6 +165,13 @@ impl Response {
     /// Makes an answer without a body.
     pub fn empty(status: u16) -> Self {
         Self { status, body: Body::Empty, headers: Vec::new() }
+    }
+
+    /// Adds warnings for the client (`Warning: 299 …`).
+    #[must_use]
+    pub(crate) fn warning(mut self, texts: &[String]) -> Self {
+        self.headers.extend(warning_header(texts));
+        self
     }
 
     /// Makes `{"acknowledged": true}`.

@@ -29,6 +29,8 @@ pub(crate) struct Room(Arc<Share>);
 struct Share {
     /// What all requests share: one can have all of it at most.
     budget: Budget,
+    /// Bytes of the budget that the request holds beside this: its head and body.
+    own: u64,
     spent: AtomicUsize,
     /// Bytes that may be spent without asking.
     held: AtomicUsize,
@@ -40,18 +42,23 @@ struct Share {
 impl Room {
     /// Makes the room of a request of those that share a budget.
     pub(crate) fn new(budget: &Budget) -> Self {
-        Self::of_kind(budget, false)
+        Self::beside_own(budget, 0)
+    }
+
+    /// Makes the room of a request that holds so many bytes of the budget already.
+    pub(crate) fn beside_own(budget: &Budget, own: u64) -> Self {
+        Self::of_kind(budget, own, false)
     }
 
     /// Makes the room of an answer of those that share a budget.
     pub(crate) fn of_answer(budget: &Budget) -> Self {
-        Self::of_kind(budget, true)
+        Self::of_kind(budget, 0, true)
     }
 
-    fn of_kind(budget: &Budget, is_answer: bool) -> Self {
+    fn of_kind(budget: &Budget, own: u64, is_answer: bool) -> Self {
         let (spent, held) = (AtomicUsize::new(0), AtomicUsize::new(FREE));
         let reservation = Mutex::new(budget.empty());
-        Self(Arc::new(Share { budget: budget.clone(), spent, held, reservation, is_answer }))
+        Self(Arc::new(Share { budget: budget.clone(), own, spent, held, reservation, is_answer }))
     }
 
     /// Makes a room without bounds, for what takes no more than the request has been charged before.
@@ -63,7 +70,8 @@ impl Room {
 
     /// Makes another room of the same bytes in flight, for a step of a request: what the step takes is given back with it.
     pub(crate) fn beside(&self) -> Self {
-        Self::of_kind(&self.0.budget, self.0.is_answer)
+        let spent = self.0.spent.load(Ordering::Relaxed) as u64;
+        Self::of_kind(&self.0.budget, self.0.own.saturating_add(spent), self.0.is_answer)
     }
 
     /// Takes so many bytes more, which stay taken until the request ends.
@@ -86,16 +94,28 @@ impl Room {
         let mut reservation = share.reservation.lock();
         let held = share.held.load(Ordering::Relaxed);
         let Some(missing) = spent.checked_sub(held).filter(|missing| *missing > 0) else { return Ok(()) };
-        let most = share.budget.limit();
-        let wanted = spent as u64;
-        if wanted > most && !share.is_answer {
-            return Err(Error::content_too_large(wanted, most));
+        let (whole, most) = (share.own.saturating_add(spent as u64), share.budget.limit());
+        if whole > most && !share.is_answer {
+            return Err(Error::content_too_large(whole, most));
         }
-        let more = missing.next_multiple_of(if share.is_answer { ANSWER_STEP } else { STEP });
-        reservation.grow(more as u64).map_err(|exceeded| match share.is_answer {
-            true => Error::answers_full(&Exceeded { wanted, ..exceeded }),
-            false => Error::in_flight_full(wanted),
-        })?;
+        let step = if share.is_answer { ANSWER_STEP } else { STEP };
+        let mut steps = [missing.next_multiple_of(step), missing].into_iter();
+        let mut refusal = None;
+        let more = steps.find(|more| match reservation.grow(*more as u64) {
+            Ok(()) => true,
+            Err(exceeded) => {
+                refusal = Some(exceeded);
+                false
+            }
+        });
+        let Some(more) = more else {
+            return Err(match refusal {
+                Some(exceeded) if share.is_answer => {
+                    Error::answers_full(&Exceeded { wanted: spent as u64, ..exceeded })
+                }
+                _ => Error::in_flight_full(spent as u64),
+            });
+        };
         share.held.store(held + more, Ordering::Relaxed);
         Ok(())
     }
@@ -148,5 +168,21 @@ mod tests {
         }
         assert_eq!(budget.used(), 0, "steps give back what they took");
         room().take(700 << 10).unwrap();
+    }
+
+    #[test]
+    fn what_never_fits_beside_the_own_body_is_too_large() {
+        let budget = Budget::new(1 << 20);
+        let _body = budget.reserve(600 << 10).unwrap();
+        let room = Room::beside_own(&budget, 600 << 10);
+        room.take(424 << 10).unwrap();
+        for room in [room.clone(), room.beside()] {
+            let error = room.take(FREE + 1).unwrap_err();
+            assert_eq!((error.status(), error.error_type()), (413, "content_too_long_exception"));
+            assert!(error.reason().contains("[1048576]"), "{}", error.reason());
+        }
+        // Where others hold it, a later attempt may fit.
+        let other = Room::beside_own(&budget, 0).take(500 << 10).unwrap_err();
+        assert_eq!(other.status(), 429);
     }
 }

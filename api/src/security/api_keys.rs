@@ -23,6 +23,8 @@ use crate::http::{Request, Response, offload, parse_time};
 const REALM: &str = "native";
 /// Most API keys of a page of a query, with those before it.
 const MAX_WINDOW: usize = 10_000;
+/// Warnings that are told of a key.
+const MOST_WARNINGS: usize = 10;
 
 /// Makes an API key for who asks.
 pub(crate) async fn create(api: &Api, request: &mut Request) -> Result<Response, Error> {
@@ -37,6 +39,7 @@ pub(crate) async fn create(api: &Api, request: &mut Request) -> Result<Response,
         metadata: metadata(form.object("metadata")?)?,
     };
     form.finish()?;
+    let warnings = warnings(&new.roles);
     let created = api.accounts.create_api_key(api.session.principal(), new).await?;
     let mut body = json!({
         "id": &*created.key.id,
@@ -47,7 +50,12 @@ pub(crate) async fn create(api: &Api, request: &mut Request) -> Result<Response,
     if let Some(expires_ms) = created.key.expires_ms {
         body["expiration"] = json!(expires_ms);
     }
-    Ok(Response::json(200, body))
+    Ok(Response::json(200, body).warning(&warnings))
+}
+
+/// Says which queries of the descriptors do not limit what they seem to.
+fn warnings(roles: &BTreeMap<String, Role>) -> Vec<String> {
+    roles.values().flat_map(Role::warnings).take(MOST_WARNINGS).collect()
 }
 
 /// Changes an API key of who asks.
@@ -62,9 +70,10 @@ pub(crate) async fn update(api: &Api, request: &mut Request, id: &str) -> Result
         expires_in: expiration(&mut form)?,
     };
     form.finish()?;
+    let warnings = change.roles.as_ref().map(warnings).unwrap_or_default();
     let updated = api.accounts.update_api_key(api.session.principal().name(), id, change).await?;
     api.noted.unchanged.store(!updated, Ordering::Relaxed);
-    Ok(Response::json(200, json!({ "updated": updated })))
+    Ok(Response::json(200, json!({ "updated": updated })).warning(&warnings))
 }
 
 /// Refuses what was derived from a user's credentials.

@@ -17,6 +17,8 @@ use crate::http::{Request, Response, Room};
 
 /// Most that a request changes.
 const MAX_EDITS: usize = 1_000;
+/// Warnings that are told of a change.
+const MOST_WARNINGS: usize = 10;
 
 /// Something that has a name, in OpenSearch's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +121,14 @@ impl Said {
             Self::Mapping(mapping) => mapping.check(),
         };
         Ok(checked?)
+    }
+
+    /// Says what does not mean what it seems to say.
+    fn warnings(&self) -> Vec<String> {
+        match self {
+            Self::Role(role) => role.warnings(),
+            Self::User(..) | Self::Mapping(_) => Vec::new(),
+        }
     }
 
     /// Makes the change that puts it, with the password as it was hashed before.
@@ -301,15 +311,22 @@ impl Plan {
     }
 }
 
+/// What a change has come to.
+struct Changed {
+    /// Of each that was said whether it is new.
+    made: Vec<bool>,
+    /// What does not mean what it seems to say.
+    warnings: Vec<String>,
+}
+
 /// Changes what there is of a kind by a body: `plan` says how, on what there is. It is asked twice: for the passwords, which are
-/// hashed first, and again when nobody else changes anything. All is checked first, and changed as one, or not at all. Returns
-/// of each whether it was made.
+/// hashed first, and again when nobody else changes anything. All is checked first, and changed as one, or not at all.
 async fn change(
     api: &Api,
     request: &mut Request,
     kind: Kind,
     plan: impl Fn(Value) -> Result<Plan, Error>,
-) -> Result<Vec<bool>, Error> {
+) -> Result<Changed, Error> {
     let body = request.json()?.ok_or_else(|| Error::parsing("request body is required"))?;
     let mut hashed = Hashed::default();
     if kind == Kind::Users {
@@ -322,11 +339,12 @@ async fn change(
     let planned = plan(body)?;
     planned.check(api, kind)?;
     let Plan { said, gone } = planned;
+    let warnings = said.iter().flat_map(|(_, one)| one.warnings()).take(MOST_WARNINGS).collect();
     // What goes makes room for what comes.
     let gone = gone.into_iter().map(|name| Ok(kind.delete(name)));
     let said = said.into_iter().map(|(name, one)| one.put(name, &hashed));
     let edits = gone.chain(said).collect::<Result<Vec<_>, Error>>()?;
-    Ok(api.accounts.edit(edits).await?)
+    Ok(Changed { made: api.accounts.edit(edits).await?, warnings })
 }
 
 /// Makes or replaces one.
@@ -337,9 +355,12 @@ pub(crate) async fn put(api: &Api, request: &mut Request, kind: &str, name: &str
         let one = kind.read(api, name, body)?;
         Ok(Plan { said: vec![(name.to_owned(), one)], gone: Vec::new() })
     });
-    shaped(put.await.map(|made| match made.contains(&true) {
-        true => done(201, format!("'{name}' created.")),
-        false => done(200, format!("'{name}' updated.")),
+    shaped(put.await.map(|Changed { made, warnings }| {
+        let done = match made.contains(&true) {
+            true => done(201, format!("'{name}' created.")),
+            false => done(200, format!("'{name}' updated.")),
+        };
+        done.warning(&warnings)
     }))
 }
 
@@ -367,9 +388,12 @@ pub(crate) async fn patch(
     request.finish()?;
     let kind = Kind::routed(kind)?;
     let patch = change(api, request, kind, |body| patched(api, kind, name, patch::read(body)?));
-    shaped(patch.await.map(|_| match name {
-        Some(name) => done(200, format!("'{name}' updated.")),
-        None => done(200, "Resource updated.".to_owned()),
+    shaped(patch.await.map(|Changed { warnings, .. }| {
+        let done = match name {
+            Some(name) => done(200, format!("'{name}' updated.")),
+            None => done(200, "Resource updated.".to_owned()),
+        };
+        done.warning(&warnings)
     }))
 }
 

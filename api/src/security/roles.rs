@@ -33,9 +33,10 @@ pub(crate) async fn put(api: &Api, request: &mut Request, name: &str) -> Result<
     let mut said = Role::from_elasticsearch(&body)?;
     said.metadata = metadata(Some(said.metadata))?;
     let _one = api.changing.lock().await;
+    let warnings = said.warnings();
     let tenants = api.accounts.role(name).map(|role| role.tenants.clone()).unwrap_or_default();
     let created = api.accounts.put_role(name, Role { tenants, ..said }).await?;
-    Ok(Response::json(200, json!({ "role": { "created": created } })))
+    Ok(Response::json(200, json!({ "role": { "created": created } })).warning(&warnings))
 }
 
 /// Deletes a role.

@@ -153,6 +153,30 @@ async fn clients_are_verified_each_time() {
 }
 
 #[test]
+fn a_key_that_cannot_be_used_is_refused_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    issue(dir.path());
+    let files = files(dir.path());
+    let pkcs8 = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIH0\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let traditional = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nMIH0\n-----END EC PRIVATE KEY-----\n";
+    let decrypt = format!("openssl pkey -in {}", files.key.display());
+    let certificate = std::fs::read_to_string(&files.certificate).unwrap();
+    for (text, said) in [
+        (pkcs8, decrypt.as_str()),
+        (traditional, &decrypt),
+        (&certificate, "no private key in the file"),
+        ("", "no private key in the file"),
+    ] {
+        std::fs::write(&files.key, text).unwrap();
+        let error = Tls::load(files.clone()).unwrap_err().to_string();
+        assert!(error.starts_with("TLS key [") && error.contains(said), "{error}");
+    }
+    std::fs::remove_file(&files.key).unwrap();
+    let error = Tls::load(files).unwrap_err().to_string();
+    assert!(error.starts_with("TLS key [") && error.contains("key.pem"), "{error}");
+}
+
+#[test]
 fn authorities_that_are_none_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     issue(dir.path());

@@ -218,3 +218,32 @@ async fn who_may_not_manage_users_does_not() {
         site.ask(&ann, line, Value::Null, 200).await;
     }
 }
+
+#[tokio::test]
+async fn queries_that_limit_no_writes_are_warned_of() {
+    let site = Site::start().await;
+    let admin = basic("admin", "secret");
+    let warning = async |line: &str, body: Value| {
+        let answer = site.send(("authorization", &admin), line, &body).await;
+        assert!(answer.status < 300, "{line}: {}", answer.text());
+        answer.headers.get("warning").map(|warning| warning.to_str().unwrap().to_owned())
+    };
+    let ours = |privileges: &[&str]| json!({ "indices": [{ "names": ["d"], "privileges": privileges, "query": { "term": { "a": 1 } } }] });
+    let theirs = json!({ "index_permissions": [{ "index_patterns": ["d"], "allowed_actions": ["write"], "dls": "{\"match_all\":{}}" }] });
+    let patch = json!([{ "op": "add", "path": "/description", "value": "x" }]);
+    for (line, body) in [
+        ("PUT /_security/role/a", ours(&["write"])),
+        ("PUT /_plugins/_security/api/roles/b", theirs),
+        ("PATCH /_plugins/_security/api/roles/b", patch),
+        ("POST /_security/api_key", json!({ "name": "k", "role_descriptors": { "r": ours(&["delete"]) } })),
+    ] {
+        let warning = warning(line, body).await.unwrap();
+        assert!(warning.starts_with("299 Millrace-"), "{line}: {warning}");
+        assert!(warning.contains("[d] does not limit writes"), "{line}: {warning}");
+    }
+    for (line, body) in
+        [("PUT /_security/role/a", ours(&["read", "write"])), ("PUT /_security/role/a", reads("d"))]
+    {
+        assert_eq!(warning(line, body).await, None, "{line}");
+    }
+}
