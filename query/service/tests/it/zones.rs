@@ -161,12 +161,12 @@ async fn bounds_are_rounded_without_the_offset() {
     ];
     for (name, offset, bounds, [first, last]) in cases {
         let histogram = json!({"field": "at", "calendar_interval": "day", "offset": offset, name: bounds,
-            "time_zone": "Europe/Berlin", "format": "yyyy-MM-dd'T'HH:mm"});
+            "time_zone": "Europe/Berlin"});
         let query = json!({"match_all": {}});
         let answer = aggregate(&store, "t", query, json!({"date_histogram": histogram})).await;
         let buckets = answer["buckets"].as_array().unwrap();
         let ends = [&buckets[0], &buckets[buckets.len() - 1]]
-            .map(|bucket| bucket["key_as_string"].as_str().unwrap());
+            .map(|bucket| &bucket["key_as_string"].as_str().unwrap()[..16]);
         assert_eq!(ends, [first, last], "{name} {offset} {bounds}");
     }
 }
