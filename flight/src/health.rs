@@ -4,14 +4,16 @@
 //! nothing is known.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures::stream::{self, BoxStream};
+use futures::stream::{self, BoxStream, Stream};
 use futures::{StreamExt, future};
 use http::Response;
 use http_body::Body as HttpBody;
 use millrace_api::Beside;
 use prost::{Enumeration, Message};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 use tonic::body::Body;
 use tonic::server::Grpc;
 use tonic::{Request, Status};
@@ -25,6 +27,9 @@ const SERVICE: &str = "arrow.flight.protocol.FlightService";
 const MAX_REQUEST: usize = 1 << 10;
 /// Those who may watch at a time: each keeps a connection from being idle, without credentials.
 const WATCHERS: usize = 64;
+
+/// Time between two looks for who watches.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// `HealthCheckRequest`.
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -100,32 +105,73 @@ impl Health {
         }
     }
 
-    /// Tells what is so now, and the end of it.
+    /// Tells what is so now, each change of it, and the end of it.
     fn watch(&self, asked: &Asked) -> Result<BoxStream<'static, Result<Told, Status>>, Status> {
         let place = Arc::clone(&self.watchers).try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!("there are [{WATCHERS}] watchers already: ask by Check"))
         })?;
-        let first = self.now(asked);
-        let mut ending = self.beside.ending.clone();
-        let last = async move {
-            // Where nobody is there to tell it, it is over, too.
-            let _ = ending.wait_for(|ending| *ending).await;
-            drop(place);
-            match first {
-                Serving::Yes => Some(Ok(Serving::No.into())),
-                _ => None,
-            }
-        };
-        let last = stream::once(last).filter_map(future::ready);
-        Ok(stream::once(future::ready(Ok(first.into()))).chain(last).boxed())
+        let (this, asked) = (self.clone(), asked.clone());
+        Ok(changes(move || this.now(&asked), self.beside.ending.clone(), place, LOOK).boxed())
     }
 
     fn now(&self, asked: &Asked) -> Serving {
-        let ends = *self.beside.ending.borrow() || self.beside.node.engine.is_stopping();
+        let engine = &self.beside.node.engine;
+        let ready = !*self.beside.ending.borrow() && !engine.is_stopping() && engine.troubles().is_empty();
         match asked.service.as_str() {
-            "" | SERVICE if ends => Serving::No,
+            "" | SERVICE if !ready => Serving::No,
             "" | SERVICE => Serving::Yes,
             _ => Serving::ServiceUnknown,
         }
+    }
+}
+
+/// Tells what is so now, each change of it with the next look, and the end, behind which there is nothing. `held` is dropped with it.
+fn changes(
+    now: impl Fn() -> Serving + Send + 'static,
+    ending: watch::Receiver<bool>,
+    held: impl Send + 'static,
+    look: Duration,
+) -> impl Stream<Item = Result<Told, Status>> + Send {
+    let first = now();
+    let later = stream::unfold(Some((first, now, ending, held)), move |watched| async move {
+        let (mut told, now, mut ending, held) = watched?;
+        loop {
+            // Where nobody is there to tell it, it is over, too.
+            let ends = timeout(look, ending.wait_for(|ending| *ending)).await.is_ok();
+            match if ends && told != Serving::ServiceUnknown { Serving::No } else { now() } {
+                same if same == told && !ends => {}
+                same if same == told => return None,
+                changed => {
+                    told = changed;
+                    return Some((Ok(told.into()), (!ends).then_some((told, now, ending, held))));
+                }
+            }
+        }
+    });
+    stream::once(future::ready(Ok(first.into()))).chain(later)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_watches_is_told_of_each_change_and_of_the_end() {
+        let (end, ending) = watch::channel(false);
+        let ready = Arc::new(AtomicBool::new(false));
+        let now = {
+            let ready = Arc::clone(&ready);
+            move || if ready.load(Ordering::Relaxed) { Serving::Yes } else { Serving::No }
+        };
+        let mut told = std::pin::pin!(changes(now, ending, (), Duration::from_millis(1)));
+        for serving in [Serving::No, Serving::Yes, Serving::No, Serving::Yes] {
+            ready.store(serving == Serving::Yes, Ordering::Relaxed);
+            assert_eq!(told.next().await.unwrap().unwrap(), serving.into());
+        }
+        end.send(true).unwrap();
+        assert_eq!(told.next().await.unwrap().unwrap(), Serving::No.into());
+        assert!(told.next().await.is_none());
     }
 }
