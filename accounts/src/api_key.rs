@@ -193,7 +193,7 @@ impl ApiKeyQuery {
 
 /// What became of API keys that were to be revoked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Invalidated {
+pub struct InvalidationReport {
     /// Ids of those that now are.
     pub invalidated: Vec<Arc<str>>,
     /// Ids of those that were before.

@@ -8,10 +8,10 @@ const MAX_LINES: usize = 5;
 
 /// Says what is logged.
 #[derive(Debug, Default)]
-pub(crate) struct Failures(Mutex<Lately>);
+pub(crate) struct Failures(Mutex<FailureWindow>);
 
 #[derive(Debug, Default)]
-struct Lately {
+struct FailureWindow {
     /// In seconds since the epoch.
     second: i64,
     lines: usize,

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderValue};
 
-use crate::privileges::{AnyQuery, Compiled};
+use crate::privileges::{AnyQuery, CompiledRole};
 use crate::{Credentials, Role};
 
 /// The value of an authorization header.
@@ -22,7 +22,7 @@ pub fn role(data: &[u8]) {
         if role.check(&AnyQuery).is_err() {
             continue;
         }
-        assert!(Compiled::new(&role).is_ok(), "a role that passes is not understood: {role:?}");
+        assert!(CompiledRole::new(&role).is_ok(), "a role that passes is not understood: {role:?}");
         let again = Role::from_elasticsearch(&role.to_elasticsearch());
         assert!(again.is_ok(), "what a role is answered with is not read: {role:?}");
     }

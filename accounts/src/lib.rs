@@ -29,13 +29,13 @@ mod store;
 mod token;
 mod user;
 
-pub use accounts::{Accounts, Authenticated, Checked, Config, Edit, Login, NewPassword, Scheme};
-pub use api_key::{ApiKey, ApiKeyChange, ApiKeyQuery, CreatedApiKey, Invalidated, NewApiKey};
+pub use accounts::{Accounts, Authenticated, Config, Edit, Login, NewPassword, Scheme, VerifiedLogin};
+pub use api_key::{ApiKey, ApiKeyChange, ApiKeyQuery, CreatedApiKey, InvalidationReport, NewApiKey};
 pub use credentials::Credentials;
 pub use error::{Error, Refusal, Result};
 pub use password::Setter;
 pub use password::hash::generate as generate_password;
-pub use privileges::{AnyQuery, Over, QueryCheck, privilege, privilege_names};
+pub use privileges::{AnyQuery, PrivilegeScope, QueryCheck, privilege, privilege_names};
 pub use role::{FieldSecurity, IndexGrant, Role};
 pub use state::Account;
 pub use store::Store;

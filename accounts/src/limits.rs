@@ -101,7 +101,7 @@ pub(crate) fn check_count(what: &'static str, count: usize) -> Result<()> {
 
 /// Checks JSON that is kept for others.
 pub(crate) fn check_metadata(what: &str, value: &impl serde::Serialize) -> Result<()> {
-    match serde_json::to_writer(Room(MAX_METADATA_BYTES), value) {
+    match serde_json::to_writer(ByteLimitWriter(MAX_METADATA_BYTES), value) {
         Ok(()) => Ok(()),
         Err(error) if error.is_io() => {
             Err(Error::Invalid(format!("{what} has more bytes than the limit of [{MAX_METADATA_BYTES}]")))
@@ -111,9 +111,9 @@ pub(crate) fn check_metadata(what: &str, value: &impl serde::Serialize) -> Resul
 }
 
 /// Takes so many bytes, and keeps none: whatever has more is not written to its end.
-struct Room(usize);
+struct ByteLimitWriter(usize);
 
-impl io::Write for Room {
+impl io::Write for ByteLimitWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
         Ok(bytes.len())
@@ -151,9 +151,9 @@ mod tests {
         use std::cell::Cell;
 
         /// An element that notes how often it is written.
-        struct Noted<'a>(&'a Cell<usize>);
+        struct SerializationProbe<'a>(&'a Cell<usize>);
 
-        impl serde::Serialize for Noted<'_> {
+        impl serde::Serialize for SerializationProbe<'_> {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 self.0.set(self.0.get() + 1);
                 serializer.serialize_str("12345678")
@@ -165,7 +165,7 @@ mod tests {
         let refused = check_metadata("metadata", &text(MAX_METADATA_BYTES + 1)).unwrap_err();
         assert_eq!(refused.to_string(), "metadata has more bytes than the limit of [65536]");
         let written = Cell::new(0);
-        let elements: Vec<_> = (0..1_000_000).map(|_| Noted(&written)).collect();
+        let elements: Vec<_> = (0..1_000_000).map(|_| SerializationProbe(&written)).collect();
         check_metadata("metadata", &elements).unwrap_err();
         assert!(written.get() <= MAX_METADATA_BYTES / 8, "{}", written.get());
     }

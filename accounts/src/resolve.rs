@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use crate::api_key::ApiKey;
 use crate::error::Result;
 use crate::limits::MAX_PATTERNS;
-use crate::privileges::{Compiled, Reader, of_rules, privileges};
+use crate::privileges::{CompiledRole, Reader, of_rules, privileges};
 use crate::state::{Account, State};
 
 /// Users that are remembered; beyond that, memory of them starts anew.
@@ -27,7 +27,7 @@ const SETS: (usize, usize) = (1_024, 4 * MAX_PATTERNS);
 
 #[derive(Debug, Default)]
 pub(crate) struct Resolver {
-    users: RwLock<HashMap<Whence, OfUser>>,
+    users: RwLock<HashMap<UserWithRoles, OfUser>>,
     hosts: RwLock<HashMap<IpAddr, OfHost>>,
     sets: RwLock<Sets>,
     keys: RwLock<HashMap<Arc<str>, OfKey>>,
@@ -36,7 +36,7 @@ pub(crate) struct Resolver {
 }
 
 /// A user, and the roles of where it comes from.
-type Whence = (Arc<str>, HostRoles);
+type UserWithRoles = (Arc<str>, HostRoles);
 
 /// Roles that everybody has who comes from an address.
 pub(crate) type HostRoles = Arc<[String]>;
@@ -185,7 +185,7 @@ impl Resolver {
         let (roles, of_key): (Arc<[String]>, _) = if key.roles.is_empty() {
             (owner.roles().into(), Arc::clone(owners))
         } else {
-            let compiled = key.roles.values().map(Compiled::new).collect::<Result<Vec<_>>>()?;
+            let compiled = key.roles.values().map(CompiledRole::new).collect::<Result<Vec<_>>>()?;
             let reader = Reader { user: &key.owner, roles: owner.roles() };
             let own = privileges(compiled.iter(), reader).within(Arc::clone(owners));
             // It may do less than the owner's roles say: it has none of them.

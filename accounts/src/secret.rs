@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq as _;
 pub(crate) struct Hash([u8; 32]);
 
 impl Hash {
-    pub(crate) fn of(secret: &str) -> Self {
+    pub(crate) fn new(secret: &str) -> Self {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(digest(&SHA256, secret.as_bytes()).as_ref());
         Self(bytes)
@@ -22,7 +22,7 @@ impl Hash {
 
     /// Whether a secret has this hash, in a time that says nothing about it.
     pub(crate) fn is_of(&self, secret: &str) -> bool {
-        self.0.ct_eq(&Self::of(secret).0).into()
+        self.0.ct_eq(&Self::new(secret).0).into()
     }
 
     pub(crate) fn hex(&self) -> String {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api_key::ApiKey;
 use crate::error::{Error, Result};
-use crate::privileges::Compiled;
+use crate::privileges::CompiledRole;
 use crate::role::{Role, builtin, is_expression};
 use crate::secret::Hash;
 use crate::store;
@@ -55,20 +55,20 @@ struct UserBody<'a> {
 
 /// A role with what is made of it.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct CachedRole {
     pub(crate) role: Arc<Role>,
-    pub(crate) compiled: Compiled,
+    pub(crate) compiled: CompiledRole,
     /// Regular expressions among its patterns.
     pub(crate) expressions: usize,
 }
 
-impl Known {
+impl CachedRole {
     /// Understands a role.
     ///
     /// # Errors
     /// As a check of it.
     pub(crate) fn new(role: Role) -> Result<Self> {
-        let compiled = Compiled::new(&role)?;
+        let compiled = CompiledRole::new(&role)?;
         let patterns = role.indices.iter().flat_map(|grant| &grant.names);
         let expressions = patterns.filter(|pattern| is_expression(pattern)).count();
         Ok(Self { role: Arc::new(role), compiled, expressions })
@@ -81,7 +81,7 @@ type OfUsers<T> = HashTrieMapSync<Arc<str>, HashTrieSetSync<T>>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) users: Map<Account>,
-    pub(crate) roles: Map<Known>,
+    pub(crate) roles: Map<CachedRole>,
     pub(crate) mappings: Map<Mapping>,
     pub(crate) keys: Map<ApiKey>,
     pub(crate) tokens: HashTrieMapSync<Hash, Arc<Token>>,
@@ -106,7 +106,7 @@ pub(crate) struct State {
 pub(crate) enum Change {
     PutUser(Arc<Account>),
     DeleteUser(Arc<str>),
-    PutRole(Arc<str>, Arc<Known>),
+    PutRole(Arc<str>, Arc<CachedRole>),
     DeleteRole(Arc<str>),
     PutMapping(Arc<str>, Arc<Mapping>),
     DeleteMapping(Arc<str>),
@@ -155,10 +155,10 @@ impl Change {
             ROLE => {
                 let role: Role = store::read(record)?;
                 // What is not understood grants nothing, rather than that nothing works.
-                let known = Known::new(role.clone()).or_else(|error| {
+                let known = CachedRole::new(role.clone()).or_else(|error| {
                     tracing::error!(role = record.name, %error, "a stored role is not understood and grants nothing");
-                    let compiled = Compiled::new(&Role::default())?;
-                    Ok::<_, Error>(Known { role: Arc::new(role), compiled, expressions: 0 })
+                    let compiled = CompiledRole::new(&Role::default())?;
+                    Ok::<_, Error>(CachedRole { role: Arc::new(role), compiled, expressions: 0 })
                 })?;
                 Self::PutRole(name, Arc::new(known))
             }
@@ -195,7 +195,7 @@ impl State {
             }
         }
         for (name, role) in builtin::roles() {
-            state.apply_one(&Change::PutRole(name.into(), Arc::new(Known::new(role)?)));
+            state.apply_one(&Change::PutRole(name.into(), Arc::new(CachedRole::new(role)?)));
         }
         state.hosts = state.find_hosts();
         Ok(state)

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use millrace_rules::Time;
 use millrace_rules::definition::{Definition, Edit, edit};
-use millrace_rules::engine::{Condition, Quiet, Rule};
+use millrace_rules::engine::{Condition, Rule, SilenceOrder};
 use millrace_storage::access::Caller;
 use millrace_storage::{Error as StorageError, Principal, Priority};
 use serde_json::Value;
@@ -19,21 +19,21 @@ use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 use crate::Changed;
-use crate::catching_up::CatchUp;
+use crate::backfill::CatchUp;
 use crate::commit::{Pending, READER};
 use crate::error::{Error, Result};
 use crate::matching;
 use crate::recovery::last_frame;
-use crate::runner::{Shared, keep_state, take_state};
+use crate::runner::{RunnerState, keep_state, take_state};
 use crate::state::Core;
-use crate::store::Kept;
+use crate::store::StoredRule;
 
 /// Orders to be quiet of one rule.
 const MAX_QUIET: usize = 1_000;
 /// How long a change waits for the end of a start, or of what is evaluated of a frame.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-type Held = OwnedMutexGuard<Option<Core>>;
+type StateGuard = OwnedMutexGuard<Option<Core>>;
 
 /// Whether somebody may see a rule: its owner, who has full rights, and the roles that it names, all where it names none. Its
 /// alerts are seen by these roles as well (`Privileges::showing_of_rules`), but by its owner only with one of them.
@@ -77,12 +77,12 @@ fn begins(what: &str, since: u64, catching_up: Option<CatchUp>) -> String {
     }
 }
 
-impl Shared {
+impl RunnerState {
     /// Finds a rule that somebody may see.
     ///
     /// # Errors
     /// [`Error::NotFound`].
-    pub(crate) fn seen(&self, asker: &Principal, id: &str) -> Result<Arc<Kept>> {
+    pub(crate) fn seen(&self, asker: &Principal, id: &str) -> Result<Arc<StoredRule>> {
         let kept = self.store.get(id).filter(|kept| may_see(asker, &kept.rule));
         kept.ok_or_else(|| Error::NotFound(id.to_owned()))
     }
@@ -91,7 +91,7 @@ impl Shared {
     ///
     /// # Errors
     /// That this takes too long.
-    pub(crate) async fn held(&self) -> Result<Held> {
+    pub(crate) async fn held(&self) -> Result<StateGuard> {
         let there = async {
             // Seen by the runner, which ends its batch then.
             let _turn = self.turn.lock().await;
@@ -162,7 +162,7 @@ impl Shared {
             let rule = Rule { id: id.clone(), revision: 1, since, owner, definition };
             // What has its id and is no rule is replaced.
             let version = self.store.version_of_unreadable(&id).filter(|_| sees_all(asker));
-            self.save(held, Kept { rule, quiet: Vec::new(), catching_up, version }).await?;
+            self.save(held, StoredRule { rule, quiet: Vec::new(), catching_up, version }).await?;
             return Ok(Changed { id, created: true, message });
         };
         let mut edit = edit(&before.rule.definition, &definition);
@@ -199,7 +199,7 @@ impl Shared {
         let held = if goes_on_otherwise { self.with_state_stored(held).await? } else { held };
         let is_new = revision != before.rule.revision;
         let rule = Rule { id: id.clone(), revision, since, owner, definition };
-        let mut kept = Kept { rule, catching_up, ..Kept::clone(&before) };
+        let mut kept = StoredRule { rule, catching_up, ..StoredRule::clone(&before) };
         if enables && !is_new {
             self.begin_now(&mut kept, &held).await?;
         }
@@ -216,13 +216,17 @@ impl Shared {
         from: Option<i64>,
         now_ms: i64,
     ) -> Result<Option<CatchUp>> {
-        let Some(catching_up) = CatchUp::of(definition, from, now_ms) else { return Ok(None) };
+        let Some(catching_up) = CatchUp::new(definition, from, now_ms) else { return Ok(None) };
         let has_history = matching::watches_any(&self.engine, asker, definition).await?;
         Ok(Some(catching_up).filter(|_| has_history))
     }
 
     /// Finds the rule that a definition takes the place of.
-    pub(crate) fn replaced(&self, asker: &Principal, definition: &Definition) -> Result<Option<Arc<Kept>>> {
+    pub(crate) fn replaced(
+        &self,
+        asker: &Principal,
+        definition: &Definition,
+    ) -> Result<Option<Arc<StoredRule>>> {
         let named = self.store.named(&definition.name);
         let found = match &definition.id {
             None => named,
@@ -246,7 +250,7 @@ impl Shared {
     }
 
     /// Returns the last frame that a rule that is saved now does not see. The log is held from there.
-    async fn since(&self, held: &Held) -> Result<u64> {
+    async fn since(&self, held: &StateGuard) -> Result<u64> {
         if held.is_none() {
             self.engine.take_lease(READER, None).await?;
         }
@@ -259,8 +263,8 @@ impl Shared {
     /// raised alerts of what is on its way.
     async fn since_of_revision(
         &self,
-        held: &Held,
-        before: &Kept,
+        held: &StateGuard,
+        before: &StoredRule,
         definition: &Definition,
         owner: &str,
     ) -> Result<u64> {
@@ -275,12 +279,12 @@ impl Shared {
 
     /// Has a rule that has not caught up yet, or has no state any more, begin now as it is enabled: what came while it was disabled or
     /// paused only counts for what it has to know. One that begins at a time that somebody said begins there.
-    async fn begin_now(&self, kept: &mut Kept, held: &Held) -> Result<()> {
+    async fn begin_now(&self, kept: &mut StoredRule, held: &StateGuard) -> Result<()> {
         let begins = match kept.catching_up {
             Some(CatchUp { raised_from, .. }) => raised_from.is_none(),
             None => held.as_ref().is_some_and(|core| core.rules.begins_anew(&kept.rule)),
         };
-        let catching_up = CatchUp::of(&kept.rule.definition, None, self.engine.clock().now_ms());
+        let catching_up = CatchUp::new(&kept.rule.definition, None, self.engine.clock().now_ms());
         // One that need not know anything of before is in memory already, and sees what is on its way.
         if begins && (kept.catching_up.is_some() || catching_up.is_some()) {
             kept.rule.since = self.since(held).await?;
@@ -290,7 +294,7 @@ impl Shared {
     }
 
     /// Returns the first frame that a rule which is paused has not seen, and when it was written.
-    fn paused(&self, held: &Held, kept: &Kept) -> Option<(u64, i64)> {
+    fn paused(&self, held: &StateGuard, kept: &StoredRule) -> Option<(u64, i64)> {
         let status = held.as_ref()?.rules.status(&kept.rule.id)?;
         match status.condition {
             // Behind a start the frame may still tell it, else the last one that had events for the rule.
@@ -303,7 +307,7 @@ impl Shared {
     }
 
     /// Stores the state as it is now.
-    async fn with_state_stored(&self, held: Held) -> Result<Held> {
+    async fn with_state_stored(&self, held: StateGuard) -> Result<StateGuard> {
         let (held, taken) = take_state(self, held, Priority::Ingest).await?;
         // While alerts cannot be written there is no state to be stored: a start then evaluates those frames by the new rule.
         if let Some(taken) = taken {
@@ -313,7 +317,7 @@ impl Shared {
     }
 
     /// Stores a rule and has it run.
-    async fn save(&self, mut held: Held, kept: Kept) -> Result<()> {
+    async fn save(&self, mut held: StateGuard, kept: StoredRule) -> Result<()> {
         let saved = self.store.put(kept).await;
         if let Ok(kept) = &saved {
             self.begin(&mut held, kept);
@@ -324,7 +328,7 @@ impl Shared {
     }
 
     /// Has a rule run as it is stored, or catch up first.
-    pub(crate) fn begin(&self, held: &mut Held, kept: &Kept) {
+    pub(crate) fn begin(&self, held: &mut StateGuard, kept: &StoredRule) {
         if let Some(core) = held.as_mut() {
             if kept.catching_up.is_some() {
                 core.rules.remove(&kept.rule.id);
@@ -370,7 +374,7 @@ impl Shared {
         let was_paused = before.catching_up.is_some() && self.told.is_paused(id);
         if before.rule.definition.enabled != enabled || (enabled && was_paused) {
             held = self.with_state_stored(held).await?;
-            let mut kept = Kept::clone(&before);
+            let mut kept = StoredRule::clone(&before);
             kept.rule.definition.enabled = enabled;
             if enabled {
                 self.begin_now(&mut kept, &held).await?;
@@ -379,7 +383,7 @@ impl Shared {
         }
         if let Some((_, at_ms)) = self.paused(&held, &before).filter(|_| enabled) {
             let held = self.with_state_stored(held).await?;
-            let mut kept = Kept::clone(&before);
+            let mut kept = StoredRule::clone(&before);
             kept.catching_up = Some(CatchUp::resumed(&kept.rule.definition, at_ms));
             return self.save(held, kept).await;
         }
@@ -411,13 +415,13 @@ impl Shared {
             return Err(Error::Invalid(format!("[until] {} is over", until.iso())));
         }
         let mut held = self.held().await?;
-        let mut kept = Kept::clone(&*self.seen(asker, id)?);
+        let mut kept = StoredRule::clone(&*self.seen(asker, id)?);
         kept.quiet.retain(|quiet| quiet.until.ms() > now_ms);
         if kept.quiet.len() >= MAX_QUIET {
             return Err(Error::TooMany(format!("rule [{id}] is silenced {MAX_QUIET} times already")));
         }
         let since = self.since(&held).await?;
-        let quiet = Quiet { key, since, until };
+        let quiet = SilenceOrder { key, since, until };
         kept.quiet.push(quiet.clone());
         let kept = self.store.put(kept).await?;
         let Some(core) = held.as_mut() else { return Ok(()) };

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
-use millrace_rules::engine::{Operation, Quiet, Rule};
+use millrace_rules::engine::{Operation, Rule, SilenceOrder};
 use millrace_rules::{Time, for_roles};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
-    Action, DeadLetter, Engine, Error, FEED_PIPELINE, Instead, Principal, Result, Session, SourceWrite,
+    Action, DeadLetter, Engine, Error, FEED_PIPELINE, OnReject, Principal, Result, Session, SourceWrite,
     Update, WriteOp,
 };
 use serde_json::{Value, json};
@@ -129,7 +129,7 @@ impl Pending {
     }
 
     /// Makes it of a user's order to be quiet.
-    pub(crate) fn quiet(frame: u64, rule: &Rule, quiet: &Quiet, now_ms: i64) -> Self {
+    pub(crate) fn quiet(frame: u64, rule: &Rule, quiet: &SilenceOrder, now_ms: i64) -> Self {
         let document = json!({
             "@timestamp": Time::from_ms(now_ms).iso(),
             "rule_id": rule.id,
@@ -307,7 +307,7 @@ fn dead_letter<'a>(engine: &Engine, pending: impl Iterator<Item = &'a Pending>) 
     let now_ms = engine.clock().now_ms();
     Arc::new(move |op, error| {
         if is_expected(error) || &*op.index == ERROR {
-            return Instead::Nothing;
+            return OnReject::Nothing;
         }
         let id = op.id.clone().unwrap_or_default();
         let document = json!({
@@ -320,7 +320,7 @@ fn dead_letter<'a>(engine: &Engine, pending: impl Iterator<Item = &'a Pending>) 
         };
         let document = for_roles(document, &roles);
         let letter = Action::Index(Bytes::from(document.to_string()));
-        Instead::Letter(WriteOp::new(ERROR, Some(format!("refused-{id}")), letter))
+        OnReject::Letter(WriteOp::new(ERROR, Some(format!("refused-{id}")), letter))
     })
 }
 

@@ -17,15 +17,15 @@
 //! - [`status`]: what people say of alerts, and tests of channels
 //! - [`indices`], [`told`]: what is written beside alerts, and what is told of rules
 
-mod catching_up;
+mod alert_chunks;
+mod backfill;
 mod changes;
 mod commit;
 mod error;
-mod gap;
+mod frame_reader;
 mod indices;
+mod log_gap;
 mod matching;
-mod parts;
-mod reading;
 mod recompute;
 mod recovery;
 mod replay;
@@ -33,8 +33,8 @@ mod runner;
 mod snapshot;
 mod state;
 mod status;
+mod status_reporter;
 mod store;
-mod told;
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,21 +48,21 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-use crate::runner::Shared;
+use crate::runner::RunnerState;
 use crate::snapshot::Snapshots;
-use crate::store::{Kept, Store};
-use crate::told::Told;
+use crate::status_reporter::RuleStatusReporter;
+use crate::store::{Store, StoredRule};
 
 pub use error::{Error, Result};
-pub use millrace_notifications::Tested as NotifyTested;
+pub use millrace_notifications::ChannelTestReport as NotifyTested;
 pub use recompute::recompute;
-pub use replay::{Alert, Difference, Ran, Replayed, Tested};
+pub use replay::{Alert, Difference, ReplayReport, ReplaySubject, ReplayedAlerts};
 pub use status::AlertStatus;
 
 /// Rules at work; cheap to clone. They end with the last clone, as after a crash: [`Alerting::stop`] saves the next start work.
 #[derive(Clone)]
 pub struct Alerting {
-    shared: Arc<Shared>,
+    shared: Arc<RunnerState>,
     tasks: Arc<Tasks>,
 }
 
@@ -96,8 +96,8 @@ pub struct Changed {
 
 /// A rule that somebody may see, and how it is. What it says is written one at a time: a rule may be long, and there may be many.
 pub struct Record {
-    shared: Arc<Shared>,
-    kept: Arc<Kept>,
+    shared: Arc<RunnerState>,
+    kept: Arc<StoredRule>,
     lag_ms: i64,
     now_ms: i64,
 }
@@ -134,15 +134,15 @@ impl Alerting {
         accounts: &Arc<Accounts>,
         notifications: Option<Notifications>,
     ) -> Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RunnerState {
             engine: Arc::clone(engine),
             accounts: Arc::clone(accounts),
             notifications,
             store: Store::load(engine).await?,
-            snapshots: Snapshots::of(engine),
+            snapshots: Snapshots::new(engine),
             core: Arc::default(),
             turn: Arc::default(),
-            told: Told::default(),
+            told: RuleStatusReporter::default(),
             changed: Notify::new(),
             catching_up: Notify::new(),
             advanced: Notify::new(),
@@ -150,7 +150,7 @@ impl Alerting {
         });
         let tasks = [
             tokio::spawn(runner::run(Arc::clone(&shared))),
-            tokio::spawn(catching_up::run(Arc::clone(&shared))),
+            tokio::spawn(backfill::run(Arc::clone(&shared))),
         ];
         Ok(Self { shared, tasks: Arc::new(Tasks(Mutex::new(tasks.into()))) })
     }
@@ -269,7 +269,7 @@ impl Alerting {
     pub async fn notify_test(
         &self,
         asker: &Principal,
-        tested: Tested,
+        tested: ReplaySubject,
         alert: Option<Value>,
     ) -> Result<Vec<NotifyTested>> {
         self.shared.notify_test(asker, tested, alert).await

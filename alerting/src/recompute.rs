@@ -12,10 +12,10 @@ use millrace_rules::engine::{Engine as Rules, Operation};
 use millrace_rules::{Bounds, Timing};
 use millrace_storage::{Engine, Error as StorageError, FeedItem, Priority};
 
+use crate::alert_chunks::{ChunkBuffer, Matches};
 use crate::error::{Error, Result};
+use crate::frame_reader::Step;
 use crate::matching::Matching;
-use crate::parts::{Matches, Together};
-use crate::reading::Step;
 use crate::recovery::last_frame;
 use crate::replay::Alert;
 use crate::store::Store;
@@ -60,16 +60,16 @@ pub async fn recompute(
                 }
             }
         }
-        let step = Step::of(frames);
+        let step = Step::new(frames);
         let find = move || {
-            let matches = Matches::of(&mut matching, &step);
+            let matches = Matches::new(&mut matching, &step);
             Ok((matching, matches))
         };
         let mut matches;
         (matching, matches) = engine.compute().run(Priority::Background, find).await?;
         while !matches.is_empty() {
             let evaluate = move || {
-                let mut raised = Together::default();
+                let mut raised = ChunkBuffer::default();
                 while !raised.is_enough()
                     && let Some(part) = matches.evaluate(&mut rules)
                 {

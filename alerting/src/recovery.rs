@@ -12,16 +12,16 @@ use millrace_storage::{Engine, FeedReader, Priority, Result};
 
 use crate::commit::{Pending, Position, READER};
 use crate::matching::Matching;
-use crate::runner::{Shared, blocking};
-use crate::snapshot::Found;
+use crate::runner::{RunnerState, blocking};
+use crate::snapshot::LoadedSnapshot;
 use crate::state::{Core, roles_of};
-use crate::store::Kept;
+use crate::store::StoredRule;
 
 /// Brings the rules back, and returns the reader of what they have not seen.
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn recover(shared: &Shared) -> Result<FeedReader> {
+pub(crate) async fn recover(shared: &RunnerState) -> Result<FeedReader> {
     let engine = &shared.engine;
     // Rules change behind it only.
     let mut core = shared.core.lock().await;
@@ -35,10 +35,10 @@ pub(crate) async fn recover(shared: &Shared) -> Result<FeedReader> {
     engine.take_lease(READER, Some(begin)).await?;
     // The end of a log that was lost is before what state has seen.
     let last = last_frame(engine)?;
-    let usable: Vec<Found> = found.into_iter().filter(|found| found.position <= last).collect();
+    let usable: Vec<LoadedSnapshot> = found.into_iter().filter(|found| found.position <= last).collect();
     let committed = position.next().map_or(0, |next| next.saturating_sub(1));
     // Those that catch up join the others once they have; what a snapshot may have of them is not used.
-    let live: Vec<Arc<Kept>> = kept.iter().filter(|kept| kept.catching_up.is_none()).cloned().collect();
+    let live: Vec<Arc<StoredRule>> = kept.iter().filter(|kept| kept.catching_up.is_none()).cloned().collect();
     let rules: Vec<Rule> = live.iter().map(|kept| kept.rule.clone()).collect();
     let restore = move || Ok(restored(usable, &rules, committed));
     let (mut rules, failed) = engine.compute().run(Priority::Ingest, restore).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn recover(shared: &Shared) -> Result<FeedReader> {
 }
 
 /// The first frame that some rule sees.
-fn first_seen(kept: &[Arc<Kept>]) -> u64 {
+fn first_seen(kept: &[Arc<StoredRule>]) -> u64 {
     kept.iter().map(|kept| kept.rule.since + 1).min().unwrap_or(1)
 }
 
@@ -94,10 +94,10 @@ pub(crate) fn last_frame(engine: &Engine) -> Result<u64> {
 }
 
 /// Takes the newest state that can be read, with what was lost of rules, and why.
-fn restored(found: Vec<Found>, rules: &[Rule], committed: u64) -> (Rules, Vec<(String, String)>) {
+fn restored(found: Vec<LoadedSnapshot>, rules: &[Rule], committed: u64) -> (Rules, Vec<(String, String)>) {
     let (timing, bounds) = (Timing::default(), Bounds::default());
     let mut lost = Vec::new();
-    for Found { position, bytes } in found {
+    for LoadedSnapshot { position, bytes } in found {
         match Rules::restore(&bytes, rules.to_vec(), committed, timing, bounds) {
             Ok((engine, failed)) => {
                 lost.extend(failed.into_iter().map(|(rule, error)| (rule, error.to_string())));

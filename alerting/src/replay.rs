@@ -13,22 +13,22 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_notifications::Occasion;
-use millrace_query::Work;
+use millrace_notifications::NotificationReason;
+use millrace_query::QueryContext;
 use millrace_rules::engine::{Engine as Core, Operation, Rule};
 use millrace_rules::{Bounds, Span, Time, Timing};
 use millrace_storage::{Engine, Error as StorageError, Principal, Priority};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use self::found::Compared;
-pub use self::found::{Alert, Difference, Replayed};
+use self::found::AlertComparison;
+pub use self::found::{Alert, Difference, ReplayedAlerts};
+use crate::alert_chunks::{ChunkBuffer, MAX_PENDING, Matches};
 use crate::changes::check_caller;
 use crate::commit::Pending;
+use crate::frame_reader::FrameReader;
 use crate::matching::Matching;
-use crate::parts::{MAX_PENDING, Matches, Together};
-use crate::reading::Reading;
-use crate::runner::Shared;
+use crate::runner::RunnerState;
 use crate::{Alerting, Error, Result, commit};
 
 /// Windows that may pass at once, and the least time.
@@ -44,7 +44,7 @@ static TURNS: Semaphore = Semaphore::const_new(2);
 
 /// What is tested.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Tested {
+pub enum ReplaySubject {
     /// A rule that is stored, by its id: with its owner's rights.
     Stored(String),
     /// A rule that is not: with the asker's.
@@ -53,7 +53,7 @@ pub enum Tested {
 
 /// What came of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ran {
+pub struct ReplayReport {
     /// Alerts that the rule raises.
     pub alerts: u64,
     /// Those that were not there before.
@@ -67,22 +67,27 @@ impl Alerting {
     ///
     /// # Errors
     /// [`Error::NotFound`]; a definition that cannot be used; the store's.
-    pub async fn test(&self, asker: &Principal, tested: Tested, times: Range<i64>) -> Result<Replayed> {
+    pub async fn test(
+        &self,
+        asker: &Principal,
+        tested: ReplaySubject,
+        times: Range<i64>,
+    ) -> Result<ReplayedAlerts> {
         let rule = match tested {
-            Tested::Stored(id) => {
+            ReplaySubject::Stored(id) => {
                 check_caller(asker)?;
                 self.rule(asker, &id)?
             }
-            Tested::Written(body) => {
+            ReplaySubject::Written(body) => {
                 let definition = self.shared.read(asker, body).await?;
                 let id = definition.id.clone().unwrap_or_else(|| "tested".to_owned());
                 Rule { id, revision: 1, since: 0, owner: asker.name().to_owned(), definition }
             }
         };
-        let mut found = Replayed::default();
+        let mut found = ReplayedAlerts::default();
         let mut replay = Replay::begin(&self.shared, rule, times).await?;
         while let Some(operations) = replay.next().await? {
-            found = taken(&replay.engine, operations, found, Replayed::take).await?;
+            found = taken(&replay.engine, operations, found, ReplayedAlerts::take).await?;
         }
         found.problems = replay.problems;
         Ok(found)
@@ -107,9 +112,9 @@ impl Alerting {
             None => HashSet::new(),
         };
         let count = before.len();
-        let Compared { common, alone: adds, .. } = self.compare(new, &times, before).await?;
+        let AlertComparison { common, alone: adds, .. } = self.compare(new, &times, before).await?;
         let id = old.as_ref().map(|old| old.id.clone());
-        let mut difference = Difference { id, adds, removes: Replayed::default() };
+        let mut difference = Difference { id, adds, removes: ReplayedAlerts::default() };
         if let Some(old) = old.filter(|_| common.len() < count) {
             difference.removes = self.compare(old, &times, common).await?.alone;
         }
@@ -121,7 +126,7 @@ impl Alerting {
     ///
     /// # Errors
     /// [`Error::NotFound`]; the store's: what was written until then stays.
-    pub async fn run(&self, asker: &Principal, id: &str, from: Option<i64>, to: i64) -> Result<Ran> {
+    pub async fn run(&self, asker: &Principal, id: &str, from: Option<i64>, to: i64) -> Result<ReplayReport> {
         self.run_and_notify(asker, id, from, to, false).await
     }
 
@@ -136,7 +141,7 @@ impl Alerting {
         from: Option<i64>,
         to: i64,
         notify: bool,
-    ) -> Result<Ran> {
+    ) -> Result<ReplayReport> {
         let rule = self.rule(asker, id)?;
         let window = rule.definition.timeframe().ms();
         let before = || match rule.definition.rule_type.is_waiting() {
@@ -147,7 +152,7 @@ impl Alerting {
             }
         };
         let times = from.unwrap_or_else(before)..to;
-        let (mut ran, mut created) = (Ran::default(), HashSet::new());
+        let (mut ran, mut created) = (ReplayReport::default(), HashSet::new());
         let (engine, told_of) = (&self.shared.engine, Arc::new(rule.clone()));
         let notifications = self.shared.notifications.as_ref().filter(|_| notify);
         let give_up_ms = notifications.map(|notifications| notifications.give_up_ms());
@@ -163,7 +168,7 @@ impl Alerting {
                 };
                 let some;
                 (some, left) = engine.compute().run(Priority::Background, written).await?;
-                let Written { mut alerts, changes } = some;
+                let RuleOutput { mut alerts, changes } = some;
                 ran.alerts += alerts.len() as u64;
                 let new = commit::beside(engine, &mut alerts).await?;
                 ran.created += new.len() as u64;
@@ -184,11 +189,16 @@ impl Alerting {
     }
 
     /// Tells alerts of a rule that there are otherwise from those that there are not.
-    async fn compare(&self, rule: Rule, times: &Range<i64>, others: HashSet<String>) -> Result<Compared> {
-        let mut compared = Compared { others, ..Compared::default() };
+    async fn compare(
+        &self,
+        rule: Rule,
+        times: &Range<i64>,
+        others: HashSet<String>,
+    ) -> Result<AlertComparison> {
+        let mut compared = AlertComparison { others, ..AlertComparison::default() };
         let mut replay = Replay::begin(&self.shared, rule, times.clone()).await?;
         while let Some(operations) = replay.next().await? {
-            compared = taken(&replay.engine, operations, compared, Compared::take).await?;
+            compared = taken(&replay.engine, operations, compared, AlertComparison::take).await?;
         }
         compared.alone.problems = replay.problems;
         Ok(compared)
@@ -229,7 +239,7 @@ async fn taken<T: Send + 'static>(
 }
 
 /// What is written of what a rule says.
-struct Written {
+struct RuleOutput {
     /// Alerts that are to be there, with what is to be sent of them.
     alerts: VecDeque<Pending>,
     /// What changes members of alerts, by their ids.
@@ -243,10 +253,10 @@ fn written(
     operations: &mut impl Iterator<Item = Operation>,
     now_ms: i64,
     give_up_ms: Option<i64>,
-) -> Written {
+) -> RuleOutput {
     let rows = |id: &str, document: &Value| match give_up_ms {
         Some(give_up_ms) => {
-            millrace_notifications::rows(rule, id, Occasion::Alert(document), 0, now_ms, give_up_ms)
+            millrace_notifications::rows(rule, id, NotificationReason::Alert(document), 0, now_ms, give_up_ms)
         }
         None => Vec::new(),
     };
@@ -267,13 +277,13 @@ fn written(
             Operation::Silence { .. } | Operation::Problem { .. } => {}
         }
     }
-    Written { alerts, changes }
+    RuleOutput { alerts, changes }
 }
 
 /// A rule on its way over what is stored.
 struct Replay {
     engine: Arc<Engine>,
-    reading: Reading,
+    reading: FrameReader,
     /// Until when windows are closed.
     until: i64,
     /// `None` while a step is on its way.
@@ -287,15 +297,15 @@ struct Replay {
 }
 
 impl Replay {
-    async fn begin(shared: &Shared, mut rule: Rule, times: Range<i64>) -> Result<Self> {
+    async fn begin(shared: &RunnerState, mut rule: Rule, times: Range<i64>) -> Result<Self> {
         let closed = |_| Error::Storage(StorageError::Internal("no replay has a turn".to_owned()));
         let turn = TURNS.acquire().await.map_err(closed)?;
         rule.definition.enabled = true;
         rule.since = 0;
         let (engine, accounts) = (Arc::clone(&shared.engine), Arc::clone(&shared.accounts));
-        let lived = Lived::of(shared, &rule.id).await;
+        let lived = LiveRuleKnowledge::new(shared, &rule.id).await;
         let window = rule.definition.timeframe().ms();
-        let work = Work::default();
+        let work = QueryContext::default();
         // Who goes away stops the choosing of rows, too.
         let _ends = work.until_dropped();
         let prepared = {
@@ -313,7 +323,7 @@ impl Replay {
         let (matching, mut core, indices, choice) = prepared;
         let frames = 0..u64::MAX;
         let reading = engine.read_back_chosen(&indices, frames, times.clone(), &choice).await?;
-        let reading = Reading::begin(reading, times.clone()).await?;
+        let reading = FrameReader::begin(reading, times.clone()).await?;
         let until = times.end.min(lived.now);
         core.set_absences(lived.absences.clone());
         core.begin(Time::from_ms(lived.beginning(&times, until, window, reading.first())));
@@ -331,7 +341,7 @@ impl Replay {
             return Ok(None);
         };
         let step = move || {
-            let mut raised = Together::default();
+            let mut raised = ChunkBuffer::default();
             while is_before(&core) && !raised.is_enough() {
                 raised.add(match core.is_amid() {
                     true => core.go_on(),
@@ -362,9 +372,9 @@ impl Replay {
         let (mut left, stride) = (std::mem::take(&mut self.left), self.stride);
         let step = move || {
             if let Some(step) = read {
-                left = Matches::of(&mut matching, &step);
+                left = Matches::new(&mut matching, &step);
             }
-            let mut raised = Together::default();
+            let mut raised = ChunkBuffer::default();
             while !raised.is_enough() {
                 if let Some(next) = left.next_frame() {
                     if core.is_amid() {
@@ -405,7 +415,7 @@ impl Replay {
 }
 
 /// What the rules at work know of the time that is evaluated again.
-pub(crate) struct Lived {
+pub(crate) struct LiveRuleKnowledge {
     /// When the server was down.
     pub(crate) absences: Vec<(Time, Time)>,
     /// How far time has come.
@@ -422,8 +432,8 @@ pub(crate) fn can_begin(from: i64, until: i64, window: i64) -> bool {
     until.saturating_sub(from) / window.max(1_000) <= MAX_BEFORE
 }
 
-impl Lived {
-    pub(crate) async fn of(shared: &Shared, rule: &str) -> Self {
+impl LiveRuleKnowledge {
+    pub(crate) async fn new(shared: &RunnerState, rule: &str) -> Self {
         let core = shared.core.lock().await;
         // A frame that is written now may be a little older.
         let clock = shared.engine.clock().now_ms().saturating_sub(1_000);

@@ -15,14 +15,14 @@ use millrace_storage::{Engine, Error, FeedItem, FeedReader, Priority, Result};
 use tokio::sync::{Notify, OwnedMutexGuard, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 
+use crate::alert_chunks::Matches;
 use crate::commit::{Position, READER};
-use crate::parts::Matches;
-use crate::reading::{Step, bytes_of, rows_of};
-use crate::snapshot::{Snapshots, Storing};
-use crate::state::{Core, Next};
+use crate::frame_reader::{Step, bytes_of, rows_of};
+use crate::snapshot::{SnapshotWriteGuard, Snapshots};
+use crate::state::{Core, NextStep};
+use crate::status_reporter::RuleStatusReporter;
 use crate::store::Store;
-use crate::told::Told;
-use crate::{gap, recovery};
+use crate::{log_gap, recovery};
 
 /// How long frames are gathered: many small ones are one batch.
 const GATHERED: Duration = Duration::from_millis(20);
@@ -53,7 +53,7 @@ const RETRY: Duration = Duration::from_millis(500);
 
 /// What the runner and those who change rules share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct RunnerState {
     pub(crate) engine: Arc<Engine>,
     pub(crate) accounts: Arc<millrace_accounts::Accounts>,
     /// What sends; `None` where nothing does.
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     pub(crate) core: Arc<tokio::sync::Mutex<Option<Core>>>,
     /// Held by who waits for the rules to change them, until they are held.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
-    pub(crate) told: Told,
+    pub(crate) told: RuleStatusReporter,
     /// Told when there may be a first rule.
     pub(crate) changed: Notify,
     /// Told when there may be a rule that has to catch up.
@@ -74,7 +74,7 @@ pub(crate) struct Shared {
     pub(crate) stopping: watch::Sender<bool>,
 }
 
-impl Shared {
+impl RunnerState {
     /// Tells who sends what is committed, and whether there may be something to be sent.
     pub(crate) fn tell_committed(&self, position: &Position, rows: bool) {
         if let (Some(notifications), Some(next)) = (&self.notifications, position.next()) {
@@ -83,7 +83,7 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl RunnerState {
     /// Whether rules, or the server, are to end.
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.borrow() || self.engine.is_stopping()
@@ -92,13 +92,13 @@ impl Shared {
 
 /// Why the feed is not followed any more.
 #[derive(Debug, PartialEq, Eq)]
-enum Ended {
+enum FeedEnd {
     Stopping,
     NoRules,
 }
 
 /// When things were done last.
-pub(crate) struct Done {
+pub(crate) struct MaintenanceTimes {
     position: Instant,
     snapshot: Instant,
     snapshot_took: Duration,
@@ -110,13 +110,13 @@ pub(crate) struct Done {
 }
 
 /// Follows the feed while there are rules, until it is told to stop.
-pub(crate) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(shared: Arc<RunnerState>) {
     let mut stopping = shared.stopping.subscribe();
     while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
         let ended = follow(&shared).await;
         let wait = match ended {
-            Ok(Ended::Stopping) => return,
-            Ok(Ended::NoRules) => None,
+            Ok(FeedEnd::Stopping) => return,
+            Ok(FeedEnd::NoRules) => None,
             Err(_) if shared.engine.is_stopping() => return,
             Err(error) => {
                 shared.told.set_fault(Some(format!("rules are not evaluated: {error}")));
@@ -133,9 +133,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 /// Follows the feed from where state is.
-async fn follow(shared: &Arc<Shared>) -> Result<Ended> {
+async fn follow(shared: &Arc<RunnerState>) -> Result<FeedEnd> {
     if is_over(shared).await? {
-        return Ok(Ended::NoRules);
+        return Ok(FeedEnd::NoRules);
     }
     let mut reader = recovery::recover(shared).await?;
     shared.advanced.notify_waiters();
@@ -144,7 +144,7 @@ async fn follow(shared: &Arc<Shared>) -> Result<Ended> {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let now = Instant::now();
-    let mut done = Done {
+    let mut done = MaintenanceTimes {
         position: now,
         snapshot: now,
         snapshot_took: Duration::ZERO,
@@ -155,23 +155,23 @@ async fn follow(shared: &Arc<Shared>) -> Result<Ended> {
     loop {
         if *stopping.borrow_and_update() {
             stop(shared).await?;
-            return Ok(Ended::Stopping);
+            return Ok(FeedEnd::Stopping);
         }
         tokio::select! {
             _ = stopping.changed() => {}
             item = reader.next() => match item? {
-                FeedItem::Gap { from, to } => gap::read_back(shared, from..to, &mut done).await?,
+                FeedItem::Gap { from, to } => log_gap::read_back(shared, from..to, &mut done).await?,
                 FeedItem::Frame(first) => {
                     let (frames, behind) = gather(&mut reader, first).await?;
-                    evaluate(shared, Step::of(frames), &mut done).await?;
+                    evaluate(shared, Step::new(frames), &mut done).await?;
                     if let Some((from, to)) = behind {
-                        gap::read_back(shared, from..to, &mut done).await?;
+                        log_gap::read_back(shared, from..to, &mut done).await?;
                     }
                 }
             },
             _ = ticks.tick() => {
                 if shared.store.is_empty() && is_over(shared).await? {
-                    return Ok(Ended::NoRules);
+                    return Ok(FeedEnd::NoRules);
                 }
             }
         }
@@ -180,7 +180,7 @@ async fn follow(shared: &Arc<Shared>) -> Result<Ended> {
 }
 
 /// Whether there are no rules; then nothing is held for them any more.
-async fn is_over(shared: &Shared) -> Result<bool> {
+async fn is_over(shared: &RunnerState) -> Result<bool> {
     // Who saves the first rule holds it, too.
     let mut core = shared.core.lock().await;
     if !shared.store.is_empty() {
@@ -218,9 +218,9 @@ async fn gather(
     Ok((frames, None))
 }
 
-pub(crate) type Held = OwnedMutexGuard<Option<Core>>;
+pub(crate) type StateGuard = OwnedMutexGuard<Option<Core>>;
 
-pub(crate) async fn hold(shared: &Shared) -> Result<Held> {
+pub(crate) async fn hold(shared: &RunnerState) -> Result<StateGuard> {
     let held = Arc::clone(&shared.core).lock_owned().await;
     match held.is_some() {
         true => Ok(held),
@@ -229,7 +229,7 @@ pub(crate) async fn hold(shared: &Shared) -> Result<Held> {
 }
 
 /// Holds the rules behind those who wait to change them, unless they have to wait on.
-async fn hold_behind_changes(shared: &Shared) -> Result<Held> {
+async fn hold_behind_changes(shared: &RunnerState) -> Result<StateGuard> {
     let held = hold(shared).await?;
     if !held.as_ref().is_some_and(Core::can_be_changed) {
         return Ok(held);
@@ -241,7 +241,7 @@ async fn hold_behind_changes(shared: &Shared) -> Result<Held> {
 }
 
 /// Evaluates frames and commits what rules raise.
-pub(crate) async fn evaluate(shared: &Shared, step: Step, done: &mut Done) -> Result<()> {
+pub(crate) async fn evaluate(shared: &RunnerState, step: Step, done: &mut MaintenanceTimes) -> Result<()> {
     done.bytes += step.frames.iter().map(|frame| bytes_of(frame)).sum::<usize>();
     let mut rest = Some(step);
     while let Some(step) = rest {
@@ -258,12 +258,16 @@ pub(crate) async fn evaluate(shared: &Shared, step: Step, done: &mut Done) -> Re
 }
 
 /// Evaluates frames until somebody waits to change rules, or they are to be stopped, and returns what is left of them.
-async fn evaluate_some(shared: &Shared, step: Step, done: &mut Done) -> Result<Option<Step>> {
+async fn evaluate_some(
+    shared: &RunnerState,
+    step: Step,
+    done: &mut MaintenanceTimes,
+) -> Result<Option<Step>> {
     let mut held = hold_behind_changes(shared).await?;
     let (now_ms, time_ms) = (shared.engine.clock().now_ms(), step.frames.last().map(|frame| frame.time_ms));
     let compute = shared.engine.compute();
     let job = move || {
-        let matches = held.as_mut().map(|core| Matches::of(&mut core.matching, &step));
+        let matches = held.as_mut().map(|core| Matches::new(&mut core.matching, &step));
         Ok((held, step, matches))
     };
     let began = Instant::now();
@@ -277,7 +281,7 @@ async fn evaluate_some(shared: &Shared, step: Step, done: &mut Done) -> Result<O
         let job = move || {
             let parts = held.as_mut().zip(matches.as_mut());
             let next =
-                parts.map_or(Next::Frames, |(core, matches)| core.evaluate(matches, now_ms, ends_early));
+                parts.map_or(NextStep::Frames, |(core, matches)| core.evaluate(matches, now_ms, ends_early));
             Ok((held, matches, next))
         };
         let (began, next);
@@ -285,15 +289,15 @@ async fn evaluate_some(shared: &Shared, step: Step, done: &mut Done) -> Result<O
         (held, matches, next) = compute.run(Priority::Follow, job).await?;
         done.worked += began.elapsed();
         if let Some(core) = held.as_mut() {
-            shared.told.update(core, time_ms.filter(|_| next == Next::Frames));
+            shared.told.update(core, time_ms.filter(|_| next == NextStep::Frames));
         }
         // Who waits for that asks for the rules while they are still held, and is not late.
         shared.advanced.notify_waiters();
         commit(shared, held, done).await?;
         match next {
-            Next::Frames => return Ok(None),
-            Next::Early { left } => return Ok(Some(step.last(left))),
-            Next::Rest => {}
+            NextStep::Frames => return Ok(None),
+            NextStep::Early { left } => return Ok(Some(step.last(left))),
+            NextStep::Rest => {}
         }
         // The rest of a frame is not waited for: the position is before it, no state is stored, and the next start evaluates it anew.
         if *shared.stopping.borrow() {
@@ -304,7 +308,11 @@ async fn evaluate_some(shared: &Shared, step: Step, done: &mut Done) -> Result<O
 }
 
 /// Writes what is pending, or the position where that is due.
-pub(crate) async fn commit(shared: &Shared, mut held: Held, done: &mut Done) -> Result<()> {
+pub(crate) async fn commit(
+    shared: &RunnerState,
+    mut held: StateGuard,
+    done: &mut MaintenanceTimes,
+) -> Result<()> {
     let Some(core) = held.as_mut() else { return Ok(()) };
     let is_behind = core.has_matched && core.position.next().is_none_or(|stored| stored < core.next);
     // Rules that wait for windows go by the times of frames, also while nothing comes: without any the server was down.
@@ -329,7 +337,7 @@ pub(crate) async fn commit(shared: &Shared, mut held: Held, done: &mut Done) -> 
 
 /// Writes what is pending, however long that takes, or until rules are to be stopped. While that fails who changes rules gets by,
 /// unless some of a batch of frames is evaluated and some is not.
-pub(crate) async fn write_pending(shared: &Shared, mut held: Held) -> Result<()> {
+pub(crate) async fn write_pending(shared: &RunnerState, mut held: StateGuard) -> Result<()> {
     let mut stopping = shared.stopping.subscribe();
     loop {
         let Some(core) = held.as_mut() else { return Ok(()) };
@@ -365,7 +373,7 @@ pub(crate) async fn write_pending(shared: &Shared, mut held: Held) -> Result<()>
 }
 
 /// Does what is due.
-pub(crate) async fn keep(shared: &Shared, done: &mut Done) -> Result<()> {
+pub(crate) async fn keep(shared: &RunnerState, done: &mut MaintenanceTimes) -> Result<()> {
     if done.minute.elapsed() >= MINUTE {
         done.minute = Instant::now();
         let mut held = hold(shared).await?;
@@ -413,7 +421,7 @@ pub(crate) async fn keep(shared: &Shared, done: &mut Done) -> Result<()> {
 ///
 /// # Errors
 /// The disk's.
-pub(crate) async fn store_state(shared: &Shared, held: Held) -> Result<bool> {
+pub(crate) async fn store_state(shared: &RunnerState, held: StateGuard) -> Result<bool> {
     let (held, taken) = take_state(shared, held, Priority::Follow).await?;
     drop(held);
     let Some(taken) = taken else { return Ok(false) };
@@ -422,11 +430,11 @@ pub(crate) async fn store_state(shared: &Shared, held: Held) -> Result<bool> {
 }
 
 /// The state as it was, to be stored before any that is taken later.
-pub(crate) struct Taken {
+pub(crate) struct StateSnapshot {
     /// The last frame that it has seen.
     position: u64,
     bytes: Vec<u8>,
-    storing: Storing,
+    storing: SnapshotWriteGuard,
 }
 
 /// Takes the state, once none is stored; `None` while something of it is not written.
@@ -434,14 +442,14 @@ pub(crate) struct Taken {
 /// # Errors
 /// That the server is stopping.
 pub(crate) async fn take_state(
-    shared: &Shared,
-    held: Held,
+    shared: &RunnerState,
+    held: StateGuard,
     priority: Priority,
-) -> Result<(Held, Option<Taken>)> {
+) -> Result<(StateGuard, Option<StateSnapshot>)> {
     let storing = shared.snapshots.storing().await;
     let take = move || {
         let taken = held.as_ref().and_then(Core::snapshot);
-        Ok((held, taken.map(|(position, bytes)| Taken { position, bytes, storing })))
+        Ok((held, taken.map(|(position, bytes)| StateSnapshot { position, bytes, storing })))
     };
     shared.engine.compute().run(priority, take).await
 }
@@ -450,7 +458,7 @@ pub(crate) async fn take_state(
 ///
 /// # Errors
 /// The disk's.
-pub(crate) async fn keep_state(shared: &Shared, taken: Taken) -> Result<()> {
+pub(crate) async fn keep_state(shared: &RunnerState, taken: StateSnapshot) -> Result<()> {
     let needed = on_files(shared, move || taken.storing.write(taken.position, &taken.bytes)).await?;
     // Given up where the last rule was deleted meanwhile.
     if shared.engine.lease(READER).is_some() {
@@ -460,13 +468,13 @@ pub(crate) async fn keep_state(shared: &Shared, taken: Taken) -> Result<()> {
 }
 
 /// Stores what there is to be stored at the end.
-async fn stop(shared: &Shared) -> Result<()> {
+async fn stop(shared: &RunnerState) -> Result<()> {
     store_state(shared, hold(shared).await?).await.map(drop)
 }
 
 /// Runs what changes files; whoever waits for it, the directory is the engine's until it has ended.
 async fn on_files<T: Send + 'static>(
-    shared: &Shared,
+    shared: &RunnerState,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let engine = Arc::clone(&shared.engine);

@@ -27,14 +27,14 @@ pub(crate) struct Snapshots {
 
 /// Held by who stores state, or removes it: nobody else does meanwhile.
 #[derive(Debug)]
-pub(crate) struct Storing {
+pub(crate) struct SnapshotWriteGuard {
     snapshots: Snapshots,
     _alone: OwnedMutexGuard<()>,
 }
 
 /// A snapshot as it was found.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct LoadedSnapshot {
     /// The last frame that it has seen.
     pub(crate) position: u64,
     pub(crate) bytes: Vec<u8>,
@@ -42,7 +42,7 @@ pub(crate) struct Found {
 
 impl Snapshots {
     /// Names the snapshots of an engine.
-    pub(crate) fn of(engine: &Engine) -> Self {
+    pub(crate) fn new(engine: &Engine) -> Self {
         Self::in_dir(engine.data_dir().join("rules"))
     }
 
@@ -51,20 +51,20 @@ impl Snapshots {
     }
 
     /// Waits until nobody else stores state. Who holds the rules may wait for it; who has it does not wait for them.
-    pub(crate) async fn storing(&self) -> Storing {
-        Storing { snapshots: self.clone(), _alone: Arc::clone(&self.storing).lock_owned().await }
+    pub(crate) async fn storing(&self) -> SnapshotWriteGuard {
+        SnapshotWriteGuard { snapshots: self.clone(), _alone: Arc::clone(&self.storing).lock_owned().await }
     }
 
     /// Reads those that there are, the newest first. Blocks.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn read(&self) -> Result<Vec<Found>> {
+    pub(crate) fn read(&self) -> Result<Vec<LoadedSnapshot>> {
         let mut found = Vec::new();
         for position in self.positions()? {
             let path = self.path(position);
             let bytes = fs::read(&path).map_err(|error| Error::io("read", &path, error))?;
-            found.push(Found { position, bytes });
+            found.push(LoadedSnapshot { position, bytes });
         }
         Ok(found)
     }
@@ -91,7 +91,7 @@ impl Snapshots {
     }
 }
 
-impl Storing {
+impl SnapshotWriteGuard {
     /// Stores one, and removes those that are too many. Returns the first frame that a start may have to read then. Blocks.
     ///
     /// # Errors

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use millrace_notifications::Occasion;
+use millrace_notifications::NotificationReason;
 use millrace_rules::engine::{Condition, Engine as Rules, Operation, Rule};
 use millrace_rules::{Time, cut, for_roles};
 use serde_json::{Value, json};
 
+use crate::alert_chunks::{AlertChunk, MAX_PENDING, Matches};
 use crate::commit::{Pending, Position};
 use crate::matching::{Evaluable, Matching};
-use crate::parts::{MAX_PENDING, Matches, Part};
 
 /// Rules in memory.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ const MAX_PROBLEM: usize = 2_000;
 
 /// What comes next where frames were evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// Other frames.
     Frames,
     /// The rest of these, once what was raised is written.
@@ -100,7 +100,7 @@ impl Core {
         matches: &mut Matches,
         now_ms: i64,
         ends_early: impl Fn() -> bool,
-    ) -> Next {
+    ) -> NextStep {
         self.is_amid_step = true;
         let mut bytes: usize = self.pending.iter().map(|pending| pending.bytes).sum();
         while bytes < MAX_PENDING {
@@ -110,17 +110,18 @@ impl Core {
                 && ends_early()
             {
                 self.is_amid_step = false;
-                return Next::Early { left };
+                return NextStep::Early { left };
             }
             let failed = match matches.next_frame() {
                 Some(next) => self.note(next, matches.seconds),
                 None => Vec::new(),
             };
-            let Some(Part { frame, time, before, operations, ends }) = matches.evaluate(&mut self.rules)
+            let Some(AlertChunk { frame, time, before, operations, ends }) =
+                matches.evaluate(&mut self.rules)
             else {
                 self.tell(now_ms);
                 self.is_amid_step = false;
-                return Next::Frames;
+                return NextStep::Frames;
             };
             for rule in failed {
                 self.ask_no_longer_if_paused(&rule);
@@ -134,7 +135,7 @@ impl Core {
                 self.has_matched |= before > 0;
             }
         }
-        Next::Rest
+        NextStep::Rest
     }
 
     /// Whether rules are where they were before the start.
@@ -238,7 +239,7 @@ impl Core {
             // An incident of its own, beside those of alerts.
             "key": "(rule problem)",
         });
-        let occasion = Occasion::Problem(&document);
+        let occasion = NotificationReason::Problem(&document);
         let rows = millrace_notifications::rows(
             rule,
             &format!("problem-{frame}-{id}"),
@@ -287,8 +288,10 @@ pub(crate) fn rows_of(
     notifies: Option<i64>,
 ) -> Vec<(String, Value)> {
     let (rule, id, occasion) = match operation {
-        Operation::Alert { rule, id, document } => (rule, id, Occasion::Alert(document)),
-        Operation::Recovery { rule, id, key, time } => (rule, id, Occasion::Recovery { key, time: *time }),
+        Operation::Alert { rule, id, document } => (rule, id, NotificationReason::Alert(document)),
+        Operation::Recovery { rule, id, key, time } => {
+            (rule, id, NotificationReason::Recovery { key, time: *time })
+        }
         Operation::Revision { .. } | Operation::Silence { .. } | Operation::Problem { .. } => {
             return Vec::new();
         }

@@ -13,9 +13,9 @@ use crate::NotifyTested;
 use crate::changes::{may_see, sees_all};
 use crate::error::{Error, Result};
 use crate::indices::{self, ALERT};
-use crate::replay::Tested;
-use crate::runner::Shared;
-use crate::store::Kept;
+use crate::replay::ReplaySubject;
+use crate::runner::RunnerState;
+use crate::store::StoredRule;
 
 /// How long a write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -56,7 +56,7 @@ impl AlertStatus {
     }
 }
 
-impl Shared {
+impl RunnerState {
     /// Says what is the matter with an alert.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Shared {
     pub(crate) async fn notify_test(
         &self,
         asker: &Principal,
-        tested: Tested,
+        tested: ReplaySubject,
         alert: Option<Value>,
     ) -> Result<Vec<NotifyTested>> {
         let Some(notifications) = &self.notifications else {
@@ -132,14 +132,14 @@ impl Shared {
             return Err(Error::Invalid(format!("[alert] is no object of at most {MAX_ALERT} bytes")));
         }
         let definition = match tested {
-            Tested::Stored(id) => self.seen(asker, &id)?.rule.definition.clone(),
-            Tested::Written(body) => self.read(asker, body).await?,
+            ReplaySubject::Stored(id) => self.seen(asker, &id)?.rule.definition.clone(),
+            ReplaySubject::Written(body) => self.read(asker, body).await?,
         };
         Ok(notifications.test(&definition, alert, asker.name()).await?)
     }
 
     /// Writes the record of a rule, with why its channels cannot send.
-    pub(crate) fn record(&self, kept: &Kept, lag_ms: i64, now_ms: i64) -> Value {
+    pub(crate) fn record(&self, kept: &StoredRule, lag_ms: i64, now_ms: i64) -> Value {
         let mut record = self.told.record(kept, lag_ms, now_ms);
         let definition = &kept.rule.definition;
         let warnings = match &self.notifications {

@@ -11,14 +11,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_rules::Time;
 use millrace_rules::definition::Definition;
-use millrace_rules::engine::{Quiet, Rule};
+use millrace_rules::engine::{Rule, SilenceOrder};
 use millrace_storage::{
     Action, DocResult, Engine, Error as StorageError, RefreshPolicy, Session, WriteOp, WriteOutcome,
 };
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 
-use crate::catching_up::CatchUp;
+use crate::backfill::CatchUp;
 use crate::error::{Error, Result};
 
 /// The index.
@@ -30,11 +30,11 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A rule with what belongs to it.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoredRule {
     /// The rule.
     pub(crate) rule: Rule,
     /// Orders to be quiet.
-    pub(crate) quiet: Vec<Quiet>,
+    pub(crate) quiet: Vec<SilenceOrder>,
     /// What it has to see of what is stored before it sees what arrives.
     pub(crate) catching_up: Option<CatchUp>,
     /// Which document it is; `None` before it is stored.
@@ -53,14 +53,14 @@ pub(crate) struct Version {
 pub(crate) struct Store {
     engine: Arc<Engine>,
     session: Session,
-    rules: RwLock<BTreeMap<String, Arc<Kept>>>,
+    rules: RwLock<BTreeMap<String, Arc<StoredRule>>>,
     /// What was found in the index that is no rule, by id.
-    unreadable: RwLock<BTreeMap<String, Unreadable>>,
+    unreadable: RwLock<BTreeMap<String, UnreadableRule>>,
 }
 
 /// A document that is no rule.
 #[derive(Clone, Debug)]
-struct Unreadable {
+struct UnreadableRule {
     reason: String,
     version: Version,
 }
@@ -85,7 +85,7 @@ impl Store {
                                 rules.insert(id, Arc::new(kept));
                             }
                             Err(reason) => {
-                                unreadable.insert(id, Unreadable { reason, version });
+                                unreadable.insert(id, UnreadableRule { reason, version });
                             }
                         }
                     }
@@ -98,14 +98,15 @@ impl Store {
     }
 
     /// Returns all rules, in the order of their ids.
-    pub(crate) fn all(&self) -> Vec<Arc<Kept>> {
+    pub(crate) fn all(&self) -> Vec<Arc<StoredRule>> {
         self.rules.read().values().cloned().collect()
     }
 
     /// Returns those that have to catch up, in the order of their ids.
-    pub(crate) fn catching_up(&self) -> Vec<Arc<Kept>> {
+    pub(crate) fn catching_up(&self) -> Vec<Arc<StoredRule>> {
         let rules = self.rules.read();
-        let catching_up = |kept: &&Arc<Kept>| kept.catching_up.is_some() && kept.rule.definition.enabled;
+        let catching_up =
+            |kept: &&Arc<StoredRule>| kept.catching_up.is_some() && kept.rule.definition.enabled;
         rules.values().filter(catching_up).cloned().collect()
     }
 
@@ -115,19 +116,19 @@ impl Store {
     }
 
     /// Returns a rule.
-    pub(crate) fn get(&self, id: &str) -> Option<Arc<Kept>> {
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<StoredRule>> {
         self.rules.read().get(id).cloned()
     }
 
     /// Finds a rule by its name.
-    pub(crate) fn named(&self, name: &str) -> Option<Arc<Kept>> {
+    pub(crate) fn named(&self, name: &str) -> Option<Arc<StoredRule>> {
         self.rules.read().values().find(|kept| kept.rule.definition.name == name).cloned()
     }
 
     /// Tells what was found that is no rule, and what can be done with it.
     pub(crate) fn unreadable(&self) -> Vec<String> {
         let unreadable = self.unreadable.read();
-        let said = unreadable.iter().map(|(id, Unreadable { reason, .. })| {
+        let said = unreadable.iter().map(|(id, UnreadableRule { reason, .. })| {
             format!("rule [{id}] cannot be read, save it anew with its id or delete it: {reason}")
         });
         said.collect()
@@ -142,7 +143,7 @@ impl Store {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) async fn look_again(&self) -> Result<Vec<Arc<Kept>>> {
+    pub(crate) async fn look_again(&self) -> Result<Vec<Arc<StoredRule>>> {
         let ids: Vec<String> = self.unreadable.read().keys().cloned().collect();
         let mut found = Vec::new();
         for id in ids {
@@ -163,7 +164,7 @@ impl Store {
                     found.push(kept);
                 }
                 Err(reason) => {
-                    self.unreadable.write().insert(id, Unreadable { reason, version });
+                    self.unreadable.write().insert(id, UnreadableRule { reason, version });
                 }
             }
         }
@@ -198,7 +199,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Conflict`] where another one is there; the store's. Nothing has changed then.
-    pub(crate) async fn put(&self, mut kept: Kept) -> Result<Arc<Kept>> {
+    pub(crate) async fn put(&self, mut kept: StoredRule) -> Result<Arc<StoredRule>> {
         let id = kept.rule.id.clone();
         let document = Bytes::from(document(&kept).to_string());
         let action = match kept.version {
@@ -217,7 +218,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::put`]; [`Error::NotFound`].
-    pub(crate) async fn delete(&self, kept: &Kept) -> Result<()> {
+    pub(crate) async fn delete(&self, kept: &StoredRule) -> Result<()> {
         let id = &kept.rule.id;
         let outcome = self.write(id, Action::Delete, kept.version).await?;
         self.rules.write().remove(id);
@@ -265,7 +266,7 @@ fn index_body() -> Value {
 }
 
 /// Writes the document of a rule.
-fn document(kept: &Kept) -> Value {
+fn document(kept: &StoredRule) -> Value {
     let Rule { revision, since, owner, definition, .. } = &kept.rule;
     let quiet = kept
         .quiet
@@ -285,7 +286,7 @@ fn document(kept: &Kept) -> Value {
 }
 
 /// Reads one.
-fn read(id: &str, source: &[u8], version: Version) -> Result<Kept, String> {
+fn read(id: &str, source: &[u8], version: Version) -> Result<StoredRule, String> {
     let mut document: Value = serde_json::from_slice(source).map_err(|error| error.to_string())?;
     let state = document.get_mut("state").map(Value::take).unwrap_or_default();
     let mut definition = Definition::parse_stored(&document).map_err(|error| error.to_string())?;
@@ -293,7 +294,7 @@ fn read(id: &str, source: &[u8], version: Version) -> Result<Kept, String> {
     let number =
         |of: &Value, name: &str| of[name].as_u64().ok_or_else(|| format!("[state.{name}] is missing"));
     let quiet = state["quiet"].as_array().map(Vec::as_slice).unwrap_or_default().iter().map(|quiet| {
-        Ok(Quiet {
+        Ok(SilenceOrder {
             key: quiet["key"].as_str().map(str::to_owned),
             since: number(quiet, "since")?,
             until: Time::from_ms(quiet["until"].as_i64().ok_or("[state.quiet.until] is missing")?),
@@ -304,7 +305,7 @@ fn read(id: &str, source: &[u8], version: Version) -> Result<Kept, String> {
             catching_up["seen_from"].as_i64().ok_or("[state.catching_up.seen_from] is missing")?;
         Ok::<_, String>(CatchUp { seen_from, raised_from: catching_up["raised_from"].as_i64() })
     });
-    Ok(Kept {
+    Ok(StoredRule {
         catching_up: catching_up.transpose()?,
         quiet: quiet.collect::<Result<_, String>>()?,
         rule: Rule {

@@ -12,13 +12,15 @@ pub(crate) struct Client(Option<watch::Receiver<()>>);
 
 /// Stands for a client: it waits until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting(#[allow(dead_code, reason = "dropping it is what it is for")] watch::Sender<()>);
+pub(crate) struct ClientGuard(
+    #[allow(dead_code, reason = "dropping it is what it is for")] watch::Sender<()>,
+);
 
 impl Client {
     /// Makes a client that waits.
-    pub(crate) fn new() -> (Waiting, Self) {
+    pub(crate) fn new() -> (ClientGuard, Self) {
         let (waits, gone) = watch::channel(());
-        (Waiting(waits), Self(Some(gone)))
+        (ClientGuard(waits), Self(Some(gone)))
     }
 
     /// Does what nobody needs without the client. It is dropped where it stands if the client goes away.

@@ -12,22 +12,23 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use millrace_accounts::{Credentials, Scheme};
 use millrace_listen::{
-    Bodies, BodyError, Budget, Reservation, Reserve, check_host, check_origin, check_same_origin, head_bytes,
+    BodyError, BodyReader, Budget, Reservation, Reserve, check_host, check_origin, check_same_origin,
+    head_bytes,
 };
-use millrace_storage::{Principal, Priority, Trouble, panic_text};
+use millrace_storage::{NodeFault, Principal, Priority, panic_text};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::audit::Trail;
+use crate::audit::AuditTrail;
 use crate::client::Client;
 use crate::console::saved_objects::Store;
 use crate::error::Error;
 use crate::http::render::Style;
-use crate::http::{AnswerBody, Params, Request, Response, Room, content, json, path};
+use crate::http::{AnswerBody, MemoryAllowance, Params, Request, Response, content, json, path};
 use crate::pipelines::{self, Management};
-use crate::route::{self, Call, Captured, Found, Handler, Spec};
+use crate::route::{self, Call, Handler, PathParams, RouteMatch, Spec};
 use crate::server::HttpConfig;
-use crate::{Api, Asker, Beside, Node, console, entry, security};
+use crate::{Api, ListenerContext, Node, Requester, console, entry, security};
 
 /// Where a supervisor asks whether the process answers; needs no credentials.
 const LIVENESS: &str = "/_health/live";
@@ -48,9 +49,9 @@ const OPEN_BYTES: u64 = 16 << 10;
 #[derive(Clone, Debug)]
 pub struct Service {
     node: Arc<Node>,
-    bodies: Bodies,
+    bodies: BodyReader,
     /// Those of requests that need no credentials.
-    open_bodies: Bodies,
+    open_bodies: BodyReader,
     /// Bytes in flight: bodies, and what handlers make of them.
     in_flight: Budget,
     /// Bytes of answers that are being made or sent.
@@ -73,18 +74,18 @@ enum Routes {
 
 /// What answers a request, with what it serves.
 #[derive(Debug)]
-enum Answering {
+enum Responder {
     Data(Handler<()>),
     Management(Handler<Management>, Arc<Management>),
     Console(Handler<Store>, Store),
 }
 
 /// A request before its body is read: it has a route, and its principal may take it.
-struct Routed {
+struct RoutedRequest {
     api: Api,
     route: &'static Spec,
-    answering: Answering,
-    captured: Captured,
+    answering: Responder,
+    captured: PathParams,
     path: Vec<String>,
     params: Params,
 }
@@ -99,19 +100,20 @@ impl Routes {
         method: &Method,
         path: &[String],
         params: &Params,
-    ) -> Result<(&'static Spec, Answering, Captured), Vec<Method>> {
+    ) -> Result<(&'static Spec, Responder, PathParams), Vec<Method>> {
         Ok(match self {
             Self::Data => {
-                let Found { spec, handler, captured } = route::data().find(method, path, params)?;
-                (spec, Answering::Data(handler), captured)
+                let RouteMatch { spec, handler, captured } = route::data().find(method, path, params)?;
+                (spec, Responder::Data(handler), captured)
             }
             Self::Management(management) => {
-                let Found { spec, handler, captured } = route::management().find(method, path, params)?;
-                (spec, Answering::Management(handler, Arc::clone(management)), captured)
+                let RouteMatch { spec, handler, captured } =
+                    route::management().find(method, path, params)?;
+                (spec, Responder::Management(handler, Arc::clone(management)), captured)
             }
             Self::Console(objects) => {
-                let Found { spec, handler, captured } = route::console().find(method, path, params)?;
-                (spec, Answering::Console(handler, objects.clone()), captured)
+                let RouteMatch { spec, handler, captured } = route::console().find(method, path, params)?;
+                (spec, Responder::Console(handler, objects.clone()), captured)
             }
         })
     }
@@ -159,8 +161,8 @@ impl Service {
     /// Makes a service with the bounds of a configuration.
     pub fn new(node: Arc<Node>, config: &HttpConfig) -> Self {
         let longest = config.max_content_length;
-        let bodies = Bodies::new(longest, config.body_timeout);
-        let open_bodies = Bodies::new(longest.min(OPEN_BYTES), config.body_timeout);
+        let bodies = BodyReader::new(longest, config.body_timeout);
+        let open_bodies = BodyReader::new(longest.min(OPEN_BYTES), config.body_timeout);
         // There is room for the longest body, compressed and not.
         let least = longest.saturating_mul(2).saturating_add(INFLATE_BYTES);
         let in_flight = Budget::new(config.max_in_flight_bytes.max(least));
@@ -175,9 +177,9 @@ impl Service {
     }
 
     /// Returns what listeners of other protocols share with this one.
-    pub(crate) fn beside(&self) -> Beside {
+    pub(crate) fn beside(&self) -> ListenerContext {
         let ending = self.ending.subscribe();
-        Beside { node: Arc::clone(&self.node), room: self.in_flight.clone(), ending }
+        ListenerContext { node: Arc::clone(&self.node), room: self.in_flight.clone(), ending }
     }
 
     /// Serves the management of pipelines in place of the data API, to the same users.
@@ -247,8 +249,8 @@ impl Service {
             }
         };
         let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str()).to_owned();
-        let mut trail = Trail::of(&parts, self.routes.listener());
-        let Routed { api, route, answering, captured, path, mut params } =
+        let mut trail = AuditTrail::new(&parts, self.routes.listener());
+        let RoutedRequest { api, route, answering, captured, path, mut params } =
             match self.prepare(&parts, &uri, style, &mut trail).await {
                 Ok(routed) => routed,
                 Err(answer) => {
@@ -270,8 +272,11 @@ impl Service {
             }
         };
         let own = head.bytes() + held.reservation.bytes();
-        let (room, answer, filter) =
-            (Room::beside_own(&self.in_flight, own), Room::of_answer(&self.answers), style.filter());
+        let (room, answer, filter) = (
+            MemoryAllowance::beside_own(&self.in_flight, own),
+            MemoryAllowance::of_answer(&self.answers),
+            style.filter(),
+        );
         // A page of elsewhere can have a browser send a change without a body, but not one with a body of this kind.
         let bytes = match route.reads || !held.bytes.is_empty() {
             true => body_or_source(&parts.headers, &held.bytes, &mut params, &room)?,
@@ -336,10 +341,10 @@ impl Service {
             READINESS if self.node.engine.is_stopping() || *self.ending.borrow() => (503, "stopping"),
             READINESS => match self.node.engine.troubles().first() {
                 None => (200, "ready"),
-                Some(Trouble::LogStopped) => (503, "log stopped"),
-                Some(Trouble::OwnershipLost) => (503, "object store taken over"),
-                Some(Trouble::ReadsFail) => (503, "object store failing"),
-                Some(Trouble::CatalogFails) => (503, "catalog failing"),
+                Some(NodeFault::LogStopped) => (503, "log stopped"),
+                Some(NodeFault::OwnershipLost) => (503, "object store taken over"),
+                Some(NodeFault::ReadsFail) => (503, "object store failing"),
+                Some(NodeFault::CatalogFails) => (503, "catalog failing"),
             },
             _ => return None,
         };
@@ -352,8 +357,8 @@ impl Service {
         parts: &http::request::Parts,
         uri: &str,
         style: &mut Style,
-        trail: &mut Trail,
-    ) -> Result<Routed, Result<Response, Error>> {
+        trail: &mut AuditTrail,
+    ) -> Result<RoutedRequest, Result<Response, Error>> {
         let (asker, path, params) = self.ask(parts, uri, style, trail).await.map_err(Err)?;
         match self.routes.find(&parts.method, &path, &params) {
             Ok((route, answering, captured)) => {
@@ -362,7 +367,7 @@ impl Service {
                     console::check_headers(route.guarded, &parts.headers).map_err(Err)?;
                 }
                 let api = self.node.api(asker, route.action, trail.noted()).map_err(Err)?;
-                Ok(Routed { api, route, answering, captured, path, params })
+                Ok(RoutedRequest { api, route, answering, captured, path, params })
             }
             Err(allowed) => Err(self.routes.missed(&parts.method, &path, uri, &allowed)),
         }
@@ -410,12 +415,12 @@ impl Service {
         parts: &http::request::Parts,
         uri: &str,
         style: &mut Style,
-        trail: &mut Trail,
-    ) -> Result<(Asker, Vec<String>, Params), Error> {
+        trail: &mut AuditTrail,
+    ) -> Result<(Requester, Vec<String>, Params), Error> {
         self.check_page(parts).inspect_err(|_| trail.came_from_nobody(&parts.headers))?;
         let address = entry::address_of(parts);
         let asker = match injected(parts) {
-            Some(principal) => Asker { principal, scheme: Some(Scheme::Basic), token: None, address },
+            Some(principal) => Requester { principal, scheme: Some(Scheme::Basic), token: None, address },
             None if self.is_open(parts) => {
                 self.node.check_certificate(parts)?;
                 security::anybody(address)
@@ -455,14 +460,14 @@ impl Service {
 /// Boxed, so that handlers are compiled with this crate and not with each that serves a body of its own kind.
 fn handle(
     mut call: Call,
-    answering: Answering,
+    answering: Responder,
     head: Reservation,
 ) -> BoxFuture<'static, Result<Response, Error>> {
     Box::pin(async move {
         let result = match answering {
-            Answering::Data(handler) => handler(&(), &mut call).await,
-            Answering::Management(handler, management) => handler(&management, &mut call).await,
-            Answering::Console(handler, objects) => handler(&objects, &mut call).await,
+            Responder::Data(handler) => handler(&(), &mut call).await,
+            Responder::Management(handler, management) => handler(&management, &mut call).await,
+            Responder::Console(handler, objects) => handler(&objects, &mut call).await,
         };
         drop((head, call.request.held.take()));
         let response = result?;
@@ -490,7 +495,7 @@ fn body_or_source(
     headers: &HeaderMap,
     bytes: &Bytes,
     params: &mut Params,
-    room: &Room,
+    room: &MemoryAllowance,
 ) -> Result<Bytes, Error> {
     if !bytes.is_empty() {
         return json::readable(bytes.clone(), content::of_request(headers)?.format, room);

@@ -1,7 +1,7 @@
 //! The way in for requests of other protocols than HTTP's: who asks, what they begin, and what the audit tells of it.
 //!
 //! A crate above this one that serves a listener of its own ([`Server::serve_also`](crate::Server::serve_also)) gets a
-//! [`Beside`]. It enters each request by its head ([`Beside::enter`]), before anything else of it is read, begins sessions with the
+//! [`ListenerContext`]. It enters each request by its head ([`ListenerContext::enter`]), before anything else of it is read, begins sessions with the
 //! [`Entry`], and says how the request ended.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,14 +15,14 @@ use millrace_storage::access::{Action, ActionSet, Refusals, Sender};
 use millrace_storage::{Error as StoreError, Principal, Session};
 use tokio::sync::watch;
 
-use crate::audit::Trail;
+use crate::audit::AuditTrail;
 use crate::dispatch::injected;
 use crate::error::Error;
-use crate::{Asker, Node};
+use crate::{Node, Requester};
 
 /// What a listener of another protocol shares with the data API.
 #[derive(Clone, Debug)]
-pub struct Beside {
+pub struct ListenerContext {
     /// Store, searches and accounts.
     pub node: Arc<Node>,
     /// The bytes that all requests may hold together.
@@ -37,18 +37,18 @@ pub struct Entry {
     node: Arc<Node>,
     head: Arc<Parts>,
     listener: &'static str,
-    asker: Asker,
+    asker: Requester,
     /// What is refused of all that it begins.
     refusals: Refusals,
 }
 
 /// The head of a request, by which is asked anew who sends it.
-struct Sent {
+struct RequestCredentials {
     node: Arc<Node>,
     head: Arc<Parts>,
 }
 
-impl Sender for Sent {
+impl Sender for RequestCredentials {
     fn again(&self) -> BoxFuture<'_, Result<Option<Principal>, StoreError>> {
         Box::pin(async move {
             if let Some(injected) = injected(&self.head) {
@@ -67,18 +67,18 @@ impl Sender for Sent {
 }
 
 /// Actions of the requests that set passwords, which are hashed in turn; what else they are of is over at once.
-const HASHING: ActionSet = ActionSet::of(&[Action::Own, Action::PutSecurity]);
+const HASHING: ActionSet = ActionSet::new(&[Action::Own, Action::PutSecurity]);
 
 /// Has a session know who sends its request, where its action may go on for long or wait for a hash; of other requests nothing is kept or
 /// copied.
 pub(crate) fn sent(session: Session, node: &Arc<Node>, head: impl FnOnce() -> Arc<Parts>) -> Session {
     match session.action().lasts() || HASHING.contains(session.action()) {
-        true => session.sent_by(Arc::new(Sent { node: Arc::clone(node), head: head() })),
+        true => session.sent_by(Arc::new(RequestCredentials { node: Arc::clone(node), head: head() })),
         false => session,
     }
 }
 
-impl Beside {
+impl ListenerContext {
     /// Finds out who sends a request with this head; tells the audit where that fails. `listener` is what the audit calls
     /// the listener.
     ///
@@ -92,7 +92,7 @@ impl Beside {
                 Ok(Entry { node, head, listener, asker, refusals })
             }
             Err(error) => {
-                let mut trail = Trail::of(&head, listener);
+                let mut trail = AuditTrail::new(&head, listener);
                 trail.came_from_nobody(&head.headers);
                 node.audit.ended(&trail, &error);
                 Err(error)
@@ -104,14 +104,14 @@ impl Beside {
     /// credentials that are good for every request as they are, or where none are asked for.
     ///
     /// # Errors
-    /// As [`Beside::enter`]; 400 where the head has no credentials.
+    /// As [`ListenerContext::enter`]; 400 where the head has no credentials.
     pub async fn log_in(&self, head: &Parts, listener: &'static str) -> Result<Option<String>, Error> {
         let shown = Credentials::read(&head.headers).map_err(Error::unauthorized)?;
         let (Some(Credentials::Basic { name, password }), false) = (shown, self.node.accounts.is_insecure())
         else {
             return self.enter(head.clone(), listener).await.map(|_| None);
         };
-        let mut trail = Trail::of(head, listener);
+        let mut trail = AuditTrail::new(head, listener);
         let _ = trail.noted().login.set(name.clone());
         match self.node.accounts.login(&name, &password, address_of(head)).await {
             Ok(login) => {
@@ -152,7 +152,7 @@ impl Entry {
     /// credentials are not good any more.
     ///
     /// # Errors
-    /// As [`Beside::enter`] and [`Entry::begin`].
+    /// As [`ListenerContext::enter`] and [`Entry::begin`].
     pub async fn begin_again(&self, action: Action) -> Result<Session, Error> {
         match self.node.ask(&self.head).await {
             Ok(asker) => self.session(asker.principal, action),
@@ -196,8 +196,8 @@ impl Entry {
         Ok(true)
     }
 
-    fn trail(&self) -> Trail {
-        let mut trail = Trail::of(&self.head, self.listener);
+    fn trail(&self) -> AuditTrail {
+        let mut trail = AuditTrail::new(&self.head, self.listener);
         trail.came_from(&self.asker.principal);
         trail
     }
@@ -211,7 +211,7 @@ pub(crate) fn address_of(head: &Parts) -> IpAddr {
 impl Node {
     /// Finds out who sends a request of another protocol. The names of this machine are not asked for: what such clients call
     /// a server is their choice, and browsers, which send pages' requests, say whose page it is.
-    async fn ask(&self, head: &Parts) -> Result<Asker, Error> {
+    async fn ask(&self, head: &Parts) -> Result<Requester, Error> {
         if self.accounts.is_insecure() {
             check_origin(&head.headers).map_err(|foreign| Error::foreign(&foreign))?;
         }
@@ -239,7 +239,7 @@ impl Node {
         parts: &Parts,
         uri: &str,
         address: IpAddr,
-    ) -> Result<Asker, Error> {
+    ) -> Result<Requester, Error> {
         self.check_certificate(parts)?;
         let accounts = &self.accounts;
         let shown = Credentials::read(&parts.headers);
@@ -253,6 +253,6 @@ impl Node {
             _ => accounts.authenticate(&parts.headers, uri, address).await?,
         };
         let token = shown.ok().flatten().filter(|_| scheme == Scheme::Token);
-        Ok(Asker { principal, scheme: Some(scheme), token, address })
+        Ok(Requester { principal, scheme: Some(scheme), token, address })
     }
 }

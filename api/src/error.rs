@@ -14,7 +14,7 @@ use std::time::Duration;
 use millrace_accounts as accounts;
 use millrace_alerting as alerting;
 use millrace_intelligence as intelligence;
-use millrace_listen::{BodyError, Exceeded, Foreign};
+use millrace_listen::{BodyError, BudgetExceeded, ForeignHeader};
 use millrace_storage as storage;
 use serde_json::{Map, Value, json};
 
@@ -37,11 +37,11 @@ struct Inner {
     members: Vec<(&'static str, Value)>,
     caused_by: Option<(String, String)>,
     headers: Vec<(&'static str, String)>,
-    shape: Shape,
+    shape: ErrorShape,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Shape {
+enum ErrorShape {
     /// An exception object with root cause and status.
     Exception,
     /// `{"error": "text", "status": N}`.
@@ -62,7 +62,7 @@ impl Error {
             members: Vec::new(),
             caused_by: None,
             headers: Vec::new(),
-            shape: Shape::Exception,
+            shape: ErrorShape::Exception,
         }))
     }
 
@@ -116,7 +116,7 @@ impl Error {
             list.join(", ")
         );
         let mut error = Self::new(405, "method_not_allowed", reason).header("allow", list.join(","));
-        error.0.shape = Shape::Text;
+        error.0.shape = ErrorShape::Text;
         error
     }
 
@@ -126,13 +126,13 @@ impl Error {
             "no_handler_found",
             format!("no handler found for uri [{uri}] and method [{method}]"),
         );
-        error.0.shape = Shape::TextOnly;
+        error.0.shape = ErrorShape::TextOnly;
         error
     }
 
     pub(crate) fn content_type(reason: impl Into<String>) -> Self {
         let mut error = Self::new(406, "content_type_not_supported", reason);
-        error.0.shape = Shape::Text;
+        error.0.shape = ErrorShape::Text;
         error
     }
 
@@ -158,8 +158,8 @@ impl Error {
     }
 
     /// Makes the refusal of an answer that does not fit beside those that are being sent, or never will.
-    pub(crate) fn answers_full(exceeded: &Exceeded) -> Self {
-        let Exceeded { wanted, used, limit } = exceeded;
+    pub(crate) fn answers_full(exceeded: &BudgetExceeded) -> Self {
+        let BudgetExceeded { wanted, used, limit } = exceeded;
         if wanted > limit {
             let reason = format!(
                 "the answer takes [{wanted}] bytes, above the limit of [{limit}]; ask for it in parts"
@@ -190,7 +190,7 @@ impl Error {
     }
 
     /// Makes the refusal of a request that a web page of somewhere else had a browser send.
-    pub(crate) fn foreign(foreign: &Foreign) -> Self {
+    pub(crate) fn foreign(foreign: &ForeignHeader) -> Self {
         let reason = format!(
             "{foreign}; address the server as localhost or 127.0.0.1, or serve with credentials (without --insecure)"
         );
@@ -198,7 +198,7 @@ impl Error {
     }
 
     /// Makes the refusal of a change that a page of another host had a browser send.
-    pub(crate) fn of_other_page(Foreign { header, value }: &Foreign) -> Self {
+    pub(crate) fn of_other_page(ForeignHeader { header, value }: &ForeignHeader) -> Self {
         let reason = format!(
             "header [{header}] with [{value}] is of a page of another host than the one that is asked; send an API key or a token, \
              and have a proxy in between pass [Host] on as it is"
@@ -241,7 +241,7 @@ impl Error {
 
     /// Answers a body of another form in place of the usual one.
     pub(crate) fn with_body(mut self, body: Value) -> Self {
-        self.0.shape = Shape::Rendered(body);
+        self.0.shape = ErrorShape::Rendered(body);
         self
     }
 
@@ -253,7 +253,7 @@ impl Error {
 
     /// Answers with another body.
     pub(crate) fn rendered(mut self, body: Value) -> Self {
-        self.0.shape = Shape::Rendered(body);
+        self.0.shape = ErrorShape::Rendered(body);
         self
     }
 
@@ -285,10 +285,10 @@ impl Error {
     /// Renders the answer's body.
     pub fn to_json(&self) -> Value {
         match &self.0.shape {
-            Shape::Exception => json!({ "error": self.exception(true), "status": self.0.status }),
-            Shape::Text => json!({ "error": self.0.reason, "status": self.0.status }),
-            Shape::TextOnly => json!({ "error": self.0.reason }),
-            Shape::Rendered(body) => body.clone(),
+            ErrorShape::Exception => json!({ "error": self.exception(true), "status": self.0.status }),
+            ErrorShape::Text => json!({ "error": self.0.reason, "status": self.0.status }),
+            ErrorShape::TextOnly => json!({ "error": self.0.reason }),
+            ErrorShape::Rendered(body) => body.clone(),
         }
     }
 
@@ -523,7 +523,7 @@ impl From<millrace_query::Error> for Error {
         }
         let mut own = Self::new(status, kind, error.reason());
         if let Some(body) = error.to_body() {
-            own.0.shape = Shape::Rendered(body);
+            own.0.shape = ErrorShape::Rendered(body);
         }
         own
     }

@@ -41,18 +41,18 @@ use millrace_storage::access::Action;
 use millrace_storage::{Engine, Principal, Session};
 
 pub use admin::{anonymous_bytes, memory_limit};
-use audit::Noted;
+use audit::HandlerNotes;
 use client::Client;
 use console::saved_objects::Store;
 
 pub use audit::{Audit, Config as AuditConfig};
 pub use dispatch::Service;
-pub use entry::{Beside, Entry};
+pub use entry::{Entry, ListenerContext};
 pub use error::Error;
-pub use http::{AnswerBody, Body, Params, Parts, Request, Response};
+pub use http::{AnswerBody, Body, BodyChunks, Params, Request, Response};
 pub use millrace_accounts::TokenLifetimes;
 pub use root::Identity;
-pub use security::Meaning;
+pub use security::SearchQueryParser;
 pub use server::{HttpConfig, Server, ServerConfig, StartError};
 
 /// What all requests share.
@@ -130,8 +130,13 @@ impl Node {
     ///
     /// # Errors
     /// 403 where the action is not allowed on anything.
-    pub(crate) fn api(&self, asker: Asker, action: Action, noted: Arc<Noted>) -> Result<Api, Error> {
-        let Asker { principal, scheme, token, address } = asker;
+    pub(crate) fn api(
+        &self,
+        asker: Requester,
+        action: Action,
+        noted: Arc<HandlerNotes>,
+    ) -> Result<Api, Error> {
+        let Requester { principal, scheme, token, address } = asker;
         let session = Session::new(&self.engine, principal, action)?;
         Ok(Api {
             session,
@@ -154,7 +159,7 @@ impl Node {
 
 /// Who asks, and how that is known.
 #[derive(Debug)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     pub(crate) principal: Principal,
     /// What was shown; nothing on a route that is open to all.
     pub(crate) scheme: Option<Scheme>,
@@ -186,7 +191,7 @@ pub(crate) struct Api {
     /// Where the request comes from.
     pub(crate) address: IpAddr,
     /// What is noted for the audit.
-    pub(crate) noted: Arc<Noted>,
+    pub(crate) noted: Arc<HandlerNotes>,
     /// Whether the client waits for the answer.
     pub(crate) client: Client,
     /// What is told of requests.

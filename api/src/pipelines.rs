@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_pipelines::Manager;
-use millrace_pipelines::manager::{Change, ChangeError, Cursor, Letter, PluginFigures, Status, Wanted};
+use millrace_pipelines::manager::{
+    Change, ChangeError, Cursor, DeadLetterFilter, PluginFigures, Status, StoredDeadLetter,
+};
 use serde_json::{Map, Value, json};
 
 use crate::Api;
@@ -22,7 +24,7 @@ const VERSION: &str = "7.10.2";
 const MAX_LETTERS: usize = 10_000;
 
 /// Renders one side of a pipeline.
-pub(crate) type Form = fn(&Status) -> Map<String, Value>;
+pub(crate) type SideRenderer = fn(&Status) -> Map<String, Value>;
 
 /// What the management listener serves.
 #[derive(Debug)]
@@ -44,13 +46,19 @@ impl Management {
     }
 
     /// Lists all pipelines in a form.
-    pub(crate) fn list(&self, api: &Api, request: &Request, form: Form) -> Result<Response, Error> {
+    pub(crate) fn list(&self, api: &Api, request: &Request, form: SideRenderer) -> Result<Response, Error> {
         request.finish()?;
         Ok(self.answer(api, &self.pipelines.list(), form))
     }
 
     /// Shows a pipeline in a form.
-    pub(crate) fn get(&self, api: &Api, request: &Request, id: &str, form: Form) -> Result<Response, Error> {
+    pub(crate) fn get(
+        &self,
+        api: &Api,
+        request: &Request,
+        id: &str,
+        form: SideRenderer,
+    ) -> Result<Response, Error> {
         request.finish()?;
         Ok(match self.pipelines.get(id) {
             Some(status) => self.answer(api, &[status], form),
@@ -81,7 +89,7 @@ impl Management {
     pub(crate) async fn letters(&self, request: &mut Request) -> Result<Response, Error> {
         let (pipeline, after, size) = wanted(request, 100)?;
         request.finish()?;
-        let wanted = Wanted { pipeline: pipeline.as_deref(), after: after.as_ref(), most: size };
+        let wanted = DeadLetterFilter { pipeline: pipeline.as_deref(), after: after.as_ref(), most: size };
         let page = self.pipelines.letters(wanted).await?;
         let letters: Vec<Value> = page.letters.iter().map(letter).collect();
         let mut body = json!({ "dead_letters": letters });
@@ -94,7 +102,7 @@ impl Management {
         let (pipeline, after, size) = wanted(request, 1_000)?;
         let output = request.params.take("output");
         request.finish()?;
-        let wanted = Wanted { pipeline: pipeline.as_deref(), after: after.as_ref(), most: size };
+        let wanted = DeadLetterFilter { pipeline: pipeline.as_deref(), after: after.as_ref(), most: size };
         let replayed = self.pipelines.replay(wanted, output.as_deref()).await?;
         let left = replayed.left.iter().map(|(id, reason)| json!({ "id": id, "reason": reason }));
         let left: Vec<Value> = left.collect();
@@ -103,7 +111,7 @@ impl Management {
         Ok(Response::json(200, body))
     }
 
-    fn answer(&self, api: &Api, all: &[Status], form: Form) -> Response {
+    fn answer(&self, api: &Api, all: &[Status], form: SideRenderer) -> Response {
         let mut body = self.header(api);
         let pipelines: Map<String, Value> =
             all.iter().map(|status| (status.id.clone(), self.entry(status, form))).collect();
@@ -111,7 +119,7 @@ impl Management {
         Response::json(200, Value::Object(body))
     }
 
-    fn entry(&self, status: &Status, form: Form) -> Value {
+    fn entry(&self, status: &Status, form: SideRenderer) -> Value {
         let interval = self.pipelines.reload_interval();
         let mut entry = form(status);
         entry.insert("config_reload_automatic".to_owned(), json!(!interval.is_zero()));
@@ -159,7 +167,7 @@ fn add_next(body: &mut Value, next: Option<&Cursor>) {
     }
 }
 
-fn letter(letter: &Letter) -> Value {
+fn letter(letter: &StoredDeadLetter) -> Value {
     let payload = letter.payload().unwrap_or_default();
     json!({
         "id": letter.id,

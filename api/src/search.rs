@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Api;
 use crate::error::Error;
-use crate::http::{Body, Parts, Request, Response, Room, json, offload};
+use crate::http::{Body, BodyChunks, MemoryAllowance, Request, Response, json, offload};
 
 /// The endpoints of the query service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ async fn multi_search(api: &Api, request: &mut Request, expression: &str) -> Res
 }
 
 /// Reads headers and bodies, one a line, and no more of them than there may be.
-fn searches(body: &[u8], room: &Room) -> Result<Vec<(Value, Value)>, Error> {
+fn searches(body: &[u8], room: &MemoryAllowance) -> Result<Vec<(Value, Value)>, Error> {
     let mut searches = Vec::new();
     let mut lines = body.split(|byte| *byte == b'\n');
     while let Some(header) = lines.next() {
@@ -144,9 +144,11 @@ pub(crate) fn response(outcome: Outcome) -> Response {
         OutcomeBody::Raw(body) => {
             Response { status: outcome.status, body: Body::HeldJson(body), headers: Vec::new() }
         }
-        OutcomeBody::TextParts(parts) => {
-            Response { status: outcome.status, body: Body::Parts(Parts::new(parts)), headers: Vec::new() }
-        }
+        OutcomeBody::TextParts(parts) => Response {
+            status: outcome.status,
+            body: Body::Parts(BodyChunks::new(parts)),
+            headers: Vec::new(),
+        },
         OutcomeBody::Text(bytes) => Response {
             status: outcome.status,
             body: Body::Bytes { content_type: "text/plain; charset=UTF-8", bytes },

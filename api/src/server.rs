@@ -18,8 +18,8 @@ use millrace_storage::Engine;
 use tokio::task::JoinHandle;
 
 use crate::pipelines::Management;
-use crate::security::Meaning;
-use crate::{Audit, AuditConfig, Beside, Identity, Node, Service};
+use crate::security::SearchQueryParser;
+use crate::{Audit, AuditConfig, Identity, ListenerContext, Node, Service};
 
 /// Name of the node and of its cluster.
 pub(crate) const NAME: &str = "millrace";
@@ -232,7 +232,7 @@ impl Server {
             lifetimes: config.tokens,
         };
         let (accounts, generated_password) =
-            Accounts::open(engine.clone(), of_accounts, engine.clock().clone(), Arc::new(Meaning))
+            Accounts::open(engine.clone(), of_accounts, engine.clock().clone(), Arc::new(SearchQueryParser))
                 .await
                 .map_err(|error| StartError::Accounts(error.to_string()))?;
         let data_dir = engine.data_dir().to_owned();
@@ -308,7 +308,7 @@ impl Server {
         &mut self,
         name: &'static str,
         listen: Vec<SocketAddr>,
-        service: impl FnOnce(Beside) -> S,
+        service: impl FnOnce(ListenerContext) -> S,
     ) -> Result<(), StartError> {
         let (tls, insecure) = (self.tls.as_ref(), self.insecure);
         let bound = Listening { name, addresses: &listen, tls, insecure }.bind().await?;

@@ -7,7 +7,7 @@ use crate::search::response;
 
 /// What is asked of statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum StatementAction {
     /// The answer, or the next page of it.
     Rows,
     /// The plan.
@@ -17,14 +17,14 @@ pub(crate) enum Asked {
 }
 
 /// Answers what is asked.
-pub(crate) async fn run(api: &Api, request: &mut Request, asked: Asked) -> Result<Response, Error> {
+pub(crate) async fn run(api: &Api, request: &mut Request, asked: StatementAction) -> Result<Response, Error> {
     let params = request.params.take_all();
     let body = request.json()?;
     let (service, session) = (&api.search, &api.session);
     let outcome = match asked {
-        Asked::Rows => service.sql(session, params, body).await,
-        Asked::Explanation => service.explain_sql(session, params, body).await,
-        Asked::Close => service.close_sql(session, params, body.as_ref()),
+        StatementAction::Rows => service.sql(session, params, body).await,
+        StatementAction::Explanation => service.explain_sql(session, params, body).await,
+        StatementAction::Close => service.close_sql(session, params, body.as_ref()),
     };
     Ok(response(outcome))
 }

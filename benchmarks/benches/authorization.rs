@@ -49,10 +49,10 @@ const PASSWORD: &str = "correct horse";
 
 /// Takes changes and keeps none.
 #[derive(Debug)]
-struct Nowhere;
+struct NullStore;
 
 #[async_trait]
-impl Store for Nowhere {
+impl Store for NullStore {
     async fn accounts(&self) -> millrace_storage::Result<Vec<AccountRecord>> {
         Ok(Vec::new())
     }
@@ -72,7 +72,7 @@ impl Store for Nowhere {
 
 async fn accounts() -> Result<Accounts> {
     let config = Config { admin_password: Some(PASSWORD.to_owned()), ..Config::default() };
-    let opened = Accounts::open(Arc::new(Nowhere), config, Arc::new(SystemClock), Arc::new(AnyQuery)).await;
+    let opened = Accounts::open(Arc::new(NullStore), config, Arc::new(SystemClock), Arc::new(AnyQuery)).await;
     Ok(opened?.0)
 }
 

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use millrace_query::Work;
-use millrace_query::filters::{Arrival, Filter, IndexView, Matcher};
+use millrace_query::QueryContext;
+use millrace_query::filters::{ArrivedDocument, Filter, IndexView, Matcher};
 use millrace_storage::Compute;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
@@ -111,12 +111,12 @@ fn view() -> Result<Arc<IndexView>> {
     Ok(Arc::new(IndexView::whole(Arc::new(meta), Arc::new(Mapping::parse(&body, &Map::new())?))))
 }
 
-fn batches(filters: u64) -> Vec<Vec<Arrival>> {
+fn batches(filters: u64) -> Vec<Vec<ArrivedDocument>> {
     let by_page = Zipf::new(20_000, 0.95);
     let mut lines = Lines { random: Random::new(7), by_page, filters, second: START };
     let mut arrival = |at: usize| {
         let (source, now_ms) = (Bytes::from(lines.next().to_string()), lines.second * 1_000);
-        Arrival { id: at.to_string().into(), source, seq_no: at as u64, routing: None, now_ms }
+        ArrivedDocument { id: at.to_string().into(), source, seq_no: at as u64, routing: None, now_ms }
     };
     (0..BATCHES).map(|batch| (0..BATCH).map(|row| arrival(batch * BATCH + row)).collect()).collect()
 }
@@ -126,9 +126,9 @@ fn measure(criterion: &mut Criterion, count: u64) -> Result<()> {
     let filters = (0..count).map(|number| Ok(Arc::new(Filter::compile(&filter(number), &view)?)));
     let filters: Vec<Arc<Filter>> = filters.collect::<Result<_>>()?;
     let (matcher, batches, compute) = (Matcher::new(&filters), batches(count), Compute::start(1)?);
-    let run = |arrivals: &[Arrival]| -> Result<u64> {
+    let run = |arrivals: &[ArrivedDocument]| -> Result<u64> {
         let batch = matcher.batch(view.mapping(), arrivals, &compute)?;
-        let found = matcher.run(&batch, &Work::default())?;
+        let found = matcher.run(&batch, &QueryContext::default())?;
         found.iter().map(|own| own.rows.as_ref().map_or(Ok(0), |rows| Ok(rows.len()))).sum()
     };
     let matched: u64 = batches.iter().map(|arrivals| run(arrivals)).sum::<Result<u64>>()?;

@@ -7,16 +7,16 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
-use crate::query::Effort;
+use crate::query::RunPlan;
 use crate::server::default_binary;
-use crate::shape::Shape;
+use crate::shape::DocumentKind;
 use crate::target::Target;
 
 #[derive(Debug, Args)]
 pub(crate) struct CorpusArgs {
     /// Shape of the documents
-    #[arg(long, value_enum, default_value_t = Shape::HttpLogs)]
-    pub(crate) shape: Shape,
+    #[arg(long, value_enum, default_value_t = DocumentKind::HttpLogs)]
+    pub(crate) shape: DocumentKind,
     /// Number of documents
     #[arg(long, default_value_t = 1_000_000)]
     pub(crate) docs: u64,
@@ -97,8 +97,8 @@ pub(crate) struct EffortArgs {
 
 impl EffortArgs {
     /// Returns what is asked for.
-    pub(crate) fn effort(self) -> Effort {
-        Effort { warmup: self.warmup, iterations: self.iterations, clients: self.query_clients }
+    pub(crate) fn effort(self) -> RunPlan {
+        RunPlan { warmup: self.warmup, iterations: self.iterations, clients: self.query_clients }
     }
 }
 

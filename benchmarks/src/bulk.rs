@@ -22,7 +22,7 @@ use crate::measure;
 use crate::process;
 use crate::report::{self, grouped, machine};
 use crate::server::Launch;
-use crate::shape::Shape;
+use crate::shape::DocumentKind;
 use crate::suite::{commit, own_version, say};
 use crate::target::Target;
 
@@ -57,7 +57,7 @@ pub(crate) struct BulkArgs {
 
 /// One load of all documents.
 #[derive(Clone, Debug, Serialize)]
-struct Run {
+struct BulkRun {
     server: String,
     filter_path: bool,
     /// Seconds from the first request to the answer of the flush after the last.
@@ -84,7 +84,7 @@ struct Report {
     source_bytes: u64,
     clients: usize,
     rounds: u32,
-    runs: Vec<Run>,
+    runs: Vec<BulkRun>,
 }
 
 impl BulkArgs {
@@ -93,10 +93,10 @@ impl BulkArgs {
         std::fs::create_dir_all(&self.directory)
             .with_context(|| format!("cannot create {}", self.directory.display()))?;
         let peer = self.peer.target()?;
-        let hardware = Hardware::of(&self.directory)?;
+        let hardware = Hardware::new(&self.directory)?;
         say(&format!("corpus of {} documents", self.docs));
         let corpora = self.directory.join("corpora");
-        let corpus = measure::corpus(&corpora, Shape::HttpLogs, self.docs, 1, Ids::Generated)?;
+        let corpus = measure::corpus(&corpora, DocumentKind::HttpLogs, self.docs, 1, Ids::Generated)?;
         let binary = self.server.binary();
         let mut versions = Vec::new();
         let mut runs = Vec::new();
@@ -137,8 +137,8 @@ impl BulkArgs {
         report::write(&self.out, &markdown(&report), &report)
     }
 
-    async fn load(&self, target: &Target, corpus: &Arc<Corpus>, filter_path: bool) -> Result<Run> {
-        target.recreate(INDEX, &Shape::HttpLogs.index_body()).await?;
+    async fn load(&self, target: &Target, corpus: &Arc<Corpus>, filter_path: bool) -> Result<BulkRun> {
+        target.recreate(INDEX, &DocumentKind::HttpLogs.index_body()).await?;
         let cpu = || target.pid.and_then(process::cpu_seconds);
         let (started, cpu_before) = (Instant::now(), cpu());
         let path = match filter_path {
@@ -153,7 +153,7 @@ impl BulkArgs {
             bail!("{} has {found} of {} documents, {} were refused", target.name, load.docs, load.refused);
         }
         let cpu_seconds = cpu_after.zip(cpu_before).map(|(after, before)| after - before);
-        Ok(Run {
+        Ok(BulkRun {
             server: target.name.clone(),
             filter_path,
             seconds,
@@ -167,7 +167,7 @@ impl BulkArgs {
 }
 
 /// Returns the middle of what all runs of a server have; `None` where one of them has nothing.
-fn median(runs: &[&Run], figure: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
+fn median(runs: &[&BulkRun], figure: impl Fn(&BulkRun) -> Option<f64>) -> Option<f64> {
     let mut found = runs.iter().map(|run| figure(run)).collect::<Option<Vec<f64>>>()?;
     found.sort_by(f64::total_cmp);
     found.get(found.len() / 2).copied()
@@ -197,12 +197,12 @@ fn markdown(report: &Report) -> String {
     let mut rates = Vec::new();
     for filter_path in [false, true] {
         for server in &servers {
-            let runs: Vec<&Run> = report
+            let runs: Vec<&BulkRun> = report
                 .runs
                 .iter()
                 .filter(|run| run.server == *server && run.filter_path == filter_path)
                 .collect();
-            let figure = |figure: fn(&Run) -> Option<f64>, digits: usize| match median(&runs, figure) {
+            let figure = |figure: fn(&BulkRun) -> Option<f64>, digits: usize| match median(&runs, figure) {
                 Some(found) => format!("{found:.digits$}"),
                 None => "-".to_owned(),
             };
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_middle_is_found() {
-        let run = |seconds: f64, cpu: Option<f64>| Run {
+        let run = |seconds: f64, cpu: Option<f64>| BulkRun {
             server: "millrace".to_owned(),
             filter_path: false,
             seconds,
@@ -252,7 +252,7 @@ mod tests {
             p99_ms: 0.0,
         };
         let runs = [run(3.0, Some(1.0)), run(1.0, None), run(2.0, Some(1.0))];
-        let runs: Vec<&Run> = runs.iter().collect();
+        let runs: Vec<&BulkRun> = runs.iter().collect();
         assert_eq!(median(&runs, |run| Some(run.seconds)), Some(2.0));
         assert_eq!(median(&runs, |run| run.cpu_seconds_per_gb), None);
     }

@@ -17,13 +17,13 @@ use crate::crash::CrashArgs;
 use crate::flight::FlightArgs;
 use crate::hostile::HostileArgs;
 use crate::many::ManyArgs;
-use crate::measure::{self, Drive};
+use crate::measure::{self, LoadOptions};
 use crate::pipelines::PipelinesArgs;
 use crate::probe;
 use crate::query::{self, Operation};
 use crate::rules::RulesArgs;
 use crate::server::Launch;
-use crate::shape::Shape;
+use crate::shape::DocumentKind;
 use crate::suite::ReportArgs;
 
 /// Measures Millrace, alone or beside a peer with the same API.
@@ -83,8 +83,8 @@ A list of operations is JSON: [{\"name\": \"…\", \"path\": \"/index/_search\",
         #[command(flatten)]
         target: TargetArgs,
         /// Shape whose operations to run
-        #[arg(long, value_enum, default_value_t = Shape::HttpLogs)]
-        shape: Shape,
+        #[arg(long, value_enum, default_value_t = DocumentKind::HttpLogs)]
+        shape: DocumentKind,
         /// JSON file with operations to run instead
         #[arg(long, value_name = "FILE")]
         operations: Option<PathBuf>,
@@ -99,8 +99,8 @@ Examples:
         #[command(flatten)]
         target: TargetArgs,
         /// Shape whose index to read
-        #[arg(long, value_enum, default_value_t = Shape::HttpLogs)]
-        shape: Shape,
+        #[arg(long, value_enum, default_value_t = DocumentKind::HttpLogs)]
+        shape: DocumentKind,
         /// Gets a second
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         rate: u32,
@@ -294,7 +294,7 @@ impl Cli {
                 let shape = corpus.shape;
                 let made =
                     measure::corpus(&corpus.directory, shape, corpus.docs, corpus.seed, Ids::Generated)?;
-                let drive = Drive { clients, get_rate, force_merge };
+                let drive = LoadOptions { clients, get_rate, force_merge };
                 print(&measure::ingest(&target, &index_of(shape), shape, &made, drive).await?)
             }
             Command::Query { target, shape, operations, effort } => {
@@ -352,7 +352,7 @@ impl Cli {
     }
 }
 
-fn index_of(shape: Shape) -> String {
+fn index_of(shape: DocumentKind) -> String {
     format!("bench-{}", shape.name())
 }
 

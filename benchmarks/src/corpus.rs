@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
-use crate::shape::Shape;
+use crate::shape::DocumentKind;
 
 /// Whose ids the documents get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,7 +93,7 @@ impl Corpus {
     /// # Errors
     ///
     /// The directory cannot be written to, or is too small.
-    pub(crate) fn open(directory: &Path, shape: Shape, spec: Spec) -> Result<Self> {
+    pub(crate) fn open(directory: &Path, shape: DocumentKind, spec: Spec) -> Result<Self> {
         let stem = directory.join(spec.file_name());
         let (data, index) = (with_extension(&stem, "bulk"), with_extension(&stem, "json"));
         let known: Option<Index> =
@@ -204,7 +204,7 @@ fn with_extension(stem: &Path, extension: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn make(directory: &Path, data: &Path, index: &Path, shape: Shape, spec: &Spec) -> Result<Vec<Body>> {
+fn make(directory: &Path, data: &Path, index: &Path, shape: DocumentKind, spec: &Spec) -> Result<Vec<Body>> {
     fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let _ = fs::remove_file(index);
     let file = File::create(data).with_context(|| format!("cannot create {}", data.display()))?;
@@ -216,7 +216,7 @@ fn make(directory: &Path, data: &Path, index: &Path, shape: Shape, spec: &Spec) 
 }
 
 /// Writes the bodies of a specification.
-fn write(out: &mut impl Write, shape: Shape, spec: &Spec) -> Result<Vec<Body>> {
+fn write(out: &mut impl Write, shape: DocumentKind, spec: &Spec) -> Result<Vec<Body>> {
     let mut generator = shape.generator(spec.seed, spec.docs);
     let mut random = Random::new(spec.seed ^ 0x1d5);
     let mut bodies = Vec::new();
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn bodies_partition_the_documents() {
         let directory = tempfile::tempdir().unwrap();
-        let corpus = Corpus::open(directory.path(), Shape::HttpLogs, spec(Ids::Generated)).unwrap();
+        let corpus = Corpus::open(directory.path(), DocumentKind::HttpLogs, spec(Ids::Generated)).unwrap();
         assert_eq!(corpus.bodies.iter().map(|body| body.docs).sum::<u64>(), 1_000);
         let mut source = 0;
         for body in &corpus.bodies {
@@ -277,18 +277,18 @@ mod tests {
     #[test]
     fn a_corpus_is_made_once_and_again_for_another_specification() {
         let directory = tempfile::tempdir().unwrap();
-        let first = Corpus::open(directory.path(), Shape::HttpLogs, spec(Ids::Generated)).unwrap();
+        let first = Corpus::open(directory.path(), DocumentKind::HttpLogs, spec(Ids::Generated)).unwrap();
         let path = directory.path().join("http-logs-1000-3.bulk");
         let made = fs::metadata(&path).unwrap().modified().unwrap();
-        let second = Corpus::open(directory.path(), Shape::HttpLogs, spec(Ids::Generated)).unwrap();
+        let second = Corpus::open(directory.path(), DocumentKind::HttpLogs, spec(Ids::Generated)).unwrap();
         assert_eq!(first.bodies, second.bodies);
         assert_eq!(made, fs::metadata(&path).unwrap().modified().unwrap());
         let other = Spec { body_bytes: 10_000, ..spec(Ids::Generated) };
-        let third = Corpus::open(directory.path(), Shape::HttpLogs, other).unwrap();
+        let third = Corpus::open(directory.path(), DocumentKind::HttpLogs, other).unwrap();
         assert!(third.bodies.len() > first.bodies.len());
         fs::write(&path, b"short").unwrap();
         let other = Spec { body_bytes: 10_000, ..spec(Ids::Generated) };
-        assert!(Corpus::open(directory.path(), Shape::HttpLogs, other).is_err());
+        assert!(Corpus::open(directory.path(), DocumentKind::HttpLogs, other).is_err());
     }
 
     #[test]
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn random_ids_stay_in_their_space() {
         let mut out = Vec::new();
-        write(&mut out, Shape::HttpLogs, &spec(Ids::Random { space: 10 })).unwrap();
+        write(&mut out, DocumentKind::HttpLogs, &spec(Ids::Random { space: 10 })).unwrap();
         let text = String::from_utf8(out).unwrap();
         let ids: std::collections::HashSet<&str> = text.lines().step_by(2).collect();
         assert_eq!(ids.len(), 10);

@@ -24,11 +24,11 @@ pub(crate) struct DuckDb {
 #[derive(Deserialize)]
 struct Answer {
     version: String,
-    answers: Vec<Answered>,
+    answers: Vec<DuckDbAnswer>,
 }
 
 #[derive(Deserialize)]
-struct Answered {
+struct DuckDbAnswer {
     latencies: Vec<f64>,
     rows: u64,
     sum: f64,
@@ -36,7 +36,7 @@ struct Answered {
 
 /// How DuckDB answered a question.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Asked {
+pub(crate) struct DuckDbQuestion {
     /// Latencies.
     pub(crate) latency: Summary,
     /// Rows, and the sum of all numbers in them.
@@ -51,7 +51,7 @@ impl DuckDb {
         directory: &Path,
         questions: &[String],
         iterations: u32,
-    ) -> Result<(String, Vec<Asked>)> {
+    ) -> Result<(String, Vec<DuckDbQuestion>)> {
         let task = json!({
             "directory": directory,
             "threads": hardware::cores(),
@@ -71,10 +71,10 @@ impl DuckDb {
         }
         let answer: Answer = serde_json::from_slice(&output.stdout).context("DuckDB's answer")?;
         ensure!(answer.answers.len() == questions.len(), "DuckDB answered {}", answer.answers.len());
-        let asked = |answered: Answered| {
+        let asked = |answered: DuckDbAnswer| {
             let mut histogram = Histogram::default();
             answered.latencies.iter().for_each(|ms| histogram.record(Duration::from_secs_f64(ms / 1_000.0)));
-            Asked { latency: histogram.summary(), digest: (answered.rows, answered.sum) }
+            DuckDbQuestion { latency: histogram.summary(), digest: (answered.rows, answered.sum) }
         };
         Ok((answer.version, answer.answers.into_iter().map(asked).collect()))
     }

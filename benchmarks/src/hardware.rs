@@ -39,7 +39,7 @@ pub(crate) struct Hardware {
 
 impl Hardware {
     /// Looks at the machine, and measures the disk of a directory.
-    pub(crate) fn of(directory: &Path) -> Result<Self> {
+    pub(crate) fn new(directory: &Path) -> Result<Self> {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let fsync = fsyncs(directory)?;
         Ok(Self {
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn the_machine_is_described() {
         let directory = tempfile::tempdir().unwrap();
-        let hardware = Hardware::of(directory.path()).unwrap();
+        let hardware = Hardware::new(directory.path()).unwrap();
         assert!(hardware.cores > 0 && hardware.memory_bytes > 0 && !hardware.kernel.is_empty());
         assert!(hardware.fsync_p50_ms > 0.0);
         assert_eq!(memory("MemTotal:       1024 kB\n"), 1 << 20);

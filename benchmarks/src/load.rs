@@ -25,7 +25,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// What a load brought to light.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadReport {
     /// Clients.
     pub(crate) clients: usize,
     /// Documents sent and acknowledged.
@@ -64,7 +64,7 @@ pub(crate) async fn run(
     corpus: &Arc<Corpus>,
     clients: usize,
     ids: Option<Arc<IdPool>>,
-) -> Result<Loaded> {
+) -> Result<LoadReport> {
     run_at(target, &format!("/{index}/_bulk"), corpus, clients, ids).await
 }
 
@@ -75,7 +75,7 @@ pub(crate) async fn run_at(
     corpus: &Arc<Corpus>,
     clients: usize,
     ids: Option<Arc<IdPool>>,
-) -> Result<Loaded> {
+) -> Result<LoadReport> {
     let sampler = target.pid.map(Sampler::start);
     let bar = progress(corpus, &target.name);
     let next = Arc::new(AtomicUsize::new(0));
@@ -106,7 +106,7 @@ pub(crate) async fn run_at(
     }
     let seconds = start.elapsed().as_secs_f64();
     bar.finish_and_clear();
-    Ok(Loaded {
+    Ok(LoadReport {
         clients,
         docs: all.docs,
         source_bytes: all.source_bytes,

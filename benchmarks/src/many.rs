@@ -63,7 +63,7 @@ pub(crate) struct ManyArgs {
 
 /// A figure of a part.
 #[derive(Debug, Serialize)]
-struct Figure {
+struct ReportRow {
     part: &'static str,
     what: String,
     value: f64,
@@ -78,19 +78,19 @@ struct Report {
     versions: Vec<(String, String)>,
     commit: String,
     command: String,
-    figures: Vec<Figure>,
+    figures: Vec<ReportRow>,
 }
 
 /// What a part reports to.
 #[derive(Debug)]
-struct Figures {
+struct ReportRows {
     part: &'static str,
-    found: Vec<Figure>,
+    found: Vec<ReportRow>,
 }
 
-impl Figures {
+impl ReportRows {
     fn add(&mut self, what: impl Into<String>, value: f64, unit: &'static str, goal: Option<f64>) {
-        let figure = Figure { part: self.part, what: what.into(), value, unit, goal };
+        let figure = ReportRow { part: self.part, what: what.into(), value, unit, goal };
         say(&line(&figure));
         self.found.push(figure);
     }
@@ -103,10 +103,10 @@ impl ManyArgs {
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
-        let hardware = Hardware::of(&self.directory)?;
+        let hardware = Hardware::new(&self.directory)?;
         let launch = Launch::new(&self.server.binary(), &directory)?;
         let versions = vec![("millrace".to_owned(), own_version(&launch))];
-        let mut figures = Figures { part: "indices", found: Vec::new() };
+        let mut figures = ReportRows { part: "indices", found: Vec::new() };
         let server = self.indices(&launch, &mut figures).await?;
         let target = server.target.clone();
         figures.part = "fields";
@@ -137,7 +137,7 @@ impl ManyArgs {
     }
 
     /// Makes indices of one document, lets the server idle, flushes all, searches all, starts again.
-    async fn indices(&self, launch: &Launch, figures: &mut Figures) -> Result<Server> {
+    async fn indices(&self, launch: &Launch, figures: &mut ReportRows) -> Result<Server> {
         let server = launch.start().await?;
         let target = server.target.clone();
         let sampler = target.pid.map(Sampler::start);
@@ -182,14 +182,14 @@ impl ManyArgs {
         if answer["hits"]["total"]["value"].as_u64() != Some(self.indices) {
             bail!("a search of all found {} of {} documents", answer["hits"]["total"], self.indices);
         }
-        if let Some(memory) = server.target.pid.and_then(Memory::of) {
+        if let Some(memory) = server.target.pid.and_then(Memory::new) {
             figures.add("memory after it", mb(memory.anonymous_bytes), "MB", None);
         }
         Ok(server)
     }
 
     /// Grows one mapping, some fields with each document.
-    async fn fields(&self, target: &Target, figures: &mut Figures) -> Result<()> {
+    async fn fields(&self, target: &Target, figures: &mut ReportRows) -> Result<()> {
         let settings = json!({"settings": {"index.mapping.total_fields.limit": self.fields * 2 + 100}});
         target.recreate("wide", &settings).await?;
         let documents = self.fields / FIELDS_A_DOCUMENT;
@@ -209,7 +209,7 @@ impl ManyArgs {
     }
 
     /// Deletes documents by id, as fast as one client can.
-    async fn deletes(&self, target: &Target, figures: &mut Figures) -> Result<()> {
+    async fn deletes(&self, target: &Target, figures: &mut ReportRows) -> Result<()> {
         target.recreate("gone", &json!({})).await?;
         let batches = self.deletes / BATCH;
         for batch in 0..batches {
@@ -243,7 +243,7 @@ impl ManyArgs {
     }
 
     /// Flushes one index over and over.
-    async fn segments(&self, target: &Target, figures: &mut Figures) -> Result<()> {
+    async fn segments(&self, target: &Target, figures: &mut ReportRows) -> Result<()> {
         target.recreate("flushed", &json!({})).await?;
         let parts = growth(self.segments, async |flush| {
             let numbers = flush * BATCH..(flush + 1) * BATCH;
@@ -264,9 +264,9 @@ impl ManyArgs {
     }
 
     /// Opens scrolls of the index that was flushed, each after an update, and forgets them.
-    async fn scrolls(&self, target: &Target, figures: &mut Figures) -> Result<()> {
+    async fn scrolls(&self, target: &Target, figures: &mut ReportRows) -> Result<()> {
         const KEEP_ALIVE: Duration = Duration::from_secs(20);
-        let before = target.pid.and_then(Memory::of);
+        let before = target.pid.and_then(Memory::new);
         let mut refused = 0;
         for number in 0..self.scrolls {
             let line = format!("{{\"index\":{{\"_id\":\"{}\"}}}}\n{}\n", number % 100, document(number));
@@ -279,9 +279,9 @@ impl ManyArgs {
             }
         }
         figures.add(format!("of {} scrolls refused with 429", self.scrolls), f64::from(refused), "", None);
-        let open = target.pid.and_then(Memory::of);
+        let open = target.pid.and_then(Memory::new);
         tokio::time::sleep(KEEP_ALIVE + Duration::from_secs(30)).await;
-        let after = target.pid.and_then(Memory::of);
+        let after = target.pid.and_then(Memory::new);
         for (what, memory, goal) in
             [("while open", open, None), ("30 s after their time", after, Some(100.0))]
         {
@@ -338,7 +338,7 @@ async fn growth(count: u64, mut each: impl AsyncFnMut(u64) -> Result<()>) -> Res
     Ok(parts)
 }
 
-fn compare(figures: &mut Figures, what: &str, parts: Vec<f64>) {
+fn compare(figures: &mut ReportRows, what: &str, parts: Vec<f64>) {
     figures.add(what, parts.iter().sum(), "s", None);
     // The first part warms up what the others find warm.
     let (early, late) = (parts[1], parts[parts.len() - 1]);
@@ -353,7 +353,7 @@ fn mb(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-fn line(figure: &Figure) -> String {
+fn line(figure: &ReportRow) -> String {
     format!("{}: {}: {}", figure.part, figure.what, shown(figure.value, figure.unit))
 }
 

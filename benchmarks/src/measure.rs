@@ -11,16 +11,16 @@ use serde::Serialize;
 
 use crate::corpus::{Corpus, Ids, Spec};
 use crate::latency::Summary;
-use crate::load::{self, Loaded};
+use crate::load::{self, LoadReport};
 use crate::probe::{IdPool, Probe};
 use crate::process::Memory;
 use crate::server::Launch;
-use crate::shape::Shape;
+use crate::shape::DocumentKind;
 use crate::target::Target;
 
 /// How a load is driven.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Drive {
+pub(crate) struct LoadOptions {
     /// Bulk clients.
     pub(crate) clients: usize,
     /// Gets by id a second meanwhile; 0 is none.
@@ -33,7 +33,7 @@ pub(crate) struct Drive {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Ingest {
     /// The load itself.
-    pub(crate) load: Loaded,
+    pub(crate) load: LoadReport,
     /// Seconds after the last acknowledgement until every document was counted by search.
     pub(crate) searchable_after_seconds: f64,
     /// Seconds after that until merges were at rest.
@@ -58,9 +58,9 @@ pub(crate) struct Ingest {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Updates {
     /// The first load of every id.
-    pub(crate) first: Loaded,
+    pub(crate) first: LoadReport,
     /// The overwrites.
-    pub(crate) overwrites: Loaded,
+    pub(crate) overwrites: LoadReport,
     /// Seconds until search counted right.
     pub(crate) searchable_after_seconds: f64,
     /// Bytes stored at rest.
@@ -100,10 +100,10 @@ pub(crate) async fn remote_start(
     clients: usize,
 ) -> Result<RemoteStart> {
     const KINDS: usize = 11;
-    let (index, shape) = ("remote", Shape::HttpLogs);
+    let (index, shape) = ("remote", DocumentKind::HttpLogs);
     let corpus = corpus(directory, shape, docs, 1, Ids::Generated)?;
     let server = launch.start().await?;
-    let drive = Drive { clients, get_rate: 0, force_merge: true };
+    let drive = LoadOptions { clients, get_rate: 0, force_merge: true };
     ingest(&server.target, index, shape, &corpus, drive).await?;
     server.stop()?;
     let (mut first_searches, mut first_answer_seconds) = (Vec::new(), 0.0_f64);
@@ -121,7 +121,13 @@ pub(crate) async fn remote_start(
 }
 
 /// Opens the corpus of a shape, making it if need be.
-pub(crate) fn corpus(directory: &Path, shape: Shape, docs: u64, seed: u64, ids: Ids) -> Result<Arc<Corpus>> {
+pub(crate) fn corpus(
+    directory: &Path,
+    shape: DocumentKind,
+    docs: u64,
+    seed: u64,
+    ids: Ids,
+) -> Result<Arc<Corpus>> {
     const BODY_BYTES: u64 = 5_000_000;
     let spec = Spec { shape: shape.name().to_owned(), seed, docs, ids, body_bytes: BODY_BYTES };
     Ok(Arc::new(Corpus::open(directory, shape, spec)?))
@@ -131,12 +137,12 @@ pub(crate) fn corpus(directory: &Path, shape: Shape, docs: u64, seed: u64, ids: 
 pub(crate) async fn ingest(
     target: &Target,
     index: &str,
-    shape: Shape,
+    shape: DocumentKind,
     corpus: &Arc<Corpus>,
-    drive: Drive,
+    drive: LoadOptions,
 ) -> Result<Ingest> {
     target.recreate(index, &shape.index_body()).await?;
-    let memory = || target.pid.and_then(Memory::of);
+    let memory = || target.pid.and_then(Memory::new);
     let memory_before = memory();
     let ids = (drive.get_rate > 0).then(|| IdPool::new(corpus.spec.seed));
     let probe = ids.clone().map(|ids| Probe::start(target, index, ids, drive.get_rate));
@@ -188,7 +194,7 @@ pub(crate) async fn updates(
     overwrites: u64,
     clients: usize,
 ) -> Result<Updates> {
-    let shape = Shape::HttpLogs;
+    let shape = DocumentKind::HttpLogs;
     let first = corpus(directory, shape, docs, 1, Ids::Sequential)?;
     let second = corpus(directory, shape, overwrites, 2, Ids::Random { space: docs })?;
     target.recreate(index, &shape.index_body()).await?;
@@ -215,7 +221,7 @@ pub(crate) async fn recovery(
         launch.environment.push((format!("MILLRACE_STORAGE__{key}"), "64GB".to_owned()));
     }
     launch.environment.push(("MILLRACE_STORAGE__FLUSH_AGE".to_owned(), "30d".to_owned()));
-    let (index, shape) = ("recovery", Shape::HttpLogs);
+    let (index, shape) = ("recovery", DocumentKind::HttpLogs);
     let corpus = corpus(directory, shape, docs, 1, Ids::Generated)?;
     let mut server = launch.start().await?;
     server.target.recreate(index, &shape.index_body()).await?;

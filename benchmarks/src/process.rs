@@ -25,7 +25,7 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// Reads the memory of a process; `None` once it has ended.
-    pub(crate) fn of(pid: u32) -> Option<Self> {
+    pub(crate) fn new(pid: u32) -> Option<Self> {
         parse(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
     }
 
@@ -60,7 +60,7 @@ impl Sampler {
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             let mut most = Memory::default();
-            while let Some(now) = Memory::of(pid) {
+            while let Some(now) = Memory::new(pid) {
                 most = most.max(now);
                 if stopped.load(Ordering::Relaxed) {
                     break;
@@ -134,7 +134,7 @@ mod tests {
         let memory = parse("Name:\tx\nVmRSS:\t   2048 kB\nRssAnon:\t    1024 kB\n").unwrap();
         assert_eq!(memory, Memory { anonymous_bytes: 1 << 20, resident_bytes: 2 << 20 });
         assert_eq!(parse("Name:\tx\n"), None);
-        assert!(Memory::of(std::process::id()).unwrap().anonymous_bytes > 0);
+        assert!(Memory::new(std::process::id()).unwrap().anonymous_bytes > 0);
     }
 
     #[test]

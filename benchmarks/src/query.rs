@@ -28,7 +28,7 @@ pub(crate) struct Operation {
 
 /// What an operation cost.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Timed {
+pub(crate) struct OperationTiming {
     /// Name of the operation.
     pub(crate) name: String,
     /// Hits, count or rows of its answer.
@@ -43,7 +43,7 @@ pub(crate) struct Timed {
 
 /// How often and by how many an operation is run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Effort {
+pub(crate) struct RunPlan {
     /// Runs that are not counted.
     pub(crate) warmup: u32,
     /// Runs that are.
@@ -101,10 +101,10 @@ fn hits(answer: &Value) -> Result<Option<u64>> {
 }
 
 /// Runs operations one after another. One that fails is reported and does not end the run.
-pub(crate) async fn run(target: &Target, operations: &[Operation], effort: Effort) -> Vec<Timed> {
+pub(crate) async fn run(target: &Target, operations: &[Operation], effort: RunPlan) -> Vec<OperationTiming> {
     let mut all = Vec::with_capacity(operations.len());
     for operation in operations {
-        all.push(time(target, operation, effort).await.unwrap_or_else(|error| Timed {
+        all.push(time(target, operation, effort).await.unwrap_or_else(|error| OperationTiming {
             name: operation.name.clone(),
             hits: None,
             latency: Summary::default(),
@@ -145,7 +145,7 @@ pub(crate) async fn mix(
     }
 }
 
-async fn time(target: &Target, operation: &Operation, effort: Effort) -> Result<Timed> {
+async fn time(target: &Target, operation: &Operation, effort: RunPlan) -> Result<OperationTiming> {
     let found = hits(&operation.run(target).await?)?;
     for _ in 1..effort.warmup {
         operation.run(target).await?;
@@ -175,7 +175,7 @@ async fn time(target: &Target, operation: &Operation, effort: Effort) -> Result<
         latencies.merge(&done??);
     }
     let latency = latencies.summary();
-    Ok(Timed {
+    Ok(OperationTiming {
         name: operation.name.clone(),
         hits: found,
         per_second: latency.count as f64 / start.elapsed().as_secs_f64(),

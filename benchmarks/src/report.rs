@@ -10,8 +10,8 @@ use crate::hardware::Hardware;
 use crate::latency::Summary;
 use crate::measure::{Ingest, Updates};
 use crate::process::Memory;
-use crate::query::{Mix, Timed};
-use crate::suite::{CROWD, Mappings, Outcome, Report, ShapeReport, ShapeRun, Told};
+use crate::query::{Mix, OperationTiming};
+use crate::suite::{CROWD, Mappings, Outcome, Report, ShapeReport, ShapeRun, SqlStatement};
 
 /// Writes a report as `OUT.md` and `OUT.json`, and shows it.
 pub(crate) fn write(out: &Path, markdown: &str, report: &impl Serialize) -> Result<()> {
@@ -150,7 +150,7 @@ fn hour_table(out: &mut String, run: &ShapeRun) {
     let small = format!("of the first {}", grouped(hour.part_docs));
     head(out, &format!("one hour on {}, p50 in ms", run.server), &["of all", &small]);
     for (whole, part) in hour.whole.iter().zip(&hour.part) {
-        let figure = |timed: &Timed| timed.error.is_none().then_some(timed.latency.p50_ms);
+        let figure = |timed: &OperationTiming| timed.error.is_none().then_some(timed.latency.p50_ms);
         row(out, &whole.name, &[figure(whole), figure(part)], 2);
     }
     out.push('\n');
@@ -207,7 +207,7 @@ fn statement_table(out: &mut String, shape: &ShapeReport) {
     };
     head(out, "statement in SQL, p50 in ms", &["millrace", "duckdb"]);
     let (mut own, mut other) = (Some(0.0), Some(0.0));
-    for (position, Told { timed, digest }) in shape.statements.iter().enumerate() {
+    for (position, SqlStatement { timed, digest }) in shape.statements.iter().enumerate() {
         let asked = duckdb.get(position);
         let agree = match (digest, asked) {
             (Some((rows, sum)), Some(asked)) => {
@@ -315,12 +315,12 @@ fn ingest_rows(out: &mut String, runs: &[&Ingest]) {
     line("GET by id during ingest p99, ms", 2, &|run| gets(run, |gets| gets.p99_ms));
 }
 
-fn query_table(out: &mut String, runs: &[&ShapeRun], title: &str, of: fn(&ShapeRun) -> &[Timed]) {
+fn query_table(out: &mut String, runs: &[&ShapeRun], title: &str, of: fn(&ShapeRun) -> &[OperationTiming]) {
     let Some(first) = runs.first() else { return };
     table_head(out, title, runs);
     let mut ratios: Vec<f64> = Vec::new();
     for (position, operation) in of(first).iter().enumerate() {
-        let timed: Vec<&Timed> = runs.iter().filter_map(|run| of(run).get(position)).collect();
+        let timed: Vec<&OperationTiming> = runs.iter().filter_map(|run| of(run).get(position)).collect();
         let _ = write!(out, "| {} |", operation.name.replace('|', "\\|"));
         for timed in &timed {
             match &timed.error {
@@ -354,7 +354,7 @@ fn query_table(out: &mut String, runs: &[&ShapeRun], title: &str, of: fn(&ShapeR
     out.push('\n');
 }
 
-fn hits(timed: &Timed) -> String {
+fn hits(timed: &OperationTiming) -> String {
     timed.hits.map_or_else(|| "none".to_owned(), |hits| hits.to_string())
 }
 

@@ -19,13 +19,13 @@ use serde_json::Value;
 
 pub(crate) use self::cli::ReportArgs;
 use crate::corpus::Ids;
-use crate::duckdb::{Asked, DuckDb};
+use crate::duckdb::{DuckDb, DuckDbQuestion};
 use crate::hardware::Hardware;
-use crate::measure::{self, Drive, Ingest, Recovery, Updates};
+use crate::measure::{self, Ingest, LoadOptions, Recovery, Updates};
 use crate::process::Memory;
-use crate::query::{self, Effort, Mix, Timed};
+use crate::query::{self, Mix, OperationTiming, RunPlan};
 use crate::server::{Launch, Server};
-use crate::shape::{Analysis, Shape, Statement, digest};
+use crate::shape::{Analysis, DocumentKind, Statement, digest};
 use crate::target::Target;
 
 /// Clients that search at once.
@@ -59,7 +59,7 @@ struct Plan {
     /// Gets by id a second during ingest.
     get_rate: u32,
     /// Searches.
-    effort: Effort,
+    effort: RunPlan,
 }
 
 /// A measurement that may have failed.
@@ -91,9 +91,9 @@ pub(crate) struct Hour {
     /// Documents of the smaller index.
     pub(crate) part_docs: u64,
     /// Times in it.
-    pub(crate) part: Vec<Timed>,
+    pub(crate) part: Vec<OperationTiming>,
     /// Times in the index with all documents.
-    pub(crate) whole: Vec<Timed>,
+    pub(crate) whole: Vec<OperationTiming>,
 }
 
 /// One shape on one server.
@@ -104,13 +104,13 @@ pub(crate) struct ShapeRun {
     /// The ingest.
     pub(crate) ingest: Ingest,
     /// The searches.
-    pub(crate) queries: Vec<Timed>,
+    pub(crate) queries: Vec<OperationTiming>,
     /// The aggregations.
-    pub(crate) analyses: Vec<Timed>,
+    pub(crate) analyses: Vec<OperationTiming>,
     /// Searches that touch one hour, in all documents and in the first tenth of them.
     pub(crate) hour: Outcome<Hour>,
     /// The searches with several clients at once.
-    pub(crate) crowded: Vec<Timed>,
+    pub(crate) crowded: Vec<OperationTiming>,
     /// All searches in turn, alone and during an ingest.
     pub(crate) mix: Outcome<Mix>,
 }
@@ -127,17 +127,17 @@ pub(crate) struct ShapeReport {
     /// Millrace first.
     pub(crate) runs: Vec<Outcome<ShapeRun>>,
     /// The statements in SQL on Millrace.
-    pub(crate) statements: Vec<Told>,
+    pub(crate) statements: Vec<SqlStatement>,
     /// The aggregations as SQL in DuckDB, on the files that Millrace wrote, and then the statements, where that was
     /// asked for.
-    pub(crate) duckdb: Option<Outcome<(Vec<Asked>, Vec<Asked>)>>,
+    pub(crate) duckdb: Option<Outcome<(Vec<DuckDbQuestion>, Vec<DuckDbQuestion>)>>,
 }
 
 /// A statement in SQL on Millrace.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Told {
+pub(crate) struct SqlStatement {
     /// What it cost.
-    pub(crate) timed: Timed,
+    pub(crate) timed: OperationTiming,
     /// Rows, and the sum of all numbers in them; `None` where it failed.
     pub(crate) digest: Option<(u64, f64)>,
 }
@@ -192,7 +192,7 @@ impl Plan {
     async fn run(&self) -> Result<Report> {
         std::fs::create_dir_all(&self.directory)
             .with_context(|| format!("cannot create {}", self.directory.display()))?;
-        let hardware = Hardware::of(&self.directory)?;
+        let hardware = Hardware::new(&self.directory)?;
         let launch = self.launch("cold")?;
         let mut versions = Vec::new();
         let cold_start = Outcome::from(self.cold_start(&launch, &mut versions).await);
@@ -200,7 +200,9 @@ impl Plan {
             versions.push((peer.name.clone(), peer.version().await?));
         }
         let mut shapes = Vec::new();
-        for (shape, docs) in [(Shape::HttpLogs, self.http_logs_docs), (Shape::Big5, self.big5_docs)] {
+        for (shape, docs) in
+            [(DocumentKind::HttpLogs, self.http_logs_docs), (DocumentKind::Big5, self.big5_docs)]
+        {
             if docs > 0 {
                 shapes.push(self.shape(shape, docs, &mut versions).await?);
             }
@@ -267,7 +269,7 @@ impl Plan {
         let server = launch.start().await?;
         versions.push(("millrace".to_owned(), own_version(launch)));
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let memory = server.target.pid.and_then(Memory::of);
+        let memory = server.target.pid.and_then(Memory::new);
         let first_answer_seconds = server.started_in.as_secs_f64();
         server.stop()?;
         self.discard("cold");
@@ -276,7 +278,7 @@ impl Plan {
 
     async fn shape(
         &self,
-        shape: Shape,
+        shape: DocumentKind,
         docs: u64,
         versions: &mut Vec<(String, String)>,
     ) -> Result<ShapeReport> {
@@ -330,11 +332,11 @@ impl Plan {
     async fn shape_on(
         &self,
         target: &Target,
-        shape: Shape,
+        shape: DocumentKind,
         corpus: &std::sync::Arc<crate::corpus::Corpus>,
     ) -> Result<ShapeRun> {
         let index = format!("bench-{}", shape.name());
-        let drive = Drive { clients: self.clients, get_rate: self.get_rate, force_merge: true };
+        let drive = LoadOptions { clients: self.clients, get_rate: self.get_rate, force_merge: true };
         let ingest = measure::ingest(target, &index, shape, corpus, drive).await?;
         say("searches");
         let operations = shape.operations(&index, corpus.spec.docs);
@@ -346,7 +348,7 @@ impl Plan {
         let hour = Outcome::from(self.hour_on(target, shape, corpus, &index).await);
         say(&format!("searches of {CROWD} clients"));
         let crowd =
-            Effort { clients: CROWD, warmup: 1, iterations: self.effort.iterations.max(CROWD as u32) };
+            RunPlan { clients: CROWD, warmup: 1, iterations: self.effort.iterations.max(CROWD as u32) };
         let crowded = query::run(target, &operations, crowd).await;
         say("searches during an ingest");
         let mix = Outcome::from(self.mix_on(target, shape, corpus, &operations).await);
@@ -354,7 +356,7 @@ impl Plan {
     }
 
     /// Times the statements, each as often as a search.
-    async fn statements_on(&self, target: &Target, shape: Shape) -> Vec<Told> {
+    async fn statements_on(&self, target: &Target, shape: DocumentKind) -> Vec<SqlStatement> {
         say("statements");
         let index = format!("bench-{}", shape.name());
         let statements = shape.statements();
@@ -362,7 +364,7 @@ impl Plan {
         let mut told = Vec::with_capacity(asked.len());
         for (timed, operation) in query::run(target, &asked, self.effort).await.into_iter().zip(&asked) {
             let answer = operation.run(target).await;
-            told.push(Told { timed, digest: answer.ok().map(|answer| digest(&answer)) });
+            told.push(SqlStatement { timed, digest: answer.ok().map(|answer| digest(&answer)) });
         }
         told
     }
@@ -371,7 +373,7 @@ impl Plan {
     async fn hour_on(
         &self,
         target: &Target,
-        shape: Shape,
+        shape: DocumentKind,
         corpus: &std::sync::Arc<crate::corpus::Corpus>,
         whole: &str,
     ) -> Result<Hour> {
@@ -381,7 +383,7 @@ impl Plan {
         }
         say("one hour of few and of many documents");
         let beginning = std::sync::Arc::new(corpus.beginning(corpus.spec.docs / 10)?);
-        let drive = Drive { clients: self.clients, get_rate: 0, force_merge: true };
+        let drive = LoadOptions { clients: self.clients, get_rate: 0, force_merge: true };
         measure::ingest(target, &part, shape, &beginning, drive).await?;
         let found = Hour {
             part_docs: beginning.spec.docs,
@@ -396,7 +398,7 @@ impl Plan {
     async fn mix_on(
         &self,
         target: &Target,
-        shape: Shape,
+        shape: DocumentKind,
         corpus: &std::sync::Arc<crate::corpus::Corpus>,
         operations: &[query::Operation],
     ) -> Result<Mix> {
@@ -437,9 +439,9 @@ impl Plan {
     }
 
     async fn mappings_of(&self, target: &Target) -> Result<Mappings> {
-        let drive = Drive { clients: self.clients, get_rate: 0, force_merge: false };
+        let drive = LoadOptions { clients: self.clients, get_rate: 0, force_merge: false };
         let mut found = Vec::new();
-        for shape in [Shape::Sparse, Shape::Dense] {
+        for shape in [DocumentKind::Sparse, DocumentKind::Dense] {
             let corpus = measure::corpus(&self.corpora(), shape, self.mapping_docs, 1, Ids::Generated)?;
             let index = format!("bench-{}", shape.name());
             found.push(measure::ingest(target, &index, shape, &corpus, drive).await?);

@@ -4,7 +4,7 @@
 //! bytes and none is added to, compressed buffers are refused, buffers are those of the body, each byte in one of them, and the rest is validated as it is
 //! read. A defect of that on hostile input is an error of the request. It is done on the threads of writes.
 //!
-//! Reading copies what is not aligned, a body's bytes at most: these are reserved before, for a batch for as long as [`Decoded`] is
+//! Reading copies what is not aligned, a body's bytes at most: these are reserved before, for a batch for as long as [`DecodedMessage`] is
 //! there, for a dictionary until another one takes its place.
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use millrace_storage::{Compute, Priority};
 use tonic::Status;
 
 use crate::status;
-use crate::upload::{Held, Received};
+use crate::upload::{ReceivedBytes, UploadReservation};
 
 /// Most rows of a batch.
 const MAX_ROWS: i64 = 8 << 20;
@@ -43,30 +43,30 @@ const SHARED_BYTES: usize = 64 << 10;
 
 /// What a message was.
 #[derive(Debug)]
-pub(crate) enum Decoded {
+pub(crate) enum DecodedMessage {
     /// Nothing to look at: a dictionary, or no message at all.
     Nothing,
     /// The schema of all batches behind it.
     Schema(SchemaRef),
     /// With what it holds beside its message.
-    Batch(RecordBatch, Held),
+    Batch(RecordBatch, UploadReservation),
 }
 
 /// Reads the messages of one stream in their order.
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    received: Received,
+    received: ReceivedBytes,
     schema: Option<SchemaRef>,
     dictionaries: HashMap<i64, ArrayRef>,
     /// What each dictionary holds.
-    held: HashMap<i64, Held>,
+    held: HashMap<i64, UploadReservation>,
     /// What the message of the schema held: the schema is about as much.
-    of_schema: Option<Arc<Held>>,
+    of_schema: Option<Arc<UploadReservation>>,
 }
 
 impl Decoder {
     /// Begins a stream, of a request whose room is shared.
-    pub(crate) fn new(received: Received) -> Self {
+    pub(crate) fn new(received: ReceivedBytes) -> Self {
         Self { received, schema: None, dictionaries: HashMap::new(), held: HashMap::new(), of_schema: None }
     }
 
@@ -79,14 +79,14 @@ impl Decoder {
         mut self,
         compute: &Compute,
         message: FlightData,
-        held: &Arc<Held>,
-    ) -> Result<(Self, Decoded), Status> {
+        held: &Arc<UploadReservation>,
+    ) -> Result<(Self, DecodedMessage), Status> {
         let copy = self.received.reserve(message.data_body.len() as u64).await?;
         let held = Arc::clone(held);
         let work = move || {
             let decoded = self.guarded(message, copy);
             match &decoded {
-                Ok(Decoded::Schema(_)) => self.of_schema = Some(held),
+                Ok(DecodedMessage::Schema(_)) => self.of_schema = Some(held),
                 _ => drop(held),
             }
             Ok(decoded.map(|decoded| (self, decoded)))
@@ -95,14 +95,14 @@ impl Decoder {
     }
 
     /// Reads a message. What the reader of the format does not expect of one ends the request and nothing else.
-    fn guarded(&mut self, message: FlightData, copy: Held) -> Result<Decoded, Status> {
+    fn guarded(&mut self, message: FlightData, copy: UploadReservation) -> Result<DecodedMessage, Status> {
         let decoded = std::panic::catch_unwind(AssertUnwindSafe(|| self.decode(message, copy)));
         decoded.unwrap_or_else(|_| Err(invalid("it contradicts itself")))
     }
 
-    fn decode(&mut self, message: FlightData, mut copy: Held) -> Result<Decoded, Status> {
+    fn decode(&mut self, message: FlightData, mut copy: UploadReservation) -> Result<DecodedMessage, Status> {
         if message.data_header.is_empty() {
-            return Ok(Decoded::Nothing);
+            return Ok(DecodedMessage::Nothing);
         }
         if message.data_header.len() > MAX_HEADER_BYTES {
             return Err(invalid("its metadata are too long"));
@@ -111,7 +111,7 @@ impl Decoder {
         let header = verified(&header)?;
         let version = header.version();
         match header.header_type() {
-            ipc::MessageHeader::NONE => Ok(Decoded::Nothing),
+            ipc::MessageHeader::NONE => Ok(DecodedMessage::Nothing),
             ipc::MessageHeader::Schema => {
                 let schema = header.header_as_schema().filter(|schema| schema.fields().is_some());
                 self.schema(schema.ok_or_else(|| invalid("it has no schema"))?)
@@ -141,7 +141,7 @@ impl Decoder {
                 read_dictionary(&buffer, batch, schema, &mut self.dictionaries, &version)
                     .map_err(|error| invalid(&error))?;
                 self.held.insert(id, copy);
-                Ok(Decoded::Nothing)
+                Ok(DecodedMessage::Nothing)
             }
             ipc::MessageHeader::RecordBatch => {
                 let schema = self.schema.as_ref().ok_or_else(no_schema)?;
@@ -150,20 +150,20 @@ impl Decoder {
                 let buffer = Buffer::from(message.data_body);
                 let batch =
                     read_record_batch(&buffer, batch, Arc::clone(schema), &self.dictionaries, None, &version);
-                batch.map(|batch| Decoded::Batch(batch, copy)).map_err(|error| invalid(&error))
+                batch.map(|batch| DecodedMessage::Batch(batch, copy)).map_err(|error| invalid(&error))
             }
             other => Err(invalid(&format_args!("it is a [{}]", other.variant_name().unwrap_or("unknown")))),
         }
     }
 
-    fn schema(&mut self, schema: ipc::Schema<'_>) -> Result<Decoded, Status> {
+    fn schema(&mut self, schema: ipc::Schema<'_>) -> Result<DecodedMessage, Status> {
         let schema = fb_to_schema(schema);
-        let schema = Arc::new(Schema::new(Bare::default().all(schema.fields())?));
+        let schema = Arc::new(Schema::new(MetadataStripper::default().all(schema.fields())?));
         match &self.schema {
             Some(before) if **before != *schema => Err(invalid("its schema is not the one before")),
             _ => {
                 self.schema = Some(Arc::clone(&schema));
-                Ok(Decoded::Schema(schema))
+                Ok(DecodedMessage::Schema(schema))
             }
         }
     }
@@ -184,14 +184,14 @@ fn options_of<O: Default, M, E>(_: for<'o> fn(&'o O, &'static [u8]) -> Result<M,
 
 /// Takes metadata, which nothing asks for, from fields and those within them. Refuses what is deep or wide, and dictionaries within others.
 #[derive(Debug, Default)]
-struct Bare {
+struct MetadataStripper {
     /// Types so far.
     types: usize,
 }
 
 /// Where a type is.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct TypePath {
     depth: usize,
     /// Whether it is within a dictionary, at any depth.
     in_dictionary: bool,
@@ -199,31 +199,31 @@ struct Place {
     is_entries: bool,
 }
 
-impl Place {
+impl TypePath {
     fn within(self) -> Self {
         Self { depth: self.depth + 1, is_entries: false, ..self }
     }
 }
 
-impl Bare {
+impl MetadataStripper {
     fn all(&mut self, fields: &Fields) -> Result<Fields, Status> {
-        let place = Place { depth: 1, in_dictionary: false, is_entries: false };
+        let place = TypePath { depth: 1, in_dictionary: false, is_entries: false };
         fields.iter().map(|field| self.field(field, place)).collect()
     }
 
-    fn field(&mut self, field: &FieldRef, place: Place) -> Result<FieldRef, Status> {
+    fn field(&mut self, field: &FieldRef, place: TypePath) -> Result<FieldRef, Status> {
         let kind = self.kind(field.data_type(), place)?;
         Ok(Arc::new(Field::clone(field).with_data_type(kind).with_metadata(HashMap::new())))
     }
 
     /// The same of a field within another. It may be null: to see that nothing is, a reader makes room for as many values as there are said to be.
-    fn inner(&mut self, field: &FieldRef, place: Place) -> Result<FieldRef, Status> {
+    fn inner(&mut self, field: &FieldRef, place: TypePath) -> Result<FieldRef, Status> {
         let within = self.field(field, place.within())?;
         Ok(Arc::new(within.as_ref().clone().with_nullable(true)))
     }
 
     /// The one place that knows which types have others within them.
-    fn kind(&mut self, kind: &DataType, place: Place) -> Result<DataType, Status> {
+    fn kind(&mut self, kind: &DataType, place: TypePath) -> Result<DataType, Status> {
         self.types += 1;
         if place.depth > MAX_DEPTH || self.types > MAX_FIELDS {
             return Err(invalid(&format_args!(
@@ -237,7 +237,7 @@ impl Bare {
             DataType::LargeListView(item) => DataType::LargeListView(self.inner(item, place)?),
             DataType::FixedSizeList(item, size) => DataType::FixedSizeList(self.inner(item, place)?, *size),
             DataType::Map(entries, sorted) => {
-                DataType::Map(self.field(entries, Place { is_entries: true, ..place.within() })?, *sorted)
+                DataType::Map(self.field(entries, TypePath { is_entries: true, ..place.within() })?, *sorted)
             }
             DataType::RunEndEncoded(ends, values) => {
                 DataType::RunEndEncoded(self.field(ends, place.within())?, self.inner(values, place)?)
@@ -259,7 +259,7 @@ impl Bare {
                 return Err(invalid("its schema has a dictionary within a dictionary"));
             }
             DataType::Dictionary(keys, values) => {
-                let values = self.kind(values, Place { in_dictionary: true, ..place.within() })?;
+                let values = self.kind(values, TypePath { in_dictionary: true, ..place.within() })?;
                 DataType::Dictionary(keys.clone(), Box::new(values))
             }
             plain => plain.clone(),

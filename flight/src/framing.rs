@@ -36,7 +36,7 @@ pub(crate) struct Progress {
 /// Which field of a message is arriving.
 #[derive(Debug, Default)]
 struct Fields {
-    at: At,
+    at: FrameState,
     /// The number that is arriving, where that is one.
     number: Varint,
     /// Bytes of descriptors so far: several of them are one.
@@ -44,7 +44,7 @@ struct Fields {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum At {
+enum FrameState {
     /// A number: which field comes, and of what kind.
     #[default]
     Key,
@@ -115,10 +115,10 @@ impl Progress {
 impl Fields {
     fn advance(&mut self, mut bytes: &[u8]) -> Result<(), Status> {
         while let Some((first, rest)) = bytes.split_first() {
-            if let At::Within(left) = self.at {
+            if let FrameState::Within(left) = self.at {
                 let some = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
                 bytes = &bytes[some..];
-                self.at = At::within(left - some as u64);
+                self.at = FrameState::within(left - some as u64);
                 continue;
             }
             bytes = rest;
@@ -130,17 +130,17 @@ impl Fields {
     }
 
     /// Returns what comes behind a number.
-    fn behind(&mut self, number: u64) -> Result<At, Status> {
+    fn behind(&mut self, number: u64) -> Result<FrameState, Status> {
         match self.at {
-            At::Key => match number & 7 {
-                0 => Ok(At::Number),
-                1 => Ok(At::Within(8)),
-                2 => Ok(At::Length { is_descriptor: number >> 3 == DESCRIPTOR }),
-                5 => Ok(At::Within(4)),
+            FrameState::Key => match number & 7 {
+                0 => Ok(FrameState::Number),
+                1 => Ok(FrameState::Within(8)),
+                2 => Ok(FrameState::Length { is_descriptor: number >> 3 == DESCRIPTOR }),
+                5 => Ok(FrameState::Within(4)),
                 // Groups are no longer sent by anybody: they are not looked into, and so not taken.
                 _ => Err(no_message()),
             },
-            At::Length { is_descriptor } => {
+            FrameState::Length { is_descriptor } => {
                 if is_descriptor {
                     self.descriptors = self.descriptors.saturating_add(number);
                 }
@@ -150,14 +150,14 @@ impl Fields {
                          [{MAX_STATEMENT}]"
                     )));
                 }
-                Ok(At::within(number))
+                Ok(FrameState::within(number))
             }
-            At::Number | At::Within(_) => Ok(At::Key),
+            FrameState::Number | FrameState::Within(_) => Ok(FrameState::Key),
         }
     }
 }
 
-impl At {
+impl FrameState {
     fn within(bytes: u64) -> Self {
         match bytes {
             0 => Self::Key,

@@ -33,11 +33,11 @@ const SWEEP_MS: i64 = 5_000;
 
 /// All prepared statements.
 #[derive(Debug, Default)]
-pub(crate) struct Handles(Mutex<State>);
+pub(crate) struct PreparedStatements(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    statements: HashMap<Id, Kept>,
+    statements: HashMap<Id, StatementEntry>,
     users: HashMap<User, Weight>,
     bytes: usize,
     swept_ms: i64,
@@ -50,17 +50,17 @@ struct Weight {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StatementEntry {
     owner: Owner,
     user: User,
-    statement: Prepared,
+    statement: PreparedStatement,
     used_ms: i64,
     bytes: usize,
 }
 
 /// A prepared statement.
 #[derive(Clone, Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedStatement {
     /// Its text.
     pub(crate) query: Arc<str>,
     /// Whether it changes something and answers a count.
@@ -73,14 +73,14 @@ pub(crate) struct Prepared {
     pub(crate) binding: u64,
 }
 
-impl Prepared {
+impl PreparedStatement {
     fn bytes(&self) -> usize {
         let bound = self.bound.as_ref().map_or(0, RecordBatch::get_array_memory_size);
         STATEMENT_BYTES + self.query.len() + self.parameters.fields().len() * PARAMETER_BYTES + bound
     }
 }
 
-impl Handles {
+impl PreparedStatements {
     /// Keeps a statement, which belongs to `owner` and counts against the bounds of `user`.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl Handles {
         &self,
         owner: Owner,
         user: User,
-        statement: Prepared,
+        statement: PreparedStatement,
         now_ms: i64,
     ) -> Result<Id, Status> {
         let mut state = self.0.lock();
@@ -103,7 +103,7 @@ impl Handles {
         weight.statements += 1;
         weight.bytes += bytes;
         state.bytes += bytes;
-        state.statements.insert(id, Kept { owner, user, statement, used_ms: now_ms, bytes });
+        state.statements.insert(id, StatementEntry { owner, user, statement, used_ms: now_ms, bytes });
         Ok(id)
     }
 
@@ -111,7 +111,7 @@ impl Handles {
     ///
     /// # Errors
     /// `NOT_FOUND`.
-    pub(crate) fn get(&self, owner: &Owner, id: &Id, now_ms: i64) -> Result<Prepared, Status> {
+    pub(crate) fn get(&self, owner: &Owner, id: &Id, now_ms: i64) -> Result<PreparedStatement, Status> {
         let mut state = self.0.lock();
         Ok(state.find(owner, id, now_ms)?.statement.clone())
     }
@@ -149,7 +149,7 @@ impl Handles {
 }
 
 impl State {
-    fn find(&mut self, owner: &Owner, id: &Id, now_ms: i64) -> Result<&mut Kept, Status> {
+    fn find(&mut self, owner: &Owner, id: &Id, now_ms: i64) -> Result<&mut StatementEntry, Status> {
         let kept = self.statements.get_mut(id).filter(|kept| kept.owner == *owner && !kept.is_over(now_ms));
         let kept = kept.ok_or_else(|| {
             Status::not_found(
@@ -213,7 +213,7 @@ impl State {
     }
 }
 
-impl Kept {
+impl StatementEntry {
     fn is_over(&self, now_ms: i64) -> bool {
         now_ms.saturating_sub(self.used_ms) >= i64::try_from(LIFE.as_millis()).unwrap_or(i64::MAX)
     }
@@ -231,7 +231,7 @@ mod tests {
     fn of(caller: Caller) -> (Owner, User) {
         let nothing = Arc::new(Privileges::new(ActionSet::NONE, Vec::new()));
         let principal = Principal::new(caller, Vec::new(), nothing);
-        (Owner::of(&principal), User::of(&principal))
+        (Owner::new(&principal), User::new(&principal))
     }
 
     fn user(name: &str) -> (Owner, User) {
@@ -242,13 +242,24 @@ mod tests {
         of(Caller::ApiKey { id: id.into(), name: "k".into(), owner: owner.into() })
     }
 
-    fn add(handles: &Handles, (owner, user): (Owner, User), bytes: usize, now_ms: i64) -> Result<Id, Status> {
+    fn add(
+        handles: &PreparedStatements,
+        (owner, user): (Owner, User),
+        bytes: usize,
+        now_ms: i64,
+    ) -> Result<Id, Status> {
         handles.add(owner, user, statement(bytes), now_ms)
     }
 
-    fn statement(bytes: usize) -> Prepared {
+    fn statement(bytes: usize) -> PreparedStatement {
         let parameters = Arc::new(Schema::empty());
-        Prepared { query: "x".repeat(bytes).into(), update: false, parameters, bound: None, binding: 0 }
+        PreparedStatement {
+            query: "x".repeat(bytes).into(),
+            update: false,
+            parameters,
+            bound: None,
+            binding: 0,
+        }
     }
 
     fn rows(bytes: usize) -> RecordBatch {
@@ -258,7 +269,7 @@ mod tests {
 
     #[test]
     fn ten_thousand_statements_are_bounded_for_each_user_and_end_by_themselves() {
-        let handles = Handles::default();
+        let handles = PreparedStatements::default();
         let (ann, bob) = (user("ann"), user("bob"));
         let added: Vec<_> = (0..10_000).filter_map(|_| add(&handles, ann, 8, 0).ok()).collect();
         assert_eq!(added.len(), MOST_OF_USER);
@@ -280,7 +291,7 @@ mod tests {
 
     #[test]
     fn texts_and_bindings_are_bounded_in_bytes_and_given_back() {
-        let handles = Handles::default();
+        let handles = PreparedStatements::default();
         let ann = user("ann");
         let bind = |id: &Id, bytes| handles.bind(&ann.0, id, rows(bytes), 0);
         let id = add(&handles, ann, 1 << 20, 0).unwrap();
@@ -306,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_api_keys_of_a_user_have_its_share_together() {
-        let handles = Handles::default();
+        let handles = PreparedStatements::default();
         let keys: Vec<_> = (0..10).map(|id| key(&id.to_string(), "ann")).collect();
         let part = MOST_BYTES_OF_USER / 4;
         let added = keys.iter().filter(|key| add(&handles, **key, part, 0).is_ok()).count();
@@ -329,7 +340,7 @@ mod tests {
 
     #[test]
     fn what_has_had_its_time_makes_room_for_what_is_bound() {
-        let handles = Handles::default();
+        let handles = PreparedStatements::default();
         let ann = user("ann");
         let life = i64::try_from(LIFE.as_millis()).unwrap();
         add(&handles, ann, MOST_BYTES_OF_USER / 2, 0).unwrap();

@@ -10,7 +10,7 @@ use futures::stream::{self, BoxStream, Stream};
 use futures::{StreamExt, future};
 use http::Response;
 use http_body::Body as HttpBody;
-use millrace_api::Beside;
+use millrace_api::ListenerContext;
 use prost::{Enumeration, Message};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -33,30 +33,30 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// `HealthCheckRequest`.
 #[derive(Clone, PartialEq, Eq, Message)]
-struct Asked {
+struct HealthCheckRequest {
     #[prost(string, tag = "1")]
     service: String,
 }
 
 /// `HealthCheckResponse`.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-struct Told {
-    #[prost(enumeration = "Serving", tag = "1")]
+struct HealthCheckResponse {
+    #[prost(enumeration = "ServingStatus", tag = "1")]
     status: i32,
 }
 
 /// `HealthCheckResponse.ServingStatus`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
-enum Serving {
+enum ServingStatus {
     Unknown = 0,
     Yes = 1,
     No = 2,
     ServiceUnknown = 3,
 }
 
-impl From<Serving> for Told {
-    fn from(serving: Serving) -> Self {
+impl From<ServingStatus> for HealthCheckResponse {
+    fn from(serving: ServingStatus) -> Self {
         Self { status: serving.into() }
     }
 }
@@ -64,12 +64,12 @@ impl From<Serving> for Told {
 /// Tells it; clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Health {
-    beside: Beside,
+    beside: ListenerContext,
     watchers: Arc<Semaphore>,
 }
 
 impl Health {
-    pub(crate) fn new(beside: &Beside) -> Self {
+    pub(crate) fn new(beside: &ListenerContext) -> Self {
         Self { beside: beside.clone(), watchers: Arc::new(Semaphore::new(WATCHERS)) }
     }
 
@@ -79,17 +79,18 @@ impl Health {
         B: HttpBody + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
     {
-        let mut grpc = Grpc::new(ProstCodec::<Told, Asked>::default()).max_decoding_message_size(MAX_REQUEST);
+        let mut grpc = Grpc::new(ProstCodec::<HealthCheckResponse, HealthCheckRequest>::default())
+            .max_decoding_message_size(MAX_REQUEST);
         let this = self.clone();
         match method {
             "Check" => {
-                let check = tower::service_fn(move |request: Request<Asked>| {
+                let check = tower::service_fn(move |request: Request<HealthCheckRequest>| {
                     future::ready(this.check(request.get_ref()).map(tonic::Response::new))
                 });
                 grpc.unary(check, request).await
             }
             "Watch" => {
-                let watch = tower::service_fn(move |request: Request<Asked>| {
+                let watch = tower::service_fn(move |request: Request<HealthCheckRequest>| {
                     future::ready(this.watch(request.get_ref()).map(tonic::Response::new))
                 });
                 grpc.server_streaming(watch, request).await
@@ -98,15 +99,18 @@ impl Health {
         }
     }
 
-    fn check(&self, asked: &Asked) -> Result<Told, Status> {
+    fn check(&self, asked: &HealthCheckRequest) -> Result<HealthCheckResponse, Status> {
         match self.now(asked) {
-            Serving::ServiceUnknown => Err(Status::not_found("there is no service of this name")),
+            ServingStatus::ServiceUnknown => Err(Status::not_found("there is no service of this name")),
             known => Ok(known.into()),
         }
     }
 
     /// Tells what is so now, each change of it, and the end of it.
-    fn watch(&self, asked: &Asked) -> Result<BoxStream<'static, Result<Told, Status>>, Status> {
+    fn watch(
+        &self,
+        asked: &HealthCheckRequest,
+    ) -> Result<BoxStream<'static, Result<HealthCheckResponse, Status>>, Status> {
         let place = Arc::clone(&self.watchers).try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!("there are [{WATCHERS}] watchers already: ask by Check"))
         })?;
@@ -114,31 +118,31 @@ impl Health {
         Ok(changes(move || this.now(&asked), self.beside.ending.clone(), place, LOOK).boxed())
     }
 
-    fn now(&self, asked: &Asked) -> Serving {
+    fn now(&self, asked: &HealthCheckRequest) -> ServingStatus {
         let engine = &self.beside.node.engine;
         let ready = !*self.beside.ending.borrow() && !engine.is_stopping() && engine.troubles().is_empty();
         match asked.service.as_str() {
-            "" | SERVICE if !ready => Serving::No,
-            "" | SERVICE => Serving::Yes,
-            _ => Serving::ServiceUnknown,
+            "" | SERVICE if !ready => ServingStatus::No,
+            "" | SERVICE => ServingStatus::Yes,
+            _ => ServingStatus::ServiceUnknown,
         }
     }
 }
 
 /// Tells what is so now, each change of it with the next look, and the end, behind which there is nothing. `held` is dropped with it.
 fn changes(
-    now: impl Fn() -> Serving + Send + 'static,
+    now: impl Fn() -> ServingStatus + Send + 'static,
     ending: watch::Receiver<bool>,
     held: impl Send + 'static,
     look: Duration,
-) -> impl Stream<Item = Result<Told, Status>> + Send {
+) -> impl Stream<Item = Result<HealthCheckResponse, Status>> + Send {
     let first = now();
     let later = stream::unfold(Some((first, now, ending, held)), move |watched| async move {
         let (mut told, now, mut ending, held) = watched?;
         loop {
             // Where nobody is there to tell it, it is over, too.
             let ends = timeout(look, ending.wait_for(|ending| *ending)).await.is_ok();
-            match if ends && told != Serving::ServiceUnknown { Serving::No } else { now() } {
+            match if ends && told != ServingStatus::ServiceUnknown { ServingStatus::No } else { now() } {
                 same if same == told && !ends => {}
                 same if same == told => return None,
                 changed => {
@@ -163,15 +167,15 @@ mod tests {
         let ready = Arc::new(AtomicBool::new(false));
         let now = {
             let ready = Arc::clone(&ready);
-            move || if ready.load(Ordering::Relaxed) { Serving::Yes } else { Serving::No }
+            move || if ready.load(Ordering::Relaxed) { ServingStatus::Yes } else { ServingStatus::No }
         };
         let mut told = std::pin::pin!(changes(now, ending, (), Duration::from_millis(1)));
-        for serving in [Serving::No, Serving::Yes, Serving::No, Serving::Yes] {
-            ready.store(serving == Serving::Yes, Ordering::Relaxed);
+        for serving in [ServingStatus::No, ServingStatus::Yes, ServingStatus::No, ServingStatus::Yes] {
+            ready.store(serving == ServingStatus::Yes, Ordering::Relaxed);
             assert_eq!(told.next().await.unwrap().unwrap(), serving.into());
         }
         end.send(true).unwrap();
-        assert_eq!(told.next().await.unwrap().unwrap(), Serving::No.into());
+        assert_eq!(told.next().await.unwrap().unwrap(), ServingStatus::No.into());
         assert!(told.next().await.is_none());
     }
 }

@@ -1,7 +1,7 @@
 //! Arrow Flight SQL: statements, metadata and bulk ingestion for clients that want columns.
 //!
 //! [`Flight`] is what a listener serves, and the whole of what is seen from outside. It gets what it shares with the data API from
-//! [`millrace_api`] ([`Beside`](millrace_api::Beside)): accounts, audit, the store and the bytes that requests may hold.
+//! [`millrace_api`] ([`Beside`](millrace_api::ListenerContext)): accounts, audit, the store and the bytes that requests may hold.
 //!
 //! - [`listener`]: heads of requests: who asks, before anything else is read; [`upload`] bounds what comes behind them, with
 //!   [`framing`], which tells messages in it, and [`whole`], which tells what was broken off
@@ -14,6 +14,7 @@
 //! - [`decode`], [`ingest`]: batches that are sent, and documents that are made of them
 //! - [`status`] makes errors what gRPC has of them
 
+mod active_answers;
 mod bound;
 mod decode;
 mod framing;
@@ -23,13 +24,12 @@ mod ingest;
 mod listener;
 mod metadata;
 mod options;
-mod running;
 mod service;
 mod statement;
 mod status;
 mod tickets;
+mod truncation;
 mod upload;
-mod whole;
 mod wire;
 
 pub use listener::Flight;

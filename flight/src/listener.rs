@@ -12,7 +12,7 @@ use futures::FutureExt;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
-use millrace_api::Beside;
+use millrace_api::ListenerContext;
 use millrace_listen::head_bytes;
 use millrace_query::PATIENCE;
 use tonic::Status;
@@ -23,8 +23,8 @@ use crate::health::{self, Health};
 use crate::service::{MAX_SENT, MAX_TAKEN, Service};
 use crate::status;
 use crate::tickets::User;
+use crate::truncation::UntruncatedBody;
 use crate::upload::{Length, Shares, Upload};
-use crate::whole::Whole;
 
 /// Path of the methods.
 const METHODS: &str = "/arrow.flight.protocol.FlightService/";
@@ -44,7 +44,7 @@ pub(crate) struct LoggedIn(pub(crate) Option<String>);
 /// Arrow Flight SQL over the store of a node, for its users.
 #[derive(Clone, Debug)]
 pub struct Flight {
-    beside: Beside,
+    beside: ListenerContext,
     service: FlightServiceServer<Service>,
     health: Health,
     shares: Arc<Shares>,
@@ -52,7 +52,7 @@ pub struct Flight {
 
 impl Flight {
     /// Serves what is shared with the data API.
-    pub fn new(beside: Beside) -> Self {
+    pub fn new(beside: ListenerContext) -> Self {
         let service = FlightServiceServer::new(Service::new(beside.clone()))
             .max_decoding_message_size(MAX_TAKEN)
             .max_encoding_message_size(MAX_SENT);
@@ -67,7 +67,7 @@ impl Flight {
         let _head = self.shares.begin(None).try_reserve(head_bytes)?;
         if let Some(method) = head.uri.path().strip_prefix(health::METHODS) {
             let method = method.to_owned();
-            let body = Upload::new(Whole::new(body), Length::Open, self.shares.begin(None));
+            let body = Upload::new(UntruncatedBody::new(body), Length::Open, self.shares.begin(None));
             return Ok(self.health.answer(&method, Request::from_parts(head, body)).await);
         }
         let method = head.uri.path().strip_prefix(METHODS).unwrap_or_default().to_owned();
@@ -79,7 +79,7 @@ impl Flight {
             self.shares.begin(None)
         } else {
             let entry = self.beside.enter(head.clone(), LISTENER).await.map_err(status::of)?;
-            let received = self.shares.begin(Some(User::of(entry.principal())));
+            let received = self.shares.begin(Some(User::new(entry.principal())));
             head.extensions.insert(Arc::new(entry));
             received
         };
@@ -89,7 +89,7 @@ impl Flight {
             _ => Length::Message,
         };
         head.extensions.insert(received.clone());
-        let body = Upload::new(Whole::new(body), length, received);
+        let body = Upload::new(UntruncatedBody::new(body), length, received);
         let Ok(response) = self.service.clone().call(Request::from_parts(head, body)).await;
         Ok(response)
     }

@@ -3,11 +3,11 @@
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use futures::{StreamExt, TryStreamExt};
-use millrace_query::{Described, SearchService, SqlError};
+use millrace_query::{SearchService, SqlError, StatementDescription};
 use millrace_storage::Session;
 use tonic::{Code, Status};
 
-use crate::handles::Prepared;
+use crate::handles::PreparedStatement;
 use crate::status;
 use crate::wire::Answer;
 
@@ -43,7 +43,7 @@ pub(crate) async fn describe(
     search: &SearchService,
     session: &Session,
     query: &str,
-) -> Result<Described, Status> {
+) -> Result<StatementDescription, Status> {
     search.describe_statement(session, query).await.map_err(failed)
 }
 
@@ -73,7 +73,7 @@ pub(crate) async fn update(
 pub(crate) async fn update_each(
     search: &SearchService,
     session: &Session,
-    prepared: &Prepared,
+    prepared: &PreparedStatement,
 ) -> Result<u64, Status> {
     let Some(rows) = &prepared.bound else {
         return update(search, session, &prepared.query, one_row(prepared)?).await;
@@ -86,7 +86,7 @@ pub(crate) async fn update_each(
 }
 
 /// Returns the row that is bound to a prepared statement, which is one where it has parameters.
-pub(crate) fn one_row(prepared: &Prepared) -> Result<Option<RecordBatch>, Status> {
+pub(crate) fn one_row(prepared: &PreparedStatement) -> Result<Option<RecordBatch>, Status> {
     let parameters = prepared.parameters.fields().len();
     match &prepared.bound {
         _ if parameters == 0 => Ok(None),

@@ -32,7 +32,7 @@ pub(crate) struct Owner([u8; 32]);
 
 impl Owner {
     /// Returns what stands for a caller: a user, or an API key of one.
-    pub(crate) fn of(principal: &Principal) -> Self {
+    pub(crate) fn new(principal: &Principal) -> Self {
         Self::of_caller(principal.caller())
     }
 
@@ -60,7 +60,7 @@ pub(crate) struct User(Owner);
 
 impl User {
     /// Returns what stands for a user, or for the one who owns an API key.
-    pub(crate) fn of(principal: &Principal) -> Self {
+    pub(crate) fn new(principal: &Principal) -> Self {
         Self(Owner::of_caller(&principal.caller().bounded_as()))
     }
 }

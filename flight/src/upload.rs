@@ -1,7 +1,7 @@
 //! Bodies of requests within bounds of length, time and memory.
 //!
 //! A request with one message is to arrive as a whole within a minute. One that sends batches may take as long as it wants, but neither
-//! fall silent, nor be slower than bodies of the data API may be ([`Pace`]), nor let a message that it has begun drip in. What of it has
+//! fall silent, nor be slower than bodies of the data API may be ([`TransferRate`]), nor let a message that it has begun drip in. What of it has
 //! arrived counts against the bytes of all requests, and against those of its user, until whoever works on it lets go of that. Where
 //! there is no room it is read on once there is, for a while.
 
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Select, select};
 use http_body::{Body, Frame, SizeHint};
-use millrace_listen::{Budget, Exceeded, Pace, Reservation, Reserve, Stalled};
+use millrace_listen::{Budget, BudgetExceeded, Reservation, Reserve, StallReason, TransferRate};
 use parking_lot::Mutex;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep};
@@ -41,12 +41,12 @@ const SHARES: u64 = 2;
 pub(crate) struct Shares {
     room: Budget,
     /// Of those who hold something, or have a request under way.
-    users: Mutex<HashMap<Option<User>, Weak<Share>>>,
+    users: Mutex<HashMap<Option<User>, Weak<UserShare>>>,
 }
 
 /// What one user may hold.
 #[derive(Debug)]
-struct Share {
+struct UserShare {
     room: Budget,
     own: Budget,
 }
@@ -54,7 +54,7 @@ struct Share {
 /// Ends when something is given back.
 type GivenBack = Select<Pin<Box<OwnedNotified>>, Pin<Box<OwnedNotified>>>;
 
-impl Share {
+impl UserShare {
     /// Waits until something is given back, from this call on.
     fn given_back(&self) -> GivenBack {
         select(Box::pin(self.own.given_back()), Box::pin(self.room.given_back()))
@@ -64,17 +64,17 @@ impl Share {
 /// Bytes that are held, of the room of all and of the user's share, given back on drop.
 #[derive(Debug)]
 #[must_use = "dropping it gives the bytes back"]
-pub(crate) struct Held {
+pub(crate) struct UploadReservation {
     all: Reservation,
     own: Reservation,
-    share: Arc<Share>,
+    share: Arc<UserShare>,
 }
 
 /// What has arrived of a request and is not worked off yet; its clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Received {
-    share: Arc<Share>,
-    held: Arc<Mutex<Held>>,
+pub(crate) struct ReceivedBytes {
+    share: Arc<UserShare>,
+    held: Arc<Mutex<UploadReservation>>,
 }
 
 impl Shares {
@@ -83,26 +83,26 @@ impl Shares {
     }
 
     /// Begins a request of a user; `None` for somebody who is just logging in.
-    pub(crate) fn begin(&self, user: Option<User>) -> Received {
+    pub(crate) fn begin(&self, user: Option<User>) -> ReceivedBytes {
         let mut users = self.users.lock();
         let share = users.get(&user).and_then(Weak::upgrade).unwrap_or_else(|| {
             users.retain(|_, share| share.strong_count() > 0);
             let share =
-                Arc::new(Share { room: self.room.clone(), own: Budget::new(self.room.limit() / SHARES) });
+                Arc::new(UserShare { room: self.room.clone(), own: Budget::new(self.room.limit() / SHARES) });
             users.insert(user, Arc::downgrade(&share));
             share
         });
-        let held = Arc::new(Mutex::new(Held::nothing(&share)));
-        Received { share, held }
+        let held = Arc::new(Mutex::new(UploadReservation::nothing(&share)));
+        ReceivedBytes { share, held }
     }
 }
 
-impl Held {
-    fn nothing(share: &Arc<Share>) -> Self {
+impl UploadReservation {
+    fn nothing(share: &Arc<UserShare>) -> Self {
         Self { all: share.room.empty(), own: share.own.empty(), share: Arc::clone(share) }
     }
 
-    fn grow(&mut self, by: u64) -> Result<(), Exceeded> {
+    fn grow(&mut self, by: u64) -> Result<(), BudgetExceeded> {
         // Giving back what was reserved in vain would wake those who wait for room, who would do the same.
         self.share.room.check(by)?;
         self.own.grow(by)?;
@@ -130,10 +130,10 @@ impl Held {
     }
 }
 
-impl Received {
+impl ReceivedBytes {
     /// Hands over what is reserved for all that has arrived so far.
-    pub(crate) fn take(&self) -> Held {
-        std::mem::replace(&mut *self.held.lock(), Held::nothing(&self.share))
+    pub(crate) fn take(&self) -> UploadReservation {
+        std::mem::replace(&mut *self.held.lock(), UploadReservation::nothing(&self.share))
     }
 
     /// Whether more than half of the room of all is in use.
@@ -142,8 +142,8 @@ impl Received {
     }
 
     /// Reserves bytes for what is made of what has arrived, if they fit.
-    pub(crate) fn try_reserve(&self, bytes: u64) -> Result<Held, Status> {
-        let mut held = Held::nothing(&self.share);
+    pub(crate) fn try_reserve(&self, bytes: u64) -> Result<UploadReservation, Status> {
+        let mut held = UploadReservation::nothing(&self.share);
         held.grow(bytes).map_err(|exceeded| full(&exceeded))?;
         Ok(held)
     }
@@ -152,16 +152,16 @@ impl Received {
     ///
     /// # Errors
     /// `RESOURCE_EXHAUSTED` where there is none for half a minute, or can be none.
-    pub(crate) async fn reserve(&self, bytes: u64) -> Result<Held, Status> {
+    pub(crate) async fn reserve(&self, bytes: u64) -> Result<UploadReservation, Status> {
         let reserve = || {
-            let mut held = Held::nothing(&self.share);
+            let mut held = UploadReservation::nothing(&self.share);
             held.grow(bytes).map(|()| held)
         };
         self.once_there_is_room(bytes, reserve).await.map_err(|exceeded| full(&exceeded))
     }
 
     /// Holds bytes more of what has arrived, once there is room.
-    async fn grow(self, bytes: u64) -> Result<(), Exceeded> {
+    async fn grow(self, bytes: u64) -> Result<(), BudgetExceeded> {
         self.once_there_is_room(bytes, || self.held.lock().grow(bytes)).await
     }
 
@@ -169,8 +169,8 @@ impl Received {
     async fn once_there_is_room<T>(
         &self,
         bytes: u64,
-        mut reserve: impl FnMut() -> Result<T, Exceeded>,
-    ) -> Result<T, Exceeded> {
+        mut reserve: impl FnMut() -> Result<T, BudgetExceeded>,
+    ) -> Result<T, BudgetExceeded> {
         let (end, mut told) = (Instant::now() + ROOM_PATIENCE, false);
         loop {
             // Made before the look, it misses nothing.
@@ -189,7 +189,7 @@ impl Received {
     }
 }
 
-fn full(exceeded: &Exceeded) -> Status {
+fn full(exceeded: &BudgetExceeded) -> Status {
     Status::resource_exhausted(format!("too much is sent at once, try again: {exceeded}"))
 }
 
@@ -209,23 +209,23 @@ pub(crate) enum Length {
 pub(crate) struct Upload<B> {
     body: B,
     length: Length,
-    received: Received,
+    received: ReceivedBytes,
     bytes: u64,
     /// When to look whether it has come far enough.
     timer: Pin<Box<Sleep>>,
-    pace: Pace,
+    pace: TransferRate,
     progress: Progress,
     /// A part that there is no room for yet.
-    unheld: Option<Unheld>,
+    unheld: Option<WaitingChunk>,
 }
 
 /// A part that waits for room.
-struct Unheld {
+struct WaitingChunk {
     frame: Frame<Bytes>,
-    room: BoxFuture<'static, Result<(), Exceeded>>,
+    room: BoxFuture<'static, Result<(), BudgetExceeded>>,
 }
 
-impl fmt::Debug for Unheld {
+impl fmt::Debug for WaitingChunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Unheld").field("frame", &self.frame).finish_non_exhaustive()
     }
@@ -233,7 +233,7 @@ impl fmt::Debug for Unheld {
 
 impl<B> Upload<B> {
     /// Wraps a body.
-    pub(crate) fn new(body: B, length: Length, received: Received) -> Self {
+    pub(crate) fn new(body: B, length: Length, received: ReceivedBytes) -> Self {
         let timer = Box::pin(tokio::time::sleep(PATIENCE));
         Self {
             body,
@@ -241,7 +241,7 @@ impl<B> Upload<B> {
             received,
             bytes: 0,
             timer,
-            pace: Pace::new(PATIENCE),
+            pace: TransferRate::new(PATIENCE),
             progress: Progress::default(),
             unheld: None,
         }
@@ -272,13 +272,13 @@ impl<B> Upload<B> {
             return Poll::Ready(Ok(frame));
         }
         let room = self.received.clone().grow(bytes).boxed();
-        self.hold_later(Unheld { frame, room }, context)
+        self.hold_later(WaitingChunk { frame, room }, context)
     }
 
     /// Passes a part on once there is room for it.
     fn hold_later(
         &mut self,
-        mut unheld: Unheld,
+        mut unheld: WaitingChunk,
         context: &mut Context<'_>,
     ) -> Poll<Result<Frame<Bytes>, Status>> {
         match unheld.room.poll_unpin(context) {
@@ -318,10 +318,10 @@ impl<B> Upload<B> {
             ready!(self.timer.as_mut().poll(context));
             match self.pace.look(Instant::now(), || self.received.is_scarce()) {
                 Ok(()) => {}
-                Err(Stalled::Silent) => {
+                Err(StallReason::Silent) => {
                     return Poll::Ready(late("the request stopped arriving: nothing came"));
                 }
-                Err(Stalled::Slow) => {
+                Err(StallReason::Slow) => {
                     return Poll::Ready(Status::deadline_exceeded(
                         "the request arrived too slowly: gather more rows before they are sent, and send them at once",
                     ));

@@ -15,7 +15,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::writer::{EncodedData, IpcWriteOptions};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _, stream};
-use millrace_query::{Encoder, Hold};
+use millrace_query::{Encoder, MemoryHold};
 use millrace_storage::{Compute, Priority};
 use prost::Message;
 use tonic::Status;
@@ -41,17 +41,17 @@ pub(crate) enum Answer {
 
 /// A schema as infos have it, and what tells it from others.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct EncodedSchema {
     pub(crate) bytes: Bytes,
     pub(crate) fingerprint: Fingerprint,
 }
 
 /// Encodes a schema for an info.
-pub(crate) async fn told(compute: &Compute, schema: &SchemaRef) -> Result<Told, Status> {
+pub(crate) async fn told(compute: &Compute, schema: &SchemaRef) -> Result<EncodedSchema, Status> {
     of_schema(compute, schema, |schema| {
         let bytes = encode_schema(schema)?;
         let fingerprint = fingerprint(&bytes);
-        Ok(Told { bytes, fingerprint })
+        Ok(EncodedSchema { bytes, fingerprint })
     })
     .await
 }
@@ -98,7 +98,7 @@ pub(crate) async fn messages(
         bounded(SchemaAsIpc::new(schema, &IpcWriteOptions::default()).into(), "the schema")
     });
     let first = first.await?;
-    let sending = Sending {
+    let sending = AnswerStream {
         compute: compute.clone(),
         answer,
         encoder: Encoder::new(schema),
@@ -113,18 +113,18 @@ pub(crate) async fn messages(
 }
 
 /// An answer on its way.
-struct Sending {
+struct AnswerStream {
     compute: Compute,
     answer: Answer,
     encoder: Encoder,
     made: vec::IntoIter<EncodedData>,
     /// Memory of what was made.
-    hold: Option<Hold>,
+    hold: Option<MemoryHold>,
     /// What tells jobs that somebody waits for them.
     wanted: Arc<()>,
 }
 
-impl Sending {
+impl AnswerStream {
     async fn next(&mut self) -> Result<Option<FlightData>, Status> {
         loop {
             if let Some(message) = self.made.next() {

@@ -8,7 +8,7 @@ use crate::average::Holt;
 use crate::error::{Error, Result};
 use crate::forest::{Forest, Node};
 use crate::line::Line;
-use crate::model::{Algorithm, Model, Told, Trained};
+use crate::model::{Algorithm, ForecastInput, Model, TrainedModel};
 use crate::regression::Regression;
 use crate::score::Score;
 
@@ -19,7 +19,7 @@ const HEAD: usize = 8 + 2 + 8;
 /// Nodes of a tree, at most: each row of a window makes one leaf.
 const MAX_NODES: usize = 2 * crate::MAX_FOREST_SAMPLES;
 
-impl Trained {
+impl TrainedModel {
     /// Writes it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024);
@@ -38,20 +38,20 @@ impl Trained {
         push_number(&mut out, line.slope);
         push_number(&mut out, line.intercept);
         match &self.model.told {
-            Told::Nothing => {}
-            Told::Mean(window) => push_numbers(&mut out, window),
-            Told::Level(level) => push_number(&mut out, *level),
-            Told::Holt(Holt { level, trend }) => {
+            ForecastInput::Nothing => {}
+            ForecastInput::Mean(window) => push_numbers(&mut out, window),
+            ForecastInput::Level(level) => push_number(&mut out, *level),
+            ForecastInput::Holt(Holt { level, trend }) => {
                 push_number(&mut out, *level);
                 push_number(&mut out, *trend);
             }
-            Told::Regression(Regression { level, intercept, lags, latest }) => {
+            ForecastInput::Regression(Regression { level, intercept, lags, latest }) => {
                 push_number(&mut out, *level);
                 push_number(&mut out, *intercept);
                 push_numbers(&mut out, lags);
                 push_numbers(&mut out, latest);
             }
-            Told::Forest(Forest { trees, latest }) => {
+            ForecastInput::Forest(Forest { trees, latest }) => {
                 push_numbers(&mut out, latest);
                 push_count(&mut out, trees.len());
                 for tree in trees {
@@ -67,13 +67,13 @@ impl Trained {
         out
     }
 
-    /// Reads what [`Trained::to_bytes`] wrote.
+    /// Reads what [`TrainedModel::to_bytes`] wrote.
     ///
     /// # Errors
     /// [`Error::Corrupt`] with what is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let (body, sum) = bytes.split_last_chunk::<4>().ok_or_else(|| corrupt("it is too short"))?;
-        let mut from = Reading(body);
+        let mut from = ArtefactReader(body);
         if from.bytes(8)? != MAGIC {
             return Err(corrupt("it does not begin as one"));
         }
@@ -107,19 +107,19 @@ impl Trained {
     }
 }
 
-fn told(from: &mut Reading<'_>, algorithm: Algorithm) -> Result<Told> {
+fn told(from: &mut ArtefactReader<'_>, algorithm: Algorithm) -> Result<ForecastInput> {
     Ok(match algorithm {
-        Algorithm::Tl => Told::Nothing,
-        Algorithm::Sma | Algorithm::Smal => Told::Mean(from.numbers(crate::MAX_SAMPLES)?),
-        Algorithm::Gma => Told::Level(from.number()?),
-        Algorithm::Gmal => Told::Holt(Holt { level: from.number()?, trend: from.number()? }),
+        Algorithm::Tl => ForecastInput::Nothing,
+        Algorithm::Sma | Algorithm::Smal => ForecastInput::Mean(from.numbers(crate::MAX_SAMPLES)?),
+        Algorithm::Gma => ForecastInput::Level(from.number()?),
+        Algorithm::Gmal => ForecastInput::Holt(Holt { level: from.number()?, trend: from.number()? }),
         Algorithm::Lrs | Algorithm::Lrst => {
             let (level, intercept) = (from.number()?, from.number()?);
             let (lags, latest) = (from.numbers(64)?, from.numbers(64)?);
             if lags.len() != latest.len() {
                 return Err(corrupt("its lags are not as many as its samples"));
             }
-            Told::Regression(Regression { level, intercept, lags, latest })
+            ForecastInput::Regression(Regression { level, intercept, lags, latest })
         }
         Algorithm::Rfrs => {
             let latest = from.numbers(64)?;
@@ -131,7 +131,7 @@ fn told(from: &mut Reading<'_>, algorithm: Algorithm) -> Result<Told> {
             if trees.is_empty() {
                 return Err(corrupt("its forest has no tree"));
             }
-            Told::Forest(Forest { trees, latest })
+            ForecastInput::Forest(Forest { trees, latest })
         }
     })
 }
@@ -178,9 +178,9 @@ fn push_node(out: &mut Vec<u8>, node: &Node) {
 }
 
 /// What is left of bytes that are read.
-struct Reading<'a>(&'a [u8]);
+struct ArtefactReader<'a>(&'a [u8]);
 
-impl<'a> Reading<'a> {
+impl<'a> ArtefactReader<'a> {
     fn bytes(&mut self, count: usize) -> Result<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or_else(|| corrupt("it ends too soon"))?;
         self.0 = rest;
@@ -236,7 +236,7 @@ mod tests {
     use crate::series::Series;
     use crate::train;
 
-    fn trained(algorithm: Algorithm) -> Trained {
+    fn trained(algorithm: Algorithm) -> TrainedModel {
         let mut random = Random::new(5);
         let samples = (0..60).map(|_| Some(f64::from(random.below(1000)))).collect();
         train(algorithm, &Series::new(samples).unwrap(), 8, 9).unwrap()
@@ -246,7 +246,7 @@ mod tests {
     fn models_come_back_as_they_were() {
         for algorithm in Algorithm::ALL {
             let trained = trained(algorithm);
-            let read = Trained::from_bytes(&trained.to_bytes()).unwrap();
+            let read = TrainedModel::from_bytes(&trained.to_bytes()).unwrap();
             assert_eq!(read, trained, "{algorithm}");
             assert_eq!(read.forecast(20), trained.forecast(20), "{algorithm}");
         }
@@ -260,8 +260,8 @@ mod tests {
             let mut changed = bytes.clone();
             let at = random.below(bytes.len() as u32) as usize;
             changed[at] ^= 1 << random.below(8);
-            assert!(Trained::from_bytes(&changed).is_err(), "byte {at}");
-            assert!(Trained::from_bytes(&bytes[..at]).is_err(), "{at} bytes");
+            assert!(TrainedModel::from_bytes(&changed).is_err(), "byte {at}");
+            assert!(TrainedModel::from_bytes(&bytes[..at]).is_err(), "{at} bytes");
         }
     }
 
@@ -275,7 +275,7 @@ mod tests {
             changed[at] = random.below(256) as u8;
             let sum = crc32c::crc32c(&changed);
             changed.extend_from_slice(&sum.to_le_bytes());
-            if let Ok(read) = Trained::from_bytes(&changed) {
+            if let Ok(read) = TrainedModel::from_bytes(&changed) {
                 // Other numbers, but an end.
                 let _ = read.forecast(3);
             }

@@ -55,7 +55,7 @@ impl Forest {
             return Err(Error::TooMany { what: "the samples of a forest", limit, there: count });
         }
         let lags = most_lags(count);
-        let rows = Rows::of(samples, lags);
+        let rows = Rows::new(samples, lags);
         let tree = |number: usize| rows.tree(Random::new(mixed(seed ^ mixed(number as u64))));
         let latest = samples.iter().rev().take(lags).copied().collect();
         Ok(Self { trees: (0..TREES).map(tree).collect(), latest })
@@ -98,7 +98,7 @@ struct Rows {
 }
 
 /// A part of the rows that is to become a node.
-struct Part {
+struct RowPartition {
     from: usize,
     to: usize,
     depth: u32,
@@ -107,7 +107,7 @@ struct Part {
 }
 
 /// Where a part is cut.
-struct Cut {
+struct SplitPoint {
     gain: f64,
     lag: usize,
     at_most: f64,
@@ -115,7 +115,7 @@ struct Cut {
 }
 
 impl Rows {
-    fn of(samples: &[f64], lags: usize) -> Self {
+    fn new(samples: &[f64], lags: usize) -> Self {
         let places = lags..samples.len();
         let mut values = vec![Vec::with_capacity(places.len()); lags];
         for at in places.clone() {
@@ -146,8 +146,8 @@ impl Rows {
         let mut goes_right = vec![false; count];
         let mut parted = Vec::with_capacity(count);
         let mut nodes: Vec<Node> = Vec::new();
-        let mut parts = vec![Part { from: 0, to: orders[0].len(), depth: 0, right_of: None }];
-        while let Some(Part { from, to, depth, right_of }) = parts.pop() {
+        let mut parts = vec![RowPartition { from: 0, to: orders[0].len(), depth: 0, right_of: None }];
+        while let Some(RowPartition { from, to, depth, right_of }) = parts.pop() {
             let place = nodes.len();
             if let Some(split) = right_of
                 && let Node::Split { right, .. } = &mut nodes[split]
@@ -160,7 +160,7 @@ impl Rows {
             };
             let whole = orders[0][from..to].iter().map(weigh);
             let (weight, total) = whole.fold((0, 0.0), |(weight, total), (w, t)| (weight + w, total + t));
-            let mut best: Option<Cut> = None;
+            let mut best: Option<SplitPoint> = None;
             if depth < MAX_DEPTH && weight >= 2 * LEAF {
                 for at in 0..tried {
                     let with = at + random.below((lags.len() - at) as u32) as usize;
@@ -175,7 +175,7 @@ impl Rows {
                     }
                 }
             }
-            let Some(Cut { lag, at_most, rows, .. }) = best else {
+            let Some(SplitPoint { lag, at_most, rows, .. }) = best else {
                 nodes.push(Node::Leaf(total / f64::from(weight.max(1))));
                 continue;
             };
@@ -186,8 +186,8 @@ impl Rows {
                 part(&mut order[from..to], &goes_right, &mut parted);
             }
             nodes.push(Node::Split { lag: lag as u16, at_most, right: 0 });
-            parts.push(Part { from: from + rows, to, depth: depth + 1, right_of: Some(place) });
-            parts.push(Part { from, to: from + rows, depth: depth + 1, right_of: None });
+            parts.push(RowPartition { from: from + rows, to, depth: depth + 1, right_of: Some(place) });
+            parts.push(RowPartition { from, to: from + rows, depth: depth + 1, right_of: None });
         }
         nodes
     }
@@ -201,9 +201,9 @@ fn cut(
     weigh: impl Fn(&u32) -> (u32, f64),
     (weight, total): (u32, f64),
     lag: usize,
-) -> Option<Cut> {
+) -> Option<SplitPoint> {
     let whole = total * total / f64::from(weight);
-    let mut best: Option<Cut> = None;
+    let mut best: Option<SplitPoint> = None;
     let (mut left, mut left_total) = (0, 0.0);
     for (at, pair) in order.windows(2).enumerate() {
         let (own, of_own) = weigh(&pair[0]);
@@ -220,7 +220,7 @@ fn cut(
         if gain > best.as_ref().map_or(0.0, |best| best.gain) {
             let middle = value / 2.0 + next / 2.0;
             let at_most = if middle >= value && middle < next { middle } else { value };
-            best = Some(Cut { gain, lag, at_most, rows: at + 1 });
+            best = Some(SplitPoint { gain, lag, at_most, rows: at + 1 });
         }
     }
     best

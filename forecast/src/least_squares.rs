@@ -57,7 +57,7 @@ impl Rows {
     }
 
     /// Returns the triangle with its dependent columns found: a form that answers for each number of first columns.
-    pub(crate) fn solve(mut self) -> Solved {
+    pub(crate) fn solve(mut self) -> FactorizedSystem {
         self.fold();
         let (columns, height) = (self.columns, self.columns);
         let mut matrix = vec![0.0; columns * height];
@@ -75,20 +75,20 @@ impl Rows {
             reflect(&mut matrix, height, row, column);
             pivots.push(column);
         }
-        Solved { columns, matrix, pivots }
+        FactorizedSystem { columns, matrix, pivots }
     }
 }
 
 /// A system in a form that answers at once.
 #[derive(Clone, Debug)]
-pub(crate) struct Solved {
+pub(crate) struct FactorizedSystem {
     columns: usize,
     matrix: Vec<f64>,
     /// For each row of the triangle the column that begins there.
     pivots: Vec<usize>,
 }
 
-impl Solved {
+impl FactorizedSystem {
     /// Returns the coefficients of the least squares over the first columns.
     pub(crate) fn first(&self, columns: usize) -> Vec<f64> {
         let height = self.columns;

@@ -1,6 +1,6 @@
 //! Models that forecast series of buckets: the pure core, without store, clock or runtime.
 //!
-//! A [`Series`] is a number or a gap for each of many buckets of one length. [`train`] makes a [`Trained`] model of it by one of the
+//! A [`Series`] is a number or a gap for each of many buckets of one length. [`train`] makes a [`TrainedModel`] model of it by one of the
 //! [`Algorithm`]s; that forecasts the buckets that follow, knows its [`Score`], and can be kept as bytes ([`artefact`]) that
 //! give the same forecasts later. Everything is a function of its arguments, bit for bit: the forest draws its numbers from a
 //! [`seed`].
@@ -28,7 +28,7 @@ mod sum;
 
 pub use error::{Error, Result};
 pub use line::Line;
-pub use model::{Algorithm, Trained, train};
+pub use model::{Algorithm, TrainedModel, train};
 pub use random::seed;
 pub use score::Score;
 pub use series::Series;

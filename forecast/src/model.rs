@@ -86,7 +86,7 @@ impl fmt::Display for Algorithm {
 
 /// What a fitted algorithm forecasts from.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum ForecastInput {
     /// The mean of these samples, rolled forward.
     Mean(Vec<f64>),
     /// A level that stays.
@@ -106,7 +106,7 @@ pub(crate) struct Model {
     pub(crate) count: usize,
     /// The line that was taken out, and is added back.
     pub(crate) line: Option<Line>,
-    pub(crate) told: Told,
+    pub(crate) told: ForecastInput,
 }
 
 impl Model {
@@ -120,12 +120,12 @@ impl Model {
         let left = line.map(|line| line.residuals(samples));
         let left = left.as_deref().unwrap_or(samples);
         let told = match algorithm {
-            Algorithm::Sma | Algorithm::Smal => Told::Mean(left.to_vec()),
-            Algorithm::Gma => Told::Level(geometric(left)),
-            Algorithm::Gmal => Told::Holt(Holt::fit(left)),
-            Algorithm::Tl => Told::Nothing,
-            Algorithm::Lrs | Algorithm::Lrst => Told::Regression(Regression::fit(name, left)?),
-            Algorithm::Rfrs => Told::Forest(Forest::fit(name, left, seed)?),
+            Algorithm::Sma | Algorithm::Smal => ForecastInput::Mean(left.to_vec()),
+            Algorithm::Gma => ForecastInput::Level(geometric(left)),
+            Algorithm::Gmal => ForecastInput::Holt(Holt::fit(left)),
+            Algorithm::Tl => ForecastInput::Nothing,
+            Algorithm::Lrs | Algorithm::Lrst => ForecastInput::Regression(Regression::fit(name, left)?),
+            Algorithm::Rfrs => ForecastInput::Forest(Forest::fit(name, left, seed)?),
         };
         Ok(Self { count, line, told })
     }
@@ -133,12 +133,12 @@ impl Model {
     /// Forecasts the buckets behind the window.
     pub(crate) fn forecast(&self, predictions: usize) -> Vec<f64> {
         let mut forecast = match &self.told {
-            Told::Mean(window) => rolled_mean(window, predictions),
-            Told::Level(level) => vec![*level; predictions],
-            Told::Holt(holt) => (1..=predictions).map(|buckets| holt.ahead(buckets)).collect(),
-            Told::Nothing => vec![0.0; predictions],
-            Told::Regression(regression) => regression.forecast(predictions),
-            Told::Forest(forest) => forest.forecast(predictions),
+            ForecastInput::Mean(window) => rolled_mean(window, predictions),
+            ForecastInput::Level(level) => vec![*level; predictions],
+            ForecastInput::Holt(holt) => (1..=predictions).map(|buckets| holt.ahead(buckets)).collect(),
+            ForecastInput::Nothing => vec![0.0; predictions],
+            ForecastInput::Regression(regression) => regression.forecast(predictions),
+            ForecastInput::Forest(forest) => forest.forecast(predictions),
         };
         if let Some(line) = self.line {
             for (ahead, one) in forecast.iter_mut().enumerate() {
@@ -151,7 +151,7 @@ impl Model {
 
 /// A model that was trained on a window, with how good it is.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Trained {
+pub struct TrainedModel {
     pub(crate) algorithm: Algorithm,
     pub(crate) fingerprint: u64,
     pub(crate) model: Model,
@@ -163,14 +163,19 @@ pub struct Trained {
 ///
 /// # Errors
 /// [`Error::TooFew`], [`Error::TooMany`], [`Error::NotFinite`].
-pub fn train(algorithm: Algorithm, series: &Series, predictions: usize, seed: u64) -> Result<Trained> {
+pub fn train(algorithm: Algorithm, series: &Series, predictions: usize, seed: u64) -> Result<TrainedModel> {
     let (what, limit) = ("what is forecast", crate::MAX_PREDICTIONS);
     if predictions > limit {
         return Err(Error::TooMany { what, limit, there: predictions });
     }
     let model = Model::fit(algorithm, &series.filled(), seed)?;
     let score = score(algorithm, series, predictions, seed)?;
-    Ok(Trained { algorithm, fingerprint: fingerprint(algorithm, series, predictions, seed), model, score })
+    Ok(TrainedModel {
+        algorithm,
+        fingerprint: fingerprint(algorithm, series, predictions, seed),
+        model,
+        score,
+    })
 }
 
 /// Stands for all that a model is trained with.
@@ -181,7 +186,7 @@ fn fingerprint(algorithm: Algorithm, series: &Series, predictions: usize, seed: 
     )
 }
 
-impl Trained {
+impl TrainedModel {
     /// Returns its algorithm.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm

@@ -1,7 +1,7 @@
 //! Bytes of events in memory, counted over all pipelines of the process.
 //!
 //! One [`Budget`] bounds what inputs have read, what waits in queues, and what is on its way to outputs. A pipeline has a
-//! [`Share`] of it, an input reserves before it reads, and a batch carries its [`Reservation`] until its source has been
+//! [`PipelineShare`] of it, an input reserves before it reads, and a batch carries its [`Reservation`] until its source has been
 //! told what became of it.
 //!
 //! A share may take up to as much as it leaves free: half of the budget where nobody else has any, a third where another
@@ -35,10 +35,10 @@ struct Inner {
 
 /// What one pipeline has of a budget; clones are the same one.
 #[derive(Clone, Debug)]
-pub struct Share(Arc<Of>);
+pub struct PipelineShare(Arc<ShareState>);
 
 #[derive(Debug)]
-struct Of {
+struct ShareState {
     budget: Budget,
     /// Changes under the budget's lock only.
     used: AtomicU64,
@@ -46,7 +46,7 @@ struct Of {
 
 /// Why bytes cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Exceeded {
+pub enum ShareExceeded {
     /// They are more than a pipeline may ever have.
     #[error("the events take more than the [{0}] bytes that a pipeline may have in memory")]
     Never(u64),
@@ -59,7 +59,7 @@ pub enum Exceeded {
 #[derive(Debug, Default)]
 #[must_use = "dropping it gives the bytes back"]
 pub struct Reservation {
-    share: Option<Share>,
+    share: Option<PipelineShare>,
     bytes: u64,
 }
 
@@ -70,8 +70,8 @@ impl Budget {
     }
 
     /// Makes the share of another pipeline.
-    pub fn share(&self) -> Share {
-        Share(Arc::new(Of { budget: self.clone(), used: AtomicU64::new(0) }))
+    pub fn share(&self) -> PipelineShare {
+        PipelineShare(Arc::new(ShareState { budget: self.clone(), used: AtomicU64::new(0) }))
     }
 
     /// Returns the bytes in use.
@@ -86,7 +86,7 @@ impl Default for Budget {
     }
 }
 
-impl Share {
+impl PipelineShare {
     /// Makes another share of the same budget, for what empties this one and so must not wait for it.
     pub fn beside(&self) -> Self {
         self.0.budget.share()
@@ -182,15 +182,15 @@ impl Reservation {
     /// Reserves further bytes.
     ///
     /// # Errors
-    /// [`Exceeded::Never`] where the whole would not fit if nothing else were reserved, [`Exceeded::ForNow`] where it
+    /// [`ShareExceeded::Never`] where the whole would not fit if nothing else were reserved, [`ShareExceeded::ForNow`] where it
     /// may fit later. The reservation stays as it was.
-    pub fn grow(&mut self, by: u64) -> Result<(), Exceeded> {
+    pub fn grow(&mut self, by: u64) -> Result<(), ShareExceeded> {
         if let Some(share) = &self.share {
             if self.bytes.saturating_add(by) > share.most() {
-                return Err(Exceeded::Never(share.most()));
+                return Err(ShareExceeded::Never(share.most()));
             }
             if !share.take(by) {
-                return Err(Exceeded::ForNow(share.limit()));
+                return Err(ShareExceeded::ForNow(share.limit()));
             }
         }
         self.bytes += by;
@@ -215,13 +215,13 @@ impl Reservation {
 }
 
 impl Reserve for Reservation {
-    type Refused = Exceeded;
+    type Refusal = ShareExceeded;
 
     fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    fn grow(&mut self, by: u64) -> Result<(), Exceeded> {
+    fn grow(&mut self, by: u64) -> Result<(), ShareExceeded> {
         Self::grow(self, by)
     }
 
@@ -250,7 +250,7 @@ mod tests {
     fn a_share_takes_no_more_than_it_leaves() {
         let budget = Budget::new(1200);
         let shares = [budget.share(), budget.share(), budget.share()];
-        let mut taken: Vec<Reservation> = shares.iter().map(Share::empty).collect();
+        let mut taken: Vec<Reservation> = shares.iter().map(PipelineShare::empty).collect();
         let mut fill = |at: usize| {
             while taken[at].grow(1).is_ok() {}
             taken[at].bytes()
@@ -261,8 +261,8 @@ mod tests {
         // What others give back may be had again.
         taken[0].set(0);
         assert_eq!(taken[2].grow(200), Ok(()));
-        assert_eq!(taken[2].grow(600), Err(Exceeded::Never(600)));
-        assert_eq!(taken[2].grow(200), Err(Exceeded::ForNow(1200)));
+        assert_eq!(taken[2].grow(600), Err(ShareExceeded::Never(600)));
+        assert_eq!(taken[2].grow(200), Err(ShareExceeded::ForNow(1200)));
         taken.clear();
         assert_eq!(budget.used(), 0);
     }

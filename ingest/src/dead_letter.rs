@@ -4,7 +4,7 @@
 //! ([`in_place_of`] for `Engine::write_from_source`, [`of_event`] for events that never became an operation), so an
 //! event is stored or is a letter, once. Its mapping is fixed and what the event was is kept as bytes, so that
 //! whatever kept the event out cannot keep its letter out. [`list`] reads letters, [`replay`] stores what they hold,
-//! once the reason is gone. [`Keeper`] bounds what they take.
+//! once the reason is gone. [`RetentionTask`] bounds what they take.
 
 mod bounds;
 mod heads;
@@ -22,13 +22,13 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use millrace_storage::segment::RowParts;
 use millrace_storage::source::Members;
 use millrace_storage::{
-    Action, ActionKind, DeadLetter, Engine, Error, Instead, Kind, Principal, Result, SourceWrite, Update,
+    Action, ActionKind, DeadLetter, Engine, Error, Kind, OnReject, Principal, Result, SourceWrite, Update,
     VersionType, WriteOp, hidden_index,
 };
 use serde_json::{Map, Value, json};
 
-pub use bounds::{Keeper, Limits, MAX_BYTES, Policy};
-use heads::{Head, Listing};
+pub use bounds::{Limits, MAX_BYTES, Policy, RetentionTask};
+use heads::{Listing, UnreadDeadLetter};
 
 use crate::Event;
 use crate::event::METADATA;
@@ -55,7 +55,7 @@ pub struct Sender<'a> {
 
 /// A stored letter.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Letter {
+pub struct StoredDeadLetter {
     /// Its id.
     pub id: String,
     /// When it was written, in ISO 8601.
@@ -78,7 +78,7 @@ pub struct Letter {
 
 /// What became of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Replayed {
+pub struct ReplayReport {
     /// Letters whose events are stored now; they are gone.
     pub stored: u64,
     /// Letters that stay, with the reason.
@@ -132,7 +132,7 @@ impl fmt::Display for Cursor {
 
 /// Which letters are wanted.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted<'a> {
+pub struct DeadLetterFilter<'a> {
     /// Of this pipeline; `None` for all.
     pub pipeline: Option<&'a str>,
     /// Behind this one.
@@ -145,7 +145,7 @@ pub struct Wanted<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
     /// The letters.
-    pub letters: Vec<Letter>,
+    pub letters: Vec<StoredDeadLetter>,
     /// Where to go on; `None` where there are no more.
     pub next: Option<Cursor>,
 }
@@ -251,8 +251,8 @@ fn update_body(update: &Update) -> Vec<u8> {
     body
 }
 
-impl Letter {
-    fn of(id: String, source: &[u8], time_ms: i64) -> Option<Self> {
+impl StoredDeadLetter {
+    fn new(id: String, source: &[u8], time_ms: i64) -> Option<Self> {
         let document: Map<String, Value> = serde_json::from_slice(source).ok()?;
         let text = |name: &str| document.get(name).and_then(Value::as_str).map(str::to_owned);
         Some(Self {
@@ -353,7 +353,7 @@ impl Letter {
 ///
 /// # Errors
 /// The store's.
-pub async fn list(engine: &Engine, wanted: Wanted<'_>) -> Result<Page> {
+pub async fn list(engine: &Engine, wanted: DeadLetterFilter<'_>) -> Result<Page> {
     let Some(listing) = Listing::take(engine).await? else { return Ok(Page::default()) };
     let pipeline: Option<Arc<str>> = wanted.pipeline.map(Arc::from);
     let after_ms = wanted.after.map(|after| after.time_ms);
@@ -366,9 +366,9 @@ pub async fn list(engine: &Engine, wanted: Wanted<'_>) -> Result<Page> {
     });
     let chosen = chosen.await?;
     let mut is_cut = chosen.is_cut;
-    let heads: Vec<Head> = chosen.ties.into_iter().chain(chosen.later).collect();
+    let heads: Vec<UnreadDeadLetter> = chosen.ties.into_iter().chain(chosen.later).collect();
     let ids = listing.ids(&heads).await?;
-    let mut all: Vec<(Cursor, Head)> =
+    let mut all: Vec<(Cursor, UnreadDeadLetter)> =
         heads.into_iter().zip(ids).map(|(head, id)| (Cursor { time_ms: head.time_ms, id }, head)).collect();
     all.retain(|(at, _)| wanted.after.is_none_or(|after| after < at));
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -395,7 +395,7 @@ pub async fn list(engine: &Engine, wanted: Wanted<'_>) -> Result<Page> {
         for ((cursor, _), row) in some.iter().zip(view.segment.fetch(&rows, RowParts::ALL).await?) {
             bytes += row.source.len() as u64;
             page.next = Some(cursor.clone());
-            let Some(letter) = Letter::of(row.id, &row.source, cursor.time_ms) else { continue };
+            let Some(letter) = StoredDeadLetter::new(row.id, &row.source, cursor.time_ms) else { continue };
             if wanted.pipeline.is_none_or(|pipeline| letter.pipeline == pipeline) {
                 page.letters.push(letter);
             }
@@ -411,14 +411,14 @@ pub async fn list(engine: &Engine, wanted: Wanted<'_>) -> Result<Page> {
 struct Candidates {
     cap: usize,
     /// As old as the letter behind which the listing begins: only their ids tell.
-    ties: Vec<Head>,
-    later: Vec<Head>,
+    ties: Vec<UnreadDeadLetter>,
+    later: Vec<UnreadDeadLetter>,
     /// Whether there were more.
     is_cut: bool,
 }
 
 impl Candidates {
-    fn add(&mut self, head: Head, after_ms: Option<i64>) {
+    fn add(&mut self, head: UnreadDeadLetter, after_ms: Option<i64>) {
         if after_ms == Some(head.time_ms) {
             return self.ties.push(head);
         }
@@ -440,8 +440,12 @@ impl Candidates {
 ///
 /// # Errors
 /// What passes by itself, or the end of the server: the letters not looked at stay as well.
-pub async fn replay(engine: &Engine, principal: &Principal, letters: &[Letter]) -> Result<Replayed> {
-    let mut replayed = Replayed::default();
+pub async fn replay(
+    engine: &Engine,
+    principal: &Principal,
+    letters: &[StoredDeadLetter],
+) -> Result<ReplayReport> {
+    let mut replayed = ReplayReport::default();
     for letter in letters {
         let op = match letter.operation() {
             Ok(op) => op,
@@ -453,8 +457,8 @@ pub async fn replay(engine: &Engine, principal: &Principal, letters: &[Letter]) 
         let remove = letter.removal();
         // Refused again, it stays a letter. What lost against another version is there, and its letter goes.
         let stays: DeadLetter = Arc::new(|_, error| match error.kind() {
-            Kind::Conflict => Instead::Nothing,
-            _ => Instead::Abandon,
+            Kind::Conflict => OnReject::Nothing,
+            _ => OnReject::Abandon,
         });
         let write = SourceWrite { ops: vec![op], own: vec![remove], moves: Vec::new() };
         match engine.write_from_source(principal, write, stays, TIMEOUT).await {

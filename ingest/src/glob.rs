@@ -24,14 +24,14 @@ impl Glob {
         if !text.starts_with('/') {
             return Err(format!("path [{text}] must be absolute"));
         }
-        Self::of(text)
+        Self::new(text)
     }
 
     /// Parses the pattern of a file's name, or of a whole path where it has a slash.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn of(text: &str) -> Result<Self, String> {
+    pub(crate) fn new(text: &str) -> Result<Self, String> {
         let mut alternatives = Vec::new();
         expand(text, &mut alternatives).map_err(|why| format!("pattern [{text}] {why}"))?;
         let components =
@@ -266,11 +266,11 @@ mod tests {
     #[test]
     fn exclusions_are_names_or_paths() {
         let path = Path::new("/var/log/app/a.gz");
-        assert!(Glob::of("*.gz").unwrap().matches(path));
-        assert!(!Glob::of("*.log").unwrap().matches(path));
-        assert!(Glob::of("/var/**/*.gz").unwrap().matches(path));
-        assert!(!Glob::of("/var/*.gz").unwrap().matches(path));
-        assert!(Glob::of("{a").is_err());
+        assert!(Glob::new("*.gz").unwrap().matches(path));
+        assert!(!Glob::new("*.log").unwrap().matches(path));
+        assert!(Glob::new("/var/**/*.gz").unwrap().matches(path));
+        assert!(!Glob::new("/var/*.gz").unwrap().matches(path));
+        assert!(Glob::new("{a").is_err());
         assert!(Glob::path("relative/*").is_err());
     }
 
@@ -278,7 +278,7 @@ mod tests {
         #[test]
         fn any_pattern_may_meet_any_name(pattern in r"[a-c*?\[\]^!\\{},-]{0,12}", name in "[a-c.]{0,8}") {
             let _ = matches(&pattern, &name);
-            let _ = Glob::of(&pattern).map(|glob| glob.matches(Path::new("/a").join(&name).as_path()));
+            let _ = Glob::new(&pattern).map(|glob| glob.matches(Path::new("/a").join(&name).as_path()));
         }
     }
 }

@@ -10,11 +10,11 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_forecast::{Trained, seed};
+use millrace_forecast::{TrainedModel, seed};
 use millrace_storage::Engine;
 use parking_lot::Mutex;
 
-use crate::store::Kept;
+use crate::store::StoredRule;
 
 /// Name of the directory.
 const DIRECTORY: &str = "intelligence";
@@ -35,7 +35,7 @@ pub(crate) struct Artefacts {
 
 impl Artefacts {
     /// Names the models of an engine.
-    pub(crate) fn of(engine: &Engine) -> Self {
+    pub(crate) fn new(engine: &Engine) -> Self {
         Self { dir: engine.data_dir().join(DIRECTORY), used: Arc::default() }
     }
 
@@ -51,7 +51,7 @@ impl Artefacts {
     }
 
     /// Reads a model; `None` where there is none. One that cannot be read is told to the log, and none.
-    pub(crate) async fn read(&self, rule: &str, value: Option<&str>) -> Option<Trained> {
+    pub(crate) async fn read(&self, rule: &str, value: Option<&str>) -> Option<TrainedModel> {
         let path = self.file(rule, value);
         let read = move || {
             load(&path).unwrap_or_else(|reason| {
@@ -77,7 +77,7 @@ impl Artefacts {
     }
 
     /// Removes the models of values that a rule has no more.
-    pub(crate) async fn keep_of(&self, kept: Option<Arc<Kept>>) {
+    pub(crate) async fn keep_of(&self, kept: Option<Arc<StoredRule>>) {
         let Some(kept) = kept else { return };
         let wanted: HashSet<PathBuf> =
             kept.definition.runs().into_iter().map(|value| self.file(&kept.id, value)).collect();
@@ -93,7 +93,7 @@ impl Artefacts {
 
     /// Removes what a server has left that ended while rules were changed: models of rules, and of values, that are not there. Counts
     /// the others.
-    pub(crate) async fn sweep(&self, rules: Vec<Arc<Kept>>) {
+    pub(crate) async fn sweep(&self, rules: Vec<Arc<StoredRule>>) {
         let (dir, used) = (self.dir.clone(), Arc::clone(&self.used));
         let there: HashSet<PathBuf> = rules.iter().map(|kept| self.dir.join(&*name(&kept.id))).collect();
         let remove_others = move || {
@@ -125,7 +125,7 @@ fn name(rule: &str) -> Cow<'_, str> {
 }
 
 /// Reads a file; `None` where there is none.
-fn load(path: &Path) -> Result<Option<Trained>, String> {
+fn load(path: &Path) -> Result<Option<TrainedModel>, String> {
     let there = match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         there => there.map_err(|error| error.to_string())?,
@@ -134,7 +134,7 @@ fn load(path: &Path) -> Result<Option<Trained>, String> {
         return Err(format!("it is no file of at most {MAX_MODEL_BYTES} bytes"));
     }
     let bytes = fs::read(path).map_err(|error| error.to_string())?;
-    Trained::from_bytes(&bytes).map(Some).map_err(|error| error.to_string())
+    TrainedModel::from_bytes(&bytes).map(Some).map_err(|error| error.to_string())
 }
 
 /// Writes a file, in the place of the one that is there; `used` are the bytes of all.
@@ -196,11 +196,11 @@ mod tests {
     use crate::definition::tests::body;
     use crate::store::State;
 
-    fn rule(id: &str, values: &[&str]) -> Arc<Kept> {
+    fn rule(id: &str, values: &[&str]) -> Arc<StoredRule> {
         let mut body = body();
         body["multiply_by_field"] = json!("host");
         body["multiply_by_values"] = json!(values);
-        Arc::new(Kept::new(id.to_owned(), Definition::parse(&body).unwrap(), State::default()))
+        Arc::new(StoredRule::new(id.to_owned(), Definition::parse(&body).unwrap(), State::default()))
     }
 
     fn at(data: &Path) -> Artefacts {

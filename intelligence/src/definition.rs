@@ -91,7 +91,7 @@ impl ValueType {
 
 /// From when on a rule forecasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
+pub(crate) enum ForecastStart {
     /// From the time of each run.
     Now,
     /// From this time, in milliseconds, which may be long ago.
@@ -114,7 +114,7 @@ pub(crate) struct Definition {
     pub(crate) schedule: Schedule,
     pub(crate) enable: bool,
     pub(crate) automatic: bool,
-    pub(crate) start: Start,
+    pub(crate) start: ForecastStart,
     pub(crate) multiply_by: Option<String>,
     pub(crate) values: Vec<String>,
     pub(crate) roles: Vec<String>,
@@ -221,8 +221,8 @@ impl Definition {
             "automatic_enable": self.enable,
             "automatic": self.automatic,
             "start_date": match self.start {
-                Start::Now => "now".to_owned(),
-                Start::At(ms) => time::minute(ms),
+                ForecastStart::Now => "now".to_owned(),
+                ForecastStart::At(ms) => time::minute(ms),
             },
             "multiply_by_values": self.values,
             "multiply_by_field": self.multiply_by.as_deref().unwrap_or("none"),
@@ -379,16 +379,16 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn start(&self) -> Result<Start> {
-        let Some(value) = self.get("start_date") else { return Ok(Start::Now) };
+    fn start(&self) -> Result<ForecastStart> {
+        let Some(value) = self.get("start_date") else { return Ok(ForecastStart::Now) };
         let text = text("start_date", value, 32)?;
         if text == "now" {
-            return Ok(Start::Now);
+            return Ok(ForecastStart::Now);
         }
         let wrong = || {
             Error::invalid("start_date", format!("must be YYYY-MM-DD HH:mm or now, not [{}]", shown(text)))
         };
-        time::read_minute(text).map(Start::At).ok_or_else(wrong)
+        time::read_minute(text).map(ForecastStart::At).ok_or_else(wrong)
     }
 }
 

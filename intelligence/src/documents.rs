@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_forecast::{Algorithm, Trained};
+use millrace_forecast::{Algorithm, TrainedModel};
 use serde_json::{Map, Value, json};
 
 use crate::definition::Definition;
 use crate::error::Result;
 use crate::results;
 use crate::run::became;
-use crate::store::Kept;
+use crate::store::StoredRule;
 use crate::time;
 
 /// Documents of a batch.
@@ -21,7 +21,7 @@ const MAX_MS: f64 = 253_402_300_800_000.0;
 
 /// What was measured: the buckets of a value.
 #[derive(Clone, Debug)]
-pub(crate) struct Measured {
+pub(crate) struct MeasuredSeries {
     /// The start of the first.
     pub(crate) from_ms: i64,
     /// The start of the first that is not over for good.
@@ -37,7 +37,7 @@ pub(crate) struct Documents {
     /// When the trend line comes to the threshold.
     pub(crate) threshold_time: Option<String>,
     origin_ms: i64,
-    measured: Measured,
+    measured: MeasuredSeries,
     /// Members that all of them have.
     common: Map<String, Value>,
     predicted: Vec<f64>,
@@ -48,12 +48,12 @@ impl Documents {
     ///
     /// # Errors
     /// The forecast's.
-    pub(crate) fn of(
-        kept: &Kept,
+    pub(crate) fn new(
+        kept: &StoredRule,
         value: Option<&str>,
         origin_ms: i64,
-        trained: &Trained,
-        measured: Measured,
+        trained: &TrainedModel,
+        measured: MeasuredSeries,
         seconds: f64,
     ) -> Result<Self> {
         let definition = &kept.definition;
@@ -129,7 +129,7 @@ impl Documents {
 
     /// What the bucket at a time was, if it is over for good.
     fn current(&self, at_ms: i64) -> Option<f64> {
-        let Measured { from_ms, settled_ms, buckets } = &self.measured;
+        let MeasuredSeries { from_ms, settled_ms, buckets } = &self.measured;
         let place = usize::try_from(self.definition.frame.between(*from_ms, at_ms)).ok()?;
         let bucket = buckets.get(place).filter(|_| at_ms < *settled_ms)?;
         became(&self.definition, *bucket)

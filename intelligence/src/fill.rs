@@ -5,14 +5,14 @@ use millrace_storage::{Error as StorageError, Priority, Session};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::Shared;
+use crate::IntelligenceContext;
 use crate::error::Result;
 use crate::frame::TimeFrame;
 use crate::results;
 use crate::run::{became, is_of_value};
 use crate::samples::{MAX_BUCKETS, Reader};
 use crate::source::Source;
-use crate::store::Kept;
+use crate::store::StoredRule;
 
 /// How long after its end a bucket counts as over: documents come a moment after their time.
 const GRACE_MS: i64 = 30_000;
@@ -40,7 +40,7 @@ struct Hit {
 }
 
 #[derive(Debug, Deserialize)]
-struct Predicted {
+struct PredictionRecord {
     aggregations: Option<Aggregations>,
 }
 
@@ -48,7 +48,7 @@ struct Predicted {
 struct Aggregations {
     values: Values,
     /// Those of all documents together.
-    whole: Whole,
+    whole: PredictionDocument,
 }
 
 #[derive(Debug, Deserialize)]
@@ -63,7 +63,7 @@ struct OfValue {
 }
 
 #[derive(Debug, Deserialize)]
-struct Whole {
+struct PredictionDocument {
     doc_count: u64,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn settled(frame: TimeFrame, now_ms: i64) -> i64 {
 }
 
 /// Returns the predicted times that are over and were not filled in yet, as starts of buckets: from one to before another.
-pub(crate) fn pending(kept: &Kept, now_ms: i64) -> Option<(i64, i64)> {
+pub(crate) fn pending(kept: &StoredRule, now_ms: i64) -> Option<(i64, i64)> {
     let frame = kept.definition.frame;
     let (from, ends) = (kept.state.filled_ms?, kept.state.ends_ms?);
     let to = settled(frame, now_ms).min(frame.start(ends) + frame.ms());
@@ -85,10 +85,14 @@ pub(crate) fn pending(kept: &Kept, now_ms: i64) -> Option<(i64, i64)> {
 ///
 /// # Errors
 /// [`Error::Run`](crate::Error::Run) while no index that the rule reads is open to its owner; the search's, the store's.
-pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Option<i64>> {
+pub(crate) async fn fill(
+    shared: &IntelligenceContext,
+    kept: &StoredRule,
+    now_ms: i64,
+) -> Result<Option<i64>> {
     let Some((from, to)) = pending(kept, now_ms) else { return Ok(None) };
     let definition = &kept.definition;
-    let source = Source::of(&shared.engine, kept).await?;
+    let source = Source::new(&shared.engine, kept).await?;
     let session = shared.session_of(kept).await?;
     let (engine, search) = (&*shared.engine, &shared.search);
     let reader = Reader { search, session: &session, source: &source, definition, priority: Priority::Spare };
@@ -138,8 +142,8 @@ pub(crate) async fn fill(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<Op
 
 /// Finds of what there are predictions between two times: of values, also of those that the rule has no more, or of all documents together.
 async fn predicted(
-    shared: &Shared,
-    kept: &Kept,
+    shared: &IntelligenceContext,
+    kept: &StoredRule,
     own: &Session,
     from_ms: i64,
     to_ms: i64,
@@ -157,7 +161,7 @@ async fn predicted(
             "whole": {"missing": {"field": field}},
         },
     });
-    let answer: Predicted = shared.search.read(own, results::INDEX, body, Priority::Spare).await?;
+    let answer: PredictionRecord = shared.search.read(own, results::INDEX, body, Priority::Spare).await?;
     let Some(Aggregations { values, whole }) = answer.aggregations else { return Ok(Vec::new()) };
     let mut found: Vec<_> = values.buckets.into_iter().map(|of| Some(of.key)).collect();
     if values.sum_other_doc_count > 0 {
@@ -191,13 +195,19 @@ async fn known(
 }
 
 /// The conditions on predictions that are to be filled in.
-fn conditions(kept: &Kept, from_ms: i64, to_ms: i64) -> Vec<Value> {
+fn conditions(kept: &StoredRule, from_ms: i64, to_ms: i64) -> Vec<Value> {
     let within = json!({"range": {"@timestamp": {"gte": from_ms, "lt": to_ms, "format": "epoch_millis"}}});
     // What was predicted before the rule was changed may be of something else.
     vec![json!({"term": {"model_uid": kept.id}}), results::of_series(kept), within]
 }
 
-fn body(kept: &Kept, value: Option<&str>, from_ms: i64, to_ms: i64, after: Option<&(i64, String)>) -> Value {
+fn body(
+    kept: &StoredRule,
+    value: Option<&str>,
+    from_ms: i64,
+    to_ms: i64,
+    after: Option<&(i64, String)>,
+) -> Value {
     let mut filter = conditions(kept, from_ms, to_ms);
     filter.push(results::of_value(value));
     // Those that have their `_cur` are among them: a clock that was ahead may have filled it in.

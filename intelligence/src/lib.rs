@@ -13,24 +13,24 @@
 //! - [`scheduler`], [`under_way`]: when rules run, and a run from its turn to what is noted of it
 //! - [`picture`]: a rule's last predictions as a picture
 
+mod active_backfills;
 mod artefacts;
-mod books;
 mod definition;
 mod documents;
 mod error;
 mod fill;
-mod filling;
 mod frame;
+mod in_flight;
 mod kuery;
 mod picture;
 mod results;
 mod run;
+mod run_record;
 mod samples;
 mod scheduler;
 mod source;
 mod store;
 mod time;
-mod under_way;
 mod walk;
 
 use std::collections::HashSet;
@@ -47,11 +47,11 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinError, JoinHandle};
 use uuid::Uuid;
 
+use crate::active_backfills::ActiveBackfills;
 use crate::artefacts::Artefacts;
 use crate::definition::Definition;
-use crate::filling::Fillings;
 use crate::source::Source;
-use crate::store::{Kept, State, Store};
+use crate::store::{State, Store, StoredRule};
 
 pub use error::{Error, Result};
 
@@ -68,7 +68,7 @@ const ADMIN: &str = "admin";
 /// [`Intelligence::stop`] has them end.
 #[derive(Clone)]
 pub struct Intelligence {
-    shared: Arc<Shared>,
+    shared: Arc<IntelligenceContext>,
     task: Arc<Task>,
 }
 
@@ -91,7 +91,7 @@ impl Drop for Task {
 
 /// What the parts share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct IntelligenceContext {
     pub(crate) engine: Arc<Engine>,
     /// Yields to what users ask.
     pub(crate) search: SearchService,
@@ -103,7 +103,7 @@ pub(crate) struct Shared {
     /// Rules that run.
     running: Arc<Mutex<HashSet<String>>>,
     /// Rules whose predictions are filled in.
-    pub(crate) fillings: Fillings,
+    pub(crate) fillings: ActiveBackfills,
     turns: Arc<Semaphore>,
     pictures: Semaphore,
     /// Held for reading by each run until it is over, with what is filled in behind it.
@@ -117,7 +117,7 @@ fn is_admin(asker: &Principal) -> bool {
 }
 
 /// Whether somebody may see and run a rule.
-fn may_run(asker: &Principal, kept: &Kept) -> bool {
+fn may_run(asker: &Principal, kept: &StoredRule) -> bool {
     is_admin(asker) || asker.roles().iter().any(|role| kept.definition.roles.contains(role))
 }
 
@@ -143,15 +143,15 @@ impl Intelligence {
         search: &Arc<SearchService>,
         accounts: &Arc<Accounts>,
     ) -> Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(IntelligenceContext {
             engine: Arc::clone(engine),
             search: search.spare(),
             asked: Arc::clone(search),
             accounts: Arc::clone(accounts),
             store: Store::load(engine).await?,
-            artefacts: Artefacts::of(engine),
+            artefacts: Artefacts::new(engine),
             running: Arc::default(),
-            fillings: Fillings::default(),
+            fillings: ActiveBackfills::default(),
             turns: Arc::new(Semaphore::new(TURNS)),
             pictures: Semaphore::new(PICTURES),
             under_way: Arc::default(),
@@ -221,7 +221,7 @@ impl Intelligence {
             handled_ms: shared.engine.clock().now_ms(),
             ..State::default()
         };
-        let (shared, kept) = (Arc::clone(shared), Kept::new(id, definition, state));
+        let (shared, kept) = (Arc::clone(shared), StoredRule::new(id, definition, state));
         to_its_end(async move { shared.store.create(kept).await }).await
     }
 
@@ -240,7 +240,7 @@ impl Intelligence {
         let definition = Arc::new(definition);
         let now_ms = shared.engine.clock().now_ms();
         let owner = asker.name().to_owned();
-        let change = move |kept: &mut Kept| {
+        let change = move |kept: &mut StoredRule| {
             let series_uid = results::series_uid(kept);
             kept.definition = definition;
             kept.state.owner = owner;
@@ -321,7 +321,7 @@ impl Intelligence {
 }
 
 /// Notes that a run did not end. One that may be what ended the server is not made up again and again.
-fn interrupted(kept: &mut Kept, now_ms: i64) {
+fn interrupted(kept: &mut StoredRule, now_ms: i64) {
     let mut message = "the server ended while the rule ran".to_owned();
     let tries = kept.state.tries;
     if tries >= MAX_TRIES {
@@ -351,7 +351,7 @@ fn no_turn(_: AcquireError) -> StorageError {
 
 /// A rule that somebody may see.
 #[derive(Clone, Debug)]
-pub struct Record(Arc<Kept>);
+pub struct Record(Arc<StoredRule>);
 
 impl Record {
     /// Writes it as it is stored.
@@ -361,9 +361,9 @@ impl Record {
     }
 }
 
-impl Shared {
+impl IntelligenceContext {
     /// Finds a rule that somebody may see.
-    fn seen(&self, asker: &Principal, id: &str) -> Result<Arc<Kept>> {
+    fn seen(&self, asker: &Principal, id: &str) -> Result<Arc<StoredRule>> {
         let kept = self.store.get(id).filter(|kept| may_run(asker, kept));
         kept.ok_or_else(|| Error::NotFound(id.to_owned()))
     }
@@ -379,7 +379,7 @@ impl Shared {
     }
 
     /// Has a rule of a version before, which does not say what its search said, read what it says now.
-    async fn adopt_search(&self, kept: &Kept) {
+    async fn adopt_search(&self, kept: &StoredRule) {
         let adopted = async {
             let source = Source::read(&self.engine, kept.definition.search_id()).await?;
             self.store.note(&kept.id, move |now| now.state.search_digest = source.digest).await

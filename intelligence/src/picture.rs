@@ -1,17 +1,17 @@
 //! A rule as a picture: its samples, what was predicted last with a band around it, and the threshold.
 
-use millrace_plot::{Band, Level, Look, Plot, Series};
+use millrace_plot::{Band, Level, LineStyle, Plot, Series};
 use millrace_storage::{Priority, Session};
 use serde_json::{Value, json};
 
-use crate::Shared;
+use crate::IntelligenceContext;
 use crate::definition::Definition;
 use crate::error::{Error, Result};
 use crate::results;
 use crate::run::became;
 use crate::samples::Reader;
 use crate::source::Source;
-use crate::store::Kept;
+use crate::store::StoredRule;
 
 /// Samples before the predictions that are drawn for each of them, and at least.
 const SAMPLES_EACH: usize = 4;
@@ -20,14 +20,18 @@ const LEAST_SAMPLES: usize = 100;
 const DEVIATIONS: f64 = 1.96;
 
 /// A prediction as it was stored.
-struct Predicted {
+struct StoredPrediction {
     at: i64,
     value: f64,
     rmse: Option<f64>,
 }
 
 /// Draws a rule.
-pub(crate) async fn draw(shared: &Shared, kept: &Kept, value: Option<&str>) -> Result<String> {
+pub(crate) async fn draw(
+    shared: &IntelligenceContext,
+    kept: &StoredRule,
+    value: Option<&str>,
+) -> Result<String> {
     let definition = &kept.definition;
     let runs = definition.runs();
     let value = match value {
@@ -37,7 +41,7 @@ pub(crate) async fn draw(shared: &Shared, kept: &Kept, value: Option<&str>) -> R
     };
     let frame = definition.frame;
     let now_ms = shared.engine.clock().now_ms();
-    let source = Source::of(&shared.engine, kept).await?;
+    let source = Source::new(&shared.engine, kept).await?;
     let predicted = predicted(shared, kept, value, now_ms).await?;
     let last = frame.start(now_ms);
     let origin = predicted.first().map_or(last, |first| frame.start(first.at).min(last));
@@ -65,10 +69,10 @@ pub(crate) async fn draw(shared: &Shared, kept: &Kept, value: Option<&str>) -> R
         values: format!("{kind} of {field}"),
         bands: vec![Band { name: "95 % by the RMSE".to_owned(), points: band.collect() }],
         series: vec![
-            Series { name: "measured".to_owned(), look: Look::Measured, points: measured },
+            Series { name: "measured".to_owned(), look: LineStyle::Measured, points: measured },
             Series {
                 name: "predicted".to_owned(),
-                look: Look::Predicted,
+                look: LineStyle::Predicted,
                 points: predicted.iter().map(|one| (one.at, Some(one.value))).collect(),
             },
         ],
@@ -85,7 +89,12 @@ pub(crate) async fn draw(shared: &Shared, kept: &Kept, value: Option<&str>) -> R
 }
 
 /// Reads what was predicted last of a value, which may be less far ahead than what was predicted of others.
-async fn predicted(shared: &Shared, kept: &Kept, value: Option<&str>, now_ms: i64) -> Result<Vec<Predicted>> {
+async fn predicted(
+    shared: &IntelligenceContext,
+    kept: &StoredRule,
+    value: Option<&str>,
+    now_ms: i64,
+) -> Result<Vec<StoredPrediction>> {
     let Definition { name, algorithm, field, max_predictions, .. } = &*kept.definition;
     // What was predicted before the rule was changed may be of other buckets, and what comes from later is of a clock that was ahead.
     let filter = json!([
@@ -110,7 +119,7 @@ async fn predicted(shared: &Shared, kept: &Kept, value: Option<&str>, now_ms: i6
     let last = hits.iter().take_while(|hit| Some(&hit["sort"][0]) == newest);
     let read = last.filter_map(|hit| {
         let source = &hit["_source"];
-        Some(Predicted {
+        Some(StoredPrediction {
             at: hit["sort"][1].as_i64()?,
             value: results::take(source, field, "pre")?,
             rmse: source["rmse"].as_f64(),

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::definition::Definition;
 use crate::error::{Error, Result};
 use crate::source::digest_of;
-use crate::store::Kept;
+use crate::store::StoredRule;
 use crate::time;
 
 /// The index.
@@ -121,13 +121,13 @@ pub(crate) fn machine_state_uid(definition: &Definition, value: Option<&str>, or
 }
 
 /// Names what is predicted: predictions of the same get their `_cur` from the same buckets, whatever else of the rule is changed.
-pub(crate) fn series_uid(kept: &Kept) -> String {
+pub(crate) fn series_uid(kept: &StoredRule) -> String {
     let Definition { field, value_type, frame, multiply_by, .. } = &*kept.definition;
     digest_of(&json!([kept.state.search_digest, field, value_type.name(), frame.name(), multiply_by]))
 }
 
 /// Makes the condition on predictions of what a rule predicts. Those of a version before do not name it: they are known by field and bucket.
-pub(crate) fn of_series(kept: &Kept) -> Value {
+pub(crate) fn of_series(kept: &StoredRule) -> Value {
     let Definition { field, frame, multiply_by, .. } = &*kept.definition;
     let mut before = vec![
         json!({"exists": {"field": format!("{field}_pre")}}),

@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use millrace_forecast::{Algorithm, Series, Trained, seed, train};
+use millrace_forecast::{Algorithm, Series, TrainedModel, seed, train};
 use millrace_storage::access::Action;
 use millrace_storage::{Priority, Session};
 
-use crate::Shared;
+use crate::IntelligenceContext;
 use crate::artefacts::Artefacts;
-use crate::books;
 use crate::definition::{Definition, ValueType};
-use crate::documents::{BATCH, Documents, Measured};
+use crate::documents::{BATCH, Documents, MeasuredSeries};
 use crate::error::{Error, Result};
 use crate::fill;
 use crate::results;
+use crate::run_record;
 use crate::samples::Reader;
 use crate::source::Source;
-use crate::store::Kept;
+use crate::store::StoredRule;
 use crate::walk::Walk;
 
 /// A sample of a forest is as much work as so many of others.
@@ -28,7 +28,7 @@ const MAX_TOLD: usize = 10;
 
 /// What came of a run, also of one that failed on its way.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Done {
+pub(crate) struct RunReport {
     /// Predictions that were written.
     pub(crate) predictions: usize,
     /// Samples of the last window.
@@ -57,13 +57,13 @@ struct Step {
 }
 
 /// Predictions that are to be written, by their ids: a batch or two at most.
-type Waiting = Vec<(String, Bytes)>;
+type PendingPredictions = Vec<(String, Bytes)>;
 
 /// What a run goes over, for each value.
 #[derive(Clone, Copy)]
-struct Course<'a> {
-    shared: &'a Shared,
-    kept: &'a Arc<Kept>,
+struct RunInputs<'a> {
+    shared: &'a IntelligenceContext,
+    kept: &'a Arc<StoredRule>,
     reader: Reader<'a>,
     origins: &'a [i64],
     /// The start of the first bucket that is read, and of the first that is not over for good.
@@ -75,9 +75,14 @@ struct Course<'a> {
 ///
 /// # Errors
 /// Why nothing more was predicted, or which values were not; what was written until then is in `done`.
-pub(crate) async fn run(shared: &Shared, kept: &Arc<Kept>, now_ms: i64, done: &mut Done) -> Result<()> {
+pub(crate) async fn run(
+    shared: &IntelligenceContext,
+    kept: &Arc<StoredRule>,
+    now_ms: i64,
+    done: &mut RunReport,
+) -> Result<()> {
     let definition = &kept.definition;
-    let source = Source::of(&shared.engine, kept).await?;
+    let source = Source::new(&shared.engine, kept).await?;
     done.search_source = Some(source.text.clone());
     let (frame, values) = (definition.frame, definition.runs());
     let walk = Walk {
@@ -100,10 +105,10 @@ pub(crate) async fn run(shared: &Shared, kept: &Arc<Kept>, now_ms: i64, done: &m
     let session = shared.session_of(kept).await?;
     let (search, priority) = (&shared.search, Priority::Spare);
     let reader = Reader { search, session: &session, source: &source, definition, priority };
-    let course = Course { shared, kept, reader, origins: &origins, from_ms, settled_ms };
+    let course = RunInputs { shared, kept, reader, origins: &origins, from_ms, settled_ms };
     let (mut failed, mut whole) = (Vec::new(), Ok(()));
     for value in &values {
-        let mut waiting = Waiting::new();
+        let mut waiting = PendingPredictions::new();
         let predicted = course.predict(*value, &mut waiting, done).await;
         // What was predicted of history before is not predicted again.
         match (value, predicted) {
@@ -121,9 +126,14 @@ pub(crate) async fn run(shared: &Shared, kept: &Arc<Kept>, now_ms: i64, done: &m
     }
 }
 
-impl Course<'_> {
+impl RunInputs<'_> {
     /// Predicts all that is to be predicted of a value.
-    async fn predict(&self, value: Option<&str>, waiting: &mut Waiting, done: &mut Done) -> Result<()> {
+    async fn predict(
+        &self,
+        value: Option<&str>,
+        waiting: &mut PendingPredictions,
+        done: &mut RunReport,
+    ) -> Result<()> {
         let Self { shared, kept, reader, origins, from_ms, settled_ms } = *self;
         let (definition, engine) = (&kept.definition, &*shared.engine);
         let last = origins.last().copied().unwrap_or(from_ms);
@@ -132,7 +142,7 @@ impl Course<'_> {
         let buckets = Arc::new(reader.read(value, from_ms, last).await?);
         let begins = reader.begins(value, from_ms, &buckets).await?;
         done.prepared_ms = Some(engine.clock().now_ms());
-        let measured = Measured { from_ms, settled_ms, buckets: Arc::clone(&buckets) };
+        let measured = MeasuredSeries { from_ms, settled_ms, buckets: Arc::clone(&buckets) };
         for origin in origins {
             shared.check_goes_on(kept)?;
             let end = definition.frame.between(from_ms, *origin);
@@ -168,20 +178,21 @@ impl Course<'_> {
         value: Option<&str>,
         origin_ms: i64,
         step: &Step,
-        measured: &Measured,
+        measured: &MeasuredSeries,
         began: Instant,
-        done: &mut Done,
+        done: &mut RunReport,
     ) -> Result<Arc<Documents>> {
         let trained = trained(self.shared, self.kept, value, step, done).await?;
         done.samples = step.series.len();
         let seconds = began.elapsed().as_secs_f64();
         let (kept, measured, value) = (Arc::clone(self.kept), measured.clone(), value.map(str::to_owned));
-        let make = move || Ok(Documents::of(&kept, value.as_deref(), origin_ms, &trained, measured, seconds));
+        let make =
+            move || Ok(Documents::new(&kept, value.as_deref(), origin_ms, &trained, measured, seconds));
         Ok(Arc::new(self.shared.engine.compute().run(Priority::Spare, make).await??))
     }
 
     /// Writes what waits; before the first of it, the times that it is of are noted.
-    async fn write(&self, waiting: &mut Waiting, done: &mut Done) -> Result<()> {
+    async fn write(&self, waiting: &mut PendingPredictions, done: &mut RunReport) -> Result<()> {
         let Self { shared, kept, .. } = *self;
         let documents = std::mem::take(waiting);
         if documents.is_empty() {
@@ -190,12 +201,12 @@ impl Course<'_> {
         // Whoever has changed the rule meanwhile gets none of it: its times would not be noted.
         shared.check_goes_on(kept)?;
         if done.predictions == 0 {
-            let announced: &Done = done;
+            let announced: &RunReport = done;
             let mut is_same = false;
-            let announce = |now: &mut Kept| {
+            let announce = |now: &mut StoredRule| {
                 is_same = now.state.revision == kept.state.revision;
                 if is_same {
-                    books::announce(now, announced);
+                    run_record::announce(now, announced);
                     shared.fillings.announce(&now.id, announced.filled_ms);
                 }
             };
@@ -208,7 +219,7 @@ impl Course<'_> {
     }
 }
 
-fn changed(kept: &Kept) -> Error {
+fn changed(kept: &StoredRule) -> Error {
     Error::Conflict(format!("AI rule [{}] was changed while it ran", kept.id))
 }
 
@@ -235,9 +246,9 @@ fn told(failed: &[String], values: usize) -> String {
     }
 }
 
-impl Shared {
+impl IntelligenceContext {
     /// Refuses to go on with a run where the server is stopping, or the rule is no longer what it was.
-    fn check_goes_on(&self, kept: &Kept) -> Result<()> {
+    fn check_goes_on(&self, kept: &StoredRule) -> Result<()> {
         self.check_stopping()?;
         let now = self.store.get(&kept.id).ok_or_else(|| Error::NotFound(kept.id.clone()))?;
         match now.state.revision == kept.state.revision {
@@ -250,7 +261,7 @@ impl Shared {
     ///
     /// # Errors
     /// [`Error::Run`] where the owner is gone.
-    pub(crate) async fn session_of(&self, kept: &Kept) -> Result<Session> {
+    pub(crate) async fn session_of(&self, kept: &StoredRule) -> Result<Session> {
         let owner = &kept.state.owner;
         let found = self.accounts.find_principal(owner).await;
         let found = found.map_err(|error| millrace_storage::Error::Internal(error.to_string()))?;
@@ -276,12 +287,12 @@ fn window(definition: &Definition, buckets: &[Option<f64>], begins: usize, end: 
 
 /// Trains a model, or takes that of before up again where it was trained with the same.
 async fn trained(
-    shared: &Shared,
-    kept: &Kept,
+    shared: &IntelligenceContext,
+    kept: &StoredRule,
     value: Option<&str>,
     step: &Step,
-    done: &mut Done,
-) -> Result<Arc<Trained>> {
+    done: &mut RunReport,
+) -> Result<Arc<TrainedModel>> {
     let definition = &kept.definition;
     let (algorithm, predictions) = (definition.algorithm, definition.max_predictions);
     let seed = seed(&kept.id);

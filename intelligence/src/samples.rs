@@ -54,7 +54,7 @@ struct Bucket {
 }
 
 #[derive(Debug, Deserialize)]
-struct Earlier {
+struct EarlierPrediction {
     hits: Hits,
 }
 
@@ -143,7 +143,8 @@ impl Reader<'_> {
             "sort": ["_doc"],
         });
         let expression = &self.source.expression;
-        let answer = self.search.read::<Earlier>(self.session, expression, body, self.priority).await?;
+        let answer =
+            self.search.read::<EarlierPrediction>(self.session, expression, body, self.priority).await?;
         Ok(if answer.hits.hits.is_empty() { first } else { 0 })
     }
 

@@ -16,9 +16,9 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::error::{Error, Result};
 use crate::fill;
-use crate::store::{Kept, State};
-use crate::under_way::Mark;
-use crate::{Shared, TURNS, to_its_end};
+use crate::in_flight::InFlightGuard;
+use crate::store::{State, StoredRule};
+use crate::{IntelligenceContext, TURNS, to_its_end};
 
 /// How often it is looked what is due.
 const TICK: Duration = Duration::from_secs(1);
@@ -37,24 +37,24 @@ const WAITS: &str = "an AI rule waits for a time that a clock was ahead to";
 
 /// When rules come next: asking a schedule takes long enough not to be done for each rule each second.
 #[derive(Debug, Default)]
-struct Coming(HashMap<String, Next>);
+struct UpcomingRuns(HashMap<String, NextRun>);
 
 #[derive(Clone, Copy, Debug)]
-struct Next {
+struct NextRun {
     revision: u64,
     handled_ms: i64,
     /// `None` where the schedule never comes again.
     at_ms: Option<i64>,
 }
 
-impl Coming {
+impl UpcomingRuns {
     /// Whether a time of the schedule has come that was not seen to.
-    fn has_come(&mut self, kept: &Kept, now_ms: i64) -> bool {
+    fn has_come(&mut self, kept: &StoredRule, now_ms: i64) -> bool {
         let State { revision, handled_ms, .. } = kept.state;
         let known = self.0.get(&kept.id).copied();
         let known = known.filter(|next| next.revision == revision && next.handled_ms == handled_ms);
         let next = known.unwrap_or_else(|| {
-            let next = Next { revision, handled_ms, at_ms: kept.definition.schedule.after(handled_ms) };
+            let next = NextRun { revision, handled_ms, at_ms: kept.definition.schedule.after(handled_ms) };
             self.0.insert(kept.id.clone(), next);
             next
         });
@@ -64,7 +64,7 @@ impl Coming {
 
 /// Rules that failed in a way that another time may mend.
 #[derive(Debug)]
-struct Failing {
+struct FailureBackoff {
     rules: HashMap<String, Failure>,
     /// The longest that one waits.
     longest_ms: i64,
@@ -78,32 +78,32 @@ struct Failure {
     reason: String,
 }
 
-impl Failing {
+impl FailureBackoff {
     fn waiting_up_to(longest_ms: i64) -> Self {
         Self { rules: HashMap::new(), longest_ms }
     }
 
     /// Drops rules that are deleted.
-    fn keep_of(&mut self, shared: &Shared) {
+    fn keep_of(&mut self, shared: &IntelligenceContext) {
         self.rules.retain(|id, _| shared.store.get(id).is_some());
     }
 
     /// Whether a rule may be tried now: one that was saved anew need not wait.
-    fn is_time(&self, kept: &Kept, now_ms: i64) -> bool {
+    fn is_time(&self, kept: &StoredRule, now_ms: i64) -> bool {
         let failed = self.rules.get(&kept.id).filter(|failed| failed.revision == kept.state.revision);
         // A clock that was put back keeps none waiting.
         failed.is_none_or(|failed| !(0..failed.wait_ms).contains(&(now_ms - failed.tried_ms)))
     }
 
     /// Notes why a rule failed, and logs it with what that means where it is new.
-    fn tell(&mut self, kept: &Kept, now_ms: i64, error: &Error, what: &str) {
+    fn tell(&mut self, kept: &StoredRule, now_ms: i64, error: &Error, what: &str) {
         if self.note(kept, now_ms, error.to_string()) {
             tracing::warn!(rule = kept.id, %error, "{what}");
         }
     }
 
     /// Notes why a rule failed; returns whether that is new.
-    fn note(&mut self, kept: &Kept, now_ms: i64, reason: String) -> bool {
+    fn note(&mut self, kept: &StoredRule, now_ms: i64, reason: String) -> bool {
         let revision = kept.state.revision;
         let before = self.rules.remove(&kept.id).filter(|failed| failed.revision == revision);
         let wait_ms = before.as_ref().map_or(AGAIN_MS, |failed| (2 * failed.wait_ms).min(self.longest_ms));
@@ -114,7 +114,7 @@ impl Failing {
 }
 
 /// Returns the time of its schedule that a rule is to run for; `has_come` says whether there may be one.
-pub(crate) fn due(kept: &Kept, has_come: bool, now_ms: i64) -> Option<i64> {
+pub(crate) fn due(kept: &StoredRule, has_come: bool, now_ms: i64) -> Option<i64> {
     if !has_come || !kept.definition.is_scheduled() {
         return None;
     }
@@ -128,14 +128,14 @@ fn ticks() -> Interval {
 }
 
 /// Runs what is due until it is told to stop; what is running then comes to its end.
-pub(crate) async fn follow(shared: Arc<Shared>) {
+pub(crate) async fn follow(shared: Arc<IntelligenceContext>) {
     let mut stopping = shared.stopping.subscribe();
     let mut ticks = ticks();
     let mut jobs: JoinSet<()> = JoinSet::new();
-    let mut coming = Coming::default();
+    let mut coming = UpcomingRuns::default();
     // Rules that wait for a place do not run yet: who asks for a run of one need not wait for that.
     let (queued, places) = (Arc::new(Mutex::new(HashSet::new())), Arc::new(Semaphore::new(TURNS)));
-    let failing = Arc::new(Mutex::new(Failing::waiting_up_to(MAX_RUN_AGAIN_MS)));
+    let failing = Arc::new(Mutex::new(FailureBackoff::waiting_up_to(MAX_RUN_AGAIN_MS)));
     jobs.spawn(fill_all(Arc::clone(&shared)));
     while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
         tokio::select! {
@@ -164,7 +164,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
                         continue;
                     }
                     // Marked here, so that the next look sees it.
-                    let Some(mark) = Mark::new(&queued, &kept.id) else { continue };
+                    let Some(mark) = InFlightGuard::new(&queued, &kept.id) else { continue };
                     jobs.spawn(run(Arc::clone(&shared), mark, Arc::clone(&places), Arc::clone(&failing)));
                 }
             }
@@ -177,7 +177,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
 ///
 /// # Errors
 /// The store's.
-async fn set_back(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<()> {
+async fn set_back(shared: &IntelligenceContext, kept: &StoredRule, now_ms: i64) -> Result<()> {
     match shared.store.note(&kept.id, |kept| kept.state.set_back(now_ms)).await {
         Err(Error::NotFound(_)) => Ok(()),
         noted => noted,
@@ -185,9 +185,9 @@ async fn set_back(shared: &Shared, kept: &Kept, now_ms: i64) -> Result<()> {
 }
 
 /// The place of a run of a schedule. A run that comes to no end leaves it at once.
-pub(crate) struct Place(OwnedSemaphorePermit);
+pub(crate) struct RunSlotGuard(OwnedSemaphorePermit);
 
-impl Place {
+impl RunSlotGuard {
     /// Leaves it to others after a pause, behind a run that took so long. A server that stops does not wait for it.
     pub(crate) fn leave(self, took: Duration) {
         let (Self(permit), pause) = (self, took.saturating_mul(PAUSE).min(LONGEST_PAUSE));
@@ -199,7 +199,12 @@ impl Place {
 }
 
 /// Runs a rule once there is a place.
-async fn run(shared: Arc<Shared>, queued: Mark, places: Arc<Semaphore>, failing: Arc<Mutex<Failing>>) {
+async fn run(
+    shared: Arc<IntelligenceContext>,
+    queued: InFlightGuard,
+    places: Arc<Semaphore>,
+    failing: Arc<Mutex<FailureBackoff>>,
+) {
     let id = queued.id.clone();
     // Without one the server stops.
     let Ok(place) = shared.one_of(&places).await else { return };
@@ -208,7 +213,7 @@ async fn run(shared: Arc<Shared>, queued: Mark, places: Arc<Semaphore>, failing:
     let due_ms = shared.store.get(&id).and_then(|kept| due(&kept, true, now_ms));
     let Some((due_ms, running)) = due_ms.zip(shared.begin(&id)) else { return };
     drop(queued);
-    let ran = Arc::clone(&shared).run_to_its_end(running, Some((due_ms, Place(place)))).await;
+    let ran = Arc::clone(&shared).run_to_its_end(running, Some((due_ms, RunSlotGuard(place)))).await;
     let now_ms = shared.engine.clock().now_ms();
     let (failed, mut failing) = ("a scheduled run of an AI rule failed", failing.lock());
     match (ran, shared.store.get(&id)) {
@@ -228,10 +233,10 @@ async fn run(shared: Arc<Shared>, queued: Mark, places: Arc<Semaphore>, failing:
 }
 
 /// Fills in what is over of all rules' predictions until it is told to stop.
-async fn fill_all(shared: Arc<Shared>) {
+async fn fill_all(shared: Arc<IntelligenceContext>) {
     let mut stopping = shared.stopping.subscribe();
     let mut ticks = ticks();
-    let mut failing = Failing::waiting_up_to(MAX_FILL_AGAIN_MS);
+    let mut failing = FailureBackoff::waiting_up_to(MAX_FILL_AGAIN_MS);
     while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
         tokio::select! {
             _ = stopping.changed() => break,
@@ -278,8 +283,8 @@ mod tests {
     #[test]
     fn what_fails_is_tried_ever_more_seldom_and_told_once() {
         let state = State { revision: 1, ..State::default() };
-        let mut kept = Kept::new("r".to_owned(), Definition::parse(&body()).unwrap(), state);
-        let mut failing = Failing::waiting_up_to(MAX_FILL_AGAIN_MS);
+        let mut kept = StoredRule::new("r".to_owned(), Definition::parse(&body()).unwrap(), state);
+        let mut failing = FailureBackoff::waiting_up_to(MAX_FILL_AGAIN_MS);
         let mut now_ms = 1_000_000;
         assert!(failing.is_time(&kept, now_ms));
         let mut waits = Vec::new();

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
 use crate::kuery;
-use crate::store::Kept;
+use crate::store::StoredRule;
 
 /// Where the console keeps its objects.
 const INDEX: &str = ".console";
@@ -44,7 +44,7 @@ impl Source {
     ///
     /// # Errors
     /// As [`Source::read`]; [`Error::Invalid`] of `search` where it says something else.
-    pub(crate) async fn of(engine: &Arc<Engine>, kept: &Kept) -> Result<Self> {
+    pub(crate) async fn new(engine: &Arc<Engine>, kept: &StoredRule) -> Result<Self> {
         let id = kept.definition.search_id();
         let source = Self::read(engine, id).await?;
         if source.digest != kept.state.search_digest {

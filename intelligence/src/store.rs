@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// What runs maintain: shown beside the definition, and never set by who saves it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Ran {
+pub(crate) struct RunRecord {
     /// When the samples of the last run were there.
     pub(crate) preparation_date: Option<String>,
     pub(crate) machine_state_uid: Option<String>,
@@ -88,10 +88,10 @@ impl State {
 
 /// A rule with what belongs to it.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoredRule {
     pub(crate) id: String,
     pub(crate) definition: Arc<Definition>,
-    pub(crate) ran: Ran,
+    pub(crate) ran: RunRecord,
     pub(crate) state: State,
     /// Which document it is; `None` before it is stored.
     version: Option<Version>,
@@ -103,10 +103,10 @@ struct Version {
     primary_term: u64,
 }
 
-impl Kept {
+impl StoredRule {
     /// Makes a rule that was not there before.
     pub(crate) fn new(id: String, definition: Definition, state: State) -> Self {
-        Self { id, definition: Arc::new(definition), ran: Ran::default(), state, version: None }
+        Self { id, definition: Arc::new(definition), ran: RunRecord::default(), state, version: None }
     }
 
     /// Writes the document as it is shown, without `state`.
@@ -138,16 +138,16 @@ impl Kept {
 pub(crate) struct Store {
     engine: Arc<Engine>,
     session: Session,
-    rules: RwLock<BTreeMap<String, Arc<Kept>>>,
+    rules: RwLock<BTreeMap<String, Arc<StoredRule>>>,
     /// Held by a change from its reading to its writing.
     changing: tokio::sync::Mutex<()>,
     /// What was found in the index that is no rule, by id.
-    unreadable: RwLock<BTreeMap<String, Unreadable>>,
+    unreadable: RwLock<BTreeMap<String, UnreadableRule>>,
 }
 
 /// A document that is no rule.
 #[derive(Debug)]
-struct Unreadable {
+struct UnreadableRule {
     reason: String,
     version: Version,
 }
@@ -167,12 +167,12 @@ impl Store {
                         let Some(source) = &op.source else { continue };
                         let id = String::from_utf8_lossy(&op.id).into_owned();
                         let version = Version { seq_no, primary_term: part.primary_term };
-                        match Kept::read(&id, source, version) {
+                        match StoredRule::read(&id, source, version) {
                             Ok(kept) => {
                                 rules.insert(id, Arc::new(kept));
                             }
                             Err(reason) => {
-                                unreadable.insert(id, Unreadable { reason, version });
+                                unreadable.insert(id, UnreadableRule { reason, version });
                             }
                         }
                     }
@@ -189,19 +189,19 @@ impl Store {
     }
 
     /// Returns all rules, in the order of their ids.
-    pub(crate) fn all(&self) -> Vec<Arc<Kept>> {
+    pub(crate) fn all(&self) -> Vec<Arc<StoredRule>> {
         self.rules.read().values().cloned().collect()
     }
 
     /// Returns a rule.
-    pub(crate) fn get(&self, id: &str) -> Option<Arc<Kept>> {
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<StoredRule>> {
         self.rules.read().get(id).cloned()
     }
 
     /// Tells what was found that is no rule, and what can be done with it.
     pub(crate) fn unreadable(&self) -> Vec<String> {
         let unreadable = self.unreadable.read();
-        let said = unreadable.iter().map(|(id, Unreadable { reason, .. })| {
+        let said = unreadable.iter().map(|(id, UnreadableRule { reason, .. })| {
             format!("AI rule [{id}] cannot be read, save it anew with its id or delete it: {reason}")
         });
         said.collect()
@@ -216,7 +216,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Conflict`] for a name that another one has, [`Error::TooMany`], the store's.
-    pub(crate) async fn create(&self, mut kept: Kept) -> Result<()> {
+    pub(crate) async fn create(&self, mut kept: StoredRule) -> Result<()> {
         let _changing = self.changing.lock().await;
         kept.version = self.unreadable.read().get(&kept.id).map(|unreadable| unreadable.version);
         let there = self.rules.read().len();
@@ -231,9 +231,9 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NotFound`]; as [`Store::create`].
-    pub(crate) async fn update(&self, id: &str, change: impl FnOnce(&mut Kept)) -> Result<()> {
+    pub(crate) async fn update(&self, id: &str, change: impl FnOnce(&mut StoredRule)) -> Result<()> {
         let _changing = self.changing.lock().await;
-        let mut kept = Kept::clone(&*self.get(id).ok_or_else(|| Error::NotFound(id.to_owned()))?);
+        let mut kept = StoredRule::clone(&*self.get(id).ok_or_else(|| Error::NotFound(id.to_owned()))?);
         change(&mut kept);
         self.check_name(&kept)?;
         self.put(kept, RefreshPolicy::Immediate).await
@@ -243,9 +243,9 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NotFound`], the store's.
-    pub(crate) async fn note(&self, id: &str, change: impl FnOnce(&mut Kept)) -> Result<()> {
+    pub(crate) async fn note(&self, id: &str, change: impl FnOnce(&mut StoredRule)) -> Result<()> {
         let _changing = self.changing.lock().await;
-        let mut kept = Kept::clone(&*self.get(id).ok_or_else(|| Error::NotFound(id.to_owned()))?);
+        let mut kept = StoredRule::clone(&*self.get(id).ok_or_else(|| Error::NotFound(id.to_owned()))?);
         change(&mut kept);
         self.put(kept, RefreshPolicy::None).await
     }
@@ -271,7 +271,7 @@ impl Store {
     }
 
     /// Names are in the ids of predictions: no two rules have the same.
-    fn check_name(&self, kept: &Kept) -> Result<()> {
+    fn check_name(&self, kept: &StoredRule) -> Result<()> {
         let name = &kept.definition.name;
         let rules = self.rules.read();
         match rules.values().find(|other| other.id != kept.id && other.definition.name == *name) {
@@ -282,7 +282,7 @@ impl Store {
         }
     }
 
-    async fn put(&self, mut kept: Kept, refresh: RefreshPolicy) -> Result<()> {
+    async fn put(&self, mut kept: StoredRule, refresh: RefreshPolicy) -> Result<()> {
         let document = Bytes::from(kept.document().to_string());
         let action = match kept.version {
             None => Action::Create(document),

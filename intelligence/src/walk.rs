@@ -4,7 +4,7 @@
 //! goes on behind what it predicted, and so on up to now, each time from what was there by then; later runs go on
 //! where it ended. What is too much to go over is refused once; where a rule was away for long, later runs leave its beginning out.
 
-use crate::definition::Start;
+use crate::definition::ForecastStart;
 use crate::frame::TimeFrame;
 use crate::samples::MAX_BUCKETS;
 
@@ -18,7 +18,7 @@ const MAX_PREDICTIONS: i64 = 1_000_000;
 /// What is walked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk {
-    pub(crate) start: Start,
+    pub(crate) start: ForecastStart,
     pub(crate) frame: TimeFrame,
     pub(crate) probes: usize,
     pub(crate) predictions: usize,
@@ -39,9 +39,9 @@ impl Walk {
     pub(crate) fn origins(&self, now_ms: i64) -> Result<Vec<i64>, String> {
         let (frame, last) = (self.frame, self.frame.start(now_ms));
         let from = match self.start {
-            Start::Now => return Ok(vec![last]),
-            Start::At(start) if start > now_ms => return Ok(Vec::new()),
-            Start::At(start) => frame.start(start),
+            ForecastStart::Now => return Ok(vec![last]),
+            ForecastStart::At(start) if start > now_ms => return Ok(Vec::new()),
+            ForecastStart::At(start) => frame.start(start),
         };
         let step = frame.ms() * self.predictions as i64;
         // On the same grid, whenever it goes on.
@@ -87,7 +87,7 @@ mod tests {
 
     const HOUR: i64 = 3_600_000;
 
-    fn walk(start: Start) -> Walk {
+    fn walk(start: ForecastStart) -> Walk {
         let (probes, predictions, values) = (100, 10, 1);
         Walk { start, frame: TimeFrame::Hour, probes, predictions, values, walked_ms: None, weight: 1 }
     }
@@ -95,10 +95,10 @@ mod tests {
     #[test]
     fn history_is_gone_over_once() {
         let now = 100 * HOUR + 5;
-        assert_eq!(walk(Start::Now).origins(now).unwrap(), [100 * HOUR]);
-        assert_eq!(walk(Start::At(now + 1)).origins(now).unwrap(), [0_i64; 0]);
-        assert_eq!(walk(Start::At(now)).origins(now).unwrap(), [100 * HOUR]);
-        let past = walk(Start::At(71 * HOUR + 60_000));
+        assert_eq!(walk(ForecastStart::Now).origins(now).unwrap(), [100 * HOUR]);
+        assert_eq!(walk(ForecastStart::At(now + 1)).origins(now).unwrap(), [0_i64; 0]);
+        assert_eq!(walk(ForecastStart::At(now)).origins(now).unwrap(), [100 * HOUR]);
+        let past = walk(ForecastStart::At(71 * HOUR + 60_000));
         let hours = |hours: &[i64]| hours.iter().map(|hour| hour * HOUR).collect::<Vec<_>>();
         assert_eq!(past.origins(now).unwrap(), hours(&[71, 81, 91, 100]));
         let again = Walk { walked_ms: Some(100 * HOUR), ..past };
@@ -108,28 +108,28 @@ mod tests {
 
     #[test]
     fn too_much_history_is_refused() {
-        let past = walk(Start::At(0));
+        let past = walk(ForecastStart::At(0));
         assert!(past.origins(20_000 * HOUR).unwrap_err().contains("1000 are allowed"));
         let heavy = Walk { probes: 100_000, ..past };
         assert!(heavy.origins(5_000 * HOUR).unwrap_err().contains("99 are allowed"));
-        assert_eq!(Walk { start: Start::Now, ..heavy }.origins(5_000 * HOUR).unwrap().len(), 1);
+        assert_eq!(Walk { start: ForecastStart::Now, ..heavy }.origins(5_000 * HOUR).unwrap().len(), 1);
     }
 
     #[test]
     fn values_are_as_much_work_as_they_are() {
-        let many = Walk { values: 100, ..walk(Start::At(0)) };
+        let many = Walk { values: 100, ..walk(ForecastStart::At(0)) };
         let refused = many.origins(10_000 * HOUR).unwrap_err();
         assert!(refused.contains("999 are allowed") && refused.contains("or values"), "{refused}");
         assert!(many.origins(9_990 * HOUR).is_ok());
         let forest = Walk { weight: 10, ..many };
         assert!(forest.origins(1_000 * HOUR).unwrap_err().contains("99 are allowed"));
-        let wide = Walk { predictions: 10_000, ..walk(Start::At(0)) };
+        let wide = Walk { predictions: 10_000, ..walk(ForecastStart::At(0)) };
         assert!(wide.origins(1_000_000 * HOUR).unwrap_err().contains("19 are allowed"));
     }
 
     #[test]
     fn after_a_pause_the_last_steps_are_made() {
-        let past = Walk { walked_ms: Some(100 * HOUR), ..walk(Start::At(0)) };
+        let past = Walk { walked_ms: Some(100 * HOUR), ..walk(ForecastStart::At(0)) };
         let now = 20_000 * HOUR;
         let origins = past.origins(now).unwrap();
         assert_eq!(origins.len(), 1_001);

@@ -50,7 +50,7 @@ struct Entry {
 
 /// A place for a connection, given back on drop.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPermit {
     connections: Connections,
     id: u64,
     pub(crate) activity: Arc<Activity>,
@@ -78,7 +78,7 @@ impl Connections {
 
     /// Finds a place for a connection, if need be by closing an idle one, or waits for one. `None` where the
     /// address has as many as it may, all of them busy.
-    pub(crate) async fn admit(&self, address: IpAddr) -> Option<Place> {
+    pub(crate) async fn admit(&self, address: IpAddr) -> Option<ConnectionPermit> {
         let address = client(address);
         loop {
             if let Some(answer) = self.try_admit(address) {
@@ -89,7 +89,7 @@ impl Connections {
         }
     }
 
-    fn try_admit(&self, address: IpAddr) -> Option<Option<Place>> {
+    fn try_admit(&self, address: IpAddr) -> Option<Option<ConnectionPermit>> {
         let mut table = self.0.table.lock();
         if table.open.len() >= self.0.max.saturating_add(LEAVING) {
             return None;
@@ -105,7 +105,7 @@ impl Connections {
         table.next += 1;
         table.open.insert(id, Entry { address, activity: Arc::clone(&activity), leaves: false });
         *table.staying.entry(address).or_default() += 1;
-        Some(Some(Place { connections: self.clone(), id, activity }))
+        Some(Some(ConnectionPermit { connections: self.clone(), id, activity }))
     }
 
     /// Closes the connection that is idle longest: the process has no file left for another.
@@ -144,7 +144,7 @@ impl Table {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut table = self.connections.0.table.lock();
         if let Some(entry) = table.open.remove(&self.id) {
@@ -167,7 +167,7 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
-    async fn is_evicted(place: &Place) -> bool {
+    async fn is_evicted(place: &ConnectionPermit) -> bool {
         tokio::time::timeout(Duration::from_millis(1), place.activity.evicted()).await.is_ok()
     }
 

@@ -1,6 +1,6 @@
 //! Bodies of requests: read within bounds of length, time and memory, and inflated.
 //!
-//! A body is charged as it arrives, never for what it declares. Silence and slowness end it ([`Pace`]).
+//! A body is charged as it arrives, never for what it declares. Silence and slowness end it ([`TransferRate`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::budget::{Exceeded, Reservation, Reserve};
+use crate::budget::{BudgetExceeded, Reservation, Reserve};
 use crate::inflate::{Coding, InflateError, inflate};
-use crate::pace::{Pace, Stalled};
+use crate::transfer_rate::{StallReason, TransferRate};
 
 /// Buffer that a body of a declared length gets at once; a longer one once this much has arrived.
 const TRUSTED_BYTES: usize = 16 << 20;
@@ -29,7 +29,7 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads bodies; its clones share the places to inflate them.
 #[derive(Clone, Debug)]
-pub struct Bodies {
+pub struct BodyReader {
     max_bytes: u64,
     silence: Duration,
     /// Bodies inflated at a time: one a core.
@@ -38,7 +38,7 @@ pub struct Bodies {
 
 /// A body and what is reserved for it, given back on drop.
 #[derive(Debug)]
-pub struct Held<R = Reservation> {
+pub struct ReservedBody<R = Reservation> {
     /// The body, inflated.
     pub bytes: Bytes,
     /// What is reserved: the length of the body.
@@ -47,7 +47,7 @@ pub struct Held<R = Reservation> {
 
 /// Why a body is not read; `R` is why a reservation does not grow.
 #[derive(Debug, thiserror::Error)]
-pub enum BodyError<R = Exceeded> {
+pub enum BodyError<R = BudgetExceeded> {
     /// It is longer than allowed, as sent or inflated.
     #[error("the {}body exceeds [{limit}] bytes", if *.inflated { "decompressed " } else { "" })]
     TooLong {
@@ -84,7 +84,7 @@ pub enum BodyError<R = Exceeded> {
     Failed(String),
 }
 
-impl Bodies {
+impl BodyReader {
     /// Makes a reader of bodies of up to `max_bytes`, compressed and not, in which silences are no longer
     /// than `silence`.
     pub fn new(max_bytes: u64, silence: Duration) -> Self {
@@ -101,7 +101,7 @@ impl Bodies {
         headers: &HeaderMap,
         body: &mut B,
         reservation: R,
-    ) -> Result<Held<R>, BodyError<R::Refused>>
+    ) -> Result<ReservedBody<R>, BodyError<R::Refusal>>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
@@ -146,7 +146,7 @@ impl Bodies {
         declared: Option<u64>,
         body: &mut B,
         mut reservation: R,
-    ) -> Result<Held<R>, BodyError<R::Refused>>
+    ) -> Result<ReservedBody<R>, BodyError<R::Refusal>>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
@@ -157,7 +157,7 @@ impl Bodies {
             return Err(too_long());
         }
         let declared = declared.and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
-        let mut pace = Pace::new(self.silence);
+        let mut pace = TransferRate::new(self.silence);
         // A body of one frame is used as it is.
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
@@ -184,16 +184,16 @@ impl Bodies {
             rest.extend_from_slice(&data);
         }
         let bytes = if rest.is_empty() { first } else { rest.freeze() };
-        Ok(Held { bytes, reservation })
+        Ok(ReservedBody { bytes, reservation })
     }
 
     /// Waits for the next frame; the end is `None`.
     async fn frame<B, R>(
         &self,
         body: &mut B,
-        pace: &mut Pace,
+        pace: &mut TransferRate,
         reservation: &R,
-    ) -> Result<Option<FrameOf<B>>, BodyError<R::Refused>>
+    ) -> Result<Option<FrameOf<B>>, BodyError<R::Refusal>>
     where
         B: Body<Data = Bytes> + Unpin,
         R: Reserve,
@@ -208,8 +208,8 @@ impl Bodies {
             }
             match pace.look(Instant::now(), || reservation.is_scarce()) {
                 Ok(()) => {}
-                Err(Stalled::Silent) => return Err(BodyError::Silent),
-                Err(Stalled::Slow) => return Err(BodyError::Slow),
+                Err(StallReason::Silent) => return Err(BodyError::Silent),
+                Err(StallReason::Slow) => return Err(BodyError::Slow),
             }
         }
     }
@@ -219,17 +219,17 @@ impl Bodies {
         &self,
         coding: Coding,
         name: String,
-        held: Held<R>,
-    ) -> Result<Held<R>, BodyError<R::Refused>> {
+        held: ReservedBody<R>,
+    ) -> Result<ReservedBody<R>, BodyError<R::Refusal>> {
         let limit = self.max_bytes;
         let small = held.bytes.len() <= SMALL_BYTES;
         let work = move || {
-            let Held { bytes: compressed, mut reservation } = held;
+            let ReservedBody { bytes: compressed, mut reservation } = held;
             match inflate(coding, &compressed, limit, &mut reservation) {
                 Ok(bytes) => {
                     drop(compressed);
                     reservation.shrink_to(bytes.len() as u64);
-                    Ok(Held { bytes, reservation })
+                    Ok(ReservedBody { bytes, reservation })
                 }
                 Err(InflateError::TooLong(limit)) => Err(BodyError::TooLong { limit, inflated: true }),
                 Err(InflateError::Exceeded(exceeded)) => Err(BodyError::Exceeded(exceeded)),

@@ -24,7 +24,7 @@ struct Inner {
 /// A refused reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("[{wanted}] bytes do not fit beside the [{used}] bytes in use: the limit is [{limit}]")]
-pub struct Exceeded {
+pub struct BudgetExceeded {
     /// Bytes that were asked for.
     pub wanted: u64,
     /// Bytes reserved at that time.
@@ -44,7 +44,7 @@ pub struct Reservation {
 /// Memory that is reserved step by step, and given back by dropping it.
 pub trait Reserve: Send + 'static {
     /// Why it cannot grow.
-    type Refused: Send + 'static;
+    type Refusal: Send + 'static;
 
     /// Returns the bytes reserved.
     fn bytes(&self) -> u64;
@@ -53,7 +53,7 @@ pub trait Reserve: Send + 'static {
     ///
     /// # Errors
     /// Where they do not fit; the reservation stays as it was.
-    fn grow(&mut self, by: u64) -> Result<(), Self::Refused>;
+    fn grow(&mut self, by: u64) -> Result<(), Self::Refusal>;
 
     /// Gives back what exceeds `bytes`.
     fn shrink_to(&mut self, bytes: u64);
@@ -81,12 +81,12 @@ impl Budget {
     /// Tells whether so many bytes would fit now, without reserving them.
     ///
     /// # Errors
-    /// [`Exceeded`] where they would not.
-    pub fn check(&self, bytes: u64) -> Result<(), Exceeded> {
+    /// [`BudgetExceeded`] where they would not.
+    pub fn check(&self, bytes: u64) -> Result<(), BudgetExceeded> {
         let (used, limit) = (self.used(), self.limit());
         match used.checked_add(bytes) {
             Some(sum) if sum <= limit => Ok(()),
-            _ => Err(Exceeded { wanted: bytes, used, limit }),
+            _ => Err(BudgetExceeded { wanted: bytes, used, limit }),
         }
     }
 
@@ -104,17 +104,17 @@ impl Budget {
     /// Reserves bytes at once.
     ///
     /// # Errors
-    /// [`Exceeded`] where they do not fit; nothing is reserved then.
-    pub fn reserve(&self, bytes: u64) -> Result<Reservation, Exceeded> {
+    /// [`BudgetExceeded`] where they do not fit; nothing is reserved then.
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation, BudgetExceeded> {
         let mut reservation = self.empty();
         reservation.grow(bytes)?;
         Ok(reservation)
     }
 
-    fn take(&self, bytes: u64) -> Result<(), Exceeded> {
+    fn take(&self, bytes: u64) -> Result<(), BudgetExceeded> {
         let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.0.limit);
         let taken = self.0.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits);
-        taken.map(drop).map_err(|used| Exceeded { wanted: bytes, used, limit: self.0.limit })
+        taken.map(drop).map_err(|used| BudgetExceeded { wanted: bytes, used, limit: self.0.limit })
     }
 
     fn give_back(&self, bytes: u64) {
@@ -126,13 +126,13 @@ impl Budget {
 }
 
 impl Reserve for Reservation {
-    type Refused = Exceeded;
+    type Refusal = BudgetExceeded;
 
     fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    fn grow(&mut self, by: u64) -> Result<(), Exceeded> {
+    fn grow(&mut self, by: u64) -> Result<(), BudgetExceeded> {
         self.budget.take(by)?;
         self.bytes += by;
         Ok(())
@@ -164,7 +164,7 @@ mod tests {
         let budget = Budget::new(100);
         let mut first = budget.reserve(60).unwrap();
         let refused = budget.reserve(41).unwrap_err();
-        assert_eq!(refused, Exceeded { wanted: 41, used: 60, limit: 100 });
+        assert_eq!(refused, BudgetExceeded { wanted: 41, used: 60, limit: 100 });
         first.grow(40).unwrap();
         assert!(first.grow(1).is_err() && first.grow(u64::MAX).is_err());
         assert_eq!((first.bytes(), budget.used()), (100, 100));
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!((first.bytes(), budget.used()), (30, 30));
         drop(first);
         assert_eq!(budget.used(), 0);
-        assert_eq!(budget.check(101), Err(Exceeded { wanted: 101, used: 0, limit: 100 }));
+        assert_eq!(budget.check(101), Err(BudgetExceeded { wanted: 101, used: 0, limit: 100 }));
         assert_eq!(budget.check(100), Ok(()));
     }
 

@@ -22,7 +22,7 @@ use crate::certificate::ClientCertificate;
 use crate::refused;
 use crate::request_target::TargetEscaper;
 use crate::serve::{Config, Peer, Service};
-use crate::stream::Watched;
+use crate::stream::MonitoredSocket;
 use crate::tls::Tls;
 
 /// Time for a connection without requests to end once it was asked to.
@@ -67,7 +67,7 @@ impl<S: Service> Connection<'_, S> {
         let peer = self.peer;
         let _ = socket.set_nodelay(true);
         let activity = Arc::clone(&self.activity);
-        let stream = Watched::new(socket, activity, tls.is_some(), self.config.write_timeout);
+        let stream = MonitoredSocket::new(socket, activity, tls.is_some(), self.config.write_timeout);
         let Some(tls) = tls else { return self.run(stream, None, stopped).await };
         let handshake = tokio::time::timeout(tls.handshake_timeout, tls.acceptor().accept(stream));
         let stream = tokio::select! {

@@ -8,7 +8,7 @@ use std::io::Read;
 use bytes::Bytes;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
-use crate::budget::{Exceeded, Reserve};
+use crate::budget::{BudgetExceeded, Reserve};
 
 /// Size of the first segment.
 const FIRST_SEGMENT: usize = 32 << 10;
@@ -28,7 +28,7 @@ pub enum Coding {
 
 /// Why a body cannot be inflated; `R` is why a reservation does not grow.
 #[derive(Debug, thiserror::Error)]
-pub enum InflateError<R = Exceeded> {
+pub enum InflateError<R = BudgetExceeded> {
     /// It is longer than allowed.
     #[error("the decompressed body exceeds [{0}] bytes")]
     TooLong(u64),
@@ -62,7 +62,7 @@ pub fn inflate<R: Reserve>(
     body: &[u8],
     limit: u64,
     held: &mut R,
-) -> Result<Bytes, InflateError<R::Refused>> {
+) -> Result<Bytes, InflateError<R::Refusal>> {
     match coding {
         Coding::Identity => {
             if body.len() as u64 > limit {
@@ -80,7 +80,7 @@ fn segments<R: Reserve>(
     mut reader: impl Read,
     limit: u64,
     held: &mut R,
-) -> Result<Bytes, InflateError<R::Refused>> {
+) -> Result<Bytes, InflateError<R::Refusal>> {
     let before = held.bytes();
     let mut full: Vec<Vec<u8>> = Vec::new();
     let mut total = 0_u64;

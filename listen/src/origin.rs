@@ -14,14 +14,14 @@ use http::{HeaderMap, Uri};
 /// A header that names another machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("header [{header}] with [{value}] is not of this machine, and no credentials are asked for")]
-pub struct Foreign {
+pub struct ForeignHeader {
     /// Name of the header.
     pub header: &'static str,
     /// Its value, shortened.
     pub value: String,
 }
 
-impl Foreign {
+impl ForeignHeader {
     fn new(header: &'static str, value: &str) -> Self {
         Self { header, value: value.chars().take(100).collect() }
     }
@@ -31,13 +31,13 @@ impl Foreign {
 /// addresses of loopback. No name at all passes: a browser always gives one.
 ///
 /// # Errors
-/// [`Foreign`] with the name.
-pub fn check_host(uri: &Uri, headers: &HeaderMap) -> Result<(), Foreign> {
+/// [`ForeignHeader`] with the name.
+pub fn check_host(uri: &Uri, headers: &HeaderMap) -> Result<(), ForeignHeader> {
     let named = uri.authority().map(Authority::as_str).into_iter().map(str::as_bytes);
     for name in named.chain(headers.get_all(HOST).iter().map(http::HeaderValue::as_bytes)) {
         let name = String::from_utf8_lossy(name);
         if !name.is_empty() && !is_local(&name) {
-            return Err(Foreign::new("Host", &name));
+            return Err(ForeignHeader::new("Host", &name));
         }
     }
     Ok(())
@@ -46,12 +46,12 @@ pub fn check_host(uri: &Uri, headers: &HeaderMap) -> Result<(), Foreign> {
 /// Refuses a request that a browser sends for a page of another machine.
 ///
 /// # Errors
-/// [`Foreign`] with the page's origin.
-pub fn check_origin(headers: &HeaderMap) -> Result<(), Foreign> {
+/// [`ForeignHeader`] with the page's origin.
+pub fn check_origin(headers: &HeaderMap) -> Result<(), ForeignHeader> {
     for origin in headers.get_all(ORIGIN) {
         let origin = String::from_utf8_lossy(origin.as_bytes());
         if !origin.split_once("://").is_some_and(|(_, authority)| is_local(authority)) {
-            return Err(Foreign::new("Origin", &origin));
+            return Err(ForeignHeader::new("Origin", &origin));
         }
     }
     Ok(())
@@ -61,10 +61,10 @@ pub fn check_origin(headers: &HeaderMap) -> Result<(), Foreign> {
 /// the request says that it is over TLS (HTTP/2). What is no browser does not say whose it is, and passes.
 ///
 /// # Errors
-/// [`Foreign`] with the page's origin, or with what the browser says of it.
-pub fn check_same_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Foreign> {
+/// [`ForeignHeader`] with the page's origin, or with what the browser says of it.
+pub fn check_same_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), ForeignHeader> {
     if headers.get_all("sec-fetch-site").iter().any(|site| site == "cross-site") {
-        return Err(Foreign::new("Sec-Fetch-Site", "cross-site"));
+        return Err(ForeignHeader::new("Sec-Fetch-Site", "cross-site"));
     }
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let asked = uri.authority().map(Authority::as_str).or(host);
@@ -72,7 +72,7 @@ pub fn check_same_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Foreign> 
         let origin = String::from_utf8_lossy(origin.as_bytes());
         let is_weaker = uri.scheme_str() == Some("https") && !is_https(&origin);
         if is_weaker || !asked.is_some_and(|asked| is_origin_of(&origin, asked)) {
-            return Err(Foreign::new("Origin", &origin));
+            return Err(ForeignHeader::new("Origin", &origin));
         }
     }
     Ok(())
@@ -155,7 +155,10 @@ mod tests {
         two.append(HOST, "evil.example".parse().unwrap());
         assert_eq!(check_host(&Uri::from_static("/"), &two).unwrap_err().value, "evil.example");
         let null = HeaderMap::from_iter([(ORIGIN, "null".parse().unwrap())]);
-        assert_eq!(check_origin(&null).unwrap_err(), Foreign { header: "Origin", value: "null".to_owned() });
+        assert_eq!(
+            check_origin(&null).unwrap_err(),
+            ForeignHeader { header: "Origin", value: "null".to_owned() }
+        );
     }
 
     #[test]

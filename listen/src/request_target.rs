@@ -31,7 +31,7 @@ pub(crate) struct TargetEscaper<T> {
 
 /// Part of a connection that the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum ConnectionPart {
     RequestLine,
     Headers,
     /// So many bytes of a body are to come.
@@ -43,7 +43,7 @@ enum Part {
 /// Follows the bytes of a connection.
 #[derive(Debug)]
 struct Scanner {
-    part: Part,
+    part: ConnectionPart,
     line_start: Vec<u8>,
     length: Option<u64>,
     /// Whether the end of the body cannot be told by its length.
@@ -52,7 +52,7 @@ struct Scanner {
 
 impl Scanner {
     fn new() -> Self {
-        Self { part: Part::RequestLine, line_start: Vec::new(), length: None, unbounded: false }
+        Self { part: ConnectionPart::RequestLine, line_start: Vec::new(), length: None, unbounded: false }
     }
 
     /// Follows bytes; returns them with escapes where any is to be escaped.
@@ -61,26 +61,26 @@ impl Scanner {
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
             match self.part {
-                Part::Opaque => {
+                ConnectionPart::Opaque => {
                     escaped.iter_mut().for_each(|out| out.extend_from_slice(&bytes[at..]));
                     break;
                 }
-                Part::Body(left) => {
+                ConnectionPart::Body(left) => {
                     let own = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len() - at);
                     escaped.iter_mut().for_each(|out| out.extend_from_slice(&bytes[at..at + own]));
                     at += own;
                     self.part = match left - own as u64 {
-                        0 => Part::RequestLine,
-                        left => Part::Body(left),
+                        0 => ConnectionPart::RequestLine,
+                        left => ConnectionPart::Body(left),
                     };
                     continue;
                 }
-                Part::RequestLine if is_refused(*byte) => {
+                ConnectionPart::RequestLine if is_refused(*byte) => {
                     let out = escaped.get_or_insert_with(|| bytes[..at].to_vec());
                     out.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
                     self.byte_of_line(b'%');
                 }
-                Part::RequestLine | Part::Headers => {
+                ConnectionPart::RequestLine | ConnectionPart::Headers => {
                     escaped.iter_mut().for_each(|out| out.push(*byte));
                     self.byte_of_line(*byte);
                 }
@@ -101,20 +101,20 @@ impl Scanner {
         let line = std::mem::take(&mut self.line_start);
         let line = line.strip_suffix(b"\r").unwrap_or(&line);
         self.part = match (self.part, line.is_empty()) {
-            (Part::RequestLine, true) => Part::RequestLine,
-            (Part::RequestLine, false) if line.starts_with(HTTP2_PREFACE) => Part::Opaque,
+            (ConnectionPart::RequestLine, true) => ConnectionPart::RequestLine,
+            (ConnectionPart::RequestLine, false) if line.starts_with(HTTP2_PREFACE) => ConnectionPart::Opaque,
             (_, false) => {
-                if self.part == Part::Headers {
+                if self.part == ConnectionPart::Headers {
                     self.header(line);
                 }
-                Part::Headers
+                ConnectionPart::Headers
             }
             (_, true) => {
                 let length = self.length.take().unwrap_or(0);
                 match (std::mem::take(&mut self.unbounded), length) {
-                    (true, _) => Part::Opaque,
-                    (false, 0) => Part::RequestLine,
-                    (false, length) => Part::Body(length),
+                    (true, _) => ConnectionPart::Opaque,
+                    (false, 0) => ConnectionPart::RequestLine,
+                    (false, length) => ConnectionPart::Body(length),
                 }
             }
         };

@@ -163,9 +163,9 @@ pub struct Acceptor {
 /// Connections that end after the requests under way. Dropping it cuts them off.
 #[derive(Debug)]
 #[must_use = "dropping it cuts requests off"]
-pub struct Draining(JoinSet<()>);
+pub struct DrainGuard(JoinSet<()>);
 
-impl Draining {
+impl DrainGuard {
     /// Waits until all connections have ended.
     pub async fn done(mut self) {
         while self.0.join_next().await.is_some() {}
@@ -186,7 +186,7 @@ impl Acceptor {
         listener: &Listener,
         service: Arc<S>,
         stop: impl Future<Output = ()>,
-    ) -> Draining {
+    ) -> DrainGuard {
         let (stopping, stopped) = watch::channel(false);
         let mut open = JoinSet::new();
         tokio::pin!(stop);
@@ -229,17 +229,17 @@ impl Acceptor {
             });
         }
         stopping.send_replace(true);
-        Draining(open)
+        DrainGuard(open)
     }
 }
 
-type Accepting = Pin<Box<dyn Future<Output = ()> + Send>>;
-type Start = Box<dyn FnOnce(Acceptor, watch::Receiver<bool>) -> Accepting + Send>;
+type AcceptFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+type StartFuture = Box<dyn FnOnce(Acceptor, watch::Receiver<bool>) -> AcceptFuture + Send>;
 
 /// Listeners that are served together.
 pub struct Server {
     acceptor: Acceptor,
-    listening: Vec<Start>,
+    listening: Vec<StartFuture>,
 }
 
 impl std::fmt::Debug for Server {

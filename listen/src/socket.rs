@@ -17,7 +17,7 @@ const PARKED: Duration = Duration::from_secs(10);
 /// Sockets that wait, by the host and port asked for; its clones are the same. There are at most as many as
 /// listeners have ended within ten seconds.
 #[derive(Clone, Debug, Default)]
-pub struct Parked(Arc<Mutex<State>>);
+pub struct ReservedSockets(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -25,7 +25,7 @@ struct State {
     sockets: HashMap<(String, u16), (u64, TcpListener)>,
 }
 
-impl Parked {
+impl ReservedSockets {
     /// Takes the socket that waits for this address, or binds it.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_socket_waits_its_own_time() {
-        let parked = Parked::default();
+        let parked = ReservedSockets::default();
         let socket = parked.bind("127.0.0.1", 0).await.unwrap();
         let port = socket.local_addr().unwrap().port();
         tokio::time::pause();

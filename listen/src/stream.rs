@@ -23,7 +23,7 @@ const PREFACE: &[u8] = b"PRI";
 
 /// The socket of a connection; see the module.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct MonitoredSocket {
     socket: TcpStream,
     activity: Arc<Activity>,
     tls: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Watched {
     unacknowledged: Option<u64>,
 }
 
-impl Watched {
+impl MonitoredSocket {
     /// Wraps a socket; writes fail without progress for as long as `patience`.
     pub(crate) fn new(socket: TcpStream, activity: Arc<Activity>, tls: bool, patience: Duration) -> Self {
         Self { socket, activity, tls, patience, timer: None, unacknowledged: None }
@@ -93,7 +93,7 @@ fn unacknowledged(_socket: &TcpStream) -> u64 {
     0
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for MonitoredSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -112,7 +112,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for MonitoredSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

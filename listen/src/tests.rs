@@ -25,12 +25,12 @@ const SECOND: Duration = Duration::from_secs(1);
 /// `/wait` waits until told, `/large` is answered at length, `/who` with the client's certificate, all others
 /// with its address.
 #[derive(Default)]
-struct Answering {
+struct TestService {
     waits: Notify,
     go_on: Notify,
 }
 
-impl Service for Answering {
+impl Service for TestService {
     type Body = Full<Bytes>;
 
     async fn call(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
@@ -54,16 +54,16 @@ impl Service for Answering {
     }
 }
 
-struct Running {
+struct TestServer {
     address: SocketAddr,
-    service: Arc<Answering>,
+    service: Arc<TestService>,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<()>,
 }
 
-async fn start(config: Config, tls: Option<Tls>) -> Running {
+async fn start(config: Config, tls: Option<Tls>) -> TestServer {
     let mut server = Server::new(config);
-    let service = Arc::new(Answering::default());
+    let service = Arc::new(TestService::default());
     let listener = Listener::bind("test", LOOPBACK, tls).await.unwrap();
     let address = listener.local_addr().unwrap();
     server.add(listener, Arc::clone(&service));
@@ -71,10 +71,10 @@ async fn start(config: Config, tls: Option<Tls>) -> Running {
     let ended = tokio::spawn(server.run(async {
         let _ = stopped.await;
     }));
-    Running { address, service, stop, ended }
+    TestServer { address, service, stop, ended }
 }
 
-impl Running {
+impl TestServer {
     async fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).await.unwrap();
         // What the system holds back for a moment is an age to a clock that stands still.
@@ -256,7 +256,7 @@ async fn requests_under_way_end_and_idle_connections_do_not_hold_up() {
     let (_, http2) = h2::client::handshake(running.connect().await).await.unwrap();
     let http2 = tokio::spawn(http2);
     let mut busy = running.busy(running.connect().await).await;
-    let Running { address, service, stop, mut ended } = running;
+    let TestServer { address, service, stop, mut ended } = running;
     stop.send(()).unwrap();
     assert_eq!((rest(&mut idle).await, rest(&mut silent).await), (0, 0));
     http2.await.unwrap().unwrap();

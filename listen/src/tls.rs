@@ -63,13 +63,13 @@ impl TlsFiles {
 /// The TLS of listeners; its clones are the same.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    loaded: Arc<Loaded>,
+    loaded: Arc<LoadedFiles>,
     /// Time that a handshake may take.
     pub(crate) handshake_timeout: Duration,
 }
 
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedFiles {
     files: TlsFiles,
     config: ArcSwap<ServerConfig>,
     /// Of the files when they were read last. Whoever reads them holds it, so that what is older does not come after
@@ -80,7 +80,7 @@ pub(crate) struct Loaded {
 /// What tells that a file has changed: time and size, of one that is there.
 type Stamp = Option<(SystemTime, u64)>;
 /// All TLS that is in use, as many as there are listeners with it.
-pub(crate) type InUse = Mutex<Vec<Weak<Loaded>>>;
+pub(crate) type InUse = Mutex<Vec<Weak<LoadedFiles>>>;
 
 /// That of this process.
 static IN_USE: InUse = Mutex::new(Vec::new());
@@ -93,7 +93,7 @@ impl Tls {
     pub fn load(files: TlsFiles) -> io::Result<Self> {
         let stamps = Mutex::new(files.stamps());
         let config = ArcSwap::from_pointee(read(&files)?);
-        let loaded = Arc::new(Loaded { files, config, stamps });
+        let loaded = Arc::new(LoadedFiles { files, config, stamps });
         let mut in_use = IN_USE.lock();
         in_use.retain(|other| other.strong_count() > 0);
         in_use.push(Arc::downgrade(&loaded));
@@ -138,7 +138,7 @@ impl Tls {
     }
 }
 
-fn in_use(all: &InUse) -> Vec<Arc<Loaded>> {
+fn in_use(all: &InUse) -> Vec<Arc<LoadedFiles>> {
     all.lock().iter().filter_map(Weak::upgrade).collect()
 }
 
@@ -169,7 +169,7 @@ impl TlsFiles {
     }
 }
 
-impl Loaded {
+impl LoadedFiles {
     fn reload(&self) -> io::Result<()> {
         self.read_again(&mut self.stamps.lock(), self.files.stamps())
     }

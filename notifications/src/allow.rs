@@ -34,7 +34,7 @@ enum Target {
 
 /// What an address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+enum AddressClass {
     Public,
     Private,
     /// Reached only by its address: this machine, its link, what clouds tell a machine of itself, and what is no host's.
@@ -115,8 +115,8 @@ impl Entry {
         self.may_be_for(scheme, host, port)
             && match self.target {
                 Target::Network(network, length) => within(network, length, ip),
-                Target::Any => reach(ip) == Reach::Public,
-                Target::Host(_) | Target::Below(_) => reach(ip) != Reach::Guarded,
+                Target::Any => reach(ip) == AddressClass::Public,
+                Target::Host(_) | Target::Below(_) => reach(ip) != AddressClass::Guarded,
             }
     }
 }
@@ -138,14 +138,14 @@ fn within(network: IpAddr, length: u8, ip: IpAddr) -> bool {
     one_of == other_of && (length == 0 || (one ^ other) >> (128 - u32::from(length)) == 0)
 }
 
-fn reach(ip: IpAddr) -> Reach {
+fn reach(ip: IpAddr) -> AddressClass {
     match ip.to_canonical() {
         IpAddr::V4(ip) => reach_v4(ip),
         IpAddr::V6(ip) => reach_v6(ip),
     }
 }
 
-fn reach_v4(ip: Ipv4Addr) -> Reach {
+fn reach_v4(ip: Ipv4Addr) -> AddressClass {
     let [a, b, c, _] = ip.octets();
     let guarded = ip.is_loopback()
         || ip.is_link_local()
@@ -161,13 +161,13 @@ fn reach_v4(ip: Ipv4Addr) -> Reach {
     let private =
         ip.is_private() || (a == 100 && (64..128).contains(&b)) || (a == 198 && (18..20).contains(&b));
     match (guarded, private) {
-        (true, _) => Reach::Guarded,
-        (false, true) => Reach::Private,
-        (false, false) => Reach::Public,
+        (true, _) => AddressClass::Guarded,
+        (false, true) => AddressClass::Private,
+        (false, false) => AddressClass::Public,
     }
 }
 
-fn reach_v6(ip: Ipv6Addr) -> Reach {
+fn reach_v6(ip: Ipv6Addr) -> AddressClass {
     let segments = ip.segments();
     // Addresses of version 4 within: translated (64:ff9b::/96) and 6to4.
     if segments[..6] == [0x64, 0xff9b, 0, 0, 0, 0] {
@@ -191,9 +191,9 @@ fn reach_v6(ip: Ipv6Addr) -> Reach {
         || compatible
         || elsewhere
     {
-        return Reach::Guarded;
+        return AddressClass::Guarded;
     }
-    if ip.is_unique_local() { Reach::Private } else { Reach::Public }
+    if ip.is_unique_local() { AddressClass::Private } else { AddressClass::Public }
 }
 
 impl Allow {
@@ -255,7 +255,7 @@ pub(crate) struct Resolver {
 #[error(
     "[{host}:{port}] is at {address}, which is not allowed by {scheme}: no entry of notifications.allow is for host, port and address"
 )]
-pub(crate) struct Refused {
+pub(crate) struct AddressRefusal {
     scheme: String,
     host: String,
     port: u16,
@@ -272,7 +272,7 @@ impl Resolve for Resolver {
             let permits = |address: &SocketAddr| allow.permits(&scheme, &host, port, address.ip());
             let permitted: Vec<SocketAddr> = found.into_iter().filter(permits).collect();
             match (permitted.is_empty(), first) {
-                (true, Some(address)) => Err(Refused { scheme, host, port, address }.into()),
+                (true, Some(address)) => Err(AddressRefusal { scheme, host, port, address }.into()),
                 _ => Ok(Box::new(permitted.into_iter()) as Addrs),
             }
         })

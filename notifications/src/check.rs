@@ -6,12 +6,12 @@ use millrace_rules::definition::notification::{Channel, Method};
 use reqwest::Url;
 use serde_json::Value;
 
-use crate::Shared;
+use crate::NotifierState;
 use crate::channel::{command, email};
 use crate::error::{Error, Result};
 use millrace_rules::template;
 
-pub(crate) fn check(shared: &Shared, definition: &Definition) -> Result<()> {
+pub(crate) fn check(shared: &NotifierState, definition: &Definition) -> Result<()> {
     let notification = &definition.notification;
     if let Some(escalation) = &notification.escalation {
         users(shared, "escalate_users", escalation.users.iter().map(String::as_str))?;
@@ -23,7 +23,7 @@ pub(crate) fn check(shared: &Shared, definition: &Definition) -> Result<()> {
 }
 
 /// Checks that accounts are there, and can be mailed.
-fn users<'a>(shared: &Shared, field: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
+fn users<'a>(shared: &NotifierState, field: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
     for name in names {
         if shared.accounts.user(name).is_none_or(|account| account.user.email.is_none()) {
             return Err(Error::invalid(field, format!("there is no user [{name}] with an address of mail")));
@@ -32,7 +32,7 @@ fn users<'a>(shared: &Shared, field: &str, names: impl Iterator<Item = &'a str>)
     Ok(())
 }
 
-fn channel(shared: &Shared, channel: &Channel) -> Result<()> {
+fn channel(shared: &NotifierState, channel: &Channel) -> Result<()> {
     let options = &channel.options;
     let text = |name: &str| options.get(name).and_then(Value::as_str);
     let template =
@@ -90,7 +90,7 @@ fn channel(shared: &Shared, channel: &Channel) -> Result<()> {
 }
 
 /// Tells why a channel cannot send as the server is configured.
-pub(crate) fn warning(shared: &Shared, channel: &Channel) -> Option<String> {
+pub(crate) fn warning(shared: &NotifierState, channel: &Channel) -> Option<String> {
     let config = &shared.config;
     match channel.method {
         Method::Email | Method::User => {

@@ -42,8 +42,8 @@ use crate::secrets::Secrets;
 
 pub use config::{Config, Smtp, SmtpTls};
 pub use error::{Error, Result};
-pub use outbox::{Occasion, rows};
-pub use sender::Tested;
+pub use outbox::{NotificationReason, rows};
+pub use sender::ChannelTestReport;
 
 /// Tests of channels at a time.
 const TESTS: usize = 4;
@@ -52,7 +52,7 @@ const TESTS: usize = 4;
 /// way.
 #[derive(Clone)]
 pub struct Notifications {
-    shared: Arc<Shared>,
+    shared: Arc<NotifierState>,
     task: Arc<Task>,
 }
 
@@ -74,7 +74,7 @@ impl Drop for Task {
 }
 
 /// What the task and those who ask share.
-pub(crate) struct Shared {
+pub(crate) struct NotifierState {
     pub(crate) engine: Arc<Engine>,
     pub(crate) session: Session,
     pub(crate) search: Arc<SearchService>,
@@ -91,7 +91,7 @@ pub(crate) struct Shared {
     fault: Mutex<Option<String>>,
 }
 
-impl Shared {
+impl NotifierState {
     /// Notes why nothing is sent, or that it is.
     pub(crate) fn set_fault(&self, fault: Option<String>) {
         let mut told = self.fault.lock();
@@ -116,7 +116,7 @@ impl Notifications {
         let channels = Channels::new(&config).await?;
         let session = Session::system(engine);
         let secrets = Secrets::new(engine, search, config.secret_key.as_ref());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(NotifierState {
             engine: Arc::clone(engine),
             session,
             search: Arc::clone(search),
@@ -187,7 +187,7 @@ impl Notifications {
         definition: &Definition,
         alert: Option<Value>,
         asker: &str,
-    ) -> Result<Vec<Tested>> {
+    ) -> Result<Vec<ChannelTestReport>> {
         let Ok(_turn) = self.shared.tests.try_acquire() else {
             return Err(Error::Busy(format!("{TESTS} tests of channels are under way; try again later")));
         };

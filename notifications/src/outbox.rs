@@ -24,7 +24,7 @@ const REPEATED: [&str; 5] = ["@timestamp", "alert_subject", "rule_name", "rule_i
 
 /// What is told.
 #[derive(Clone, Copy, Debug)]
-pub enum Occasion<'a> {
+pub enum NotificationReason<'a> {
     /// An alert, with its document.
     Alert(&'a Value),
     /// That the condition of an alert of a key has ended, and when.
@@ -78,34 +78,35 @@ pub fn index_body() -> Value {
 pub fn rows(
     rule: &Rule,
     alert: &str,
-    occasion: Occasion<'_>,
+    occasion: NotificationReason<'_>,
     frame: u64,
     now_ms: i64,
     give_up_ms: i64,
 ) -> Vec<(String, Value)> {
     let definition = &rule.definition;
-    let maker = Maker { rule, alert, occasion, frame, now_ms, give_up_ms };
+    let maker = NotificationBuilder { rule, alert, occasion, frame, now_ms, give_up_ms };
     let mut rows = Vec::new();
     let when = match occasion {
-        Occasion::Recovery { .. } if !definition.recovery => return rows,
-        Occasion::Recovery { .. } | Occasion::Problem(_) => Some(now_ms),
-        Occasion::Alert(_) => maker.first_time(),
+        NotificationReason::Recovery { .. } if !definition.recovery => return rows,
+        NotificationReason::Recovery { .. } | NotificationReason::Problem(_) => Some(now_ms),
+        NotificationReason::Alert(_) => maker.first_time(),
     };
     for channel in &definition.notification.channels {
         let Some(due) = when else { continue };
         let identity = identity(channel);
         let (due, group) = match occasion {
-            Occasion::Alert(document) => maker.gathered(channel, &identity, document, due),
-            Occasion::Recovery { .. } | Occasion::Problem(_) => (due, None),
+            NotificationReason::Alert(document) => maker.gathered(channel, &identity, document, due),
+            NotificationReason::Recovery { .. } | NotificationReason::Problem(_) => (due, None),
         };
         let kind = match occasion {
-            Occasion::Alert(_) => "alert",
-            Occasion::Recovery { .. } => "recovery",
-            Occasion::Problem(_) => "problem",
+            NotificationReason::Alert(_) => "alert",
+            NotificationReason::Recovery { .. } => "recovery",
+            NotificationReason::Problem(_) => "problem",
         };
         rows.push(maker.row(kind, channel, &identity, due, group));
     }
-    if let (Occasion::Alert(_), Some(escalation)) = (occasion, &definition.notification.escalation) {
+    if let (NotificationReason::Alert(_), Some(escalation)) = (occasion, &definition.notification.escalation)
+    {
         let mut options = Map::new();
         options.insert("users".to_owned(), json!(escalation.users));
         let channel = Channel { name: "user".to_owned(), method: Method::User, options };
@@ -123,16 +124,16 @@ pub(crate) fn key(alert: &str, kind: &str, channel: &str) -> String {
     hash(&[alert, kind, channel])
 }
 
-struct Maker<'a> {
+struct NotificationBuilder<'a> {
     rule: &'a Rule,
     alert: &'a str,
-    occasion: Occasion<'a>,
+    occasion: NotificationReason<'a>,
     frame: u64,
     now_ms: i64,
     give_up_ms: i64,
 }
 
-impl Maker<'_> {
+impl NotificationBuilder<'_> {
     fn definition(&self) -> &Definition {
         &self.rule.definition
     }
@@ -189,7 +190,7 @@ impl Maker<'_> {
             "per_minute": self.definition().notification.per_minute,
         });
         match self.occasion {
-            Occasion::Alert(document) => {
+            NotificationReason::Alert(document) => {
                 let mut repeated = Map::new();
                 for field in REPEATED {
                     if let Some(value) =
@@ -205,12 +206,12 @@ impl Maker<'_> {
                     about["waited_ms"] = json!(escalation.after.ms());
                 }
             }
-            Occasion::Recovery { key, time } => {
+            NotificationReason::Recovery { key, time } => {
                 about["recovered"] = json!(time.iso());
                 about["alert"] =
                     json!({"key": key, "rule_id": self.rule.id, "rule_name": self.definition().name});
             }
-            Occasion::Problem(document) => about["alert"] = document.clone(),
+            NotificationReason::Problem(document) => about["alert"] = document.clone(),
         }
         let expires = due.max(self.now_ms).saturating_add(self.give_up_ms);
         let mut row = json!({
@@ -257,7 +258,7 @@ mod tests {
     }
 
     fn made(more: Value, document: &Value, now_ms: i64) -> Vec<(String, Value)> {
-        rows(&rule(more), "a1", Occasion::Alert(document), 7, now_ms, 1_000)
+        rows(&rule(more), "a1", NotificationReason::Alert(document), 7, now_ms, 1_000)
     }
 
     #[test]
@@ -273,7 +274,7 @@ mod tests {
         assert_eq!((&row["due"], &row["expires"], &row["frame"]), (&json!(5), &json!(1_005), &json!(7)));
         assert_eq!(row["about"]["alert"]["alert_subject"], json!("s"));
         assert!(made(json!({"alert_method": "index"}), &document, 5).is_empty());
-        let recovery = Occasion::Recovery { key: "ann", time: Time::from_ms(9) };
+        let recovery = NotificationReason::Recovery { key: "ann", time: Time::from_ms(9) };
         assert!(super::rows(&rule(json!({})), "a1", recovery, 7, 5, 1_000).is_empty());
         let told = super::rows(&rule(json!({"recovery": true})), "a1", recovery, 7, 5, 1_000);
         assert_eq!((told.len(), &told[0].1["kind"]), (1, &json!("recovery")));
@@ -281,7 +282,7 @@ mod tests {
         let blind = json!({"alert_subject": "blind", "alert_text": "why"});
         let gathers =
             rule(json!({"aggregation": {"minutes": 5}, "escalate_users": "boss", "escalate_after": "1h"}));
-        let told = super::rows(&gathers, "p1", Occasion::Problem(&blind), 7, 5, 1_000);
+        let told = super::rows(&gathers, "p1", NotificationReason::Problem(&blind), 7, 5, 1_000);
         assert_eq!((told.len(), &told[0].1["kind"], &told[0].1["due"]), (1, &json!("problem"), &json!(5)));
         assert_eq!(told[0].1["about"]["alert"], blind);
     }

@@ -36,12 +36,12 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A secret that was opened.
 #[derive(Clone)]
-pub(crate) struct Opened {
+pub(crate) struct DecryptedSecret {
     pub(crate) value: String,
     pub(crate) hosts: Vec<String>,
 }
 
-impl fmt::Debug for Opened {
+impl fmt::Debug for DecryptedSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opened").field("hosts", &self.hosts).finish_non_exhaustive()
     }
@@ -115,7 +115,7 @@ impl Secrets {
     ///
     /// # Errors
     /// Why it cannot be: in words for who has to mend it.
-    pub(crate) async fn open(&self, name: &str) -> Result<Opened, String> {
+    pub(crate) async fn open(&self, name: &str) -> Result<DecryptedSecret, String> {
         let found = self.open_document(name).await.map_err(|error| error.to_string())?;
         let document = found.ok_or_else(|| {
             format!("there is no secret [{name}]: store it with PUT /api/alert/secret/{name}")
@@ -133,7 +133,7 @@ impl Secrets {
         let opened = key.open_in_place(nonce, Aad::from(name.as_bytes()), text).map_err(|_| broken())?;
         let value = String::from_utf8(opened.to_vec()).map_err(|_| broken())?;
         let hosts = document["hosts"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        Ok(Opened { value, hosts: hosts.map(str::to_ascii_lowercase).collect() })
+        Ok(DecryptedSecret { value, hosts: hosts.map(str::to_ascii_lowercase).collect() })
     }
 
     /// Lists them by name, without what they hide.

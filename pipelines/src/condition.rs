@@ -5,7 +5,7 @@
 //! - `==` compares kind and value: `1`, `1.0` and `"1"` are three values; what is missing equals only what is missing.
 //!   Texts are compared in a time that does not tell where they differ.
 //! - `<`, `<=`, `>`, `>=` order numbers by value and texts by their bytes. Of anything else, and of a missing
-//!   field, neither they nor their opposite holds: the event cannot be decided ([`Undecided`]), takes no branch
+//!   field, neither they nor their opposite holds: the event cannot be decided ([`UndecidedCondition`]), takes no branch
 //!   and becomes a dead letter, so that `else` is not taken for want of a field.
 //! - `=~` holds for texts only. `^` and `$` are the ends of lines, as in Ruby.
 //! - `a in b` asks for a part of a text, an element of an array, or a member of a hash; against a written array
@@ -127,7 +127,7 @@ impl Pattern {
 /// A condition has no answer for an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Undecided(pub String);
+pub struct UndecidedCondition(pub String);
 
 impl Condition {
     /// Writes it as a text that does not depend on how it was laid out.
@@ -159,7 +159,7 @@ impl Condition {
     ///
     /// # Errors
     /// Values that have no order, or an expression that takes longer than a second.
-    pub fn holds(&self, event: &Event) -> Result<bool, Undecided> {
+    pub fn holds(&self, event: &Event) -> Result<bool, UndecidedCondition> {
         match self {
             Self::And(a, b) => Ok(a.holds(event)? && b.holds(event)?),
             Self::Nand(a, b) => Ok(!(a.holds(event)? && b.holds(event)?)),
@@ -172,7 +172,7 @@ impl Condition {
                 Some(Value::String(text)) => pattern
                     .0
                     .is_match(text, &Deadline::default())
-                    .map_err(|_| Undecided(format!("{operand} =~ {:?} took too long", pattern.0))),
+                    .map_err(|_| UndecidedCondition(format!("{operand} =~ {:?} took too long", pattern.0))),
                 _ => Ok(false),
             },
             Self::In(a, b) => Ok(is_in(a, b, event)),
@@ -208,7 +208,12 @@ fn is_truthy(value: &Value) -> bool {
     }
 }
 
-fn compare(a: &Operand, comparison: Comparison, b: &Operand, event: &Event) -> Result<bool, Undecided> {
+fn compare(
+    a: &Operand,
+    comparison: Comparison,
+    b: &Operand,
+    event: &Event,
+) -> Result<bool, UndecidedCondition> {
     let (left, right) = (a.of(event), b.of(event));
     if matches!(comparison, Comparison::Equal | Comparison::NotEqual) {
         let equal = match (left.as_deref(), right.as_deref()) {
@@ -220,7 +225,7 @@ fn compare(a: &Operand, comparison: Comparison, b: &Operand, event: &Event) -> R
     let undecided = || {
         let shown = |value: Option<&Value>| value.map_or("nothing", kind).to_owned();
         let (left, right) = (shown(left.as_deref()), shown(right.as_deref()));
-        Undecided(format!("{a} {} {b} has no answer for {left} and {right}", comparison.sign()))
+        UndecidedCondition(format!("{a} {} {b} has no answer for {left} and {right}", comparison.sign()))
     };
     let ordering = match (left.as_deref(), right.as_deref()) {
         (Some(Value::String(left)), Some(Value::String(right))) => {

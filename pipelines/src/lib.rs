@@ -22,7 +22,7 @@ pub mod store;
 pub use graph::Graph;
 pub use language::{Dialect, Environment};
 pub use manager::Manager;
-pub use settings::{Ordered, Settings};
+pub use settings::{EventOrder, Settings};
 pub use store::Store;
 
 use millrace_ingest::Fault;

@@ -16,7 +16,7 @@ pub struct Meter {
 
 /// Counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct CounterSnapshot {
     /// Events that came in.
     pub events_in: u64,
     /// Events that went through all filters.
@@ -57,9 +57,9 @@ impl Meter {
     }
 
     /// Reads the counters.
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> CounterSnapshot {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Figures {
+        CounterSnapshot {
             events_in: read(&self.events_in),
             filtered: read(&self.filtered),
             events_out: read(&self.events_out),

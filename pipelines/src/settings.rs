@@ -23,12 +23,12 @@ pub struct Settings {
     /// Time that a worker waits for more events while others are under way.
     pub batch_delay: Duration,
     /// Whether the order of all events is kept.
-    pub ordered: Ordered,
+    pub ordered: EventOrder,
 }
 
 /// Whether events leave a pipeline in the order in which they came. Those of one partition of a source always do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ordered {
+pub enum EventOrder {
     /// With one worker.
     #[default]
     Auto,
@@ -41,7 +41,7 @@ pub enum Ordered {
 impl Default for Settings {
     fn default() -> Self {
         let workers = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        Self { workers, batch_size: BATCH_SIZE, batch_delay: BATCH_DELAY, ordered: Ordered::Auto }
+        Self { workers, batch_size: BATCH_SIZE, batch_delay: BATCH_DELAY, ordered: EventOrder::Auto }
     }
 }
 
@@ -49,9 +49,9 @@ impl Settings {
     /// Whether all events leave in the order in which they came.
     pub fn keeps_order(&self) -> bool {
         match self.ordered {
-            Ordered::Auto => self.workers == 1,
-            Ordered::Yes => true,
-            Ordered::No => false,
+            EventOrder::Auto => self.workers == 1,
+            EventOrder::Yes => true,
+            EventOrder::No => false,
         }
     }
 
@@ -76,7 +76,7 @@ impl Settings {
                 "[pipeline.batch.delay] must be from 0 to {most} milliseconds, not [{given}]"
             ));
         }
-        if self.ordered == Ordered::Yes && self.workers > 1 {
+        if self.ordered == EventOrder::Yes && self.workers > 1 {
             let workers = self.workers;
             return Err(format!(
                 "[pipeline.ordered] is true, which needs [pipeline.workers] to be 1, not [{workers}]"

@@ -30,7 +30,7 @@ pub struct Error(String);
 
 /// How a line is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum LineStyle {
     /// What was measured.
     Measured,
     /// What was predicted.
@@ -43,7 +43,7 @@ pub struct Series {
     /// What it is, for the legend.
     pub name: String,
     /// How it is drawn.
-    pub look: Look,
+    pub look: LineStyle,
     /// Times in milliseconds since the epoch, ascending, and values; the line is broken where there is none.
     pub points: Vec<(i64, Option<f64>)>,
 }
@@ -68,7 +68,7 @@ pub struct Level {
 
 /// A moment that something happened at.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mark {
+pub struct EventMarker {
     /// When, in milliseconds since the epoch.
     pub time: i64,
     /// What, shown where one points at it.
@@ -89,7 +89,7 @@ pub struct Plot {
     /// Levels: the first 20.
     pub levels: Vec<Level>,
     /// Moments: the first 200.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<EventMarker>,
     /// What moments are, for the legend.
     pub marks_name: String,
 }
@@ -166,8 +166,8 @@ impl Plot {
         }
         for series in self.series.iter().take(MAX_PARTS) {
             let style = match series.look {
-                Look::Measured => MEASURED.stroke_width(1),
-                Look::Predicted => PREDICTED.stroke_width(2),
+                LineStyle::Measured => MEASURED.stroke_width(1),
+                LineStyle::Predicted => PREDICTED.stroke_width(2),
             };
             chart
                 .draw_series(LineSeries::new(Vec::<(i64, f64)>::new(), style))?
@@ -198,7 +198,7 @@ impl Plot {
     ) -> std::result::Result<(), Box<dyn std::error::Error + 'a>> {
         let (from, to) = self.ends();
         let within = self.marks.iter().filter(|mark| (from..=to).contains(&mark.time));
-        let marks: Vec<&Mark> = within.take(MAX_MARKS).collect();
+        let marks: Vec<&EventMarker> = within.take(MAX_MARKS).collect();
         if marks.is_empty() {
             return Ok(());
         }
@@ -295,14 +295,14 @@ mod tests {
             series: vec![
                 Series {
                     name: "measured".to_owned(),
-                    look: Look::Measured,
+                    look: LineStyle::Measured,
                     points: (0..100)
                         .map(|at| (hour(at), (at % 10 != 9).then_some((at % 7) as f64)))
                         .collect(),
                 },
                 Series {
                     name: "predicted".to_owned(),
-                    look: Look::Predicted,
+                    look: LineStyle::Predicted,
                     points: (100..110).map(|at| (hour(at), Some(3.0))).collect(),
                 },
             ],
@@ -311,7 +311,7 @@ mod tests {
                 points: (100..110).map(|at| (hour(at), 1.0, 5.0)).collect(),
             }],
             levels: vec![Level { name: "threshold".to_owned(), value: 8.0 }],
-            marks: vec![Mark { time: hour(50), text: "alert".to_owned() }],
+            marks: vec![EventMarker { time: hour(50), text: "alert".to_owned() }],
             marks_name: "alerts".to_owned(),
         }
     }
@@ -356,7 +356,7 @@ mod tests {
             assert!(empty.svg().unwrap().len() < 20_000);
         }
         let line = |points: Vec<(i64, Option<f64>)>| {
-            let series = Series { name: "s".to_owned(), look: Look::Measured, points };
+            let series = Series { name: "s".to_owned(), look: LineStyle::Measured, points };
             Plot { series: vec![series], ..Plot::default() }
         };
         let long = (0..1_000_000).map(|at| (at, Some(f64::from(at as i32 % 1000)))).collect();
@@ -371,7 +371,7 @@ mod tests {
         }
         let mut marked = plot();
         marked.marks = (0..1000)
-            .map(|at| Mark { time: 1_769_853_600_000 + at * 60_000, text: "m".to_owned() })
+            .map(|at| EventMarker { time: 1_769_853_600_000 + at * 60_000, text: "m".to_owned() })
             .collect();
         let svg = marked.svg().unwrap();
         assert!(svg.contains("800 more") && svg.len() < 200_000);

@@ -8,15 +8,15 @@ use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 
 use millrace_rules::definition::Definition;
-use millrace_rules::engine::{Engine, Frame, Matched, Matcher, Operation, Rule};
+use millrace_rules::engine::{Engine, Frame, Matcher, Operation, Rule, RuleMatches};
 use millrace_rules::{Bounds, Event, Origin, Time, Timing};
 use serde_json::{Value, json};
 
-struct All;
+struct MatchAll;
 
-impl Matcher for All {
-    fn matches(&mut self, frame: &Frame) -> Vec<Matched> {
-        vec![Matched {
+impl Matcher for MatchAll {
+    fn matches(&mut self, frame: &Frame) -> Vec<RuleMatches> {
+        vec![RuleMatches {
             rule: "r".to_owned(),
             outcome: Ok((0..frame.events.len()).collect()),
             second: Vec::new(),
@@ -45,7 +45,7 @@ fn replay(line: &str) -> Result<Value, String> {
         };
         let number = place as u64 + 1;
         let frame = Frame { number, time: now, origin: Origin::User, events: vec![event], complete: true };
-        for operation in engine.frame(&frame, &mut All) {
+        for operation in engine.frame(&frame, &mut MatchAll) {
             if let Operation::Alert { document, .. } = operation {
                 alerts.push(json!({
                     "trigger": place,

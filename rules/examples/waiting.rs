@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use millrace_rules::definition::Definition;
-use millrace_rules::engine::{Engine, Frame, Matched, Matcher, Operation, Rule};
+use millrace_rules::engine::{Engine, Frame, Matcher, Operation, Rule, RuleMatches};
 use millrace_rules::{Bounds, Event, Origin, Time, Times, Timing};
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ struct Groups {
 }
 
 impl Matcher for Groups {
-    fn matches(&mut self, frame: &Frame) -> Vec<Matched> {
+    fn matches(&mut self, frame: &Frame) -> Vec<RuleMatches> {
         let groups = self.ids.len() as u64;
         let mut all = Vec::new();
         for (group, ids) in self.ids.iter().enumerate() {
@@ -31,7 +31,7 @@ impl Matcher for Groups {
                 .filter(|place| frame.events[*place].seq_no % groups == group as u64)
                 .collect();
             let second: Vec<usize> = places.iter().copied().filter(|place| place % 5 == 0).collect();
-            all.extend(ids.iter().map(|id| Matched {
+            all.extend(ids.iter().map(|id| RuleMatches {
                 rule: id.clone(),
                 outcome: Ok(places.clone()),
                 second: second.clone(),

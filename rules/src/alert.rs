@@ -16,7 +16,7 @@ use crate::mutation::{Mutation, mutated};
 use crate::operator::Finding;
 use crate::operator::key::Key;
 use crate::operator::realert::Silence;
-use crate::operator::waiting::Closing;
+use crate::operator::window_operator::ClosedWindow;
 use crate::time::Time;
 
 /// Bytes that an alert shows of an event.
@@ -240,7 +240,7 @@ pub fn for_roles(mut document: Value, roles: &[String]) -> Value {
 }
 
 /// What an alert of a window shows: the end of the window as its time, the key, and what the type adds.
-fn window_body(rule: &Definition, closing: &Closing<'_>) -> Value {
+fn window_body(rule: &Definition, closing: &ClosedWindow<'_>) -> Value {
     let mut body = Map::new();
     body.insert(rule.timestamp_field.clone(), closing.end.iso().into());
     for (field, part) in rule.query_key.iter().zip(closing.key.parts()) {
@@ -252,7 +252,7 @@ fn window_body(rule: &Definition, closing: &Closing<'_>) -> Value {
 }
 
 /// Writes the document of an alert of a window.
-pub(crate) fn window_document(author: Author<'_>, id: &str, closing: &Closing<'_>) -> Value {
+pub(crate) fn window_document(author: Author<'_>, id: &str, closing: &ClosedWindow<'_>) -> Value {
     let rule = author.definition;
     let mut document = json!({
         "@timestamp": closing.end.iso(),
@@ -276,7 +276,7 @@ pub(crate) fn window_document(author: Author<'_>, id: &str, closing: &Closing<'_
 }
 
 /// Writes what an alert of a window says that late events have changed.
-pub(crate) fn revision(author: Author<'_>, closing: &Closing<'_>) -> Value {
+pub(crate) fn revision(author: Author<'_>, closing: &ClosedWindow<'_>) -> Value {
     let mut document = told(author, closing);
     document["revised"] = json!(true);
     document["revised_at"] = json!(closing.clock.iso());
@@ -284,7 +284,7 @@ pub(crate) fn revision(author: Author<'_>, closing: &Closing<'_>) -> Value {
 }
 
 /// What late events may change.
-fn told(author: Author<'_>, closing: &Closing<'_>) -> Value {
+fn told(author: Author<'_>, closing: &ClosedWindow<'_>) -> Value {
     let rule = author.definition;
     let body = window_body(rule, closing);
     let option = |name: &str| option(rule, name);
@@ -298,7 +298,7 @@ fn told(author: Author<'_>, closing: &Closing<'_>) -> Value {
 }
 
 /// What the type says of a window.
-fn said_of_window(rule: &Definition, closing: &Closing<'_>) -> String {
+fn said_of_window(rule: &Definition, closing: &ClosedWindow<'_>) -> String {
     let between = format!("between {} and {}", closing.start.iso(), closing.end.iso());
     let count = closing.verdict.count;
     let figure = |at: usize| {

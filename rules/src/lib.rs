@@ -25,5 +25,5 @@ pub use alert::for_roles;
 pub use error::{Error, Kind, Result};
 pub use event::{Event, Origin, Times};
 pub use fields::{cut, hex};
-pub use operator::{Bounds, Figures, Timing};
+pub use operator::{Bounds, OperatorStats, Timing};
 pub use time::{Span, Time};

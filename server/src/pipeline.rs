@@ -61,9 +61,9 @@ fn dialect(support_escapes: bool) -> Dialect {
     Dialect { environment: environment().into_iter().collect(), support_escapes }
 }
 
-type Parsed = Result<language::Definition, Vec<Fault>>;
+type ParsedConfiguration = Result<language::Definition, Vec<Fault>>;
 
-fn load(file: &Path, dialect: &Dialect) -> Result<(String, Parsed)> {
+fn load(file: &Path, dialect: &Dialect) -> Result<(String, ParsedConfiguration)> {
     let shown = file.display();
     let unreadable = |error: std::io::Error| anyhow!("{shown}: cannot be read: {error}");
     if std::fs::metadata(file).map_err(unreadable)?.len() > MAX_BYTES as u64 {
@@ -169,9 +169,10 @@ fn replay(args: &PipelineReplayArgs) -> Result<(), Failure> {
 async fn replay_in(engine: &Engine, args: &PipelineReplayArgs) -> Result<()> {
     let mut after = None;
     let mut most = args.most as usize;
-    let mut replayed = dead_letter::Replayed::default();
+    let mut replayed = dead_letter::ReplayReport::default();
     while most > 0 {
-        let wanted = dead_letter::Wanted { pipeline: args.pipeline.as_deref(), after: after.as_ref(), most };
+        let wanted =
+            dead_letter::DeadLetterFilter { pipeline: args.pipeline.as_deref(), after: after.as_ref(), most };
         let page = dead_letter::list(engine, wanted).await?;
         most = most.saturating_sub(page.letters.len());
         if args.list {
@@ -202,7 +203,7 @@ async fn replay_in(engine: &Engine, args: &PipelineReplayArgs) -> Result<()> {
     }
 }
 
-fn show(letter: &dead_letter::Letter) {
+fn show(letter: &dead_letter::StoredDeadLetter) {
     let payload = letter.payload().unwrap_or_default();
     let line = json!({
         "@timestamp": letter.time,

@@ -5,7 +5,7 @@
 //! reading and bring to an end what they have read while no new connections are taken and requests in flight end,
 //! then rules stop where they are, then notifications that are on their way, then the store flushes and lets go of its
 //! directory; all of it within `drain_timeout`, of which the last seconds are the store's: what hangs is cut, and the log has
-//! what was not flushed. [`Running`] is that sequence without the process around it; `demo` uses it too.
+//! what was not flushed. [`RunningServer`] is that sequence without the process around it; `demo` uses it too.
 //! SIGHUP has all certificates read again; those that change are so within ten seconds by themselves.
 
 use std::future::Future;
@@ -58,7 +58,7 @@ pub(crate) fn run(mut config: Config) -> Result<(), Failure> {
             (!io::stdout().is_terminal()).then(|| config.storage.data_dir.join(PASSWORD_FILE));
         config.api.password_file.clone_from(&password_file);
         let running = tokio::select! {
-            started = Running::start(config, Arc::clone(&supervisor)) => started?,
+            started = RunningServer::start(config, Arc::clone(&supervisor)) => started?,
             () = &mut stop => end_start(&supervisor),
         };
         announce(&running, https, password_file);
@@ -169,7 +169,7 @@ async fn listen_at(
 
 /// A server whose listeners are open.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     engine: Arc<Engine>,
     pipelines: Arc<Manager>,
     alerting: Alerting,
@@ -179,7 +179,7 @@ pub(crate) struct Running {
     supervisor: Arc<Supervisor>,
 }
 
-impl Running {
+impl RunningServer {
     /// Opens store and listeners.
     pub(crate) async fn start(config: Config, supervisor: Arc<Supervisor>) -> Result<Self, Failure> {
         let Config {
@@ -342,7 +342,7 @@ impl Running {
 }
 
 /// Prints the password, if new, or where it is, and the ready line that scripts wait for; tells the supervisor.
-fn announce(running: &Running, https: bool, password_file: Option<PathBuf>) {
+fn announce(running: &RunningServer, https: bool, password_file: Option<PathBuf>) {
     let mut out = io::stdout().lock();
     if let Some(password) = running.generated_password() {
         let _ = match password_file {

@@ -24,7 +24,7 @@ use password::Password;
 
 /// A user as it is shown.
 #[derive(Debug)]
-struct Listed {
+struct UserRow {
     name: String,
     roles: Vec<String>,
     enabled: bool,
@@ -42,9 +42,9 @@ struct NewUser<'a> {
 /// The users of a server.
 trait Users {
     /// Lists them by name.
-    async fn list(&self) -> Result<Vec<Listed>>;
+    async fn list(&self) -> Result<Vec<UserRow>>;
     /// Finds one.
-    async fn find(&self, name: &str) -> Result<Option<Listed>>;
+    async fn find(&self, name: &str) -> Result<Option<UserRow>>;
     /// Makes one.
     async fn add(&self, name: &str, user: NewUser<'_>, password: &str) -> Result<()>;
     /// Sets the password of one.
@@ -145,7 +145,7 @@ fn distinct(roles: &[String]) -> Vec<String> {
 }
 
 /// The roles that a user is to have, where they are to change.
-fn changed(user: &Listed, change: &RolesArgs) -> Result<Option<Vec<String>>> {
+fn changed(user: &UserRow, change: &RolesArgs) -> Result<Option<Vec<String>>> {
     if let Some(set) = &change.set {
         return Ok(Some(distinct(set)));
     }
@@ -160,7 +160,7 @@ fn changed(user: &Listed, change: &RolesArgs) -> Result<Option<Vec<String>>> {
     Ok(Some(user.roles.iter().filter(|role| !remove.contains(role)).cloned().collect()))
 }
 
-fn draw(users: &[Listed]) -> String {
+fn draw(users: &[UserRow]) -> String {
     let rows: Vec<_> = users
         .iter()
         .map(|user| {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn roles_are_set_added_and_removed() {
-        let user = Listed { name: "ann".to_owned(), roles: list(&["a", "b"]), enabled: true, email: None };
+        let user = UserRow { name: "ann".to_owned(), roles: list(&["a", "b"]), enabled: true, email: None };
         let none = RolesArgs { set: None, add: None, remove: None };
         assert_eq!(changed(&user, &none).unwrap(), None);
         let set = RolesArgs { set: Some(list(&["c", " a", "c"])), ..none.clone() };

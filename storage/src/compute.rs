@@ -126,7 +126,7 @@ impl Set {
     }
 
     /// Takes note that the calling thread's job waits, and has another thread take the next jobs.
-    fn wait(self: &Arc<Self>) -> Result<Waiting> {
+    fn wait(self: &Arc<Self>) -> Result<NetworkWaitJob> {
         let number = {
             let mut threads = self.threads.lock();
             if threads.waiting >= MAX_WAITING {
@@ -140,7 +140,7 @@ impl Set {
             threads.started += usize::from(wanted);
             wanted.then_some(threads.started)
         };
-        let waiting = Waiting(Arc::clone(self));
+        let waiting = NetworkWaitJob(Arc::clone(self));
         if let Some(Err(error)) = number.map(|number| self.start(self.size + number)) {
             // The others go on with one thread less.
             self.threads.lock().living -= 1;
@@ -151,9 +151,9 @@ impl Set {
 }
 
 /// A job that waits for the network.
-struct Waiting(Arc<Set>);
+struct NetworkWaitJob(Arc<Set>);
 
-impl Drop for Waiting {
+impl Drop for NetworkWaitJob {
     fn drop(&mut self) {
         self.0.threads.lock().waiting -= 1;
     }
@@ -545,7 +545,7 @@ mod tests {
         let left = (0..4).filter(|_| set.leaves()).count();
         assert_eq!((left, set.threads.lock().living), (3, 2));
         set.threads.lock().living = 4;
-        let waiting = Waiting(Arc::clone(&set));
+        let waiting = NetworkWaitJob(Arc::clone(&set));
         set.threads.lock().waiting = 1;
         assert!(set.leaves() && !set.leaves());
         drop(waiting);

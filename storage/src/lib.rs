@@ -21,12 +21,11 @@ mod engine;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
-mod kept;
+mod generational_cache;
 pub mod mapping;
 pub mod metadata;
 pub mod murmur;
 pub mod objects;
-mod recent;
 pub mod repair;
 pub mod routing;
 pub mod segment;
@@ -34,6 +33,7 @@ mod shard;
 pub mod source;
 mod sync;
 pub mod wal;
+mod weighted_lru;
 
 pub use access::{Origin, Principal, Session};
 pub use clock::{Clock, ManualClock, SharedClock, SystemClock};
@@ -41,5 +41,5 @@ pub use compute::{Compute, Priority, panic_text, run_behind_reads, run_promptly}
 pub use config::{Config, ObjectStoreConfig};
 pub use engine::*;
 pub use error::{Error, Kind, Result};
-pub use recent::Recent;
+pub use generational_cache::GenerationalCache;
 pub use wal::ReplayProgress;

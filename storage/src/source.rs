@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 1_000;
 
 /// What stays of the value at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stays {
+pub enum PathProjection {
     /// All of it.
     Whole,
     /// Nothing.
@@ -35,7 +35,7 @@ pub enum Stays {
 pub fn leave_out(
     members: Map<String, Value>,
     empty_items: bool,
-    of: impl Fn(&str, bool) -> Stays,
+    of: impl Fn(&str, bool) -> PathProjection,
 ) -> Map<String, Value> {
     Walk { of, empty_items, path: String::new() }.members(members, false)
 }
@@ -46,7 +46,7 @@ struct Walk<F> {
     path: String,
 }
 
-impl<F: Fn(&str, bool) -> Stays> Walk<F> {
+impl<F: Fn(&str, bool) -> PathProjection> Walk<F> {
     fn members(&mut self, members: Map<String, Value>, itself: bool) -> Map<String, Value> {
         let mut kept = Map::new();
         for (name, value) in members {
@@ -56,9 +56,9 @@ impl<F: Fn(&str, bool) -> Stays> Walk<F> {
             }
             self.path.push_str(&name);
             let value = match (self.of)(&self.path, itself) {
-                Stays::Whole => Some(value),
-                Stays::Nothing => None,
-                Stays::Inside { itself } => self.value(value, itself, itself),
+                PathProjection::Whole => Some(value),
+                PathProjection::Nothing => None,
+                PathProjection::Inside { itself } => self.value(value, itself, itself),
             };
             kept.extend(value.map(|value| (name, value)));
             self.path.truncate(length);
@@ -89,7 +89,7 @@ impl<F: Fn(&str, bool) -> Stays> Walk<F> {
 pub fn leave_out_of_text(
     source: &[u8],
     empty_items: bool,
-    of: impl Fn(&str, bool) -> Stays,
+    of: impl Fn(&str, bool) -> PathProjection,
 ) -> Option<Vec<u8>> {
     let mut scanner = Scanner::new(source);
     if scanner.peek()? != b'{' {
@@ -109,7 +109,7 @@ struct TextWalk<'t, F> {
     out: Vec<u8>,
 }
 
-impl<F: Fn(&str, bool) -> Stays> TextWalk<'_, F> {
+impl<F: Fn(&str, bool) -> PathProjection> TextWalk<'_, F> {
     /// Writes what stays of an object, and tells whether any of its members do.
     fn members(&mut self, itself: bool, depth: usize) -> Option<bool> {
         if depth > MAX_DEPTH {
@@ -136,9 +136,9 @@ impl<F: Fn(&str, bool) -> Stays> TextWalk<'_, F> {
             self.out.extend_from_slice(written);
             self.out.push(b':');
             let stays = match (self.of)(&self.path, itself) {
-                Stays::Whole => self.copy().map(|()| true)?,
-                Stays::Nothing => self.scanner.skip().map(|_| false)?,
-                Stays::Inside { itself } => self.value(itself, itself, depth)?,
+                PathProjection::Whole => self.copy().map(|()| true)?,
+                PathProjection::Nothing => self.scanner.skip().map(|_| false)?,
+                PathProjection::Inside { itself } => self.value(itself, itself, depth)?,
             };
             if !stays {
                 self.out.truncate(before);
@@ -201,15 +201,21 @@ mod tests {
             r#"{ "a" : [ { "b" : [ [ 1 , 2 ] , { "c" : null } ] } , 3 ] , "a.b" : true , "\u0067" : -1.5e3 }"#,
             "{}",
         ];
-        let rules: [fn(&str, bool) -> Stays; 5] = [
-            |_, _| Stays::Whole,
-            |_, _| Stays::Nothing,
+        let rules: [fn(&str, bool) -> PathProjection; 5] = [
+            |_, _| PathProjection::Whole,
+            |_, _| PathProjection::Nothing,
             |path, above| match path.starts_with("a.b") || above {
-                true => Stays::Whole,
-                false => Stays::Inside { itself: false },
+                true => PathProjection::Whole,
+                false => PathProjection::Inside { itself: false },
             },
-            |path, _| if path.contains('c') { Stays::Nothing } else { Stays::Inside { itself: true } },
-            |path, _| Stays::Inside { itself: path.len() % 2 == 1 },
+            |path, _| {
+                if path.contains('c') {
+                    PathProjection::Nothing
+                } else {
+                    PathProjection::Inside { itself: true }
+                }
+            },
+            |path, _| PathProjection::Inside { itself: path.len() % 2 == 1 },
         ];
         for source in sources {
             for (number, rule) in rules.into_iter().enumerate() {
@@ -228,10 +234,10 @@ mod tests {
     fn numbers_stay_as_they_are_written() {
         let source = br#"{"n":123456789012345678901234567890,"m":[1.0,1e2],"x":0}"#;
         let text = leave_out_of_text(source, false, |path, _| match path {
-            "x" => Stays::Nothing,
-            _ => Stays::Inside { itself: true },
+            "x" => PathProjection::Nothing,
+            _ => PathProjection::Inside { itself: true },
         });
         assert_eq!(text.unwrap(), br#"{"n":123456789012345678901234567890,"m":[1.0,1e2]}"#);
-        assert!(leave_out_of_text(b"{\"a\":", false, |_, _| Stays::Whole).is_none());
+        assert!(leave_out_of_text(b"{\"a\":", false, |_, _| PathProjection::Whole).is_none());
     }
 }

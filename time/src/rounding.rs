@@ -129,8 +129,15 @@ impl Rounding {
 
     /// Rounds one instant after the other, which is cheap where they are near each other.
     pub fn cached(&self) -> CachedRounding<'_> {
+        let width = match self.interval {
+            Interval::Fixed(width) => Some(width.max(1)),
+            Interval::Calendar(CalendarUnit::Day) => Some(DAY),
+            Interval::Calendar(unit) => unit.width(),
+        };
+        let offset = self.zone.constant_offset().map(|seconds| i64::from(seconds) * 1000);
         CachedRounding {
             rounding: self,
+            equal: width.zip(offset).map(|(width, offset)| (width, self.offset_ms.saturating_sub(offset))),
             regime: Regime { from: 0, to: 0, offset: 0, before: 0 },
             stretch: Stretch { from: 0, to: 0, start: 0 },
         }
@@ -225,6 +232,8 @@ impl Rounding {
 #[derive(Debug)]
 pub struct CachedRounding<'a> {
     rounding: &'a Rounding,
+    /// Width of all buckets and the beginning of one, where they are equally long.
+    equal: Option<(i64, i64)>,
     /// Without the rounding's own offset.
     regime: Regime,
     stretch: Stretch,
@@ -255,6 +264,12 @@ impl CachedRounding<'_> {
     }
 
     fn look_up(&mut self, at: i64) {
+        if let Some((width, phase)) = self.equal {
+            let start =
+                at.saturating_sub(phase).div_euclid(width).saturating_mul(width).saturating_add(phase);
+            self.stretch = Stretch { from: start, to: start.saturating_add(width), start };
+            return;
+        }
         let shift = self.rounding.offset_ms;
         let at = at.saturating_sub(shift);
         if at < self.regime.from || at >= self.regime.to {

@@ -11,7 +11,7 @@ use super::Accounts;
 use crate::credentials::Credentials;
 use crate::error::{Error, Refusal};
 use crate::limits::shorten;
-use crate::password::{Attempt, Denied};
+use crate::password::{Attempt, AttemptRefusal};
 use crate::secret::Hash;
 use crate::state::Account;
 
@@ -126,24 +126,24 @@ impl Accounts {
                                 self.resolve_from(&state, current, address).await.map_err(failed)?;
                             return Ok((Arc::clone(current), principal));
                         }
-                        None => Denied::Wrong,
+                        None => AttemptRefusal::Wrong,
                     }
                 }
                 Err(denied) => denied,
             };
         match denied {
-            Denied::Wrong => {
+            AttemptRefusal::Wrong => {
                 self.log_failure("password", uri, address);
                 let name = shorten(name);
                 let reason = format!("unable to authenticate user [{name}] for REST request [{uri}]");
                 Err(Refusal::Unauthenticated(reason))
             }
-            Denied::Later { reason, after } => {
+            AttemptRefusal::Later { reason, after } => {
                 // What is told to clients is in whole seconds.
                 let after = Duration::from_secs(after.as_secs_f64().ceil() as u64);
                 Err(Refusal::Later { reason, after })
             }
-            Denied::Failed(reason) => Err(Refusal::Failed(reason)),
+            AttemptRefusal::Failed(reason) => Err(Refusal::Failed(reason)),
         }
     }
 
@@ -175,7 +175,7 @@ impl Accounts {
     async fn check_token(&self, token: &str, uri: &str, address: IpAddr) -> Result<Authenticated, Refusal> {
         let state = self.0.state.load_full();
         let now_ms = self.0.clock.now_ms();
-        let token = state.tokens.get(&Hash::of(token));
+        let token = state.tokens.get(&Hash::new(token));
         let token = token.filter(|token| token.is_active(self.0.lifetimes, now_ms));
         let account = token.and_then(|token| state.users.get(&token.user));
         let account = account.filter(|account| account.user.enabled);

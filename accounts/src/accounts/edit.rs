@@ -6,7 +6,7 @@ use super::{Accounts, NewPassword, bound, roles, users};
 use crate::error::{Error, Result};
 use crate::limits::MAX_LISTED;
 use crate::role::Role;
-use crate::state::{Account, Change, Known, State};
+use crate::state::{Account, CachedRole, Change, State};
 use crate::user::{Mapping, User};
 
 /// A change of one of them.
@@ -48,7 +48,7 @@ enum Ready {
     PutUser(Arc<str>, User, Option<NewPassword>),
     SetPassword(String, NewPassword, Option<Arc<Account>>),
     DeleteUser(String),
-    PutRole(Arc<str>, Arc<Known>),
+    PutRole(Arc<str>, Arc<CachedRole>),
     DeleteRole(Arc<str>),
     PutMapping(Arc<str>, Mapping),
     DeleteMapping(Arc<str>),

@@ -8,7 +8,8 @@ use tokio::sync::oneshot;
 
 use super::{Accounts, bound};
 use crate::api_key::{
-    ApiKey, ApiKeyChange, ApiKeyQuery, CreatedApiKey, Invalidated, NewApiKey, check_descriptors, end_ms,
+    ApiKey, ApiKeyChange, ApiKeyQuery, CreatedApiKey, InvalidationReport, NewApiKey, check_descriptors,
+    end_ms,
 };
 use crate::credentials::encode_key;
 use crate::error::{Error, Result};
@@ -44,7 +45,7 @@ impl Accounts {
             id: secret::id().into(),
             name: name.into(),
             owner,
-            hash: Hash::of(&secret),
+            hash: Hash::new(&secret),
             created_ms: 0,
             expires_ms: None,
             invalidated_ms: None,
@@ -136,7 +137,7 @@ impl Accounts {
     ///
     /// # Errors
     /// As [`Accounts::api_keys`]; the store's.
-    pub async fn invalidate_api_keys(&self, query: ApiKeyQuery) -> Result<Invalidated> {
+    pub async fn invalidate_api_keys(&self, query: ApiKeyQuery) -> Result<InvalidationReport> {
         let found = self.api_keys(query).await?;
         self.revoke_api_keys(found).await
     }
@@ -146,9 +147,9 @@ impl Accounts {
     ///
     /// # Errors
     /// The store's.
-    pub async fn revoke_api_keys(&self, found: Vec<Arc<ApiKey>>) -> Result<Invalidated> {
+    pub async fn revoke_api_keys(&self, found: Vec<Arc<ApiKey>>) -> Result<InvalidationReport> {
         self.change(move |state, now_ms| {
-            let (mut changes, mut done) = (Vec::new(), Invalidated::default());
+            let (mut changes, mut done) = (Vec::new(), InvalidationReport::default());
             for key in found.iter().filter_map(|key| state.keys.get(&key.id)) {
                 let id = Arc::clone(&key.id);
                 if key.invalidated_ms.is_some() {

@@ -29,11 +29,11 @@ use tokio::sync::{Mutex, Semaphore};
 pub use authenticate::{Authenticated, Scheme};
 pub use edit::Edit;
 pub use open::Config;
-pub use tokens::{Checked, Login};
+pub use tokens::{Login, VerifiedLogin};
 
 use crate::error::{Error, Result};
 use crate::failures::Failures;
-use crate::password::{Denied, Setter, Verifier, hash};
+use crate::password::{AttemptRefusal, Setter, Verifier, hash};
 use crate::privileges::QueryCheck;
 use crate::resolve::{HostRoles, Resolver};
 use crate::role::builtin;
@@ -214,9 +214,11 @@ impl Accounts {
         check_password(&password)?;
         match self.0.verifier.make(password, setter).await {
             Ok(hash) => Ok(NewPassword(hash)),
-            Err(Denied::Later { reason, after }) => Err(Error::Later { reason, after }),
-            Err(Denied::Failed(reason)) => Err(Error::Internal(reason)),
-            Err(Denied::Wrong) => Err(Error::Internal("a password that is set was refused".to_owned())),
+            Err(AttemptRefusal::Later { reason, after }) => Err(Error::Later { reason, after }),
+            Err(AttemptRefusal::Failed(reason)) => Err(Error::Internal(reason)),
+            Err(AttemptRefusal::Wrong) => {
+                Err(Error::Internal("a password that is set was refused".to_owned()))
+            }
         }
     }
 

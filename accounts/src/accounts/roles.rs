@@ -10,7 +10,7 @@ use crate::limits::{
 };
 use crate::privileges::QueryCheck;
 use crate::role::{Role, builtin};
-use crate::state::{Change, Known, State};
+use crate::state::{CachedRole, Change, State};
 use crate::user::Mapping;
 
 const ROLE: &str = "role";
@@ -20,7 +20,7 @@ impl Accounts {
     /// Lists the roles by name, built-in ones among them.
     pub fn roles(&self) -> Vec<(Arc<str>, Arc<Role>)> {
         let state = self.0.state.load();
-        let role = |(name, known): (&Arc<str>, &Arc<Known>)| (Arc::clone(name), Arc::clone(&known.role));
+        let role = |(name, known): (&Arc<str>, &Arc<CachedRole>)| (Arc::clone(name), Arc::clone(&known.role));
         let mut roles: Vec<_> = state.roles.iter().map(role).collect();
         roles.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         roles
@@ -79,17 +79,17 @@ impl Accounts {
 }
 
 /// Checks a role as far as it says by itself, and understands it.
-pub(super) fn understand(name: &str, role: Role, meaning: &dyn QueryCheck) -> Result<Arc<Known>> {
+pub(super) fn understand(name: &str, role: Role, meaning: &dyn QueryCheck) -> Result<Arc<CachedRole>> {
     check_name(ROLE, name)?;
     let role = Role { reserved: false, ..role };
     role.check(meaning)?;
-    Ok(Arc::new(Known::new(role)?))
+    Ok(Arc::new(CachedRole::new(role)?))
 }
 
-pub(super) fn put_role(state: &State, name: Arc<str>, known: Arc<Known>) -> Result<(Vec<Change>, bool)> {
+pub(super) fn put_role(state: &State, name: Arc<str>, known: Arc<CachedRole>) -> Result<(Vec<Change>, bool)> {
     check_reserved(&name, "changed")?;
     // Those that are built in take nobody's room.
-    let is_other = |(other, known): &(&Arc<str>, &Arc<Known>)| **other != name && !known.role.reserved;
+    let is_other = |(other, known): &(&Arc<str>, &Arc<CachedRole>)| **other != name && !known.role.reserved;
     let others = || state.roles.iter().filter(is_other).map(|(_, known)| known);
     let patterns: usize = others().map(|other| other.compiled.patterns).sum();
     bound("patterns of index names", patterns + known.compiled.patterns, MAX_PATTERNS)?;

@@ -25,7 +25,7 @@ pub struct Login {
 
 /// A user whose password is right, and who gets a token for it.
 #[derive(Debug)]
-pub struct Checked {
+pub struct VerifiedLogin {
     account: Arc<Account>,
     principal: Principal,
 }
@@ -51,9 +51,14 @@ impl Accounts {
     ///
     /// # Errors
     /// As [`Accounts::authenticate`].
-    pub async fn check_login(&self, name: &str, password: &str, address: IpAddr) -> Result<Checked, Refusal> {
+    pub async fn check_login(
+        &self,
+        name: &str,
+        password: &str,
+        address: IpAddr,
+    ) -> Result<VerifiedLogin, Refusal> {
         let (account, principal) = self.check_password(name, password, "/_service/login", address).await?;
-        Ok(Checked { account, principal })
+        Ok(VerifiedLogin { account, principal })
     }
 
     /// Gives a token to whose password was checked.
@@ -61,10 +66,10 @@ impl Accounts {
     /// # Errors
     /// Where the token cannot be stored, [`Refusal::Failed`], and [`Refusal::Later`] where there are too many;
     /// [`Refusal::Unauthenticated`] where the password was changed meanwhile.
-    pub async fn give_token(&self, checked: Checked) -> Result<Login, Refusal> {
-        let Checked { account, principal } = checked;
+    pub async fn give_token(&self, checked: VerifiedLogin) -> Result<Login, Refusal> {
+        let VerifiedLogin { account, principal } = checked;
         let token = secret::token();
-        let (hash, checked) = (Hash::of(&token), Arc::clone(&account));
+        let (hash, checked) = (Hash::new(&token), Arc::clone(&account));
         let stored = self.change(move |state, now_ms| {
             // The password may have been changed since it was checked.
             let user = Arc::clone(&checked.name);
@@ -103,7 +108,7 @@ impl Accounts {
     /// # Errors
     /// The store's.
     pub async fn logout(&self, token: &str) -> Result<bool> {
-        let hash = Hash::of(&token.trim().to_ascii_lowercase());
+        let hash = Hash::new(&token.trim().to_ascii_lowercase());
         self.change(move |state, _| {
             let is_there = state.tokens.contains_key(&hash);
             Ok((is_there.then_some(Change::DeleteToken(hash)).into_iter().collect(), is_there))

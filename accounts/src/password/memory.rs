@@ -55,9 +55,9 @@ impl Digests {
 
 /// Credentials that were right.
 #[derive(Debug, Default)]
-pub(super) struct Verified(RwLock<HashMap<Digest, AtomicI64>>);
+pub(super) struct VerifiedCredentials(RwLock<HashMap<Digest, AtomicI64>>);
 
-impl Verified {
+impl VerifiedCredentials {
     /// Whether these are among them, which makes them count for longer.
     pub(super) fn contains(&self, digest: &Digest, now_ms: i64) -> bool {
         let ends_ms = self.0.read();
@@ -108,13 +108,13 @@ impl CameIn {
 
 /// Credentials that were wrong.
 #[derive(Debug, Default)]
-pub(super) struct Refused {
+pub(super) struct RejectedCredentials {
     known: HashSet<Digest>,
     /// The same with their ends, the oldest first.
     ends_ms: VecDeque<(i64, Digest)>,
 }
 
-impl Refused {
+impl RejectedCredentials {
     pub(super) fn contains(&mut self, digest: &Digest, now_ms: i64) -> bool {
         // A time further away than that is one from before the clock was set back.
         while self.ends_ms.front().is_some_and(|(end, _)| *end <= now_ms || *end > now_ms + REFUSED_MS) {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn verified_ones_count_while_they_are_used() {
-        let (digests, verified) = (Digests::new(), Verified::default());
+        let (digests, verified) = (Digests::new(), VerifiedCredentials::default());
         let right = digests.of(&["right"]);
         verified.remember(right, 0);
         assert!(!verified.contains(&digests.of(&["wrong"]), 0));
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn refused_ones_count_for_a_while() {
-        let (digests, mut refused) = (Digests::new(), Refused::default());
+        let (digests, mut refused) = (Digests::new(), RejectedCredentials::default());
         let wrong = digests.of(&["wrong"]);
         refused.remember(wrong, 0);
         assert!(refused.contains(&wrong, REFUSED_MS - 1));

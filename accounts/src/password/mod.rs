@@ -8,4 +8,4 @@ mod memory;
 mod verifier;
 
 pub use verifier::Setter;
-pub(crate) use verifier::{Attempt, Denied, Verifier};
+pub(crate) use verifier::{Attempt, AttemptRefusal, Verifier};

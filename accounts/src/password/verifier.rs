@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use super::buckets::Buckets;
 use super::hash;
-use super::memory::{CameIn, Digest, Digests, Refused, Verified};
+use super::memory::{CameIn, Digest, Digests, RejectedCredentials, VerifiedCredentials};
 
 /// Hashes made at a time.
 const THREADS: usize = 2;
@@ -45,7 +45,7 @@ const MAX_MADE: usize = 48;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Checks passwords; see the module.
-pub(crate) struct Verifier(Arc<Shared>);
+pub(crate) struct Verifier(Arc<VerifierState>);
 
 /// Credentials, and the account that they name.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub struct Setter<'a> {
 
 /// Why an attempt fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
+pub(crate) enum AttemptRefusal {
     /// The credentials are wrong.
     Wrong,
     /// There is no telling now.
@@ -86,13 +86,13 @@ pub(crate) enum Denied {
 }
 
 /// The hash that was checked or made.
-type Outcome = Result<Arc<str>, Denied>;
-type Told = watch::Receiver<Option<Outcome>>;
+type Outcome = Result<Arc<str>, AttemptRefusal>;
+type HashReplySender = watch::Receiver<Option<Outcome>>;
 
-struct Shared {
+struct VerifierState {
     clock: SharedClock,
     digests: Digests,
-    verified: Verified,
+    verified: VerifiedCredentials,
     state: Mutex<State>,
     /// Told of each job, and of the end.
     changed: Condvar,
@@ -104,10 +104,10 @@ struct State {
     jobs: HashMap<Digest, watch::Sender<Option<Outcome>>>,
     of_address: HashMap<IpAddr, usize>,
     /// Those that make hashes, by who wants them.
-    made_for: HashMap<For, usize>,
+    made_for: HashMap<HashPurpose, usize>,
     /// How many make hashes.
     made: usize,
-    refused: Refused,
+    refused: RejectedCredentials,
     addresses: Buckets<IpAddr>,
     pairs: Buckets<(IpAddr, Digest)>,
     /// Who came in from where.
@@ -122,7 +122,7 @@ struct State {
 
 /// Whom a hash is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum For {
+enum HashPurpose {
     User(Digest),
     Address(IpAddr),
 }
@@ -130,22 +130,22 @@ enum For {
 struct Job {
     digest: Digest,
     password: String,
-    work: Work,
+    work: HashJob,
 }
 
-enum Work {
-    Check { address: IpAddr, account: Digest, charged: Charged, hash: Arc<str>, known: bool },
-    Make([For; 2]),
+enum HashJob {
+    Check { address: IpAddr, account: Digest, charged: ChargedShares, hash: Arc<str>, known: bool },
+    Make([HashPurpose; 2]),
 }
 
 /// What an attempt is charged to beside its address and account as a pair.
 #[derive(Clone, Copy, Debug)]
-struct Charged {
+struct ChargedShares {
     address: bool,
     account: bool,
 }
 
-impl Charged {
+impl ChargedShares {
     fn reserve(self) -> bool {
         !self.address || !self.account
     }
@@ -163,7 +163,7 @@ impl Verifier {
             of_address: HashMap::new(),
             made_for: HashMap::new(),
             made: 0,
-            refused: Refused::default(),
+            refused: RejectedCredentials::default(),
             addresses: Buckets::new(ADDRESS_TOKENS.0, ADDRESS_TOKENS.1),
             pairs: Buckets::new(PAIR_TOKENS.0, PAIR_TOKENS.1),
             came_in: CameIn::default(),
@@ -173,9 +173,9 @@ impl Verifier {
             #[cfg(test)]
             hashed: 0,
         };
-        let (digests, verified) = (Digests::new(), Verified::default());
+        let (digests, verified) = (Digests::new(), VerifiedCredentials::default());
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        let this = Self(Arc::new(Shared { clock, digests, verified, state, changed }));
+        let this = Self(Arc::new(VerifierState { clock, digests, verified, state, changed }));
         for number in 0..THREADS {
             let shared = Arc::clone(&this.0);
             let thread = std::thread::Builder::new().name(format!("password-{number}"));
@@ -187,8 +187,8 @@ impl Verifier {
     /// Checks credentials.
     ///
     /// # Errors
-    /// See [`Denied`]. Dropping the future gives up the job if nobody else waits for it and it has not begun.
-    pub(crate) async fn verify(&self, attempt: Attempt<'_>) -> Result<(), Denied> {
+    /// See [`AttemptRefusal`]. Dropping the future gives up the job if nobody else waits for it and it has not begun.
+    pub(crate) async fn verify(&self, attempt: Attempt<'_>) -> Result<(), AttemptRefusal> {
         let shared = &*self.0;
         // An account that is let in again is not the one that was refused.
         let known = if attempt.known { "known" } else { "" };
@@ -203,7 +203,7 @@ impl Verifier {
     /// Hashes a password that is to be set.
     ///
     /// # Errors
-    /// [`Denied::Later`], [`Denied::Failed`]. Dropping the future gives up the job if it has not begun.
+    /// [`AttemptRefusal::Later`], [`AttemptRefusal::Failed`]. Dropping the future gives up the job if it has not begun.
     pub(crate) async fn make(&self, password: String, setter: Setter<'_>) -> Outcome {
         let told = self.0.enlist_making(password, setter)?;
         outcome(told).await
@@ -215,16 +215,16 @@ impl Verifier {
     }
 }
 
-async fn outcome(mut told: Told) -> Outcome {
-    let ended = || Denied::Failed("the threads that hash passwords have ended".to_owned());
+async fn outcome(mut told: HashReplySender) -> Outcome {
+    let ended = || AttemptRefusal::Failed("the threads that hash passwords have ended".to_owned());
     let outcome = told.wait_for(Option::is_some).await.map_err(|_| ended())?.clone();
     outcome.unwrap_or_else(|| Err(ended()))
 }
 
-impl Shared {
+impl VerifierState {
     /// Finds the outcome, or a job that will tell it.
-    fn enlist(&self, digest: Digest, attempt: &Attempt<'_>) -> Result<Told, Denied> {
-        let later = |reason, after| Err(Denied::Later { reason, after });
+    fn enlist(&self, digest: Digest, attempt: &Attempt<'_>) -> Result<HashReplySender, AttemptRefusal> {
+        let later = |reason, after| Err(AttemptRefusal::Later { reason, after });
         let mut state = self.state.lock();
         let now_ms = self.clock.now_ms();
         // A job may have ended since the caller looked.
@@ -232,7 +232,7 @@ impl Shared {
             return Ok(watch::channel(Some(Ok(Arc::clone(attempt.hash)))).1);
         }
         if state.refused.contains(&digest, now_ms) {
-            return Err(Denied::Wrong);
+            return Err(AttemptRefusal::Wrong);
         }
         if let Some(job) = state.jobs.get(&digest) {
             return Ok(job.subscribe());
@@ -257,7 +257,7 @@ impl Shared {
         }
         let of_address = state.addresses.wait(&attempt.address, now_ms);
         let of_account = state.accounts.wait(&account, now_ms);
-        let charged = Charged { address: of_address.is_zero(), account: of_account.is_zero() };
+        let charged = ChargedShares { address: of_address.is_zero(), account: of_account.is_zero() };
         if charged.reserve() {
             let has_reserve = state.reserves.wait(&pair, now_ms).is_zero();
             let may_use_reserve = charged.address || (has_reserve && state.came_in.contains(&pair));
@@ -280,7 +280,7 @@ impl Shared {
         state.jobs.insert(digest, told);
         *state.of_address.entry(attempt.address).or_default() += 1;
         let (address, hash, known) = (attempt.address, Arc::clone(attempt.hash), attempt.known);
-        let work = Work::Check { address, account, charged, hash, known };
+        let work = HashJob::Check { address, account, charged, hash, known };
         state.queue.push_back(Job { digest, password: attempt.password.to_owned(), work });
         drop(state);
         self.changed.notify_one();
@@ -288,10 +288,10 @@ impl Shared {
     }
 
     /// Finds a place for a hash that is to be made.
-    fn enlist_making(&self, password: String, setter: Setter<'_>) -> Result<Told, Denied> {
-        let later = |reason| Err(Denied::Later { reason, after: RETRY });
+    fn enlist_making(&self, password: String, setter: Setter<'_>) -> Result<HashReplySender, AttemptRefusal> {
+        let later = |reason| Err(AttemptRefusal::Later { reason, after: RETRY });
         let client = millrace_listen::client(setter.address);
-        let whom = [For::User(self.digests.of(&[setter.name])), For::Address(client)];
+        let whom = [HashPurpose::User(self.digests.of(&[setter.name])), HashPurpose::Address(client)];
         let mut state = self.state.lock();
         let is_full = |state: &State| {
             let of = |whom| state.made_for.get(whom).copied().unwrap_or_default() >= MAX_MADE_FOR_ONE;
@@ -313,7 +313,7 @@ impl Shared {
             *state.made_for.entry(whom).or_default() += 1;
         }
         state.made += 1;
-        state.queue.push_back(Job { digest, password, work: Work::Make(whom) });
+        state.queue.push_back(Job { digest, password, work: HashJob::Make(whom) });
         drop(state);
         self.changed.notify_one();
         Ok(outcome)
@@ -326,13 +326,13 @@ impl Shared {
             let mut state = self.state.lock();
             let now_ms = self.clock.now_ms();
             match (&outcome, &job.work) {
-                (_, Work::Make(_)) => {}
-                (Ok(_), Work::Check { address, account, .. }) => {
+                (_, HashJob::Make(_)) => {}
+                (Ok(_), HashJob::Check { address, account, .. }) => {
                     self.verified.remember(job.digest, now_ms);
                     state.came_in.remember((*address, *account));
                     state.give_back(&job);
                 }
-                (Err(Denied::Wrong), _) => state.refused.remember(job.digest, now_ms),
+                (Err(AttemptRefusal::Wrong), _) => state.refused.remember(job.digest, now_ms),
                 (Err(_), _) => {}
             }
             #[cfg(test)]
@@ -365,12 +365,12 @@ impl Shared {
 
 impl Job {
     fn run(&self) -> Outcome {
-        let failed = |error: &dyn std::fmt::Display| Denied::Failed(error.to_string());
+        let failed = |error: &dyn std::fmt::Display| AttemptRefusal::Failed(error.to_string());
         match &self.work {
-            Work::Make(_) => hash::hash(&self.password).map(Arc::from).map_err(|error| failed(&error)),
-            Work::Check { hash, known, .. } => match hash::verify(&self.password, hash) {
+            HashJob::Make(_) => hash::hash(&self.password).map(Arc::from).map_err(|error| failed(&error)),
+            HashJob::Check { hash, known, .. } => match hash::verify(&self.password, hash) {
                 Ok(true) if *known => Ok(Arc::clone(hash)),
-                Ok(_) => Err(Denied::Wrong),
+                Ok(_) => Err(AttemptRefusal::Wrong),
                 Err(error) => Err(failed(&error)),
             },
         }
@@ -400,7 +400,7 @@ impl State {
 
     /// Gives back what an attempt cost that told nobody that it was wrong.
     fn give_back(&mut self, job: &Job) {
-        let Work::Check { address, account, charged, .. } = &job.work else { return };
+        let HashJob::Check { address, account, charged, .. } = &job.work else { return };
         let pair = (*address, *account);
         self.pairs.give_back(&pair);
         if charged.reserve() {
@@ -417,8 +417,8 @@ impl State {
     /// Lets go of what a job had.
     fn end(&mut self, job: &Job) -> Option<watch::Sender<Option<Outcome>>> {
         match &job.work {
-            Work::Check { address, .. } => count_down(&mut self.of_address, *address),
-            Work::Make(whom) => {
+            HashJob::Check { address, .. } => count_down(&mut self.of_address, *address),
+            HashJob::Make(whom) => {
                 whom.iter().for_each(|whom| count_down(&mut self.made_for, *whom));
                 self.made -= 1;
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_storage::access::{ActionSet, FieldRules, Grant, NamePattern, Privileges};
 use serde_json::json;
 
-use super::names::{Over, privilege};
+use super::names::{PrivilegeScope, privilege};
 use super::query::{is_personal, substitute};
 use crate::error::Result;
 use crate::role::{IndexGrant, Role};
@@ -15,7 +15,7 @@ const ALL: &str = "all";
 
 /// A role whose names and patterns are understood.
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledRole {
     cluster: ActionSet,
     grants: Vec<Grant>,
     /// Whether a query says who asks.
@@ -33,16 +33,16 @@ pub(crate) struct Reader<'a> {
     pub(crate) roles: &'a [String],
 }
 
-impl Compiled {
+impl CompiledRole {
     /// Makes it of a role.
     ///
     /// # Errors
     /// Those that a check of the role has.
     pub(crate) fn new(role: &Role) -> Result<Self> {
         let grants = role.indices.iter().map(grant).collect::<Result<Vec<_>>>()?;
-        let cluster = actions(Over::Cluster, &role.cluster)?;
+        let cluster = actions(PrivilegeScope::Cluster, &role.cluster)?;
         Ok(Self {
-            full: cluster == actions(Over::Cluster, &[ALL.to_owned()])?
+            full: cluster == actions(PrivilegeScope::Cluster, &[ALL.to_owned()])?
                 && role.indices.iter().zip(&grants).any(is_full),
             cluster,
             personal: role.indices.iter().filter_map(|grant| grant.query.as_deref()).any(is_personal),
@@ -57,7 +57,7 @@ fn grant(grant: &IndexGrant) -> Result<Grant> {
     let fields = grant.field_security.as_ref().map(|fields| FieldRules::new(&fields.grant, &fields.except));
     Ok(Grant {
         names: names.collect::<millrace_storage::Result<_>>()?,
-        actions: actions(Over::Indices, &grant.privileges)?,
+        actions: actions(PrivilegeScope::Indices, &grant.privileges)?,
         system: grant.allow_restricted_indices,
         documents: grant.query.as_deref().map(Into::into),
         fields: fields.map(Arc::new),
@@ -67,18 +67,21 @@ fn grant(grant: &IndexGrant) -> Result<Grant> {
 /// Whether a grant is everything on all indices.
 fn is_full((written, grant): (&IndexGrant, &Grant)) -> bool {
     written.names.iter().any(|name| name == "*")
-        && privilege(Over::Indices, ALL).is_ok_and(|all| grant.actions == all)
+        && privilege(PrivilegeScope::Indices, ALL).is_ok_and(|all| grant.actions == all)
         && grant.system
         && grant.documents.is_none()
         && grant.fields.is_none()
 }
 
-fn actions(over: Over, names: &[String]) -> Result<ActionSet> {
+fn actions(over: PrivilegeScope, names: &[String]) -> Result<ActionSet> {
     names.iter().try_fold(ActionSet::NONE, |set, name| Ok(set.or(privilege(over, name)?)))
 }
 
 /// Makes the privileges that roles grant together.
-pub(crate) fn privileges<'a>(roles: impl Iterator<Item = &'a Compiled>, reader: Reader<'_>) -> Privileges {
+pub(crate) fn privileges<'a>(
+    roles: impl Iterator<Item = &'a CompiledRole>,
+    reader: Reader<'_>,
+) -> Privileges {
     let (mut cluster, mut grants) = (ActionSet::NONE, Vec::new());
     for role in roles {
         cluster = cluster.or(role.cluster);
@@ -94,7 +97,10 @@ pub(crate) fn privileges<'a>(roles: impl Iterator<Item = &'a Compiled>, reader: 
 
 /// Returns which documents of rules roles see, as a query: those that name one of them, or none; `None` for who has full
 /// rights, and sees all. Documents name the roles of the rule that they are of (its `selectedroles`).
-pub(crate) fn of_rules<'a>(roles: impl Iterator<Item = &'a Compiled>, names: &[String]) -> Option<Arc<str>> {
+pub(crate) fn of_rules<'a>(
+    roles: impl Iterator<Item = &'a CompiledRole>,
+    names: &[String],
+) -> Option<Arc<str>> {
     let mut roles = roles;
     if roles.any(|role| role.full) {
         return None;

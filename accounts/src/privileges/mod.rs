@@ -8,7 +8,7 @@ mod compile;
 mod names;
 mod query;
 
-pub(crate) use compile::{Compiled, Reader, of_rules, privileges};
-pub use names::{Over, privilege, privilege_names};
+pub(crate) use compile::{CompiledRole, Reader, of_rules, privileges};
+pub use names::{PrivilegeScope, privilege, privilege_names};
 pub(crate) use query::check as check_query;
 pub use query::{AnyQuery, QueryCheck};

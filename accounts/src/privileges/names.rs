@@ -12,7 +12,7 @@ use crate::limits::{MAX_NAME_BYTES, shorten};
 
 /// Where privileges are granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum PrivilegeScope {
     /// The cluster.
     Cluster,
     /// Indices.
@@ -196,7 +196,7 @@ const ABSENT_ACTIONS: &[&str] = &[
 ];
 
 /// Documents are written in bulks, whatever of it is allowed.
-const BULK: ActionSet = ActionSet::of(&[
+const BULK: ActionSet = ActionSet::new(&[
     Action::IndexDocument,
     Action::CreateDocument,
     Action::UpdateDocument,
@@ -207,10 +207,10 @@ const BULK: ActionSet = ActionSet::of(&[
 ///
 /// # Errors
 /// [`Error::Invalid`] for a name that nobody knows; it says which ones are near.
-pub fn privilege(over: Over, name: &str) -> Result<ActionSet> {
+pub fn privilege(over: PrivilegeScope, name: &str) -> Result<ActionSet> {
     let (entries, absent, what) = match over {
-        Over::Cluster => (CLUSTER, ABSENT_CLUSTER, "cluster"),
-        Over::Indices => (INDICES, ABSENT_INDICES, "index"),
+        PrivilegeScope::Cluster => (CLUSTER, ABSENT_CLUSTER, "cluster"),
+        PrivilegeScope::Indices => (INDICES, ABSENT_INDICES, "index"),
     };
     if let Some((_, patterns)) = entries.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
         return Ok(actions(over, patterns));
@@ -233,15 +233,15 @@ pub fn privilege(over: Over, name: &str) -> Result<ActionSet> {
 }
 
 /// Lists the names of privileges, names of actions aside.
-pub fn privilege_names(over: Over) -> impl Iterator<Item = &'static str> {
+pub fn privilege_names(over: PrivilegeScope) -> impl Iterator<Item = &'static str> {
     let (entries, absent) = match over {
-        Over::Cluster => (CLUSTER, ABSENT_CLUSTER),
-        Over::Indices => (INDICES, ABSENT_INDICES),
+        PrivilegeScope::Cluster => (CLUSTER, ABSENT_CLUSTER),
+        PrivilegeScope::Indices => (INDICES, ABSENT_INDICES),
     };
     entries.iter().map(|(name, _)| *name).chain(absent.iter().copied())
 }
 
-fn actions(over: Over, patterns: &[&str]) -> ActionSet {
+fn actions(over: PrivilegeScope, patterns: &[&str]) -> ActionSet {
     let taken = |name: &str| {
         patterns.iter().any(|pattern| matches(pattern, name))
             && !patterns.iter().any(|pattern| pattern.strip_prefix('!').is_some_and(|not| matches(not, name)))
@@ -254,8 +254,8 @@ fn actions(over: Over, patterns: &[&str]) -> ActionSet {
         set = set.with(Action::Bulk);
     }
     let scope = match over {
-        Over::Cluster => Scope::Cluster,
-        Over::Indices => Scope::Index,
+        PrivilegeScope::Cluster => Scope::Cluster,
+        PrivilegeScope::Indices => Scope::Index,
     };
     let of_scope = |set: ActionSet, action: Action| {
         if action.scope() == scope { set.with(action) } else { set }
@@ -270,21 +270,22 @@ mod tests {
     #[test]
     fn unknown_names_are_refused_with_near_ones() {
         for (over, name, expected) in [
-            (Over::Cluster, "monitr", "unknown cluster privilege [monitr] did you mean [monitor]?"),
+            (PrivilegeScope::Cluster, "monitr", "unknown cluster privilege [monitr] did you mean [monitor]?"),
             (
-                Over::Indices,
+                PrivilegeScope::Indices,
                 "view_index_metdata",
                 "unknown index privilege [view_index_metdata] did you mean [view_index_metadata]?",
             ),
-            (Over::Indices, "xyzzy", "unknown index privilege [xyzzy]"),
+            (PrivilegeScope::Indices, "xyzzy", "unknown index privilege [xyzzy]"),
         ] {
             assert_eq!(privilege(over, name).unwrap_err().to_string(), expected);
         }
-        let error = privilege(Over::Indices, "indices:data/read/serch").unwrap_err().to_string();
+        let error = privilege(PrivilegeScope::Indices, "indices:data/read/serch").unwrap_err().to_string();
         assert!(error.contains("indices:data/read/search"), "{error}");
-        assert!(privilege(Over::Indices, &"x*".repeat(1000)).is_err());
+        assert!(privilege(PrivilegeScope::Indices, &"x*".repeat(1000)).is_err());
         assert!(
-            privilege(Over::Cluster, "read").is_err() && privilege(Over::Indices, "manage_security").is_err()
+            privilege(PrivilegeScope::Cluster, "read").is_err()
+                && privilege(PrivilegeScope::Indices, "manage_security").is_err()
         );
     }
 
@@ -292,7 +293,7 @@ mod tests {
     #[test]
     fn names_mean_what_the_table_says() {
         let mut table = String::new();
-        for (over, scope) in [(Over::Cluster, "cluster"), (Over::Indices, "indices")] {
+        for (over, scope) in [(PrivilegeScope::Cluster, "cluster"), (PrivilegeScope::Indices, "indices")] {
             for name in privilege_names(over) {
                 let actions: Vec<_> =
                     privilege(over, name).unwrap().iter().map(|a| format!("{a:?}")).collect();
@@ -304,9 +305,9 @@ mod tests {
 
     #[test]
     fn what_a_scope_lacks_is_not_granted() {
-        for over in [Over::Cluster, Over::Indices] {
+        for over in [PrivilegeScope::Cluster, PrivilegeScope::Indices] {
             let all = privilege(over, "*").unwrap();
-            let scope = if over == Over::Cluster { Scope::Cluster } else { Scope::Index };
+            let scope = if over == PrivilegeScope::Cluster { Scope::Cluster } else { Scope::Index };
             assert!(Action::ALL.iter().all(|action| all.contains(*action) == (action.scope() == scope)));
             for name in privilege_names(over) {
                 let set = privilege(over, name).unwrap();
@@ -317,13 +318,13 @@ mod tests {
 
     #[test]
     fn names_of_actions_bring_what_they_need() {
-        let of = |name| privilege(Over::Indices, name).unwrap();
-        let index = ActionSet::of(&[Action::IndexDocument, Action::CreateDocument, Action::Bulk]);
+        let of = |name| privilege(PrivilegeScope::Indices, name).unwrap();
+        let index = ActionSet::new(&[Action::IndexDocument, Action::CreateDocument, Action::Bulk]);
         assert_eq!(of("indices:data/write/index"), index);
-        assert_eq!(of("indices:data/write/bulk[s]"), ActionSet::of(&[Action::Bulk]));
-        assert_eq!(of("indices:data/read/search[phase/query]"), ActionSet::of(&[Action::Search]));
+        assert_eq!(of("indices:data/write/bulk[s]"), ActionSet::new(&[Action::Bulk]));
+        assert_eq!(of("indices:data/read/search[phase/query]"), ActionSet::new(&[Action::Search]));
         assert_eq!(of("indices:data/read/tv"), ActionSet::NONE);
         assert_eq!(of("READ"), of("read"));
-        assert!(privilege(Over::Cluster, "cluster:admin/opensearch/ppl").unwrap().is_empty());
+        assert!(privilege(PrivilegeScope::Cluster, "cluster:admin/opensearch/ppl").unwrap().is_empty());
     }
 }

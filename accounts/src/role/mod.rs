@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 use crate::limits::{MAX_LISTED, check_count, check_metadata, check_names, check_text, shorten};
-use crate::privileges::{Over, QueryCheck, check_query, privilege};
+use crate::privileges::{PrivilegeScope, QueryCheck, check_query, privilege};
 
 /// Warnings of a role that are told.
 const MAX_WARNINGS: usize = 10;
@@ -79,7 +79,7 @@ impl Role {
     /// [`Error::Invalid`], [`Error::TooMany`].
     pub fn check(&self, meaning: &dyn QueryCheck) -> Result<()> {
         check_text("description", &self.description)?;
-        check_privileges(Over::Cluster, &self.cluster)?;
+        check_privileges(PrivilegeScope::Cluster, &self.cluster)?;
         check_count("index privileges of a role", self.indices.len())?;
         let patterns: usize = self.indices.iter().map(|grant| grant.names.len()).sum();
         check_count("patterns of index names of a role", patterns)?;
@@ -106,9 +106,9 @@ impl IndexGrant {
     fn warning(&self) -> Option<String> {
         self.query.as_ref()?;
         // Names that are not known are refused when the role is put.
-        let names = self.privileges.iter().filter_map(|name| privilege(Over::Indices, name).ok());
+        let names = self.privileges.iter().filter_map(|name| privilege(PrivilegeScope::Indices, name).ok());
         let actions = names.fold(ActionSet::NONE, ActionSet::or);
-        let writes = ActionSet::WRITES.or(ActionSet::of(&[Action::DeleteByQuery]));
+        let writes = ActionSet::WRITES.or(ActionSet::new(&[Action::DeleteByQuery]));
         if actions.and(writes) == ActionSet::NONE || actions.contains(Action::Get) {
             return None;
         }
@@ -125,7 +125,7 @@ impl IndexGrant {
         if self.names.is_empty() {
             return Err(Error::Invalid("index privileges of a role have no names of indices".to_owned()));
         }
-        check_privileges(Over::Indices, &self.privileges)?;
+        check_privileges(PrivilegeScope::Indices, &self.privileges)?;
         for name in &self.names {
             millrace_storage::access::NamePattern::parse(name)?;
         }
@@ -140,7 +140,7 @@ impl IndexGrant {
     }
 }
 
-fn check_privileges(over: Over, names: &[String]) -> Result<()> {
+fn check_privileges(over: PrivilegeScope, names: &[String]) -> Result<()> {
     if names.len() > MAX_LISTED {
         return Err(Error::TooMany { what: "privileges of a role", limit: MAX_LISTED });
     }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_query::Work;
-use millrace_query::filters::{Arrival, Batch, Changes, Filter, IndexView, Matcher};
+use millrace_query::QueryContext;
+use millrace_query::filters::{ArrivedDocument, Batch, Changes, Filter, IndexView, Matcher};
 use millrace_storage::access::FieldRules;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
@@ -14,21 +14,21 @@ use millrace_storage::{Compute, Priority};
 use roaring::RoaringBitmap;
 use serde_json::Value;
 
-use super::apart::Rows;
 use super::formats::Formats;
+use super::panic_isolation::Rows;
 use super::slow::Slow;
 use super::targets::Owners;
-use super::{Asked, apart};
+use super::{MatchRequest, panic_isolation};
 use crate::error::reason_of;
 
 /// What a source has to keep that is shown to an owner; nothing where all is shown.
-pub(super) type Shown = Arc<[Arc<FieldRules>]>;
+pub(super) type OwnerProjection = Arc<[Arc<FieldRules>]>;
 
 /// Rules that a document matches, as a [`super::Hit`] has them.
-pub(super) type Hitting = Vec<(Arc<Asked>, bool)>;
+pub(super) type RuleHits = Vec<(Arc<MatchRequest>, bool)>;
 
 /// Rows by rule, or why the rule's filter could not be asked.
-pub(super) type Found = Vec<(Arc<Asked>, Result<Matches, String>)>;
+pub(super) type RuleMatches = Vec<(Arc<MatchRequest>, Result<Matches, String>)>;
 
 /// Rows that match a rule's filter, and those that match its second one.
 #[derive(Debug, Default)]
@@ -39,16 +39,16 @@ pub(super) struct Matches {
 
 /// The filters of an index.
 #[derive(Debug)]
-pub(super) struct Compiled {
+pub(super) struct CompiledFilters {
     meta: Arc<IndexMeta>,
     mapping: Arc<Mapping>,
     uuid: Arc<str>,
     /// The rules that watch it, those that cannot be asked included.
-    watching: Vec<Arc<Asked>>,
+    watching: Vec<Arc<MatchRequest>>,
     owners: Arc<Owners>,
-    filters: Arc<[One]>,
+    filters: Arc<[CompiledFilter]>,
     /// By rule, for those whose owners do not see all fields.
-    shown: HashMap<String, Shown>,
+    shown: HashMap<String, OwnerProjection>,
     formats: Formats,
     matcher: Arc<Matcher>,
     includes_updates: bool,
@@ -60,8 +60,8 @@ pub(super) struct Compiled {
 
 /// A rule's filter.
 #[derive(Clone, Debug)]
-struct One {
-    rule: Arc<Asked>,
+struct CompiledFilter {
+    rule: Arc<MatchRequest>,
     /// Whether it is the second one of its rule.
     is_second: bool,
     view: Arc<IndexView>,
@@ -82,40 +82,40 @@ struct Views<'a> {
 }
 
 impl<'a> Views<'a> {
-    fn of(&mut self, rule: &'a Asked) -> View {
+    fn of(&mut self, rule: &'a MatchRequest) -> View {
         let (meta, mapping, owners) = (self.meta, self.mapping, self.owners);
         let make = || {
             let Some(Some(owner)) = owners.get(&rule.owner) else {
                 return Err(format!("its owner, user [{}], is deleted or disabled", rule.owner));
             };
             let access = owner.privileges().on(&meta.name);
-            let view = IndexView::of(Arc::clone(meta), Arc::clone(mapping), &access);
+            let view = IndexView::new(Arc::clone(meta), Arc::clone(mapping), &access);
             let view = view.and_then(|view| view.named_by(&rule.parts));
             view.map(Arc::new).map_err(|error| reason_of(&error))
         };
         self.made.entry((rule.owner.as_str(), rule.parts.as_slice())).or_insert_with(make).clone()
     }
 
-    fn needs_recompile(&mut self, before: &One, view: &Arc<IndexView>) -> bool {
+    fn needs_recompile(&mut self, before: &CompiledFilter, view: &Arc<IndexView>) -> bool {
         let key = (Arc::as_ptr(&before.view).addr(), Arc::as_ptr(view).addr());
         let changes = self.changes.entry(key).or_insert_with(|| Changes::between(&before.view, view));
         before.filter.needs_recompile(changes)
     }
 }
 
-impl Compiled {
+impl CompiledFilters {
     /// Compiles the filters of the rules that watch an index; those of `before` that mean the same are taken over. Of problems those
     /// in `told` are known.
     pub(super) fn new(
         meta: &Arc<IndexMeta>,
         mapping: &Arc<Mapping>,
-        rules: &[Arc<Asked>],
+        rules: &[Arc<MatchRequest>],
         owners: &Arc<Owners>,
         before: Option<&Self>,
         told: &BTreeMap<String, String>,
         to_tell: &mut Vec<(String, String)>,
     ) -> Self {
-        let known: HashMap<(&str, bool), &One> = before
+        let known: HashMap<(&str, bool), &CompiledFilter> = before
             .into_iter()
             .flat_map(|b| b.filters.iter())
             .map(|one| ((one.rule.id.as_str(), one.is_second), one))
@@ -131,11 +131,11 @@ impl Compiled {
                     let filter = match same {
                         Some(one) => Arc::clone(&one.filter),
                         None => {
-                            let compiled = apart::guarded(|| Filter::compile(body, &view))?;
+                            let compiled = panic_isolation::guarded(|| Filter::compile(body, &view))?;
                             Arc::new(compiled.map_err(|error| reason_of(&error))?)
                         }
                     };
-                    Ok(One { rule: Arc::clone(rule), is_second, view: Arc::clone(&view), filter })
+                    Ok(CompiledFilter { rule: Arc::clone(rule), is_second, view: Arc::clone(&view), filter })
                 };
                 let first = one(false, &rule.body)?;
                 let second = rule.second.as_ref().map(|body| {
@@ -168,7 +168,7 @@ impl Compiled {
             mapping: Arc::clone(mapping),
             watching: rules.to_vec(),
             owners: Arc::clone(owners),
-            formats: Formats::of(mapping, rules),
+            formats: Formats::new(mapping, rules),
             matcher: Arc::new(Matcher::new(&all)),
             includes_updates: filters.iter().any(|one| one.rule.include_updates),
             allows_alerts: filters.iter().any(|one| one.rule.allow_alerts),
@@ -185,7 +185,7 @@ impl Compiled {
         like: &Self,
         meta: &Arc<IndexMeta>,
         mapping: &Arc<Mapping>,
-        rules: &[Arc<Asked>],
+        rules: &[Arc<MatchRequest>],
         owners: &Arc<Owners>,
     ) -> Option<Self> {
         let same_rules = Arc::ptr_eq(&like.owners, owners)
@@ -205,7 +205,7 @@ impl Compiled {
             if !*alike.entry(pair).or_insert_with(|| one.view.is_like(&view)) {
                 return None;
             }
-            filters.push(One { view, ..one.clone() });
+            filters.push(CompiledFilter { view, ..one.clone() });
         }
         Some(Self {
             meta: Arc::clone(meta),
@@ -239,7 +239,7 @@ impl Compiled {
         &self,
         meta: &Arc<IndexMeta>,
         mapping: &Arc<Mapping>,
-        rules: &[Arc<Asked>],
+        rules: &[Arc<MatchRequest>],
         owners: &Arc<Owners>,
     ) -> bool {
         Arc::ptr_eq(&self.meta, meta)
@@ -250,8 +250,13 @@ impl Compiled {
     }
 
     /// Whether rules and owners are those that it was made for.
-    pub(super) fn is_current(&self, rules: &BTreeMap<String, Arc<Asked>>, owners: &Arc<Owners>) -> bool {
-        let is_same = |rule: &Arc<Asked>| rules.get(&rule.id).is_some_and(|now| Arc::ptr_eq(now, rule));
+    pub(super) fn is_current(
+        &self,
+        rules: &BTreeMap<String, Arc<MatchRequest>>,
+        owners: &Arc<Owners>,
+    ) -> bool {
+        let is_same =
+            |rule: &Arc<MatchRequest>| rules.get(&rule.id).is_some_and(|now| Arc::ptr_eq(now, rule));
         Arc::ptr_eq(&self.owners, owners) && self.watching.iter().all(is_same)
     }
 
@@ -286,11 +291,11 @@ impl Compiled {
     }
 
     /// Puts rules together that see the same of a source.
-    pub(super) fn by_sight(&self, rules: Hitting) -> Vec<(Shown, Hitting)> {
+    pub(super) fn by_sight(&self, rules: RuleHits) -> Vec<(OwnerProjection, RuleHits)> {
         if self.shown.is_empty() {
-            return vec![(Shown::default(), rules)];
+            return vec![(OwnerProjection::default(), rules)];
         }
-        let mut all: Vec<(Shown, Hitting)> = Vec::new();
+        let mut all: Vec<(OwnerProjection, RuleHits)> = Vec::new();
         for rule in rules {
             let shown = self.shown.get(&rule.0.id).cloned().unwrap_or_default();
             match all.iter_mut().find(|(known, _)| *known == shown) {
@@ -302,7 +307,7 @@ impl Compiled {
     }
 
     /// Lists the rules that are asked.
-    pub(super) fn rules(&self) -> impl Iterator<Item = &Arc<Asked>> {
+    pub(super) fn rules(&self) -> impl Iterator<Item = &Arc<MatchRequest>> {
         self.filters.iter().filter(|one| !one.is_second).map(|one| &one.rule)
     }
 
@@ -318,12 +323,12 @@ impl Compiled {
     /// Of a part, that its documents cannot be made a batch.
     pub(super) fn found(
         &self,
-        arrivals: &Arc<[Arrival]>,
+        arrivals: &Arc<[ArrivedDocument]>,
         parts: &[Range<usize>],
         compute: &Compute,
         priority: Priority,
         slow: &mut Slow,
-    ) -> Vec<Result<Found, String>> {
+    ) -> Vec<Result<RuleMatches, String>> {
         let asked = {
             let (arrivals, parts, pool) = (Arc::clone(arrivals), parts.to_vec(), compute.clone());
             let (matcher, mapping) = (Arc::clone(&self.matcher), Arc::clone(&self.mapping));
@@ -351,14 +356,14 @@ impl Compiled {
         &self,
         found: Vec<Rows>,
         took: Duration,
-        arrivals: &[Arrival],
+        arrivals: &[ArrivedDocument],
         compute: &Compute,
         slow: &mut Slow,
-    ) -> Found {
+    ) -> RuleMatches {
         // What cannot be asked is not asked again to see how long it takes.
         let failed: HashSet<usize> =
             found.iter().filter(|(_, rows)| rows.is_err()).map(|(filter, _)| *filter).collect();
-        let mut rows: Found = Vec::with_capacity(found.len());
+        let mut rows: RuleMatches = Vec::with_capacity(found.len());
         let mut second: HashMap<&str, Result<RoaringBitmap, String>> = HashMap::new();
         for (filter, of) in found {
             let Some(one) = self.filters.get(filter) else { continue };
@@ -387,7 +392,8 @@ impl Compiled {
             let build = || Batch::build(&self.mapping, arrivals, self.matcher.fields(), compute.clone()).ok();
             let filters = self.filters.iter().enumerate().filter(|(filter, _)| !failed.contains(filter));
             let filters = filters.map(|(_, one)| (&one.rule, &one.filter));
-            let blamed = apart::guarded(build).ok().flatten().map(|batch| slow.blame(took, &batch, filters));
+            let blamed =
+                panic_isolation::guarded(build).ok().flatten().map(|batch| slow.blame(took, &batch, filters));
             for (rule, reason) in blamed.unwrap_or_default() {
                 rows.retain(|(of, _)| of.id != rule.id);
                 rows.push((rule, Err(reason)));
@@ -402,24 +408,24 @@ impl Compiled {
 /// # Errors
 /// The documents cannot be made a batch.
 fn of_part(
-    filters: &[One],
+    filters: &[CompiledFilter],
     matcher: &Matcher,
     mapping: &Arc<Mapping>,
-    arrivals: &[Arrival],
+    arrivals: &[ArrivedDocument],
     compute: &Compute,
 ) -> Result<Vec<Rows>, String> {
     let said = |error: millrace_query::Error| reason_of(&error);
-    let work = Work::default();
+    let work = QueryContext::default();
     let quick = || matcher.run(&matcher.batch(mapping, arrivals, compute)?, &work);
-    if let Ok(found) = apart::guarded(quick) {
-        return Ok(found.map_err(said)?.into_iter().map(apart::rows).collect());
+    if let Ok(found) = panic_isolation::guarded(quick) {
+        return Ok(found.map_err(said)?.into_iter().map(panic_isolation::rows).collect());
     }
     // A filter may have been looked for when it panicked: all is made, and each is asked.
     let build = || Batch::build(mapping, arrivals, matcher.fields(), compute.clone());
-    let batch = apart::guarded(build)?.map_err(said)?;
+    let batch = panic_isolation::guarded(build)?.map_err(said)?;
     let alone = |filter: usize| match filters.get(filter) {
         Some(one) => Matcher::new(&[Arc::clone(&one.filter)]).run(&batch, &work),
         None => Ok(Vec::new()),
     };
-    apart::asked(filters.len(), || matcher.run(&batch, &work), alone)
+    panic_isolation::asked(filters.len(), || matcher.run(&batch, &work), alone)
 }

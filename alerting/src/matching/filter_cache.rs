@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::compiled::Compiled;
-use super::{Matching, Place};
+use super::compiled::CompiledFilters;
+use super::{Matching, OperationPosition};
 
 /// The filters of an index, and when they were asked last.
 #[derive(Debug)]
-pub(super) struct Watched {
-    pub(super) compiled: Compiled,
+pub(super) struct CacheEntry {
+    pub(super) compiled: CompiledFilters,
     pub(super) batch: u64,
     pub(super) time_ms: i64,
 }
@@ -70,7 +70,7 @@ impl Matching {
     }
 
     /// Forgets indices that are gone, once there are many.
-    pub(super) fn forget_gone(&mut self, asked: &BTreeMap<Uuid, Vec<Place<'_>>>) {
+    pub(super) fn forget_gone(&mut self, asked: &BTreeMap<Uuid, Vec<OperationPosition<'_>>>) {
         let targets = &self.targets;
         let gone = self.indices.keys().filter(|uuid| targets.of(uuid).is_none()).count();
         if gone > MAX_GONE {

@@ -8,7 +8,7 @@ use millrace_rules::Times;
 use millrace_storage::mapping::{DateFormat, Mapping};
 use serde_json::Value;
 
-use super::Asked;
+use super::MatchRequest;
 
 /// Formats that the core of rules reads by itself.
 const PLAIN: [&str; 4] = [
@@ -24,7 +24,7 @@ pub(super) struct Formats(Option<Arc<Vec<(String, DateFormat)>>>);
 
 impl Formats {
     /// Finds those that the mapping of an index has for the fields of rules.
-    pub(super) fn of(mapping: &Mapping, rules: &[Arc<Asked>]) -> Self {
+    pub(super) fn new(mapping: &Mapping, rules: &[Arc<MatchRequest>]) -> Self {
         let mut fields: Vec<&str> = rules.iter().map(|rule| rule.timestamp_field.as_str()).collect();
         fields.sort_unstable();
         fields.dedup();

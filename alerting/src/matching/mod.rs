@@ -12,10 +12,10 @@
 //! - [`formats`]: event times that are written in a way of their own
 //! - [`slow`]: which filter it is that takes too long
 
-mod apart;
 mod compiled;
 mod filter_cache;
 mod formats;
+mod panic_isolation;
 mod slow;
 mod stored;
 mod targets;
@@ -26,8 +26,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_accounts::Accounts;
-use millrace_query::filters::{Arrival, Batch};
-use millrace_rules::engine::{Frame, Matched, Matcher, Rule};
+use millrace_query::filters::{ArrivedDocument, Batch};
+use millrace_rules::engine::{Frame, Matcher, Rule, RuleMatches};
 use millrace_rules::{Event, Origin, Time};
 use millrace_storage::access::shown;
 use millrace_storage::wal::{AppliedFrame, Op};
@@ -35,8 +35,8 @@ use millrace_storage::{Engine, Origin as FrameOrigin, Priority};
 use serde_json::Value;
 use uuid::Uuid;
 
-use self::compiled::{Compiled, Matches, Shown};
-use self::filter_cache::{MAX_KEPT, Watched};
+use self::compiled::{CompiledFilters, Matches, OwnerProjection};
+use self::filter_cache::{CacheEntry, MAX_KEPT};
 use self::formats::Formats;
 use self::slow::Slow;
 use self::targets::Targets;
@@ -45,7 +45,7 @@ pub(crate) use self::targets::{read, watches_any};
 
 /// A rule as it is asked.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct MatchRequest {
     pub(crate) id: String,
     pub(crate) owner: String,
     /// Its patterns of indices, as one expression, and each.
@@ -60,8 +60,8 @@ pub(crate) struct Asked {
     pub(crate) timestamp_field: String,
 }
 
-impl Asked {
-    pub(crate) fn of(rule: &Rule) -> Self {
+impl MatchRequest {
+    pub(crate) fn new(rule: &Rule) -> Self {
         let definition = &rule.definition;
         Self {
             id: rule.id.clone(),
@@ -81,9 +81,9 @@ impl Asked {
 #[derive(Debug)]
 pub(crate) struct Matching {
     engine: Arc<Engine>,
-    rules: BTreeMap<String, Arc<Asked>>,
+    rules: BTreeMap<String, Arc<MatchRequest>>,
     targets: Targets,
-    indices: HashMap<Uuid, Watched>,
+    indices: HashMap<Uuid, CacheEntry>,
     /// Why rules are not asked of indices whose filters were forgotten, as nothing came for a while.
     unwatched: HashMap<Uuid, BTreeMap<String, String>>,
     /// Counts the batches.
@@ -105,7 +105,7 @@ pub(crate) struct Matching {
 pub(crate) struct Evaluable {
     /// The frame, without events as yet.
     pub(crate) frame: Frame,
-    pub(crate) matched: Vec<Matched>,
+    pub(crate) matched: Vec<RuleMatches>,
     documents: Vec<Document>,
 }
 
@@ -120,7 +120,7 @@ struct Document {
     created: bool,
     source: Bytes,
     /// What is shown of the source.
-    shown: Shown,
+    shown: OwnerProjection,
     /// How fields of time are read that are written in a way of their own.
     formats: Formats,
 }
@@ -128,12 +128,12 @@ struct Document {
 impl Evaluable {
     /// One whose events are read.
     #[cfg(test)]
-    pub(crate) fn of(frame: Frame, matched: Vec<Matched>) -> Self {
+    pub(crate) fn new(frame: Frame, matched: Vec<RuleMatches>) -> Self {
         Self { frame, matched, documents: Vec::new() }
     }
 
     /// Reads its events.
-    pub(crate) fn read(self) -> (Frame, Vec<Matched>) {
+    pub(crate) fn read(self) -> (Frame, Vec<RuleMatches>) {
         let Self { mut frame, matched, documents } = self;
         let origin = frame.origin;
         frame.events.extend(documents.into_iter().map(|document| document.read(origin)));
@@ -165,16 +165,16 @@ impl Document {
 
 /// Hands over what was matched before.
 #[derive(Debug)]
-pub(crate) struct Known(pub(crate) Vec<Matched>);
+pub(crate) struct CachedMatches(pub(crate) Vec<RuleMatches>);
 
-impl Matcher for Known {
-    fn matches(&mut self, _: &Frame) -> Vec<Matched> {
+impl Matcher for CachedMatches {
+    fn matches(&mut self, _: &Frame) -> Vec<RuleMatches> {
         std::mem::take(&mut self.0)
     }
 }
 
 /// An operation that some filter is asked of.
-struct Place<'a> {
+struct OperationPosition<'a> {
     frame: usize,
     shard: u32,
     seq_no: u64,
@@ -184,15 +184,15 @@ struct Place<'a> {
 
 /// A document that matches, and the rules that it matches.
 struct Hit<'a> {
-    place: &'a Place<'a>,
+    place: &'a OperationPosition<'a>,
     index: Arc<str>,
     uuid: Arc<str>,
     /// What these see of its source.
-    shown: Shown,
+    shown: OwnerProjection,
     /// How fields of time are read that are written in a way of their own.
     formats: Formats,
     /// And whether it matches their second filter.
-    rules: Vec<(Arc<Asked>, bool)>,
+    rules: Vec<(Arc<MatchRequest>, bool)>,
 }
 
 /// Documents for which it is worth to take another thread.
@@ -227,7 +227,7 @@ impl Matching {
     pub(crate) fn put(&mut self, rule: &Rule) {
         self.forget_told(&rule.id);
         match rule.definition.enabled {
-            true => self.rules.insert(rule.id.clone(), Arc::new(Asked::of(rule))),
+            true => self.rules.insert(rule.id.clone(), Arc::new(MatchRequest::new(rule))),
             false => self.rules.remove(&rule.id),
         };
         self.targets.invalidate();
@@ -273,18 +273,18 @@ impl Matching {
         self.targets.refresh(&self.rules, &mut self.to_tell);
         self.batch += 1;
         let time_ms = frames.last().map_or(0, |frame| frame.time_ms);
-        let mut places: BTreeMap<Uuid, Vec<Place<'_>>> = BTreeMap::new();
+        let mut places: BTreeMap<Uuid, Vec<OperationPosition<'_>>> = BTreeMap::new();
         for (at, frame) in frames.iter().enumerate() {
             self.gather(at, frame, &mut places);
         }
         let mut hits: Vec<Vec<Hit<'_>>> = frames.iter().map(|_| Vec::new()).collect();
         let mut failed: Vec<(usize, String, String)> = Vec::new();
-        let mut lost: BTreeMap<String, Lost> = BTreeMap::new();
+        let mut lost: BTreeMap<String, UnmatchableDocuments> = BTreeMap::new();
         for (uuid, places) in &places {
             let Some(watched) = self.indices.get_mut(uuid) else { continue };
             (watched.batch, watched.time_ms) = (self.batch, time_ms);
             let compiled = &watched.compiled;
-            let mut asking = Asking {
+            let mut asking = FilterEvaluation {
                 engine: &self.engine,
                 priority: self.priority,
                 frames,
@@ -292,7 +292,7 @@ impl Matching {
                 slow: &mut self.slow,
                 hits: &mut hits,
                 failed: &mut failed,
-                lost: Lost::default(),
+                lost: UnmatchableDocuments::default(),
             };
             asking.all(places);
             let of_index = asking.lost;
@@ -308,7 +308,7 @@ impl Matching {
         for (frame, rule, reason) in failed {
             let Some(Evaluable { matched, .. }) = evaluable.get_mut(frame) else { continue };
             matched.retain(|of| of.rule != rule);
-            matched.push(Matched { rule, outcome: Err(reason), second: Vec::new() });
+            matched.push(RuleMatches { rule, outcome: Err(reason), second: Vec::new() });
         }
         evaluable
     }
@@ -318,7 +318,7 @@ impl Matching {
         &mut self,
         at: usize,
         frame: &'a AppliedFrame,
-        places: &mut BTreeMap<Uuid, Vec<Place<'a>>>,
+        places: &mut BTreeMap<Uuid, Vec<OperationPosition<'a>>>,
     ) {
         if matches!(frame.origin, FrameOrigin::Restore | FrameOrigin::System) {
             return;
@@ -337,7 +337,7 @@ impl Matching {
             for (seq_no, op) in (part.first_seq_no..).zip(&part.ops) {
                 let Some(source) = &op.source else { continue };
                 if op.created || compiled.includes_updates() {
-                    of_index.push(Place { frame: at, shard: part.shard, seq_no, op, source });
+                    of_index.push(OperationPosition { frame: at, shard: part.shard, seq_no, op, source });
                 }
             }
         }
@@ -366,28 +366,29 @@ impl Matching {
             Some(before) if before.compiled.is_of(&meta, &mapping, rules, owners) => before.compiled,
             before => {
                 let others = self.indices.values().take(MAX_ALIKE);
-                let mut shared = others
-                    .filter_map(|other| Compiled::shared(&other.compiled, &meta, &mapping, rules, owners));
+                let mut shared = others.filter_map(|other| {
+                    CompiledFilters::shared(&other.compiled, &meta, &mapping, rules, owners)
+                });
                 let told = self.unwatched.remove(&uuid).unwrap_or_default();
                 shared.next().unwrap_or_else(|| {
                     let before = before.as_ref().map(|before| &before.compiled);
-                    Compiled::new(&meta, &mapping, rules, owners, before, &told, &mut self.to_tell)
+                    CompiledFilters::new(&meta, &mapping, rules, owners, before, &told, &mut self.to_tell)
                 })
             }
         };
-        self.indices.insert(uuid, Watched { compiled, batch: self.batch, time_ms: 0 });
+        self.indices.insert(uuid, CacheEntry { compiled, batch: self.batch, time_ms: 0 });
     }
 }
 
 /// Documents of a batch that no rule could be asked of.
 #[derive(Debug, Default)]
-struct Lost {
+struct UnmatchableDocuments {
     documents: u64,
     /// The first reason.
     reason: String,
 }
 
-impl Lost {
+impl UnmatchableDocuments {
     fn add(&mut self, other: &Self) {
         if self.documents == 0 {
             self.reason.clone_from(&other.reason);
@@ -402,21 +403,21 @@ impl Lost {
 }
 
 /// The filters of an index being asked.
-struct Asking<'a, 'b> {
+struct FilterEvaluation<'a, 'b> {
     engine: &'b Arc<Engine>,
     priority: Priority,
     frames: &'b [Arc<AppliedFrame>],
-    compiled: &'b Compiled,
+    compiled: &'b CompiledFilters,
     slow: &'b mut Slow,
     hits: &'b mut Vec<Vec<Hit<'a>>>,
     failed: &'b mut Vec<(usize, String, String)>,
-    lost: Lost,
+    lost: UnmatchableDocuments,
 }
 
-impl<'a> Asking<'a, '_> {
+impl<'a> FilterEvaluation<'a, '_> {
     /// Asks of all places: in parts, as many at a time as a batch may have, and no more than leave some for each thread.
-    fn all(&mut self, places: &'a [Place<'a>]) {
-        let arrivals: Arc<[Arrival]> = places.iter().map(|place| self.arrival(place)).collect();
+    fn all(&mut self, places: &'a [OperationPosition<'a>]) {
+        let arrivals: Arc<[ArrivedDocument]> = places.iter().map(|place| self.arrival(place)).collect();
         let threads = self.engine.compute().threads().max(1);
         let most = places.len().div_ceil(threads).max(PART_ROWS);
         let (mut parts, mut first) = (Vec::new(), 0);
@@ -428,8 +429,8 @@ impl<'a> Asking<'a, '_> {
         self.some(places, &arrivals, &parts);
     }
 
-    fn arrival(&self, place: &Place<'_>) -> Arrival {
-        Arrival {
+    fn arrival(&self, place: &OperationPosition<'_>) -> ArrivedDocument {
+        ArrivedDocument {
             id: place.op.id.clone(),
             source: place.source.clone(),
             seq_no: place.seq_no,
@@ -439,7 +440,12 @@ impl<'a> Asking<'a, '_> {
     }
 
     /// Asks of parts of the places. What cannot be asked as a whole is asked in halves, so that a document stops no other.
-    fn some(&mut self, places: &'a [Place<'a>], arrivals: &Arc<[Arrival]>, parts: &[Range<usize>]) {
+    fn some(
+        &mut self,
+        places: &'a [OperationPosition<'a>],
+        arrivals: &Arc<[ArrivedDocument]>,
+        parts: &[Range<usize>],
+    ) {
         let answers = self.compiled.found(arrivals, parts, self.engine.compute(), self.priority, self.slow);
         for (part, found) in parts.iter().zip(answers) {
             let of_part = places.get(part.clone()).unwrap_or_default();
@@ -452,15 +458,15 @@ impl<'a> Asking<'a, '_> {
                 Err(error) => {
                     let documents = of_part.len() as u64;
                     let reason = format!("of index [{}], {error}", self.compiled.name());
-                    self.lost.add(&Lost { documents, reason });
+                    self.lost.add(&UnmatchableDocuments { documents, reason });
                 }
             }
         }
     }
 
     /// Notes which rules some places match.
-    fn note(&mut self, places: &'a [Place<'a>], found: compiled::Found) {
-        let mut by_row: BTreeMap<u32, Vec<(Arc<Asked>, bool)>> = BTreeMap::new();
+    fn note(&mut self, places: &'a [OperationPosition<'a>], found: compiled::RuleMatches) {
+        let mut by_row: BTreeMap<u32, Vec<(Arc<MatchRequest>, bool)>> = BTreeMap::new();
         for (rule, rows) in found {
             match rows {
                 Ok(Matches { rows, second }) => {
@@ -502,9 +508,9 @@ fn evaluable(frame: &AppliedFrame, hits: Vec<Hit<'_>>) -> Evaluable {
             }
         }
     }
-    let matched: Vec<Matched> = matched
+    let matched: Vec<RuleMatches> = matched
         .into_iter()
-        .map(|(rule, (places, second))| Matched { rule: rule.to_owned(), outcome: Ok(places), second })
+        .map(|(rule, (places, second))| RuleMatches { rule: rule.to_owned(), outcome: Ok(places), second })
         .collect();
     let documents = hits.into_iter().map(|Hit { place, index, uuid, shown, formats, .. }| Document {
         index,
@@ -550,12 +556,12 @@ mod tests {
         let source = Bytes::from_static(br#"{"a":[1,1,1],"depth":2}"#);
         let id = Bytes::from_static(b"d1");
         let op = Op { id, generated: false, created: true, version: 1, routing: None, source: None };
-        let place = Place { frame: 0, shard: 1, seq_no: 7, op: &op, source: &source };
+        let place = OperationPosition { frame: 0, shard: 1, seq_no: 7, op: &op, source: &source };
         let hit = || Hit {
             place: &place,
             index: "logs".into(),
             uuid: "u".into(),
-            shown: Shown::default(),
+            shown: OwnerProjection::default(),
             formats: Formats::default(),
             rules: Vec::new(),
         };

@@ -11,10 +11,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_query::Work;
+use millrace_query::QueryContext;
 use millrace_query::filters::{Batch, Filter, Matcher};
 
-use super::{Asked, apart};
+use super::{MatchRequest, panic_isolation};
 
 /// A batch that took no longer is fine.
 const LONG: Duration = Duration::from_millis(500);
@@ -67,11 +67,11 @@ impl Slow {
         &mut self,
         took: Duration,
         batch: &Batch,
-        filters: impl Iterator<Item = (&'a Arc<Asked>, &'a Arc<Filter>)>,
-    ) -> Vec<(Arc<Asked>, String)> {
+        filters: impl Iterator<Item = (&'a Arc<MatchRequest>, &'a Arc<Filter>)>,
+    ) -> Vec<(Arc<MatchRequest>, String)> {
         let alone = |filter: &Arc<Filter>| {
             let alone = Matcher::new(&[Arc::clone(filter)]);
-            Self::timed(|| alone.run(batch, &Work::default()).map(drop)).1
+            Self::timed(|| alone.run(batch, &QueryContext::default()).map(drop)).1
         };
         self.blame_by(took, batch.rows() as usize, filters, alone)
     }
@@ -81,14 +81,15 @@ impl Slow {
         &mut self,
         took: Duration,
         documents: usize,
-        filters: impl Iterator<Item = (&'a Arc<Asked>, F)>,
+        filters: impl Iterator<Item = (&'a Arc<MatchRequest>, F)>,
         alone: impl Fn(F) -> Duration,
-    ) -> Vec<(Arc<Asked>, String)> {
+    ) -> Vec<(Arc<MatchRequest>, String)> {
         let began = Instant::now();
         // Also where this does not come to its end.
         self.not_before = Some(began + took * SELDOM);
-        let timed = filters.filter_map(|(rule, filter)| Some((rule, apart::guarded(|| alone(filter)).ok()?)));
-        let timed: Vec<(&Arc<Asked>, Duration)> = timed.collect();
+        let timed = filters
+            .filter_map(|(rule, filter)| Some((rule, panic_isolation::guarded(|| alone(filter)).ok()?)));
+        let timed: Vec<(&Arc<MatchRequest>, Duration)> = timed.collect();
         let mut times: Vec<Duration> = timed.iter().map(|(_, took_alone)| *took_alone).collect();
         times.sort_unstable();
         let much = times.get(times.len() / 2).map_or(took, |middle| *middle * MANY_TIMES).min(took / 2);
@@ -144,8 +145,8 @@ mod tests {
         assert!(took < Duration::from_millis(30), "{took:?} for waiting, {others:?} for working");
     }
 
-    fn asked(id: &str) -> Arc<Asked> {
-        Arc::new(Asked {
+    fn asked(id: &str) -> Arc<MatchRequest> {
+        Arc::new(MatchRequest {
             id: id.to_owned(),
             owner: String::new(),
             expression: String::new(),

@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millrace_query::filters::{Filter, IndexView};
-use millrace_query::{Error as QueryError, Work};
+use millrace_query::{Error as QueryError, QueryContext};
 use millrace_storage::segment::Segment;
 use millrace_storage::{Choice, Error, Index};
 use roaring::RoaringBitmap;
 use uuid::Uuid;
 
-use super::{Asked, Matching};
+use super::{MatchRequest, Matching};
 
 impl Matching {
     /// Returns the indices that the rules watch, and the choice of the rows there that may match. What cannot be told by the index
     /// may match: filters that go by the time at which a document comes, segments that a filter cannot be asked of as a whole.
-    pub(crate) fn stored(&mut self, work: &Work) -> (Vec<Arc<Index>>, Choice) {
+    pub(crate) fn stored(&mut self, work: &QueryContext) -> (Vec<Arc<Index>>, Choice) {
         let (indices, mut filters) = (self.watched(), HashMap::new());
         for index in &indices {
             let uuid = index.meta().uuid;
@@ -39,11 +39,11 @@ impl Matching {
         watched.collect()
     }
 
-    fn filter(&self, rule: &Asked, index: &Index) -> Option<Filter> {
+    fn filter(&self, rule: &MatchRequest, index: &Index) -> Option<Filter> {
         let owner = self.targets.owners().get(&rule.owner)?.as_ref()?;
         let meta = index.meta();
         let access = owner.privileges().on(&meta.name);
-        let view = IndexView::of(meta, index.mapping(), &access).and_then(|view| view.named_by(&rule.parts));
+        let view = IndexView::new(meta, index.mapping(), &access).and_then(|view| view.named_by(&rule.parts));
         Filter::compile(&rule.body, &Arc::new(view.ok()?)).ok()
     }
 }
@@ -53,7 +53,7 @@ fn chosen(
     filters: &HashMap<Uuid, Vec<Filter>>,
     index: Uuid,
     segment: &Segment,
-    work: &Work,
+    work: &QueryContext,
 ) -> millrace_storage::Result<RoaringBitmap> {
     let mut all = RoaringBitmap::new();
     for filter in filters.get(&index).into_iter().flatten() {

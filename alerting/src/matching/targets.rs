@@ -13,7 +13,7 @@ use millrace_storage::{Engine, Principal, Priority, Session};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::Asked;
+use super::MatchRequest;
 use crate::error::{Error, Result};
 use crate::indices;
 
@@ -28,7 +28,7 @@ pub(super) struct Targets {
     /// What [`Targets::refresh`] went by; `None` before the first time, and once rules have changed.
     metadata: Option<Arc<Metadata>>,
     owners: Arc<Owners>,
-    indices: HashMap<Uuid, (Arc<str>, Vec<Arc<Asked>>)>,
+    indices: HashMap<Uuid, (Arc<str>, Vec<Arc<MatchRequest>>)>,
     /// Why rules are asked of nothing.
     problems: BTreeMap<String, String>,
 }
@@ -55,7 +55,7 @@ impl Targets {
     }
 
     /// Returns the name of an index and the rules that watch it.
-    pub(super) fn of(&self, index: &Uuid) -> Option<(&Arc<str>, &[Arc<Asked>])> {
+    pub(super) fn of(&self, index: &Uuid) -> Option<(&Arc<str>, &[Arc<MatchRequest>])> {
         self.indices.get(index).map(|(name, rules)| (name, rules.as_slice()))
     }
 
@@ -77,7 +77,7 @@ impl Targets {
     /// Sees which indices there are, what owners may do, and so which rules watch which indices.
     pub(super) fn refresh(
         &mut self,
-        rules: &BTreeMap<String, Arc<Asked>>,
+        rules: &BTreeMap<String, Arc<MatchRequest>>,
         to_tell: &mut Vec<(String, String)>,
     ) {
         let metadata = self.engine.metadata();
@@ -94,7 +94,7 @@ impl Targets {
         if !same_owners {
             self.owners = Arc::new(now);
         }
-        let mut by_target: BTreeMap<(&str, &str), Vec<&Arc<Asked>>> = BTreeMap::new();
+        let mut by_target: BTreeMap<(&str, &str), Vec<&Arc<MatchRequest>>> = BTreeMap::new();
         for rule in rules.values() {
             by_target.entry((&rule.owner, &rule.expression)).or_default().push(rule);
         }
@@ -197,7 +197,7 @@ fn check(engine: &Arc<Engine>, owner: &Principal, definition: &Definition) -> Re
     for meta in watched(engine, owner, &expression)? {
         let Ok(index) = engine.index(&meta.name) else { continue };
         let access = owner.privileges().on(&meta.name);
-        let view = IndexView::of(index.meta(), index.mapping(), &access)?;
+        let view = IndexView::new(index.meta(), index.mapping(), &access)?;
         match compiled(definition, &Arc::new(view)) {
             Ok(()) => return Ok(()),
             Err(error) => {

@@ -24,7 +24,7 @@ pub struct Alert {
 
 /// The alerts of a replay, in their order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Replayed {
+pub struct ReplayedAlerts {
     /// The first ones: at most 1,000, of 8 MiB together, and of 64 MiB in memory.
     pub alerts: Vec<Alert>,
     /// How many there are beyond those.
@@ -42,12 +42,12 @@ pub struct Difference {
     /// Id of the rule that would be replaced.
     pub id: Option<String>,
     /// Alerts that there would be in addition.
-    pub adds: Replayed,
+    pub adds: ReplayedAlerts,
     /// Alerts that there would not be any more.
-    pub removes: Replayed,
+    pub removes: ReplayedAlerts,
 }
 
-impl Replayed {
+impl ReplayedAlerts {
     /// Counts all of them.
     pub fn count(&self) -> u64 {
         self.alerts.len() as u64 + self.more
@@ -95,15 +95,15 @@ impl Replayed {
 
 /// Alerts of a rule beside those that there are otherwise.
 #[derive(Default)]
-pub(super) struct Compared {
+pub(super) struct AlertComparison {
     /// Ids of those.
     pub(super) others: HashSet<String>,
     /// Ids of those that both have.
     pub(super) common: HashSet<String>,
-    pub(super) alone: Replayed,
+    pub(super) alone: ReplayedAlerts,
 }
 
-impl Compared {
+impl AlertComparison {
     pub(super) fn take(&mut self, operation: Operation) {
         match operation {
             Operation::Alert { id, .. } if self.others.contains(&id) => drop(self.common.insert(id)),
@@ -127,12 +127,12 @@ mod tests {
     #[test]
     fn what_is_answered_is_bounded_by_number_by_json_and_by_memory() {
         for (values, count, answered) in [(1, 1_500, 1_000..1_001), (15_000, 100, 40..80)] {
-            let mut found = Replayed::default();
+            let mut found = ReplayedAlerts::default();
             (0..count).for_each(|id| found.take(alert(id, values)));
             assert!(answered.contains(&found.alerts.len()), "{} of {values}", found.alerts.len());
             assert_eq!(found.count(), count as u64);
         }
-        let mut found = Replayed::default();
+        let mut found = ReplayedAlerts::default();
         let document = json!({"text": "x".repeat(1 << 20)});
         for id in ["1", "2", "3", "4", "5", "6", "7", "8", "9"] {
             let (rule, id, document) = ("r".to_owned(), id.to_owned(), document.clone());
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn alerts_that_both_have_are_told_by_their_ids() {
-        let mut compared = Compared { others: ["1".to_owned()].into(), ..Compared::default() };
+        let mut compared = AlertComparison { others: ["1".to_owned()].into(), ..AlertComparison::default() };
         [1, 2].into_iter().for_each(|id| compared.take(alert(id, 1)));
         assert_eq!((compared.common.len(), &*compared.alone.alerts[0].id), (1, "2"));
     }

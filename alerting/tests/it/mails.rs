@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_accounts::{Accounts, User};
-use millrace_alerting::{AlertStatus, Tested};
+use millrace_alerting::{AlertStatus, ReplaySubject};
 use millrace_notifications::{Config, Smtp, SmtpTls};
 use serde_json::json;
 use tokio_rustls::rustls::ServerConfig;
@@ -77,7 +77,8 @@ async fn mail_is_encrypted_and_the_server_verified() {
     let authorities = dir.path().join("authorities.pem");
     std::fs::write(&authorities, key.cert.pem()).unwrap();
     let known = Config { authorities: Some(authorities), ..mailing(mails.port, SmtpTls::StartTls) };
-    let written = || Tested::Written(rule("m", json!({"alert_method": "email", "email": "a@example.org"})));
+    let written =
+        || ReplaySubject::Written(rule("m", json!({"alert_method": "email", "email": "a@example.org"})));
     let server = Server::open_notifying(&dir.path().join("data"), known).await;
     let tested = server.alerting.notify_test(&server.admin(), written(), None).await.unwrap();
     assert_eq!(tested[0].error, None);

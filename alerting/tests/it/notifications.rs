@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use millrace_alerting::{AlertStatus, Error, Tested};
+use millrace_alerting::{AlertStatus, Error, ReplaySubject};
 use millrace_notifications::Config;
 use serde_json::{Value, json};
 
@@ -362,7 +362,8 @@ async fn secrets_are_used_and_never_shown() {
     server.stop().await;
     let server = Server::open_notifying(dir.path(), Config { secret_key: Some([8; 32]), ..config() }).await;
     let written = rule("t", json!({"alert_method": "slack", "slack_webhook_url": {"secret": "slack"}}));
-    let tested = server.alerting.notify_test(&server.admin(), Tested::Written(written), None).await.unwrap();
+    let tested =
+        server.alerting.notify_test(&server.admin(), ReplaySubject::Written(written), None).await.unwrap();
     assert!(tested[0].error.as_ref().unwrap().contains("secret_key is another one"), "{tested:?}");
     server.stop().await;
     let server = Server::open_notifying(dir.path(), Config { secret_key: None, ..config() }).await;
@@ -381,7 +382,8 @@ async fn a_test_of_channels_says_what_became_of_each() {
         json!({"alert": [{"webhook": {"url": good.url()}}, {"webhook": {"url": bad.url()}},
         {"command": {"command": ["x"]}}, "index"]}),
     );
-    let tested = server.alerting.notify_test(&server.admin(), Tested::Written(written), None).await.unwrap();
+    let tested =
+        server.alerting.notify_test(&server.admin(), ReplaySubject::Written(written), None).await.unwrap();
     let errors: Vec<Option<&str>> = tested.iter().map(|tested| tested.error.as_deref()).collect();
     assert_eq!(errors[0], None);
     assert!(
@@ -391,7 +393,7 @@ async fn a_test_of_channels_says_what_became_of_each() {
     assert_eq!(good.got()[0].json()["kind"], json!("test"));
     let id = server.save(webhook("stored", &good)).await.id;
     let alert = json!({"alert_subject": "mine", "match_body": {"a": 1}});
-    server.alerting.notify_test(&server.admin(), Tested::Stored(id), Some(alert)).await.unwrap();
+    server.alerting.notify_test(&server.admin(), ReplaySubject::Stored(id), Some(alert)).await.unwrap();
     assert_eq!(good.got()[1].json()["subject"], json!("Test: mine"));
     assert!(alerts(&server).await.is_empty());
     server.stop().await;

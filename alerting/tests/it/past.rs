@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millrace_alerting::Tested;
+use millrace_alerting::ReplaySubject;
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::{Config, Engine, Principal, RefreshPolicy};
 use serde_json::{Value, json};
@@ -32,8 +32,11 @@ async fn raised_and_tested(server: &Server, id: &str) -> (Vec<String>, Vec<Strin
             raised.push(alert);
         }
     }
-    let tested =
-        server.alerting.test(&server.admin(), Tested::Stored(id.to_owned()), 0..i64::MAX).await.unwrap();
+    let tested = server
+        .alerting
+        .test(&server.admin(), ReplaySubject::Stored(id.to_owned()), 0..i64::MAX)
+        .await
+        .unwrap();
     let mut tested: Vec<String> = tested.alerts.into_iter().map(|alert| alert.id).collect();
     raised.sort();
     tested.sort();

@@ -26,13 +26,13 @@ pub(crate) enum Answer {
 
 /// A request.
 #[derive(Clone, Debug)]
-pub(crate) struct Got {
+pub(crate) struct ReceivedRequest {
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
-impl Got {
+impl ReceivedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
@@ -50,12 +50,14 @@ impl Got {
 #[derive(Clone)]
 pub(crate) struct Receiver {
     pub(crate) address: SocketAddr,
-    got: Arc<Mutex<Vec<Got>>>,
+    got: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Receiver {
     /// Starts one; `answer` says what it does with each request, by its number.
-    pub(crate) async fn start(answer: impl Fn(usize, &Got) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(
+        answer: impl Fn(usize, &ReceivedRequest) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, got) = (listener.local_addr().unwrap(), Arc::default());
         let this = Self { address, got };
@@ -73,21 +75,21 @@ impl Receiver {
         format!("http://{}/hook", self.address)
     }
 
-    pub(crate) fn got(&self) -> Vec<Got> {
+    pub(crate) fn got(&self) -> Vec<ReceivedRequest> {
         self.got.lock().clone()
     }
 
     /// How many different keys it knows.
     pub(crate) fn keys(&self) -> usize {
         let got = self.got.lock();
-        got.iter().map(Got::key).collect::<std::collections::BTreeSet<_>>().len()
+        got.iter().map(ReceivedRequest::key).collect::<std::collections::BTreeSet<_>>().len()
     }
 }
 
 async fn serve(
     stream: TcpStream,
-    got: &Mutex<Vec<Got>>,
-    answer: &(dyn Fn(usize, &Got) -> Answer + Send + Sync),
+    got: &Mutex<Vec<ReceivedRequest>>,
+    answer: &(dyn Fn(usize, &ReceivedRequest) -> Answer + Send + Sync),
     number: &AtomicUsize,
 ) {
     let mut stream = BufReader::new(stream);
@@ -114,7 +116,7 @@ async fn serve(
         if stream.read_exact(&mut body).await.is_err() {
             return;
         }
-        let request = Got { path, headers, body: String::from_utf8(body).unwrap() };
+        let request = ReceivedRequest { path, headers, body: String::from_utf8(body).unwrap() };
         let answer = answer(number.fetch_add(1, Ordering::Relaxed), &request);
         got.lock().push(request);
         let status = match answer {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_alerting::{Error, Tested};
+use millrace_alerting::{Error, ReplaySubject};
 use millrace_rules::Time;
 use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::{Action, Principal, WriteOp};
@@ -101,11 +101,15 @@ async fn raised(server: &Server) -> BTreeMap<String, BTreeMap<String, Value>> {
     raised
 }
 
-async fn test(server: &Server, tested: Tested) -> BTreeMap<String, Value> {
+async fn test(server: &Server, tested: ReplaySubject) -> BTreeMap<String, Value> {
     test_of(server, tested, EVER).await
 }
 
-async fn test_of(server: &Server, tested: Tested, times: std::ops::Range<i64>) -> BTreeMap<String, Value> {
+async fn test_of(
+    server: &Server,
+    tested: ReplaySubject,
+    times: std::ops::Range<i64>,
+) -> BTreeMap<String, Value> {
     let found = server.alerting.test(&server.admin(), tested, times).await.unwrap();
     assert_eq!((found.more, &found.problems), (0, &Vec::new()));
     found.alerts.into_iter().map(|alert| (alert.id, alert.document)).collect()
@@ -156,7 +160,7 @@ async fn of_seeds(seeds: std::ops::Range<u64>) -> usize {
     let none = BTreeMap::new();
     for way in ["as they are", "stored and merged", "after a restart"] {
         for (seed, id) in &ids {
-            let tested = test_of(&server, Tested::Stored(id.clone()), 0..until).await;
+            let tested = test_of(&server, ReplaySubject::Stored(id.clone()), 0..until).await;
             let live = raised.get(id).unwrap_or(&none);
             assert_eq!(&tested, live, "{way}: {}, MILLRACE_REPLAY_SEED={seed}", server.shown(id));
         }
@@ -212,7 +216,7 @@ async fn a_dry_run_tells_what_a_change_adds_and_removes_and_stores_nothing() {
     let mut changed = errors("levels");
     changed["search"]["request"]["body"]["query"] = json!({"match": {"level": "fatal"}});
     let difference = server.alerting.dry_run(&server.admin(), changed.clone(), EVER).await.unwrap();
-    let triggers = |found: &millrace_alerting::Replayed| -> Vec<Value> {
+    let triggers = |found: &millrace_alerting::ReplayedAlerts| -> Vec<Value> {
         found.alerts.iter().map(|alert| alert.document["trigger"]["_id"].clone()).collect()
     };
     assert_eq!(difference.id.as_deref(), Some(&*id));
@@ -234,12 +238,12 @@ async fn a_test_sees_what_its_asker_sees_and_what_is_wrong_is_refused() {
     server
         .write(vec![document("logs", "1", json!({"level": "error"})), op("logs", "2", Action::Delete)])
         .await;
-    let tested = test(&server, Tested::Written(errors("errors"))).await;
+    let tested = test(&server, ReplaySubject::Written(errors("errors"))).await;
     assert_eq!(tested.len(), 1);
     assert!(server.documents("alert").await.is_empty(), "nothing is written");
     assert!(server.alerting.list(&server.admin()).is_empty());
     let refused = async |asker: &Principal, rule: Value| {
-        server.alerting.test(asker, Tested::Written(rule), EVER).await.unwrap_err().to_string()
+        server.alerting.test(asker, ReplaySubject::Written(rule), EVER).await.unwrap_err().to_string()
     };
     let mut unknown = errors("errors");
     unknown["colour"] = json!("red");

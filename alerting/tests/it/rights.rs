@@ -1,7 +1,7 @@
 //! A rule sees what its owner may see now, and is seen by whom it names.
 
 use millrace_accounts::{IndexGrant, Role, User};
-use millrace_alerting::Tested;
+use millrace_alerting::ReplaySubject;
 use millrace_storage::Kind;
 use serde_json::json;
 
@@ -77,7 +77,8 @@ async fn an_alert_shows_the_fields_that_its_rules_owner_may_see_live_and_in_test
     };
     let seen = json!({"level": "error", "user": {"name": "bob"}});
     assert_eq!((body(&hers), body(&all)), (seen.clone(), source));
-    let tested = server.alerting.test(&ann, Tested::Written(errors("of ann")), 0..i64::MAX).await.unwrap();
+    let tested =
+        server.alerting.test(&ann, ReplaySubject::Written(errors("of ann")), 0..i64::MAX).await.unwrap();
     assert_eq!(tested.alerts[0].document["match_body"], seen);
     server.stop().await;
 }

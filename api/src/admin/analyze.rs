@@ -15,7 +15,7 @@ const MAX_TOKENS: usize = 10_000;
 
 /// What is asked.
 #[derive(Debug, Default)]
-struct Asked {
+struct AnalyzeRequest {
     text: Vec<String>,
     analyzer: Option<String>,
     normalizer: Option<String>,
@@ -44,7 +44,7 @@ pub(crate) async fn analyze(
     let Some(body) = request.json()? else {
         return Err(Error::new(400, "parse_exception", "request body or source parameter is required"));
     };
-    let asked = Asked::read(&body)?;
+    let asked = AnalyzeRequest::read(&body)?;
     asked.validate(index.is_some())?;
     let answer = match index {
         None => {
@@ -53,9 +53,9 @@ pub(crate) async fn analyze(
             let named = match &asked.analyzer {
                 _ if asked.is_custom() => {
                     custom = asked.custom(&analyzers)?;
-                    Named { analyzer: &custom, name: "" }
+                    NamedAnalyzer { analyzer: &custom, name: "" }
                 }
-                Some(name) => Named {
+                Some(name) => NamedAnalyzer {
                     analyzer: analyzers.get(name).ok_or_else(|| {
                         Error::illegal_argument(if name == "standard_html_strip" {
                             // Older clients ask for it.
@@ -73,7 +73,7 @@ pub(crate) async fn analyze(
                         "analysis based on a specific field requires an index",
                     ));
                 }
-                None => Named {
+                None => NamedAnalyzer {
                     analyzer: analyzers.get("standard").ok_or_else(|| {
                         Error::illegal_argument("failed to find global analyzer [standard]")
                     })?,
@@ -105,16 +105,16 @@ pub(crate) async fn analyze(
             let mut gap = None;
             let named = if asked.is_custom() {
                 custom = asked.custom(analyzers)?;
-                Named { analyzer: &custom, name: "" }
+                NamedAnalyzer { analyzer: &custom, name: "" }
             } else if let Some(name) = &asked.analyzer {
                 let analyzer = find(analyzers, name)
                     .ok_or_else(|| Error::illegal_argument(format!("failed to find analyzer [{name}]")))?;
-                Named { analyzer, name }
+                NamedAnalyzer { analyzer, name }
             } else if let Some(name) = &asked.normalizer {
                 let analyzer = analyzers.normalizer(name).ok_or_else(|| {
                     Error::illegal_argument(format!("failed to find normalizer under [{name}]"))
                 })?;
-                Named { analyzer, name }
+                NamedAnalyzer { analyzer, name }
             } else if let Some(field) = asked.field.as_deref().and_then(|path| mapping.field(path)) {
                 let refused = || {
                     Error::illegal_argument(format!(
@@ -125,15 +125,15 @@ pub(crate) async fn analyze(
                 if field.field_type.is_text() {
                     gap = field.params.get("position_increment_gap").and_then(Value::as_u64);
                     let analyzer = find(analyzers, &field.analyzer).ok_or_else(refused)?;
-                    Named { analyzer, name: &field.analyzer }
+                    NamedAnalyzer { analyzer, name: &field.analyzer }
                 } else if field.field_type == FieldType::Keyword {
                     match &field.normalizer {
                         Some(name) => {
-                            Named { analyzer: analyzers.normalizer(name).ok_or_else(refused)?, name }
+                            NamedAnalyzer { analyzer: analyzers.normalizer(name).ok_or_else(refused)?, name }
                         }
                         None => {
                             let analyzer = analyzers.get("keyword").ok_or_else(refused)?;
-                            Named { analyzer, name: "_keyword" }
+                            NamedAnalyzer { analyzer, name: "_keyword" }
                         }
                     }
                 } else {
@@ -142,7 +142,7 @@ pub(crate) async fn analyze(
             } else {
                 let analyzer = find(analyzers, "default")
                     .ok_or_else(|| Error::illegal_argument("failed to find analyzer [default]"))?;
-                Named { analyzer, name: "default" }
+                NamedAnalyzer { analyzer, name: "default" }
             };
             let gap = gap.or_else(|| named.analyzer.position_increment_gap().map(u64::from)).unwrap_or(100);
             answer(&asked, &named, u32::try_from(gap).unwrap_or(u32::MAX), limit)?
@@ -152,7 +152,7 @@ pub(crate) async fn analyze(
 }
 
 /// An analyzer and what it is called.
-struct Named<'a> {
+struct NamedAnalyzer<'a> {
     analyzer: &'a Analyzer,
     name: &'a str,
 }
@@ -171,7 +171,7 @@ fn refused(reason: impl Into<String>) -> Error {
     Error::new(400, "x_content_parse_exception", format!("[analyze_request] {}", reason.into()))
 }
 
-impl Asked {
+impl AnalyzeRequest {
     fn read(body: &Value) -> Result<Self, Error> {
         let Value::Object(members) = body else {
             return Err(refused(format!("Expected START_OBJECT but was: {}", syntax::token(body))));
@@ -291,7 +291,7 @@ const MAX_TOKEN_BYTES: usize = 8 << 20;
 
 /// The tokens of several texts, one behind the other.
 struct Tokens<'a> {
-    asked: &'a Asked,
+    asked: &'a AnalyzeRequest,
     /// Whether attributes beyond the usual ones are shown.
     extended: bool,
     /// Whether the keyword mark is among them.
@@ -305,7 +305,7 @@ struct Tokens<'a> {
 
 impl Tokens<'_> {
     fn collect(
-        asked: &Asked,
+        asked: &AnalyzeRequest,
         analyzer: &Analyzer,
         filters: usize,
         gap: u32,
@@ -396,7 +396,7 @@ fn hex(bytes: &[u8]) -> String {
     format!("[{}]", digits.join(" "))
 }
 
-fn answer(asked: &Asked, named: &Named<'_>, gap: u32, limit: usize) -> Result<Value, Error> {
+fn answer(asked: &AnalyzeRequest, named: &NamedAnalyzer<'_>, gap: u32, limit: usize) -> Result<Value, Error> {
     let bytes = asked.text.iter().map(String::len).sum();
     offload(bytes, || {
         let analyzer = named.analyzer;

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
-use millrace_storage::{ShardFault, Trouble};
+use millrace_storage::{NodeFault, ShardFault};
 use serde_json::{Map, Value, json};
 
 use super::options;
@@ -26,7 +26,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What a request waits for.
 #[derive(Debug, Default)]
-struct Wanted {
+struct HealthCondition {
     status: Option<Status>,
     nodes: Option<String>,
     active_shards: Option<u64>,
@@ -75,7 +75,7 @@ pub(super) struct Health {
 
 impl Health {
     /// Counts the shards with these faults.
-    fn of(faults: &[Option<ShardFault>]) -> Self {
+    fn new(faults: &[Option<ShardFault>]) -> Self {
         let count = |fault| faults.iter().filter(|found| **found == Some(fault)).count() as u64;
         Self {
             shards: faults.len() as u64,
@@ -142,7 +142,7 @@ fn damaged_shards(api: &Api, metas: &[std::sync::Arc<IndexMeta>]) -> Vec<String>
 
 /// Counts the shards of an index.
 pub(super) fn of_index(api: &Api, meta: &IndexMeta) -> Health {
-    Health::of(&faults(api, meta))
+    Health::new(&faults(api, meta))
 }
 
 /// Counts the shards of all indices.
@@ -174,7 +174,7 @@ pub(crate) async fn get(
             priority.to_uppercase()
         )));
     }
-    let mut wanted = Wanted { status, nodes: params.take("wait_for_nodes"), active_shards: None };
+    let mut wanted = HealthCondition { status, nodes: params.take("wait_for_nodes"), active_shards: None };
     if let Some(count) = params.take("wait_for_active_shards").filter(|count| count != "all") {
         let count = count
             .parse()
@@ -228,10 +228,10 @@ pub(super) fn of_node(api: &Api, shards: Status) -> Status {
 }
 
 /// Returns the status of a node that is in trouble.
-fn of_trouble(trouble: Trouble) -> Status {
+fn of_trouble(trouble: NodeFault) -> Status {
     match trouble {
-        Trouble::LogStopped | Trouble::OwnershipLost | Trouble::ReadsFail => Status::Red,
-        Trouble::CatalogFails => Status::Yellow,
+        NodeFault::LogStopped | NodeFault::OwnershipLost | NodeFault::ReadsFail => Status::Red,
+        NodeFault::CatalogFails => Status::Yellow,
     }
 }
 
@@ -306,7 +306,7 @@ fn render(
             .iter()
             .map(|meta| {
                 let faults = faults(api, meta);
-                let health = Health::of(&faults);
+                let health = Health::new(&faults);
                 let mut index = json!({
                     "status": health.status().name(),
                     "number_of_shards": meta.shards,
@@ -323,7 +323,7 @@ fn render(
                         .iter()
                         .enumerate()
                         .map(|(shard, fault)| {
-                            let health = Health::of(std::slice::from_ref(fault));
+                            let health = Health::new(std::slice::from_ref(fault));
                             let health = json!({
                                 "status": health.status().name(),
                                 "primary_active": health.lost == 0,
@@ -361,7 +361,7 @@ mod tests {
             (vec![None, failing, unreadable], "red", 3, 100.0),
             (vec![None, failing, lost, None], "red", 3, 75.0),
         ] {
-            let health = Health::of(&faults);
+            let health = Health::new(&faults);
             let found = (health.status().name(), health.active(), health.active_percent());
             assert_eq!(found, (status, active, percent), "{faults:?}");
         }

@@ -9,11 +9,11 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use millrace_accounts::Credentials;
 use millrace_listen::Peer;
 use millrace_storage::Principal;
-use millrace_storage::access::{Action, Caller, Refusals, Refused};
+use millrace_storage::access::{Action, Caller, Refusals, RepeatedRefusal};
 use serde_json::{Map, Value, json};
 
 use crate::root::Identity;
-use crate::route::{Captured, Spec};
+use crate::route::{PathParams, Spec};
 
 /// Longest text of a document, in bytes.
 const MAX_TEXT: usize = 512;
@@ -53,7 +53,7 @@ impl Outcome {
 
 /// What only the handler of a request knows of it.
 #[derive(Debug, Default)]
-pub(crate) struct Noted {
+pub(crate) struct HandlerNotes {
     /// The user of a login, which is read from the body.
     pub(crate) login: OnceLock<String>,
     /// Whether there was nothing to change.
@@ -75,7 +75,7 @@ pub(crate) struct DeniedRule {
 
 /// What is known of a request on its way, to be told once it has ended.
 #[derive(Debug)]
-pub(crate) struct Trail {
+pub(crate) struct AuditTrail {
     method: Method,
     uri: Uri,
     address: IpAddr,
@@ -92,14 +92,14 @@ pub(crate) struct Trail {
     changes_security: bool,
     indices: Option<String>,
     /// What its handler notes.
-    noted: Arc<Noted>,
+    noted: Arc<HandlerNotes>,
     /// What is refused while the rest is done.
     refusals: Refusals,
 }
 
-impl Trail {
+impl AuditTrail {
     /// Begins with a request.
-    pub(crate) fn of(parts: &http::request::Parts, listener: &'static str) -> Self {
+    pub(crate) fn new(parts: &http::request::Parts, listener: &'static str) -> Self {
         Self {
             method: parts.method.clone(),
             uri: parts.uri.clone(),
@@ -134,7 +134,7 @@ impl Trail {
     }
 
     /// Takes note of what is asked for.
-    pub(crate) fn goes_to(&mut self, route: &'static Spec, captured: &Captured) {
+    pub(crate) fn goes_to(&mut self, route: &'static Spec, captured: &PathParams) {
         (self.route, self.reads) = (Some(route.path), route.reads);
         self.changes_security = changes_security(route);
         self.does(Some(route.action));
@@ -167,7 +167,7 @@ impl Trail {
     }
 
     /// Where the handler notes what only it knows.
-    pub(crate) fn noted(&self) -> Arc<Noted> {
+    pub(crate) fn noted(&self) -> Arc<HandlerNotes> {
         Arc::clone(&self.noted)
     }
 
@@ -293,7 +293,7 @@ pub(super) struct Event {
     /// Whether something was read, which is told of each request.
     is_read: bool,
     /// Parts of the request that were refused, by action and index.
-    refused: Vec<Refused>,
+    refused: Vec<RepeatedRefusal>,
     /// How many there are of further kinds.
     more_refused: u64,
     /// Requests that it stands for.
@@ -384,8 +384,8 @@ impl Event {
     }
 }
 
-fn refused(part: &Refused) -> Value {
-    let Refused { action, index, count } = part;
+fn refused(part: &RepeatedRefusal) -> Value {
+    let RepeatedRefusal { action, index, count } = part;
     match index {
         Some(index) => json!({ "action": action, "index": index, "count": count }),
         None => json!({ "action": action, "count": count }),

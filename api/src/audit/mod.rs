@@ -1,7 +1,7 @@
 //! The audit: who did what from where, as documents of an index a day.
 //!
 //! Always told are logins and failed ones, refusals, and changes of users, roles, mappings, keys, tokens, passwords and cluster settings; with
-//! [`Config::reads`] also what is read. The dispatcher follows a request with a [`Trail`] and hands it over at its end
+//! [`Config::reads`] also what is read. The dispatcher follows a request with a [`AuditTrail`] and hands it over at its end
 //! ([`Audit::done`]), which never waits: events go to a bounded queue ([`queue`]), a task ([`Audit::run`]) writes them
 //! within a second or two and tries again while the store refuses. What the queue has no place for is counted, and told in the next
 //! document, in the log and in the figures of the node. Indices are made, and removed after their time, by the day ([`index`]); they are system
@@ -32,9 +32,9 @@ use crate::http::{Response, path};
 use crate::root::Identity;
 use crate::server::NAME;
 use event::Event;
-pub(crate) use event::{DeniedRule, Noted, Trail};
-pub(crate) use queue::Figures;
+pub(crate) use event::{AuditTrail, DeniedRule, HandlerNotes};
 use queue::Queue;
+pub(crate) use queue::QueueStats;
 
 /// Events that are written at once.
 const AT_ONCE: usize = 512;
@@ -64,9 +64,9 @@ impl Default for Config {
 
 /// The audit of a node. Cheap to clone; without a store ([`Audit::default`]) it tells nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Audit(Option<Arc<Shared>>);
+pub struct Audit(Option<Arc<AuditState>>);
 
-struct Shared {
+struct AuditState {
     engine: Arc<Engine>,
     identity: Arc<Identity>,
     config: Config,
@@ -77,7 +77,7 @@ struct Shared {
     writing: AsyncMutex<Vec<(Event, u64)>>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for AuditState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
     }
@@ -86,7 +86,7 @@ impl fmt::Debug for Shared {
 impl Audit {
     /// Makes the audit of a node. Nothing is written until [`Audit::run`] or [`Audit::flush`].
     pub fn new(engine: Arc<Engine>, identity: Arc<Identity>, config: Config) -> Self {
-        Self(Some(Arc::new(Shared {
+        Self(Some(Arc::new(AuditState {
             engine,
             identity,
             config,
@@ -120,7 +120,7 @@ impl Audit {
         }
         let request = http::Request::builder().method(method).uri(uri).body(());
         let (head, ()) = request.expect("some encoded segments are a path").into_parts();
-        let mut trail = Trail::of(&head, COMMAND);
+        let mut trail = AuditTrail::new(&head, COMMAND);
         trail.came_from(&Principal::system());
         trail.does(Some(Action::PutSecurity));
         trail.changes_security();
@@ -128,7 +128,7 @@ impl Audit {
     }
 
     /// Tells the end of a request, if that is to be told. Never waits.
-    pub(crate) fn done(&self, trail: &Trail, result: &Result<Response, Error>) {
+    pub(crate) fn done(&self, trail: &AuditTrail, result: &Result<Response, Error>) {
         match result {
             // Statements and deletions by query make the answers of their errors themselves.
             Ok(response) => self.tell(trail, response.status, trail.is_blocked()),
@@ -137,21 +137,21 @@ impl Audit {
     }
 
     /// Tells that a request was refused or failed, if that is to be told.
-    pub(crate) fn ended(&self, trail: &Trail, error: &Error) {
+    pub(crate) fn ended(&self, trail: &AuditTrail, error: &Error) {
         // Blocks of indices and memory that is full are no matter of who asks.
         let blocked = matches!(error.error_type(), "cluster_block_exception" | "circuit_breaking_exception");
         self.tell(trail, error.status(), blocked || trail.is_blocked());
     }
 
     /// Tells that a request ended with a status, if that is to be told; `blocked` where everybody is refused.
-    pub(crate) fn tell(&self, trail: &Trail, status: u16, blocked: bool) {
+    pub(crate) fn tell(&self, trail: &AuditTrail, status: u16, blocked: bool) {
         let Some(shared) = &self.0 else { return };
         let Some(outcome) = trail.outcome(status, blocked, shared.config.reads) else { return };
         shared.record(trail.event(outcome, status, shared.config.reads, shared.engine.clock().now_ms()));
     }
 
     /// Returns what waits to be written, and what was lost.
-    pub(crate) fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> QueueStats {
         self.0.as_ref().map(|shared| shared.queue.lock().figures()).unwrap_or_default()
     }
 
@@ -188,7 +188,7 @@ impl Audit {
     }
 }
 
-impl Shared {
+impl AuditState {
     fn record(&self, event: Event) {
         self.queue.lock().add(event);
         self.wake.notify_one();

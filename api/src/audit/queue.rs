@@ -21,7 +21,7 @@ const OF_CLIENT: usize = 5;
 
 /// What waits to be written, and what was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Figures {
+pub(crate) struct QueueStats {
     /// Bytes of the events that wait.
     pub(crate) bytes: u64,
     /// Bytes that they may take.
@@ -45,14 +45,14 @@ pub(super) struct Queue {
     /// Places of its refusals, by client.
     refusals: HashMap<IpAddr, Vec<usize>>,
     /// Refusals that wait, those of earlier seconds included.
-    refused: Held,
+    refused: QueueShare,
     /// What else waits, by user.
-    held: HashMap<String, Held>,
+    held: HashMap<String, QueueShare>,
 }
 
 /// What waits of a user, or of refusals.
 #[derive(Debug, Default)]
-struct Held {
+struct QueueShare {
     places: Vec<usize>,
     bytes: usize,
 }
@@ -149,8 +149,8 @@ impl Queue {
         self.lost_in_all = self.lost_in_all.saturating_add(count);
     }
 
-    pub(super) fn figures(&self) -> Figures {
-        Figures { bytes: self.bytes as u64, limit: MAX_BYTES as u64, lost: self.lost_in_all }
+    pub(super) fn figures(&self) -> QueueStats {
+        QueueStats { bytes: self.bytes as u64, limit: MAX_BYTES as u64, lost: self.lost_in_all }
     }
 
     /// Takes what waits, and how many were lost since the last time that something was taken.
@@ -159,7 +159,7 @@ impl Queue {
             return (Vec::new(), 0);
         }
         self.refusals.clear();
-        self.refused = Held::default();
+        self.refused = QueueShare::default();
         self.held.clear();
         self.bytes = 0;
         (std::mem::take(&mut self.events), std::mem::take(&mut self.lost))

@@ -13,7 +13,7 @@ use super::*;
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 const START_MS: i64 = 1_700_000_000_000;
 
-fn trail(address: &str, user: &str, path: &str) -> Trail {
+fn trail(address: &str, user: &str, path: &str) -> AuditTrail {
     let authorization = {
         use base64::Engine as _;
         base64::engine::general_purpose::STANDARD.encode(format!("{user}:hidden"))
@@ -22,7 +22,7 @@ fn trail(address: &str, user: &str, path: &str) -> Trail {
         http::Request::builder().uri(path).header("authorization", format!("Basic {authorization}"));
     let (mut parts, ()) = request.body(()).unwrap().into_parts();
     parts.extensions.insert(Peer(SocketAddr::new(address.parse().unwrap(), 1)));
-    let mut trail = Trail::of(&parts, "data");
+    let mut trail = AuditTrail::new(&parts, "data");
     trail.came_from_nobody(&parts.headers);
     trail
 }
@@ -139,7 +139,7 @@ fn what_was_read_while_parts_were_refused_is_told_of_each_request() {
 fn of_what_is_refused_for_now_passwords_alone_are_told() {
     let request = http::Request::builder().method(Method::PUT).uri("/_security/user/ann/_password").body(());
     let (head, ()) = request.unwrap().into_parts();
-    let mut trail = Trail::of(&head, "data");
+    let mut trail = AuditTrail::new(&head, "data");
     trail.came_from(&Principal::system());
     trail.changes_security();
     // As where the disk is full.
@@ -167,7 +167,7 @@ fn days_are_kept_for_their_time() {
 }
 
 struct Site {
-    audit: Arc<Shared>,
+    audit: Arc<AuditState>,
     session: Session,
     clock: Arc<ManualClock>,
     _directory: tempfile::TempDir,

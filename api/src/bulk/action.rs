@@ -9,7 +9,7 @@ use millrace_storage::ActionKind;
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::http::Room;
+use crate::http::MemoryAllowance;
 use crate::http::json::{self, token};
 
 /// Metadata of an item. Ids and routing values come as numbers too, and are read as text.
@@ -38,20 +38,20 @@ pub(super) struct Action<'a> {
 }
 
 /// Parses the action line with this number (from 1).
-pub(super) fn parse<'a>(line: &'a [u8], number: usize, room: &Room) -> Result<Action<'a>, Error> {
-    match Usual::parse(line) {
+pub(super) fn parse<'a>(line: &'a [u8], number: usize, room: &MemoryAllowance) -> Result<Action<'a>, Error> {
+    match FastActionReader::parse(line) {
         Some(action) => Ok(action),
         None => parse_slowly(line, number, room),
     }
 }
 
 /// Reader of the usual line: one action, members with strings without escapes or whole numbers.
-struct Usual<'a> {
+struct FastActionReader<'a> {
     line: &'a [u8],
     at: usize,
 }
 
-impl<'a> Usual<'a> {
+impl<'a> FastActionReader<'a> {
     fn parse(line: &'a [u8]) -> Option<Action<'a>> {
         let mut reader = Self { line, at: 0 };
         reader.expect(b'{')?;
@@ -157,7 +157,7 @@ impl<'a> Usual<'a> {
     }
 }
 
-fn parse_slowly(line: &[u8], number: usize, room: &Room) -> Result<Action<'static>, Error> {
+fn parse_slowly(line: &[u8], number: usize, room: &MemoryAllowance) -> Result<Action<'static>, Error> {
     let malformed =
         |rest: String| Error::illegal_argument(format!("Malformed action/metadata line [{number}], {rest}"));
     let value = match json::parse(line, room) {
@@ -275,8 +275,8 @@ mod tests {
             r#"{"update":{"_id":"1","if_seq_no":3,"if_primary_term":1,"retry_on_conflict":2}}"#,
             "{\"index\":{\"_id\":\"中\"}}\r",
         ] {
-            let usual = Usual::parse(line.as_bytes()).unwrap_or_else(|| panic!("{line}"));
-            assert_eq!(usual, parse_slowly(line.as_bytes(), 1, &Room::of(0)).unwrap(), "{line}");
+            let usual = FastActionReader::parse(line.as_bytes()).unwrap_or_else(|| panic!("{line}"));
+            assert_eq!(usual, parse_slowly(line.as_bytes(), 1, &MemoryAllowance::of(0)).unwrap(), "{line}");
         }
     }
 
@@ -289,8 +289,12 @@ mod tests {
             (r#"{"index":{"_id":null,"require_alias":false}}"#, None),
             (r#"{"in\u0064ex":{"_id":"1"}}"#, Some("1")),
         ] {
-            assert_eq!(Usual::parse(line.as_bytes()), None, "{line}");
-            assert_eq!(parse(line.as_bytes(), 1, &Room::of(0)).unwrap().meta.id.as_deref(), id, "{line}");
+            assert_eq!(FastActionReader::parse(line.as_bytes()), None, "{line}");
+            assert_eq!(
+                parse(line.as_bytes(), 1, &MemoryAllowance::of(0)).unwrap().meta.id.as_deref(),
+                id,
+                "{line}"
+            );
         }
         for line in [
             r#"{"index":{"_id":"1","_id":"2"}}"#,
@@ -300,7 +304,7 @@ mod tests {
             r#"{"index":{"#,
             "",
         ] {
-            assert!(parse(line.as_bytes(), 1, &Room::of(0)).is_err(), "{line}");
+            assert!(parse(line.as_bytes(), 1, &MemoryAllowance::of(0)).is_err(), "{line}");
         }
     }
 }

@@ -18,14 +18,14 @@ use crate::documents::options::WriteOptions;
 use crate::documents::source::SourceFilter;
 use crate::documents::target;
 use crate::error::Error;
-use crate::http::{LARGE, Request, Response, Room};
+use crate::http::{LARGE, MemoryAllowance, Request, Response};
 use parse::{Defaults, Item, Outcome};
 
 /// Parses a body as of a request to an index and of one to none; for fuzzing.
 pub(crate) fn parse_only(body: &bytes::Bytes) {
     for index in [None, Some("index")] {
         // A refusal is an answer.
-        let _ = parse::parse(body, &Defaults { index, ..Defaults::default() }, &Room::unbounded());
+        let _ = parse::parse(body, &Defaults { index, ..Defaults::default() }, &MemoryAllowance::unbounded());
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) async fn run(
     let body = request.body.clone();
     let filter = Arc::clone(&request.filter);
     let answer = move || {
-        let how = render::How { took_ms, forced_refresh, filter: &filter };
+        let how = render::BulkRenderOptions { took_ms, forced_refresh, filter: &filter };
         render::render(&body, &bulk.items, results, &how)
     };
     let answer = computed(api, request.body.len(), answer).await?;
@@ -109,14 +109,18 @@ async fn computed<T: Send + 'static>(
 
 /// Sets aside the items that current metadata refuses: a name that must be an alias and is none, a
 /// routing value that is required and missing.
-fn refuse_by_metadata(session: &Session, bulk: &mut parse::Bulk, room: &Room) -> Result<(), Error> {
+fn refuse_by_metadata(
+    session: &Session,
+    bulk: &mut parse::Bulk,
+    room: &MemoryAllowance,
+) -> Result<(), Error> {
     #[derive(Clone, Copy, Default)]
-    struct Known {
+    struct CachedNames {
         alias: Option<bool>,
         routing_required: Option<bool>,
     }
-    let mut known: HashMap<Arc<str>, Known> = HashMap::new();
-    let mut last: Option<(Arc<str>, Known)> = None;
+    let mut known: HashMap<Arc<str>, CachedNames> = HashMap::new();
+    let mut last: Option<(Arc<str>, CachedNames)> = None;
     let mut refused: Vec<(usize, Error)> = Vec::new();
     for (number, op) in bulk.ops.iter().enumerate() {
         let mut facts = match &last {

@@ -16,7 +16,7 @@ use crate::documents::options::{self, Expectation, Operation, no_pipeline};
 use crate::documents::source::SourceFilter;
 use crate::documents::{id_problem, update};
 use crate::error::Error;
-use crate::http::Room;
+use crate::http::MemoryAllowance;
 use crate::http::json::without_mark;
 
 /// Most problems that one refusal lists.
@@ -129,7 +129,7 @@ impl Names {
 
 /// Parses a body, whose items may take as much as `room` has. An error refuses the whole request; nothing of it
 /// was done.
-pub(super) fn parse(body: &Bytes, defaults: &Defaults<'_>, room: &Room) -> Result<Bulk, Error> {
+pub(super) fn parse(body: &Bytes, defaults: &Defaults<'_>, room: &MemoryAllowance) -> Result<Bulk, Error> {
     let mut lines = Lines { body, at: 0, number: 0 };
     let mut parser = Parser {
         body,
@@ -171,7 +171,7 @@ pub(super) fn parse(body: &Bytes, defaults: &Defaults<'_>, room: &Room) -> Resul
 struct Parser<'a> {
     body: &'a Bytes,
     defaults: &'a Defaults<'a>,
-    room: &'a Room,
+    room: &'a MemoryAllowance,
     bulk: Bulk,
     problems: Vec<String>,
     names: Names,

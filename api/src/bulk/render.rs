@@ -4,10 +4,10 @@ use millrace_storage::{ActionKind, WriteOutcome};
 
 use super::action;
 use super::parse::{Item, Outcome};
-use crate::documents::answer::{self, Dress, push_address};
+use crate::documents::answer::{self, AcknowledgementFormat, push_address};
 use crate::documents::update;
 use crate::error::Error;
-use crate::http::Room;
+use crate::http::MemoryAllowance;
 use crate::http::filter_path::FilterPath;
 use crate::http::json::push_u64;
 
@@ -38,7 +38,7 @@ const FAILED: [&str; 5] = ["_id", "_index", "_type", "error", "status"];
 
 /// What is answered of a bulk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct How<'a> {
+pub(super) struct BulkRenderOptions<'a> {
     pub(super) took_ms: u64,
     pub(super) forced_refresh: bool,
     /// What of the answer is kept of it in the end.
@@ -46,9 +46,9 @@ pub(super) struct How<'a> {
 }
 
 /// Which items are written, by kind of action.
-struct Wanted([(bool, bool); 4]);
+struct ItemFilter([(bool, bool); 4]);
 
-impl Wanted {
+impl ItemFilter {
     fn new(filter: &FilterPath) -> Self {
         let kinds = [ActionKind::Index, ActionKind::Create, ActionKind::Update, ActionKind::Delete];
         let mut wanted = Self([(true, true); 4]);
@@ -65,9 +65,9 @@ pub(super) fn render(
     body: &[u8],
     items: &[Item],
     results: Vec<Result<WriteOutcome, millrace_storage::Error>>,
-    how: &How<'_>,
+    how: &BulkRenderOptions<'_>,
 ) -> Result<Vec<u8>, Error> {
-    let wanted = Wanted::new(how.filter);
+    let wanted = ItemFilter::new(how.filter);
     let all = wanted.0.iter().any(|(done, _)| *done);
     let mut out = Vec::with_capacity(if all { items.len() * ITEM_BYTES } else { 0 } + 64);
     out.extend_from_slice(b"{\"took\":");
@@ -105,7 +105,7 @@ pub(super) fn render(
         out.extend_from_slice(b"\":{");
         match result {
             Ok(outcome) => {
-                let dress = Dress {
+                let dress = AcknowledgementFormat {
                     doc_type: item.doc_type.as_deref(),
                     forced_refresh: how.forced_refresh,
                     created: item.answers_created(),
@@ -121,7 +121,8 @@ pub(super) fn render(
                     Failure::Failed(error) => error,
                 };
                 // What the line takes was charged when it was read first.
-                let line = action::parse(&body[item.line.clone()], number + 1, &Room::unbounded()).ok();
+                let line =
+                    action::parse(&body[item.line.clone()], number + 1, &MemoryAllowance::unbounded()).ok();
                 let id = line.as_ref().and_then(|action| action.meta.id.as_deref());
                 push_address(&mut out, &item.index, item.doc_type.as_deref(), id);
                 out.extend_from_slice(b",\"status\":");

@@ -3,23 +3,23 @@ use millrace_storage::{Action, DocResult, VersionType};
 use serde_json::{Value, json};
 
 use super::parse::{Bulk, Defaults, Outcome, parse};
-use super::render::{How, render};
+use super::render::{BulkRenderOptions, render};
 use crate::documents::answer::sample;
 use crate::documents::source::SourceFilter;
 use crate::error::Error;
-use crate::http::Room;
+use crate::http::MemoryAllowance;
 use crate::http::filter_path::FilterPath;
 
 fn run(body: &str, defaults: Defaults<'_>) -> Result<Bulk, Error> {
-    parse(&Bytes::copy_from_slice(body.as_bytes()), &defaults, &Room::of(1 << 20))
+    parse(&Bytes::copy_from_slice(body.as_bytes()), &defaults, &MemoryAllowance::of(1 << 20))
 }
 
 fn logs() -> Defaults<'static> {
     Defaults { index: Some("logs"), ..Defaults::default() }
 }
 
-fn how(took_ms: u64, filter: &FilterPath) -> How<'_> {
-    How { took_ms, forced_refresh: true, filter }
+fn how(took_ms: u64, filter: &FilterPath) -> BulkRenderOptions<'_> {
+    BulkRenderOptions { took_ms, forced_refresh: true, filter }
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn byte_order_marks_are_left_out() {
 #[test]
 fn documents_are_slices_of_the_body() {
     let body = Bytes::from_static(b"{\"index\":{}}\n{\"f\":1}\n");
-    let bulk = parse(&body, &logs(), &Room::of(0)).unwrap();
+    let bulk = parse(&body, &logs(), &MemoryAllowance::of(0)).unwrap();
     let Action::Index(doc) = &bulk.ops[0].action else { panic!("no index action") };
     assert_eq!(doc.as_ptr(), body[13..].as_ptr());
 }
@@ -204,11 +204,12 @@ fn what_nobody_wants_is_not_written() {
 #[test]
 fn many_items_are_cut_while_they_are_read() {
     let body = "{\"index\":{}}\n{}\n".repeat(10_000);
-    let parse = |bytes| parse(&Bytes::copy_from_slice(body.as_bytes()), &logs(), &Room::of(bytes));
+    let parse = |bytes| parse(&Bytes::copy_from_slice(body.as_bytes()), &logs(), &MemoryAllowance::of(bytes));
     assert_eq!(parse(1 << 20).unwrap_err().status(), 413);
     assert_eq!(parse(8 << 20).unwrap().ops.len(), 10_000);
     let refused = "{\"create\":{\"pipeline\":\"p\"}}\n{}\n".repeat(1_000);
-    let error = super::parse::parse(&Bytes::from(refused), &logs(), &Room::of(1 << 20)).unwrap_err();
+    let error =
+        super::parse::parse(&Bytes::from(refused), &logs(), &MemoryAllowance::of(1 << 20)).unwrap_err();
     assert_eq!(error.status(), 413);
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_plot::{Level, Look, Mark, Plot, Series};
+use millrace_plot::{EventMarker, Level, LineStyle, Plot, Series};
 use millrace_rules::Time;
 use millrace_rules::definition::{Definition, RuleType};
 use millrace_storage::access::Action;
@@ -56,7 +56,7 @@ pub(crate) async fn plot(api: &Api, request: &Request, id: &str) -> Result<Respo
         values: "events".to_owned(),
         series: vec![Series {
             name: "events".to_owned(),
-            look: Look::Measured,
+            look: LineStyle::Measured,
             points: buckets.map(|time| (time, Some(counted(time)))).chain([(end, None)]).collect(),
         }],
         marks,
@@ -119,7 +119,12 @@ async fn counts(
 }
 
 /// Lists the alerts of a rule.
-async fn marks(api: &Api, session: &Session, rule: &str, (from, to): (i64, i64)) -> Result<Vec<Mark>, Error> {
+async fn marks(
+    api: &Api,
+    session: &Session,
+    rule: &str,
+    (from, to): (i64, i64),
+) -> Result<Vec<EventMarker>, Error> {
     let within = json!({"range": {"@timestamp": {"gte": from, "lt": to, "format": "epoch_millis"}}});
     let body = json!({
         "size": MAX_ALERTS,
@@ -137,7 +142,7 @@ async fn marks(api: &Api, session: &Session, rule: &str, (from, to): (i64, i64))
     let mark = |hit: &Value| {
         let source = &hit["_source"];
         let text = source["key"].as_str().or(source["rule_name"].as_str()).unwrap_or_default().to_owned();
-        Some(Mark { time: Time::read(&source["@timestamp"])?.ms(), text })
+        Some(EventMarker { time: Time::read(&source["@timestamp"])?.ms(), text })
     };
     Ok(hits.iter().filter_map(mark).collect())
 }

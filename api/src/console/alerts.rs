@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use millrace_alerting::{Alerting, Record, Replayed, Tested};
+use millrace_alerting::{Alerting, Record, ReplaySubject, ReplayedAlerts};
 use millrace_rules::{Span, Time};
 use serde_json::{Map, Value, json};
 
@@ -165,11 +165,11 @@ pub(crate) async fn test(api: &Api, request: &Request) -> Result<Response, Error
 }
 
 /// Takes the rule that something is tested with.
-pub(super) fn tested(members: &mut Map<String, Value>) -> Result<Tested, Error> {
+pub(super) fn tested(members: &mut Map<String, Value>) -> Result<ReplaySubject, Error> {
     match (taken(members, "id"), taken(members, "rule")) {
-        (Some(Value::String(id)), None) => Ok(Tested::Stored(id)),
+        (Some(Value::String(id)), None) => Ok(ReplaySubject::Stored(id)),
         (Some(_), None) => Err(invalid("id", "must be a string")),
-        (None, Some(rule)) => Ok(Tested::Written(rule)),
+        (None, Some(rule)) => Ok(ReplaySubject::Written(rule)),
         (Some(_), Some(_)) => Err(invalid("rule", "stands beside [id]: give one of them")),
         (None, None) => Err(invalid("rule", "is missing, and so is [id]: give one of them")),
     }
@@ -186,7 +186,7 @@ pub(super) fn done(id: &str, message: &str) -> Value {
     json!({ "status": true, "id": id, "message": message })
 }
 
-fn replayed(found: Replayed) -> Value {
+fn replayed(found: ReplayedAlerts) -> Value {
     let total = found.count();
     let alerts = found.alerts.into_iter().map(|alert| json!({ "_id": alert.id, "_source": alert.document }));
     let alerts: Vec<Value> = alerts.collect();

@@ -11,9 +11,9 @@ use millrace_storage::access::{Action, ActionSet, Caller, Privileges};
 use millrace_storage::{Config, Engine, Principal, SystemClock};
 
 use super::*;
-use crate::http::{Params, Request, Room};
-use crate::route::{self, Call, Found};
-use crate::{Asker, Identity, Meaning, Node};
+use crate::http::{MemoryAllowance, Params, Request};
+use crate::route::{self, Call, RouteMatch};
+use crate::{Identity, Node, Requester, SearchQueryParser};
 
 #[test]
 fn whatever_changes_something_needs_the_header() {
@@ -39,27 +39,32 @@ async fn node(data: &std::path::Path) -> Node {
     let search = Arc::new(SearchService::new(Arc::clone(&engine), millrace_query::Config::default()));
     let identity = Identity::open(&*engine, "n", "c", data.to_owned(), String::new()).await.unwrap();
     let accounts = accounts::Config { insecure: true, ..accounts::Config::default() };
-    let opened = Accounts::open(Arc::clone(&engine) as _, accounts, Arc::new(SystemClock), Arc::new(Meaning));
+    let opened = Accounts::open(
+        Arc::clone(&engine) as _,
+        accounts,
+        Arc::new(SystemClock),
+        Arc::new(SearchQueryParser),
+    );
     Node::new(engine, search, opened.await.unwrap().0, identity)
 }
 
 /// Asks as a user who may do some actions and nothing else; returns the status.
 async fn ask(node: &Node, budget: &Budget, actions: &[Action], line: &str, body: &str) -> u16 {
-    let privileges = Arc::new(Privileges::new(ActionSet::of(actions), Vec::new()));
+    let privileges = Arc::new(Privileges::new(ActionSet::new(actions), Vec::new()));
     let principal = Principal::new(Caller::User("ann".into()), Vec::new(), privileges);
     let (method, uri) = line.split_once(' ').unwrap();
     let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
     let (method, path): (Method, _) = (method.parse().unwrap(), crate::http::path::segments(path).unwrap());
     let params = Params::parse(query).unwrap();
-    let Ok(Found { spec, handler, captured }) = route::console().find(&method, &path, &params) else {
+    let Ok(RouteMatch { spec, handler, captured }) = route::console().find(&method, &path, &params) else {
         panic!("no route for {line}");
     };
     let body = Bytes::from(body.to_owned());
-    let (room, filter) = (Room::new(budget), Arc::default());
+    let (room, filter) = (MemoryAllowance::new(budget), Arc::default());
     let answer = room.beside();
     let request = Request { method, path, params, body, room, answer, filter, held: None };
     let address = std::net::Ipv4Addr::LOCALHOST.into();
-    let asker = Asker { principal, scheme: None, token: None, address };
+    let asker = Requester { principal, scheme: None, token: None, address };
     let api = match node.api(asker, spec.action, Arc::default()) {
         Ok(api) => api,
         Err(error) => return error.status(),

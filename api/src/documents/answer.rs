@@ -7,7 +7,7 @@ use crate::http::json::{push_str, push_u64};
 
 /// How an acknowledgement is dressed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Dress<'a> {
+pub(crate) struct AcknowledgementFormat<'a> {
     /// Type segment that the request named.
     pub(crate) doc_type: Option<&'a str>,
     /// Whether a refresh was forced.
@@ -49,7 +49,7 @@ pub(crate) fn push_address(out: &mut Vec<u8>, index: &str, doc_type: Option<&str
 }
 
 /// Appends the members of an acknowledgement, without braces.
-pub(crate) fn push_members(out: &mut Vec<u8>, outcome: &WriteOutcome, dress: Dress<'_>) {
+pub(crate) fn push_members(out: &mut Vec<u8>, outcome: &WriteOutcome, dress: AcknowledgementFormat<'_>) {
     push_address(out, &outcome.index, dress.doc_type, Some(&outcome.id));
     out.extend_from_slice(b",\"_version\":");
     push_u64(out, outcome.version);
@@ -95,7 +95,7 @@ pub(crate) fn sample(id: &str, result: DocResult) -> WriteOutcome {
 mod tests {
     use super::*;
 
-    fn text(result: DocResult, dress: Dress<'_>) -> String {
+    fn text(result: DocResult, dress: AcknowledgementFormat<'_>) -> String {
         let mut out = Vec::new();
         push_members(&mut out, &sample("a\"b", result), dress);
         String::from_utf8(out).unwrap()
@@ -103,12 +103,12 @@ mod tests {
 
     #[test]
     fn acknowledgements() {
-        let plain = Dress { doc_type: None, forced_refresh: false, created: false };
+        let plain = AcknowledgementFormat { doc_type: None, forced_refresh: false, created: false };
         assert_eq!(
             text(DocResult::Deleted, plain),
             r#""_index":"logs","_type":"_doc","_id":"a\"b","_version":3,"result":"deleted","_shards":{"total":2,"successful":1,"failed":0},"_seq_no":7,"_primary_term":1"#
         );
-        let typed = Dress { doc_type: Some("t"), forced_refresh: true, created: true };
+        let typed = AcknowledgementFormat { doc_type: Some("t"), forced_refresh: true, created: true };
         assert_eq!(
             text(DocResult::Created, typed),
             r#""_index":"logs","_type":"t","_id":"a\"b","_version":3,"result":"created","created":true,"forced_refresh":true,"_shards":{"total":2,"successful":1,"failed":0},"_seq_no":7,"_primary_term":1"#

@@ -13,11 +13,11 @@ use crate::documents::stored::StoredFields;
 use crate::documents::target::Target;
 use crate::error::Error;
 use crate::http::json::{push_str, push_u64};
-use crate::http::{Request, Response, Room};
+use crate::http::{MemoryAllowance, Request, Response};
 
 /// What a read of one document asks for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct GetParams {
     pub(super) routing: Option<String>,
     pub(super) source: Option<SourceFilter>,
     pub(super) stored: Option<StoredFields>,
@@ -27,7 +27,7 @@ pub(super) struct Wanted {
     pub(super) refresh: bool,
 }
 
-impl Wanted {
+impl GetParams {
     /// Takes the parameters of single and many gets; `stored_fields` where the request knows it.
     pub(super) fn take(request: &mut Request, stored: bool) -> Result<Self, Error> {
         let params = &mut request.params;
@@ -37,7 +37,7 @@ impl Wanted {
         Ok(Self {
             routing: params.take("routing"),
             source: SourceFilter::take(params)?,
-            stored: if stored { params.take_list("stored_fields").map(StoredFields::of) } else { None },
+            stored: if stored { params.take_list("stored_fields").map(StoredFields::new) } else { None },
             version: None,
             version_type: None,
             realtime: params.take_bool("realtime")?.unwrap_or(true),
@@ -67,7 +67,7 @@ pub(super) async fn read(
     session: &Session,
     target: &Target,
     id: &str,
-    wanted: &Wanted,
+    wanted: &GetParams,
 ) -> Result<Option<StoredDoc>, Error> {
     if wanted.refresh {
         session.refresh(std::slice::from_ref(&target.index)).await?;
@@ -94,7 +94,7 @@ pub(super) fn push_found(
     target: &Target,
     doc_type: Option<&str>,
     doc: &StoredDoc,
-    wanted: &Wanted,
+    wanted: &GetParams,
 ) -> Result<(), Error> {
     let mapping = &target.mapping;
     let fields = match &wanted.stored {
@@ -138,7 +138,7 @@ pub(crate) async fn get(
     id: &str,
 ) -> Result<Response, Error> {
     let bare_source = request.params.peek("_source") == Some("");
-    let mut wanted = Wanted::take(request, true)?;
+    let mut wanted = GetParams::take(request, true)?;
     wanted.take_version(request)?;
     request.finish()?;
     let target = Target::read(&api.session, index, doc_type, id, wanted.routing.take())?;
@@ -165,7 +165,7 @@ pub(crate) async fn source(
     doc_type: Option<&str>,
     id: &str,
 ) -> Result<Response, Error> {
-    let mut wanted = Wanted::take(request, false)?;
+    let mut wanted = GetParams::take(request, false)?;
     wanted.take_version(request)?;
     request.finish()?;
     if wanted.source == Some(SourceFilter::None) {
@@ -183,8 +183,8 @@ fn source_alone(
     doc_type: Option<&str>,
     id: &str,
     doc: &StoredDoc,
-    wanted: &Wanted,
-    room: &Room,
+    wanted: &GetParams,
+    room: &MemoryAllowance,
 ) -> Result<Response, Error> {
     let mapping = &target.mapping;
     if !mapping.source_enabled() {

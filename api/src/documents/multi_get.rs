@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 
 use crate::Api;
 use crate::documents::answer::push_address;
-use crate::documents::get::{Wanted, push_found, read};
+use crate::documents::get::{GetParams, push_found, read};
 use crate::documents::options;
 use crate::documents::source::SourceFilter;
 use crate::documents::stored::StoredFields;
 use crate::documents::target::Target;
 use crate::error::Error;
 use crate::http::json::{push_str, token};
-use crate::http::{Request, Response, Room};
+use crate::http::{MemoryAllowance, Request, Response};
 
 /// Bytes that a document asked for takes, beside what it has of the request's options.
 const ITEM_BYTES: usize = 512;
@@ -26,7 +26,7 @@ struct Item {
     index: String,
     doc_type: Option<String>,
     id: String,
-    wanted: Wanted,
+    wanted: GetParams,
 }
 
 /// Answers `_mget`.
@@ -38,7 +38,7 @@ pub(crate) async fn multi_get(
 ) -> Result<Response, Error> {
     // Each item has the options of the request as its own.
     let item_bytes = ITEM_BYTES + 2 * request.params.bytes();
-    let defaults = Wanted::take(request, true)?;
+    let defaults = GetParams::take(request, true)?;
     request.finish()?;
     let body = request
         .json()?
@@ -59,7 +59,7 @@ pub(crate) async fn multi_get(
     Ok(Response::held_json(200, out, room))
 }
 
-async fn answer(api: &Api, mut item: Item, room: &Room) -> Result<Vec<u8>, Error> {
+async fn answer(api: &Api, mut item: Item, room: &MemoryAllowance) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
     room.take(ITEM_BYTES)?;
     match find(api, &mut item, &mut out, room).await {
@@ -80,7 +80,7 @@ async fn answer(api: &Api, mut item: Item, room: &Room) -> Result<Vec<u8>, Error
     Ok(out)
 }
 
-async fn find(api: &Api, item: &mut Item, out: &mut Vec<u8>, room: &Room) -> Result<(), Error> {
+async fn find(api: &Api, item: &mut Item, out: &mut Vec<u8>, room: &MemoryAllowance) -> Result<(), Error> {
     let doc_type = item.doc_type.as_deref();
     // Each is a get of its own: what is refused is refused by itself.
     let getting = api.session.doing(Action::Get)?;
@@ -120,7 +120,7 @@ fn parse(
     body: &Value,
     index: Option<&str>,
     doc_type: Option<&str>,
-    defaults: &Wanted,
+    defaults: &GetParams,
     charge: &dyn Fn() -> Result<(), Error>,
 ) -> Result<Vec<Item>, Error> {
     let Value::Object(members) = body else {
@@ -171,7 +171,7 @@ fn item(
     index: Option<&str>,
     doc_type: Option<&str>,
     id: Option<String>,
-    wanted: Wanted,
+    wanted: GetParams,
     number: usize,
     problems: &mut Vec<String>,
 ) -> Item {
@@ -189,7 +189,7 @@ fn parse_doc(
     entry: &Map<String, Value>,
     index: Option<&str>,
     doc_type: Option<&str>,
-    defaults: &Wanted,
+    defaults: &GetParams,
     number: usize,
     problems: &mut Vec<String>,
 ) -> Result<Item, Error> {
@@ -261,7 +261,7 @@ mod tests {
     use serde_json::json;
 
     fn run(body: Value, index: Option<&str>) -> Result<Vec<Item>, Error> {
-        parse(&body, index, None, &Wanted::default(), &|| Ok(()))
+        parse(&body, index, None, &GetParams::default(), &|| Ok(()))
     }
 
     #[test]

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use millrace_storage::access::{self, FieldRules};
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::matches;
-use millrace_storage::source::{Stays, leave_out_of_text};
+use millrace_storage::source::{PathProjection, leave_out_of_text};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -47,7 +47,7 @@ impl SourceFilter {
         if includes.is_none() && excludes.is_none() {
             return Ok(None);
         }
-        Self::of(includes.unwrap_or_default(), excludes.unwrap_or_default()).map(Some)
+        Self::new(includes.unwrap_or_default(), excludes.unwrap_or_default()).map(Some)
     }
 
     /// Parses the `_source` member of a body: boolean, pattern, list, or includes and excludes.
@@ -55,7 +55,7 @@ impl SourceFilter {
         match value {
             Value::Bool(true) => Ok(Self::All),
             Value::Bool(false) => Ok(Self::None),
-            Value::String(_) | Value::Array(_) => Self::of(patterns(value)?, Vec::new()),
+            Value::String(_) | Value::Array(_) => Self::new(patterns(value)?, Vec::new()),
             Value::Object(members) => {
                 let (mut includes, mut excludes) = (Vec::new(), Vec::new());
                 for (name, value) in members {
@@ -67,7 +67,7 @@ impl SourceFilter {
                         }
                     }
                 }
-                Self::of(includes, excludes)
+                Self::new(includes, excludes)
             }
             other => Err(Error::parsing(format!(
                 "Expected one of [VALUE_BOOLEAN, VALUE_STRING, START_ARRAY, START_OBJECT] for [_source] but found [{}]",
@@ -88,7 +88,7 @@ impl SourceFilter {
         if rules.is_empty() { shown } else { Self::Ruled(Box::new(shown), Arc::clone(rules)) }
     }
 
-    fn of(includes: Vec<String>, excludes: Vec<String>) -> Result<Self, Error> {
+    fn new(includes: Vec<String>, excludes: Vec<String>) -> Result<Self, Error> {
         if includes.len() + excludes.len() > MAX_PATTERNS {
             return Err(Error::illegal_argument(format!(
                 "[_source] has more than [{MAX_PATTERNS}] patterns"
@@ -120,9 +120,9 @@ impl SourceFilter {
             let kept = leave_out_of_text(source, false, |path, above| {
                 let itself = above || includes.is_empty() || named(includes, path);
                 match itself && excludes.is_empty() {
-                    true => Stays::Whole,
-                    false if named(excludes, path) => Stays::Nothing,
-                    false => Stays::Inside { itself },
+                    true => PathProjection::Whole,
+                    false if named(excludes, path) => PathProjection::Nothing,
+                    false => PathProjection::Inside { itself },
                 }
             });
             Ok(Some(Bytes::from(kept.ok_or_else(no_json)?)))

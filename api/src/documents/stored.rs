@@ -15,7 +15,7 @@ pub(crate) struct StoredFields {
 
 impl StoredFields {
     /// Sorts the names; metadata fields are answered anyway.
-    pub(crate) fn of(list: Vec<String>) -> Self {
+    pub(crate) fn new(list: Vec<String>) -> Self {
         let source = list.iter().any(|name| name == "_source");
         let names = list.into_iter().filter(|name| !name.starts_with('_')).collect();
         Self { names, source }
@@ -30,7 +30,7 @@ impl StoredFields {
             }
             _ => return None,
         };
-        Some(Self::of(list))
+        Some(Self::new(list))
     }
 
     /// Collects the values of a document; fields that are not stored or have no value are left out.
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn names_are_sorted() {
-        let fields = StoredFields::of(vec!["foo".into(), "_source".into(), "_routing".into()]);
+        let fields = StoredFields::new(vec!["foo".into(), "_source".into(), "_routing".into()]);
         assert_eq!(fields, StoredFields { names: vec!["foo".into()], source: true });
     }
 }

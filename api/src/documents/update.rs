@@ -6,14 +6,14 @@ use millrace_storage::{Action, RefreshPolicy, Update, VersionType};
 use serde_json::Value;
 
 use crate::Api;
-use crate::documents::answer::{self, Dress};
+use crate::documents::answer::{self, AcknowledgementFormat};
 use crate::documents::id_problem;
 use crate::documents::options::{Expectation, WriteOptions};
 use crate::documents::source::SourceFilter;
 use crate::documents::write::{acknowledge, operation_of, refuse, write_one};
 use crate::error::Error;
 use crate::http::json::{self, push_u64, token};
-use crate::http::{Params, Request, Response, Room, offload};
+use crate::http::{MemoryAllowance, Params, Request, Response, offload};
 
 /// Members of an update body.
 const MEMBERS: [&str; 9] = [
@@ -30,7 +30,7 @@ const MEMBERS: [&str; 9] = [
 
 /// A parsed update body.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Parsed {
+pub(crate) struct UpdateBody {
     pub(crate) update: Update,
     pub(crate) source: Option<SourceFilter>,
     pub(crate) if_seq_no: Option<i64>,
@@ -38,12 +38,12 @@ pub(crate) struct Parsed {
 }
 
 /// Parses an update body, as requests and `_bulk` lines carry it. What is merged stays the text that it is.
-pub(crate) fn parse(text: &Bytes, room: &Room) -> Result<Parsed, Error> {
+pub(crate) fn parse(text: &Bytes, room: &MemoryAllowance) -> Result<UpdateBody, Error> {
     json::check(text, room)?;
     let Some(members) = Members::parse(text) else {
         return Err(refusal(format!("Expected START_OBJECT but was: {}", token(&json::parse(text, room)?))));
     };
-    let mut parsed = Parsed::default();
+    let mut parsed = UpdateBody::default();
     parsed.update.detect_noop = true;
     for Member { name, value, .. } in members.iter() {
         let (name, is_null) = (&**name, *value == b"null");
@@ -85,7 +85,12 @@ pub(crate) fn parse(text: &Bytes, room: &Room) -> Result<Parsed, Error> {
 }
 
 /// Adds what is missing from an update to `problems`.
-pub(crate) fn check(parsed: &Parsed, expectation: &Expectation, retries: i64, problems: &mut Vec<String>) {
+pub(crate) fn check(
+    parsed: &UpdateBody,
+    expectation: &Expectation,
+    retries: i64,
+    problems: &mut Vec<String>,
+) {
     if expectation.version.is_some() || expectation.version_type.is_some_and(|t| t != VersionType::Internal) {
         problems.push(
             "internal versioning can not be used for optimistic concurrency control. Please use `if_seq_no` and \
@@ -163,7 +168,7 @@ pub(crate) async fn update(
     let op = operation_of(index, doc_type, Some(id), action, &options, &expectation);
     let outcome = write_one(api, op, &options).await?;
     let forced_refresh = options.refresh == RefreshPolicy::Immediate;
-    let dress = Dress { doc_type, forced_refresh, created: false };
+    let dress = AcknowledgementFormat { doc_type, forced_refresh, created: false };
     if filter.is_none() {
         return Ok(acknowledge(&outcome, dress));
     }
@@ -211,17 +216,17 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn parse(body: Value) -> Result<Parsed, Error> {
-        super::parse(&body.to_string().into(), &Room::of(0))
+    fn parse(body: Value) -> Result<UpdateBody, Error> {
+        super::parse(&body.to_string().into(), &MemoryAllowance::of(0))
     }
 
     #[test]
     fn numbers_stay_as_they_are_written() {
         let body = Bytes::from_static(b"{\"doc\": {\"n\":123456789012345678901234567890}}");
-        let doc = super::parse(&body, &Room::of(0)).unwrap().update.doc.unwrap();
+        let doc = super::parse(&body, &MemoryAllowance::of(0)).unwrap().update.doc.unwrap();
         assert_eq!(&doc.text()[..], b"{\"n\":123456789012345678901234567890}");
         for wrong in [&b"{\"doc\":{\"n\":1,\"n\":2}}"[..], b"{\"doc\":{\"n\":01}}", b"{\"doc\":{}}x"] {
-            let refused = super::parse(&Bytes::copy_from_slice(wrong), &Room::of(0)).unwrap_err();
+            let refused = super::parse(&Bytes::copy_from_slice(wrong), &MemoryAllowance::of(0)).unwrap_err();
             assert_eq!(refused.error_type(), "json_parse_exception");
         }
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::Api;
 use crate::documents::DEFAULT_TYPE;
-use crate::documents::answer::{self, Dress};
+use crate::documents::answer::{self, AcknowledgementFormat};
 use crate::documents::id_problem;
 use crate::documents::options::{Expectation, Operation, WriteOptions, no_pipeline};
 use crate::documents::target;
@@ -55,7 +55,7 @@ pub(crate) async fn index(
     let action = if create { Action::Create(body) } else { Action::Index(body) };
     let op = operation_of(index, doc_type, id, action, &options, &expectation);
     let outcome = write_one(api, op, &options).await?;
-    let dress = Dress {
+    let dress = AcknowledgementFormat {
         doc_type,
         forced_refresh: options.refresh == RefreshPolicy::Immediate,
         created: doc_type.is_some(),
@@ -94,7 +94,7 @@ pub(crate) async fn delete(
     let op = operation_of(index, doc_type, Some(id), Action::Delete, &options, &expectation);
     let outcome = write_one(api, op, &options).await?;
     let forced_refresh = options.refresh == RefreshPolicy::Immediate;
-    Ok(acknowledge(&outcome, Dress { doc_type, forced_refresh, created: false }))
+    Ok(acknowledge(&outcome, AcknowledgementFormat { doc_type, forced_refresh, created: false }))
 }
 
 /// Deletes all documents of an index: the id `*` stands for them.
@@ -156,7 +156,7 @@ pub(super) async fn write_one(api: &Api, op: WriteOp, options: &WriteOptions) ->
 }
 
 /// Answers an acknowledgement.
-pub(super) fn acknowledge(outcome: &WriteOutcome, dress: Dress<'_>) -> Response {
+pub(super) fn acknowledge(outcome: &WriteOutcome, dress: AcknowledgementFormat<'_>) -> Response {
     let mut out = Vec::with_capacity(256);
     out.push(b'{');
     answer::push_members(&mut out, outcome, dress);

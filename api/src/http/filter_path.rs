@@ -74,21 +74,21 @@ impl FilterPath {
         let mut place = Rc::new(self.root());
         for name in path {
             match place.member(name) {
-                Reach::Nothing => return false,
-                Reach::Everything => return true,
-                Reach::Part(below) => place = below,
+                MemberSelection::Nothing => return false,
+                MemberSelection::Everything => return true,
+                MemberSelection::Part(below) => place = below,
             }
         }
         // A scalar is kept where only exclusions go on below it.
         members.iter().any(|name| match place.member(name) {
-            Reach::Nothing => false,
-            Reach::Everything | Reach::Part(_) => true,
+            MemberSelection::Nothing => false,
+            MemberSelection::Everything | MemberSelection::Part(_) => true,
         })
     }
 
-    fn root(&self) -> Place<'_> {
+    fn root(&self) -> PatternPath<'_> {
         let includes = self.includes.iter().map(Vec::as_slice).collect::<Vec<_>>();
-        Place {
+        PatternPath {
             includes: Some(includes).filter(|includes| !includes.is_empty()),
             excludes: self.excludes.iter().map(Vec::as_slice).collect(),
             remembered: RefCell::default(),
@@ -112,26 +112,26 @@ fn split(pattern: &str) -> Vec<String> {
 
 /// What is kept of a member.
 #[derive(Clone, Debug)]
-enum Reach<'f> {
+enum MemberSelection<'f> {
     Nothing,
     Everything,
     /// What its own members decide.
-    Part(Rc<Place<'f>>),
+    Part(Rc<PatternPath<'f>>),
 }
 
 /// A path in an answer, by what is left of the patterns below it.
 #[derive(Debug)]
-struct Place<'f> {
+struct PatternPath<'f> {
     /// Patterns of which one must match; `None` where one has.
     includes: Option<Vec<&'f [String]>>,
     excludes: Vec<&'f [String]>,
     /// Members by their names as written, which repeat from item to item. At most [`MAX_REMEMBERED`].
-    remembered: RefCell<HashMap<Box<[u8]>, Reach<'f>>>,
+    remembered: RefCell<HashMap<Box<[u8]>, MemberSelection<'f>>>,
 }
 
-impl<'f> Place<'f> {
+impl<'f> PatternPath<'f> {
     /// Decides about the member of a name as written, without quotes; `None` where that is not JSON.
-    fn written_member(&self, written: &[u8]) -> Option<Reach<'f>> {
+    fn written_member(&self, written: &[u8]) -> Option<MemberSelection<'f>> {
         if let Some(known) = self.remembered.borrow().get(written) {
             return Some(known.clone());
         }
@@ -149,20 +149,20 @@ impl<'f> Place<'f> {
         Some(reach)
     }
 
-    fn member(&self, name: &str) -> Reach<'f> {
+    fn member(&self, name: &str) -> MemberSelection<'f> {
         let (excluded, excludes) = descend(&self.excludes, name);
         if excluded {
-            return Reach::Nothing;
+            return MemberSelection::Nothing;
         }
         let includes = match self.includes.as_ref().map(|patterns| descend(patterns, name)) {
             None | Some((true, _)) => None,
-            Some((false, below)) if below.is_empty() => return Reach::Nothing,
+            Some((false, below)) if below.is_empty() => return MemberSelection::Nothing,
             Some((false, below)) => Some(below),
         };
         if includes.is_none() && excludes.is_empty() {
-            return Reach::Everything;
+            return MemberSelection::Everything;
         }
-        Reach::Part(Rc::new(Place { includes, excludes, remembered: RefCell::default() }))
+        MemberSelection::Part(Rc::new(PatternPath { includes, excludes, remembered: RefCell::default() }))
     }
 }
 

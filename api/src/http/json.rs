@@ -1,5 +1,5 @@
 //! JSON bodies, read strictly: a member named twice is refused, nesting is bounded (128 levels), and what the
-//! values take in memory is charged to the request's [`Room`] as they are made.
+//! values take in memory is charged to the request's [`MemoryAllowance`] as they are made.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::content::Format;
-use super::{Room, offload};
+use super::{MemoryAllowance, offload};
 use crate::error::Error;
 
 /// Bytes that a value takes: in the array that it is in, which has grown to up to twice its length, and in what a
@@ -36,7 +36,7 @@ pub(crate) fn without_mark(bytes: &[u8]) -> &[u8] {
 
 /// Returns a body as its handler gets it: without a byte order mark, in JSON where it is YAML, and with U+FFFD for half
 /// a surrogate pair. What the changes take is charged to `room`.
-pub(crate) fn readable(bytes: Bytes, format: Format, room: &Room) -> Result<Bytes, Error> {
+pub(crate) fn readable(bytes: Bytes, format: Format, room: &MemoryAllowance) -> Result<Bytes, Error> {
     let bytes = bytes.slice_ref(without_mark(&bytes));
     if format == Format::Yaml {
         return of_format(bytes, format, room);
@@ -51,7 +51,7 @@ pub(crate) fn readable(bytes: Bytes, format: Format, room: &Room) -> Result<Byte
 }
 
 /// Parses one JSON value, which may take as much as `room` has.
-pub(crate) fn parse(bytes: &[u8], room: &Room) -> Result<Value, Error> {
+pub(crate) fn parse(bytes: &[u8], room: &MemoryAllowance) -> Result<Value, Error> {
     let bytes = without_mark(bytes);
     let strict = Strict { room, refused: &RefCell::new(None) };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
@@ -63,9 +63,9 @@ pub(crate) fn parse(bytes: &[u8], room: &Room) -> Result<Value, Error> {
 
 /// Checks that a text is one JSON value as [`parse`] reads it, without making values: names in objects are charged to `room` while their
 /// object is read.
-pub(crate) fn check(bytes: &[u8], room: &Room) -> Result<(), Error> {
+pub(crate) fn check(bytes: &[u8], room: &MemoryAllowance) -> Result<(), Error> {
     let step = room.beside();
-    let checked = Checked { strict: Strict { room: &step, refused: &RefCell::new(None) } };
+    let checked = UniqueMembers { strict: Strict { room: &step, refused: &RefCell::new(None) } };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = checked.deserialize(&mut deserializer);
     parsed.map_err(|error| checked.strict.refused.take().unwrap_or_else(|| refuse(error)))?;
@@ -74,11 +74,11 @@ pub(crate) fn check(bytes: &[u8], room: &Room) -> Result<(), Error> {
 
 /// Passes over a value, refusing duplicate members.
 #[derive(Clone, Copy)]
-struct Checked<'r> {
+struct UniqueMembers<'r> {
     strict: Strict<'r>,
 }
 
-impl<'de> DeserializeSeed<'de> for Checked<'_> {
+impl<'de> DeserializeSeed<'de> for UniqueMembers<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -86,7 +86,7 @@ impl<'de> DeserializeSeed<'de> for Checked<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Checked<'_> {
+impl<'de> Visitor<'de> for UniqueMembers<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -136,7 +136,7 @@ impl<'de> Visitor<'de> for Checked<'_> {
 }
 
 /// Turns a YAML body into JSON; other formats pass. What that takes is charged to `room`.
-pub(crate) fn of_format(bytes: Bytes, format: Format, room: &Room) -> Result<Bytes, Error> {
+pub(crate) fn of_format(bytes: Bytes, format: Format, room: &MemoryAllowance) -> Result<Bytes, Error> {
     if format != Format::Yaml {
         return Ok(bytes);
     }
@@ -147,7 +147,7 @@ pub(crate) fn of_format(bytes: Bytes, format: Format, room: &Room) -> Result<Byt
 }
 
 /// Parses one YAML value, which may take as much as `room` has.
-pub(crate) fn parse_yaml(bytes: &[u8], room: &Room) -> Result<Value, Error> {
+pub(crate) fn parse_yaml(bytes: &[u8], room: &MemoryAllowance) -> Result<Value, Error> {
     // The parser makes events of the whole text before it shows the first.
     let is_mark = |byte: &&u8| matches!(byte, b'\n' | b',' | b':' | b'-' | b'?' | b'[' | b'{' | b']' | b'}');
     room.take(bytes.iter().filter(is_mark).count().saturating_mul(YAML_MARK_BYTES))?;
@@ -167,7 +167,7 @@ fn refuse(error: serde_json::Error) -> Error {
 /// Builds a [`Value`], refusing duplicate members and what finds no room.
 #[derive(Clone, Copy)]
 struct Strict<'r> {
-    room: &'r Room,
+    room: &'r MemoryAllowance,
     /// Why the room refused, which the parser's own errors cannot carry.
     refused: &'r RefCell<Option<Error>>,
 }
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &[u8]) -> Result<Value, Error> {
-        super::parse(text, &Room::of(0))
+        super::parse(text, &MemoryAllowance::of(0))
     }
 
     #[test]
@@ -297,21 +297,21 @@ mod tests {
         let deep = "[".repeat(100);
         for text in [&numbers, &objects] {
             let budget = Budget::new(16 << 20);
-            let room = || Room::new(&budget);
+            let room = || MemoryAllowance::new(&budget);
             assert_eq!(super::parse(text.as_bytes(), &room()).unwrap_err().status(), 413);
             assert_eq!(budget.used(), 0);
             let _other = budget.reserve(10 << 20).unwrap();
             let error = super::parse(text.as_bytes(), &room()).unwrap_err();
             assert_eq!((error.status(), error.error_type()), (429, "circuit_breaking_exception"));
         }
-        super::parse(&objects.as_bytes()[..20_000], &Room::of(16 << 20)).unwrap_err();
+        super::parse(&objects.as_bytes()[..20_000], &MemoryAllowance::of(16 << 20)).unwrap_err();
         assert_eq!(parse(deep.as_bytes()).unwrap_err().error_type(), "json_e_o_f_exception");
-        super::parse(numbers.as_bytes(), &Room::of(256 << 20)).unwrap();
+        super::parse(numbers.as_bytes(), &MemoryAllowance::of(256 << 20)).unwrap();
     }
 
     #[test]
     fn yaml_is_charged_before_it_is_cut_and_aliases_as_they_unfold() {
-        let room = || Room::of(4 << 20);
+        let room = || MemoryAllowance::of(4 << 20);
         let list = "- 1\n".repeat(100_000);
         assert_eq!(parse_yaml(list.as_bytes(), &room()).unwrap_err().status(), 413);
         let mut laughs = String::from("a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n");
@@ -325,8 +325,9 @@ mod tests {
 
     #[test]
     fn marks_and_halves_of_pairs_are_read() {
-        let read =
-            |body: &'static [u8]| readable(Bytes::from_static(body), Format::Json, &Room::of(0)).unwrap();
+        let read = |body: &'static [u8]| {
+            readable(Bytes::from_static(body), Format::Json, &MemoryAllowance::of(0)).unwrap()
+        };
         assert_eq!(read(b"\xef\xbb\xbf{}"), "{}");
         assert_eq!(read(b"\xef\xbb\xbf"), &b"\xef\xbb\xbf"[..]);
         assert_eq!(read(b"[\"a\\ud83d\"]"), "[\"a\\ufffd\"]");
@@ -337,7 +338,8 @@ mod tests {
 
     #[test]
     fn yaml_becomes_json() {
-        let json = of_format(Bytes::from_static(b"a: 1\nb: [x, y]\n"), Format::Yaml, &Room::of(0)).unwrap();
+        let json = of_format(Bytes::from_static(b"a: 1\nb: [x, y]\n"), Format::Yaml, &MemoryAllowance::of(0))
+            .unwrap();
         assert_eq!(json, r#"{"a":1,"b":["x","y"]}"#);
     }
 

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::offload::aside;
-use super::{Room, json};
+use super::{MemoryAllowance, json};
 use crate::error::Error;
 
 /// Writes an object of named entries.
@@ -12,7 +12,7 @@ use crate::error::Error;
 /// # Errors
 /// 413 and 429 where it takes more than there is.
 pub(crate) fn members<T, N: AsRef<str>>(
-    room: &Room,
+    room: &MemoryAllowance,
     entries: &[T],
     write: impl Fn(&T) -> (N, Value),
 ) -> Result<Vec<u8>, Error> {
@@ -28,14 +28,18 @@ pub(crate) fn members<T, N: AsRef<str>>(
 ///
 /// # Errors
 /// 413 and 429 where it takes more than there is.
-pub(crate) fn items<T>(room: &Room, entries: &[T], write: impl Fn(&T) -> Value) -> Result<Vec<u8>, Error> {
+pub(crate) fn items<T>(
+    room: &MemoryAllowance,
+    entries: &[T],
+    write: impl Fn(&T) -> Value,
+) -> Result<Vec<u8>, Error> {
     list(room, entries, [b'[', b']'], |entry, out| {
         serde_json::to_writer(out, &write(entry)).expect("writing to memory cannot fail");
     })
 }
 
 fn list<T>(
-    room: &Room,
+    room: &MemoryAllowance,
     entries: &[T],
     [open, close]: [u8; 2],
     write: impl Fn(&T, &mut Vec<u8>),
@@ -70,7 +74,7 @@ mod tests {
         let list = tokio::spawn(async move {
             // Behind this one, on the only thread.
             tokio::spawn(async move { sender.send(()) });
-            items(&Room::of(0), &[()], |()| {
+            items(&MemoryAllowance::of(0), &[()], |()| {
                 receiver.recv_timeout(Duration::from_secs(60)).unwrap();
                 Value::Null
             })
@@ -82,12 +86,16 @@ mod tests {
     #[test]
     fn lists_are_charged_as_they_grow() {
         let entries = ["a", "b\"c"];
-        let object = members(&Room::of(0), &entries, |entry| (*entry, Value::from(1))).unwrap();
+        let object = members(&MemoryAllowance::of(0), &entries, |entry| (*entry, Value::from(1))).unwrap();
         assert_eq!(object, br#"{"a":1,"b\"c":1}"#);
-        assert_eq!(items(&Room::of(0), &entries, |entry| Value::from(*entry)).unwrap(), br#"["a","b\"c"]"#);
-        assert_eq!(items(&Room::of(0), &[0; 0], |_| Value::Null).unwrap(), b"[]");
+        assert_eq!(
+            items(&MemoryAllowance::of(0), &entries, |entry| Value::from(*entry)).unwrap(),
+            br#"["a","b\"c"]"#
+        );
+        assert_eq!(items(&MemoryAllowance::of(0), &[0; 0], |_| Value::Null).unwrap(), b"[]");
         let long = "x".repeat(1 << 20);
-        let error = items(&Room::of(16 << 20), &[(); 16], |()| Value::from(long.as_str())).unwrap_err();
+        let error =
+            items(&MemoryAllowance::of(16 << 20), &[(); 16], |()| Value::from(long.as_str())).unwrap_err();
         assert_eq!(error.status(), 413);
     }
 }

@@ -6,17 +6,17 @@
 //! [`listing`] writes long lists within it. A handler takes what it
 //! knows from [`Params`], calls [`Request::finish`] *before it changes anything*, then acts.
 
+mod body_chunks;
 pub(crate) mod content;
 pub(crate) mod filter_path;
 pub(crate) mod json;
 pub(crate) mod listing;
+mod memory_allowance;
 mod offload;
 mod params;
-mod parts;
 pub(crate) mod path;
 pub(crate) mod render;
 mod rewrite;
-mod room;
 mod warning;
 mod yaml;
 
@@ -24,15 +24,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
-use millrace_listen::Held;
+use millrace_listen::ReservedBody;
 use serde_json::Value;
 
+pub use body_chunks::{AnswerBody, BodyChunks};
 use filter_path::FilterPath;
+pub(crate) use memory_allowance::MemoryAllowance;
 pub(crate) use offload::{LARGE, offload};
 pub use params::Params;
 pub(crate) use params::{nearest, parse_time};
-pub use parts::{AnswerBody, Parts};
-pub(crate) use room::Room;
 use warning::warning_header;
 
 use crate::error::Error;
@@ -49,13 +49,13 @@ pub struct Request {
     /// The body, decompressed; JSON (or newline-delimited JSON) whatever the client's format was.
     pub body: Bytes,
     /// What the request may take in memory beside its body.
-    pub(crate) room: Room,
+    pub(crate) room: MemoryAllowance,
     /// What the answer takes, until it is sent.
-    pub(crate) answer: Room,
+    pub(crate) answer: MemoryAllowance,
     /// What of the answer is kept.
     pub(crate) filter: Arc<FilterPath>,
     /// What its body is charged for, until the request ends or somebody takes it.
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<ReservedBody>,
 }
 
 impl Request {
@@ -73,7 +73,7 @@ impl Request {
 
     /// Takes the body with what it and what was made of it are charged for. Whoever has no use for these any more, while the request
     /// goes on for long, gives them back by dropping it.
-    pub(crate) fn take_held(&mut self) -> (Bytes, Room, Option<Held>) {
+    pub(crate) fn take_held(&mut self) -> (Bytes, MemoryAllowance, Option<ReservedBody>) {
         let room = self.room.beside();
         (std::mem::take(&mut self.body), std::mem::replace(&mut self.room, room), self.held.take())
     }
@@ -128,7 +128,7 @@ pub enum Body {
     /// Plain text, sent as it is.
     Text(String),
     /// Plain text, sent part by part as it comes.
-    Parts(Parts),
+    Parts(BodyChunks),
     /// Nothing.
     Empty,
 }
@@ -145,7 +145,7 @@ impl Response {
     }
 
     /// Makes an answer of serialized JSON, which is accounted for by a room until it is sent.
-    pub(crate) fn held_json(status: u16, text: Vec<u8>, room: &Room) -> Self {
+    pub(crate) fn held_json(status: u16, text: Vec<u8>, room: &MemoryAllowance) -> Self {
         Self { status, body: Body::HeldJson(room.hold(text)), headers: Vec::new() }
     }
 

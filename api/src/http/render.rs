@@ -22,8 +22,8 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::http::content::{self, Format, MediaType};
 use crate::http::filter_path::FilterPath;
-use crate::http::rewrite::{Form, Layout, Rewriter};
-use crate::http::{AnswerBody, Body, LARGE, Params, Parts, Response};
+use crate::http::rewrite::{Layout, RewriteForm, Rewriter};
+use crate::http::{AnswerBody, Body, BodyChunks, LARGE, Params, Response};
 
 /// Bytes of an answer that are not accounted for: the usual one is small.
 const FREE: usize = 16 << 10;
@@ -37,7 +37,7 @@ pub(super) const GZIP_LEVEL: Compression = Compression::new(3);
 /// The content of an answer before it is compressed.
 enum Content {
     Whole(Bytes),
-    Parts(Parts),
+    Parts(BodyChunks),
 }
 
 /// How one request wants its answer.
@@ -241,7 +241,7 @@ impl Style {
         if !self.filter.is_empty() && !is_error {
             // What is left out may have a twin that is kept.
             if std::mem::take(&mut human) {
-                let form = Form { layout: Layout::Compact, human: true };
+                let form = RewriteForm { layout: Layout::Compact, human: true };
                 text = Rewriter::new(text.clone(), form).finish().unwrap_or(text);
             }
             // The whole text goes at once, on one of few threads; what is left of it is to be sent.
@@ -250,9 +250,10 @@ impl Style {
         if layout == Layout::Compact && !human {
             return Ok(Content::Whole(text));
         }
-        let (is_long, rewriter) = (text.len() > LARGE, Rewriter::new(text.clone(), Form { layout, human }));
+        let (is_long, rewriter) =
+            (text.len() > LARGE, Rewriter::new(text.clone(), RewriteForm { layout, human }));
         if is_long {
-            return Ok(Content::Parts(Parts::new(futures::stream::iter(rewriter))));
+            return Ok(Content::Parts(BodyChunks::new(futures::stream::iter(rewriter))));
         }
         Ok(Content::Whole(rewriter.finish().unwrap_or(text)))
     }
@@ -268,25 +269,25 @@ fn charged(budget: &Budget, text: Bytes) -> Result<Bytes, Error> {
     }
     let reserved = budget.reserve(text.len() as u64);
     let reservation = reserved.map_err(|exceeded| Error::answers_full(&exceeded))?;
-    Ok(Bytes::from_owner(Held { text, _reservation: reservation }))
+    Ok(Bytes::from_owner(ReservedText { text, _reservation: reservation }))
 }
 
 /// A text with the reservation that it is accounted for by.
-struct Held {
+struct ReservedText {
     text: Bytes,
     _reservation: Reservation,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for ReservedText {
     fn as_ref(&self) -> &[u8] {
         &self.text
     }
 }
 
 /// Cuts a long text into parts, to be compressed one after the other.
-fn cut(text: Bytes) -> Parts {
+fn cut(text: Bytes) -> BodyChunks {
     let cuts = (0..text.len()).step_by(LARGE).map(move |at| text.slice(at..text.len().min(at + LARGE)));
-    Parts::new(futures::stream::iter(cuts.map(Ok::<_, Infallible>)))
+    BodyChunks::new(futures::stream::iter(cuts.map(Ok::<_, Infallible>)))
 }
 
 /// Whether the text of a value is likely to have more than [`LARGE`] bytes: counts no further than that.

@@ -33,7 +33,7 @@ pub(super) enum Layout {
 
 /// The form of a rewritten answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Form {
+pub(super) struct RewriteForm {
     pub layout: Layout,
     /// Whether every `*_in_bytes` and `*_in_millis` has a readable twin before it, outside of documents.
     pub human: bool,
@@ -65,7 +65,7 @@ impl Frame {
 
 /// What comes next in the text.
 #[derive(Clone, Copy, Debug)]
-enum Next {
+enum RewriteStep {
     /// A value; `human` tells whether objects in it get twins.
     Value {
         human: bool,
@@ -83,9 +83,9 @@ pub(super) struct Rewriter {
     text: Bytes,
     /// Bytes of the text that were read.
     at: usize,
-    form: Form,
+    form: RewriteForm,
     frames: Vec<Frame>,
-    next: Next,
+    next: RewriteStep,
     out: Vec<u8>,
     ready: VecDeque<Bytes>,
 }
@@ -97,8 +97,8 @@ pub(super) struct NotJson;
 
 impl Rewriter {
     /// Starts at the beginning of a text.
-    pub(super) fn new(text: Bytes, form: Form) -> Self {
-        let next = Next::Value { human: form.human };
+    pub(super) fn new(text: Bytes, form: RewriteForm) -> Self {
+        let next = RewriteStep::Value { human: form.human };
         let out = if form.layout == Layout::Yaml { b"---".to_vec() } else { Vec::new() };
         Self { text, at: 0, form, frames: Vec::new(), next, out, ready: VecDeque::new() }
     }
@@ -126,10 +126,10 @@ impl Rewriter {
         let start = self.at;
         while self.out.len() < CHUNK_BYTES && self.ready.len() < 2 {
             match self.next {
-                Next::Done => break,
-                Next::Value { human } => self.value(&mut scanner, start, human)?,
-                Next::Item => self.item(&mut scanner)?,
-                Next::Behind => self.behind(&mut scanner)?,
+                RewriteStep::Done => break,
+                RewriteStep::Value { human } => self.value(&mut scanner, start, human)?,
+                RewriteStep::Item => self.item(&mut scanner)?,
+                RewriteStep::Behind => self.behind(&mut scanner)?,
             }
         }
         self.at = start + scanner.position();
@@ -142,7 +142,7 @@ impl Rewriter {
             let value = scanner.skip()?;
             self.space_before_scalar();
             self.scalar(value);
-            self.next = Next::Behind;
+            self.next = RewriteStep::Behind;
             return Some(());
         }
         let opened = start + scanner.position();
@@ -151,14 +151,14 @@ impl Rewriter {
             false => {
                 self.space_before_scalar();
                 self.out.extend_from_slice(if frame.is_object { b"{}" } else { b"[]" });
-                self.next = Next::Behind;
+                self.next = RewriteStep::Behind;
             }
             true => {
                 if self.form.layout != Layout::Yaml {
                     self.out.push(first);
                 }
                 self.frames.push(frame);
-                self.next = Next::Item;
+                self.next = RewriteStep::Item;
             }
         }
         Some(())
@@ -210,7 +210,7 @@ impl Rewriter {
             if self.form.layout == Layout::Yaml {
                 self.out.extend_from_slice(b"- ");
             }
-            self.next = Next::Value { human };
+            self.next = RewriteStep::Value { human };
             return Some(());
         }
         let name = scanner.string()?;
@@ -219,7 +219,7 @@ impl Rewriter {
             self.twin(name, scanner)?;
         }
         self.name(name);
-        self.next = Next::Value { human: human && !DOCUMENTS.contains(&name) };
+        self.next = RewriteStep::Value { human: human && !DOCUMENTS.contains(&name) };
         Some(())
     }
 
@@ -296,12 +296,12 @@ impl Rewriter {
             if self.form.layout != Layout::Compact {
                 self.out.push(b'\n');
             }
-            self.next = Next::Done;
+            self.next = RewriteStep::Done;
             return scanner.is_at_end().then_some(());
         };
         let (end, level) = (frame.end(), frame.level);
         if scanner.goes_on(end)? {
-            self.next = Next::Item;
+            self.next = RewriteStep::Item;
             return Some(());
         }
         self.frames.pop();
@@ -335,7 +335,7 @@ impl Iterator for Rewriter {
             return Some(Ok(ready));
         }
         if self.fill().is_none() {
-            self.next = Next::Done;
+            self.next = RewriteStep::Done;
             self.at = self.text.len();
             return Some(Err(NotJson));
         }
@@ -355,7 +355,7 @@ mod tests {
 
     fn rewritten(text: &str, layout: Layout, human: bool) -> Option<String> {
         let text = Bytes::copy_from_slice(text.as_bytes());
-        let whole = Rewriter::new(text, Form { layout, human }).finish()?;
+        let whole = Rewriter::new(text, RewriteForm { layout, human }).finish()?;
         Some(String::from_utf8(whole.to_vec()).unwrap())
     }
 
@@ -395,7 +395,8 @@ mod tests {
     fn long_answers_come_in_steps() {
         let long = "x".repeat(3 * CHUNK_BYTES);
         let text = format!(r#"{{"a":"{long}","b":[{}1]}}"#, "1234567,".repeat(CHUNK_BYTES));
-        let rewriter = Rewriter::new(text.clone().into(), Form { layout: Layout::Compact, human: false });
+        let rewriter =
+            Rewriter::new(text.clone().into(), RewriteForm { layout: Layout::Compact, human: false });
         let steps: Vec<Bytes> = rewriter.map(|step| step.unwrap()).collect();
         assert!(steps.len() > 8);
         assert!(steps.iter().all(|step| step.len() <= long.len() + 2));

@@ -2,12 +2,12 @@
 
 use millrace_storage::metadata::TemplateKind::{Component, Index, Legacy};
 
-use super::{Route, When, routes};
+use super::{Route, RouteCondition, routes};
 use crate::admin::{cluster, health, nodes, tasks, templates};
 
 /// One segment is a list of metrics where all of it are some, and of nodes where not.
-const METRICS: When =
-    When { words: "", holds: |path, _| path.last().is_some_and(|part| nodes::is_metrics(part)) };
+const METRICS: RouteCondition =
+    RouteCondition { words: "", holds: |path, _| path.last().is_some_and(|part| nodes::is_metrics(part)) };
 
 pub(super) fn routes() -> Vec<Route<()>> {
     routes! { |_served: (), api, request|

@@ -1,6 +1,6 @@
 //! Documents, one and many, under `_doc` and under types of their own.
 
-use super::{Route, When, routes};
+use super::{Route, RouteCondition, routes};
 use crate::documents::{DEFAULT_TYPE, delete, delete_all, get, index as write, multi_get, source, update};
 use crate::error::Error;
 use crate::http::Params;
@@ -21,10 +21,10 @@ const NOT_IDS: [&str; 11] = [
     "_validate",
 ];
 
-const CREATES: When =
-    When { words: "?op_type=create", holds: |_, params| params.peek("op_type") == Some("create") };
-const IS_ID: When = When { words: "", holds: |path, _| is_id(path) };
-const CREATES_ID: When = When {
+const CREATES: RouteCondition =
+    RouteCondition { words: "?op_type=create", holds: |_, params| params.peek("op_type") == Some("create") };
+const IS_ID: RouteCondition = RouteCondition { words: "", holds: |path, _| is_id(path) };
+const CREATES_ID: RouteCondition = RouteCondition {
     words: "?op_type=create",
     holds: |path, params: &Params| is_id(path) && params.peek("op_type") == Some("create"),
 };

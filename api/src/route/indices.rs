@@ -1,15 +1,18 @@
 //! Indices: what they are, their settings, mappings and aliases, and what keeps them up.
 
-use super::{Route, When, routes};
+use super::{Route, RouteCondition, routes};
 use crate::admin::{
     aliases, analyze, field_mapping, indices, maintenance, mappings, segments, settings, stats,
 };
 use crate::error::Error;
 
 /// Documents of `_doc` may have the id `_mapping`; a mapping of types is asked for with this parameter.
-const TYPED: When =
-    When { words: "?include_type_name", holds: |_, params| params.peek("include_type_name").is_some() };
-const OF_INDEX: When = When { words: "?index", holds: |_, params| params.peek("index").is_some() };
+const TYPED: RouteCondition = RouteCondition {
+    words: "?include_type_name",
+    holds: |_, params| params.peek("include_type_name").is_some(),
+};
+const OF_INDEX: RouteCondition =
+    RouteCondition { words: "?index", holds: |_, params| params.peek("index").is_some() };
 
 pub(super) fn routes() -> Vec<Route<()>> {
     routes! { |_served: (), api, request|

@@ -8,7 +8,7 @@
 //!
 //! A path is made of words and parameters: `/{index}/_doc/{id}`. A segment may have several words, `_mapping|_mappings`. Words
 //! come before parameters, wherever both match; what a parameter may be is said by its name ([`table`]). Where a path is not
-//! enough, a route has a condition ([`When`]). Of several routes with one path the first whose condition holds is taken.
+//! enough, a route has a condition ([`RouteCondition`]). Of several routes with one path the first whose condition holds is taken.
 
 mod cat;
 mod cluster;
@@ -29,7 +29,7 @@ use futures::future::BoxFuture;
 use http::Method;
 use millrace_storage::access::Action;
 
-pub(crate) use table::{Found, Table};
+pub(crate) use table::{RouteMatch, Table};
 
 use crate::Api;
 use crate::console::saved_objects::Store;
@@ -65,7 +65,7 @@ pub(crate) struct Spec {
     /// Whether it needs no credentials.
     pub(crate) open: bool,
     /// What has to hold beside the path.
-    pub(crate) when: Option<When>,
+    pub(crate) when: Option<RouteCondition>,
     /// Parameters of the path that the handler asks for.
     #[cfg_attr(not(test), allow(dead_code, reason = "a test compares it with the path"))]
     pub(crate) takes: &'static [&'static str],
@@ -73,7 +73,7 @@ pub(crate) struct Spec {
 
 /// A condition beside the path.
 #[derive(Clone, Copy)]
-pub(crate) struct When {
+pub(crate) struct RouteCondition {
     /// For documents: `?op_type=create`.
     pub(crate) words: &'static str,
     /// Whether it holds for the segments of a path, and the parameters.
@@ -88,14 +88,14 @@ pub(crate) struct Call {
     /// The request.
     pub(crate) request: Request,
     /// What stands for the parameters of the path.
-    pub(crate) captured: Captured,
+    pub(crate) captured: PathParams,
 }
 
 /// What stands in a path for parameters, by their names.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Captured(Vec<(&'static str, String)>);
+pub(crate) struct PathParams(Vec<(&'static str, String)>);
 
-impl Captured {
+impl PathParams {
     /// Returns what stands for a parameter of the route's path.
     pub(crate) fn get(&self, name: &str) -> &str {
         let found = self.0.iter().find(|(known, _)| *known == name);
@@ -109,7 +109,7 @@ impl Captured {
     }
 }
 
-impl fmt::Debug for When {
+impl fmt::Debug for RouteCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.words)
     }

@@ -3,7 +3,7 @@
 use super::{Route, routes};
 use crate::http::{Request, Response};
 use crate::search::{self, Endpoint, run};
-use crate::sql::{self, Asked};
+use crate::sql::{self, StatementAction};
 use crate::{Api, Error};
 
 /// Continues or closes the scroll of the path, if it names one.
@@ -56,8 +56,8 @@ pub(super) fn routes() -> Vec<Route<()>> {
         change POST, "/_search/scroll/{scroll_id}", (scroll_id) Scroll => scroll(api, request, Some(scroll_id), Scroll).await;
         change DELETE, "/_search/scroll/{scroll_id}", (scroll_id) Scroll => scroll(api, request, Some(scroll_id), ClearScroll).await;
 
-        read POST, "/_plugins|_opendistro/_sql", () Sql => sql::run(api, request, Asked::Rows).await;
-        read POST, "/_plugins|_opendistro/_sql/_explain", () Sql => sql::run(api, request, Asked::Explanation).await;
-        change POST, "/_plugins|_opendistro/_sql/close", () SqlCursor => sql::run(api, request, Asked::Close).await;
+        read POST, "/_plugins|_opendistro/_sql", () Sql => sql::run(api, request, StatementAction::Rows).await;
+        read POST, "/_plugins|_opendistro/_sql/_explain", () Sql => sql::run(api, request, StatementAction::Explanation).await;
+        change POST, "/_plugins|_opendistro/_sql/close", () SqlCursor => sql::run(api, request, StatementAction::Close).await;
     }
 }

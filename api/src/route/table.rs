@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use http::Method;
 
-use super::{Captured, Handler, Route, Spec};
+use super::{Handler, PathParams, Route, Spec};
 use crate::http::Params;
 use crate::security::opensearch;
 
@@ -40,10 +40,10 @@ struct Branch {
 
 /// The route of a request.
 #[derive(Debug)]
-pub(crate) struct Found<S: 'static> {
+pub(crate) struct RouteMatch<S: 'static> {
     pub(crate) spec: &'static Spec,
     pub(crate) handler: Handler<S>,
-    pub(crate) captured: Captured,
+    pub(crate) captured: PathParams,
 }
 
 /// A search for a route.
@@ -82,12 +82,12 @@ impl<S> Table<S> {
         method: &Method,
         path: &[String],
         params: &Params,
-    ) -> Result<Found<S>, Vec<Method>> {
+    ) -> Result<RouteMatch<S>, Vec<Method>> {
         let mut search = Search { method, path, params, others: Vec::new() };
         if let Some(place) = search.within(&self.routes, &self.root, path) {
             let Route { spec, handler } = &self.routes[place];
             let captured = parameters(spec.path, path).map(|(name, segment)| (name, segment.to_owned()));
-            return Ok(Found { spec, handler: *handler, captured: Captured(captured.collect()) });
+            return Ok(RouteMatch { spec, handler: *handler, captured: PathParams(captured.collect()) });
         }
         let has = |method: &&Method| {
             search.others.iter().any(|place| self.routes[*place].spec.methods.contains(method))
@@ -155,7 +155,7 @@ fn may_be(path: &str, name: &str, segment: &str) -> bool {
         "doc_type" => plain(),
         "any_type" => plain() || matches!(segment, "_all" | "_doc"),
         "id" if path.starts_with("/{index}/") => !UNDER_TYPES.contains(&segment),
-        "kind" => opensearch::Kind::of(segment).is_some(),
+        "kind" => opensearch::Kind::new(segment).is_some(),
         "nodes" | "parts" => !NOT_NODES.contains(&segment),
         _ => true,
     }

@@ -16,10 +16,10 @@ use tempfile::TempDir;
 
 use super::table::{METHODS, name, segments};
 use super::*;
-use crate::{HttpConfig, Identity, Meaning, Node, Service};
+use crate::{HttpConfig, Identity, Node, SearchQueryParser, Service};
 
 /// A store with all listeners.
-struct Served {
+struct TestNode {
     data: Service,
     management: Service,
     console: Service,
@@ -39,7 +39,7 @@ impl Answer {
     }
 }
 
-impl Served {
+impl TestNode {
     async fn start(insecure: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let data_dir = directory.path().join("data");
@@ -49,7 +49,7 @@ impl Served {
         let admin_password = (!insecure).then(|| "secret".to_owned());
         let config = accounts::Config { admin_password, insecure, ..accounts::Config::default() };
         let clock = Arc::new(SystemClock);
-        let opened = Accounts::open(Arc::clone(&engine) as _, config, clock, Arc::new(Meaning));
+        let opened = Accounts::open(Arc::clone(&engine) as _, config, clock, Arc::new(SearchQueryParser));
         let (accounts, _) = opened.await.unwrap();
         let identity =
             Identity::open(&*engine, "node", "cluster", data_dir, "127.0.0.1:9200".into()).await.unwrap();
@@ -286,7 +286,7 @@ fn paths_mean_routes() {
 
 #[tokio::test]
 async fn every_route_needs_credentials() {
-    let served = Served::start(false).await;
+    let served = TestNode::start(false).await;
     for (listener, service, specs) in served.listeners() {
         for spec in specs {
             for method in spec.methods {
@@ -307,7 +307,7 @@ async fn every_route_needs_credentials() {
 
 #[tokio::test]
 async fn every_route_names_the_action_that_is_not_allowed() {
-    let served = Served::start(true).await;
+    let served = TestNode::start(true).await;
     assert_eq!(ask(&served.data, None, "PUT", "/secret", "").await.status, 200);
     let nobody = user(ActionSet::NONE, []);
     for (listener, service, specs) in served.listeners() {
@@ -345,7 +345,7 @@ async fn every_route_names_the_action_that_is_not_allowed() {
 
 #[tokio::test]
 async fn what_is_not_granted_is_not_told_to_exist() {
-    let served = Served::start(true).await;
+    let served = TestNode::start(true).await;
     for index in ["logs-1", "secret"] {
         let written = ask(&served.data, None, "PUT", &format!("/{index}/_doc/1?refresh=true"), "{}").await;
         assert_eq!(written.status, 201, "{}", written.text);
@@ -401,7 +401,7 @@ async fn what_is_not_granted_is_not_told_to_exist() {
 
 #[tokio::test]
 async fn items_and_listings_are_what_may_be_seen() {
-    let served = Served::start(true).await;
+    let served = TestNode::start(true).await;
     for index in ["logs-1", "secret"] {
         ask(&served.data, None, "PUT", &format!("/{index}/_doc/1?refresh=true"), "{}").await;
         let alias = format!("/{index}/_alias/both");
@@ -480,9 +480,9 @@ async fn items_and_listings_are_what_may_be_seen() {
 
 #[tokio::test]
 async fn documents_are_written_by_the_action_of_each() {
-    let served = Served::start(true).await;
+    let served = TestNode::start(true).await;
     assert_eq!(ask(&served.data, None, "PUT", "/logs-1", "").await.status, 200);
-    let only = |actions: &[Action]| user(ActionSet::NONE, Some(("logs-*", ActionSet::of(actions))));
+    let only = |actions: &[Action]| user(ActionSet::NONE, Some(("logs-*", ActionSet::new(actions))));
     let creator = only(&[Action::CreateDocument, Action::AutoPutMapping]);
     let of = async |line: &str| {
         let (method, uri) = line.split_once(' ').unwrap();
@@ -494,8 +494,8 @@ async fn documents_are_written_by_the_action_of_each() {
         assert_eq!(of(line).await.status, 403, "{line}");
     }
     // To find documents is not to delete them.
-    let reading = ActionSet::of(&[Action::Search, Action::DeleteDocument]);
-    let elsewhere = ActionSet::of(&[Action::DeleteByQuery]);
+    let reading = ActionSet::new(&[Action::Search, Action::DeleteDocument]);
+    let elsewhere = ActionSet::new(&[Action::DeleteByQuery]);
     let reader = user(ActionSet::NONE, [("logs-*", reading), ("other-*", elsewhere)]);
     for line in ["POST /logs-1/_delete_by_query", "DELETE /logs-1/_doc/*"] {
         let (method, uri) = line.split_once(' ').unwrap();

@@ -12,7 +12,7 @@ use millrace_accounts::{ApiKey, ApiKeyChange, ApiKeyQuery, NewApiKey, Role, Sche
 use millrace_storage::access::{Action, Caller};
 use serde_json::{Map, Value, json};
 
-use super::form::{Form, expected, text};
+use super::form::{BodyMembers, expected, text};
 use super::users::{metadata, take_refresh};
 use crate::Api;
 use crate::error::Error;
@@ -31,7 +31,7 @@ pub(crate) async fn create(api: &Api, request: &mut Request) -> Result<Response,
     take_refresh(request)?;
     request.finish()?;
     check_scheme(api, "created")?;
-    let mut form = Form::read("API key", request)?;
+    let mut form = BodyMembers::read("API key", request)?;
     let new = NewApiKey {
         name: form.required("name")?,
         roles: offload(request.body.len(), || descriptors(&mut form))?.unwrap_or_default(),
@@ -63,7 +63,7 @@ pub(crate) async fn update(api: &Api, request: &mut Request, id: &str) -> Result
     take_refresh(request)?;
     request.finish()?;
     check_scheme(api, "changed")?;
-    let mut form = Form::read_optional("API key", request)?;
+    let mut form = BodyMembers::read_optional("API key", request)?;
     let change = ApiKeyChange {
         roles: offload(request.body.len(), || descriptors(&mut form))?,
         metadata: form.object("metadata")?.map(|given| metadata(Some(given))).transpose()?,
@@ -92,7 +92,7 @@ fn check_scheme(api: &Api, what: &str) -> Result<(), Error> {
     }
 }
 
-fn descriptors(form: &mut Form) -> Result<Option<BTreeMap<String, Role>>, Error> {
+fn descriptors(form: &mut BodyMembers) -> Result<Option<BTreeMap<String, Role>>, Error> {
     let Some(given) = form.object("role_descriptors")? else { return Ok(None) };
     let read = |(name, body): (String, Value)| {
         let role = Role::from_elasticsearch(&body).map_err(|error| {
@@ -104,13 +104,13 @@ fn descriptors(form: &mut Form) -> Result<Option<BTreeMap<String, Role>>, Error>
     given.into_iter().map(read).collect::<Result<_, Error>>().map(Some)
 }
 
-fn expiration(form: &mut Form) -> Result<Option<Duration>, Error> {
+fn expiration(form: &mut BodyMembers) -> Result<Option<Duration>, Error> {
     form.text("expiration")?.map(|text| parse_time("expiration", &text)).transpose()
 }
 
 /// Which API keys a request means.
 #[derive(Debug, Default)]
-struct Asked {
+struct ApiKeySelection {
     ids: Option<Vec<String>>,
     name: Option<String>,
     owner: bool,
@@ -118,7 +118,7 @@ struct Asked {
     realm: Option<String>,
 }
 
-impl Asked {
+impl ApiKeySelection {
     /// Makes the query that the caller may ask.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ impl Asked {
 pub(crate) async fn get(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let params = &mut request.params;
     let id = params.take("id");
-    let asked = Asked {
+    let asked = ApiKeySelection {
         ids: id.clone().map(|id| vec![id]),
         name: params.take("name"),
         owner: params.take_bool("owner")?.unwrap_or(false),
@@ -209,7 +209,7 @@ fn write(key: &ApiKey) -> Value {
 pub(crate) async fn invalidate(api: &Api, request: &mut Request) -> Result<Response, Error> {
     take_refresh(request)?;
     request.finish()?;
-    let mut form = Form::read("API keys to invalidate", request)?;
+    let mut form = BodyMembers::read("API keys to invalidate", request)?;
     let mut ids = form.texts("ids")?;
     if let Some(id) = form.text("id")?
         && ids.replace(vec![id]).is_some()
@@ -222,7 +222,7 @@ pub(crate) async fn invalidate(api: &Api, request: &mut Request) -> Result<Respo
             "[ids] has more than [{limit}] entries, send them in parts"
         )));
     }
-    let asked = Asked {
+    let asked = ApiKeySelection {
         ids,
         name: form.text("name")?,
         owner: form.boolean("owner")?.unwrap_or(false),
@@ -263,7 +263,7 @@ pub(crate) async fn query(api: &Api, request: &mut Request) -> Result<Response, 
         }
     }
     request.finish()?;
-    let mut form = Form::read_optional("query of API keys", request)?;
+    let mut form = BodyMembers::read_optional("query of API keys", request)?;
     let (from, size) = (form.number("from")?.unwrap_or(0), form.number("size")?.unwrap_or(10));
     if from.saturating_add(size) > MAX_WINDOW {
         return Err(Error::illegal_argument(format!(
@@ -273,7 +273,7 @@ pub(crate) async fn query(api: &Api, request: &mut Request) -> Result<Response, 
     let query = form.object("query")?;
     form.absent(&["sort", "search_after", "aggs", "aggregations"])?;
     form.finish()?;
-    let mut asked = Asked { owner: !api.may(Action::ManageApiKeys), ..Asked::default() };
+    let mut asked = ApiKeySelection { owner: !api.may(Action::ManageApiKeys), ..ApiKeySelection::default() };
     let is_meant = match query {
         None => None,
         Some(query) => condition(query, &mut asked)?,
@@ -309,7 +309,7 @@ impl Condition {
 }
 
 /// Reads a query: what is quick to find goes to `asked`, the rest is a condition.
-fn condition(query: Map<String, Value>, asked: &mut Asked) -> Result<Option<Condition>, Error> {
+fn condition(query: Map<String, Value>, asked: &mut ApiKeySelection) -> Result<Option<Condition>, Error> {
     const ONLY: &str =
         "one of [match_all], [ids], [term] of id, name, username or invalidated, and [wildcard] of name";
     let refuse = |what: &str| {

@@ -6,13 +6,13 @@ use crate::error::Error;
 use crate::http::Request;
 
 /// The members of a body that nobody has taken yet.
-pub(super) struct Form {
+pub(super) struct BodyMembers {
     /// What the body is of, for messages.
     of: &'static str,
     members: Map<String, Value>,
 }
 
-impl Form {
+impl BodyMembers {
     /// Reads the body of a request, which has to be an object.
     pub(super) fn read(of: &'static str, request: &Request) -> Result<Self, Error> {
         let body =

@@ -7,7 +7,7 @@ use millrace_accounts::{Credentials, Edit};
 use millrace_storage::access::Action;
 use serde_json::{Value, json};
 
-use super::form::Form;
+use super::form::BodyMembers;
 use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
@@ -15,7 +15,7 @@ use crate::http::{Request, Response};
 /// Answers a login: a token for a name and a password.
 pub(crate) async fn login(api: &Api, request: &mut Request) -> Result<Response, Error> {
     request.finish()?;
-    let mut form = Form::read("login", request)?;
+    let mut form = BodyMembers::read("login", request)?;
     let (username, password) = (form.required("username")?, form.required("password")?);
     form.finish()?;
     let _ = api.noted.login.set(username.clone());
@@ -65,7 +65,7 @@ pub(crate) async fn logout(api: &Api, request: &mut Request) -> Result<Response,
 /// Makes a user, or changes what is said of one.
 pub(crate) async fn put_account(api: &Api, request: &mut Request) -> Result<Response, Error> {
     request.finish()?;
-    let mut form = Form::read("account", request)?;
+    let mut form = BodyMembers::read("account", request)?;
     let username = form.required("username")?;
     let password = form.text("password")?;
     let (roles, default_role) = (form.texts("roles")?, form.text("defaultrole")?);
@@ -98,7 +98,7 @@ pub(crate) async fn put_account(api: &Api, request: &mut Request) -> Result<Resp
 /// Sets a password: one's own, with the one before, or anybody's for who may manage users.
 pub(crate) async fn put_password(api: &Api, request: &mut Request) -> Result<Response, Error> {
     request.finish()?;
-    let mut form = Form::read("password", request)?;
+    let mut form = BodyMembers::read("password", request)?;
     let username = form.text("username")?;
     let (old, new) = (form.text("old_password")?, form.required("password")?);
     form.finish()?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millrace_accounts::Mapping;
 use serde_json::{Map, Value, json};
 
-use super::form::{self, Form};
+use super::form::{self, BodyMembers};
 use super::users::{found, names, take_refresh};
 use crate::Api;
 use crate::error::Error;
@@ -49,7 +49,7 @@ pub(crate) async fn get(api: &Api, request: &mut Request, asked: Option<&str>) -
 pub(crate) async fn put(api: &Api, request: &mut Request, name: &str) -> Result<Response, Error> {
     take_refresh(request)?;
     request.finish()?;
-    let mut form = Form::read("role mapping", request)?;
+    let mut form = BodyMembers::read("role mapping", request)?;
     if form.boolean("enabled")? == Some(false) {
         return Err(Error::illegal_argument(
             "[enabled] must be true: delete a role mapping that is not wanted",

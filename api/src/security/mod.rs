@@ -35,16 +35,16 @@ use millrace_accounts::{Account, Edit, NewPassword, Setter};
 use millrace_storage::Principal;
 use millrace_storage::access::{Action, ActionSet, Caller, Privileges};
 
-pub use query::Meaning;
+pub use query::SearchQueryParser;
 
 use crate::error::Error;
-use crate::{Api, Asker};
+use crate::{Api, Requester};
 
 /// Makes whoever shows no credentials: it may do nothing but what is open.
-pub(crate) fn anybody(address: IpAddr) -> Asker {
+pub(crate) fn anybody(address: IpAddr) -> Requester {
     let nothing = Arc::new(Privileges::new(ActionSet::NONE, Vec::new()));
     let principal = Principal::new(Caller::User("_anonymous".into()), Vec::new(), nothing);
-    Asker { principal, scheme: None, token: None, address }
+    Requester { principal, scheme: None, token: None, address }
 }
 
 impl Api {

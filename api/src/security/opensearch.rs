@@ -4,16 +4,18 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use millrace_accounts::{Account, Edit, Mapping, NewPassword, Over, Role, User, privilege, privilege_names};
+use millrace_accounts::{
+    Account, Edit, Mapping, NewPassword, PrivilegeScope, Role, User, privilege, privilege_names,
+};
 use millrace_storage::access::Action;
 use serde_json::{Map, Value, json};
 
-use super::form::{Form, text};
-use super::{Meaning, login, patch};
+use super::form::{BodyMembers, text};
+use super::{SearchQueryParser, login, patch};
 use crate::Api;
 use crate::error::Error;
 use crate::http::listing::members;
-use crate::http::{Request, Response, Room};
+use crate::http::{MemoryAllowance, Request, Response};
 
 /// Most that a request changes.
 const MAX_EDITS: usize = 1_000;
@@ -29,14 +31,14 @@ pub(crate) enum Kind {
 }
 
 /// What somebody says of something.
-enum Said {
+enum Statement {
     User(Box<User>, Option<String>),
     Role(Role),
     Mapping(Mapping),
 }
 
 impl Kind {
-    pub(crate) fn of(segment: &str) -> Option<Self> {
+    pub(crate) fn new(segment: &str) -> Option<Self> {
         match segment {
             "internalusers" => Some(Self::Users),
             "roles" => Some(Self::Roles),
@@ -47,7 +49,7 @@ impl Kind {
 
     /// Returns the kind of a path that has a route, which only these have.
     fn routed(segment: &str) -> Result<Self, Error> {
-        Self::of(segment).ok_or_else(|| Error::resource_not_found(format!("[{segment}] is not served")))
+        Self::new(segment).ok_or_else(|| Error::resource_not_found(format!("[{segment}] is not served")))
     }
 
     fn one(self, api: &Api, name: &str) -> Option<Value> {
@@ -59,7 +61,7 @@ impl Kind {
     }
 
     /// Writes all that there are.
-    fn all(self, api: &Api, room: &Room) -> Result<Vec<u8>, Error> {
+    fn all(self, api: &Api, room: &MemoryAllowance) -> Result<Vec<u8>, Error> {
         match self {
             Self::Users => members(room, &api.accounts.users(), |account| {
                 (Arc::clone(&account.name), write_user(account))
@@ -74,19 +76,19 @@ impl Kind {
     }
 
     /// Reads what a body says, with what it has no words for as it was.
-    fn read(self, api: &Api, name: &str, body: Value) -> Result<Said, Error> {
+    fn read(self, api: &Api, name: &str, body: Value) -> Result<Statement, Error> {
         match self {
             Self::Users => {
                 let before = api.accounts.user(name).map(|account| account.user.clone()).unwrap_or_default();
                 let (user, password) = read_user(body, before)?;
-                Ok(Said::User(Box::new(user), password))
+                Ok(Statement::User(Box::new(user), password))
             }
             Self::Roles => {
                 let before = api.accounts.role(name);
                 let before = before.as_deref().cloned().unwrap_or_default();
-                Ok(Said::Role(Role::from_opensearch(&body)?.said_again(&before)))
+                Ok(Statement::Role(Role::from_opensearch(&body)?.said_again(&before)))
             }
-            Self::Mappings => read_mapping(body).map(Said::Mapping),
+            Self::Mappings => read_mapping(body).map(Statement::Mapping),
         }
     }
 
@@ -112,12 +114,12 @@ impl Kind {
     }
 }
 
-impl Said {
+impl Statement {
     /// Checks that it can be put, as far as it says by itself.
     fn check(&self) -> Result<(), Error> {
         let checked = match self {
             Self::User(user, _) => user.check(),
-            Self::Role(role) => role.check(&Meaning),
+            Self::Role(role) => role.check(&SearchQueryParser),
             Self::Mapping(mapping) => mapping.check(),
         };
         Ok(checked?)
@@ -132,7 +134,7 @@ impl Said {
     }
 
     /// Makes the change that puts it, with the password as it was hashed before.
-    fn put(self, name: String, hashed: &Hashed) -> Result<Edit, Error> {
+    fn put(self, name: String, hashed: &HashedPasswords) -> Result<Edit, Error> {
         Ok(match self {
             Self::User(user, password) => {
                 let password = password.map(|password| hashed.get(&name, &password)).transpose()?;
@@ -146,13 +148,13 @@ impl Said {
 
 /// Passwords that are to be set, hashed, by user: that takes its time, in which others change what they want to.
 #[derive(Default)]
-struct Hashed(HashMap<String, (String, NewPassword)>);
+struct HashedPasswords(HashMap<String, (String, NewPassword)>);
 
-impl Hashed {
-    async fn of(api: &Api, plan: Plan) -> Result<Self, Error> {
+impl HashedPasswords {
+    async fn new(api: &Api, plan: Plan) -> Result<Self, Error> {
         let mut hashed = HashMap::new();
         for (name, one) in plan.said {
-            if let Said::User(_, Some(password)) = one {
+            if let Statement::User(_, Some(password)) = one {
                 let hash = api.hash(password.clone()).await?;
                 hashed.insert(name, (password, hash));
             }
@@ -191,7 +193,7 @@ fn write_user(account: &Account) -> Value {
 }
 
 fn read_user(body: Value, before: User) -> Result<(User, Option<String>), Error> {
-    let mut form = Form::new("user", body)?;
+    let mut form = BodyMembers::new("user", body)?;
     form.ignore(&["reserved", "hidden", "static"]);
     form.absent(&["hash"])?;
     let password = form.text("password")?.filter(|password| !password.is_empty());
@@ -228,7 +230,7 @@ fn write_mapping(mapping: &Mapping) -> Value {
 }
 
 fn read_mapping(body: Value) -> Result<Mapping, Error> {
-    let mut form = Form::new("role mapping", body)?;
+    let mut form = BodyMembers::new("role mapping", body)?;
     form.ignore(&["reserved", "hidden", "static"]);
     let mapping = Mapping {
         description: form.text("description")?,
@@ -291,7 +293,7 @@ pub(crate) async fn get(
 /// What becomes of what there is of a kind.
 #[derive(Default)]
 struct Plan {
-    said: Vec<(String, Said)>,
+    said: Vec<(String, Statement)>,
     gone: Vec<String>,
 }
 
@@ -328,11 +330,11 @@ async fn change(
     plan: impl Fn(Value) -> Result<Plan, Error>,
 ) -> Result<Changed, Error> {
     let body = request.json()?.ok_or_else(|| Error::parsing("request body is required"))?;
-    let mut hashed = Hashed::default();
+    let mut hashed = HashedPasswords::default();
     if kind == Kind::Users {
         let first = plan(body.clone())?;
         first.check(api, kind)?;
-        hashed = Hashed::of(api, first).await?;
+        hashed = HashedPasswords::new(api, first).await?;
     }
     let _one = api.changing.lock().await;
     api.still(Action::PutSecurity).await?;
@@ -496,7 +498,7 @@ pub(crate) async fn account(api: &Api, request: &mut Request) -> Result<Response
 pub(crate) async fn put_account(api: &Api, request: &mut Request) -> Result<Response, Error> {
     request.finish()?;
     let put = async {
-        let mut form = Form::read("account", request)?;
+        let mut form = BodyMembers::read("account", request)?;
         let (old, new) = (form.required("current_password")?, form.required("password")?);
         form.finish()?;
         let Some(user) = api.user() else {
@@ -521,7 +523,7 @@ pub(crate) async fn flush_cache(api: &Api, request: &mut Request) -> Result<Resp
 pub(crate) async fn action_groups(request: &mut Request, name: Option<&str>) -> Result<Response, Error> {
     request.finish()?;
     let mut groups = Map::new();
-    for (over, kind) in [(Over::Cluster, "cluster"), (Over::Indices, "index")] {
+    for (over, kind) in [(PrivilegeScope::Cluster, "cluster"), (PrivilegeScope::Indices, "index")] {
         for group in privilege_names(over).filter(|group| name.is_none_or(|name| name == *group)) {
             let actions = privilege(over, group)?.iter().map(|action| json!(action.name()));
             let actions: Vec<Value> = actions.collect();

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::form::Form;
+use super::form::BodyMembers;
 use crate::error::Error;
 
 /// Most operations of a patch.
@@ -44,7 +44,7 @@ pub(super) fn read(body: Value) -> Result<Vec<Operation>, Error> {
 fn operation(body: Value) -> Result<Operation, Error> {
     // Null is a value here, and not that there is none.
     let value = body.get("value").cloned();
-    let mut form = Form::new("operation of a patch", body)?;
+    let mut form = BodyMembers::new("operation of a patch", body)?;
     form.ignore(&["value"]);
     let (name, path) = (form.required("op")?, form.required("path")?);
     form.finish()?;

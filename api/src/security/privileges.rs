@@ -3,16 +3,18 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use millrace_accounts::{Accounts, ApiKeyQuery, IndexGrant, Over, Role, privilege, privilege_names};
+use millrace_accounts::{
+    Accounts, ApiKeyQuery, IndexGrant, PrivilegeScope, Role, privilege, privilege_names,
+};
 use millrace_storage::access::{Action, ActionSet, Caller};
 use millrace_storage::{Principal, Priority};
 use serde_json::{Map, Value, json};
 
-use super::form::{Form, texts};
+use super::form::{BodyMembers, texts};
 use crate::Api;
 use crate::error::Error;
 use crate::http::listing::items;
-use crate::http::{Request, Response, Room};
+use crate::http::{MemoryAllowance, Request, Response};
 
 /// Longest name of a privilege, an index, an application or a resource, in bytes.
 const MAX_TEXT: usize = 512;
@@ -45,7 +47,7 @@ pub(crate) async fn of_caller(api: &Api, request: &mut Request) -> Result<Respon
 }
 
 /// Writes what roles grant, all of it once.
-fn granted(roles: &[Arc<Role>], room: &Room) -> Result<Vec<u8>, Error> {
+fn granted(roles: &[Arc<Role>], room: &MemoryAllowance) -> Result<Vec<u8>, Error> {
     let cluster: BTreeSet<&str> = roles.iter().flat_map(|role| &role.cluster).map(String::as_str).collect();
     let cluster: Vec<&str> = cluster.into_iter().collect();
     let mut known = HashSet::new();
@@ -81,13 +83,16 @@ fn entry(grant: &IndexGrant) -> Value {
 pub(crate) async fn builtin(request: &mut Request) -> Result<Response, Error> {
     request.finish()?;
     let names = |over| privilege_names(over).collect::<BTreeSet<_>>();
-    Ok(Response::json(200, json!({ "cluster": names(Over::Cluster), "index": names(Over::Indices) })))
+    Ok(Response::json(
+        200,
+        json!({ "cluster": names(PrivilegeScope::Cluster), "index": names(PrivilegeScope::Indices) }),
+    ))
 }
 
 /// Says whether the caller, or a user, has privileges.
 pub(crate) async fn has(api: &Api, request: &mut Request, user: Option<&str>) -> Result<Response, Error> {
     request.finish()?;
-    let mut form = Form::read("privileges", request)?;
+    let mut form = BodyMembers::read("privileges", request)?;
     let (cluster, index) = (form.texts("cluster")?, entries("index", form.take("index"))?);
     let applications = entries("application", form.take("application"))?;
     form.finish()?;
@@ -118,7 +123,7 @@ pub(crate) async fn has(api: &Api, request: &mut Request, user: Option<&str>) ->
         entry.finish()?;
         questions.applications.push((application, privileges, resources));
     }
-    let asked = Asked { principal, accounts: api.accounts.clone(), left: MAX_ASKED, all: true };
+    let asked = PrivilegeCheck { principal, accounts: api.accounts.clone(), left: MAX_ASKED, all: true };
     // Each is asked of all that roles grant.
     let answers = move || Ok(asked.answers(questions));
     Ok(Response::json(200, api.session.compute().run(Priority::Foreground, answers).await??))
@@ -135,10 +140,12 @@ struct Questions {
     applications: Vec<(String, Vec<String>, Vec<String>)>,
 }
 
-fn entries(name: &'static str, value: Option<Value>) -> Result<Vec<Form>, Error> {
+fn entries(name: &'static str, value: Option<Value>) -> Result<Vec<BodyMembers>, Error> {
     match value {
         None => Ok(Vec::new()),
-        Some(Value::Array(entries)) => entries.into_iter().map(|entry| Form::new(name, entry)).collect(),
+        Some(Value::Array(entries)) => {
+            entries.into_iter().map(|entry| BodyMembers::new(name, entry)).collect()
+        }
         Some(other) => Err(super::form::expected(name, "an array", &other)),
     }
 }
@@ -151,7 +158,7 @@ fn bounded(name: &str, texts: Vec<String>) -> Result<Vec<String>, Error> {
     }
 }
 
-fn required(entry: &mut Form, name: &str) -> Result<Vec<String>, Error> {
+fn required(entry: &mut BodyMembers, name: &str) -> Result<Vec<String>, Error> {
     match entry.take(name) {
         Some(value) => bounded(name, texts(name, value)?),
         None => Err(Error::validation(&[format!("[{name}] is missing")])),
@@ -169,7 +176,7 @@ fn merge(to: &mut Map<String, Value>, name: String, answers: Map<String, Value>)
 }
 
 /// Answers what a principal may do.
-struct Asked {
+struct PrivilegeCheck {
     principal: Principal,
     accounts: Accounts,
     /// How many more may be asked.
@@ -178,7 +185,7 @@ struct Asked {
     all: bool,
 }
 
-impl Asked {
+impl PrivilegeCheck {
     fn answers(mut self, questions: Questions) -> Result<Value, Error> {
         let mut of_cluster = Map::new();
         for name in questions.cluster {
@@ -220,13 +227,13 @@ impl Asked {
     }
 
     fn cluster(&mut self, name: &str) -> Result<bool, Error> {
-        let set = wanted(Over::Cluster, name)?;
+        let set = wanted(PrivilegeScope::Cluster, name)?;
         let privileges = self.principal.privileges();
         self.answer(set.iter().all(|action| privileges.allows(action)))
     }
 
     fn index(&mut self, name: &str, privilege: &str) -> Result<bool, Error> {
-        let set = wanted(Over::Indices, privilege)?;
+        let set = wanted(PrivilegeScope::Indices, privilege)?;
         let privileges = self.principal.privileges();
         let on = |name: &str| {
             let allowed = privileges.on(name);
@@ -241,7 +248,7 @@ impl Asked {
 
     /// Privileges of applications are kept for them: whoever has all of the cluster has them all.
     fn application(&mut self, application: &str, privilege: &str, resource: &str) -> Result<bool, Error> {
-        let all = wanted(Over::Cluster, "all")?;
+        let all = wanted(PrivilegeScope::Cluster, "all")?;
         let privileges = self.principal.privileges();
         let held = all.iter().all(|action| privileges.allows(action))
             || self.principal.roles().iter().filter_map(|role| self.accounts.role(role)).any(|role| {
@@ -277,7 +284,7 @@ impl Asked {
 }
 
 /// Returns the actions of a privilege. One for what this server has not is had by who has all.
-fn wanted(over: Over, name: &str) -> Result<ActionSet, Error> {
+fn wanted(over: PrivilegeScope, name: &str) -> Result<ActionSet, Error> {
     let set = privilege(over, name)?;
     if set.is_empty() && name != "none" { Ok(privilege(over, "all")?) } else { Ok(set) }
 }

@@ -5,9 +5,9 @@ use serde_json::Value;
 
 /// Takes the queries that searches take.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Meaning;
+pub struct SearchQueryParser;
 
-impl QueryCheck for Meaning {
+impl QueryCheck for SearchQueryParser {
     fn check(&self, query: &Value) -> Result<(), String> {
         millrace_query::check_rule(query).map_err(|error| error.reason())
     }

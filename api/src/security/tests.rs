@@ -15,12 +15,12 @@ use crate::{Identity, Node};
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A sender of whom it is asked who it is when something has just happened.
-struct Overtaken {
+struct OvertakenSender {
     accounts: Accounts,
     by: Edit,
 }
 
-impl Sender for Overtaken {
+impl Sender for OvertakenSender {
     fn again(&self) -> BoxFuture<'_, millrace_storage::Result<Option<Principal>>> {
         Box::pin(async move {
             self.accounts.edit_one(self.by.clone()).await.unwrap();
@@ -38,7 +38,8 @@ async fn node(role: &str) -> (Node, TempDir) {
     let search = Arc::new(SearchService::new(engine.clone(), millrace_query::Config::default()));
     let config =
         accounts::Config { admin_password: Some("secret".to_owned()), ..accounts::Config::default() };
-    let opened = Accounts::open(Arc::clone(&engine) as _, config, Arc::new(SystemClock), Arc::new(Meaning));
+    let opened =
+        Accounts::open(Arc::clone(&engine) as _, config, Arc::new(SystemClock), Arc::new(SearchQueryParser));
     let (accounts, _) = opened.await.unwrap();
     for (name, role) in [("ann", role), ("ben", "reader")] {
         let user = User { roles: vec![role.to_owned()], ..User::default() };
@@ -51,9 +52,9 @@ async fn node(role: &str) -> (Node, TempDir) {
 /// Makes what a handler gets of ann's request, which is overtaken by a change.
 fn overtaken(node: &Node, action: Action, by: Edit) -> Api {
     let principal = node.accounts.principal("ann").unwrap();
-    let asker = Asker { principal, scheme: Some(Scheme::Basic), token: None, address: HERE };
+    let asker = Requester { principal, scheme: Some(Scheme::Basic), token: None, address: HERE };
     let api = node.api(asker, action, Arc::default()).unwrap();
-    let sender = Overtaken { accounts: node.accounts.clone(), by };
+    let sender = OvertakenSender { accounts: node.accounts.clone(), by };
     let session = api.session.clone().sent_by(Arc::new(sender));
     Api { session, ..api }
 }

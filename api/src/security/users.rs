@@ -6,7 +6,7 @@ use millrace_accounts::{Account, Edit, Scheme, User};
 use millrace_storage::access::{Action, Caller};
 use serde_json::{Map, Value, json};
 
-use super::form::Form;
+use super::form::BodyMembers;
 use crate::Api;
 use crate::error::Error;
 use crate::http::listing::members;
@@ -60,7 +60,7 @@ pub(crate) async fn get(api: &Api, request: &mut Request, asked: Option<&str>) -
 pub(crate) async fn put(api: &Api, request: &mut Request, name: &str) -> Result<Response, Error> {
     take_refresh(request)?;
     request.finish()?;
-    let mut form = Form::read("user", request)?;
+    let mut form = BodyMembers::read("user", request)?;
     if form.text("username")?.is_some_and(|username| username != name) {
         return Err(Error::illegal_argument(format!("[username] is another than [{name}] of the path")));
     }
@@ -145,7 +145,7 @@ pub(crate) async fn put_password(
 ) -> Result<Response, Error> {
     take_refresh(request)?;
     request.finish()?;
-    let mut form = Form::read("password", request)?;
+    let mut form = BodyMembers::read("password", request)?;
     form.absent(&["password_hash"])?;
     let password = form.required("password")?;
     form.finish()?;

@@ -31,20 +31,20 @@ async fn bind(node: &Node, listen: SocketAddr, tls: Option<TlsFiles>) -> Result<
     Server::bind(config, node.api.engine.clone(), node.api.search.clone()).await
 }
 
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     pub(crate) address: SocketAddr,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<()>,
 }
 
-pub(crate) async fn start(node: &Node, tls: Option<TlsFiles>) -> Running {
+pub(crate) async fn start(node: &Node, tls: Option<TlsFiles>) -> RunningServer {
     let server = bind(node, LOOPBACK, tls).await.unwrap();
     let address = server.local_addr()[0];
     let (stop, stopped) = oneshot::channel::<()>();
     let ended = tokio::spawn(server.run(async {
         let _ = stopped.await;
     }));
-    Running { address, stop, ended }
+    RunningServer { address, stop, ended }
 }
 
 /// Sends a request, given by its first line and headers, on a connection of its own.
@@ -128,7 +128,7 @@ async fn bad_listeners_name_the_culprit() {
 #[tokio::test]
 async fn without_credentials_web_pages_of_elsewhere_are_refused() {
     let node = Node::insecure().await;
-    let Running { address, stop: _stop, .. } = start(&node, None).await;
+    let RunningServer { address, stop: _stop, .. } = start(&node, None).await;
     let port = address.port();
     for (headers, status) in [
         // Ordinary clients, and a page of this machine.

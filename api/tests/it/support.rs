@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use millrace_accounts::{Accounts, Config as AccountsConfig, Store, TokenLifetimes};
 use millrace_alerting::Alerting;
-use millrace_api::{AuditConfig, HttpConfig, Identity, Meaning, Node as Shared, Service};
+use millrace_api::{AuditConfig, HttpConfig, Identity, Node as Shared, SearchQueryParser, Service};
 use millrace_intelligence::Intelligence;
 use millrace_notifications::Notifications;
 use millrace_query::SearchService;
@@ -79,7 +79,7 @@ pub(crate) async fn accounts(
 ) -> Accounts {
     let admin_password = (!insecure).then(|| "secret".to_owned());
     let config = AccountsConfig { admin_password, password_file: None, insecure, lifetimes };
-    Accounts::open(store, config, clock, Arc::new(Meaning)).await.unwrap().0
+    Accounts::open(store, config, clock, Arc::new(SearchQueryParser)).await.unwrap().0
 }
 
 /// A running store with its service.

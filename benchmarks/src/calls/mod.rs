@@ -50,17 +50,17 @@ struct Plan {
 
 /// What all clients saw of each call.
 #[derive(Debug, Default)]
-struct Seen {
+struct CallTally {
     latencies: BTreeMap<&'static str, Histogram>,
     violations: Vec<String>,
 }
 
 /// What a client's document must be: its number, or that it is deleted; `None` where a write was not answered with success.
-type Model = BTreeMap<(usize, u64), Option<Stored>>;
+type Model = BTreeMap<(usize, u64), Option<DocumentState>>;
 
 /// The state of a document after its last acknowledged write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stored {
+enum DocumentState {
     Number(u64),
     Deleted,
 }
@@ -106,7 +106,7 @@ impl Plan {
         for index in INDICES {
             target.recreate(index, &routes::definition()).await?;
         }
-        let seen = Arc::new(Mutex::new(Seen::default()));
+        let seen = Arc::new(Mutex::new(CallTally::default()));
         let until = Instant::now() + self.time;
         let mut running = tokio::task::JoinSet::new();
         for number in 0..self.clients {
@@ -141,7 +141,7 @@ impl Plan {
 struct Client {
     number: usize,
     target: Target,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<CallTally>>,
     random: Random,
     model: Model,
     longest: Duration,
@@ -191,8 +191,8 @@ impl Client {
         let path = format!("/{}/_doc/{}", INDICES[key.0], id(self.number, key.1));
         let delete = self.random.chance(0.1);
         let (method, body, stored) = match delete {
-            true => (Method::DELETE, Value::Null, Stored::Deleted),
-            false => (Method::PUT, routes::document(value), Stored::Number(value)),
+            true => (Method::DELETE, Value::Null, DocumentState::Deleted),
+            false => (Method::PUT, routes::document(value), DocumentState::Number(value)),
         };
         let started = Instant::now();
         let text = if body.is_null() { String::new() } else { body.to_string() };
@@ -234,8 +234,8 @@ async fn compare(target: &Target, client: usize, model: &Model) -> Result<Vec<St
         for (place, ((index, number), stored)) in part.iter().enumerate() {
             let doc = &answer["docs"][place];
             let found = match doc["found"].as_bool() {
-                Some(true) => doc["_source"]["number"].as_u64().map(Stored::Number),
-                _ => Some(Stored::Deleted),
+                Some(true) => doc["_source"]["number"].as_u64().map(DocumentState::Number),
+                _ => Some(DocumentState::Deleted),
             };
             if found != Some(*stored) {
                 wrong.push(format!(

@@ -22,7 +22,7 @@ use crate::target::Target;
 
 pub(crate) use cli::CrashArgs;
 use oracle::Counter;
-use writer::{COUNTERS, Counters, End, INDEX, Writer};
+use writer::{COUNTERS, Counters, INDEX, Writer, WriterEnd};
 
 /// Number of shared counters.
 const SHARED: usize = 3;
@@ -164,7 +164,7 @@ async fn write_until_killed(
     let (mut writers, mut violations) = (Vec::new(), Vec::new());
     while let Some(ended) = running.join_next().await {
         let (writer, end) = ended?;
-        if let End::Violation(violation) = end {
+        if let WriterEnd::Violation(violation) = end {
             violations.push(violation);
         }
         writers.push(writer);

@@ -43,7 +43,7 @@ pub(super) struct Operation {
 
 /// A document as the server shows it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Stored {
+pub(super) struct ServedDocument {
     /// Version.
     pub(super) version: u64,
     /// Sequence number.
@@ -257,7 +257,7 @@ impl Model {
     /// # Errors
     ///
     /// It is none of what may be there.
-    pub(super) fn observe(&mut self, id: &str, stored: Option<&Stored>) -> Result<(), String> {
+    pub(super) fn observe(&mut self, id: &str, stored: Option<&ServedDocument>) -> Result<(), String> {
         let Some(document) = self.documents.get_mut(id) else {
             return Err(format!("`{id}` was asked for but never written"));
         };

@@ -11,8 +11,8 @@ fn answer(status: u16, id: &str, version: u64, seq_no: u64) -> Answer {
     Answer { status, id: id.to_owned(), version, seq_no, primary_term: 1 }
 }
 
-fn stored(version: u64, seq_no: u64, source: Value) -> Stored {
-    Stored { version, seq_no, primary_term: 1, source }
+fn stored(version: u64, seq_no: u64, source: Value) -> ServedDocument {
+    ServedDocument { version, seq_no, primary_term: 1, source }
 }
 
 fn source(token: &str) -> Value {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::oracle::Stored;
+use super::oracle::ServedDocument;
 use super::writer::{COUNTERS, Counters, INDEX, Writer, is_generated};
 use crate::target::Target;
 
@@ -64,7 +64,7 @@ async fn by_id(target: &Target, writer: &mut Writer) -> Result<()> {
     Ok(())
 }
 
-async fn get(target: &Target, ids: &[String]) -> Result<Vec<(String, Option<Stored>)>> {
+async fn get(target: &Target, ids: &[String]) -> Result<Vec<(String, Option<ServedDocument>)>> {
     let mut all = Vec::with_capacity(ids.len());
     for batch in ids.chunks(BATCH) {
         let answer = target.ask(Method::POST, &format!("/{INDEX}/_mget"), &json!({"ids": batch})).await?;
@@ -82,14 +82,14 @@ async fn get(target: &Target, ids: &[String]) -> Result<Vec<(String, Option<Stor
     Ok(all)
 }
 
-fn stored(doc: &Value) -> Result<Option<Stored>> {
+fn stored(doc: &Value) -> Result<Option<ServedDocument>> {
     match doc["found"].as_bool() {
         Some(false) => return Ok(None),
         Some(true) => {}
         None => bail!("_mget failed: {doc}"),
     }
     let number = |name: &str| doc[name].as_u64().with_context(|| format!("no {name} in {doc}"));
-    Ok(Some(Stored {
+    Ok(Some(ServedDocument {
         version: number("_version")?,
         seq_no: number("_seq_no")?,
         primary_term: number("_primary_term")?,

@@ -45,14 +45,14 @@ pub(super) struct Writer {
 
 /// Why a writer ended.
 #[derive(Debug, PartialEq)]
-pub(super) enum End {
+pub(super) enum WriterEnd {
     /// The server went away.
     Gone,
     /// The server did what it must not.
     Violation(String),
 }
 
-impl From<String> for End {
+impl From<String> for WriterEnd {
     fn from(violation: String) -> Self {
         Self::Violation(violation)
     }
@@ -71,7 +71,7 @@ impl Writer {
     }
 
     /// Writes until the server is gone or wrong.
-    pub(super) async fn run(&mut self, target: &Target, counters: &Counters) -> End {
+    pub(super) async fn run(&mut self, target: &Target, counters: &Counters) -> WriterEnd {
         loop {
             let step = match self.random.below(100) {
                 0..70 => self.bulk(target).await,
@@ -150,7 +150,7 @@ impl Writer {
         operations
     }
 
-    async fn bulk(&mut self, target: &Target) -> Result<(), End> {
+    async fn bulk(&mut self, target: &Target) -> Result<(), WriterEnd> {
         let count = 1 + self.random.below(MAX_OPERATIONS);
         let operations = self.operations(count);
         let body = self.body(&operations);
@@ -161,7 +161,7 @@ impl Writer {
         };
         let Ok((status, bytes)) = target.send(Method::POST, &path, "application/x-ndjson", body).await else {
             self.model.lose(&operations);
-            return Err(End::Gone);
+            return Err(WriterEnd::Gone);
         };
         if busy(status).await {
             return Ok(());
@@ -169,7 +169,7 @@ impl Writer {
         let answer = parse(status, &bytes)?;
         let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
         if items.len() != operations.len() {
-            return Err(End::Violation(format!(
+            return Err(WriterEnd::Violation(format!(
                 "{} operations were answered by {}",
                 operations.len(),
                 answer
@@ -182,7 +182,7 @@ impl Writer {
         Ok(())
     }
 
-    fn learn(&mut self, operation: &Operation, item: &Value) -> Result<(), End> {
+    fn learn(&mut self, operation: &Operation, item: &Value) -> Result<(), WriterEnd> {
         let number = |name: &str| item[name].as_u64().unwrap_or(0);
         let answer = Answer {
             status: u16::try_from(number("status")).unwrap_or(0),
@@ -234,7 +234,7 @@ impl Writer {
     }
 
     /// Sends one operation by a request of its own.
-    async fn single(&mut self, target: &Target) -> Result<(), End> {
+    async fn single(&mut self, target: &Target) -> Result<(), WriterEnd> {
         let source = self.source();
         let (method, path, operation) = match self.random.below(3) {
             0 => (
@@ -259,7 +259,7 @@ impl Writer {
         let body = if method == Method::DELETE { String::new() } else { source.to_string() };
         let Ok((status, bytes)) = target.send(method, &path, "application/json", body).await else {
             self.model.lose(std::slice::from_ref(&operation));
-            return Err(End::Gone);
+            return Err(WriterEnd::Gone);
         };
         if busy(status).await {
             return Ok(());
@@ -270,12 +270,12 @@ impl Writer {
     }
 
     /// Reads a counter and writes it back, greater by one, if nobody was faster.
-    async fn increment(&mut self, target: &Target, counters: &Counters) -> Result<(), End> {
+    async fn increment(&mut self, target: &Target, counters: &Counters) -> Result<(), WriterEnd> {
         let number = self.random.index(counters.len());
         let counter = &counters[number];
         let path = format!("/{COUNTERS}/_doc/{number}");
         let Ok((status, bytes)) = target.send(Method::GET, &path, "application/json", "").await else {
-            return Err(End::Gone);
+            return Err(WriterEnd::Gone);
         };
         let (value, query) = if status == StatusCode::NOT_FOUND {
             (1, "?op_type=create".to_owned())
@@ -290,7 +290,7 @@ impl Writer {
         match sent {
             Err(_) => {
                 counter.lose();
-                Err(End::Gone)
+                Err(WriterEnd::Gone)
             }
             Ok((status, _)) if status.is_success() => {
                 self.acknowledged += 1;
@@ -302,9 +302,9 @@ impl Writer {
     }
 }
 
-async fn maintain(target: &Target, path: &str) -> Result<(), End> {
+async fn maintain(target: &Target, path: &str) -> Result<(), WriterEnd> {
     match target.send(Method::POST, path, "application/json", "").await {
-        Err(_) => Err(End::Gone),
+        Err(_) => Err(WriterEnd::Gone),
         Ok((status, _)) if status.is_success() || status == StatusCode::TOO_MANY_REQUESTS => Ok(()),
         Ok((status, bytes)) => Err(unreadable(status, &bytes)),
     }
@@ -319,13 +319,13 @@ async fn busy(status: StatusCode) -> bool {
     busy
 }
 
-fn parse(status: StatusCode, bytes: &[u8]) -> Result<Value, End> {
+fn parse(status: StatusCode, bytes: &[u8]) -> Result<Value, WriterEnd> {
     if !status.is_success() {
         return Err(unreadable(status, bytes));
     }
     serde_json::from_slice(bytes).map_err(|_| unreadable(status, bytes))
 }
 
-fn unreadable(status: StatusCode, bytes: &[u8]) -> End {
-    End::Violation(format!("unexpected answer {status}: {:.500}", String::from_utf8_lossy(bytes)))
+fn unreadable(status: StatusCode, bytes: &[u8]) -> WriterEnd {
+    WriterEnd::Violation(format!("unexpected answer {status}: {:.500}", String::from_utf8_lossy(bytes)))
 }

@@ -15,7 +15,7 @@ const SCRIPT: &str = include_str!("duckdb.py");
 
 /// One read of all rows.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct Read {
+pub(super) struct DuckDbRead {
     /// Rows.
     pub(super) rows: u64,
     /// Bytes of the arrays.
@@ -26,17 +26,17 @@ pub(super) struct Read {
 
 /// What DuckDB read.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct Reads {
+pub(super) struct DuckDbReads {
     /// Its version.
     pub(super) version: String,
     /// All rows as one table, which its threads make together.
-    pub(super) table: Read,
+    pub(super) table: DuckDbRead,
     /// All rows as a stream of batches, which one thread makes.
-    pub(super) stream: Read,
+    pub(super) stream: DuckDbRead,
 }
 
 /// Reads all segments of an index with as many threads as there are cores; `python` has `duckdb` and `pyarrow`.
-pub(super) fn read(python: &PathBuf, segments: &Path, rows: u64) -> Result<Reads> {
+pub(super) fn read(python: &PathBuf, segments: &Path, rows: u64) -> Result<DuckDbReads> {
     let task = json!({
         "directory": segments,
         "threads": hardware::cores(),
@@ -54,7 +54,7 @@ pub(super) fn read(python: &PathBuf, segments: &Path, rows: u64) -> Result<Reads
     if !output.status.success() {
         bail!("DuckDB failed: are the packages `duckdb` and `pyarrow` installed for {}?", python.display());
     }
-    let reads: Reads = serde_json::from_slice(&output.stdout).context("DuckDB's answer")?;
+    let reads: DuckDbReads = serde_json::from_slice(&output.stdout).context("DuckDB's answer")?;
     ensure!(reads.table.rows == rows && reads.stream.rows == rows, "DuckDB read {reads:?}, not {rows} rows");
     Ok(reads)
 }

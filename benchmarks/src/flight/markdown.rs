@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{BATCH_ROWS, Read, Report, Write};
+use super::{BATCH_ROWS, ClientRead, Report, Write};
 use crate::report::{grouped, machine};
 
 /// Megabytes (10^6) of Arrow a second to one client.
@@ -59,7 +59,7 @@ fn reading(out: &mut String, report: &Report) {
     );
     let _ = writeln!(out, "|{}", "---|".repeat(8));
     for by in names(report.reads.iter().map(|read| read.by)) {
-        let figure = |figure: &dyn Fn(&Read) -> Option<f64>| {
+        let figure = |figure: &dyn Fn(&ClientRead) -> Option<f64>| {
             median(report.reads.iter().filter(|read| read.by == by).map(figure))
         };
         let seconds = figure(&|read| Some(read.seconds));
@@ -148,7 +148,7 @@ fn writing(out: &mut String, report: &Report) {
     out.push('\n');
 }
 
-fn rate(read: &Read) -> Option<f64> {
+fn rate(read: &ClientRead) -> Option<f64> {
     Some(read.bytes as f64 / 1e6 / read.seconds)
 }
 

@@ -77,7 +77,7 @@ pub(crate) struct FlightArgs {
 
 /// One read of all rows by one client.
 #[derive(Clone, Debug, Serialize)]
-struct Read {
+struct ClientRead {
     by: &'static str,
     /// From the statement to the end of its answer.
     seconds: f64,
@@ -110,7 +110,7 @@ struct Report {
     command: String,
     rounds: u32,
     rows: u64,
-    reads: Vec<Read>,
+    reads: Vec<ClientRead>,
     docs: u64,
     writes: Vec<Write>,
     smallest: Option<Summary>,
@@ -118,13 +118,13 @@ struct Report {
 
 /// A server with a Flight listener.
 #[derive(Debug)]
-struct Running {
+struct FlightServer {
     launch: Launch,
     server: Server,
     flight: u16,
 }
 
-impl Running {
+impl FlightServer {
     async fn start(binary: &Path, directory: &Path) -> Result<Self> {
         let _ = std::fs::remove_dir_all(directory);
         std::fs::create_dir_all(directory)?;
@@ -140,7 +140,7 @@ impl Running {
     }
 
     fn memory(&self) -> Option<Memory> {
-        self.server.target.pid.and_then(Memory::of)
+        self.server.target.pid.and_then(Memory::new)
     }
 
     fn sampler(&self) -> Option<Sampler> {
@@ -156,7 +156,7 @@ impl FlightArgs {
         let directory = self.directory.join("flight-data");
         let binary = self.server.binary();
         let mut report = Report {
-            hardware: Hardware::of(&self.directory)?,
+            hardware: Hardware::new(&self.directory)?,
             versions: Vec::new(),
             commit: commit(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
@@ -170,7 +170,7 @@ impl FlightArgs {
         if self.docs > 0 {
             self.write(&binary, &directory, &mut report).await?;
         }
-        let running = Running::start(&binary, &directory).await?;
+        let running = FlightServer::start(&binary, &directory).await?;
         report.versions.insert(0, ("millrace".to_owned(), own_version(&running.launch)));
         let found = self.ask(&running, &mut report).await;
         suite::stop(running.server, found)?;
@@ -179,7 +179,7 @@ impl FlightArgs {
     }
 
     /// Asks what needs one server only.
-    async fn ask(&self, running: &Running, report: &mut Report) -> Result<()> {
+    async fn ask(&self, running: &FlightServer, report: &mut Report) -> Result<()> {
         if self.statements > 0 {
             report.smallest = Some(smallest(running.flight, self.statements).await?);
         }
@@ -190,7 +190,7 @@ impl FlightArgs {
     }
 
     /// Reads all rows by Flight and by DuckDB in turns.
-    async fn read(&self, running: &Running, report: &mut Report) -> Result<()> {
+    async fn read(&self, running: &FlightServer, report: &mut Report) -> Result<()> {
         let target = &running.server.target;
         say(&format!("{} rows", self.rows));
         target.recreate(INDEX, &rows::index_body()).await?;
@@ -208,7 +208,7 @@ impl FlightArgs {
             let took = client.read(&statement, |batch| tally.add(batch)).await?;
             let (most, cpu_after) = (sampler.map(Sampler::stop), running.cpu());
             tally.check(self.rows)?;
-            let read = Read {
+            let read = ClientRead {
                 by: "Flight",
                 seconds: took.as_secs_f64(),
                 bytes: tally.bytes,
@@ -229,7 +229,7 @@ impl FlightArgs {
             }
             for (by, read) in [("DuckDB, table", found.table), ("DuckDB, stream", found.stream)] {
                 let (seconds, bytes) = (read.seconds, read.bytes);
-                report.reads.push(Read { by, seconds, bytes, cpu_seconds: None, growth: None });
+                report.reads.push(ClientRead { by, seconds, bytes, cpu_seconds: None, growth: None });
             }
         }
         target.delete(INDEX).await
@@ -246,7 +246,7 @@ impl FlightArgs {
         for round in 1..=self.rounds {
             for (by, clients) in [("_bulk", clients), ("DoPut", clients), ("DoPut", 1)] {
                 say(&format!("writing by {by}, {clients} clients, round {round} of {}", self.rounds));
-                let running = Running::start(binary, directory).await?;
+                let running = FlightServer::start(binary, directory).await?;
                 let target = running.server.target.clone();
                 target.recreate(INDEX, &rows::index_body()).await?;
                 let (started, cpu, sampler) = (Instant::now(), running.cpu(), running.sampler());

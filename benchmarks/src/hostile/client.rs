@@ -13,7 +13,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::Shared;
+use super::SharedTarget;
 use crate::latency::Histogram;
 use crate::target::Target;
 
@@ -30,13 +30,13 @@ const LOOK: u64 = 1_000;
 #[derive(Debug)]
 pub(super) struct Client {
     stop: Arc<AtomicBool>,
-    latencies: Shared<Histogram>,
-    ended: oneshot::Receiver<Result<Written>>,
+    latencies: SharedTarget<Histogram>,
+    ended: oneshot::Receiver<Result<AcknowledgedWrites>>,
 }
 
 /// What was acknowledged: all numbers below.
 #[derive(Debug)]
-pub(super) struct Written(u64);
+pub(super) struct AcknowledgedWrites(u64);
 
 impl Client {
     /// Starts writing and searching.
@@ -44,7 +44,7 @@ impl Client {
     /// # Errors
     /// No connection could be prepared.
     pub(super) fn start(target: &Target) -> Result<Self> {
-        let (stop, latencies) = (Arc::new(AtomicBool::new(false)), Shared::<Histogram>::default());
+        let (stop, latencies) = (Arc::new(AtomicBool::new(false)), SharedTarget::<Histogram>::default());
         let (tell, ended) = oneshot::channel();
         let (target, stopped, shared) = (target.clone(), Arc::clone(&stop), Arc::clone(&latencies));
         std::thread::Builder::new().name("client".to_owned()).spawn(move || {
@@ -68,13 +68,13 @@ impl Client {
     ///
     /// # Errors
     /// A request was answered as it must not be.
-    pub(super) async fn stop(self) -> Result<Written> {
+    pub(super) async fn stop(self) -> Result<AcknowledgedWrites> {
         self.stop.store(true, Ordering::Relaxed);
         self.ended.await.context("the client's thread ended")?
     }
 }
 
-async fn run(target: &Target, stop: &AtomicBool, latencies: &Mutex<Histogram>) -> Result<Written> {
+async fn run(target: &Target, stop: &AtomicBool, latencies: &Mutex<Histogram>) -> Result<AcknowledgedWrites> {
     let body = json!({"settings": {"number_of_replicas": 0}, "mappings": {"properties": {
         "number": {"type": "long"}, "word": {"type": "keyword"}, "text": {"type": "text"}}}});
     target.recreate(INDEX, &body).await?;
@@ -85,7 +85,7 @@ async fn run(target: &Target, stop: &AtomicBool, latencies: &Mutex<Histogram>) -
         steadily(stop, latencies, || get(target, &acknowledged)),
     );
     wrote.and(searched).and(got)?;
-    Ok(Written(acknowledged.into_inner()))
+    Ok(AcknowledgedWrites(acknowledged.into_inner()))
 }
 
 /// Sends requests at the pace until told to stop; a slow answer is counted for those that waited behind it, too.
@@ -154,7 +154,7 @@ fn expected(status: StatusCode, what: &str, answer: &Value) -> Result<()> {
     }
 }
 
-impl Written {
+impl AcknowledgedWrites {
     /// Returns the number of documents.
     pub(super) fn len(&self) -> u64 {
         self.0

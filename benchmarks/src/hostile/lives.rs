@@ -17,8 +17,11 @@ const DOCS: u64 = 50;
 /// A server cannot be started even once.
 pub(super) async fn run(server: &Path, directory: &Path) -> Result<Vec<String>> {
     let mut violations = Vec::new();
-    let lives: [(&str, Life); 3] =
-        [("narrowed", Life::Narrowed), ("kubernetes", Life::Kubernetes), ("lost-catalog", Life::LostCatalog)];
+    let lives: [(&str, ConnectionLife); 3] = [
+        ("narrowed", ConnectionLife::Narrowed),
+        ("kubernetes", ConnectionLife::Kubernetes),
+        ("lost-catalog", ConnectionLife::LostCatalog),
+    ];
     for (name, life) in lives {
         let here = directory.join(name);
         std::fs::create_dir_all(&here)?;
@@ -33,7 +36,7 @@ pub(super) async fn run(server: &Path, directory: &Path) -> Result<Vec<String>> 
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Life {
+enum ConnectionLife {
     /// Limits and mappings that were lowered after documents were accepted.
     Narrowed,
     /// Variables of services beside this one.
@@ -42,7 +45,7 @@ enum Life {
     LostCatalog,
 }
 
-impl Life {
+impl ConnectionLife {
     async fn play(self, mut launch: Launch) -> Result<()> {
         if matches!(self, Self::Kubernetes) {
             for (name, value) in [

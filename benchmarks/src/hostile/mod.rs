@@ -1,7 +1,7 @@
 //! Plays requests that mean harm against a server while a client writes and searches, and checks that the server lives,
 //! stays within its memory, keeps what it acknowledged, and still serves the client.
 //!
-//! [`requests`] and [`sockets`] are what is played, each an [`Attack`]; [`client`] is who must not notice; [`lives`] are
+//! [`requests`] and [`sockets`] are what is played, each an [`HostileLoad`]; [`client`] is who must not notice; [`lives`] are
 //! starts of a server under conditions that mean harm.
 
 mod cli;
@@ -65,14 +65,14 @@ fn bound(beside_mb: u64) -> u64 {
 
 /// Something that means harm.
 #[derive(Debug)]
-pub(crate) enum Attack {
+pub(crate) enum HostileLoad {
     /// A request, so many times side by side.
     Request(Request),
     /// What no HTTP library sends.
     Socket(sockets::Socket),
 }
 
-impl Attack {
+impl HostileLoad {
     fn name(&self) -> &'static str {
         match self {
             Self::Request(request) => request.name,
@@ -83,7 +83,7 @@ impl Attack {
 
 /// Where attacks find the server.
 #[derive(Clone, Debug)]
-pub(crate) struct Doors {
+pub(crate) struct ListenerAddresses {
     /// The data API.
     pub(crate) target: Target,
     /// Port of the data API.
@@ -166,9 +166,11 @@ impl Plan {
         let client = Client::start(&target)?;
         tokio::time::sleep(self.calm).await;
         let (alone, mut pressed) = (client.next_phase().summary(), Histogram::default());
-        let doors = Doors { target: target.clone(), port: launch.port, input, patience: self.patience };
+        let doors =
+            ListenerAddresses { target: target.clone(), port: launch.port, input, patience: self.patience };
         let mut outcomes = Vec::new();
-        let chosen = |attack: &Attack| self.only.as_ref().is_none_or(|part| attack.name().contains(part));
+        let chosen =
+            |attack: &HostileLoad| self.only.as_ref().is_none_or(|part| attack.name().contains(part));
         for attack in requests::all().into_iter().chain(sockets::all()).filter(chosen) {
             eprintln!("{}", attack.name());
             let mut outcome = played(&doors, attack, self.bound).await;
@@ -207,13 +209,13 @@ impl Plan {
 }
 
 /// Plays one attack and looks at the server's memory meanwhile.
-async fn played(doors: &Doors, attack: Attack, bound: u64) -> Outcome {
-    let before = doors.target.pid.and_then(Memory::of).unwrap_or_default();
+async fn played(doors: &ListenerAddresses, attack: HostileLoad, bound: u64) -> Outcome {
+    let before = doors.target.pid.and_then(Memory::new).unwrap_or_default();
     let sampler = doors.target.pid.map(Sampler::start);
     let (name, started) = (attack.name(), Instant::now());
     let answered = match attack {
-        Attack::Request(request) => request.play(doors).await,
-        Attack::Socket(socket) => socket.play(doors).await,
+        HostileLoad::Request(request) => request.play(doors).await,
+        HostileLoad::Socket(socket) => socket.play(doors).await,
     };
     let (answers, mut violation) = match answered {
         Ok(answers) => (answers, None),
@@ -309,7 +311,7 @@ fn counted(answers: &[String]) -> String {
 }
 
 /// Shares a target among tasks.
-type Shared<T> = Arc<std::sync::Mutex<T>>;
+type SharedTarget<T> = Arc<std::sync::Mutex<T>>;
 
 #[cfg(test)]
 mod tests {
@@ -323,7 +325,8 @@ mod tests {
 
     #[test]
     fn names_of_attacks_are_their_own() {
-        let mut names: Vec<&str> = requests::all().iter().chain(&sockets::all()).map(Attack::name).collect();
+        let mut names: Vec<&str> =
+            requests::all().iter().chain(&sockets::all()).map(HostileLoad::name).collect();
         let all = names.len();
         names.sort_unstable();
         names.dedup();

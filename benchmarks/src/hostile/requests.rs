@@ -14,11 +14,11 @@ use flate2::write::GzEncoder;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Attack, Doors, PASSWORD, VICTIM, counted};
+use super::{HostileLoad, ListenerAddresses, PASSWORD, VICTIM, counted};
 
 /// Which listener a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Door {
+enum TargetListener {
     /// The data API.
     Api,
     /// A pipeline's `http` input, which asks for no password.
@@ -39,7 +39,7 @@ enum Gzip {
 pub(crate) struct Request {
     /// What reports call it.
     pub(super) name: &'static str,
-    door: Door,
+    door: TargetListener,
     method: Method,
     path: String,
     media: &'static str,
@@ -53,7 +53,7 @@ impl Request {
     fn post(name: &'static str, path: impl Into<String>, body: fn() -> Vec<u8>) -> Self {
         Self {
             name,
-            door: Door::Api,
+            door: TargetListener::Api,
             method: Method::POST,
             path: path.into(),
             media: "application/json",
@@ -81,7 +81,7 @@ impl Request {
     }
 
     fn at_input(self) -> Self {
-        Self { door: Door::Input, path: "/".to_owned(), ..self }
+        Self { door: TargetListener::Input, path: "/".to_owned(), ..self }
     }
 
     fn with(self, method: Method) -> Self {
@@ -105,11 +105,11 @@ impl Request {
     ///
     /// # Errors
     /// The server answered that the fault was its own.
-    pub(super) async fn play(self, doors: &Doors) -> Result<String> {
+    pub(super) async fn play(self, doors: &ListenerAddresses) -> Result<String> {
         let client = reqwest::Client::builder().timeout(doors.patience).build()?;
         let url = match self.door {
-            Door::Api => format!("{}{}", doors.target.url, self.path),
-            Door::Input => format!("http://127.0.0.1:{}{}", doors.input, self.path),
+            TargetListener::Api => format!("{}{}", doors.target.url, self.path),
+            TargetListener::Input => format!("http://127.0.0.1:{}{}", doors.input, self.path),
         };
         let (gzip, body) = (self.gzip, self.body);
         let made = move || {
@@ -124,7 +124,7 @@ impl Request {
         let mut running = tokio::task::JoinSet::new();
         for _ in 0..self.beside {
             let mut request = client.request(self.method.clone(), &url).header("content-type", self.media);
-            if self.door == Door::Api {
+            if self.door == TargetListener::Api {
                 request = request.header("authorization", format!("Basic {credentials}"));
             }
             if gzip != Gzip::No {
@@ -212,9 +212,9 @@ fn aggregation(aggregation: Value) -> Vec<u8> {
 }
 
 /// Lists everything, in the order in which it is played.
-pub(super) fn all() -> Vec<Attack> {
+pub(super) fn all() -> Vec<HostileLoad> {
     let lists = [statements(), searches(), aggregations(), bodies(), writes()];
-    lists.into_iter().flatten().map(Attack::Request).collect()
+    lists.into_iter().flatten().map(HostileLoad::Request).collect()
 }
 
 fn statements() -> Vec<Request> {

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{Attack, Doors, PASSWORD, VICTIM};
+use super::{HostileLoad, ListenerAddresses, PASSWORD, VICTIM};
 
 /// How long connections are held.
 const HELD: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub(crate) enum Listener {
 }
 
 /// Lists everything.
-pub(super) fn all() -> Vec<Attack> {
+pub(super) fn all() -> Vec<HostileLoad> {
     [
         Socket::Silent(Listener::Api),
         Socket::Silent(Listener::Input),
@@ -46,7 +46,7 @@ pub(super) fn all() -> Vec<Attack> {
         Socket::DeclaredBodies,
         Socket::ResetStreams,
     ]
-    .map(Attack::Socket)
+    .map(HostileLoad::Socket)
     .into()
 }
 
@@ -65,7 +65,7 @@ impl Socket {
     ///
     /// # Errors
     /// The server is not there any more.
-    pub(super) async fn play(self, doors: &Doors) -> Result<String> {
+    pub(super) async fn play(self, doors: &ListenerAddresses) -> Result<String> {
         match self {
             Self::Silent(listener) => {
                 let port = match listener {
@@ -138,7 +138,7 @@ async fn open(streams: Vec<TcpStream>) -> usize {
 }
 
 /// Asks on a new connection.
-async fn alive(doors: &Doors) -> Result<()> {
+async fn alive(doors: &ListenerAddresses) -> Result<()> {
     let target = doors.target.apart()?;
     let asked = target.ask(reqwest::Method::GET, "/", &serde_json::Value::Null);
     timeout(HELD, asked).await.context("no answer on a new connection in 5 s")??;

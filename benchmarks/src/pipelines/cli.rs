@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::broker::Broker;
-use super::webhook::Pace;
+use super::webhook::WebhookLoad;
 use super::{Plan, markdown};
 use crate::arguments::ServerArgs;
 use crate::report;
@@ -65,7 +65,7 @@ impl PipelinesArgs {
             clients: self.clients.max(1),
             body_bytes: self.body_bytes.max(1),
             kafka: self.kafka.map(|servers| Broker { servers, partitions: self.kafka_partitions }),
-            webhook: Pace {
+            webhook: WebhookLoad {
                 rate: self.webhook_rate,
                 batch: self.webhook_batch,
                 seconds: self.webhook_seconds,

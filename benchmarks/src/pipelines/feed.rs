@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::random::{Random, Zipf};
-use crate::shape::{Generator, Shape};
+use crate::shape::{DocumentKind, Generator};
 use crate::timestamp::push_iso;
 
 /// Distinct pages that requests come from.
@@ -38,7 +38,7 @@ pub(crate) enum Format {
 
 /// A part of a feed that is sent as one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct FeedRequest {
     offset: u64,
     bytes: usize,
     /// Events in it.
@@ -50,7 +50,7 @@ pub(crate) struct Part {
 pub(crate) struct Feed {
     file: File,
     /// The bodies in order.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<FeedRequest>,
     /// Bytes of all bodies.
     pub(crate) bytes: u64,
 }
@@ -79,7 +79,7 @@ impl Events {
     /// Starts a stream of so many events.
     pub(crate) fn new(count: u64) -> Self {
         Self {
-            requests: Shape::HttpLogs.generator(1, count),
+            requests: DocumentKind::HttpLogs.generator(1, count),
             random: Random::new(0xfeed),
             by_referrer: Zipf::new(REFERRERS, 0.9),
             by_agent: Zipf::new(AGENTS.len(), 0.8),
@@ -159,7 +159,7 @@ impl Feed {
                     body.push(b']');
                 }
                 out.write_all(&body)?;
-                parts.push(Part { offset, bytes: body.len(), events: inside });
+                parts.push(FeedRequest { offset, bytes: body.len(), events: inside });
                 offset += body.len() as u64;
                 body.clear();
                 inside = 0;
@@ -173,7 +173,7 @@ impl Feed {
     }
 
     /// Reads the body of a request.
-    pub(crate) fn read(&self, part: Part) -> Result<Vec<u8>> {
+    pub(crate) fn read(&self, part: FeedRequest) -> Result<Vec<u8>> {
         let mut bytes = vec![0; part.bytes];
         self.file.read_exact_at(&mut bytes, part.offset)?;
         Ok(bytes)

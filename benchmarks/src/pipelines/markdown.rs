@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{Compared, Report, Through};
-use crate::load::Loaded;
+use super::{BulkComparison, Report, ThroughputReport};
+use crate::load::LoadReport;
 use crate::process::Memory;
 use crate::report::{failed, grouped, machine};
 use crate::suite::Outcome;
@@ -43,7 +43,7 @@ fn into_an_index(out: &mut String, report: &Report) {
             failed(out, &format!("{name}: {why}"));
         }
     }
-    let found: Vec<&Compared> = report
+    let found: Vec<&BulkComparison> = report
         .compared
         .iter()
         .filter_map(|(_, outcome)| match outcome {
@@ -137,21 +137,21 @@ fn webhook(out: &mut String, report: &Report) {
     out.push('\n');
 }
 
-impl Compared {
+impl BulkComparison {
     fn rate(&self) -> f64 {
         median(self.through.iter().map(|run| run.events_per_second))
     }
 
     fn bulk_rate(&self) -> f64 {
-        median(self.bulk.iter().map(|loaded: &Loaded| loaded.docs_per_second))
+        median(self.bulk.iter().map(|loaded: &LoadReport| loaded.docs_per_second))
     }
 }
 
-fn mib_a_core(runs: &[Through], cores: usize) -> f64 {
+fn mib_a_core(runs: &[ThroughputReport], cores: usize) -> f64 {
     median(runs.iter().map(|run| run.bytes as f64 / f64::from(1 << 20) / run.seconds)) / cores.max(1) as f64
 }
 
-fn megabytes(runs: &[Through]) -> String {
+fn megabytes(runs: &[ThroughputReport]) -> String {
     let most = runs.iter().filter_map(|run| run.memory_max).map(|memory| memory.anonymous_bytes).max();
     most.map_or_else(|| "-".to_owned(), |bytes| (bytes >> 20).to_string())
 }

@@ -23,11 +23,11 @@ use serde_json::{Value, json};
 use self::broker::Broker;
 pub(crate) use self::cli::PipelinesArgs;
 use self::feed::{Feed, Format};
-use self::post::Posted;
-use self::webhook::{Pace, Webhook};
+use self::post::PostReport;
+use self::webhook::{Webhook, WebhookLoad};
 use crate::corpus::{Builder, Corpus};
 use crate::hardware::Hardware;
-use crate::load::{self, Loaded};
+use crate::load::{self, LoadReport};
 use crate::process::{Memory, Sampler};
 use crate::server::{Launch, Server, free_port};
 use crate::suite::{Outcome, commit, own_version, say, stop};
@@ -62,7 +62,7 @@ pub(crate) struct Plan {
     /// Kafka, if it is there.
     pub(crate) kafka: Option<Broker>,
     /// The load of the webhook; a rate of 0 leaves it out.
-    pub(crate) webhook: Pace,
+    pub(crate) webhook: WebhookLoad,
 }
 
 /// Where events come from.
@@ -112,7 +112,7 @@ const SCENARIOS: [Scenario; 4] = [
 
 /// A pipeline at full speed.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Through {
+pub(crate) struct ThroughputReport {
     /// Seconds for all events until they were durable.
     pub(crate) seconds: f64,
     /// Events a second.
@@ -122,20 +122,20 @@ pub(crate) struct Through {
     /// Most memory of the server.
     pub(crate) memory_max: Option<Memory>,
     /// What the clients of `http` saw.
-    pub(crate) posted: Option<Posted>,
+    pub(crate) posted: Option<PostReport>,
 }
 
 /// A pipeline beside `_bulk`.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Compared {
+pub(crate) struct BulkComparison {
     /// Its name.
     pub(crate) name: &'static str,
     /// Its goal.
     pub(crate) goal: f64,
     /// A run a round.
-    pub(crate) through: Vec<Through>,
+    pub(crate) through: Vec<ThroughputReport>,
     /// The same documents over `_bulk`, a run a round.
-    pub(crate) bulk: Vec<Loaded>,
+    pub(crate) bulk: Vec<LoadReport>,
 }
 
 /// Everything that a run found.
@@ -158,9 +158,9 @@ pub(crate) struct Report {
     /// Partitions of the topics; `None` without Kafka.
     pub(crate) partitions: Option<i32>,
     /// Pipelines into an index, by name.
-    pub(crate) compared: Vec<(&'static str, Outcome<Compared>)>,
+    pub(crate) compared: Vec<(&'static str, Outcome<BulkComparison>)>,
     /// Kafka to Kafka, a run a round.
-    pub(crate) kafka_to_kafka: Option<Outcome<Vec<Through>>>,
+    pub(crate) kafka_to_kafka: Option<Outcome<Vec<ThroughputReport>>>,
     /// The webhook.
     pub(crate) webhook: Option<Outcome<Webhook>>,
 }
@@ -170,7 +170,7 @@ impl Plan {
     pub(crate) async fn run(&self) -> Result<Report> {
         std::fs::create_dir_all(&self.directory)
             .with_context(|| format!("cannot create {}", self.directory.display()))?;
-        let hardware = Hardware::of(&self.directory)?;
+        let hardware = Hardware::new(&self.directory)?;
         let version = own_version(&self.launch()?);
         let mut compared = Vec::new();
         let topic = format!("millrace-bench-{}", std::process::id());
@@ -231,7 +231,11 @@ impl Plan {
     }
 
     /// A pipeline and `_bulk` in turns.
-    async fn compare(&self, scenario: &Scenario, kafka: Option<(&Broker, &str, u64)>) -> Result<Compared> {
+    async fn compare(
+        &self,
+        scenario: &Scenario,
+        kafka: Option<(&Broker, &str, u64)>,
+    ) -> Result<BulkComparison> {
         let feed = match scenario.source {
             Source::Kafka => None,
             Source::Http => {
@@ -239,12 +243,16 @@ impl Plan {
                 Some(Arc::new(Feed::make(&path, scenario.format, self.events, self.body_bytes)?))
             }
         };
-        let mut found =
-            Compared { name: scenario.name, goal: scenario.goal, through: Vec::new(), bulk: Vec::new() };
+        let mut found = BulkComparison {
+            name: scenario.name,
+            goal: scenario.goal,
+            through: Vec::new(),
+            bulk: Vec::new(),
+        };
         let mut documents = None;
         for round in 1..=self.rounds.max(1) {
             say(&format!("{}, round {round}", scenario.name));
-            let running = Running::start(self.launch()?, &definition(scenario, kafka)).await?;
+            let running = PipelineServer::start(self.launch()?, &definition(scenario, kafka)).await?;
             let target = &running.server.target;
             let measured = async {
                 target.recreate(INDEX, &feed::index_body()).await?;
@@ -300,7 +308,7 @@ impl Plan {
         builder.finish()
     }
 
-    async fn kafka_to_kafka(&self, kafka: &Broker, from: &str, bytes: u64) -> Result<Vec<Through>> {
+    async fn kafka_to_kafka(&self, kafka: &Broker, from: &str, bytes: u64) -> Result<Vec<ThroughputReport>> {
         let mut all = Vec::new();
         for round in 1..=self.rounds.max(1) {
             say(&format!("Kafka to Kafka, round {round}"));
@@ -312,7 +320,7 @@ impl Plan {
                 kafka_input(kafka, from, "plain"),
                 kafka.servers
             );
-            let running = Running::start(self.launch()?, &definition).await?;
+            let running = PipelineServer::start(self.launch()?, &definition).await?;
             let measured = async {
                 running.define()?;
                 let through = running.follow(self.events, bytes).await?;
@@ -330,7 +338,7 @@ impl Plan {
 
     async fn webhook(&self) -> Result<Webhook> {
         say("webhook");
-        let mut running = Running::start(self.launch()?, webhook::DEFINITION).await?;
+        let mut running = PipelineServer::start(self.launch()?, webhook::DEFINITION).await?;
         running.define()?;
         let found = webhook::run(&running.server.target, running.port, self.webhook).await;
         if let Some(status) = running.server.exited()? {
@@ -375,7 +383,7 @@ async fn check(target: &Target, events: u64) -> Result<()> {
 }
 
 /// A server whose pipeline is written once it runs.
-struct Running {
+struct PipelineServer {
     server: Server,
     management: Target,
     definition: String,
@@ -384,7 +392,7 @@ struct Running {
     port: u16,
 }
 
-impl Running {
+impl PipelineServer {
     async fn start(mut launch: Launch, definition: &str) -> Result<Self> {
         let (port, management) = (free_port()?, free_port()?);
         let set = |name: &str, value: String| (name.to_owned(), value);
@@ -411,10 +419,10 @@ impl Running {
     }
 
     /// Posts a feed.
-    async fn post(&self, feed: &Arc<Feed>, format: Format, plan: &Plan) -> Result<Through> {
+    async fn post(&self, feed: &Arc<Feed>, format: Format, plan: &Plan) -> Result<ThroughputReport> {
         let sampler = self.server.target.pid.map(Sampler::start);
         let posted = post::run(self.port, feed, format, plan.clients).await?;
-        Ok(Through {
+        Ok(ThroughputReport {
             seconds: posted.seconds,
             events_per_second: plan.events as f64 / posted.seconds,
             bytes: feed.bytes,
@@ -425,7 +433,7 @@ impl Running {
 
     /// Waits until so many events went out. Time counts from the last look at which none had come in: joining a group
     /// takes seconds that say nothing of speed.
-    async fn follow(&self, events: u64, bytes: u64) -> Result<Through> {
+    async fn follow(&self, events: u64, bytes: u64) -> Result<ThroughputReport> {
         let sampler = self.server.target.pid.map(Sampler::start);
         let mut began = Instant::now();
         let (mut last, mut progress) = (0, Instant::now());
@@ -450,7 +458,7 @@ impl Running {
                 bail!("{out} events went out of {events}: {}", self.server.last_words());
             }
         };
-        Ok(Through {
+        Ok(ThroughputReport {
             seconds,
             events_per_second: events as f64 / seconds,
             bytes,

@@ -18,7 +18,7 @@ const LISTEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What posting brought to light.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Posted {
+pub(crate) struct PostReport {
     /// Seconds from the first request to the last answer.
     pub(crate) seconds: f64,
     /// Latency of requests that were taken.
@@ -28,7 +28,7 @@ pub(crate) struct Posted {
 }
 
 /// Posts everything with so many clients; each body is answered when its events are durable.
-pub(crate) async fn run(port: u16, feed: &Arc<Feed>, format: Format, clients: usize) -> Result<Posted> {
+pub(crate) async fn run(port: u16, feed: &Arc<Feed>, format: Format, clients: usize) -> Result<PostReport> {
     until_listening(port).await?;
     let client = Client::builder().pool_max_idle_per_host(64).timeout(Duration::from_secs(600)).build()?;
     let next = Arc::new(AtomicUsize::new(0));
@@ -55,7 +55,7 @@ pub(crate) async fn run(port: u16, feed: &Arc<Feed>, format: Format, clients: us
         latency.merge(&of_client);
         busy_answers += busy;
     }
-    Ok(Posted { seconds: start.elapsed().as_secs_f64(), latency: latency.summary(), busy_answers })
+    Ok(PostReport { seconds: start.elapsed().as_secs_f64(), latency: latency.summary(), busy_answers })
 }
 
 /// Sends a body until it is taken; returns how often the input was busy.

@@ -38,7 +38,7 @@ pub(crate) const DEFINITION: &str = include_str!("../../../deploy/pipelines/webh
 
 /// The load.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Pace {
+pub(crate) struct WebhookLoad {
     /// Events a second.
     pub(crate) rate: u64,
     /// Events in a post.
@@ -53,7 +53,7 @@ pub(crate) struct Pace {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Webhook {
     /// The load.
-    pub(crate) pace: Pace,
+    pub(crate) pace: WebhookLoad,
     /// Events that were taken.
     pub(crate) events: u64,
     /// Events a second, from the first post to the last answer.
@@ -72,7 +72,7 @@ pub(crate) struct Webhook {
 type Missing = Arc<Mutex<BTreeMap<u64, Instant>>>;
 
 /// Drives the pipeline that listens on `port` of a server.
-pub(crate) async fn run(target: &Target, port: u16, pace: Pace) -> Result<Webhook> {
+pub(crate) async fn run(target: &Target, port: u16, pace: WebhookLoad) -> Result<Webhook> {
     until_listening(port).await?;
     let posts = (pace.rate * pace.seconds / pace.batch.max(1)).max(1);
     let interval = Duration::from_secs(pace.seconds).div_f64(posts as f64);

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use millrace_rules::definition::Definition;
-use millrace_rules::engine::{Engine, Frame, Matched, Matcher, Operation, Rule};
+use millrace_rules::engine::{Engine, Frame, Matcher, Operation, Rule, RuleMatches};
 use millrace_rules::{Bounds, Event, Origin, Time, Times, Timing};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -23,7 +23,7 @@ const START_MS: i64 = 1_796_860_800_000;
 
 /// What both took.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Counted {
+pub(super) struct ElastAlertComparison {
     pub(super) events: u64,
     pub(super) alerts: u64,
     pub(super) own_seconds: f64,
@@ -36,17 +36,17 @@ struct Answer {
     seconds: f64,
 }
 
-struct All;
+struct MatchAll;
 
-impl Matcher for All {
-    fn matches(&mut self, frame: &Frame) -> Vec<Matched> {
+impl Matcher for MatchAll {
+    fn matches(&mut self, frame: &Frame) -> Vec<RuleMatches> {
         let outcome = Ok((0..frame.events.len()).collect());
-        vec![Matched { rule: "r".into(), outcome, second: Vec::new() }]
+        vec![RuleMatches { rule: "r".into(), outcome, second: Vec::new() }]
     }
 }
 
 /// Counts so many events by both; they have to raise as many alerts.
-pub(super) fn run(python: &Path, events: u64) -> Result<Counted> {
+pub(super) fn run(python: &Path, events: u64) -> Result<ElastAlertComparison> {
     let asked = Command::new(python)
         .args(["-c", SCRIPT, &events.to_string(), &KEYS.to_string()])
         .output()
@@ -59,7 +59,7 @@ pub(super) fn run(python: &Path, events: u64) -> Result<Counted> {
     if alerts != answer.alerts {
         bail!("{alerts} alerts, ElastAlert has {}", answer.alerts);
     }
-    Ok(Counted { events, alerts, own_seconds, elastalert_seconds: answer.seconds })
+    Ok(ElastAlertComparison { events, alerts, own_seconds, elastalert_seconds: answer.seconds })
 }
 
 fn own(events: u64) -> Result<(u64, f64)> {
@@ -73,7 +73,7 @@ fn own(events: u64) -> Result<(u64, f64)> {
     let frames: Vec<Frame> = (0..events).step_by(BATCH as usize).map(|first| frame(first, events)).collect();
     let (mut alerts, started) = (0, Instant::now());
     for frame in &frames {
-        let operations = engine.frame(frame, &mut All);
+        let operations = engine.frame(frame, &mut MatchAll);
         alerts += operations.iter().filter(|one| matches!(one, Operation::Alert { .. })).count() as u64;
     }
     Ok((alerts, started.elapsed().as_secs_f64()))

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::mix::{EVERY, Mix};
 use crate::corpus::{Builder, Corpus};
-use crate::shape::{Generator, Shape};
+use crate::shape::{DocumentKind, Generator};
 
 /// Bytes at which a body is closed.
 pub(super) const BODY_BYTES: usize = 5_000_000;
@@ -15,7 +15,7 @@ const DAYS: u64 = 10;
 /// Events in their order.
 pub(super) struct Feed {
     pub(super) mix: Mix,
-    generators: Vec<(Shape, Box<dyn Generator>)>,
+    generators: Vec<(DocumentKind, Box<dyn Generator>)>,
     position: u64,
     wanted: u64,
     event: Vec<u8>,
@@ -52,7 +52,7 @@ impl Feed {
         let wanted = self.mix.wanted(self.wanted);
         let turn = self.position as usize % self.generators.len();
         let shape = self.mix.shape(wanted.rule);
-        let own = |(of, _): &(Shape, _)| *of == shape;
+        let own = |(of, _): &(DocumentKind, _)| *of == shape;
         let at = if is_wanted { self.generators.iter().position(own).unwrap_or(turn) } else { turn };
         self.generators[at].1.next(&mut self.event);
         self.position += 1;

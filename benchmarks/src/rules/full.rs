@@ -20,7 +20,7 @@ const SETTLED: Duration = Duration::from_secs(1);
 
 /// One load of all events.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Run {
+pub(super) struct FullSpeedRun {
     pub(super) rules: u64,
     pub(super) docs: u64,
     /// Seconds from the first request to the last answer.
@@ -40,7 +40,7 @@ pub(super) async fn run(
     mix: Mix,
     (corpus, alerts): (&Arc<Corpus>, u64),
     clients: usize,
-) -> Result<Run> {
+) -> Result<FullSpeedRun> {
     let site = Site::with_rules(binary, directory, mix).await?;
     site.until_evaluated().await?;
     tokio::time::sleep(SETTLED).await;
@@ -61,7 +61,7 @@ pub(super) async fn run(
         bail!("{found:?} events and alerts are found of {:?}", (load.docs, alerts));
     }
     site.stop()?;
-    Ok(Run {
+    Ok(FullSpeedRun {
         rules: mix.rules,
         docs: load.docs,
         seconds: load.seconds,
@@ -73,7 +73,7 @@ pub(super) async fn run(
 }
 
 /// Returns the middle of a figure of runs with so many rules.
-pub(super) fn median(runs: &[Run], rules: u64, figure: impl Fn(&Run) -> f64) -> f64 {
+pub(super) fn median(runs: &[FullSpeedRun], rules: u64, figure: impl Fn(&FullSpeedRun) -> f64) -> f64 {
     let mut found: Vec<f64> = runs.iter().filter(|run| run.rules == rules).map(figure).collect();
     found.sort_by(f64::total_cmp);
     found.get(found.len() / 2).copied().unwrap_or(f64::NAN)

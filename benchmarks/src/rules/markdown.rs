@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::full::{Run, median};
-use super::{Beside, Report};
+use super::full::{FullSpeedRun, median};
+use super::{OptionalReport, Report};
 use crate::report::{grouped, machine};
 
 /// Writes the report.
@@ -77,7 +77,7 @@ fn steady(out: &mut String, report: &Report) {
     out.push('\n');
 }
 
-fn runs(out: &mut String, runs: &[Run]) {
+fn runs(out: &mut String, runs: &[FullSpeedRun]) {
     let _ = writeln!(
         out,
         "| rules | events | events/s | all alerts found after the last answer, s | processor µs an event | anonymous memory, most, MB |\n|{}",
@@ -176,10 +176,10 @@ fn others(out: &mut String, report: &Report) {
 fn beside(out: &mut String, report: &Report) {
     match &report.percolated {
         None => {}
-        Some(Beside::Skipped(why)) => {
+        Some(OptionalReport::Skipped(why)) => {
             let _ = writeln!(out, "## OpenSearch's percolator\n\nSkipped: {why}.\n");
         }
-        Some(Beside::Found(found)) => {
+        Some(OptionalReport::Found(found)) => {
             let _ = writeln!(out, "## OpenSearch's percolator\n");
             let cpu =
                 found.cpu_us.map_or_else(String::new, |cpu| format!(", {cpu:.1} µs of processor time each"));
@@ -196,10 +196,10 @@ fn beside(out: &mut String, report: &Report) {
     }
     match &report.counted {
         None => {}
-        Some(Beside::Skipped(why)) => {
+        Some(OptionalReport::Skipped(why)) => {
             let _ = writeln!(out, "## ElastAlert's rule classes\n\nSkipped: {why}.\n");
         }
-        Some(Beside::Found(found)) => {
+        Some(OptionalReport::Found(found)) => {
             let rate = |seconds: f64| grouped((found.events as f64 / seconds) as u64);
             let _ = writeln!(
                 out,

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::shape::Shape;
+use crate::shape::DocumentKind;
 
 /// One event in so many is one that a rule asks for.
 pub(super) const EVERY: u64 = 1_000;
@@ -30,11 +30,11 @@ pub(crate) enum Events {
 
 impl Events {
     /// Returns the shapes, which come by turns.
-    pub(super) fn shapes(self) -> &'static [Shape] {
+    pub(super) fn shapes(self) -> &'static [DocumentKind] {
         match self {
-            Self::HttpLogs => &[Shape::HttpLogs],
-            Self::Big5 => &[Shape::Big5],
-            Self::Mixed => &[Shape::HttpLogs, Shape::Big5],
+            Self::HttpLogs => &[DocumentKind::HttpLogs],
+            Self::Big5 => &[DocumentKind::Big5],
+            Self::Mixed => &[DocumentKind::HttpLogs, DocumentKind::Big5],
         }
     }
 
@@ -70,7 +70,7 @@ pub(super) struct Mix {
 
 /// An event that a rule asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct MatchingEvent {
     /// Its place among these.
     pub(super) number: u64,
     pub(super) rule: u64,
@@ -79,7 +79,7 @@ pub(super) struct Wanted {
 
 impl Mix {
     /// Returns the shape that a rule is about.
-    pub(super) fn shape(&self, rule: u64) -> Shape {
+    pub(super) fn shape(&self, rule: u64) -> DocumentKind {
         let shapes = self.events.shapes();
         shapes[(rule / 10) as usize % shapes.len()]
     }
@@ -90,9 +90,9 @@ impl Mix {
     }
 
     /// Tells whose the event of a number is.
-    pub(super) fn wanted(&self, number: u64) -> Wanted {
+    pub(super) fn wanted(&self, number: u64) -> MatchingEvent {
         let pair = number / 2;
-        Wanted { number, rule: pair % self.rules, key: pair / self.rules % KEYS }
+        MatchingEvent { number, rule: pair % self.rules, key: pair / self.rules % KEYS }
     }
 
     /// Tells which alert an event of a number contributes to: events of a pair of a rule that counts have one.
@@ -112,7 +112,7 @@ impl Mix {
     /// Makes the query of a rule.
     pub(super) fn query(&self, rule: u64) -> Value {
         match self.shape(rule) {
-            Shape::Big5 => big5_query(rule),
+            DocumentKind::Big5 => big5_query(rule),
             _ => http_query(rule),
         }
     }
@@ -127,7 +127,7 @@ impl Mix {
             false => json!({"type": "any"}),
             true => json!({
                 "type": "frequency", "num_events": 2, "timeframe": "10m",
-                "query_key": if self.shape(rule) == Shape::Big5 { "agent.name" } else { "size" },
+                "query_key": if self.shape(rule) == DocumentKind::Big5 { "agent.name" } else { "size" },
             }),
         };
         if let (Value::Object(body), Value::Object(options)) = (&mut body, options) {
@@ -137,11 +137,11 @@ impl Mix {
     }
 
     /// Makes an event that a rule asks for of one that none does.
-    pub(super) fn plant(&self, wanted: Wanted, event: &[u8]) -> Result<Vec<u8>> {
+    pub(super) fn plant(&self, wanted: MatchingEvent, event: &[u8]) -> Result<Vec<u8>> {
         let mut event: Value = serde_json::from_slice(event).context("a generated event")?;
-        let Wanted { number, rule, key } = wanted;
+        let MatchingEvent { number, rule, key } = wanted;
         match self.shape(rule) {
-            Shape::Big5 => {
+            DocumentKind::Big5 => {
                 let ranged = rule % 10 == 6;
                 let stream = if ranged { "planted".to_owned() } else { stream(rule) };
                 event["aws"]["cloudwatch"]["log_stream"] = stream.into();

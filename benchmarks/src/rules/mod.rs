@@ -23,15 +23,15 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use self::elastalert::Counted;
+use self::elastalert::ElastAlertComparison;
 use self::feed::Feed;
-use self::full::Run;
+use self::full::FullSpeedRun;
 pub(crate) use self::mix::Events;
 use self::mix::Mix;
-use self::others::{Crash, Keys, Tested};
-use self::percolator::Percolated;
+use self::others::{Crash, Keys, StoredTestReport};
+use self::percolator::PercolatorReport;
 use self::site::Site;
-use self::steady::{Pace, Steady};
+use self::steady::{Steady, SteadyLoad};
 use crate::arguments::ServerArgs;
 use crate::corpus::Corpus;
 use crate::hardware::Hardware;
@@ -41,7 +41,7 @@ use crate::suite::{commit, own_version, say};
 
 /// A part of the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Part {
+pub(crate) enum Experiment {
     /// Lag and alerts at set rates
     Steady,
     /// Ingest at full speed with and without rules
@@ -73,7 +73,7 @@ pub(crate) struct RulesArgs {
     out: PathBuf,
     /// Parts to measure; all when not given
     #[arg(long, value_enum, value_delimiter = ',')]
-    parts: Vec<Part>,
+    parts: Vec<Experiment>,
     /// What events are like
     #[arg(long, value_enum, default_value_t = Events::Mixed)]
     events: Events,
@@ -137,7 +137,7 @@ fn parse_load(text: &str) -> Result<(u64, u64), String> {
 /// What was found of a part that needs something that may be missing.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Beside<T> {
+enum OptionalReport<T> {
     Found(T),
     Skipped(String),
 }
@@ -152,13 +152,13 @@ struct Report {
     events: Events,
     steady: Vec<Steady>,
     full_rules: u64,
-    full: Vec<Run>,
-    cost: Vec<Run>,
+    full: Vec<FullSpeedRun>,
+    cost: Vec<FullSpeedRun>,
     keys: Option<Keys>,
     crash: Option<Crash>,
-    tested: Option<Tested>,
-    percolated: Option<Beside<Percolated>>,
-    counted: Option<Beside<Counted>>,
+    tested: Option<StoredTestReport>,
+    percolated: Option<OptionalReport<PercolatorReport>>,
+    counted: Option<OptionalReport<ElastAlertComparison>>,
 }
 
 impl RulesArgs {
@@ -169,7 +169,7 @@ impl RulesArgs {
         let binary = self.server.binary();
         let data = self.directory.join("rules-data");
         let mut report = Report {
-            hardware: Hardware::of(&self.directory)?,
+            hardware: Hardware::new(&self.directory)?,
             versions: vec![("millrace".to_owned(), own_version(&Launch::new(&binary, &self.directory)?))],
             commit: commit(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
@@ -185,7 +185,7 @@ impl RulesArgs {
             counted: None,
         };
         let parts = match self.parts.is_empty() {
-            true => Part::value_variants().to_vec(),
+            true => Experiment::value_variants().to_vec(),
             false => self.parts.clone(),
         };
         for part in parts {
@@ -196,20 +196,20 @@ impl RulesArgs {
         Ok(())
     }
 
-    async fn part(&self, part: Part, binary: &Path, data: &Path, report: &mut Report) -> Result<()> {
+    async fn part(&self, part: Experiment, binary: &Path, data: &Path, report: &mut Report) -> Result<()> {
         let mix = |rules| Mix { events: self.events, rules };
         match part {
-            Part::Steady => {
+            Experiment::Steady => {
                 for (rules, rate) in &self.loads {
                     say(&format!("{rules} rules, {rate} events a second for {} s", self.seconds));
                     let site = Site::with_rules(binary, data, mix(*rules)).await?;
-                    let pace = Pace { rate: *rate, seconds: self.seconds };
+                    let pace = SteadyLoad { rate: *rate, seconds: self.seconds };
                     report.steady.push(steady::run(&site, mix(*rules), pace).await?);
                     site.no_errors().await?;
                     site.stop()?;
                 }
             }
-            Part::Full => {
+            Experiment::Full => {
                 let (corpus, alerts) = self.corpus(self.full_docs, self.full_rules)?;
                 for round in 0..self.rounds {
                     for rules in [0, self.full_rules] {
@@ -219,7 +219,7 @@ impl RulesArgs {
                     }
                 }
             }
-            Part::Cost => {
+            Experiment::Cost => {
                 for rules in &self.cost_rules {
                     say(&format!("processor time with {rules} rules"));
                     let (corpus, alerts) = self.corpus(self.cost_docs, (*rules).max(1))?;
@@ -227,37 +227,37 @@ impl RulesArgs {
                     report.cost.push(run.await?);
                 }
             }
-            Part::Keys => {
+            Experiment::Keys => {
                 say(&format!("{} keys", self.keys));
                 report.keys = Some(others::keys(binary, data, self.keys).await?);
             }
-            Part::Crash => {
+            Experiment::Crash => {
                 let (rules, rate) = self.loads.first().copied().unwrap_or((1_000, 20_000));
                 say(&format!("{rules} rules, {rate} events a second, killed after {} s", self.crash_seconds));
-                let pace = Pace { rate, seconds: self.crash_seconds };
+                let pace = SteadyLoad { rate, seconds: self.crash_seconds };
                 report.crash = Some(others::crash(binary, data, mix(rules), pace).await?);
             }
-            Part::Test => {
+            Experiment::Test => {
                 say(&format!("a test over {} documents", self.test_docs));
                 let corpora = self.directory.join("corpora");
                 let tested = others::tested(binary, data, &corpora, self.test_docs, self.clients);
                 report.tested = Some(tested.await?);
             }
-            Part::Percolator => {
+            Experiment::Percolator => {
                 report.percolated = Some(match &self.opensearch {
-                    None => Beside::Skipped("no --opensearch".to_owned()),
+                    None => OptionalReport::Skipped("no --opensearch".to_owned()),
                     Some(url) => {
                         say("OpenSearch's percolator");
-                        Beside::Found(percolator::run(url, mix(1_000), self.percolated_docs).await?)
+                        OptionalReport::Found(percolator::run(url, mix(1_000), self.percolated_docs).await?)
                     }
                 });
             }
-            Part::Elastalert => {
+            Experiment::Elastalert => {
                 report.counted = Some(match &self.elastalert {
-                    None => Beside::Skipped("no --elastalert".to_owned()),
+                    None => OptionalReport::Skipped("no --elastalert".to_owned()),
                     Some(python) => {
                         say("ElastAlert's rule classes");
-                        Beside::Found(elastalert::run(python, self.counted_events)?)
+                        OptionalReport::Found(elastalert::run(python, self.counted_events)?)
                     }
                 });
             }

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use super::mix::Mix;
 use super::site::{INDEX, Site};
-use super::steady::{self, Pace, bulk};
+use super::steady::{self, SteadyLoad, bulk};
 use crate::corpus::{Corpus, Ids};
 use crate::load;
 use crate::measure;
 use crate::process::Sampler;
-use crate::shape::Shape;
+use crate::shape::DocumentKind;
 
 /// Documents of one bulk request of keys.
 const BATCH: u64 = 10_000;
@@ -93,7 +93,7 @@ async fn events(site: &Site, round: u64, users: std::ops::Range<u64>) -> Result<
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Crash {
     pub(super) rules: u64,
-    pub(super) pace: Pace,
+    pub(super) pace: SteadyLoad,
     pub(super) first_answer_seconds: f64,
     /// From the start of the process until rules have seen all that there is.
     pub(super) evaluated_seconds: f64,
@@ -102,13 +102,13 @@ pub(super) struct Crash {
 
 /// Kills a server in the middle of a load, and looks when its rules have caught up. All alerts of what was answered have to be
 /// there then.
-pub(super) async fn crash(binary: &Path, directory: &Path, mix: Mix, pace: Pace) -> Result<Crash> {
+pub(super) async fn crash(binary: &Path, directory: &Path, mix: Mix, pace: SteadyLoad) -> Result<Crash> {
     let mut site = Site::with_rules(binary, directory, mix).await?;
     let answered = Arc::default();
     let sending = {
         let (target, answered) = (site.target.apart()?, Arc::clone(&answered));
         // It ends with the server.
-        let pace = Pace { seconds: pace.seconds * 2, ..pace };
+        let pace = SteadyLoad { seconds: pace.seconds * 2, ..pace };
         tokio::spawn(async move { steady::send(&target, mix, pace, Instant::now(), &answered).await })
     };
     tokio::time::sleep(Duration::from_secs(pace.seconds)).await;
@@ -153,7 +153,7 @@ pub(super) async fn crash(binary: &Path, directory: &Path, mix: Mix, pace: Pace)
 
 /// A test of a rule over what is stored.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Tested {
+pub(super) struct StoredTestReport {
     pub(super) docs: u64,
     pub(super) alerts: u64,
     /// Of each time that it was asked.
@@ -167,8 +167,8 @@ pub(super) async fn tested(
     corpora: &Path,
     docs: u64,
     clients: usize,
-) -> Result<Tested> {
-    let shape = Shape::HttpLogs;
+) -> Result<StoredTestReport> {
+    let shape = DocumentKind::HttpLogs;
     let corpus: Arc<Corpus> = measure::corpus(corpora, shape, docs, 1, Ids::Generated)?;
     let site = Site::empty(binary, directory).await?;
     let mut body = shape.index_body();
@@ -194,5 +194,5 @@ pub(super) async fn tested(
         bail!("a test has {alerts} alerts, a search {} hits", counted["count"]);
     }
     site.stop()?;
-    Ok(Tested { docs, alerts, seconds })
+    Ok(StoredTestReport { docs, alerts, seconds })
 }

@@ -20,7 +20,7 @@ const CLIENTS: usize = 4;
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Percolated {
+pub(super) struct PercolatorReport {
     pub(super) version: String,
     pub(super) queries: u64,
     pub(super) events: u64,
@@ -33,7 +33,7 @@ pub(super) struct Percolated {
 }
 
 /// Percolates events in a running server.
-pub(super) async fn run(url: &str, mix: Mix, events: u64) -> Result<Percolated> {
+pub(super) async fn run(url: &str, mix: Mix, events: u64) -> Result<PercolatorReport> {
     let mut target = Target::new("opensearch", url, None)?;
     target.is_peer = true;
     let mut body = mix.events.index_body();
@@ -61,7 +61,7 @@ pub(super) async fn run(url: &str, mix: Mix, events: u64) -> Result<Percolated> 
         bail!("{matched} events were matched of {expected} that queries ask for");
     }
     target.delete(INDEX).await?;
-    Ok(Percolated {
+    Ok(PercolatorReport {
         version: target.version().await?,
         queries: mix.rules,
         events,

@@ -149,7 +149,7 @@ impl Site {
 
     /// Reads the anonymous memory of the server now, in bytes.
     pub(super) fn anonymous(&self) -> u64 {
-        self.target.pid.and_then(process::Memory::of).unwrap_or_default().anonymous_bytes
+        self.target.pid.and_then(process::Memory::new).unwrap_or_default().anonymous_bytes
     }
 
     /// Ends the server, and frees its directory.

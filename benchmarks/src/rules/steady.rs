@@ -33,7 +33,7 @@ const HITS: usize = 10_000;
 
 /// The load.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Pace {
+pub(super) struct SteadyLoad {
     /// Events a second.
     pub(super) rate: u64,
     pub(super) seconds: u64,
@@ -43,7 +43,7 @@ pub(super) struct Pace {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Steady {
     pub(super) rules: u64,
-    pub(super) pace: Pace,
+    pub(super) pace: SteadyLoad,
     pub(super) events: u64,
     pub(super) events_per_second: f64,
     /// From when a bulk was due to its answer.
@@ -62,15 +62,15 @@ pub(super) struct Steady {
 }
 
 /// When something happened, by number.
-type Moments = Arc<Mutex<HashMap<u64, Instant>>>;
+type TimesByNumber = Arc<Mutex<HashMap<u64, Instant>>>;
 
-fn lock(moments: &Moments) -> std::sync::MutexGuard<'_, HashMap<u64, Instant>> {
+fn lock(moments: &TimesByNumber) -> std::sync::MutexGuard<'_, HashMap<u64, Instant>> {
     moments.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sends events at a pace and watches.
-pub(super) async fn run(site: &Site, mix: Mix, pace: Pace) -> Result<Steady> {
-    let (answered, found) = (Moments::default(), Moments::default());
+pub(super) async fn run(site: &Site, mix: Mix, pace: SteadyLoad) -> Result<Steady> {
+    let (answered, found) = (TimesByNumber::default(), TimesByNumber::default());
     let over = Arc::new(AtomicBool::new(false));
     let sampler = site.target.pid.map(Sampler::start);
     let cpu_before = site.cpu();
@@ -127,7 +127,7 @@ pub(super) async fn run(site: &Site, mix: Mix, pace: Pace) -> Result<Steady> {
 
 /// What was sent.
 #[derive(Debug, Default)]
-pub(super) struct Sent {
+pub(super) struct SentReport {
     pub(super) docs: u64,
     /// Events that rules ask for.
     pub(super) wanted: u64,
@@ -138,10 +138,10 @@ pub(super) struct Sent {
 pub(super) async fn send(
     target: &Target,
     mix: Mix,
-    pace: Pace,
+    pace: SteadyLoad,
     started: Instant,
-    answered: &Moments,
-) -> Result<Sent> {
+    answered: &TimesByNumber,
+) -> Result<SentReport> {
     let (sender, receiver) = mpsc::channel::<(Instant, Body)>(2);
     let producer = tokio::task::spawn_blocking(move || {
         let mut feed = Feed::new(mix, pace.rate);
@@ -163,7 +163,7 @@ pub(super) async fn send(
         let (target, receiver) = (target.clone(), Arc::clone(&receiver));
         let answered = Arc::clone(answered);
         clients.spawn(async move {
-            let mut sent = Sent::default();
+            let mut sent = SentReport::default();
             loop {
                 let next = receiver.lock().await.recv().await;
                 let Some((due, body)) = next else { return Ok::<_, anyhow::Error>(sent) };
@@ -181,7 +181,7 @@ pub(super) async fn send(
             }
         });
     }
-    let mut all = Sent::default();
+    let mut all = SentReport::default();
     while let Some(sent) = clients.join_next().await {
         let sent = sent??;
         all.docs += sent.docs;
@@ -209,7 +209,7 @@ pub(super) async fn bulk(target: &Target, body: Vec<u8>) -> Result<()> {
 }
 
 /// Looks for alerts until it is over.
-async fn find(target: Target, mix: Mix, found: Moments, over: Arc<AtomicBool>) -> Result<()> {
+async fn find(target: Target, mix: Mix, found: TimesByNumber, over: Arc<AtomicBool>) -> Result<()> {
     // Alerts are looked for again for some seconds: those of one time may be found one after the other.
     let mut cursors: Vec<(Instant, String)> = Vec::new();
     loop {

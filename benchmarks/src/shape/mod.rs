@@ -1,6 +1,6 @@
 //! Shapes of documents: what a corpus is made of, and the index that takes it.
 //!
-//! A [`Shape`] hands documents to `corpus`, an index body to `load`, and a list of operations to
+//! A [`DocumentKind`] hands documents to `corpus`, an index body to `load`, and a list of operations to
 //! `query`. Documents depend on shape, seed and position alone.
 
 mod analyses;
@@ -18,7 +18,7 @@ use crate::query::Operation;
 
 /// A kind of document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Shape {
+pub(crate) enum DocumentKind {
     /// Web server access: 5 fields, about 147 bytes.
     HttpLogs,
     /// Cloud logs: 25 fields, about 800 bytes.
@@ -35,7 +35,7 @@ pub(crate) trait Generator {
     fn next(&mut self, out: &mut Vec<u8>);
 }
 
-impl Shape {
+impl DocumentKind {
     /// Returns the name, as on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    fn documents(shape: Shape, seed: u64, count: u64) -> Vec<String> {
+    fn documents(shape: DocumentKind, seed: u64, count: u64) -> Vec<String> {
         let mut generator = shape.generator(seed, count);
         (0..count)
             .map(|_| {
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn documents_are_json_of_mapped_fields() {
-        for shape in Shape::value_variants() {
+        for shape in DocumentKind::value_variants() {
             let mapped = mapped(&shape.index_body());
             for text in documents(*shape, 5, 300) {
                 let document: Value =
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn seed_and_position_decide() {
-        for shape in Shape::value_variants() {
+        for shape in DocumentKind::value_variants() {
             assert_eq!(documents(*shape, 1, 50), documents(*shape, 1, 50));
             assert_ne!(documents(*shape, 1, 50), documents(*shape, 2, 50));
         }
@@ -169,23 +169,23 @@ mod tests {
             let documents = documents(shape, 1, 5_000);
             documents.iter().map(String::len).sum::<usize>() / documents.len()
         };
-        let http_logs = mean(Shape::HttpLogs);
+        let http_logs = mean(DocumentKind::HttpLogs);
         assert!((140..=154).contains(&http_logs), "{http_logs}");
-        let big5 = mean(Shape::Big5);
+        let big5 = mean(DocumentKind::Big5);
         assert!((760..=820).contains(&big5), "{big5}");
-        assert!(mean(Shape::Sparse).abs_diff(mean(Shape::Dense)) < 30);
+        assert!(mean(DocumentKind::Sparse).abs_diff(mean(DocumentKind::Dense)) < 30);
     }
 
     #[test]
     fn big5_documents_have_their_fields() {
         let mut paths = Vec::new();
-        leaves(&serde_json::from_str(&documents(Shape::Big5, 1, 1)[0]).unwrap(), "", &mut paths);
+        leaves(&serde_json::from_str(&documents(DocumentKind::Big5, 1, 1)[0]).unwrap(), "", &mut paths);
         assert_eq!(paths.len(), 25, "{paths:?}");
     }
 
     #[test]
     fn the_operations_find_something() {
-        let documents = documents(Shape::HttpLogs, 1, 50_000);
+        let documents = documents(DocumentKind::HttpLogs, 1, 50_000);
         let count = |test: &dyn Fn(&str) -> bool| documents.iter().filter(|text| test(text)).count();
         assert!(count(&|text| text.contains("/images/teams/")) > 100);
         assert!(count(&|text| text.contains("/english/images/")) > 100);

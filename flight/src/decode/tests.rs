@@ -31,7 +31,7 @@ fn decode(messages: Vec<FlightData>) -> Result<Vec<RecordBatch>, Status> {
     let (mut decoder, mut batches) = (Decoder::new(received.clone()), Vec::new());
     for message in messages {
         let copy = received.try_reserve(message.data_body.len() as u64)?;
-        if let Decoded::Batch(batch, _) = decoder.guarded(message, copy)? {
+        if let DecodedMessage::Batch(batch, _) = decoder.guarded(message, copy)? {
             batches.push(batch);
         }
     }
@@ -104,12 +104,12 @@ fn fields_within_others_are_bare_and_may_be_null_but_for_keys_of_maps() {
     for (sent, taken) in kinds {
         let fields = Fields::from(vec![full("f", sent)]);
         let expected = Fields::from(vec![bare("f", taken, false)]);
-        assert_eq!(Bare::default().all(&fields).unwrap(), expected);
+        assert_eq!(MetadataStripper::default().all(&fields).unwrap(), expected);
     }
     // What says where runs end is counted, too.
     let deep = (1..MAX_DEPTH).fold(DataType::Int8, |inner, _| DataType::new_list(inner, true));
     let ends = DataType::RunEndEncoded(Arc::new(full("run_ends", deep)), item());
-    let error = Bare::default().all(&vec![full("f", ends)].into()).unwrap_err();
+    let error = MetadataStripper::default().all(&vec![full("f", ends)].into()).unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument);
 }
 
@@ -176,7 +176,7 @@ fn metadata_are_left_out_and_may_not_stand_for_much_more_than_they_are() {
         .with_metadata([("k".to_owned(), "v".to_owned())].into());
     let mut decoder = Decoder::new(Shares::new(&Budget::new(1 << 20)).begin(None));
     let copy = decoder.received.try_reserve(0).unwrap();
-    let Ok(Decoded::Schema(schema)) = decoder.guarded(of_schema(vec![field]), copy) else { panic!() };
+    let Ok(DecodedMessage::Schema(schema)) = decoder.guarded(of_schema(vec![field]), copy) else { panic!() };
     assert!(schema.field(0).metadata().is_empty());
     let wide = of_schema((0..1_000).map(|n| Field::new(n.to_string(), DataType::Utf8, true)).collect());
     assert!(verified(&wide.data_header).is_ok());

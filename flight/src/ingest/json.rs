@@ -31,7 +31,7 @@ const MAX_ID: usize = 512;
 
 /// Why a row is no document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unwritable {
+pub(super) enum RowError {
     /// A value that JSON or the mapping has no form for.
     #[error("column [{column}] has [{value}], which documents cannot hold")]
     Value { column: String, value: String },
@@ -46,7 +46,7 @@ pub(super) enum Unwritable {
     Type(String),
 }
 
-type Result<T> = std::result::Result<T, Unwritable>;
+type Result<T> = std::result::Result<T, RowError>;
 
 /// Writes the values of a column.
 trait Values: Send {
@@ -102,7 +102,7 @@ impl Rows {
             Some(b'"') => serde_json::from_slice(text).ok(),
             _ => String::from_utf8(text.clone()).ok(),
         };
-        id.filter(|id| (1..=MAX_ID).contains(&id.len())).map(Some).ok_or(Unwritable::Id)
+        id.filter(|id| (1..=MAX_ID).contains(&id.len())).map(Some).ok_or(RowError::Id)
     }
 }
 
@@ -133,22 +133,22 @@ fn object(members: &[Member], row: usize, out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Adds the column to an error that has none.
-fn named(error: Unwritable, name: &str) -> Unwritable {
+fn named(error: RowError, name: &str) -> RowError {
     match error {
-        Unwritable::Value { column, value } if column.is_empty() => {
-            Unwritable::Value { column: name.to_owned(), value }
+        RowError::Value { column, value } if column.is_empty() => {
+            RowError::Value { column: name.to_owned(), value }
         }
         error => error,
     }
 }
 
-fn unwritable(value: impl fmt::Display) -> Unwritable {
-    Unwritable::Value { column: String::new(), value: value.to_string() }
+fn unwritable(value: impl fmt::Display) -> RowError {
+    RowError::Value { column: String::new(), value: value.to_string() }
 }
 
 fn string(text: &str, out: &mut Vec<u8>) -> Result<()> {
     if text.len() > MAX_DOCUMENT {
-        return Err(Unwritable::Long);
+        return Err(RowError::Long);
     }
     serde_json::to_writer(out, text).map_err(unwritable)
 }
@@ -156,7 +156,7 @@ fn string(text: &str, out: &mut Vec<u8>) -> Result<()> {
 /// Refuses a document that grows beyond all measure: arrays may be long, and encodings make much of little. `begin` is where what is
 /// written began.
 fn bounded(begin: usize, out: &[u8]) -> Result<()> {
-    if out.len() - begin > MAX_DOCUMENT { Err(Unwritable::Long) } else { Ok(()) }
+    if out.len() - begin > MAX_DOCUMENT { Err(RowError::Long) } else { Ok(()) }
 }
 
 /// Numbers, and what is written like them.
@@ -225,9 +225,9 @@ impl Values for Floats {
 }
 
 /// No values at all.
-struct Nothing;
+struct NullColumn;
 
-impl Values for Nothing {
+impl Values for NullColumn {
     fn is_null(&self, _row: usize) -> bool {
         true
     }
@@ -239,9 +239,9 @@ impl Values for Nothing {
 }
 
 /// Anything whose values are found by their row and written by a function.
-struct With<A, F>(A, F);
+struct MappedColumn<A, F>(A, F);
 
-impl<A, F> Values for With<A, F>
+impl<A, F> Values for MappedColumn<A, F>
 where
     A: Array + Send,
     F: Fn(&A, usize, &mut Vec<u8>) -> Result<()> + Send,
@@ -259,22 +259,22 @@ fn with<A: Array + Send + 'static>(
     array: A,
     write: impl Fn(&A, usize, &mut Vec<u8>) -> Result<()> + Send + 'static,
 ) -> Column {
-    Box::new(With(array, write))
+    Box::new(MappedColumn(array, write))
 }
 
 /// Values that are found by a key.
-struct Keyed<K: ArrowPrimitiveType> {
+struct DictionaryColumn<K: ArrowPrimitiveType> {
     keys: PrimitiveArray<K>,
     values: Column,
 }
 
-impl<K: ArrowPrimitiveType> Keyed<K> {
+impl<K: ArrowPrimitiveType> DictionaryColumn<K> {
     fn key(&self, row: usize) -> usize {
         self.keys.value(row).to_usize().unwrap_or(usize::MAX)
     }
 }
 
-impl<K: ArrowPrimitiveType> Values for Keyed<K> {
+impl<K: ArrowPrimitiveType> Values for DictionaryColumn<K> {
     fn is_null(&self, row: usize) -> bool {
         self.keys.is_null(row) || self.values.is_null(self.key(row))
     }
@@ -286,7 +286,7 @@ impl<K: ArrowPrimitiveType> Values for Keyed<K> {
 
 fn keyed<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Result<Column> {
     let dictionary = array.as_dictionary::<K>();
-    Ok(Box::new(Keyed { keys: dictionary.keys().clone(), values: values(dictionary.values())? }))
+    Ok(Box::new(DictionaryColumn { keys: dictionary.keys().clone(), values: values(dictionary.values())? }))
 }
 
 /// Lists, as the range of their elements.
@@ -354,7 +354,7 @@ impl Values for Maps {
         let offsets = self.maps.value_offsets();
         let (first, end) = (offsets[row] as usize, offsets[row + 1] as usize);
         if end.saturating_sub(first) > MAX_DOCUMENT {
-            return Err(Unwritable::Long);
+            return Err(RowError::Long);
         }
         let begin = out.len();
         out.push(b'{');
@@ -377,18 +377,18 @@ impl Values for Maps {
 
 fn runs<R: RunEndIndexType>(array: &ArrayRef) -> Result<Column> {
     let runs = array.as_any().downcast_ref::<RunArray<R>>();
-    let runs = runs.ok_or_else(|| Unwritable::Type(array.data_type().to_string()))?.clone();
+    let runs = runs.ok_or_else(|| RowError::Type(array.data_type().to_string()))?.clone();
     let values = values(runs.values())?;
-    Ok(Box::new(Runs { runs, values }))
+    Ok(Box::new(RunEndColumn { runs, values }))
 }
 
 /// Values that repeat, found by the run that a row is in.
-struct Runs<R: RunEndIndexType> {
+struct RunEndColumn<R: RunEndIndexType> {
     runs: RunArray<R>,
     values: Column,
 }
 
-impl<R: RunEndIndexType> Values for Runs<R> {
+impl<R: RunEndIndexType> Values for RunEndColumn<R> {
     fn is_null(&self, row: usize) -> bool {
         self.values.is_null(self.runs.get_physical_index(row))
     }
@@ -423,8 +423,7 @@ fn moments(
     unit: TimeUnit,
     write: fn(i64, &TimeUnit, &mut Vec<u8>) -> Option<()>,
 ) -> Result<Column> {
-    let numbers =
-        cast(array, &DataType::Int64).map_err(|_| Unwritable::Type(array.data_type().to_string()))?;
+    let numbers = cast(array, &DataType::Int64).map_err(|_| RowError::Type(array.data_type().to_string()))?;
     Ok(primitive::<Int64Type>(&numbers, move |value, out| quoted(value, out, |out| write(value, &unit, out))))
 }
 
@@ -443,9 +442,9 @@ where
 }
 
 fn values(array: &ArrayRef) -> Result<Column> {
-    let unknown = || Unwritable::Type(array.data_type().to_string());
+    let unknown = || RowError::Type(array.data_type().to_string());
     Ok(match array.data_type() {
-        DataType::Null => Box::new(Nothing),
+        DataType::Null => Box::new(NullColumn),
         DataType::Boolean => with(array.as_boolean().clone(), |array: &BooleanArray, row, out| {
             out.extend_from_slice(if array.value(row) { b"true" } else { b"false" });
             Ok(())

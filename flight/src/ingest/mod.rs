@@ -28,10 +28,10 @@ use tonic::{Code, Status};
 
 use self::json::Rows;
 use self::target::{FirstRows, Target};
-use crate::decode::{Decoded, Decoder};
-use crate::service::{Call, Sent};
+use crate::decode::{DecodedMessage, Decoder};
+use crate::service::{Call, PutMessages};
 use crate::status;
-use crate::upload::Held;
+use crate::upload::UploadReservation;
 use crate::wire::computed;
 
 /// Documents and bytes of them that are written at once.
@@ -48,16 +48,16 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const SLICE: usize = 256;
 
 /// Documents that are written together, and what they hold.
-struct Part {
+struct DocumentChunk {
     session: Session,
     ops: Vec<WriteOp>,
-    _held: Held,
+    _held: UploadReservation,
 }
 
 /// A batch, and what it holds: its message, and what was copied of that.
 struct Batch {
     rows: RecordBatch,
-    held: Arc<(Arc<Held>, Held)>,
+    held: Arc<(Arc<UploadReservation>, UploadReservation)>,
 }
 
 /// What was written, and the first refusal, or the first that is a matter of rights.
@@ -77,7 +77,7 @@ struct Tally {
 pub(crate) async fn ingest(
     call: &Call,
     command: CommandStatementIngest,
-    mut sent: Sent,
+    mut sent: PutMessages,
 ) -> Result<u64, Status> {
     let mut target = Target::read(&command, call.shared.catalog())?;
     target.check_rights(call)?;
@@ -102,7 +102,12 @@ pub(crate) async fn ingest(
     }
 }
 
-async fn run(call: &Call, target: &mut Target, sent: &mut Sent, writes: &mut Writes) -> Result<(), Status> {
+async fn run(
+    call: &Call,
+    target: &mut Target,
+    sent: &mut PutMessages,
+    writes: &mut Writes,
+) -> Result<(), Status> {
     let compute = call.compute();
     let (mut decoder, mut schema) = (Decoder::new(sent.received.clone()), None);
     while let Some(message) = sent.next().await? {
@@ -110,8 +115,8 @@ async fn run(call: &Call, target: &mut Target, sent: &mut Sent, writes: &mut Wri
         let (back, decoded) = decoder.decode_on(compute, message, &held).await?;
         decoder = back;
         match decoded {
-            Decoded::Nothing => {}
-            Decoded::Schema(told) => {
+            DecodedMessage::Nothing => {}
+            DecodedMessage::Schema(told) => {
                 if schema.is_none() {
                     let checked = Arc::clone(&told);
                     computed(compute, Priority::Ingest, move || mapping::check(&checked)).await?;
@@ -120,7 +125,7 @@ async fn run(call: &Call, target: &mut Target, sent: &mut Sent, writes: &mut Wri
                 writes.most = if has_ids(&told) { 1 } else { WRITES };
                 schema = Some(told);
             }
-            Decoded::Batch(batch, copy) => {
+            DecodedMessage::Batch(batch, copy) => {
                 let batch = Batch { rows: batch, held: Arc::new((held, copy)) };
                 batch_of_rows(call, target, sent, writes, batch).await?;
             }
@@ -143,7 +148,7 @@ fn has_ids(schema: &SchemaRef) -> bool {
 async fn batch_of_rows(
     call: &Call,
     target: &mut Target,
-    sent: &Sent,
+    sent: &PutMessages,
     writes: &mut Writes,
     batch: Batch,
 ) -> Result<(), Status> {
@@ -171,7 +176,7 @@ async fn batch_of_rows(
         };
         let made;
         (read, held, made) = computed(compute, Priority::Ingest, work).await?;
-        let Made { ops, bytes, end } = made;
+        let ConvertedRows { ops, bytes, end } = made;
         if bytes > most {
             // One that takes more by itself is made again, once there is room for it.
             most = bytes;
@@ -181,7 +186,7 @@ async fn batch_of_rows(
         next = end;
         target.prepare(call, sample.take().map(|batch| FirstRows::new(batch, &ops))).await?;
         let session = call.begin_again(Action::Bulk).await?;
-        let part = Part { session, ops, _held: held };
+        let part = DocumentChunk { session, ops, _held: held };
         writes.begin(part);
         writes.settle(writes.most).await;
         if writes.tally.first.is_some() {
@@ -192,7 +197,7 @@ async fn batch_of_rows(
 }
 
 /// Documents of some rows.
-struct Made {
+struct ConvertedRows {
     ops: Vec<WriteOp>,
     /// What they hold.
     bytes: u64,
@@ -207,7 +212,7 @@ fn documents(
     index: &Arc<str>,
     most: u64,
     give_way: impl Fn(),
-) -> Result<Made, Status> {
+) -> Result<ConvertedRows, Status> {
     let from = left.start;
     let (mut text, mut id_text) = (Vec::new(), Vec::new());
     let (mut ends, mut ids, mut bytes) = (Vec::new(), Vec::new(), 0);
@@ -246,17 +251,17 @@ fn documents(
             WriteOp::of_type(Arc::clone(&doc_type), Arc::clone(index), id, Operation::Index(document))
         })
         .collect();
-    Ok(Made { ops, bytes, end })
+    Ok(ConvertedRows { ops, bytes, end })
 }
 
-type Written = (usize, Result<Vec<Result<Arc<str>, Status>>, Status>);
+type ChunkWriteResult = (usize, Result<Vec<Result<Arc<str>, Status>>, Status>);
 
 /// Parts that are being written.
 #[derive(Default)]
 struct Writes {
     /// Who has written last.
     session: Option<Session>,
-    under_way: VecDeque<JoinHandle<Written>>,
+    under_way: VecDeque<JoinHandle<ChunkWriteResult>>,
     /// How many may be under way.
     most: usize,
     tally: Tally,
@@ -264,10 +269,10 @@ struct Writes {
 
 impl Writes {
     /// Begins to write a part, which goes on whether somebody waits for it or not.
-    fn begin(&mut self, part: Part) {
+    fn begin(&mut self, part: DocumentChunk) {
         self.session = Some(part.session.clone());
         self.under_way.push_back(tokio::spawn(async move {
-            let Part { session, ops, _held } = part;
+            let DocumentChunk { session, ops, _held } = part;
             let count = ops.len();
             let results = session.write(ops, RefreshPolicy::None, TIMEOUT).await;
             let failed = |error| status::noted(&session, error);
@@ -317,7 +322,7 @@ impl Writes {
     }
 
     /// Reserves the bytes of a part, for which parts under way may have to end.
-    async fn reserve(&mut self, sent: &Sent, bytes: u64) -> Result<Held, Status> {
+    async fn reserve(&mut self, sent: &PutMessages, bytes: u64) -> Result<UploadReservation, Status> {
         loop {
             match sent.received.try_reserve(bytes) {
                 Ok(held) => return Ok(held),
@@ -365,7 +370,7 @@ mod tests {
         Rows::new(&RecordBatch::try_from_iter(columns).unwrap()).unwrap()
     }
 
-    fn made(rows: &Rows, left: Range<usize>, most: u64) -> Made {
+    fn made(rows: &Rows, left: Range<usize>, most: u64) -> ConvertedRows {
         documents(rows, left, &"t".into(), most, || ()).unwrap()
     }
 

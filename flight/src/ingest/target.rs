@@ -23,7 +23,7 @@ use crate::wire::computed;
 
 /// What becomes of an index that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Existing {
+enum IfExists {
     Fail,
     Append,
     Replace,
@@ -33,7 +33,7 @@ enum Existing {
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) index: Arc<str>,
-    existing: Existing,
+    existing: IfExists,
     creates: bool,
     /// What makes the index what it is to be; none where it is.
     wanted: Option<NewIndex>,
@@ -96,9 +96,9 @@ impl Target {
         };
         let options = command.table_definition_options.as_ref().ok_or_else(unclear)?;
         let existing = match options.if_exists() {
-            TableExistsOption::Fail => Existing::Fail,
-            TableExistsOption::Append => Existing::Append,
-            TableExistsOption::Replace => Existing::Replace,
+            TableExistsOption::Fail => IfExists::Fail,
+            TableExistsOption::Append => IfExists::Append,
+            TableExistsOption::Replace => IfExists::Replace,
             TableExistsOption::Unspecified => return Err(unclear()),
         };
         let creates = match options.if_not_exist() {
@@ -106,7 +106,7 @@ impl Target {
             TableNotExistOption::Fail => false,
             TableNotExistOption::Unspecified => return Err(unclear()),
         };
-        if existing == Existing::Fail && !creates {
+        if existing == IfExists::Fail && !creates {
             return Err(unclear());
         }
         // Nothing that stands for several, or is made of the date.
@@ -135,9 +135,9 @@ impl Target {
         let is_alias = metadata.alias_indices(&self.index).is_some_and(|indices| !indices.is_empty());
         let exists = metadata.index(&self.index).is_some() || is_alias;
         match (exists, self.existing) {
-            (true, Existing::Append) => return Ok(()),
-            (true, Existing::Replace) => drop(self.may(call, Action::DeleteIndex).await?),
-            (true, Existing::Fail) | (false, _) => {}
+            (true, IfExists::Append) => return Ok(()),
+            (true, IfExists::Replace) => drop(self.may(call, Action::DeleteIndex).await?),
+            (true, IfExists::Fail) | (false, _) => {}
         }
         if !self.creates && !exists {
             return Err(status::of(Error::IndexNotFound { index: self.index.to_string() }));
@@ -221,7 +221,7 @@ fn try_documents(changes: &[MetadataChange], documents: &[Bytes]) -> Result<(), 
 /// Decides how an index becomes what it is to be: one that is there goes in the same step as the new one comes.
 fn decide(
     index: &str,
-    existing: Existing,
+    existing: IfExists,
     metadata: &Metadata,
     create: &CreateIndex,
     now_ms: i64,
@@ -231,8 +231,8 @@ fn decide(
     let exists = metadata.index(index).is_some() || is_alias;
     match existing {
         // Somebody else was as quick.
-        Existing::Append if exists => Ok(Vec::new()),
-        Existing::Replace if exists => {
+        IfExists::Append if exists => Ok(Vec::new()),
+        IfExists::Replace if exists => {
             let options = IndicesOptions { ignore_aliases: true, ..IndicesOptions::open_and_closed() };
             let mut changes = metadata.delete_indices(index, &options, now_ms)?;
             changes.extend(metadata.apply(&changes).create(create, now_ms, uuid)?);

@@ -16,10 +16,10 @@ use prost::Message;
 use tonic::Status;
 
 use super::Call;
-use super::asked::{bounded, refuse_transaction, shown};
+use super::command::{bounded, refuse_transaction, shown};
 use super::get::opened;
 use super::info::{describe, endpoint};
-use crate::handles::Prepared;
+use crate::handles::PreparedStatement;
 use crate::options::{self, CloseResult, CloseStatus, SetRequest};
 use crate::tickets::{Kind, Ticket};
 use crate::{status, tickets, wire};
@@ -103,7 +103,7 @@ async fn prepare(call: &Call, request: ActionCreatePreparedStatementRequest) -> 
         Some(columns) => wire::told(compute, columns).await?.bytes,
         None => wire::told(compute, &Arc::new(Schema::empty())).await?.bytes,
     };
-    let statement = Prepared {
+    let statement = PreparedStatement {
         query: Arc::from(request.query),
         update: described.columns.is_none(),
         parameters: described.parameters,

@@ -11,7 +11,7 @@ use millrace_storage::access::Action;
 use tonic::Status;
 
 use super::info::of_update;
-use super::{Call, Messages, asked};
+use super::{Call, Messages, command};
 use crate::tickets::{Id, Kind, Ticket};
 use crate::wire::{self, Answer};
 use crate::{metadata, statement, status, tickets};
@@ -82,7 +82,7 @@ async fn answer(call: &Call, ticket: &Ticket) -> Result<(SchemaRef, Answer), Sta
             statement::batches(search, &session, &prepared.query, statement::one_row(&prepared)?).await
         }
         Kind::Listing => {
-            let command = asked::command(&ticket.body)?;
+            let command = command::command(&ticket.body)?;
             let command = command.ok_or_else(|| status::internal(&"a ticket has no command"))?;
             let (schema, batches) = metadata::batches(call, command).await?;
             Ok((schema, Answer::Batches(batches)))

@@ -11,7 +11,7 @@ use futures::{StreamExt, stream};
 use millrace_storage::access::Action;
 use tonic::{Code, Status};
 
-use super::asked::{Asked, all_of};
+use super::command::{DescriptorCommand, all_of};
 use super::get::sealed;
 use super::{Call, Messages};
 use crate::metadata;
@@ -33,8 +33,8 @@ pub(super) fn of_update() -> SchemaRef {
 
 /// Finds out what a descriptor stands for, with what is now.
 async fn answer(call: &Call, descriptor: &FlightDescriptor) -> Result<Answer, Status> {
-    match Asked::read(descriptor)? {
-        Asked::Statement(query) => {
+    match DescriptorCommand::read(descriptor)? {
+        DescriptorCommand::Statement(query) => {
             let described = describe(call, &query).await?;
             let (kind, schema) = match described.columns {
                 Some(columns) => (Kind::Statement, columns),
@@ -42,13 +42,13 @@ async fn answer(call: &Call, descriptor: &FlightDescriptor) -> Result<Answer, St
             };
             Ok(Answer { schema, kind, body: query.into() })
         }
-        Asked::Prepared(handle) => {
+        DescriptorCommand::Prepared(handle) => {
             let (id, prepared) = prepared(call, &handle)?;
             let described = describe(call, &prepared.query).await?;
             let schema = described.columns.unwrap_or_else(of_update);
             Ok(Answer { schema, kind: Kind::Prepared, body: binding(&id, prepared.binding) })
         }
-        Asked::Listing(command) => {
+        DescriptorCommand::Listing(command) => {
             metadata::check(&command)?;
             let schema =
                 metadata::schema(&command).ok_or_else(|| status::internal(&"a listing has no schema"))?;
@@ -58,13 +58,19 @@ async fn answer(call: &Call, descriptor: &FlightDescriptor) -> Result<Answer, St
 }
 
 /// Describes a statement.
-pub(super) async fn describe(call: &Call, query: &str) -> Result<millrace_query::Described, Status> {
+pub(super) async fn describe(
+    call: &Call,
+    query: &str,
+) -> Result<millrace_query::StatementDescription, Status> {
     let session = call.begin(Action::Sql)?;
     statement::describe(&call.shared.beside.node.search, &session, query).await
 }
 
 /// Finds a prepared statement of the caller by its handle.
-pub(super) fn prepared(call: &Call, handle: &Bytes) -> Result<(Id, crate::handles::Prepared), Status> {
+pub(super) fn prepared(
+    call: &Call,
+    handle: &Bytes,
+) -> Result<(Id, crate::handles::PreparedStatement), Status> {
     let now_ms = call.shared.now_ms();
     let ticket = call.shared.seals.open_handle(&call.owner, handle)?;
     Ok((ticket.id, call.shared.handles.get(&call.owner, &ticket.id, now_ms)?))

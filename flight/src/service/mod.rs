@@ -4,13 +4,13 @@
 //! is ([`Call::begin`]), and how it ends is told to the audit here.
 
 mod action;
-mod asked;
+mod command;
 mod get;
 mod info;
 mod put;
 
-pub(crate) use asked::{MAX_STATEMENT, all_of, refuse_transaction, shown};
-pub(crate) use put::Sent;
+pub(crate) use command::{MAX_STATEMENT, all_of, refuse_transaction, shown};
+pub(crate) use put::PutMessages;
 
 use std::sync::Arc;
 
@@ -21,18 +21,18 @@ use arrow_flight::{
 };
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use millrace_api::{Beside, Entry};
+use millrace_api::{Entry, ListenerContext};
 use millrace_storage::access::Action;
 use millrace_storage::{Compute, Session};
 use parking_lot::Mutex;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::handles::Handles;
+use crate::active_answers::ActiveAnswers;
+use crate::handles::PreparedStatements;
 use crate::listener::LoggedIn;
-use crate::running::Running;
 use crate::status;
 use crate::tickets::{Owner, Seals, User};
-use crate::upload::Received;
+use crate::upload::ReceivedBytes;
 use crate::wire;
 
 /// Longest message that is taken, in bytes: a batch of rows.
@@ -45,18 +45,18 @@ type Messages<T> = BoxStream<'static, Result<T, Status>>;
 
 /// Answers the methods; cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Service(Arc<Shared>);
+pub(crate) struct Service(Arc<ServiceContext>);
 
 /// What all requests share.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) beside: Beside,
+pub(crate) struct ServiceContext {
+    pub(crate) beside: ListenerContext,
     pub(crate) seals: Seals,
-    pub(crate) handles: Handles,
-    pub(crate) running: Running,
+    pub(crate) handles: PreparedStatements,
+    pub(crate) running: ActiveAnswers,
 }
 
-impl Shared {
+impl ServiceContext {
     pub(crate) fn now_ms(&self) -> i64 {
         self.beside.node.engine.clock().now_ms()
     }
@@ -70,12 +70,12 @@ impl Shared {
 /// A request at work.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ServiceContext>,
     pub(crate) entry: Arc<Entry>,
     /// Whom what it is given belongs to, and whose bounds it counts against.
     pub(crate) owner: Owner,
     pub(crate) user: User,
-    pub(crate) received: Received,
+    pub(crate) received: ReceivedBytes,
     /// What was begun last.
     action: Arc<Mutex<Option<Action>>>,
 }
@@ -122,22 +122,23 @@ impl Call {
 }
 
 impl Service {
-    pub(crate) fn new(beside: Beside) -> Self {
-        let (seals, handles, running) = (Seals::new(), Handles::default(), Running::default());
-        Self(Arc::new(Shared { beside, seals, handles, running }))
+    pub(crate) fn new(beside: ListenerContext) -> Self {
+        let (seals, handles, running) =
+            (Seals::new(), PreparedStatements::default(), ActiveAnswers::default());
+        Self(Arc::new(ServiceContext { beside, seals, handles, running }))
     }
 
     /// Takes what the listener has found out of a request.
     fn call<T>(&self, request: &Request<T>) -> Result<Call, Status> {
         let (entry, received) =
-            (request.extensions().get::<Arc<Entry>>(), request.extensions().get::<Received>());
+            (request.extensions().get::<Arc<Entry>>(), request.extensions().get::<ReceivedBytes>());
         let (Some(entry), Some(received)) = (entry, received) else {
             return Err(Status::unauthenticated("there are no credentials"));
         };
         Ok(Call {
             shared: Arc::clone(&self.0),
-            owner: Owner::of(entry.principal()),
-            user: User::of(entry.principal()),
+            owner: Owner::new(entry.principal()),
+            user: User::new(entry.principal()),
             entry: Arc::clone(entry),
             received: received.clone(),
             action: Arc::default(),

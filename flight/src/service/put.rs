@@ -17,11 +17,11 @@ use millrace_storage::access::Action;
 use prost::Message;
 use tonic::{Code, Status, Streaming};
 
-use super::asked::{bounded, command, refuse_transaction, shown};
+use super::command::{bounded, command, refuse_transaction, shown};
 use super::info::prepared;
 use super::{Call, MAX_TAKEN};
-use crate::decode::{Decoded, Decoder};
-use crate::upload::Received;
+use crate::decode::{DecodedMessage, Decoder};
+use crate::upload::ReceivedBytes;
 use crate::wire::computed;
 use crate::{bound, ingest, statement, status};
 
@@ -30,13 +30,13 @@ const MAX_ROWS: usize = 10_000;
 const MAX_BYTES: usize = 4 << 20;
 
 /// Messages of a request, of which the first was read already.
-pub(crate) struct Sent {
+pub(crate) struct PutMessages {
     first: Option<FlightData>,
     rest: Streaming<FlightData>,
-    pub(crate) received: Received,
+    pub(crate) received: ReceivedBytes,
 }
 
-impl Sent {
+impl PutMessages {
     /// Takes the next message.
     pub(crate) async fn next(&mut self) -> Result<Option<FlightData>, Status> {
         match self.first.take() {
@@ -69,7 +69,7 @@ pub(super) async fn put(call: &Call, mut rest: Streaming<FlightData>) -> Result<
     let told = Bytes::copy_from_slice(&descriptor.cmd);
     drop(descriptor);
     let command = command(&told)?.ok_or_else(nothing)?;
-    let sent = Sent { first: Some(first), rest, received: call.received.clone() };
+    let sent = PutMessages { first: Some(first), rest, received: call.received.clone() };
     match command {
         Command::CommandStatementUpdate(command) => {
             refuse_transaction(command.transaction_id.as_ref())?;
@@ -96,7 +96,11 @@ fn counted(count: u64) -> Result<PutResult, Status> {
 }
 
 /// Binds values to a prepared statement.
-async fn bind(call: &Call, command: CommandPreparedStatementQuery, sent: Sent) -> Result<PutResult, Status> {
+async fn bind(
+    call: &Call,
+    command: CommandPreparedStatementQuery,
+    sent: PutMessages,
+) -> Result<PutResult, Status> {
     let handle = command.prepared_statement_handle;
     let (id, prepared) = prepared(call, &handle)?;
     call.begin(Action::Sql)?;
@@ -112,7 +116,7 @@ async fn bind(call: &Call, command: CommandPreparedStatementQuery, sent: Sent) -
 async fn update(
     call: &Call,
     command: CommandPreparedStatementUpdate,
-    sent: Sent,
+    sent: PutMessages,
 ) -> Result<PutResult, Status> {
     let (_, mut prepared) = prepared(call, &command.prepared_statement_handle)?;
     if !prepared.update {
@@ -129,7 +133,11 @@ async fn update(
 }
 
 /// Reads values for parameters: a row a set of them. `None` where none are sent.
-async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<Option<RecordBatch>, Status> {
+async fn values(
+    call: &Call,
+    mut sent: PutMessages,
+    parameters: &SchemaRef,
+) -> Result<Option<RecordBatch>, Status> {
     let compute = call.compute();
     let (mut decoder, mut batches, mut bytes, mut rows) =
         (Decoder::new(sent.received.clone()), Vec::new(), 0, 0);
@@ -144,7 +152,7 @@ async fn values(call: &Call, mut sent: Sent, parameters: &SchemaRef) -> Result<O
         // They are few, and all that has arrived counts until the end.
         let (back, decoded) = decoder.decode_on(compute, message, &nothing).await?;
         decoder = back;
-        if let Decoded::Batch(batch, held) = decoded {
+        if let DecodedMessage::Batch(batch, held) = decoded {
             rows += batch.num_rows();
             if rows > MAX_ROWS {
                 return Err(Status::resource_exhausted(format!(

@@ -10,7 +10,7 @@ fn principal(caller: Caller) -> Principal {
 }
 
 fn owner(caller: Caller) -> Owner {
-    Owner::of(&principal(caller))
+    Owner::new(&principal(caller))
 }
 
 fn user(name: &str) -> Owner {
@@ -40,9 +40,9 @@ fn an_api_key_has_things_of_its_own_and_the_bounds_of_its_user() {
     };
     let ann = principal(Caller::User("ann".into()));
     let keys = [key("a", "ann"), key("b", "ann"), key("a", "bob")];
-    assert_eq!(keys.each_ref().map(|key| User::of(key) == User::of(&ann)), [true, true, false]);
-    assert_eq!(keys.each_ref().map(|key| Owner::of(key) == Owner::of(&ann)), [false; 3]);
-    assert_ne!(Owner::of(&keys[0]), Owner::of(&keys[1]));
+    assert_eq!(keys.each_ref().map(|key| User::new(key) == User::new(&ann)), [true, true, false]);
+    assert_eq!(keys.each_ref().map(|key| Owner::new(key) == Owner::new(&ann)), [false; 3]);
+    assert_ne!(Owner::new(&keys[0]), Owner::new(&keys[1]));
 }
 
 /// How many changed tickets are tried: a few seconds of a debug build.

@@ -7,9 +7,9 @@ use super::*;
 const PREFIX: usize = 5;
 const SECOND: Duration = Duration::from_secs(1);
 
-type Part = Result<Frame<Bytes>, Status>;
+type ChunkResult = Result<Frame<Bytes>, Status>;
 
-fn part(bytes: usize) -> Part {
+fn part(bytes: usize) -> ChunkResult {
     Ok(Frame::data(Bytes::from(vec![0; bytes])))
 }
 
@@ -45,7 +45,7 @@ async fn room_is_told_to_all_who_wait_for_it_at_once() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         drop(others);
     });
-    let held: Vec<Held> = reserved.into_iter().collect::<Result<_, _>>().unwrap();
+    let held: Vec<UploadReservation> = reserved.into_iter().collect::<Result<_, _>>().unwrap();
     assert_eq!((begun.elapsed(), room.used()), (Duration::from_millis(1), 500));
     // What can never fit is not waited for. Who is told of too little goes on waiting.
     drop(held);
@@ -86,7 +86,7 @@ fn one_user_leaves_room_for_others() {
     use millrace_storage::access::{ActionSet, Caller, Privileges};
     let user = |name: &str| {
         let nothing = Arc::new(Privileges::new(ActionSet::NONE, Vec::new()));
-        Some(User::of(&Principal::new(Caller::User(name.into()), Vec::new(), nothing)))
+        Some(User::new(&Principal::new(Caller::User(name.into()), Vec::new(), nothing)))
     };
     let room = Budget::new(100 * SHARES);
     let shares = Shares::new(&room);
@@ -176,7 +176,7 @@ async fn a_message_that_has_begun_is_not_waited_for_for_ever() {
     let mut begins = vec![0_u8];
     begins.extend(length.to_be_bytes());
     begins.extend([0_u8; 1 << 10].repeat(1 << 9));
-    let begins: Part = Ok(Frame::data(Bytes::from(begins)));
+    let begins: ChunkResult = Ok(Frame::data(Bytes::from(begins)));
     let body = StreamBody::new(Box::pin(stream::iter([begins]).chain(stream::pending())));
     let upload = Upload::new(body, Length::Batches, Shares::new(&room).begin(None));
     let begun = Instant::now();

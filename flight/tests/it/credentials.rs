@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use datafusion::arrow::array::{ArrayRef, Int64Array};
 use datafusion::arrow::datatypes::SchemaRef;
 use futures::{StreamExt, TryStreamExt, stream};
-use millrace_api::Beside;
+use millrace_api::ListenerContext;
 use millrace_query::OutcomeBody;
 use millrace_storage::Session;
 use serde_json::{Value, json};
@@ -213,7 +213,7 @@ async fn credentials_that_end_while_rows_are_sent_are_told() {
 
 /// Has the audit written, and returns who reads it and the name of its index.
 async fn audit(node: &Node) -> (Session, Arc<str>) {
-    let Beside { node: shared, .. } = &node.beside;
+    let ListenerContext { node: shared, .. } = &node.beside;
     shared.audit().flush().await.unwrap();
     let session = Session::system(&shared.engine);
     let name =
@@ -239,7 +239,7 @@ async fn refused_of(node: &Node) -> Vec<Value> {
 
 /// Reads the audit: outcome, user, action and listener of what it tells, sorted.
 async fn told(node: &Node) -> Vec<String> {
-    let Beside { node: shared, .. } = &node.beside;
+    let ListenerContext { node: shared, .. } = &node.beside;
     let (session, name) = audit(node).await;
     let query = format!("SELECT outcome, user, action, listener FROM `{name}`");
     let batches = shared.search.statement_batches(&session, &query, None).await.unwrap();

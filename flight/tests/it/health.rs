@@ -10,13 +10,13 @@ use tonic_prost::ProstCodec;
 use crate::support::Node;
 
 #[derive(Clone, PartialEq, Eq, Message)]
-struct Asked {
+struct HealthCheckRequest {
     #[prost(string, tag = "1")]
     service: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-struct Told {
+struct HealthCheckResponse {
     #[prost(int32, tag = "1")]
     status: i32,
 }
@@ -33,16 +33,19 @@ async fn client(node: &Node) -> Grpc<Channel> {
 async fn check(client: &mut Grpc<Channel>, method: &'static str, service: &str) -> Result<i32, Status> {
     client.ready().await.unwrap();
     let path = PathAndQuery::from_static(method);
-    let request = Request::new(Asked { service: service.to_owned() });
-    let told = client.unary(request, path, ProstCodec::<Asked, Told>::default()).await?;
+    let request = Request::new(HealthCheckRequest { service: service.to_owned() });
+    let told =
+        client.unary(request, path, ProstCodec::<HealthCheckRequest, HealthCheckResponse>::default()).await?;
     Ok(told.into_inner().status)
 }
 
-async fn watch(client: &mut Grpc<Channel>, service: &str) -> Result<Streaming<Told>, Status> {
+async fn watch(client: &mut Grpc<Channel>, service: &str) -> Result<Streaming<HealthCheckResponse>, Status> {
     client.ready().await.unwrap();
     let path = PathAndQuery::from_static("/grpc.health.v1.Health/Watch");
-    let request = Request::new(Asked { service: service.to_owned() });
-    let told = client.server_streaming(request, path, ProstCodec::<Asked, Told>::default()).await?;
+    let request = Request::new(HealthCheckRequest { service: service.to_owned() });
+    let told = client
+        .server_streaming(request, path, ProstCodec::<HealthCheckRequest, HealthCheckResponse>::default())
+        .await?;
     Ok(told.into_inner())
 }
 

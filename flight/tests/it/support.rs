@@ -13,7 +13,7 @@ use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use futures::{TryStreamExt, stream};
 use millrace_accounts::{NewApiKey, Role, TokenLifetimes, User};
-use millrace_api::{AuditConfig, Beside, Server, ServerConfig};
+use millrace_api::{AuditConfig, ListenerContext, Server, ServerConfig};
 use millrace_flight::Flight;
 use millrace_listen::TlsFiles;
 use millrace_query::SearchService;
@@ -32,7 +32,7 @@ pub(crate) type Client = FlightSqlServiceClient<Channel>;
 /// A running server; it ends with this.
 pub(crate) struct Node {
     pub(crate) address: SocketAddr,
-    pub(crate) beside: Beside,
+    pub(crate) beside: ListenerContext,
     stop: oneshot::Sender<()>,
     running: JoinHandle<()>,
     _data: TempDir,
@@ -77,7 +77,7 @@ impl Node {
         };
         let mut server = Server::bind(config, engine, search).await.unwrap();
         let mut beside = None;
-        let serve = |shared: Beside| {
+        let serve = |shared: ListenerContext| {
             beside = Some(shared.clone());
             Flight::new(shared)
         };

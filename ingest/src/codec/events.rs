@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use crate::budget::{Exceeded, Reservation};
+use crate::budget::{Reservation, ShareExceeded};
 use crate::{Event, Provenance};
 
 /// Bytes that are reserved ahead of the events, so that not each of them asks.
@@ -20,7 +20,7 @@ pub struct Events {
     /// Where the next event is from, where the source can tell.
     next: Option<Provenance>,
     /// Why events were dropped.
-    exceeded: Option<Exceeded>,
+    exceeded: Option<ShareExceeded>,
 }
 
 /// What bounds the events.
@@ -93,7 +93,7 @@ impl Events {
         let all = self.bytes.saturating_add(bytes);
         let outcome = match &mut self.bound {
             Bound::None => Ok(()),
-            Bound::Piece { until, .. } if all > *until => Err(Exceeded::Never(*until)),
+            Bound::Piece { until, .. } if all > *until => Err(ShareExceeded::Never(*until)),
             Bound::Piece { .. } => Ok(()),
             Bound::Room(reservation, taken) => {
                 match taken.saturating_add(all).saturating_sub(reservation.bytes()) {
@@ -139,7 +139,7 @@ impl Events {
     ///
     /// # Errors
     /// Why some were dropped.
-    pub fn into_parts(self) -> Result<(Vec<Event>, Reservation), Exceeded> {
+    pub fn into_parts(self) -> Result<(Vec<Event>, Reservation), ShareExceeded> {
         if let Some(exceeded) = self.exceeded {
             return Err(exceeded);
         }

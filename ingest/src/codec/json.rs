@@ -25,7 +25,7 @@ const VALUE: u64 = 80;
 const SPACE: [char; 4] = [' ', '\n', '\r', '\t'];
 
 /// What a text begins with.
-enum Next {
+enum LeadingValue {
     /// Nothing but space.
     Nothing,
     /// A value that ends at this place.
@@ -78,12 +78,12 @@ impl Reader {
         loop {
             match self.next(json.get(begin..).unwrap_or_default(), scratch, events) {
                 // What is dropped for want of room need not be read.
-                Next::Nothing | Next::Read(_) if events.is_full() => return bytes.len(),
-                Next::Nothing => return bytes.len(),
-                Next::Read(length) => begin += length,
+                LeadingValue::Nothing | LeadingValue::Read(_) if events.is_full() => return bytes.len(),
+                LeadingValue::Nothing => return bytes.len(),
+                LeadingValue::Read(length) => begin += length,
                 // Where a value is not complete, the text is that of UTF-8, byte for byte.
-                Next::Incomplete if !last && self.charset == Charset::Utf8 => return begin,
-                Next::Incomplete | Next::Wrong => {
+                LeadingValue::Incomplete if !last && self.charset == Charset::Utf8 => return begin,
+                LeadingValue::Incomplete | LeadingValue::Wrong => {
                     let rest = text.get(begin..).unwrap_or_default();
                     events.push(failed(rest.trim_end_matches(['\r', '\n'])));
                     return bytes.len();
@@ -93,14 +93,14 @@ impl Reader {
     }
 
     /// Appends the events of the value that a text begins with, or none of them.
-    fn next(&self, text: &str, scratch: &mut Scratch, events: &mut Events) -> Next {
+    fn next(&self, text: &str, scratch: &mut Scratch, events: &mut Events) -> LeadingValue {
         let begin = text.len() - text.trim_start_matches(SPACE).len();
         match text.as_bytes().get(begin) {
-            None => Next::Nothing,
+            None => LeadingValue::Nothing,
             Some(b'[') => {
                 let before = events.len();
                 let read = self.array(text, begin, scratch, events);
-                if !matches!(read, Next::Read(_)) {
+                if !matches!(read, LeadingValue::Read(_)) {
                     events.truncate(before);
                 }
                 read
@@ -111,7 +111,7 @@ impl Reader {
 
     /// Reads the array that begins at a place, an element after the other: all of them as values would take more than
     /// anybody has room for.
-    fn array(&self, text: &str, begin: usize, scratch: &mut Scratch, events: &mut Events) -> Next {
+    fn array(&self, text: &str, begin: usize, scratch: &mut Scratch, events: &mut Events) -> LeadingValue {
         let behind_space = |at: usize| {
             let rest = text.get(at..).unwrap_or_default();
             let at = text.len() - rest.trim_start_matches(SPACE).len();
@@ -119,46 +119,46 @@ impl Reader {
         };
         let (mut at, first) = behind_space(begin + 1);
         if first == Some(&b']') {
-            return Next::Read(at + 1);
+            return LeadingValue::Read(at + 1);
         }
         loop {
             match self.element(text.get(at..).unwrap_or_default(), scratch, events) {
-                Next::Nothing => return Next::Incomplete,
-                Next::Read(_) if events.is_full() => return Next::Read(text.len()),
-                Next::Read(length) => at += length,
+                LeadingValue::Nothing => return LeadingValue::Incomplete,
+                LeadingValue::Read(_) if events.is_full() => return LeadingValue::Read(text.len()),
+                LeadingValue::Read(length) => at += length,
                 other => return other,
             }
             match behind_space(at) {
-                (end, Some(b']')) => return Next::Read(end + 1),
+                (end, Some(b']')) => return LeadingValue::Read(end + 1),
                 (end, Some(b',')) => at = end + 1,
-                (_, Some(_)) => return Next::Wrong,
-                (_, None) => return Next::Incomplete,
+                (_, Some(_)) => return LeadingValue::Wrong,
+                (_, None) => return LeadingValue::Incomplete,
             }
         }
     }
 
     /// Appends the event of a value that is no array, or is one within an array. An object becomes one without
     /// values being made of it, if it can.
-    fn element(&self, text: &str, scratch: &mut Scratch, events: &mut Events) -> Next {
+    fn element(&self, text: &str, scratch: &mut Scratch, events: &mut Events) -> LeadingValue {
         if self.target.is_none() {
             let rest = text.trim_start_matches(SPACE);
             if let Some((event, length)) = Event::scan(rest, scratch, Utc::now) {
                 events.push(event);
-                return Next::Read(text.len() - rest.len() + length);
+                return LeadingValue::Read(text.len() - rest.len() + length);
             }
         }
         if !events.has_room(value_bytes_of(text)) {
-            return Next::Read(text.len());
+            return LeadingValue::Read(text.len());
         }
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
         match values.next() {
-            None => Next::Nothing,
+            None => LeadingValue::Nothing,
             Some(Ok(value)) => {
                 self.object(value, events);
-                Next::Read(values.byte_offset())
+                LeadingValue::Read(values.byte_offset())
             }
-            Some(Err(error)) if error.is_eof() => Next::Incomplete,
-            Some(Err(_)) => Next::Wrong,
+            Some(Err(error)) if error.is_eof() => LeadingValue::Incomplete,
+            Some(Err(_)) => LeadingValue::Wrong,
         }
     }
 
@@ -219,7 +219,7 @@ impl Codec for Json {
     }
 
     fn line_decoder(&self) -> Box<dyn Decoder> {
-        Box::new(Whole::new(&self.reader))
+        Box::new(ValuePerCall::new(&self.reader))
     }
 
     fn encode(&self, event: &Event, out: &mut Vec<u8>) {
@@ -267,18 +267,18 @@ impl Decoder for Values {
 }
 
 /// A value in each call.
-pub(super) struct Whole {
+pub(super) struct ValuePerCall {
     reader: Reader,
     scratch: Scratch,
 }
 
-impl Whole {
+impl ValuePerCall {
     pub(super) fn new(reader: &Reader) -> Self {
         Self { reader: reader.clone(), scratch: Scratch::default() }
     }
 }
 
-impl Decoder for Whole {
+impl Decoder for ValuePerCall {
     fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         self.reader.read(bytes, &mut self.scratch, events);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::json::{Reader, Whole};
+use super::json::{Reader, ValuePerCall};
 use super::line::delimiter;
 use super::lines::{Lines, MAX_LINE_BYTES};
 use super::{Codec, Decoder, Events};
@@ -30,7 +30,7 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> 
 
 impl Codec for JsonLines {
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(Lined {
+        Box::new(JsonLinesStream {
             reader: self.reader.clone(),
             scratch: Scratch::default(),
             lines: Lines::new(&self.delimiter, self.max_bytes),
@@ -38,7 +38,7 @@ impl Codec for JsonLines {
     }
 
     fn line_decoder(&self) -> Box<dyn Decoder> {
-        Box::new(Whole::new(&self.reader))
+        Box::new(ValuePerCall::new(&self.reader))
     }
 
     fn encode(&self, event: &Event, out: &mut Vec<u8>) {
@@ -47,13 +47,13 @@ impl Codec for JsonLines {
     }
 }
 
-struct Lined {
+struct JsonLinesStream {
     reader: Reader,
     scratch: Scratch,
     lines: Lines,
 }
 
-impl Decoder for Lined {
+impl Decoder for JsonLinesStream {
     fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         let Self { reader, scratch, lines } = self;
         // The pieces of a line that is too long are no JSON, and tagged so.

@@ -36,11 +36,11 @@ pub(super) fn delimiter(options: &mut Options) -> String {
 
 impl Codec for Line {
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(Lined { charset: self.charset, lines: Lines::new(&self.delimiter, MAX_LINE_BYTES) })
+        Box::new(LineStream { charset: self.charset, lines: Lines::new(&self.delimiter, MAX_LINE_BYTES) })
     }
 
     fn line_decoder(&self) -> Box<dyn Decoder> {
-        Box::new(Whole { charset: self.charset })
+        Box::new(TextPerCall { charset: self.charset })
     }
 
     fn encode(&self, event: &Event, out: &mut Vec<u8>) {
@@ -49,12 +49,12 @@ impl Codec for Line {
     }
 }
 
-struct Lined {
+struct LineStream {
     charset: Charset,
     lines: Lines,
 }
 
-impl Decoder for Lined {
+impl Decoder for LineStream {
     fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         let charset = self.charset;
         self.lines.push(bytes, |line, too_long| {
@@ -76,11 +76,11 @@ impl Decoder for Lined {
     }
 }
 
-struct Whole {
+struct TextPerCall {
     charset: Charset,
 }
 
-impl Decoder for Whole {
+impl Decoder for TextPerCall {
     fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         events.push(message(self.charset, bytes));
     }

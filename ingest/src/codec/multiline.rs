@@ -21,12 +21,12 @@ const MAX_BYTES: u64 = 1 << 30;
 
 #[derive(Clone, Debug)]
 struct Multiline {
-    joining: Arc<Joining>,
+    joining: Arc<JoinOptions>,
 }
 
 /// Which lines are joined, and how many.
 #[derive(Debug)]
-struct Joining {
+struct JoinOptions {
     charset: Charset,
     pattern: Pattern,
     negate: bool,
@@ -68,7 +68,7 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> 
     });
     options.finish()?;
     let Ok(pattern) = pattern else { return Err(Vec::new()) };
-    let joining = Joining {
+    let joining = JoinOptions {
         charset,
         pattern,
         negate,
@@ -102,11 +102,14 @@ fn size(text: &str) -> Option<u64> {
 
 impl Codec for Multiline {
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(Joined { lines: Lines::new("\n", MAX_LINE_BYTES), open: Open::new(&self.joining) })
+        Box::new(ByteStreamDecoder {
+            lines: Lines::new("\n", MAX_LINE_BYTES),
+            open: Open::new(&self.joining),
+        })
     }
 
     fn line_decoder(&self) -> Box<dyn Decoder> {
-        Box::new(Whole { open: Open::new(&self.joining) })
+        Box::new(LineStreamDecoder { open: Open::new(&self.joining) })
     }
 
     fn encode(&self, event: &Event, out: &mut Vec<u8>) {
@@ -120,7 +123,7 @@ impl Codec for Multiline {
 
 /// The event that lines are being added to.
 struct Open {
-    joining: Arc<Joining>,
+    joining: Arc<JoinOptions>,
     text: String,
     lines: usize,
     begun: DateTime<Utc>,
@@ -129,7 +132,7 @@ struct Open {
 }
 
 impl Open {
-    fn new(joining: &Arc<Joining>) -> Self {
+    fn new(joining: &Arc<JoinOptions>) -> Self {
         Self {
             joining: Arc::clone(joining),
             text: String::new(),
@@ -198,12 +201,12 @@ impl Open {
 }
 
 /// A stream of bytes.
-struct Joined {
+struct ByteStreamDecoder {
     lines: Lines,
     open: Open,
 }
 
-impl Decoder for Joined {
+impl Decoder for ByteStreamDecoder {
     fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         let open = &mut self.open;
         self.lines.push(bytes, |line, _| open.line(line.strip_suffix(b"\r").unwrap_or(line), events));
@@ -221,11 +224,11 @@ impl Decoder for Joined {
 }
 
 /// A stream of lines.
-struct Whole {
+struct LineStreamDecoder {
     open: Open,
 }
 
-impl Decoder for Whole {
+impl Decoder for LineStreamDecoder {
     fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         for line in bytes.split(|byte| *byte == b'\n') {
             self.open.line(line, events);

@@ -31,10 +31,11 @@ impl Codec for RubyDebug {
 
     fn encode(&self, event: &Event, out: &mut Vec<u8>) {
         let time = event.timestamp_text();
-        let mut members = vec![(TIMESTAMP, Shown::Bare(&time))];
-        members.extend(event.fields().iter().map(|(name, value)| (name.as_str(), Shown::Value(value))));
+        let mut members = vec![(TIMESTAMP, InspectedValue::Bare(&time))];
+        members
+            .extend(event.fields().iter().map(|(name, value)| (name.as_str(), InspectedValue::Value(value))));
         if self.metadata && !event.metadata().is_empty() {
-            members.push((METADATA, Shown::Object(event.metadata())));
+            members.push((METADATA, InspectedValue::Object(event.metadata())));
         }
         let mut text = String::new();
         object(members, INDENT, &mut text);
@@ -54,14 +55,14 @@ impl Decoder for Text {
     fn finish(&mut self, _events: &mut Events) {}
 }
 
-enum Shown<'a> {
+enum InspectedValue<'a> {
     Bare(&'a str),
     Value(&'a Value),
     Object(&'a Map<String, Value>),
 }
 
 /// Shows members whose arrows stand below one another.
-fn object<'a>(members: Vec<(&'a str, Shown<'a>)>, indentation: usize, out: &mut String) {
+fn object<'a>(members: Vec<(&'a str, InspectedValue<'a>)>, indentation: usize, out: &mut String) {
     if members.is_empty() {
         out.push_str("{}");
         return;
@@ -77,9 +78,9 @@ fn object<'a>(members: Vec<(&'a str, Shown<'a>)>, indentation: usize, out: &mut 
         out.push_str(name);
         out.push_str(" => ");
         match value {
-            Shown::Bare(text) => out.push_str(text),
-            Shown::Value(value) => show(value, indentation + INDENT, out),
-            Shown::Object(members) => show_object(members, indentation + INDENT, out),
+            InspectedValue::Bare(text) => out.push_str(text),
+            InspectedValue::Value(value) => show(value, indentation + INDENT, out),
+            InspectedValue::Object(members) => show_object(members, indentation + INDENT, out),
         }
     }
     out.push('\n');
@@ -88,7 +89,7 @@ fn object<'a>(members: Vec<(&'a str, Shown<'a>)>, indentation: usize, out: &mut 
 }
 
 fn show_object(members: &Map<String, Value>, indentation: usize, out: &mut String) {
-    let members = members.iter().map(|(name, value)| (name.as_str(), Shown::Value(value))).collect();
+    let members = members.iter().map(|(name, value)| (name.as_str(), InspectedValue::Value(value))).collect();
     object(members, indentation, out);
 }
 

@@ -1,6 +1,6 @@
 //! How much dead letters may take: a bound of each pipeline in bytes, and an age.
 //!
-//! [`Keeper::admit`] decides at each letter, by what was counted last and what came since. [`Keeper::sweep`] counts anew, from what
+//! [`RetentionTask::admit`] decides at each letter, by what was counted last and what came since. [`RetentionTask::sweep`] counts anew, from what
 //! the index has, and removes what is too old, or too much where the oldest are to go. So nothing that is written
 //! otherwise, replayed or deleted by somebody is counted wrongly for longer than until the next sweep.
 
@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::{Action, DeadLetter, Engine, Instead, Principal, Result, SourceWrite, WriteOp};
+use millrace_storage::{Action, DeadLetter, Engine, OnReject, Principal, Result, SourceWrite, WriteOp};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
-use super::heads::{Contents, Head, Listing, UNKNOWN_BYTES};
+use super::heads::{Contents, Listing, UNKNOWN_BYTES, UnreadDeadLetter};
 use super::{INDEX, TIMEOUT};
 
 /// Bytes of letters of a pipeline where nothing else is said, as in Logstash.
@@ -68,7 +68,7 @@ impl Limits {
 
 /// Keeps letters within their bounds.
 #[derive(Debug, Default)]
-pub struct Keeper {
+pub struct RetentionTask {
     state: Mutex<State>,
     /// One sweep at a time.
     sweeping: AsyncMutex<bool>,
@@ -90,7 +90,7 @@ struct State {
     dropped: HashMap<String, u64>,
 }
 
-impl Keeper {
+impl RetentionTask {
     /// Says the bounds of a pipeline.
     pub fn limit(&self, pipeline: &str, limits: Limits) {
         self.state.lock().limits.insert(pipeline.to_owned(), limits);
@@ -233,13 +233,14 @@ impl Keeper {
         ages: HashMap<String, i64>,
     ) -> Result<HashMap<Arc<str>, (u64, u64)>> {
         let concerned = excess.clone();
-        let heads = listing.fold(engine, Vec::new(), move |heads: &mut Vec<(bool, Head)>, head| {
-            let pipeline = pipeline_of(&head);
-            let is_old = ages.get(&*pipeline).is_some_and(|oldest| head.time_ms < *oldest);
-            if is_old || concerned.contains_key(&pipeline) {
-                heads.push((is_old, head));
-            }
-        });
+        let heads =
+            listing.fold(engine, Vec::new(), move |heads: &mut Vec<(bool, UnreadDeadLetter)>, head| {
+                let pipeline = pipeline_of(&head);
+                let is_old = ages.get(&*pipeline).is_some_and(|oldest| head.time_ms < *oldest);
+                if is_old || concerned.contains_key(&pipeline) {
+                    heads.push((is_old, head));
+                }
+            });
         let mut heads = heads.await?;
         heads.sort_unstable_by_key(|(_, head)| (head.time_ms, head.at));
         let mut left = excess;
@@ -259,7 +260,7 @@ impl Keeper {
             going.push(head);
         }
         // There is nothing that could be refused.
-        let none: DeadLetter = Arc::new(|_, _| Instead::Nothing);
+        let none: DeadLetter = Arc::new(|_, _| OnReject::Nothing);
         for heads in going.chunks(AT_ONCE) {
             let ids = listing.ids(heads).await?.into_iter().filter(|id| !id.is_empty());
             let own = ids.map(|id| WriteOp::new(INDEX, Some(id), Action::Delete)).collect();
@@ -281,6 +282,6 @@ impl State {
     }
 }
 
-fn pipeline_of(head: &Head) -> Arc<str> {
+fn pipeline_of(head: &UnreadDeadLetter) -> Arc<str> {
     head.pipeline.clone().unwrap_or_default()
 }

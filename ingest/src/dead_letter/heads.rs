@@ -20,7 +20,7 @@ const IDS_AT_ONCE: usize = 1_000;
 
 /// A letter that was not read.
 #[derive(Clone, Debug)]
-pub(super) struct Head {
+pub(super) struct UnreadDeadLetter {
     /// When it was written; 0 where that is unknown.
     pub(super) time_ms: i64,
     /// `None` where it can only be told from the letter.
@@ -67,7 +67,7 @@ impl Listing {
         &self,
         engine: &Engine,
         mut of: T,
-        mut add: impl FnMut(&mut T, Head) + Send + 'static,
+        mut add: impl FnMut(&mut T, UnreadDeadLetter) + Send + 'static,
     ) -> Result<T> {
         let (segments, columns) = (self.segments.clone(), self.columns);
         let read = move || {
@@ -90,7 +90,7 @@ impl Listing {
     }
 
     /// Ids of letters, in their order.
-    pub(super) async fn ids(&self, heads: &[Head]) -> Result<Vec<String>> {
+    pub(super) async fn ids(&self, heads: &[UnreadDeadLetter]) -> Result<Vec<String>> {
         let mut by_segment: HashMap<usize, Vec<(u32, usize)>> = HashMap::new();
         for (place, head) in heads.iter().enumerate() {
             by_segment.entry(head.at.0).or_default().push((head.at.1, place));
@@ -123,7 +123,7 @@ fn show(
     columns: &[Option<PathId>; 3],
     batch: &ColumnBatch,
     names: &mut HashMap<String, Arc<str>>,
-    each: &mut impl FnMut(Head),
+    each: &mut impl FnMut(UnreadDeadLetter),
 ) -> Result<()> {
     let mut read = batch.columns.iter();
     let mut next = |kind: &DataType| match read.next() {
@@ -154,7 +154,7 @@ fn show(
                 new
             }
         });
-        each(Head {
+        each(UnreadDeadLetter {
             time_ms: number(&times, at).unwrap_or_default(),
             pipeline,
             bytes: number(&lengths, at).and_then(|bytes| u64::try_from(bytes).ok()),

@@ -28,7 +28,7 @@ async fn letters_are_listed_and_replayed_once_the_reason_is_gone() {
     let results = write(&engine, vec![index("2", r#"{"n":"none"}"#), update, exists]).await;
     assert!(results.iter().all(Result::is_err));
     let list = async |pipeline| {
-        let page = list(&engine, Wanted { pipeline, after: None, most: 10 }).await.unwrap();
+        let page = list(&engine, DeadLetterFilter { pipeline, after: None, most: 10 }).await.unwrap();
         assert_eq!(page.next, None);
         page.letters
     };
@@ -46,7 +46,7 @@ async fn letters_are_listed_and_replayed_once_the_reason_is_gone() {
     let again = replay(&engine, &Principal::system(), &both).await.unwrap();
     assert_eq!((again.stored, again.left.len()), (0, 2));
     assert_eq!(list(None).await.len(), 2);
-    let other = Letter { index: Some("others".to_owned()), ..refused.clone() };
+    let other = StoredDeadLetter { index: Some("others".to_owned()), ..refused.clone() };
     write(&engine, vec![index("3", r#"{"n":3}"#)]).await;
     let again = replay(&engine, &Principal::system(), &[other, missing.clone()]).await.unwrap();
     assert_eq!((again.stored, again.left), (2, Vec::new()));
@@ -69,7 +69,7 @@ fn an_event_without_an_operation_is_kept_whole() {
     let sender = Sender { pipeline: "main", plugin: "out" };
     let op = of_event(&event, &"r".repeat(100_000), sender, DateTime::from_timestamp(2, 0).unwrap());
     let Action::Index(source) = &op.action else { panic!("{op:?}") };
-    let letter = Letter::of("id".to_owned(), source, 2_000).unwrap();
+    let letter = StoredDeadLetter::new("id".to_owned(), source, 2_000).unwrap();
     assert_eq!(letter.payload().unwrap(), r#"{"@timestamp":"1970-01-01T00:00:01.000Z","message":"x"}"#);
     assert_eq!((letter.reason.len(), letter.time.as_str()), (MAX_REASON, "1970-01-01T00:00:02.000Z"));
     assert!(letter.operation().unwrap_err().contains("pipeline"));
@@ -97,7 +97,8 @@ async fn pages_follow_each_other_whatever_the_times_and_lengths() {
     let walk = async |pipeline: Option<&str>, most: usize| {
         let (mut all, mut pages, mut after) = (Vec::new(), 0, None);
         loop {
-            let page = list(&engine, Wanted { pipeline, after: after.as_ref(), most }).await.unwrap();
+            let page =
+                list(&engine, DeadLetterFilter { pipeline, after: after.as_ref(), most }).await.unwrap();
             pages += 1;
             all.extend(page.letters);
             match page.next {
@@ -141,10 +142,10 @@ async fn letters_of_an_earlier_version_are_listed_and_counted() {
     write(&engine, (0..3).map(old).collect()).await;
     create_index(&engine).await.unwrap();
     write(&engine, (3..6).map(|n| letter_of("a", n, 10, n as i64)).collect()).await;
-    let page = list(&engine, Wanted { pipeline: Some("a"), after: None, most: 5 }).await.unwrap();
+    let page = list(&engine, DeadLetterFilter { pipeline: Some("a"), after: None, most: 5 }).await.unwrap();
     let reasons: Vec<&str> = page.letters.iter().map(|letter| letter.reason.as_str()).collect();
     assert_eq!((reasons, page.next.is_some()), (vec!["0", "1", "2", "3", "4"], true));
-    let keeper = Keeper::default();
+    let keeper = RetentionTask::default();
     keeper.limit("a", Limits { max_bytes: 3 * heads::UNKNOWN_BYTES, ..Limits::default() });
     keeper.begin(&engine, &Principal::system()).await.unwrap();
     assert!(!keeper.admit("a", 1));
@@ -164,14 +165,16 @@ async fn letters_stay_within_their_bounds() {
     for op in [ops("newer", now - 100), ops("older", now - 100), ops("aged", now - 5_000)] {
         write(&engine, op.collect()).await;
     }
-    let keeper = Keeper::default();
+    let keeper = RetentionTask::default();
     let max_bytes = 100_000;
     keeper.limit("newer", Limits { max_bytes, ..Limits::default() });
     keeper.limit("older", Limits { max_bytes, policy: Policy::DropOlder, ..Limits::default() });
     keeper.limit("aged", Limits { retain: Some(Duration::from_secs(4_990)), ..Limits::default() });
     keeper.begin(&engine, &principal).await.unwrap();
     let count = async |pipeline| {
-        let page = list(&engine, Wanted { pipeline: Some(pipeline), after: None, most: 100 }).await.unwrap();
+        let page = list(&engine, DeadLetterFilter { pipeline: Some(pipeline), after: None, most: 100 })
+            .await
+            .unwrap();
         page.letters
     };
     // What is there is counted, and no more comes.
@@ -186,7 +189,7 @@ async fn letters_stay_within_their_bounds() {
     assert!((8..=11).contains(&aged.len()) && aged.last().unwrap().reason == "19", "{}", aged.len());
     // Others have the default; who deletes letters makes room.
     assert!(keeper.admit("other", MAX_BYTES - 1) && !keeper.admit("other", 2));
-    let removals = count("newer").await.iter().map(Letter::removal).collect();
+    let removals = count("newer").await.iter().map(StoredDeadLetter::removal).collect();
     write(&engine, removals).await;
     keeper.sweep(&engine, &principal).await.unwrap();
     assert!(keeper.admit("newer", 90_000) && !keeper.admit("newer", 90_000));

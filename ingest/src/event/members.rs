@@ -18,12 +18,12 @@ const MAX_CHANGED_BYTES: usize = 16 << 10;
 pub(super) struct Members {
     /// `,"name":value` of each.
     text: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<MemberSpan>,
 }
 
 /// Where a member is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct MemberSpan {
     /// Of its comma. It ends where the next one begins.
     pub(super) at: u32,
     /// Of its value.
@@ -32,7 +32,7 @@ pub(super) struct Place {
 
 impl Members {
     /// Members of a text that is as it must be, with room for what inputs add.
-    pub(super) fn new(text: &[u8], places: &[Place]) -> Self {
+    pub(super) fn new(text: &[u8], places: &[MemberSpan]) -> Self {
         let mut members =
             Self { text: Vec::with_capacity(text.len() + 32), places: Vec::with_capacity(places.len() + 2) };
         members.text.extend_from_slice(text);
@@ -65,7 +65,7 @@ impl Members {
                 self.text.push(b':');
                 let value = offset(&self.text);
                 write(&mut self.text);
-                self.places.push(Place { at, value });
+                self.places.push(MemberSpan { at, value });
             }
             Some((at, place)) => {
                 let mut json = Vec::new();
@@ -116,9 +116,9 @@ impl Members {
         out.extend_from_slice(&self.text);
     }
 
-    fn find(&self, name: &str) -> Option<(usize, Place)> {
+    fn find(&self, name: &str) -> Option<(usize, MemberSpan)> {
         let name = escaped(name);
-        let same = |place: &Place| {
+        let same = |place: &MemberSpan| {
             let written = (place.at as usize + 2)..(place.value as usize).saturating_sub(2);
             self.text.get(written) == Some(name.as_bytes())
         };
@@ -135,7 +135,7 @@ impl Members {
         // Both are below the greatest length of a text.
         let shift = |at: u32| (at as usize + grown - shrunk) as u32;
         for place in self.places.iter_mut().skip(from) {
-            *place = Place { at: shift(place.at), value: shift(place.value) };
+            *place = MemberSpan { at: shift(place.at), value: shift(place.value) };
         }
     }
 }

@@ -88,7 +88,7 @@ impl Event {
         scratch: &mut Scratch,
         now: impl FnOnce() -> DateTime<Utc>,
     ) -> Option<(Self, usize)> {
-        let scan::Scanned { members, timestamp, length } = scan::scan(text, scratch)?;
+        let scan::ScannedObject { members, timestamp, length } = scan::scan(text, scratch)?;
         let timestamp = timestamp.unwrap_or_else(now);
         let fields = Content::from(members);
         Some((Self { timestamp, fields, metadata: Map::new(), provenance: None }, length))
@@ -204,7 +204,7 @@ impl Event {
     ///
     /// # Errors
     /// As there.
-    pub fn set_written(&mut self, reference: &FieldReference, value: &Written) -> Result<(), String> {
+    pub fn set_written(&mut self, reference: &FieldReference, value: &SharedValue) -> Result<(), String> {
         match (reference.split(), &value.json) {
             ((TIMESTAMP | METADATA, _), _) => self.set(reference, value.value.clone()),
             ((name, []), Some(json)) => {
@@ -308,20 +308,20 @@ impl Event {
 
 /// A value that many events get, with its JSON.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct SharedValue {
     value: Value,
     /// `None` where it could not be read back: it is too deep.
     json: Option<Vec<u8>>,
 }
 
-impl Written {
+impl SharedValue {
     /// Bytes of its JSON.
     pub(crate) fn bytes(&self) -> u64 {
         self.json.as_ref().map_or(0, |json| json.len() as u64)
     }
 }
 
-impl From<Value> for Written {
+impl From<Value> for SharedValue {
     fn from(value: Value) -> Self {
         let json = Some(value.to_string().into_bytes());
         let json = json.filter(|json| serde_json::from_slice::<Value>(json).is_ok());

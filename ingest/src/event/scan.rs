@@ -6,7 +6,7 @@
 use chrono::{DateTime, Utc};
 use serde_json::Number;
 
-use super::members::{MAX_MEMBERS, Members, Place};
+use super::members::{MAX_MEMBERS, MemberSpan, Members};
 use super::time_format::{Zone, iso8601};
 use super::{METADATA, TAGS, TIMESTAMP};
 
@@ -23,7 +23,7 @@ const MAX_DIGITS: usize = 18;
 const EXACT_DIGITS: usize = 15;
 
 /// An object that was read.
-pub(super) struct Scanned {
+pub(super) struct ScannedObject {
     /// Its members without the time.
     pub(super) members: Members,
     /// Its time, where it has one.
@@ -36,14 +36,14 @@ pub(super) struct Scanned {
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     out: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<MemberSpan>,
     names: Vec<(usize, usize)>,
 }
 
 /// Reads the object that a text begins with. `None` where it is no object, is not complete, is no JSON, or is none of
 /// those that can be kept as text: two members of one name, metadata, a time or tags that are none, escapes in names,
 /// very many members, very deep.
-pub(super) fn scan(text: &str, scratch: &mut Scratch) -> Option<Scanned> {
+pub(super) fn scan(text: &str, scratch: &mut Scratch) -> Option<ScannedObject> {
     let bytes = text.as_bytes();
     let bytes = bytes.get(..bytes.len().min(MAX_BYTES))?;
     let Scratch { out, places, names } = scratch;
@@ -56,7 +56,7 @@ pub(super) fn scan(text: &str, scratch: &mut Scratch) -> Option<Scanned> {
     let mut scanner = Scanner { bytes, at: 0, copied: 0, out, places, names };
     let timestamp = scanner.object_of_event()?;
     let length = scanner.at;
-    Some(Scanned { members: Members::new(out, places), timestamp, length })
+    Some(ScannedObject { members: Members::new(out, places), timestamp, length })
 }
 
 /// Counts the digits of a number without its exponent, from the first to the last that is not zero.
@@ -93,7 +93,7 @@ struct Scanner<'a> {
     /// Up to where bytes are in `out`, or left out of it.
     copied: usize,
     out: &'a mut Vec<u8>,
-    places: &'a mut Vec<Place>,
+    places: &'a mut Vec<MemberSpan>,
     /// Where the names are of the objects that are open.
     names: &'a mut Vec<(usize, usize)>,
 }
@@ -117,7 +117,7 @@ impl Scanner<'_> {
             let from = self.at;
             let first = self.peek()?;
             let plain = self.value(1)?;
-            let place = Place { at: u32::try_from(comma).ok()?, value: u32::try_from(value).ok()? };
+            let place = MemberSpan { at: u32::try_from(comma).ok()?, value: u32::try_from(value).ok()? };
             if name == METADATA.as_bytes() || (name == TAGS.as_bytes() && first == b'{') {
                 return None;
             } else if name == TIMESTAMP.as_bytes() {

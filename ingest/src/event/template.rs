@@ -10,11 +10,11 @@ use super::{Event, FieldReference, write_text};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     text: String,
-    parts: Vec<Part>,
+    parts: Vec<TemplateItem>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Part {
+enum TemplateItem {
     Text(String),
     /// A field, and what stands where the event has none.
     Field(FieldReference, String),
@@ -44,7 +44,9 @@ impl Template {
             match part(written) {
                 Some(part) => {
                     parts.extend(
-                        Some(std::mem::take(&mut literal)).filter(|text| !text.is_empty()).map(Part::Text),
+                        Some(std::mem::take(&mut literal))
+                            .filter(|text| !text.is_empty())
+                            .map(TemplateItem::Text),
                     );
                     parts.push(part);
                 }
@@ -53,7 +55,7 @@ impl Template {
             rest = behind;
         }
         literal.push_str(rest);
-        parts.extend(Some(literal).filter(|text| !text.is_empty()).map(Part::Text));
+        parts.extend(Some(literal).filter(|text| !text.is_empty()).map(TemplateItem::Text));
         Self { text: text.to_owned(), parts }
     }
 
@@ -64,7 +66,7 @@ impl Template {
 
     /// Whether all events get the same text.
     pub fn is_constant(&self) -> bool {
-        self.parts.iter().all(|part| matches!(part, Part::Text(_)))
+        self.parts.iter().all(|part| matches!(part, TemplateItem::Text(_)))
     }
 
     /// The texts that events may get, as a pattern: `*` stands for what is not the same for all.
@@ -72,8 +74,11 @@ impl Template {
         let mut pattern = String::with_capacity(self.text.len());
         for part in &self.parts {
             match part {
-                Part::Text(text) => pattern.push_str(text),
-                Part::Field(..) | Part::Time(_) | Part::EpochSeconds | Part::Now => pattern.push('*'),
+                TemplateItem::Text(text) => pattern.push_str(text),
+                TemplateItem::Field(..)
+                | TemplateItem::Time(_)
+                | TemplateItem::EpochSeconds
+                | TemplateItem::Now => pattern.push('*'),
             }
         }
         pattern
@@ -85,14 +90,14 @@ impl Template {
         let mut out = String::with_capacity(self.text.len() + 16);
         for part in &self.parts {
             match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Field(reference, written) => match event.get(reference).as_deref() {
+                TemplateItem::Text(text) => out.push_str(text),
+                TemplateItem::Field(reference, written) => match event.get(reference).as_deref() {
                     None | Some(Value::Null) => out.push_str(written),
                     Some(value) => write_text(value, &mut out),
                 },
-                Part::Time(format) => format.format(event.timestamp(), Zone::UTC, &mut out),
-                Part::EpochSeconds => out.push_str(&event.timestamp().timestamp().to_string()),
-                Part::Now => out.push_str(&Event::new(Utc::now()).timestamp_text()),
+                TemplateItem::Time(format) => format.format(event.timestamp(), Zone::UTC, &mut out),
+                TemplateItem::EpochSeconds => out.push_str(&event.timestamp().timestamp().to_string()),
+                TemplateItem::Now => out.push_str(&Event::new(Utc::now()).timestamp_text()),
             }
         }
         out
@@ -100,17 +105,19 @@ impl Template {
 }
 
 /// What a text from `%{` to its closing brackets means.
-fn part(written: &str) -> Option<Part> {
+fn part(written: &str) -> Option<TemplateItem> {
     if let Some(pattern) = written.strip_prefix("%{{").and_then(|rest| rest.strip_suffix("}}")) {
         return match pattern {
-            "TIME_NOW" => Some(Part::Now),
-            pattern => TimeFormat::java(pattern).ok().map(Part::Time),
+            "TIME_NOW" => Some(TemplateItem::Now),
+            pattern => TimeFormat::java(pattern).ok().map(TemplateItem::Time),
         };
     }
     let inner = written.strip_prefix("%{")?.strip_suffix('}')?;
     match inner.strip_prefix('+') {
-        Some("%s") => Some(Part::EpochSeconds),
-        Some(pattern) => TimeFormat::joda(pattern).ok().map(Part::Time),
-        None => FieldReference::parse(inner).ok().map(|reference| Part::Field(reference, written.to_owned())),
+        Some("%s") => Some(TemplateItem::EpochSeconds),
+        Some(pattern) => TimeFormat::joda(pattern).ok().map(TemplateItem::Time),
+        None => FieldReference::parse(inner)
+            .ok()
+            .map(|reference| TemplateItem::Field(reference, written.to_owned())),
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::testing::Stored;
+use super::testing::StoredPositions;
 use super::{BatchSize, Context, Input, InputError, Positions};
 use crate::batch::NotStored;
 use crate::budget::Budget;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Positions and events.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    stored: Stored,
+    stored: StoredPositions,
     state: Mutex<State>,
 }
 
@@ -122,14 +122,14 @@ impl Ledger {
 }
 
 /// An input that runs, again after each failure, into a ledger.
-pub(crate) struct Running {
+pub(crate) struct RunningInput {
     ledger: Arc<Ledger>,
     stop: watch::Sender<bool>,
     input: JoinHandle<Option<InputError>>,
     worker: JoinHandle<()>,
 }
 
-impl Running {
+impl RunningInput {
     /// Starts an input. The ledger takes a batch each `pace`.
     pub(crate) fn start(
         ledger: &Arc<Ledger>,
@@ -214,7 +214,7 @@ pub(crate) async fn run(
     input: Box<dyn Input>,
     batch_size: usize,
 ) -> Option<InputError> {
-    Running::start(ledger, input, batch_size, Duration::ZERO).end().await
+    RunningInput::start(ledger, input, batch_size, Duration::ZERO).end().await
 }
 
 /// Options of a plugin.

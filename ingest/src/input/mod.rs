@@ -21,7 +21,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::budget::{Reservation, Share};
+use crate::budget::{PipelineShare, Reservation};
 use crate::options::suggest;
 use crate::{Batch, Event, Fault, Options};
 
@@ -78,7 +78,7 @@ pub struct Context {
     /// Greatest number of events of a batch.
     pub batch_size: BatchSize,
     /// Room in memory: what is read is reserved before, and its reservation goes with its batch.
-    pub budget: Share,
+    pub budget: PipelineShare,
 }
 
 /// The greatest number of events of a batch, which may change while inputs run. Clones share it.

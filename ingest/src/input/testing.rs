@@ -14,7 +14,7 @@ use crate::budget::Budget;
 use crate::{Ack, Batch, Event, Location, Move, Options, Setting};
 
 /// Options by name and value.
-pub(crate) fn options(plugin: &str, given: &[(&str, Given)]) -> Options {
+pub(crate) fn options(plugin: &str, given: &[(&str, OptionValue)]) -> Options {
     let at = Location { line: 1, column: 1 };
     let given = given.iter().map(|(name, value)| ((*name).to_owned(), at, value.0.clone()));
     Options::new(plugin, at, given)
@@ -22,27 +22,27 @@ pub(crate) fn options(plugin: &str, given: &[(&str, Given)]) -> Options {
 
 /// A value of an option.
 #[derive(Clone)]
-pub(crate) struct Given(pub(crate) Setting);
+pub(crate) struct OptionValue(pub(crate) Setting);
 
-impl From<&str> for Given {
+impl From<&str> for OptionValue {
     fn from(text: &str) -> Self {
         Self(Setting::Text(text.to_owned()))
     }
 }
 
-impl From<String> for Given {
+impl From<String> for OptionValue {
     fn from(text: String) -> Self {
         Self(Setting::Text(text))
     }
 }
 
-impl<const N: usize> From<[&str; N]> for Given {
+impl<const N: usize> From<[&str; N]> for OptionValue {
     fn from(texts: [&str; N]) -> Self {
         Self(Setting::Array(texts.iter().map(|text| Setting::Text((*text).to_owned())).collect()))
     }
 }
 
-impl<const N: usize> From<[(&str, &str); N]> for Given {
+impl<const N: usize> From<[(&str, &str); N]> for OptionValue {
     fn from(pairs: [(&str, &str); N]) -> Self {
         let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), Setting::Text((*value).to_owned()));
         Self(Setting::Hash(pairs.iter().map(pair).collect()))
@@ -50,13 +50,13 @@ impl<const N: usize> From<[(&str, &str); N]> for Given {
 }
 
 /// Position and owner epoch of a partition.
-type Known = (Option<Bytes>, u64);
+type StoredPartition = (Option<Bytes>, u64);
 
 /// Stored positions, by source and partition.
 #[derive(Debug, Default)]
-pub(crate) struct Stored(Mutex<BTreeMap<(String, String), Known>>);
+pub(crate) struct StoredPositions(Mutex<BTreeMap<(String, String), StoredPartition>>);
 
-impl Stored {
+impl StoredPositions {
     /// Compares and sets, as the store does.
     pub(crate) fn apply(&self, moved: &Move) -> Result<(), NotStored> {
         let mut stored = self.0.lock();
@@ -75,7 +75,7 @@ impl Stored {
 }
 
 #[async_trait]
-impl Positions for Stored {
+impl Positions for StoredPositions {
     async fn claim(&self, source: &str, partition: &str) -> Result<(Option<Bytes>, u64), InputError> {
         let mut stored = self.0.lock();
         let known = stored.entry((source.to_owned(), partition.to_owned())).or_default();
@@ -95,7 +95,7 @@ pub(crate) struct Pipeline {
     sender: Option<mpsc::Sender<Batch>>,
     receiver: mpsc::Receiver<Batch>,
     pub(crate) stop: watch::Sender<bool>,
-    pub(crate) stored: Arc<Stored>,
+    pub(crate) stored: Arc<StoredPositions>,
     pub(crate) budget: Budget,
     /// Name of the input, and those of its siblings.
     pub(crate) names: Vec<&'static str>,
@@ -111,7 +111,7 @@ impl Pipeline {
     }
 
     /// A pipeline that begins with what another one has stored.
-    pub(crate) fn with(queue: usize, stored: Arc<Stored>) -> Self {
+    pub(crate) fn with(queue: usize, stored: Arc<StoredPositions>) -> Self {
         let (sender, receiver) = mpsc::channel(queue);
         Self {
             sender: Some(sender),

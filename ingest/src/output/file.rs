@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use crate::codec::{self, Codec};
 use crate::input::stopped;
 use crate::offload::offload;
-use crate::output::{Interrupted, Output, Place, Refused, Sink};
+use crate::output::{OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
 use crate::{Event, Fault, Options, Template};
 
 /// Files that are open at a time; the one that was used least lately is closed for another.
@@ -41,11 +41,11 @@ const FAILURES: &str = "_filepath_failures";
 
 #[derive(Debug)]
 struct Files {
-    shared: Arc<Shared>,
+    shared: Arc<FileOutputState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct FileOutputState {
     path: Template,
     /// What all paths begin with: nothing is written elsewhere.
     root: PathBuf,
@@ -94,7 +94,7 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
         options.fault_here(format!("[filename_failure] is [{failures}], not a file's name"));
     }
     options.finish()?;
-    let shared = Shared {
+    let shared = FileOutputState {
         path: Template::parse(&text),
         root,
         failures,
@@ -132,7 +132,7 @@ fn root(path: &str) -> PathBuf {
     PathBuf::from(format!("{directory}/")).components().collect()
 }
 
-impl Shared {
+impl FileOutputState {
     /// The file of an event. One whose name leads out of the root goes into a file of its own there.
     fn target(&self, event: &Event) -> PathBuf {
         let rendered = self.path.render(event);
@@ -314,8 +314,8 @@ impl Sink for Files {
         &self,
         events: &[(Arc<Event>, Option<String>)],
         mut stopping: watch::Receiver<bool>,
-        _place: Place,
-    ) -> Result<Vec<Refused>, Interrupted> {
+        _place: OrderTicket,
+    ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
         let (shared, events) = (Arc::clone(&self.shared), events.to_vec());
         let mut texts = offload(move || shared.texts(&events)).await;
         let mut pause = FIRST_PAUSE;
@@ -334,12 +334,12 @@ impl Sink for Files {
                 }
                 Err(error) => {
                     tracing::error!(%error, "the output file ended");
-                    return Err(Interrupted);
+                    return Err(SinkInterrupted);
                 }
             }
             tokio::select! {
                 biased;
-                () = stopped(&mut stopping) => return Err(Interrupted),
+                () = stopped(&mut stopping) => return Err(SinkInterrupted),
                 () = tokio::time::sleep(pause) => {}
             }
             pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
@@ -357,9 +357,9 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::input::testing::{Given, options};
+    use crate::input::testing::{OptionValue, options};
 
-    fn output(given: &[(&str, Given)]) -> Arc<dyn Sink> {
+    fn output(given: &[(&str, OptionValue)]) -> Arc<dyn Sink> {
         match build(options("file", given)).unwrap() {
             Output::Sink(sink) => sink,
             Output::Local(_) => panic!("it is a sink"),
@@ -375,7 +375,7 @@ mod tests {
 
     async fn send(output: &Arc<dyn Sink>, events: &[(Arc<Event>, Option<String>)]) {
         assert_eq!(
-            output.send(events, watch::Sender::new(false).subscribe(), Place::new().0).await,
+            output.send(events, watch::Sender::new(false).subscribe(), OrderTicket::new().0).await,
             Ok(Vec::new())
         );
     }
@@ -436,16 +436,16 @@ mod tests {
         std::os::unix::fs::symlink(&file, &link).unwrap();
         let constant = output(&[("path", link.display().to_string().into())]);
         let stop = watch::Sender::new(true);
-        let interrupted = constant.send(&[event("a", "m")], stop.subscribe(), Place::new().0).await;
-        assert_eq!(interrupted, Err(Interrupted), "it waits for the link to go away");
+        let interrupted = constant.send(&[event("a", "m")], stop.subscribe(), OrderTicket::new().0).await;
+        assert_eq!(interrupted, Err(SinkInterrupted), "it waits for the link to go away");
         // The place is taken while the file is open.
         let path = dir.path().join("out");
         let output = output(&[("path", path.display().to_string().into())]);
         send(&output, &[event("a", "1")]).await;
         std::fs::rename(&path, dir.path().join("moved")).unwrap();
         std::os::unix::fs::symlink(dir.path().join("moved"), &path).unwrap();
-        let interrupted = output.send(&[event("a", "2")], stop.subscribe(), Place::new().0).await;
-        assert_eq!(interrupted, Err(Interrupted));
+        let interrupted = output.send(&[event("a", "2")], stop.subscribe(), OrderTicket::new().0).await;
+        assert_eq!(interrupted, Err(SinkInterrupted));
         assert_eq!(messages(&dir.path().join("moved")), ["1"]);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
     }
@@ -457,7 +457,7 @@ mod tests {
         for (given, file_mode, dir_mode) in [(None, 0o640, 0o750), (Some(("0666", "0777")), 0o666, 0o777)] {
             let dir = tempfile::tempdir().unwrap();
             let path = format!("{}/a/%{{user}}/out", dir.path().display());
-            let mut options: Vec<(&str, Given)> = vec![("path", path.into())];
+            let mut options: Vec<(&str, OptionValue)> = vec![("path", path.into())];
             if let Some((file, directory)) = given {
                 options.extend([("file_mode", file.into()), ("dir_mode", directory.into())]);
             }
@@ -505,7 +505,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_name_leads_out(user in r"[a./\\%{}\x00-]{0,16}") {
-            let shared = Shared {
+            let shared = FileOutputState {
                 path: Template::parse("/root/of/%{user}/x"),
                 root: root("/root/of/%{user}/x"),
                 failures: FAILURES.to_owned(),

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use super::{Interrupted, Output, Place, Refused, Sink};
+use super::{OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
 use crate::codec::{self, Codec};
 use crate::kafka::{Client, Log};
 use crate::{Event, Fault, Options, Template};
@@ -194,8 +194,8 @@ impl Kafka {
         producer: &FutureProducer<Log>,
         events: &[(Arc<Event>, Option<String>)],
         wanted: &[usize],
-        refused: &mut Vec<Refused>,
-        place: Option<Place>,
+        refused: &mut Vec<RefusedEvent>,
+        place: Option<OrderTicket>,
     ) -> (Vec<usize>, Option<KafkaError>) {
         let mut underway = Vec::with_capacity(wanted.len());
         let (mut again, mut why) = (Vec::new(), None);
@@ -213,7 +213,7 @@ impl Kafka {
             match put {
                 Ok(delivery) => underway.push(async move { (*at, delivery.await) }),
                 Err(error) if is_permanent(&error) => {
-                    refused.push(Refused { event: *at, reason: error.to_string() })
+                    refused.push(RefusedEvent { event: *at, reason: error.to_string() })
                 }
                 Err(error) => {
                     again.push(*at);
@@ -229,7 +229,7 @@ impl Kafka {
                 Ok(Err((error, _)))
                     if is_permanent(&error) || (self.retries.is_some() && !is_missing_topic(&error)) =>
                 {
-                    refused.push(Refused { event: at, reason: error.to_string() });
+                    refused.push(RefusedEvent { event: at, reason: error.to_string() });
                 }
                 Ok(Err((error, _))) => {
                     again.push(at);
@@ -250,8 +250,8 @@ impl Sink for Kafka {
         &self,
         events: &[(Arc<Event>, Option<String>)],
         mut stopping: watch::Receiver<bool>,
-        place: Place,
-    ) -> Result<Vec<Refused>, Interrupted> {
+        place: OrderTicket,
+    ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
         let mut refused = Vec::new();
         let mut place = Some(place);
         let mut wanted: Vec<usize> = (0..events.len()).collect();
@@ -268,7 +268,7 @@ impl Sink for Kafka {
                             // What has not left, or was not acknowledged, is not sent later, behind the back of who
                             // sends it again.
                             producer.purge(PurgeConfig::default().queue().inflight());
-                            return Err(Interrupted);
+                            return Err(SinkInterrupted);
                         }
                     };
                     wanted = again;
@@ -289,7 +289,7 @@ impl Sink for Kafka {
                 tokio::select! {
                     biased;
                     () = sleep(pause) => pause = (pause * 2).min(BACK_OFF.1),
-                    _ = stopping.wait_for(|stopping| *stopping) => return Err(Interrupted),
+                    _ = stopping.wait_for(|stopping| *stopping) => return Err(SinkInterrupted),
                 }
             }
         }

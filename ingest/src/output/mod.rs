@@ -53,22 +53,22 @@ pub trait Sink: fmt::Debug + Send + Sync {
     /// next waits until `place` is dropped: at the end, or once nothing can overtake these events any more.
     ///
     /// # Errors
-    /// [`Interrupted`] when it was to stop before it was through.
+    /// [`SinkInterrupted`] when it was to stop before it was through.
     async fn send(
         &self,
         events: &[(Arc<Event>, Option<String>)],
         stopping: watch::Receiver<bool>,
-        place: Place,
-    ) -> Result<Vec<Refused>, Interrupted>;
+        place: OrderTicket,
+    ) -> Result<Vec<RefusedEvent>, SinkInterrupted>;
 }
 
 /// A place in an order. What comes behind waits until nobody has it any more.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct OrderTicket {
     _held: Arc<watch::Sender<()>>,
 }
 
-impl Place {
+impl OrderTicket {
     /// Makes a place, and what closes when nobody has it any more.
     pub fn new() -> (Self, watch::Receiver<()>) {
         let (held, left) = watch::channel(());
@@ -78,7 +78,7 @@ impl Place {
 
 /// An event that a sink refuses for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedEvent {
     /// Which one of the events sent.
     pub event: usize,
     /// Why.
@@ -88,7 +88,7 @@ pub struct Refused {
 /// A sink was told to stop before all was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stopped before all events were sent")]
-pub struct Interrupted;
+pub struct SinkInterrupted;
 
 /// Makes an output.
 ///

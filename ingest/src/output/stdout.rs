@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::codec::{self, Codec};
-use crate::output::{Interrupted, Output, Place, Refused, Sink};
+use crate::output::{OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
 use crate::{Event, Fault, Options};
 
 #[derive(Debug)]
@@ -32,8 +32,8 @@ impl Sink for Stdout {
         &self,
         events: &[(Arc<Event>, Option<String>)],
         _stopping: watch::Receiver<bool>,
-        _place: Place,
-    ) -> Result<Vec<Refused>, Interrupted> {
+        _place: OrderTicket,
+    ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
         let (codec, events) = (Arc::clone(&self.codec), events.to_vec());
         let written = tokio::task::spawn_blocking(move || {
             let mut text = Vec::with_capacity(events.len() * 256);

@@ -37,9 +37,10 @@ pub(super) fn expand_shared(
     library: &Library,
     named_only: bool,
 ) -> Option<(String, Vec<String>)> {
-    let mut expansion = Expansion { shared: Some(Shared::default()), ..Expansion::new(library, named_only) };
+    let mut expansion =
+        Expansion { shared: Some(ExpansionState::default()), ..Expansion::new(library, named_only) };
     expansion.add(pattern).ok()?;
-    let Shared { definitions, .. } = expansion.shared?;
+    let ExpansionState { definitions, .. } = expansion.shared?;
     // An option that is set in one place would not have effect in another.
     let sets_options = |text: &str| {
         let mut behind = text.split("(?").skip(1).filter_map(|behind| behind.chars().next());
@@ -81,11 +82,11 @@ struct Expansion<'a> {
     /// Names of the definitions that are being replaced, from the outermost.
     within: Vec<String>,
     /// Definitions that are written once, where that is wanted.
-    shared: Option<Shared>,
+    shared: Option<ExpansionState>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct ExpansionState {
     definitions: Vec<String>,
     /// Places of definitions by their names; `None` for those that are written wherever they are named.
     known: HashMap<String, Option<usize>>,

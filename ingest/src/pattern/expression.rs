@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::native::Locations;
 use super::regex::Regex;
-use super::{Deadline, Stopped};
+use super::{Deadline, MatchStopped};
 
 /// Longest expression, in bytes. Events may name some.
 const MAX_BYTES: usize = 64 << 10;
@@ -31,11 +31,11 @@ impl fmt::Debug for Expression {
 /// What a match is replaced by: text, and groups as `\1`, `\0` and `\k<name>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replacement {
-    parts: Vec<Part>,
+    parts: Vec<ExpressionItem>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum ExpressionItem {
     Text(String),
     Group(usize),
 }
@@ -63,34 +63,34 @@ impl Expression {
     /// Whether a text has a match.
     ///
     /// # Errors
-    /// [`Stopped`] when the time is over.
-    pub fn is_match(&self, text: &str, deadline: &Deadline) -> Result<bool, Stopped> {
+    /// [`MatchStopped`] when the time is over.
+    pub fn is_match(&self, text: &str, deadline: &Deadline) -> Result<bool, MatchStopped> {
         self.regex.find(&mut self.regex.locations(), text, 0, deadline)
     }
 
     /// Finds the first match that begins at a place or behind it.
     ///
     /// # Errors
-    /// [`Stopped`] when the time is over.
+    /// [`MatchStopped`] when the time is over.
     pub fn find_at(
         &self,
         text: &str,
         from: usize,
         deadline: &Deadline,
-    ) -> Result<Option<Range<usize>>, Stopped> {
+    ) -> Result<Option<Range<usize>>, MatchStopped> {
         self.find(&mut self.regex.locations(), text, from, deadline)
     }
 
     /// Replaces all matches. `None` where there is none.
     ///
     /// # Errors
-    /// [`Stopped`] when the time for all of them is over, or the text becomes longer than 64 MiB.
+    /// [`MatchStopped`] when the time for all of them is over, or the text becomes longer than 64 MiB.
     pub fn replace_all(
         &self,
         text: &str,
         replacement: &Replacement,
         deadline: &Deadline,
-    ) -> Result<Option<String>, Stopped> {
+    ) -> Result<Option<String>, MatchStopped> {
         let mut locations = self.regex.locations();
         let mut out = String::new();
         let (mut copied, mut from) = (0, 0);
@@ -100,8 +100,8 @@ impl Expression {
             out.push_str(text.get(copied..found.start).unwrap_or_default());
             for part in &replacement.parts {
                 match part {
-                    Part::Text(text) => out.push_str(text),
-                    Part::Group(group) => {
+                    ExpressionItem::Text(text) => out.push_str(text),
+                    ExpressionItem::Group(group) => {
                         let range = locations.get(*group);
                         out.push_str(range.and_then(|range| text.get(range)).unwrap_or_default());
                     }
@@ -115,7 +115,7 @@ impl Expression {
                 from += next.len_utf8();
             }
             if out.len() > MAX_REPLACED_BYTES || deadline.is_over() {
-                return Err(Stopped);
+                return Err(MatchStopped);
             }
         }
         out.push_str(text.get(copied..).unwrap_or_default());
@@ -128,7 +128,7 @@ impl Expression {
         text: &str,
         from: usize,
         deadline: &Deadline,
-    ) -> Result<Option<Range<usize>>, Stopped> {
+    ) -> Result<Option<Range<usize>>, MatchStopped> {
         if from > text.len() || !self.regex.find(locations, text, from, deadline)? {
             return Ok(None);
         }
@@ -168,14 +168,14 @@ impl Replacement {
                 }
             };
             if let Some(group) = group {
-                parts.push(Part::Text(std::mem::take(&mut literal)));
-                parts.push(Part::Group(group));
+                parts.push(ExpressionItem::Text(std::mem::take(&mut literal)));
+                parts.push(ExpressionItem::Group(group));
             }
             rest = from.get(length..).unwrap_or_default();
         }
         literal.push_str(rest);
-        parts.push(Part::Text(literal));
-        parts.retain(|part| !matches!(part, Part::Text(text) if text.is_empty()));
+        parts.push(ExpressionItem::Text(literal));
+        parts.retain(|part| !matches!(part, ExpressionItem::Text(text) if text.is_empty()));
         Self { parts }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::expand::{expand, expand_shared};
-use super::regex::{Lent, Regex};
+use super::regex::{LocationsGuard, Regex};
 use super::{Deadline, Library};
 
 /// What the text of a capture is turned into.
@@ -42,7 +42,7 @@ pub struct Capture {
 
 /// A match ended because the time was over, or for want of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stopped;
+pub struct MatchStopped;
 
 /// A compiled pattern.
 pub struct Pattern {
@@ -80,16 +80,16 @@ impl Pattern {
     /// Whether a text has a match.
     ///
     /// # Errors
-    /// [`Stopped`] when the time is over.
-    pub fn is_match(&self, text: &str, deadline: &Deadline) -> Result<bool, Stopped> {
+    /// [`MatchStopped`] when the time is over.
+    pub fn is_match(&self, text: &str, deadline: &Deadline) -> Result<bool, MatchStopped> {
         Ok(self.find(text, deadline)?.is_some())
     }
 
     /// Finds the first match.
     ///
     /// # Errors
-    /// [`Stopped`] when the time is over.
-    pub fn find(&self, text: &str, deadline: &Deadline) -> Result<Option<Captures<'_>>, Stopped> {
+    /// [`MatchStopped`] when the time is over.
+    pub fn find(&self, text: &str, deadline: &Deadline) -> Result<Option<Captures<'_>>, MatchStopped> {
         let mut locations = self.regex.locations();
         let found = self.regex.find(&mut locations, text, 0, deadline)?;
         Ok(found.then_some(Captures { pattern: self, locations }))
@@ -99,7 +99,7 @@ impl Pattern {
 /// A match.
 pub struct Captures<'a> {
     pattern: &'a Pattern,
-    locations: Lent<'a>,
+    locations: LocationsGuard<'a>,
 }
 
 impl fmt::Debug for Captures<'_> {

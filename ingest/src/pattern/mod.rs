@@ -21,7 +21,7 @@ mod translate;
 pub use deadline::Deadline;
 pub use expression::{Expression, Replacement};
 pub use library::Library;
-pub use matcher::{Capture, Captures, Kind, Pattern, Stopped};
+pub use matcher::{Capture, Captures, Kind, MatchStopped, Pattern};
 
 #[cfg(test)]
 mod tests;

@@ -50,7 +50,7 @@ unsafe extern "C" {
 
 /// How a match ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum MatchEnd {
     Found,
     Nothing,
     /// The steps that one place was given are used up.
@@ -165,7 +165,7 @@ impl Code {
         places: Range<usize>,
         steps: u32,
         deadline: Option<&Deadline>,
-    ) -> Ended {
+    ) -> MatchEnd {
         assert!(text.is_char_boundary(places.start), "a match begins at a character");
         let stride = (BYTES_PER_LOOK / text.len().max(1)).clamp(1, MAX_STRIDE);
         let mut watch = deadline.map(|deadline| Watch { deadline, calls: 0, stride });
@@ -205,9 +205,9 @@ impl Code {
             }
         });
         match result {
-            1.. => Ended::Found,
-            pcre2::PCRE2_ERROR_NOMATCH => Ended::Nothing,
-            pcre2::PCRE2_ERROR_MATCHLIMIT => Ended::OutOfSteps,
+            1.. => MatchEnd::Found,
+            pcre2::PCRE2_ERROR_NOMATCH => MatchEnd::Nothing,
+            pcre2::PCRE2_ERROR_MATCHLIMIT => MatchEnd::OutOfSteps,
             other => {
                 debug_assert!(
                     [
@@ -221,7 +221,7 @@ impl Code {
                     "{}",
                     message(other)
                 );
-                Ended::Stopped
+                MatchEnd::Stopped
             }
         }
     }
@@ -380,15 +380,15 @@ impl Drop for LargeStack<'_> {
 }
 
 /// All compiled expressions of the process.
-static COMPILED: Compiled = Compiled { bytes: AtomicUsize::new(0), codes: AtomicUsize::new(0) };
+static COMPILED: CompiledCount = CompiledCount { bytes: AtomicUsize::new(0), codes: AtomicUsize::new(0) };
 
 /// Counts compiled expressions.
-struct Compiled {
+struct CompiledCount {
     bytes: AtomicUsize,
     codes: AtomicUsize,
 }
 
-impl Compiled {
+impl CompiledCount {
     fn take(&self, bytes: usize) -> Result<(), CompileError> {
         if bytes > MAX_CODE_BYTES {
             return Err(CompileError::TooLarge(format!(
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn what_is_compiled_is_bounded() {
-        let compiled = Compiled { bytes: AtomicUsize::new(0), codes: AtomicUsize::new(0) };
+        let compiled = CompiledCount { bytes: AtomicUsize::new(0), codes: AtomicUsize::new(0) };
         assert!(compiled.take(MAX_CODE_BYTES + 1).is_err());
         for _ in 0..MAX_ALL_BYTES / MAX_CODE_BYTES {
             compiled.take(MAX_CODE_BYTES).unwrap();
@@ -443,7 +443,7 @@ mod tests {
         assert!(compiled.take(1).unwrap_err().into_message().contains("remove some patterns"));
         compiled.give_back(MAX_CODE_BYTES);
         compiled.take(1).unwrap();
-        let compiled = Compiled { bytes: AtomicUsize::new(0), codes: AtomicUsize::new(MAX_CODES - 1) };
+        let compiled = CompiledCount { bytes: AtomicUsize::new(0), codes: AtomicUsize::new(MAX_CODES - 1) };
         compiled.take(1).unwrap();
         assert!(compiled.take(1).is_err());
     }

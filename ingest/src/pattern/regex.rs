@@ -11,9 +11,9 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-use super::native::{Code, CompileError, Ended, Locations, Mode};
+use super::native::{Code, CompileError, Locations, MatchEnd, Mode};
 use super::translate::{translate, translate_shared};
-use super::{Capture, Deadline, Stopped};
+use super::{Capture, Deadline, MatchStopped};
 
 /// Longest expression, in bytes, in the syntax of PCRE2.
 const MAX_BYTES: usize = 1 << 20;
@@ -42,13 +42,13 @@ pub(super) struct Regex {
     /// Made when the steps do not do for the first time; `None` where there is no room for it.
     watched: OnceLock<Option<Code>>,
     cost: Cost,
-    idle: Mutex<Idle>,
+    idle: Mutex<IdleLocations>,
 }
 
 #[derive(Default)]
-struct Idle(Vec<Locations>);
+struct IdleLocations(Vec<Locations>);
 
-impl std::fmt::Debug for Idle {
+impl std::fmt::Debug for IdleLocations {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Idle").field(&self.0.len()).finish()
     }
@@ -113,7 +113,7 @@ impl Regex {
         }
         let mode = Mode { named: !captures.is_empty(), watched: false, dot_all };
         let quick = compile(&expression, shared.as_deref(), mode).map_err(CompileError::into_message)?;
-        let cost = Cost::of(&expression);
+        let cost = Cost::new(&expression);
         let (watched, idle) = (OnceLock::new(), Mutex::default());
         Ok((Self { expression, shared, mode, quick, watched, cost, idle }, captures))
     }
@@ -121,14 +121,14 @@ impl Regex {
     /// Finds the first match that begins at a place or behind it, and puts it into the locations.
     ///
     /// # Errors
-    /// [`Stopped`] when the time is over, or the match needs too much memory.
+    /// [`MatchStopped`] when the time is over, or the match needs too much memory.
     pub(super) fn find(
         &self,
         locations: &mut Locations,
         text: &str,
         from: usize,
         deadline: &Deadline,
-    ) -> Result<bool, Stopped> {
+    ) -> Result<bool, MatchStopped> {
         if from > text.len() {
             return Ok(false);
         }
@@ -142,23 +142,23 @@ impl Regex {
                     let steps = u32::try_from(allowance.steps).unwrap_or(u32::MAX);
                     self.quick.search(locations, text, from..end, steps, None)
                 }
-                None => Ended::OutOfSteps,
+                None => MatchEnd::OutOfSteps,
             };
             let ended = match ended {
-                Ended::OutOfSteps => match self.watched() {
+                MatchEnd::OutOfSteps => match self.watched() {
                     Some(watched) => watched.search(locations, text, from..end, u32::MAX, Some(deadline)),
                     None => self.search_in_steps(locations, text, from..end, deadline),
                 },
                 ended => ended,
             };
             match ended {
-                Ended::Found => return Ok(true),
-                Ended::Nothing if end > text.len() => return Ok(false),
-                Ended::Nothing => from = end,
-                Ended::OutOfSteps | Ended::Stopped => return Err(Stopped),
+                MatchEnd::Found => return Ok(true),
+                MatchEnd::Nothing if end > text.len() => return Ok(false),
+                MatchEnd::Nothing => from = end,
+                MatchEnd::OutOfSteps | MatchEnd::Stopped => return Err(MatchStopped),
             }
             if deadline.is_over() {
-                return Err(Stopped);
+                return Err(MatchStopped);
             }
         }
     }
@@ -171,15 +171,15 @@ impl Regex {
         text: &str,
         places: Range<usize>,
         deadline: &Deadline,
-    ) -> Ended {
+    ) -> MatchEnd {
         let mut steps = u32::try_from(MAX_STEPS).unwrap_or(u32::MAX);
         loop {
             if deadline.is_over() {
-                return Ended::Stopped;
+                return MatchEnd::Stopped;
             }
             match self.quick.search(locations, text, places.clone(), steps, None) {
-                Ended::OutOfSteps if steps < u32::MAX => steps = steps.saturating_mul(2),
-                Ended::OutOfSteps => return Ended::Stopped,
+                MatchEnd::OutOfSteps if steps < u32::MAX => steps = steps.saturating_mul(2),
+                MatchEnd::OutOfSteps => return MatchEnd::Stopped,
                 ended => return ended,
             }
         }
@@ -191,9 +191,9 @@ impl Regex {
     }
 
     /// Locations for its matches.
-    pub(super) fn locations(&self) -> Lent<'_> {
+    pub(super) fn locations(&self) -> LocationsGuard<'_> {
         let idle = self.idle.lock().0.pop();
-        Lent { regex: self, locations: Some(idle.unwrap_or_else(|| Locations::new(&self.quick))) }
+        LocationsGuard { regex: self, locations: Some(idle.unwrap_or_else(|| Locations::new(&self.quick))) }
     }
 }
 
@@ -207,7 +207,7 @@ fn compile(expression: &str, shared: Option<&str>, mode: Mode) -> Result<Code, C
 
 impl Cost {
     /// Judges an expression of PCRE2 by its signs, those that stand for themselves included: what is doubtful costs more.
-    fn of(expression: &str) -> Self {
+    fn new(expression: &str) -> Self {
         // More than that may multiply beyond all bounds.
         const MAX_CHOICES: u32 = 8;
         let (mut choices, mut repeats) = (0, 0);
@@ -272,13 +272,13 @@ fn boundary(text: &str, mut place: usize) -> usize {
 }
 
 /// Locations that go back when they are dropped.
-pub(super) struct Lent<'a> {
+pub(super) struct LocationsGuard<'a> {
     regex: &'a Regex,
     /// Taken out only at the end.
     locations: Option<Locations>,
 }
 
-impl Deref for Lent<'_> {
+impl Deref for LocationsGuard<'_> {
     type Target = Locations;
 
     fn deref(&self) -> &Locations {
@@ -286,13 +286,13 @@ impl Deref for Lent<'_> {
     }
 }
 
-impl DerefMut for Lent<'_> {
+impl DerefMut for LocationsGuard<'_> {
     fn deref_mut(&mut self) -> &mut Locations {
         self.locations.as_mut().expect("taken out only at the end")
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for LocationsGuard<'_> {
     fn drop(&mut self) {
         if let Some(locations) = self.locations.take() {
             let mut idle = self.regex.idle.lock();
@@ -324,7 +324,7 @@ mod tests {
             ("a{2}b{3}", Cost::Steps),
             ("(?(1)a)", Cost::Steps),
         ] {
-            assert_eq!(Cost::of(expression), cost, "{expression}");
+            assert_eq!(Cost::new(expression), cost, "{expression}");
         }
     }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Deadline, Expression, Kind, Library, Pattern, Replacement, Stopped};
+use super::{Deadline, Expression, Kind, Library, MatchStopped, Pattern, Replacement};
 
 fn compile(pattern: &str) -> Result<Pattern, String> {
     Pattern::compile(pattern, &Library::new(), true)
@@ -293,11 +293,11 @@ fn a_match_ends_when_its_time_is_over() {
         let began = processor_time();
         let ended = compiled.is_match(&text, &Deadline::within(time));
         let took = processor_time() - began;
-        assert!(matches!(ended, Err(Stopped) | Ok(false)), "{pattern}");
+        assert!(matches!(ended, Err(MatchStopped) | Ok(false)), "{pattern}");
         assert!(took < time + Duration::from_millis(100), "{pattern} on {} bytes took {took:?}", text.len());
     }
     let endless = compile("^(a+)+$").unwrap();
-    assert_eq!(endless.is_match(&(many("a", 50) + "!"), &Deadline::within(time)), Err(Stopped));
+    assert_eq!(endless.is_match(&(many("a", 50) + "!"), &Deadline::within(time)), Err(MatchStopped));
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn replacing_is_bounded() {
     let deadline = Deadline::within(Duration::from_secs(30));
     let expression = Expression::compile("a").unwrap();
     let replacement = Replacement::parse(&"b".repeat(1 << 20), &expression);
-    assert_eq!(expression.replace_all(&"a".repeat(1 << 20), &replacement, &deadline), Err(Stopped));
+    assert_eq!(expression.replace_all(&"a".repeat(1 << 20), &replacement, &deadline), Err(MatchStopped));
     assert!(Expression::compile(&"a".repeat(70_000)).unwrap_err().contains("longer"));
     assert!(compile(&"(?:ab){60000}".repeat(3)).is_err());
 }

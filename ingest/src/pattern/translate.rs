@@ -56,13 +56,13 @@ struct Translation<'a> {
     /// Where what a quantifier would repeat begins.
     atom: Option<usize>,
     /// How it is quantified already.
-    quantified: Option<Quantified>,
+    quantified: Option<QuantifierTarget>,
     /// Whether it is a place in the text, which PCRE2 repeats in a group only.
     is_place: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Quantified {
+enum QuantifierTarget {
     /// By one sign alone.
     Sign,
     /// By more.
@@ -94,7 +94,7 @@ impl<'a> Translation<'a> {
                 '{' => {
                     if let Some(interval) = self.interval() {
                         self.repeat(&interval);
-                        self.quantified = Some(Quantified::Other);
+                        self.quantified = Some(QuantifierTarget::Other);
                         // Other than after a sign, a plus behind it is a quantifier of its own.
                         if let Some(lazy) = self.rest.next_if_eq(&'?') {
                             self.out.push(lazy);
@@ -145,17 +145,17 @@ impl<'a> Translation<'a> {
 
     /// A sign that quantifies, with what makes it lazy or possessive.
     fn quantifier(&mut self, sign: char) {
-        if sign == '*' && self.quantified == Some(Quantified::Sign) {
+        if sign == '*' && self.quantified == Some(QuantifierTarget::Sign) {
             // `.?*` is `.*`.
             self.out.pop();
             self.out.push('*');
             return;
         }
         self.repeat(&sign.to_string());
-        self.quantified = Some(Quantified::Sign);
+        self.quantified = Some(QuantifierTarget::Sign);
         if let Some(suffix) = self.rest.next_if(|letter| matches!(letter, '?' | '+')) {
             self.out.push(suffix);
-            self.quantified = Some(Quantified::Other);
+            self.quantified = Some(QuantifierTarget::Other);
         }
     }
 

@@ -13,17 +13,17 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// Bodies, and the budget that they are charged to.
 #[derive(Clone)]
-struct Charged {
-    bodies: Bodies,
+struct ChargedBodies {
+    bodies: BodyReader,
     budget: Budget,
 }
 
-fn bodies(budget: u64, max_bytes: u64) -> Charged {
-    Charged { bodies: Bodies::new(max_bytes, SILENCE), budget: Budget::new(budget) }
+fn bodies(budget: u64, max_bytes: u64) -> ChargedBodies {
+    ChargedBodies { bodies: BodyReader::new(max_bytes, SILENCE), budget: Budget::new(budget) }
 }
 
-impl Charged {
-    async fn read<B>(&self, headers: &HeaderMap, body: &mut B) -> Result<Held, BodyError>
+impl ChargedBodies {
+    async fn read<B>(&self, headers: &HeaderMap, body: &mut B) -> Result<ReservedBody, BodyError>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
@@ -117,7 +117,7 @@ async fn the_sum_is_bounded_as_sent_and_as_inflated() {
 async fn a_declared_length_is_charged_as_it_arrives() {
     let bodies = bodies(10 << 20, 10 << 20);
     let declared = headers(CONTENT_LENGTH, &(10 << 20).to_string());
-    let slow = |bodies: Charged| {
+    let slow = |bodies: ChargedBodies| {
         let declared = declared.clone();
         tokio::spawn(
             async move { bodies.read(&declared, &mut paced(10, 1 << 20, Duration::from_secs(50))).await },

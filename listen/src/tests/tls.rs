@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
-use super::{Running, SECOND, ask, rest, start};
+use super::{SECOND, TestServer, ask, rest, start};
 use crate::tls::InUse;
 use crate::{ClientCertificates, Config, Tls, TlsFiles};
 
@@ -80,7 +80,7 @@ impl Authority {
 }
 
 /// Asks on a new connection who the server takes the client for; `None` where it does not talk to it.
-async fn who(running: &Running, connector: &TlsConnector) -> Option<String> {
+async fn who(running: &TestServer, connector: &TlsConnector) -> Option<String> {
     let stream = running.connect().await;
     let mut stream = connector.connect("localhost".try_into().unwrap(), stream).await.ok()?;
     // With TLS 1.3 the server refuses a client that takes the handshake for done.

@@ -17,8 +17,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Failure, Sent, compute};
-use crate::Shared;
+use super::{Failure, SendResult, compute};
+use crate::NotifierState;
 use crate::error::{Error, Result};
 use crate::message::Message;
 use millrace_rules::template;
@@ -75,11 +75,11 @@ impl Commands {
     /// Starts a program, and waits for its end. The turn lasts as long as the program, also where nobody waits any more.
     pub(crate) async fn run(
         &self,
-        shared: &Shared,
+        shared: &NotifierState,
         options: Map<String, Value>,
         message: Message,
         turn: OwnedSemaphorePermit,
-    ) -> Sent {
+    ) -> SendResult {
         let off = || Failure::passing("no command is started: notifications.command_directory is not set");
         let directory = self.directory.clone().ok_or_else(off)?;
         check(&options).map_err(|error| Failure::permanent(error.to_string()))?;
@@ -110,7 +110,13 @@ impl Commands {
 }
 
 /// Starts a program and waits for its end.
-fn run(directory: &std::path::Path, words: &[String], input: &str, key: &str, must_succeed: bool) -> Sent {
+fn run(
+    directory: &std::path::Path,
+    words: &[String],
+    input: &str,
+    key: &str,
+    must_succeed: bool,
+) -> SendResult {
     let Some((name, arguments)) = words.split_first() else {
         return Err(Failure::permanent("the command has no word"));
     };
@@ -133,7 +139,7 @@ fn run(directory: &std::path::Path, words: &[String], input: &str, key: &str, mu
             _ => Failure::passing(reason),
         }
     })?;
-    let mut pipes = Pipes::of(&mut child, input.as_bytes());
+    let mut pipes = Pipes::new(&mut child, input.as_bytes());
     let in_time = has_ended(&child, &mut pipes);
     // What it started and left behind. Its number is its own until it is waited for.
     if let Some(group) = Pid::from_raw(i32::try_from(child.id()).unwrap_or_default()) {
@@ -189,7 +195,7 @@ struct Output<R> {
 }
 
 impl<'a> Pipes<'a> {
-    fn of(child: &mut Child, input: &'a [u8]) -> Self {
+    fn new(child: &mut Child, input: &'a [u8]) -> Self {
         // One that could be waited for is closed instead.
         fn no_wait<P: AsFd>(pipe: Option<P>) -> Option<P> {
             pipe.filter(|pipe| ioctl_fionbio(pipe, true).is_ok())

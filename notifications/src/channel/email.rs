@@ -14,8 +14,8 @@ use lettre::transport::smtp::client::{Certificate, TlsParameters};
 use serde_json::{Map, Value};
 
 use super::smtp::{Encryption, Outcome, Server};
-use super::{Failure, Sent, compute};
-use crate::Shared;
+use super::{Failure, SendResult, compute};
+use crate::NotifierState;
 use crate::config::{Smtp, SmtpTls};
 use crate::error::{Error, Result};
 use crate::hash;
@@ -113,10 +113,15 @@ impl Mailer {
         Ok(Self { server: Server { host, port, encryption, credentials }, from, domain })
     }
 
-    pub(crate) async fn send(&self, shared: &Shared, options: &Map<String, Value>, message: Message) -> Sent {
+    pub(crate) async fn send(
+        &self,
+        shared: &NotifierState,
+        options: &Map<String, Value>,
+        message: Message,
+    ) -> SendResult {
         let (options, from, domain) = (options.clone(), self.from.clone(), self.domain.clone());
         let served = message.served.clone();
-        let Built { from, to, mail, notes } =
+        let PreparedMail { from, to, mail, notes } =
             compute(shared, move || build(&options, &message, from, &domain).map_err(Failure::permanent))
                 .await?;
         let (before, to): (Vec<Address>, Vec<Address>) =
@@ -135,7 +140,7 @@ fn mark(address: &Address) -> String {
 }
 
 /// Says what is to become of a mail; `before` are those who had it.
-fn told(before: Vec<Address>, to: &[Address], outcome: Outcome, notes: Vec<String>) -> Sent {
+fn told(before: Vec<Address>, to: &[Address], outcome: Outcome, notes: Vec<String>) -> SendResult {
     let Outcome { took, later, never, failure } = outcome;
     let name = |refused: &[(Address, String)]| {
         let refused: Vec<String> =
@@ -184,7 +189,7 @@ fn pems(text: &[u8]) -> Vec<Vec<u8>> {
 
 /// A mail, ready to be sent.
 #[derive(Debug)]
-struct Built {
+struct PreparedMail {
     from: Address,
     /// At least one, each once.
     to: Vec<Address>,
@@ -233,7 +238,7 @@ fn build(
     message: &Message,
     own: Mailbox,
     domain: &str,
-) -> std::result::Result<Built, String> {
+) -> std::result::Result<PreparedMail, String> {
     let text = |name: &str| options.get(name).and_then(Value::as_str);
     let mut notes = Vec::new();
     let whole = |addresses: Vec<String>| match text("email_add_domain") {
@@ -291,7 +296,7 @@ fn build(
     let built = built.map_err(because)?;
     let mut seen = HashSet::new();
     let to = built.envelope().to().iter().filter(|address| seen.insert(mark(address))).cloned().collect();
-    Ok(Built { from: from.email, to, mail: built.formatted(), notes })
+    Ok(PreparedMail { from: from.email, to, mail: built.formatted(), notes })
 }
 
 /// The message in HTML: what an alert says, and the fields of its event. Nothing of it is taken as HTML.
@@ -369,7 +374,7 @@ mod tests {
             build(options.as_object().unwrap(), &message, "a@example.com".parse().unwrap(), "example.com")
                 .unwrap()
         };
-        let to = |built: &Built| built.to.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let to = |built: &PreparedMail| built.to.iter().map(ToString::to_string).collect::<Vec<_>>();
         for (owner, first, notes) in [
             (json!("ann@example.com"), "ann@example.com", 0),
             (json!("not an address"), "soc@example.com", 1),

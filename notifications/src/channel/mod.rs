@@ -15,7 +15,7 @@ use millrace_storage::Priority;
 use serde_json::{Map, Value};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::Shared;
+use crate::NotifierState;
 use crate::config::Config;
 use crate::error::Result;
 use crate::message::Message;
@@ -51,7 +51,7 @@ impl Failure {
 }
 
 /// What became of a notification that was sent: nothing, or what is to be told of it.
-pub(crate) type Sent = std::result::Result<Option<String>, Failure>;
+pub(crate) type SendResult = std::result::Result<Option<String>, Failure>;
 
 /// What sends.
 #[derive(Debug)]
@@ -62,14 +62,14 @@ pub(crate) struct Channels {
 }
 
 /// Options with secrets in the place of their names, and the hosts to which each of these may be sent.
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedOptions {
     options: Map<String, Value>,
     /// Where secrets are: an option, or one and a member of it.
     secrets: Vec<Vec<String>>,
     hosts: Vec<Vec<String>>,
 }
 
-impl Resolved {
+impl ResolvedOptions {
     /// Whether there is a secret at a path of the options.
     fn is_secret(&self, path: &[&str]) -> bool {
         self.secrets.iter().any(|secret| secret.iter().eq(path))
@@ -128,7 +128,12 @@ impl Channels {
     }
 
     /// Sends a notification through a channel.
-    pub(crate) async fn send(&self, shared: &Shared, channel: &Channel, message: Message) -> Sent {
+    pub(crate) async fn send(
+        &self,
+        shared: &NotifierState,
+        channel: &Channel,
+        message: Message,
+    ) -> SendResult {
         // A program that waits for others has not begun: its time runs from then on.
         let turn = match channel.method {
             Method::Command => Some(self.command.turn().await?),
@@ -141,11 +146,11 @@ impl Channels {
 
     async fn send_in_time(
         &self,
-        shared: &Shared,
+        shared: &NotifierState,
         channel: &Channel,
         message: Message,
         turn: Option<OwnedSemaphorePermit>,
-    ) -> Sent {
+    ) -> SendResult {
         let resolved = resolve(shared, &channel.options).await?;
         match channel.method {
             Method::Email => self.mailer()?.send(shared, &resolved.options, message).await,
@@ -173,8 +178,11 @@ impl Channels {
 }
 
 /// Puts secrets in the place of their names.
-async fn resolve(shared: &Shared, options: &Map<String, Value>) -> std::result::Result<Resolved, Failure> {
-    let mut resolved = Resolved { options: options.clone(), secrets: Vec::new(), hosts: Vec::new() };
+async fn resolve(
+    shared: &NotifierState,
+    options: &Map<String, Value>,
+) -> std::result::Result<ResolvedOptions, Failure> {
+    let mut resolved = ResolvedOptions { options: options.clone(), secrets: Vec::new(), hosts: Vec::new() };
     let mut named: Vec<(Vec<&str>, Secret)> = Vec::new();
     for (name, value) in options {
         if let Some(secret) = Secret::read(value) {
@@ -208,7 +216,7 @@ async fn resolve(shared: &Shared, options: &Map<String, Value>) -> std::result::
 
 /// The addresses of accounts, as options of mail.
 fn addresses(
-    shared: &Shared,
+    shared: &NotifierState,
     options: &Map<String, Value>,
 ) -> std::result::Result<Map<String, Value>, Failure> {
     let names =
@@ -239,7 +247,7 @@ fn addresses(
 
 /// Runs what takes time on a compute thread, behind what others wait for.
 pub(crate) async fn compute<T: Send + 'static>(
-    shared: &Shared,
+    shared: &NotifierState,
     work: impl FnOnce() -> std::result::Result<T, Failure> + Send + 'static,
 ) -> std::result::Result<T, Failure> {
     let done = shared.engine.compute().run(Priority::Background, move || Ok(work())).await;

@@ -15,9 +15,9 @@ use reqwest::{Certificate, Client, Method, StatusCode, Url};
 use ring::hmac;
 use serde_json::{Map, Value, json};
 
-use super::{Failure, Resolved, Sent, compute};
-use crate::Shared;
-use crate::allow::{Allow, Refused, Resolver};
+use super::{Failure, ResolvedOptions, SendResult, compute};
+use crate::NotifierState;
+use crate::allow::{AddressRefusal, Allow, Resolver};
 use crate::error::{Error, Result};
 use crate::message::Message;
 use crate::outbox::value_of;
@@ -108,11 +108,11 @@ impl Webhook {
 
     pub(crate) async fn send(
         &self,
-        shared: &Shared,
+        shared: &NotifierState,
         template: Option<&'static Template>,
-        resolved: Resolved,
+        resolved: ResolvedOptions,
         message: Message,
-    ) -> Sent {
+    ) -> SendResult {
         let (clients, now_ms) = (Arc::clone(&self.clients), shared.engine.clock().now_ms());
         let hidden = resolved.hidden();
         let ready = compute(shared, move || {
@@ -186,7 +186,7 @@ fn failed(host: &str, error: reqwest::Error) -> Failure {
     let error = error.without_url();
     let (mut reason, mut next): (String, Option<&dyn std::error::Error>) = (error.to_string(), Some(&error));
     while let Some(source) = next.and_then(std::error::Error::source) {
-        if let Some(refused) = source.downcast_ref::<Refused>() {
+        if let Some(refused) = source.downcast_ref::<AddressRefusal>() {
             return Failure::passing(refused.to_string());
         }
         reason = source.to_string();
@@ -220,7 +220,11 @@ fn address(text: &str) -> std::result::Result<Url, String> {
 }
 
 /// Makes the request of the method `webhook`.
-fn generic(resolved: &Resolved, message: &Message, now_ms: i64) -> std::result::Result<Request, String> {
+fn generic(
+    resolved: &ResolvedOptions,
+    message: &Message,
+    now_ms: i64,
+) -> std::result::Result<Request, String> {
     let options = &resolved.options;
     let text = |name: &str| options.get(name).and_then(Value::as_str);
     // Templates see the alert, and no secrets.
@@ -356,7 +360,7 @@ mod tests {
     #[test]
     fn a_webhook_says_what_its_options_ask_for() {
         let made = |options: Value, alerts: usize| {
-            generic(&Resolved::of_test(options, &[]), &message(Kind::Alert, alerts), 5_000)
+            generic(&ResolvedOptions::of_test(options, &[]), &message(Kind::Alert, alerts), 5_000)
         };
         let plain = made(json!({"http_post_url": "https://a/{{ rule.id | urlencode }}"}), 1).unwrap();
         assert_eq!(plain.url.as_str(), "https://a/r");
@@ -391,7 +395,7 @@ mod tests {
     #[test]
     fn a_secret_is_no_template() {
         let options = json!({"http_post_url": "https://a/", "http_post_headers": {"authorization": "Bearer {{ x", "x-a": "{{ count }}"}});
-        let resolved = Resolved::of_test(options, &["http_post_headers", "authorization"]);
+        let resolved = ResolvedOptions::of_test(options, &["http_post_headers", "authorization"]);
         let made = generic(&resolved, &message(Kind::Alert, 1), 0).unwrap();
         assert_eq!(
             (&made.headers["authorization"], &made.headers["x-a"]),
@@ -401,8 +405,9 @@ mod tests {
 
     #[test]
     fn what_a_receiver_may_say_of_a_secret_is_known() {
-        let of =
-            |value: &str| Resolved::of_test(json!({"http_post_url": value}), &["http_post_url"]).hidden();
+        let of = |value: &str| {
+            ResolvedOptions::of_test(json!({"http_post_url": value}), &["http_post_url"]).hidden()
+        };
         assert_eq!(
             of("https://a/hooks/token?key=abcdef"),
             ["https://a/hooks/token?key=abcdef", "/hooks/token", "key=abcdef"]

@@ -8,15 +8,15 @@ use millrace_storage::Error as StorageError;
 use serde_json::{Value, json};
 
 use super::row::{Row, RowKind, Unit};
-use super::store::{ALERT, Fate};
-use crate::Shared;
+use super::store::{ALERT, DeliveryOutcome};
+use crate::NotifierState;
 use crate::channel::{Failure, compute};
 use crate::message::{Item, Kind, Message};
 use crate::outbox::{self, OUTBOX};
 
 /// What became of the test of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tested {
+pub struct ChannelTestReport {
     /// Name of the method.
     pub method: String,
     /// Why it was not sent; `None` where it was.
@@ -28,7 +28,7 @@ pub struct Tested {
 }
 
 /// Sends what rows ask for.
-pub(crate) async fn deliver(shared: &Arc<Shared>, unit: &Unit) -> Fate {
+pub(crate) async fn deliver(shared: &Arc<NotifierState>, unit: &Unit) -> DeliveryOutcome {
     let now_ms = shared.engine.clock().now_ms();
     let expires = unit.rows.iter().map(|row| row.expires).max().unwrap_or(now_ms);
     match attempt(shared, unit).await {
@@ -36,17 +36,17 @@ pub(crate) async fn deliver(shared: &Arc<Shared>, unit: &Unit) -> Fate {
         Err(failure) => {
             let is_over = failure.permanent || shared.engine.clock().now_ms() >= expires;
             match is_over {
-                false => Fate::Again(failure),
-                true if failure.served.is_empty() => Fate::Lost(failure.reason),
+                false => DeliveryOutcome::Again(failure),
+                true if failure.served.is_empty() => DeliveryOutcome::Lost(failure.reason),
                 // Some have it.
-                true => Fate::Sent(Some(failure.reason)),
+                true => DeliveryOutcome::Sent(Some(failure.reason)),
             }
         }
     }
 }
 
-async fn attempt(shared: &Arc<Shared>, unit: &Unit) -> Result<Fate, Failure> {
-    let Some(first) = unit.rows.first() else { return Ok(Fate::Dropped) };
+async fn attempt(shared: &Arc<NotifierState>, unit: &Unit) -> Result<DeliveryOutcome, Failure> {
+    let Some(first) = unit.rows.first() else { return Ok(DeliveryOutcome::Dropped) };
     let channel = first.channel().ok_or_else(|| Failure::permanent("this server has no such channel"))?;
     if first.kind == RowKind::Recovery && waits(shared, first).await? {
         return Err(Failure { of_recipients: true, ..Failure::passing("its alert is not sent yet") });
@@ -59,7 +59,7 @@ async fn attempt(shared: &Arc<Shared>, unit: &Unit) -> Result<Fate, Failure> {
         };
         // Once somebody has looked at it, nobody else need hear of it.
         if row.kind == RowKind::Escalation && alert.as_ref().is_none_or(|alert| alert["status"] != "New") {
-            return Ok(Fate::Dropped);
+            return Ok(DeliveryOutcome::Dropped);
         }
         let alert = alert.unwrap_or_else(|| row.about["alert"].clone());
         items.push(Item { key: row.id.clone(), alert });
@@ -74,11 +74,11 @@ async fn attempt(shared: &Arc<Shared>, unit: &Unit) -> Result<Fate, Failure> {
     let served = unit.served();
     let message = move || Ok(Message { served, ..Message::new(key, kind, importance, items) });
     let message = compute(shared, message).await?;
-    shared.channels.send(shared, &channel, message).await.map(Fate::Sent)
+    shared.channels.send(shared, &channel, message).await.map(DeliveryOutcome::Sent)
 }
 
 /// Whether the alert whose end a row tells of is still to be sent through the same channel.
-async fn waits(shared: &Shared, recovery: &Row) -> Result<bool, Failure> {
+async fn waits(shared: &NotifierState, recovery: &Row) -> Result<bool, Failure> {
     let of_alert = outbox::key(&recovery.alert, "alert", &recovery.channel);
     match shared.session.get(OUTBOX, &of_alert, None, true).await {
         Ok(None) | Err(StorageError::IndexNotFound { .. }) => Ok(false),
@@ -88,7 +88,7 @@ async fn waits(shared: &Shared, recovery: &Row) -> Result<bool, Failure> {
 }
 
 /// Reads an alert; `None` where it is gone.
-async fn alert(shared: &Shared, row: &Row) -> Result<Option<Value>, Failure> {
+async fn alert(shared: &NotifierState, row: &Row) -> Result<Option<Value>, Failure> {
     match shared.session.get(ALERT, &row.alert, None, true).await {
         Ok(None) | Err(StorageError::IndexNotFound { .. }) => Ok(None),
         Ok(Some(found)) => {
@@ -101,11 +101,11 @@ async fn alert(shared: &Shared, row: &Row) -> Result<Option<Value>, Failure> {
 
 /// Sends a sample through each channel of a rule.
 pub(crate) async fn test(
-    shared: &Arc<Shared>,
+    shared: &Arc<NotifierState>,
     definition: &Definition,
     alert: Option<Value>,
     asker: &str,
-) -> Vec<Tested> {
+) -> Vec<ChannelTestReport> {
     let began_ms = shared.engine.clock().now_ms();
     let now = Time::from_ms(began_ms);
     let mut alert = alert.unwrap_or_else(|| Message::sample(&definition.name, now));
@@ -125,7 +125,7 @@ pub(crate) async fn test(
             Ok(note) => (None, note),
             Err(failure) => (Some(failure.reason), None),
         };
-        tested.push(Tested { method: channel.name.clone(), error, note, took_ms });
+        tested.push(ChannelTestReport { method: channel.name.clone(), error, note, took_ms });
     }
     tested
 }

@@ -4,8 +4,8 @@
 //! written in one frame. While that cannot be written, rows that were sent stay here, and are not sent again unless the
 //! server ends before: then they are, under the same key.
 
+mod channel_queues;
 mod deliver;
-mod lanes;
 mod row;
 mod store;
 
@@ -15,12 +15,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
-pub use self::deliver::Tested;
+use self::channel_queues::{ChannelQueues, SendStart};
+pub use self::deliver::ChannelTestReport;
 pub(crate) use self::deliver::test;
-use self::lanes::{Lanes, Start};
 use self::row::Unit;
-use self::store::{Fate, MAX_TOGETHER};
-use crate::{Shared, hash};
+use self::store::{DeliveryOutcome, MAX_TOGETHER};
+use crate::{NotifierState, hash};
 
 /// How long what has ended waits for others, to be written with them.
 const GATHERED: Duration = Duration::from_millis(20);
@@ -36,19 +36,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Something that was started has ended.
-struct Ended {
+struct SendCompletion {
     unit: Unit,
-    fate: Fate,
+    fate: DeliveryOutcome,
     took_ms: i64,
 }
 
 struct Sender {
-    shared: Arc<Shared>,
-    lanes: Lanes,
+    shared: Arc<NotifierState>,
+    lanes: ChannelQueues,
     /// What is to be written: with whether it is told that it is delayed.
-    ended: Vec<(Unit, Fate, bool)>,
+    ended: Vec<(Unit, DeliveryOutcome, bool)>,
     ended_since: Option<Instant>,
-    sender: mpsc::UnboundedSender<Ended>,
+    sender: mpsc::UnboundedSender<SendCompletion>,
     /// Whether rows may be due that are not here.
     look: bool,
     next_look: Instant,
@@ -57,13 +57,13 @@ struct Sender {
 }
 
 /// Sends until it is told to stop.
-pub(crate) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(shared: Arc<NotifierState>) {
     // As many as are under way at most.
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let mut stopping = shared.stopping.subscribe();
     let now = Instant::now();
     let mut this = Sender {
-        lanes: Lanes::new(shared.config.per_minute),
+        lanes: ChannelQueues::new(shared.config.per_minute),
         ended: Vec::new(),
         ended_since: None,
         sender,
@@ -147,12 +147,12 @@ impl Sender {
         until
     }
 
-    fn take(&mut self, ended: Ended) {
-        let Ended { unit, fate, took_ms } = ended;
+    fn take(&mut self, ended: SendCompletion) {
+        let SendCompletion { unit, fate, took_ms } = ended;
         let Some(channel) = unit.rows.first().map(|row| row.channel.clone()) else { return };
-        let again = matches!(fate, Fate::Again(_));
+        let again = matches!(fate, DeliveryOutcome::Again(_));
         // A recipient who cannot be reached says nothing of the channel.
-        let well = !matches!(&fate, Fate::Again(failure) if !failure.of_recipients);
+        let well = !matches!(&fate, DeliveryOutcome::Again(failure) if !failure.of_recipients);
         // The first failure of a row in a row of failures is told: those that follow have the same reason, mostly.
         let tell = again && !self.lanes.fails(&channel) && unit.rows.iter().all(|row| row.attempts == 0);
         let now_ms = self.now_ms();
@@ -165,7 +165,7 @@ impl Sender {
     async fn write(&mut self) -> store::Result<()> {
         while !self.ended.is_empty() {
             let mut rows = 0;
-            let fits = |(unit, _, _): &&(Unit, Fate, bool)| {
+            let fits = |(unit, _, _): &&(Unit, DeliveryOutcome, bool)| {
                 rows += unit.rows.len();
                 rows <= MAX_WRITTEN.max(MAX_TOGETHER)
             };
@@ -190,7 +190,8 @@ impl Sender {
         let more = found.len() == store::PAGE;
         let reason = "its channel failed for as long as it is tried";
         let lost = found.into_iter().filter(|row| !self.lanes.holds(&row.id));
-        let lost: Vec<_> = lost.map(|row| (Unit::one(row), Fate::Lost(reason.to_owned()), false)).collect();
+        let lost: Vec<_> =
+            lost.map(|row| (Unit::one(row), DeliveryOutcome::Lost(reason.to_owned()), false)).collect();
         store::finish(&self.shared, &lost).await?;
         Ok(more)
     }
@@ -263,8 +264,8 @@ impl Sender {
     async fn start(&mut self) -> store::Result<()> {
         while let Some(start) = self.lanes.start(self.now_ms()) {
             let unit = match start {
-                Start::Unit(unit) => unit,
-                Start::Digest(rows) => {
+                SendStart::Unit(unit) => unit,
+                SendStart::Digest(rows) => {
                     let kept = Unit { batch: None, rows: rows.clone() };
                     match self.batched(rows).await {
                         Ok(unit) => unit,
@@ -289,7 +290,7 @@ impl Sender {
                 let fate = deliver::deliver(&shared, &unit).await;
                 let took_ms = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
                 // Nobody is there at the end only.
-                let _ = sender.send(Ended { unit, fate, took_ms });
+                let _ = sender.send(SendCompletion { unit, fate, took_ms });
             });
         }
         Ok(())

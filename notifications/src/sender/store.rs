@@ -8,12 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_rules::{Time, cut};
 use millrace_storage::{
-    Action, DeadLetter, Error as StorageError, Instead, Principal, Priority, SourceWrite, Update, WriteOp,
+    Action, DeadLetter, Error as StorageError, OnReject, Principal, Priority, SourceWrite, Update, WriteOp,
 };
 use serde_json::{Value, json};
 
 use super::row::{Row, SERVED, Unit};
-use crate::Shared;
+use crate::NotifierState;
 use crate::channel::Failure;
 use crate::outbox::OUTBOX;
 
@@ -42,7 +42,7 @@ pub(crate) type Result<T> = std::result::Result<T, String>;
 
 /// What became of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum DeliveryOutcome {
     /// They were sent; the text is to be told.
     Sent(Option<String>),
     /// They need not be sent any more.
@@ -58,7 +58,7 @@ pub(crate) fn next_attempt(attempts: u32, now_ms: i64) -> i64 {
     now_ms.saturating_add(WAIT_MS.saturating_mul(1 << attempts.min(20)).min(LONGEST_WAIT_MS))
 }
 
-async fn search(shared: &Shared, body: Value) -> Result<Vec<Value>> {
+async fn search(shared: &NotifierState, body: Value) -> Result<Vec<Value>> {
     let answer = shared.search.read::<Value>(&shared.session, OUTBOX, body, Priority::Background).await;
     let mut answer = answer.map_err(|error| error.to_string())?;
     match answer["hits"]["hits"].take() {
@@ -68,7 +68,7 @@ async fn search(shared: &Shared, body: Value) -> Result<Vec<Value>> {
 }
 
 /// Makes what was written visible to searches.
-pub(crate) async fn refresh(shared: &Shared) -> Result<bool> {
+pub(crate) async fn refresh(shared: &NotifierState) -> Result<bool> {
     match shared.engine.index(OUTBOX) {
         Err(StorageError::IndexNotFound { .. }) => Ok(false),
         Err(error) => Err(error.to_string()),
@@ -80,14 +80,14 @@ pub(crate) async fn refresh(shared: &Shared) -> Result<bool> {
 }
 
 /// Makes rows of hits on a compute thread: each has its channel's options in it, which are measured.
-async fn rows(shared: &Shared, hits: Vec<Value>) -> Result<Vec<Row>> {
+async fn rows(shared: &NotifierState, hits: Vec<Value>) -> Result<Vec<Row>> {
     let read = move || Ok(hits.into_iter().filter_map(Row::read).collect::<Vec<Row>>());
     shared.engine.compute().run(Priority::Background, read).await.map_err(|error| error.to_string())
 }
 
 /// Reads rows that are due, the first ones first, without those of some channels and some others; returns whether there may be more.
 pub(crate) async fn due(
-    shared: &Shared,
+    shared: &NotifierState,
     now_ms: i64,
     channels: Vec<String>,
     held: Vec<String>,
@@ -112,7 +112,7 @@ pub(crate) async fn due(
 }
 
 /// Returns when the next row is due that is not yet.
-pub(crate) async fn next_due(shared: &Shared, now_ms: i64) -> Result<Option<i64>> {
+pub(crate) async fn next_due(shared: &NotifierState, now_ms: i64) -> Result<Option<i64>> {
     let filter = json!([{"term": {"state": "waiting"}}, {"range": {"due": {"gt": now_ms}}}]);
     let body = json!({
         "size": 1,
@@ -125,7 +125,7 @@ pub(crate) async fn next_due(shared: &Shared, now_ms: i64) -> Result<Option<i64>
 }
 
 /// Reads the rows that are told together with one: those of its batch, or of its group that have none yet.
-pub(crate) async fn together(shared: &Shared, row: &Row) -> Result<Vec<Row>> {
+pub(crate) async fn together(shared: &NotifierState, row: &Row) -> Result<Vec<Row>> {
     let query = match (&row.batch, &row.group) {
         (Some(batch), _) => json!({"filter": [{"term": {"batch": batch}}, {"term": {"state": "waiting"}}]}),
         (None, Some(group)) => json!({
@@ -153,13 +153,13 @@ fn update(index: &str, id: &str, doc: Value) -> WriteOp {
 }
 
 /// Writes operations in one frame. What is refused for good is left out: an alert or a row that somebody has deleted needs no change.
-async fn write(shared: &Shared, own: Vec<WriteOp>) -> Result<()> {
+async fn write(shared: &NotifierState, own: Vec<WriteOp>) -> Result<()> {
     write_all(shared, own).await.map_err(|error| error.to_string())
 }
 
 /// Does so with what became of rows and what is told of that. Where alerts cannot be written, because of a block or too little disk, rows
 /// alone are: they would be sent again.
-async fn write_both(shared: &Shared, rows: Vec<WriteOp>, told: Vec<WriteOp>) -> Result<()> {
+async fn write_both(shared: &NotifierState, rows: Vec<WriteOp>, told: Vec<WriteOp>) -> Result<()> {
     let both = rows.iter().cloned().chain(told).collect();
     match write_all(shared, both).await {
         Err(error @ StorageError::Blocked { .. }) => {
@@ -170,7 +170,7 @@ async fn write_both(shared: &Shared, rows: Vec<WriteOp>, told: Vec<WriteOp>) -> 
     }
 }
 
-async fn write_all(shared: &Shared, own: Vec<WriteOp>) -> millrace_storage::Result<()> {
+async fn write_all(shared: &NotifierState, own: Vec<WriteOp>) -> millrace_storage::Result<()> {
     if own.is_empty() {
         return Ok(());
     }
@@ -185,21 +185,21 @@ async fn write_all(shared: &Shared, own: Vec<WriteOp>) -> millrace_storage::Resu
         if !expected {
             tracing::warn!(index = %op.index, %error, "what became of a notification was not written");
         }
-        Instead::Nothing
+        OnReject::Nothing
     });
     let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
     shared.engine.write_from_source(&principal, write, letter, TIMEOUT).await.map(drop)
 }
 
 /// Stores that rows are told together, under a key.
-pub(crate) async fn assign(shared: &Shared, unit: &Unit) -> Result<()> {
+pub(crate) async fn assign(shared: &NotifierState, unit: &Unit) -> Result<()> {
     let Some(batch) = &unit.batch else { return Ok(()) };
     write(shared, unit.rows.iter().map(|row| update(OUTBOX, &row.id, json!({"batch": batch}))).collect())
         .await
 }
 
 /// Writes what became of rows, in one frame.
-pub(crate) async fn finish(shared: &Shared, ended: &[(Unit, Fate, bool)]) -> Result<()> {
+pub(crate) async fn finish(shared: &NotifierState, ended: &[(Unit, DeliveryOutcome, bool)]) -> Result<()> {
     let now_ms = shared.engine.clock().now_ms();
     let committed = shared.committed.load(Ordering::Acquire);
     let (mut own, mut tells) = (Vec::new(), Vec::new());
@@ -214,13 +214,13 @@ pub(crate) async fn finish(shared: &Shared, ended: &[(Unit, Fate, bool)]) -> Res
                 update(OUTBOX, &row.id, json!({"state": "sent", "due": now_ms.saturating_add(KEPT_MS)}))
             };
             match fate {
-                Fate::Sent(_) => {
+                DeliveryOutcome::Sent(_) => {
                     let sent_at = json!({"alert_sent": true, "alert_sent_time": Time::from_ms(now_ms).iso()});
                     sent.insert(&row.alert, sent_at);
                     own.push(gone());
                 }
-                Fate::Dropped => own.push(gone()),
-                Fate::Again(Failure { reason, served, .. }) => {
+                DeliveryOutcome::Dropped => own.push(gone()),
+                DeliveryOutcome::Again(Failure { reason, served, .. }) => {
                     let attempts = row.attempts.saturating_add(1);
                     let due = next_attempt(row.attempts, now_ms).min(row.expires.max(now_ms));
                     let mut change =
@@ -231,7 +231,7 @@ pub(crate) async fn finish(shared: &Shared, ended: &[(Unit, Fate, bool)]) -> Res
                     }
                     own.push(update(OUTBOX, &row.id, change));
                 }
-                Fate::Lost(reason) => {
+                DeliveryOutcome::Lost(reason) => {
                     tells.push(told(
                         row,
                         "unsent",
@@ -243,8 +243,10 @@ pub(crate) async fn finish(shared: &Shared, ended: &[(Unit, Fate, bool)]) -> Res
             }
         }
         match (fate, unit.rows.first()) {
-            (Fate::Sent(Some(reason)), Some(row)) => tells.push(told(row, "partly", reason, now_ms)),
-            (Fate::Again(Failure { reason, .. }), Some(row)) if *tell => {
+            (DeliveryOutcome::Sent(Some(reason)), Some(row)) => {
+                tells.push(told(row, "partly", reason, now_ms))
+            }
+            (DeliveryOutcome::Again(Failure { reason, .. }), Some(row)) if *tell => {
                 let until = Time::from_ms(row.expires).iso();
                 tells.push(told(
                     row,
@@ -280,7 +282,7 @@ fn told(row: &Row, what: &str, reason: &str, now_ms: i64) -> WriteOp {
 }
 
 /// Reads rows whose time was over a while ago: their channel fails so often that not each has its turn.
-pub(crate) async fn overdue(shared: &Shared, now_ms: i64) -> Result<Vec<Row>> {
+pub(crate) async fn overdue(shared: &NotifierState, now_ms: i64) -> Result<Vec<Row>> {
     let filter =
         json!([{"term": {"state": "waiting"}}, {"range": {"expires": {"lte": now_ms - OVERDUE_MS}}}]);
     let body = json!({"size": PAGE, "query": {"bool": {"filter": filter}}, "track_total_hits": false});
@@ -288,7 +290,7 @@ pub(crate) async fn overdue(shared: &Shared, now_ms: i64) -> Result<Vec<Row>> {
 }
 
 /// Removes rows that were sent a while ago; returns whether there may be more.
-pub(crate) async fn sweep(shared: &Shared, began_ms: i64) -> Result<bool> {
+pub(crate) async fn sweep(shared: &NotifierState, began_ms: i64) -> Result<bool> {
     let now_ms = shared.engine.clock().now_ms();
     // A start evaluates frames again for a while: what was sent before it is kept until then.
     if now_ms < began_ms.saturating_add(KEPT_MS) && shared.committed.load(Ordering::Acquire) == 0 {

@@ -82,7 +82,7 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
 }
 
 /// How a field of a mapping is written.
-struct Written<'a> {
+struct FieldSpec<'a> {
     kind: Kind,
     name: &'a str,
     order: Option<usize>,
@@ -97,7 +97,7 @@ enum Kind {
     Indirect,
 }
 
-impl<'a> Written<'a> {
+impl<'a> FieldSpec<'a> {
     fn parse(text: &'a str) -> Result<Self, String> {
         let wrong = |why: &str| format!("[%{{{text}}}] is not a field of a mapping: {why}");
         let (inner, padded) = match text.strip_suffix("->") {
@@ -138,7 +138,7 @@ impl Mapping {
             let (inner, delimiter) = piece
                 .split_once('}')
                 .ok_or_else(|| format!("the mapping [{text}] has a field that is not closed"))?;
-            let written = Written::parse(inner)?;
+            let written = FieldSpec::parse(inner)?;
             let at = mapping.fields.len();
             if at >= MAX_FIELDS {
                 return Err(format!("a mapping has at most {MAX_FIELDS} fields"));

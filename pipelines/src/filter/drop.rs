@@ -8,7 +8,7 @@ use rand::RngExt as _;
 use super::{Filter, Outcome};
 
 #[derive(Debug)]
-struct Share {
+struct DropPercentage {
     /// Of a hundred events.
     percentage: f64,
 }
@@ -20,10 +20,10 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
             .fault_here(format!("option [percentage] of [drop] must be from 0 to 100, not [{percentage}]"));
     }
     options.finish()?;
-    Ok(Arc::new(Share { percentage }))
+    Ok(Arc::new(DropPercentage { percentage }))
 }
 
-impl Filter for Share {
+impl Filter for DropPercentage {
     fn apply(&self, _event: &mut Event, _made: &mut Vec<Event>) -> Outcome {
         let drop = self.percentage >= 100.0 || rand::rng().random::<f64>() * 100.0 < self.percentage;
         if drop { Outcome::Dropped } else { Outcome::Unmatched }

@@ -35,11 +35,11 @@ struct Grok {
 #[derive(Debug)]
 struct Matching {
     field: FieldReference,
-    patterns: Vec<Compiled>,
+    patterns: Vec<CompiledMatch>,
 }
 
 #[derive(Debug)]
-struct Compiled {
+struct CompiledMatch {
     pattern: Pattern,
     /// For each capture of the pattern, in its order.
     targets: Vec<Target>,
@@ -167,7 +167,7 @@ impl Reader {
         }
     }
 
-    fn compile(&self, text: &str) -> Result<Compiled, String> {
+    fn compile(&self, text: &str) -> Result<CompiledMatch, String> {
         let pattern = Pattern::compile(text, &self.library, self.named_only)?;
         let targets = pattern
             .captures()
@@ -187,7 +187,7 @@ impl Reader {
         let first = |target: &Target| targets.iter().position(|other| other.reference == target.reference);
         let mut order: Vec<usize> = (0..targets.len()).collect();
         order.sort_by_key(|at| targets.get(*at).and_then(first));
-        Ok(Compiled { pattern, targets, order })
+        Ok(CompiledMatch { pattern, targets, order })
     }
 }
 
@@ -314,7 +314,7 @@ impl Grok {
 
     fn values<'a>(
         &self,
-        compiled: &'a Compiled,
+        compiled: &'a CompiledMatch,
         captures: &Captures<'_>,
         text: &str,
     ) -> Vec<(&'a Target, Value)> {

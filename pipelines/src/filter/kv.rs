@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millrace_ingest::event::text_of;
 use millrace_ingest::options::Setting;
-use millrace_ingest::pattern::{Deadline, Expression, Stopped};
+use millrace_ingest::pattern::{Deadline, Expression, MatchStopped};
 use millrace_ingest::{Event, Fault, FieldReference, Options, Template};
 use serde_json::{Map, Value};
 
@@ -157,7 +157,7 @@ impl Change {
 }
 
 /// What an event decides.
-struct Wanted {
+struct EventOptions {
     include: Vec<String>,
     exclude: Vec<String>,
     prefix: String,
@@ -168,10 +168,10 @@ impl Kv {
     fn parse(
         &self,
         text: &str,
-        wanted: &Wanted,
+        wanted: &EventOptions,
         depth: usize,
         pairs: &mut Map<String, Value>,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), MatchStopped> {
         let mut late = false;
         let mut count = 0_usize;
         let mut inner = Ok(());
@@ -202,7 +202,7 @@ impl Kv {
             self.add(format!("{}{key}", wanted.prefix), value, pairs);
             !late && inner.is_ok()
         })?;
-        if late { Err(Stopped) } else { inner }
+        if late { Err(MatchStopped) } else { inner }
     }
 
     /// Adds a pair; further values of a key make an array.
@@ -222,10 +222,10 @@ impl Kv {
         }
     }
 
-    fn pairs(&self, event: &Event) -> Option<Result<Map<String, Value>, Stopped>> {
+    fn pairs(&self, event: &Event) -> Option<Result<Map<String, Value>, MatchStopped>> {
         let value = event.get(&self.source)?;
         let render = |keys: &[Template]| keys.iter().map(|key| key.render(event)).collect();
-        let wanted = Wanted {
+        let wanted = EventOptions {
             include: render(&self.include_keys),
             exclude: render(&self.exclude_keys),
             prefix: self.prefix.render(event),
@@ -256,7 +256,7 @@ impl Filter for Kv {
         let pairs = match self.pairs(event) {
             None => return Outcome::Unmatched,
             Some(Ok(pairs)) => pairs,
-            Some(Err(Stopped)) => {
+            Some(Err(MatchStopped)) => {
                 self.tags_on_timeout.iter().for_each(|tag| event.tag(tag));
                 return Outcome::Unmatched;
             }

@@ -36,7 +36,7 @@ enum Operation {
     Replace(FieldReference, Template),
     Convert(Convert),
     Gsub(Gsub),
-    Letters(FieldReference, Letters),
+    Letters(FieldReference, CaseChange),
     Split(FieldReference, String),
     Join(FieldReference, String),
     Merge(FieldReference, FieldReference),
@@ -44,7 +44,7 @@ enum Operation {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Letters {
+enum CaseChange {
     Upper,
     Capital,
     Lower,
@@ -88,10 +88,10 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
     );
     substitutions(&mut options, &mut operations);
     for (name, letters) in [
-        ("uppercase", Letters::Upper),
-        ("capitalize", Letters::Capital),
-        ("lowercase", Letters::Lower),
-        ("strip", Letters::Strip),
+        ("uppercase", CaseChange::Upper),
+        ("capitalize", CaseChange::Capital),
+        ("lowercase", CaseChange::Lower),
+        ("strip", CaseChange::Strip),
     ] {
         for field in options.texts(name) {
             match reference(&field) {
@@ -245,7 +245,7 @@ impl Operation {
     }
 }
 
-impl Letters {
+impl CaseChange {
     fn apply(self, text: &str) -> String {
         match self {
             Self::Upper => text.to_uppercase(),

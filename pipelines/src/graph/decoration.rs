@@ -8,21 +8,21 @@ use serde_json::Value;
 pub(crate) struct Decoration {
     kind: Option<String>,
     add_field: Vec<(Template, Vec<Template>)>,
-    remove_field: Vec<Place>,
+    remove_field: Vec<DecoratedField>,
     add_tag: Vec<Template>,
     remove_tag: Vec<Template>,
 }
 
 /// Which field is meant.
 #[derive(Clone, Debug, PartialEq)]
-enum Place {
+enum DecoratedField {
     /// The same one in all events.
     Fixed(FieldReference),
     /// The one that an event names.
     Of(Template),
 }
 
-impl Place {
+impl DecoratedField {
     fn parse(text: &str) -> Self {
         let template = Template::parse(text);
         match FieldReference::parse(text) {
@@ -34,12 +34,12 @@ impl Place {
 
 /// How a plugin is called and shown.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Naming {
+pub(crate) struct PluginLabel {
     pub(crate) id: Option<String>,
     pub(crate) shown: bool,
 }
 
-impl Naming {
+impl PluginLabel {
     pub(crate) fn take(options: &mut Options) -> Self {
         let id = options.read("id", "a text that is not empty", |setting| {
             setting.as_text().filter(|id| !id.trim().is_empty())
@@ -66,7 +66,11 @@ impl Decoration {
         Self {
             kind: None,
             add_field: add_field(options),
-            remove_field: options.texts("remove_field").iter().map(|text| Place::parse(text)).collect(),
+            remove_field: options
+                .texts("remove_field")
+                .iter()
+                .map(|text| DecoratedField::parse(text))
+                .collect(),
             add_tag: templates(options, "add_tag"),
             remove_tag: templates(options, "remove_tag"),
         }
@@ -86,8 +90,8 @@ impl Decoration {
         }
         for place in &self.remove_field {
             match place {
-                Place::Fixed(reference) => event.discard(reference),
-                Place::Of(name) => {
+                DecoratedField::Fixed(reference) => event.discard(reference),
+                DecoratedField::Of(name) => {
                     if let Ok(reference) = FieldReference::parse(&name.render(event)) {
                         event.discard(&reference);
                     }

@@ -21,7 +21,7 @@ use crate::condition::Condition;
 use crate::filter::{self, Filter};
 use crate::language::{Definition, Plugin, Statement};
 use crate::meter::Meter;
-use decoration::{Decoration, Naming};
+use decoration::{Decoration, PluginLabel};
 use naming::{Names, Section};
 
 /// A pipeline ready to run.
@@ -209,7 +209,7 @@ impl Builder {
     fn label(
         &mut self,
         section: &str,
-        naming: &Naming,
+        naming: &PluginLabel,
         plugin: &str,
         at: Location,
         canonical: &str,
@@ -270,6 +270,6 @@ impl Builder {
     }
 }
 
-fn opening(options: &mut Options) -> (Naming, String, Location) {
-    (Naming::take(options), options.plugin().to_owned(), options.at())
+fn opening(options: &mut Options) -> (PluginLabel, String, Location) {
+    (PluginLabel::take(options), options.plugin().to_owned(), options.at())
 }

@@ -40,7 +40,7 @@ const GENERATION: u64 = 1_000_003;
 
 /// An event that ends as a dead letter.
 #[derive(Debug)]
-pub(crate) struct Rejected {
+pub(crate) struct RejectedEvent {
     pub(crate) event: Arc<Event>,
     pub(crate) batch: usize,
     pub(crate) plugin: Arc<str>,
@@ -51,7 +51,7 @@ pub(crate) struct Rejected {
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     pub(crate) slots: Vec<Option<Slot>>,
-    pub(crate) rejected: Vec<Rejected>,
+    pub(crate) rejected: Vec<RejectedEvent>,
 }
 
 impl Flow {
@@ -108,7 +108,7 @@ impl Flow {
     fn reject(&mut self, at: usize, plugin: &Arc<str>, reason: String) {
         if let Some(slot) = self.slots.get_mut(at).and_then(Option::take) {
             let (event, batch) = (Arc::new(slot.event), slot.origin.batch);
-            self.rejected.push(Rejected { event, batch, plugin: Arc::clone(plugin), reason });
+            self.rejected.push(RejectedEvent { event, batch, plugin: Arc::clone(plugin), reason });
         }
     }
 
@@ -185,7 +185,7 @@ impl Flow {
                             match condition.holds(event) {
                                 Ok(true) => taken.push(at),
                                 Ok(false) => others.push(at),
-                                Err(undecided) => self.rejected.push(Rejected {
+                                Err(undecided) => self.rejected.push(RejectedEvent {
                                     event: Arc::clone(event),
                                     batch: origin.batch,
                                     plugin: Arc::clone(&branch.id),

@@ -5,7 +5,7 @@ use millrace_ingest::FieldReference;
 use serde_json::Value;
 
 use super::cursor::is_name;
-use super::{Lost, Parser};
+use super::{Parser, SyntaxRecovery};
 use crate::condition::{Comparison, Condition, Operand, Pattern};
 
 /// Most operands of one condition.
@@ -13,7 +13,7 @@ const MAX_OPERANDS: usize = 1_000;
 
 impl Parser<'_> {
     /// Reads a condition.
-    pub(super) fn condition(&mut self) -> Result<Condition, Lost> {
+    pub(super) fn condition(&mut self) -> Result<Condition, SyntaxRecovery> {
         self.deeper(|parser| {
             let mut count = 0;
             let mut whole = parser.conjunction(&mut count)?;
@@ -32,7 +32,7 @@ impl Parser<'_> {
         })
     }
 
-    fn conjunction(&mut self, count: &mut usize) -> Result<Condition, Lost> {
+    fn conjunction(&mut self, count: &mut usize) -> Result<Condition, SyntaxRecovery> {
         let mut whole = self.expression(count)?;
         loop {
             self.cursor.skip_blank();
@@ -48,12 +48,12 @@ impl Parser<'_> {
         }
     }
 
-    fn expression(&mut self, count: &mut usize) -> Result<Condition, Lost> {
+    fn expression(&mut self, count: &mut usize) -> Result<Condition, SyntaxRecovery> {
         *count += 1;
         if *count > MAX_OPERANDS {
             let offset = self.cursor.offset();
             self.fault(offset, format!("a condition may have at most {MAX_OPERANDS} operands"));
-            return Err(Lost);
+            return Err(SyntaxRecovery);
         }
         let open = self.cursor.offset();
         if self.cursor.take("(") {
@@ -65,7 +65,7 @@ impl Parser<'_> {
                 let at = self.cursor.location(open);
                 let offset = self.cursor.offset();
                 self.fault(offset, format!("expected `)` for the parenthesis at {at}, found {found}"));
-                return Err(Lost);
+                return Err(SyntaxRecovery);
             }
             return Ok(inner);
         }
@@ -81,7 +81,7 @@ impl Parser<'_> {
             self.cursor.skip_blank();
             if self.comparison().is_some() || self.cursor.rest().starts_with("=~") {
                 self.fault(open, "`!` in front of a comparison needs parentheses: !(… == …)");
-                return Err(Lost);
+                return Err(SyntaxRecovery);
             }
             return Ok(Condition::Not(Box::new(Condition::Truthy(operand))));
         }
@@ -123,7 +123,7 @@ impl Parser<'_> {
     }
 
     /// A text, number, field or array.
-    fn operand(&mut self) -> Result<Operand, Lost> {
+    fn operand(&mut self) -> Result<Operand, SyntaxRecovery> {
         let start = self.cursor.offset();
         match self.cursor.peek() {
             Some('"' | '\'') => Ok(Operand::Value(Value::String(self.text()?))),
@@ -142,13 +142,13 @@ impl Parser<'_> {
                     start,
                     format!("expected a field, text, number or array, found `{word}`; {advice}"),
                 );
-                Err(Lost)
+                Err(SyntaxRecovery)
             }
             _ => Err(self.expected("a field such as [name], a text, a number or an array")),
         }
     }
 
-    fn field_or_array(&mut self) -> Result<Operand, Lost> {
+    fn field_or_array(&mut self) -> Result<Operand, SyntaxRecovery> {
         let start = self.cursor.offset();
         while self.cursor.take("[") {
             let name = self.cursor.take_while(|c| !"[],\"'\r\n".contains(c));
@@ -160,11 +160,11 @@ impl Parser<'_> {
         let text = self.cursor.since(start);
         FieldReference::parse(text).map(Operand::Field).map_err(|message| {
             self.fault(start, message);
-            Lost
+            SyntaxRecovery
         })
     }
 
-    fn constant_array(&mut self) -> Result<Value, Lost> {
+    fn constant_array(&mut self) -> Result<Value, SyntaxRecovery> {
         self.deeper(|parser| {
             let start = parser.cursor.offset();
             parser.cursor.take("[");
@@ -191,7 +191,7 @@ impl Parser<'_> {
     }
 
     /// A regular expression between slashes, or a text that is one.
-    fn pattern(&mut self) -> Result<Pattern, Lost> {
+    fn pattern(&mut self) -> Result<Pattern, SyntaxRecovery> {
         let start = self.cursor.offset();
         let text = match self.cursor.peek() {
             Some('"' | '\'') => self.text()?,
@@ -200,11 +200,11 @@ impl Parser<'_> {
         };
         Pattern::new(&text).map_err(|message| {
             self.fault(start, message);
-            Lost
+            SyntaxRecovery
         })
     }
 
-    fn between_slashes(&mut self) -> Result<String, Lost> {
+    fn between_slashes(&mut self) -> Result<String, SyntaxRecovery> {
         let start = self.cursor.offset();
         self.cursor.take("/");
         loop {
@@ -214,7 +214,7 @@ impl Parser<'_> {
                 Some(c) if c != '\n' => {}
                 _ => {
                     self.fault(start, "the regular expression that begins here has no closing /");
-                    return Err(Lost);
+                    return Err(SyntaxRecovery);
                 }
             }
         }

@@ -68,7 +68,7 @@ struct Parser<'t> {
 }
 
 /// Something could not be read and its fault is recorded; the reader above looks for the next place to go on.
-struct Lost;
+struct SyntaxRecovery;
 
 impl Parser<'_> {
     fn fault(&mut self, offset: usize, message: impl Into<String>) {
@@ -79,21 +79,24 @@ impl Parser<'_> {
     }
 
     /// Records that something else was expected here.
-    fn expected(&mut self, what: &str) -> Lost {
+    fn expected(&mut self, what: &str) -> SyntaxRecovery {
         let offset = self.cursor.offset();
         let found = self.cursor.describe();
         self.fault(offset, format!("expected {what}, found {found}"));
-        Lost
+        SyntaxRecovery
     }
 
     /// Goes one level deeper, within the bound.
-    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Lost>) -> Result<T, Lost> {
+    fn deeper<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, SyntaxRecovery>,
+    ) -> Result<T, SyntaxRecovery> {
         if self.depth == MAX_DEPTH {
             let offset = self.cursor.offset();
             self.fault(offset, format!("nested deeper than {MAX_DEPTH} levels"));
             // What is so deep is not made sense of: nothing behind it is read.
             self.cursor.end();
-            return Err(Lost);
+            return Err(SyntaxRecovery);
         }
         self.depth += 1;
         let read = read(self);

@@ -5,7 +5,7 @@ use millrace_ingest::{Location, Options, Setting};
 
 use super::cursor::is_name;
 use super::values::canonical_plugin;
-use super::{Arm, Branch, Definition, Lost, Parser, Plugin, Statement};
+use super::{Arm, Branch, Definition, Parser, Plugin, Statement, SyntaxRecovery};
 
 const SECTIONS: [&str; 3] = ["input", "filter", "output"];
 /// Most options of a plugin.
@@ -84,12 +84,12 @@ impl Parser<'_> {
             let start = self.cursor.offset();
             match self.deeper(Self::statement) {
                 Ok(statement) => statements.push(statement),
-                Err(Lost) => self.next_statement(start),
+                Err(SyntaxRecovery) => self.next_statement(start),
             }
         }
     }
 
-    fn statement(&mut self) -> Result<Statement, Lost> {
+    fn statement(&mut self) -> Result<Statement, SyntaxRecovery> {
         let start = self.cursor.offset();
         if self.cursor.take_word("if") {
             return self.branch(start).map(Statement::Branch);
@@ -105,7 +105,7 @@ impl Parser<'_> {
                 let otherwise = self.statements(open, "branch");
                 return Ok(Statement::Branch(Branch { arms: Vec::new(), otherwise }));
             }
-            return Err(Lost);
+            return Err(SyntaxRecovery);
         }
         let name = match self.cursor.peek() {
             Some('"' | '\'') => self.text()?,
@@ -115,14 +115,14 @@ impl Parser<'_> {
         for misspelt in ["elsif", "elseif", "elif"] {
             if name == misspelt {
                 self.fault(start, format!("`{name}` is written `else if`"));
-                return Err(Lost);
+                return Err(SyntaxRecovery);
             }
         }
         self.plugin_behind(start, name).map(Statement::Plugin)
     }
 
     /// Reads the options of a plugin whose name has been read.
-    pub(super) fn plugin_behind(&mut self, start: usize, name: String) -> Result<Plugin, Lost> {
+    pub(super) fn plugin_behind(&mut self, start: usize, name: String) -> Result<Plugin, SyntaxRecovery> {
         self.cursor.skip_blank();
         let open = self.cursor.offset();
         if !self.cursor.take("{") {
@@ -137,16 +137,16 @@ impl Parser<'_> {
             }
             if self.cursor.at_end() {
                 self.fault(open, format!("the plugin `{name}` that begins here has no closing }}"));
-                return Err(Lost);
+                return Err(SyntaxRecovery);
             }
             if given.len() == MAX_OPTIONS {
                 self.fault(open, format!("the plugin `{name}` has more than {MAX_OPTIONS} options"));
-                return Err(Lost);
+                return Err(SyntaxRecovery);
             }
             let start = self.cursor.offset();
             match self.deeper(Self::option) {
                 Ok((name, setting)) => given.push((name, self.cursor.location(start), setting)),
-                Err(Lost) => self.next_option(),
+                Err(SyntaxRecovery) => self.next_option(),
             }
         }
         let options = Options::new(name, at, given);
@@ -155,7 +155,7 @@ impl Parser<'_> {
         Ok(Plugin { options, canonical })
     }
 
-    fn option(&mut self) -> Result<(String, Setting), Lost> {
+    fn option(&mut self) -> Result<(String, Setting), SyntaxRecovery> {
         let name = match self.cursor.peek() {
             Some('"' | '\'') => self.quoted()?.to_owned(),
             Some(c) if is_name(c) => self.cursor.take_while(is_name).to_owned(),
@@ -163,7 +163,7 @@ impl Parser<'_> {
                 let offset = self.cursor.offset();
                 self.fault(offset, "options are not separated by commas; leave it out");
                 self.cursor.next();
-                return Err(Lost);
+                return Err(SyntaxRecovery);
             }
             _ => return Err(self.expected("an option or `}`")),
         };
@@ -171,7 +171,7 @@ impl Parser<'_> {
         Ok((name, self.value()?))
     }
 
-    fn branch(&mut self, start: usize) -> Result<Branch, Lost> {
+    fn branch(&mut self, start: usize) -> Result<Branch, SyntaxRecovery> {
         let mut branch = Branch { arms: Vec::new(), otherwise: Vec::new() };
         let mut start = start;
         loop {
@@ -179,7 +179,7 @@ impl Parser<'_> {
             self.cursor.skip_blank();
             let condition = self.condition();
             if condition.is_err() && !self.skip_to_body() {
-                return Err(Lost);
+                return Err(SyntaxRecovery);
             }
             self.cursor.skip_blank();
             let open = self.cursor.offset();

@@ -4,14 +4,14 @@ use millrace_ingest::{Options, Setting};
 use serde_json::Number;
 
 use super::cursor::is_name;
-use super::{Lost, Parser, Plugin};
+use super::{Parser, Plugin, SyntaxRecovery};
 
 /// Longest list of elements or members, and longest list of options of a plugin.
 const MAX_ELEMENTS: usize = 100_000;
 
 impl Parser<'_> {
     /// Reads a value.
-    pub(super) fn value(&mut self) -> Result<Setting, Lost> {
+    pub(super) fn value(&mut self) -> Result<Setting, SyntaxRecovery> {
         self.deeper(|parser| match parser.cursor.peek() {
             Some('"' | '\'') => parser.text().map(Setting::Text),
             Some('[') => {
@@ -29,7 +29,7 @@ impl Parser<'_> {
     }
 
     /// Reads a quoted text. A backslash keeps the quote behind it from ending the text, and stays.
-    pub(super) fn text(&mut self) -> Result<String, Lost> {
+    pub(super) fn text(&mut self) -> Result<String, SyntaxRecovery> {
         let start = self.cursor.offset();
         let raw = self.quoted()?.to_owned();
         if self.dialect.support_escapes {
@@ -50,7 +50,7 @@ impl Parser<'_> {
     }
 
     /// Takes a quoted text as it is written, without its quotes.
-    pub(super) fn quoted(&mut self) -> Result<&str, Lost> {
+    pub(super) fn quoted(&mut self) -> Result<&str, SyntaxRecovery> {
         let start = self.cursor.offset();
         let Some(quote) = self.cursor.next().filter(|c| matches!(c, '"' | '\'')) else {
             return Err(self.expected("a quoted text"));
@@ -62,7 +62,7 @@ impl Parser<'_> {
                 Some(_) => {}
                 None => {
                     self.fault(start, format!("the text that begins here has no closing {quote}"));
-                    return Err(Lost);
+                    return Err(SyntaxRecovery);
                 }
             }
         }
@@ -71,7 +71,7 @@ impl Parser<'_> {
     }
 
     /// Reads a number.
-    pub(super) fn number(&mut self) -> Result<Number, Lost> {
+    pub(super) fn number(&mut self) -> Result<Number, SyntaxRecovery> {
         let start = self.cursor.offset();
         self.cursor.take("-");
         if self.cursor.take_while(|c| c.is_ascii_digit()).is_empty() {
@@ -88,7 +88,7 @@ impl Parser<'_> {
                 start,
                 format!("`{word}` is not a number; texts with other characters need quotes: \"{word}\""),
             );
-            return Err(Lost);
+            return Err(SyntaxRecovery);
         }
         let digits = self.cursor.since(start);
         let number = if fraction {
@@ -99,19 +99,19 @@ impl Parser<'_> {
         number.ok_or_else(|| {
             let message = format!("the number {digits} is out of range");
             self.fault(start, message);
-            Lost
+            SyntaxRecovery
         })
     }
 
     /// A bare word, or a plugin if a brace follows.
-    fn word_or_plugin(&mut self) -> Result<Setting, Lost> {
+    fn word_or_plugin(&mut self) -> Result<Setting, SyntaxRecovery> {
         let start = self.cursor.offset();
         let word = self.cursor.take_while(is_name).to_owned();
         if self.cursor.peek().is_some_and(|c| ".:/\\@$%*".contains(c)) {
             self.cursor.take_while(|c| !c.is_whitespace() && !"{}[],#\"'".contains(c));
             let word = self.cursor.since(start).to_owned();
             self.fault(start, format!("the text `{word}` needs quotes: \"{word}\""));
-            return Err(Lost);
+            return Err(SyntaxRecovery);
         }
         let end = self.cursor.offset();
         self.cursor.skip_blank();
@@ -124,7 +124,7 @@ impl Parser<'_> {
     }
 
     /// An array, or a field reference of several names: `[a][b]`.
-    fn reference_or_array(&mut self) -> Result<Setting, Lost> {
+    fn reference_or_array(&mut self) -> Result<Setting, SyntaxRecovery> {
         let start = self.cursor.offset();
         let mut names = 0;
         while self.cursor.take("[") {
@@ -142,7 +142,7 @@ impl Parser<'_> {
         self.array()
     }
 
-    fn array(&mut self) -> Result<Setting, Lost> {
+    fn array(&mut self) -> Result<Setting, SyntaxRecovery> {
         let start = self.cursor.offset();
         self.cursor.take("[");
         let mut elements = Vec::new();
@@ -153,7 +153,7 @@ impl Parser<'_> {
             }
             if self.cursor.at_end() {
                 self.fault(start, "the array that begins here has no closing ]");
-                return Err(Lost);
+                return Err(SyntaxRecovery);
             }
             self.check_length(start, elements.len())?;
             elements.push(self.value()?);
@@ -167,7 +167,7 @@ impl Parser<'_> {
         }
     }
 
-    fn hash(&mut self) -> Result<Setting, Lost> {
+    fn hash(&mut self) -> Result<Setting, SyntaxRecovery> {
         let start = self.cursor.offset();
         self.cursor.take("{");
         let mut members: Vec<(String, Setting)> = Vec::new();
@@ -179,7 +179,7 @@ impl Parser<'_> {
             }
             if self.cursor.at_end() {
                 self.fault(start, "the hash that begins here has no closing }");
-                return Err(Lost);
+                return Err(SyntaxRecovery);
             }
             self.check_length(start, members.len())?;
             let key = self.cursor.offset();
@@ -204,7 +204,7 @@ impl Parser<'_> {
     }
 
     /// Goes behind the bracket that closes what could not be read, so that what follows it can be.
-    fn or_behind<T>(&mut self, close: char, read: Result<T, Lost>) -> Result<T, Lost> {
+    fn or_behind<T>(&mut self, close: char, read: Result<T, SyntaxRecovery>) -> Result<T, SyntaxRecovery> {
         if read.is_err() {
             self.skip_to_close(close);
             self.cursor.take(close.encode_utf8(&mut [0; 4]));
@@ -213,7 +213,7 @@ impl Parser<'_> {
     }
 
     /// Takes the arrow between a name and its value.
-    pub(super) fn arrow(&mut self, name: &str) -> Result<(), Lost> {
+    pub(super) fn arrow(&mut self, name: &str) -> Result<(), SyntaxRecovery> {
         self.cursor.skip_blank();
         if !self.cursor.take("=>") {
             return Err(self.expected(&format!("`=>` behind [{name}]")));
@@ -222,12 +222,12 @@ impl Parser<'_> {
         Ok(())
     }
 
-    pub(super) fn check_length(&mut self, start: usize, length: usize) -> Result<(), Lost> {
+    pub(super) fn check_length(&mut self, start: usize, length: usize) -> Result<(), SyntaxRecovery> {
         if length < MAX_ELEMENTS {
             return Ok(());
         }
         self.fault(start, format!("what begins here has more than {MAX_ELEMENTS} elements"));
-        Err(Lost)
+        Err(SyntaxRecovery)
     }
 }
 

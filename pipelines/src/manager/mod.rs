@@ -4,8 +4,8 @@
 //! a graph is built of them. If that fails the running one stays, and status and log say why. Settings given through
 //! the API are [`kept`].
 
-mod found;
-mod kept;
+mod source_files;
+mod stored_changes;
 #[cfg(test)]
 mod tests;
 
@@ -23,18 +23,18 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-pub use kept::Change;
-pub use millrace_ingest::dead_letter::{Cursor, Letter, Page, Replayed, Wanted};
+pub use millrace_ingest::dead_letter::{Cursor, DeadLetterFilter, Page, ReplayReport, StoredDeadLetter};
+pub use stored_changes::Change;
 
 use crate::language::{self, Dialect, Environment};
-use crate::meter::Figures;
-use crate::runtime::{Persisted, Pipeline, REDELIVERY_PATIENCE};
+use crate::meter::CounterSnapshot;
+use crate::runtime::{PersistedQueueOptions, Pipeline, REDELIVERY_PATIENCE};
 use crate::settings::Settings;
 use crate::spool::Spool;
 use crate::store::Store;
 use crate::{Graph, rights};
-use found::Found;
-use kept::Kept;
+use source_files::PipelineSource;
+use stored_changes::StoredChanges;
 
 /// Time for which trouble makes a pipeline one with a warning.
 const RECENT: chrono::TimeDelta = chrono::TimeDelta::minutes(5);
@@ -109,7 +109,7 @@ pub struct PluginFigures {
     /// Its name.
     pub name: Arc<str>,
     /// What went through it.
-    pub figures: Figures,
+    pub figures: CounterSnapshot,
 }
 
 /// A pipeline as the management API shows it.
@@ -132,7 +132,7 @@ pub struct Status {
     /// What became of changed files.
     pub reloads: Reloads,
     /// Figures of the whole.
-    pub figures: Figures,
+    pub figures: CounterSnapshot,
     /// Events that wait for a worker.
     pub queued: usize,
     /// Bytes that wait on disk, and how many may, where there is a queue there.
@@ -162,8 +162,8 @@ pub struct Manager {
     store: Arc<dyn Store>,
     compute: Compute,
     budget: Budget,
-    pipelines: Mutex<BTreeMap<String, Arc<Managed>>>,
-    kept: Mutex<Kept>,
+    pipelines: Mutex<BTreeMap<String, Arc<ManagedPipeline>>>,
+    kept: Mutex<StoredChanges>,
     /// One look at the directory at a time, and none beside the end.
     looking: AsyncMutex<()>,
     /// One replay of dead letters at a time: each letter is looked at once.
@@ -179,16 +179,16 @@ pub struct Manager {
 }
 
 #[derive(Debug)]
-struct Managed {
+struct ManagedPipeline {
     ephemeral_id: Uuid,
-    state: Mutex<Known>,
+    state: Mutex<PipelineRecord>,
 }
 
 /// What is known of a pipeline.
 #[derive(Debug)]
-struct Known {
+struct PipelineRecord {
     /// The files last looked at.
-    found: Found,
+    found: PipelineSource,
     pipeline: Option<Arc<Pipeline>>,
     reloads: Reloads,
 }
@@ -197,7 +197,7 @@ impl Manager {
     /// Makes a manager that has not looked at its directory yet.
     pub fn new(config: Config, store: Arc<dyn Store>, compute: Compute) -> Arc<Self> {
         Arc::new(Self {
-            kept: Mutex::new(Kept::open(config.settings_file.clone())),
+            kept: Mutex::new(StoredChanges::open(config.settings_file.clone())),
             budget: Budget::new(config.memory_bytes),
             config,
             store,
@@ -245,7 +245,8 @@ impl Manager {
         }
         let _looking = tokio::time::timeout_at(deadline, self.looking.lock()).await;
         let left = deadline.saturating_duration_since(tokio::time::Instant::now());
-        let all: Vec<Arc<Managed>> = std::mem::take(&mut *self.pipelines.lock()).into_values().collect();
+        let all: Vec<Arc<ManagedPipeline>> =
+            std::mem::take(&mut *self.pipelines.lock()).into_values().collect();
         join_all(all.into_iter().map(|managed| async move {
             let pipeline = managed.state.lock().pipeline.take();
             if let Some(pipeline) = pipeline {
@@ -273,7 +274,7 @@ impl Manager {
             return;
         }
         let directory = self.config.directory.clone();
-        let found = tokio::task::spawn_blocking(move || found::find(&directory)).await;
+        let found = tokio::task::spawn_blocking(move || source_files::find(&directory)).await;
         let found = match found.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(found) => {
                 *self.unreadable.lock() = None;
@@ -288,7 +289,7 @@ impl Manager {
                 return;
             }
         };
-        let gone: Vec<(String, Arc<Managed>)> = {
+        let gone: Vec<(String, Arc<ManagedPipeline>)> = {
             let mut pipelines = self.pipelines.lock();
             let ids: Vec<String> = pipelines.keys().filter(|id| !found.contains_key(*id)).cloned().collect();
             ids.into_iter().filter_map(|id| pipelines.remove_entry(&id)).collect()
@@ -306,9 +307,10 @@ impl Manager {
                 Some(managed) if managed.state.lock().found.hash == found.hash => {}
                 Some(managed) => self.renew(&managed, found).await,
                 None => {
-                    let known = Known { found: found.clone(), pipeline: None, reloads: Reloads::default() };
+                    let known =
+                        PipelineRecord { found: found.clone(), pipeline: None, reloads: Reloads::default() };
                     let managed =
-                        Arc::new(Managed { ephemeral_id: Uuid::new_v4(), state: Mutex::new(known) });
+                        Arc::new(ManagedPipeline { ephemeral_id: Uuid::new_v4(), state: Mutex::new(known) });
                     self.pipelines.lock().insert(id, Arc::clone(&managed));
                     self.renew(&managed, found).await;
                 }
@@ -317,7 +319,7 @@ impl Manager {
     }
 
     /// Brings a pipeline to what its files say, or leaves it as it is where they are wrong.
-    async fn renew(&self, managed: &Managed, found: Found) {
+    async fn renew(&self, managed: &ManagedPipeline, found: PipelineSource) {
         let running = managed.state.lock().pipeline.clone();
         let id = found.id.clone();
         if !found.enabled && found.problems.is_empty() {
@@ -402,7 +404,7 @@ impl Manager {
     }
 
     /// Where a pipeline keeps what no source holds, if it is to, or left something there.
-    fn persisted(&self, found: &Found) -> Option<Persisted> {
+    fn persisted(&self, found: &PipelineSource) -> Option<PersistedQueueOptions> {
         // Ids may be more than names of files can.
         let name: String = found.id.bytes().fold(String::new(), |name, byte| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name + &char::from(byte).to_string(),
@@ -410,7 +412,7 @@ impl Manager {
         });
         let directory = self.config.queues.as_ref()?.join(name);
         let wanted = found.persisted.is_some() || Spool::is_left(&directory);
-        wanted.then_some(Persisted { directory, max_bytes: found.persisted })
+        wanted.then_some(PersistedQueueOptions { directory, max_bytes: found.persisted })
     }
 
     /// Whether changed files are looked for, and how often.
@@ -420,7 +422,7 @@ impl Manager {
 
     /// All pipelines, by id.
     pub fn list(&self) -> Vec<Status> {
-        let all: Vec<(String, Arc<Managed>)> =
+        let all: Vec<(String, Arc<ManagedPipeline>)> =
             self.pipelines.lock().iter().map(|(id, managed)| (id.clone(), Arc::clone(managed))).collect();
         all.into_iter().map(|(id, managed)| self.status(id, &managed)).collect()
     }
@@ -431,7 +433,7 @@ impl Manager {
         Some(self.status(id.to_owned(), &managed))
     }
 
-    fn status(&self, id: String, managed: &Managed) -> Status {
+    fn status(&self, id: String, managed: &ManagedPipeline) -> Status {
         let known = managed.state.lock();
         let pipeline = known.pipeline.as_ref();
         let trouble = pipeline.and_then(|pipeline| pipeline.trouble());
@@ -476,7 +478,7 @@ impl Manager {
     ///
     /// # Errors
     /// The store's.
-    pub async fn letters(&self, wanted: Wanted<'_>) -> Result<Page, millrace_storage::Error> {
+    pub async fn letters(&self, wanted: DeadLetterFilter<'_>) -> Result<Page, millrace_storage::Error> {
         let _listing = self.listing.lock().await;
         self.store.letters(wanted).await
     }
@@ -485,19 +487,19 @@ impl Manager {
     /// their running pipelines, to what refused them or to the output of that id. One replay runs at a time.
     ///
     /// # Errors
-    /// The store's; what a letter cannot do without stays with it ([`Replayed::left`]).
+    /// The store's; what a letter cannot do without stays with it ([`ReplayReport::left`]).
     pub async fn replay(
         &self,
-        wanted: Wanted<'_>,
+        wanted: DeadLetterFilter<'_>,
         output: Option<&str>,
-    ) -> Result<Replayed, millrace_storage::Error> {
+    ) -> Result<ReplayReport, millrace_storage::Error> {
         let _replaying = self.replaying.lock().await;
-        let mut replayed = Replayed::default();
+        let mut replayed = ReplayReport::default();
         let mut after = wanted.after.cloned();
         let mut most = wanted.most;
         while most > 0 {
             let Page { letters, next } =
-                self.store.letters(Wanted { after: after.as_ref(), most, ..wanted }).await?;
+                self.store.letters(DeadLetterFilter { after: after.as_ref(), most, ..wanted }).await?;
             most = most.saturating_sub(letters.len());
             for letters in letters.chunks(REPLAYS) {
                 let began = Instant::now();
@@ -511,7 +513,7 @@ impl Manager {
                 }
                 if began.elapsed() >= REDELIVERY_PATIENCE {
                     // Those behind them are not tried.
-                    replayed.next = letters.last().map(Letter::cursor);
+                    replayed.next = letters.last().map(StoredDeadLetter::cursor);
                     return Ok(replayed);
                 }
             }
@@ -524,7 +526,7 @@ impl Manager {
         Ok(replayed)
     }
 
-    async fn replay_one(&self, letter: &Letter, output: Option<&str>) -> Result<(), String> {
+    async fn replay_one(&self, letter: &StoredDeadLetter, output: Option<&str>) -> Result<(), String> {
         let managed = self.pipelines.lock().get(&letter.pipeline).cloned();
         let pipeline = managed.and_then(|managed| managed.state.lock().pipeline.clone());
         if letter.index.is_some() && output.is_none() {
@@ -582,7 +584,7 @@ async fn keep_letters(store: Arc<dyn Store>, mut stopping: watch::Receiver<bool>
 }
 
 /// Builds the graph of what was found.
-fn build(found: &Found, environment: Environment, before: Option<&Graph>) -> Result<Graph, String> {
+fn build(found: &PipelineSource, environment: Environment, before: Option<&Graph>) -> Result<Graph, String> {
     if !found.problems.is_empty() {
         return Err(found.problems.join("; "));
     }

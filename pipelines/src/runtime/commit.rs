@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::join_all;
 use millrace_ingest::batch::NotStored;
-use millrace_ingest::output::{Interrupted, Place};
+use millrace_ingest::output::{OrderTicket, SinkInterrupted};
 use millrace_ingest::{Ack, Move};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{DeadLetter as Replace, Error, Kind, SourceWrite, WriteOp};
 use tokio::sync::watch;
 
-use super::Shared;
+use super::RuntimeContext;
 use super::delivery::Delivery;
 use super::generation::Generation;
 use super::sequence::{Stage, Ticket};
-use super::work::{Planned, Send, Work};
-use crate::graph::walk::Rejected;
+use super::work::{FilteredDelivery, PlannedOperation, SinkEvents};
+use crate::graph::walk::RejectedEvent;
 use crate::store::{Durable, Sender};
 
 /// Time that one write may wait for room.
@@ -42,15 +42,15 @@ enum GaveUp {
 }
 
 /// What was written, and when that began. Nothing of it where there was nothing to write.
-struct Written {
-    ops: Vec<Planned>,
+struct CommitReport {
+    ops: Vec<PlannedOperation>,
     durable: Option<(Durable, Instant)>,
 }
 
 /// Brings a delivery to its end. `strict` lets the next one send only when this one has been sent.
-pub(super) async fn run(shared: &Arc<Shared>, work: Work, ticket: Ticket, strict: bool) {
+pub(super) async fn run(shared: &Arc<RuntimeContext>, work: FilteredDelivery, ticket: Ticket, strict: bool) {
     // Given back at the end, whatever that is.
-    let Work { acks, held: _held, mut delivery } = work;
+    let FilteredDelivery { acks, held: _held, mut delivery } = work;
     let Ticket { sending, mut writing, mut telling } = ticket;
     let mut sending = Some(sending);
     let stored = match deliver(shared, &mut delivery, &mut sending, &mut writing, strict).await {
@@ -77,7 +77,7 @@ pub(super) async fn run(shared: &Arc<Shared>, work: Work, ticket: Ticket, strict
 /// # Errors
 /// Why it is still, or again, a letter.
 pub(super) async fn redeliver(
-    shared: &Arc<Shared>,
+    shared: &Arc<RuntimeContext>,
     mut delivery: Delivery,
     ticket: Ticket,
 ) -> Result<(), String> {
@@ -100,7 +100,7 @@ pub(super) async fn redeliver(
 }
 
 /// What sources are told.
-fn outcome<T>(shared: &Shared, stored: Result<T, GaveUp>) -> Result<(), NotStored> {
+fn outcome<T>(shared: &RuntimeContext, stored: Result<T, GaveUp>) -> Result<(), NotStored> {
     stored.map(drop).map_err(|why| match why {
         GaveUp::NotStored(why) => why,
         GaveUp::Divide => {
@@ -114,7 +114,7 @@ fn outcome<T>(shared: &Shared, stored: Result<T, GaveUp>) -> Result<(), NotStore
 
 /// Writes each batch by itself, in order.
 async fn one_by_one(
-    shared: &Arc<Shared>,
+    shared: &Arc<RuntimeContext>,
     delivery: Delivery,
     acks: Vec<Ack>,
     writing: &mut Stage,
@@ -132,12 +132,12 @@ async fn one_by_one(
 
 /// Sends and writes a delivery by its graph; where that ends before it is through, by the one that runs then.
 async fn deliver(
-    shared: &Arc<Shared>,
+    shared: &Arc<RuntimeContext>,
     delivery: &mut Delivery,
     sending: &mut Option<Stage>,
     writing: &mut Stage,
     strict: bool,
-) -> Result<Written, GaveUp> {
+) -> Result<CommitReport, GaveUp> {
     loop {
         match attempt(shared, delivery, sending, writing, strict).await {
             Err(GaveUp::GraphEnded) if !shared.is_cutting() => {}
@@ -157,33 +157,35 @@ async fn deliver(
 /// Sends and writes a delivery as planned. The place of sending is left when all is sent, but stays where nothing is, so that
 /// nobody behind overtakes the sends of those before.
 async fn attempt(
-    shared: &Arc<Shared>,
+    shared: &Arc<RuntimeContext>,
     delivery: &mut Delivery,
     sending: &mut Option<Stage>,
     writing: &mut Stage,
     strict: bool,
-) -> Result<Written, GaveUp> {
+) -> Result<CommitReport, GaveUp> {
     if !delivery.plan.sends.is_empty() {
-        let mut place = Place::new().0;
+        let mut place = OrderTicket::new().0;
         if let Some(mut stage) = sending.take() {
             stage.come().await;
             place = stage.place();
         }
         let alone = strict.then(|| place.clone());
-        send(shared, delivery, place).await.map_err(|Interrupted| match delivery.generation.has_ended() {
-            true => GaveUp::GraphEnded,
-            // It failed by itself.
-            false => GaveUp::NotStored(NotStored::Ended),
+        send(shared, delivery, place).await.map_err(|SinkInterrupted| {
+            match delivery.generation.has_ended() {
+                true => GaveUp::GraphEnded,
+                // It failed by itself.
+                false => GaveUp::NotStored(NotStored::Ended),
+            }
         })?;
         drop(alone);
     }
     let mut letters = Vec::new();
     let mut rejected = 0;
-    for Rejected { event, batch, plugin, reason } in delivery.rejected() {
+    for RejectedEvent { event, batch, plugin, reason } in delivery.rejected() {
         rejected += 1;
         let sender = Sender { pipeline: &shared.id, plugin, again: delivery.is_letter };
         let op = shared.store.letter(event, reason, sender);
-        letters.extend(op.map(|op| Planned { op, batch: *batch, output: None }));
+        letters.extend(op.map(|op| PlannedOperation { op, batch: *batch, output: None }));
     }
     let moves: Vec<PositionDelta> = delivery.moves().map(|position| delta(&shared.id, position)).collect();
     let ops = &mut delivery.plan.ops;
@@ -193,7 +195,7 @@ async fn attempt(
     match write(shared, (&delivery.plan.ops, again), moves, writing, &delivery.generation).await {
         Ok(durable) => {
             shared.meter.failed(rejected);
-            Ok(Written { ops: std::mem::take(&mut delivery.plan.ops), durable })
+            Ok(CommitReport { ops: std::mem::take(&mut delivery.plan.ops), durable })
         }
         Err(error) => {
             // They are made again with what is tried next.
@@ -204,12 +206,16 @@ async fn attempt(
 }
 
 /// Sends to all sinks at the same time. The place is left when all sinks have left it.
-async fn send(shared: &Arc<Shared>, delivery: &mut Delivery, place: Place) -> Result<(), Interrupted> {
+async fn send(
+    shared: &Arc<RuntimeContext>,
+    delivery: &mut Delivery,
+    place: OrderTicket,
+) -> Result<(), SinkInterrupted> {
     if delivery.generation.has_ended() {
-        return Err(Interrupted);
+        return Err(SinkInterrupted);
     }
     let generation = &delivery.generation;
-    let sends: Vec<(Send, Place)> =
+    let sends: Vec<(SinkEvents, OrderTicket)> =
         std::mem::take(&mut delivery.plan.sends).into_iter().map(|send| (send, place.clone())).collect();
     drop(place);
     let sent = join_all(sends.into_iter().map(|(send, place)| async move {
@@ -219,7 +225,7 @@ async fn send(shared: &Arc<Shared>, delivery: &mut Delivery, place: Place) -> Re
             sent = send.sink.send(&send.events, generation.ending(), place) => sent,
             () = overdue(generation) => {
                 tracing::warn!(output = %send.label.id, "the output does not end though it was told to, and is left alone");
-                Err(Interrupted)
+                Err(SinkInterrupted)
             }
         };
         send.label.meter.took(began.elapsed());
@@ -235,7 +241,7 @@ async fn send(shared: &Arc<Shared>, delivery: &mut Delivery, place: Place) -> Re
     for (send, sent) in sent.await {
         match sent {
             Ok(refused) => delivery.took(send, refused),
-            Err(Interrupted) => all = Err(Interrupted),
+            Err(SinkInterrupted) => all = Err(SinkInterrupted),
         }
     }
     all
@@ -248,9 +254,9 @@ async fn overdue(generation: &Generation) {
     tokio::time::sleep(TO_END).await;
 }
 
-impl Written {
+impl CommitReport {
     /// Waits until it is durable, and counts it. Answers why an operation was refused, if one was.
-    async fn stored(self, shared: &Shared) -> Result<Option<String>, GaveUp> {
+    async fn stored(self, shared: &RuntimeContext) -> Result<Option<String>, GaveUp> {
         let Some((durable, began)) = self.durable else { return Ok(None) };
         // Only a log that has stopped keeps it from becoming that.
         let results = durable.await.map_err(|_| GaveUp::NotStored(NotStored::Ended))?;
@@ -266,8 +272,8 @@ impl Written {
 /// Writes operations and moves in one frame, for as long as what is in the way may pass and their graph has not ended. The
 /// place among those who write has come when it is done. `again` says that they are of a dead letter. `None` where there is nothing to write.
 async fn write(
-    shared: &Arc<Shared>,
-    (ops, again): (&[Planned], bool),
+    shared: &Arc<RuntimeContext>,
+    (ops, again): (&[PlannedOperation], bool),
     moves: Vec<PositionDelta>,
     writing: &mut Stage,
     generation: &Generation,
@@ -282,7 +288,7 @@ async fn write(
     // What no output asks for is the server's own, and comes last.
     let (asked, own) = ops.split_at(ops.partition_point(|planned| planned.output.is_some()));
     debug_assert!(own.iter().all(|planned| planned.output.is_none()), "what is asked for comes first");
-    let cloned = |some: &[Planned]| some.iter().map(|planned| planned.op.clone()).collect();
+    let cloned = |some: &[PlannedOperation]| some.iter().map(|planned| planned.op.clone()).collect();
     loop {
         let write = SourceWrite { ops: cloned(asked), own: cloned(own), moves: moves.clone() };
         let (ready, replace) = (writing.come().boxed(), Arc::clone(&replace));
@@ -321,13 +327,13 @@ async fn paused(pause: Duration, mut ending: watch::Receiver<bool>) -> bool {
 }
 
 fn count(
-    shared: &Shared,
-    ops: &[Planned],
+    shared: &RuntimeContext,
+    ops: &[PlannedOperation],
     results: &[Result<millrace_storage::WriteOutcome, Error>],
     took: Duration,
 ) {
     // Operations of one output follow each other: their meter is told once.
-    let of_output = |planned: &Planned| planned.output.as_ref().map(Arc::as_ptr);
+    let of_output = |planned: &PlannedOperation| planned.output.as_ref().map(Arc::as_ptr);
     let mut results = results.iter();
     for run in ops.chunk_by(|one, next| of_output(one) == of_output(next)) {
         // What is there already needs no dead letter.
@@ -345,7 +351,7 @@ fn count(
 }
 
 /// What is stored in place of operations that the store refuses for good.
-fn replacement(shared: &Arc<Shared>, ops: &[Planned], again: bool) -> Replace {
+fn replacement(shared: &Arc<RuntimeContext>, ops: &[PlannedOperation], again: bool) -> Replace {
     let mut ids: Vec<Arc<str>> = Vec::new();
     for output in ops.iter().filter_map(|planned| planned.output.as_ref()) {
         if !ids.contains(&output.label.id) {

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use millrace_ingest::Move;
-use millrace_ingest::output::Refused;
+use millrace_ingest::output::RefusedEvent;
 use millrace_storage::{Compute, Priority};
 
 use super::generation::Generation;
-use super::work::{Filtered, Plan, Send, Taken, plan};
-use crate::graph::walk::Rejected;
+use super::work::{AcceptedPositions, Filtered, Plan, SinkEvents, plan};
+use crate::graph::walk::RejectedEvent;
 
 /// Events on their way out.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub(super) struct Delivery {
     /// Batches that it is of.
     batches: Vec<usize>,
     /// What ends as dead letters whatever outputs say: filters or sinks refused it.
-    rejected: Vec<Rejected>,
-    taken: Taken,
+    rejected: Vec<RejectedEvent>,
+    taken: AcceptedPositions,
     /// The graph that the plan is of.
     pub(super) generation: Arc<Generation>,
     pub(super) plan: Plan,
@@ -35,13 +35,22 @@ impl Delivery {
     pub(super) fn new(
         filtered: Filtered,
         places: Vec<usize>,
-        rejected: Vec<Rejected>,
+        rejected: Vec<RejectedEvent>,
         generation: Arc<Generation>,
         plan: Plan,
     ) -> Self {
         let batches = (0..filtered.moves.len()).collect();
         let filtered = Arc::new(filtered);
-        Self { filtered, places, batches, rejected, taken: Taken::new(), generation, plan, is_letter: false }
+        Self {
+            filtered,
+            places,
+            batches,
+            rejected,
+            taken: AcceptedPositions::new(),
+            generation,
+            plan,
+            is_letter: false,
+        }
     }
 
     /// Positions to be moved.
@@ -50,18 +59,18 @@ impl Delivery {
     }
 
     /// What ends as dead letters.
-    pub(super) fn rejected(&self) -> impl Iterator<Item = &Rejected> {
+    pub(super) fn rejected(&self) -> impl Iterator<Item = &RejectedEvent> {
         self.rejected.iter().chain(&self.plan.rejected)
     }
 
     /// Takes note that a sink is through.
-    pub(super) fn took(&mut self, send: Send, refused: Vec<Refused>) {
-        let Send { label, places, .. } = send;
-        for Refused { event, reason } in refused {
+    pub(super) fn took(&mut self, send: SinkEvents, refused: Vec<RefusedEvent>) {
+        let SinkEvents { label, places, .. } = send;
+        for RefusedEvent { event, reason } in refused {
             let at = places.get(event).and_then(|at| self.filtered.events.get(*at)?.as_ref());
             let Some((event, origin)) = at else { continue };
             let (event, plugin) = (Arc::clone(event), Arc::clone(&label.id));
-            self.rejected.push(Rejected { event, batch: origin.batch, plugin, reason });
+            self.rejected.push(RejectedEvent { event, batch: origin.batch, plugin, reason });
         }
         self.taken.entry(label.id).or_default().extend(places);
     }
@@ -94,7 +103,7 @@ impl Delivery {
             places: Vec::new(),
             batches: vec![batch],
             rejected: Vec::new(),
-            taken: Taken::new(),
+            taken: AcceptedPositions::new(),
             generation: Arc::clone(&self.generation),
             plan: Plan::default(),
             is_letter: self.is_letter,

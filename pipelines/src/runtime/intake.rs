@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::FusedFuture;
-use millrace_ingest::budget::Share;
+use millrace_ingest::budget::PipelineShare;
 use millrace_ingest::input::{Context, InputError, Positions};
 use millrace_ingest::{Batch, Event};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::Shared;
+use super::RuntimeContext;
 use super::queue::{QueueSender, SendOutcome};
 use crate::Graph;
 use crate::graph::InputNode;
@@ -49,7 +49,7 @@ impl RunningInput {
     /// Starts an input. `former` are the names of inputs of its kind that were stopped for it.
     pub(super) fn start(
         node: Arc<InputNode>,
-        shared: Arc<Shared>,
+        shared: Arc<RuntimeContext>,
         queue: QueueSender,
         kind: Kind,
         former: Vec<Arc<str>>,
@@ -127,8 +127,8 @@ impl Drop for RunningInput {
 
 async fn supervise(
     node: Arc<InputNode>,
-    shared: Arc<Shared>,
-    budget: Share,
+    shared: Arc<RuntimeContext>,
+    budget: PipelineShare,
     batches: mpsc::Sender<Batch>,
     mut stopping: watch::Receiver<bool>,
     former: Vec<Arc<str>>,
@@ -178,7 +178,7 @@ fn siblings(graph: &Graph, node: &InputNode) -> Vec<Arc<str>> {
 
 async fn forward(
     node: Arc<InputNode>,
-    shared: Arc<Shared>,
+    shared: Arc<RuntimeContext>,
     mut batches: mpsc::Receiver<Batch>,
     queue: QueueSender,
     kind: Kind,
@@ -224,7 +224,7 @@ async fn forward(
     }
 }
 
-struct CountedOff(Arc<Shared>);
+struct CountedOff(Arc<RuntimeContext>);
 
 impl Drop for CountedOff {
     fn drop(&mut self) {

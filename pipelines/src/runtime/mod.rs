@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
-use millrace_ingest::budget::Share;
+use millrace_ingest::budget::PipelineShare;
 use millrace_ingest::input::BatchSize;
 use millrace_storage::{Compute, Priority};
 use parking_lot::Mutex;
@@ -43,10 +43,10 @@ use tokio::time::Instant;
 use crate::Graph;
 use crate::graph::decoration::Decoration;
 use crate::graph::{InputNode, Label};
-use crate::meter::{Figures, Meter};
+use crate::meter::{CounterSnapshot, Meter};
 use crate::settings::Settings;
 use crate::spool::source::Source;
-use crate::spool::{Fill, Spool};
+use crate::spool::{QueueUsage, Spool};
 use crate::store::Store;
 use generation::Generations;
 use intake::{Kind, RunningInput};
@@ -60,7 +60,7 @@ const WAITING: usize = 4;
 const CUT: Duration = Duration::from_secs(2);
 
 /// What the parts of a running pipeline share.
-pub(crate) struct Shared {
+pub(crate) struct RuntimeContext {
     id: Arc<str>,
     store: Arc<dyn Store>,
     compute: Compute,
@@ -69,19 +69,19 @@ pub(crate) struct Shared {
     /// What inputs know of the settings.
     batch_size: BatchSize,
     /// What events of this pipeline may take in memory.
-    budget: Share,
+    budget: PipelineShare,
     meter: Arc<Meter>,
     /// Inputs that run.
     running: watch::Sender<usize>,
     /// Whether nothing is waited for any more.
     cutting: AtomicBool,
     /// The last trouble, and when.
-    trouble: Arc<Mutex<Trouble>>,
+    trouble: Arc<Mutex<LastFault>>,
     queue_on_disk: Option<QueueOnDisk>,
 }
 
 /// What went wrong last, and when.
-type Trouble = Option<(String, DateTime<Utc>)>;
+type LastFault = Option<(String, DateTime<Utc>)>;
 
 /// Where events wait that no source holds.
 struct QueueOnDisk {
@@ -94,20 +94,20 @@ struct QueueOnDisk {
 
 /// Where a pipeline keeps what no source holds, and how much of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Persisted {
+pub(crate) struct PersistedQueueOptions {
     /// Directory of its own.
     pub(crate) directory: PathBuf,
     /// Bytes; `None` takes nothing new: what an earlier run left there is to be stored.
     pub(crate) max_bytes: Option<u64>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for RuntimeContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-impl Shared {
+impl RuntimeContext {
     /// Waits for nothing any more: sinks and retries give up.
     fn cut(&self) {
         self.cutting.store(true, Ordering::Release);
@@ -124,14 +124,14 @@ impl Shared {
     }
 }
 
-fn note(trouble: &Mutex<Trouble>, what: String) {
+fn note(trouble: &Mutex<LastFault>, what: String) {
     *trouble.lock() = Some((what, Utc::now()));
 }
 
 /// A running pipeline.
 #[derive(Debug)]
 pub struct Pipeline {
-    shared: Arc<Shared>,
+    shared: Arc<RuntimeContext>,
     /// Inputs and the way to the queue; `None` when it was stopped.
     intake: AsyncMutex<Option<(Vec<RunningInput>, QueueSender)>>,
     /// What reads the queue on disk.
@@ -148,7 +148,7 @@ impl Pipeline {
         settings: Settings,
         store: Arc<dyn Store>,
         compute: Compute,
-        budget: Share,
+        budget: PipelineShare,
     ) -> Self {
         Self::start_with(id.into(), graph, settings, (store, compute, budget), Arc::default(), None)
     }
@@ -163,10 +163,10 @@ impl Pipeline {
         settings: Settings,
         store: Arc<dyn Store>,
         compute: Compute,
-        budget: Share,
-        persisted: Persisted,
+        budget: PipelineShare,
+        persisted: PersistedQueueOptions,
     ) -> io::Result<Self> {
-        let trouble: Arc<Mutex<Trouble>> = Arc::default();
+        let trouble: Arc<Mutex<LastFault>> = Arc::default();
         let takes = persisted.max_bytes.is_some();
         let noted = Arc::clone(&trouble);
         let open = move || {
@@ -194,12 +194,12 @@ impl Pipeline {
         id: Arc<str>,
         graph: Graph,
         settings: Settings,
-        (store, compute, budget): (Arc<dyn Store>, Compute, Share),
-        trouble: Arc<Mutex<Trouble>>,
+        (store, compute, budget): (Arc<dyn Store>, Compute, PipelineShare),
+        trouble: Arc<Mutex<LastFault>>,
         queue_on_disk: Option<QueueOnDisk>,
     ) -> Self {
         let graph = Arc::new(graph);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RuntimeContext {
             generations: Generations::new(Arc::clone(&id), Arc::clone(&graph)),
             id,
             store,
@@ -336,7 +336,7 @@ impl Pipeline {
     }
 
     /// Figures of the whole.
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> CounterSnapshot {
         self.shared.meter.figures()
     }
 
@@ -346,7 +346,7 @@ impl Pipeline {
     }
 
     /// What waits on disk, where a queue there takes events.
-    pub(crate) fn on_disk(&self) -> Option<Fill> {
+    pub(crate) fn on_disk(&self) -> Option<QueueUsage> {
         let disk = self.shared.queue_on_disk.as_ref().filter(|disk| disk.takes);
         disk.map(|disk| disk.spool.fill())
     }
@@ -386,7 +386,7 @@ impl Drop for Pipeline {
 }
 
 /// Takes deliveries from the queue and makes tasks of them, until the queue ends.
-async fn dispatch(shared: Arc<Shared>, mut queue: Queue) {
+async fn dispatch(shared: Arc<RuntimeContext>, mut queue: Queue) {
     let mut deliveries = JoinSet::new();
     let mut sequence = Sequence::default();
     let ended = Arc::new(Notify::new());
@@ -438,7 +438,7 @@ async fn dispatch(shared: Arc<Shared>, mut queue: Queue) {
     }
 }
 
-fn reap(shared: &Shared, ended: Option<Result<(), tokio::task::JoinError>>) {
+fn reap(shared: &RuntimeContext, ended: Option<Result<(), tokio::task::JoinError>>) {
     if let Some(Err(error)) = ended {
         tracing::error!(pipeline = %shared.id, %error, "a delivery of events failed; its sources send it again");
         shared.note(error.to_string());

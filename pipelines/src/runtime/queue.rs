@@ -28,14 +28,14 @@ pub(super) struct Entry {
     pub(super) generation: Arc<Generation>,
     pub(super) batch: Batch,
     _room: OwnedSemaphorePermit,
-    _counted: Counted,
+    _counted: CountedEvents,
 }
 
 /// Events that wait, counted off when dropped.
 #[derive(Debug)]
-struct Counted(Arc<AtomicUsize>, usize);
+struct CountedEvents(Arc<AtomicUsize>, usize);
 
-impl Drop for Counted {
+impl Drop for CountedEvents {
     fn drop(&mut self) {
         self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
@@ -94,7 +94,7 @@ impl QueueSender {
             return SendOutcome::Withdrawn;
         }
         self.events.fetch_add(events, Ordering::Relaxed);
-        let counted = Counted(Arc::clone(&self.events), events);
+        let counted = CountedEvents(Arc::clone(&self.events), events);
         let (input, generation) = (Arc::clone(input), generation());
         let entry = Entry { input, generation, batch, _room: room, _counted: counted };
         if self.entries.send(entry).is_ok() { SendOutcome::Queued } else { SendOutcome::Closed }

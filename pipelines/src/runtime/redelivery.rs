@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_ingest::dead_letter::Letter;
+use millrace_ingest::dead_letter::StoredDeadLetter;
 use millrace_storage::{Principal, Priority};
 
 use super::sequence::Sequence;
@@ -25,7 +25,11 @@ impl Pipeline {
     ///
     /// # Errors
     /// Why there is still a letter: this one, or the one that took its place.
-    pub(crate) async fn redeliver(&self, letter: &Letter, output: Option<&str>) -> Result<(), String> {
+    pub(crate) async fn redeliver(
+        &self,
+        letter: &StoredDeadLetter,
+        output: Option<&str>,
+    ) -> Result<(), String> {
         let (event, removal) = (letter.event()?, letter.removal());
         let id = output.unwrap_or(&letter.plugin).to_owned();
         let generation = self.shared.generations.current();

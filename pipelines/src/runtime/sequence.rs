@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use millrace_ingest::Move;
-use millrace_ingest::output::Place;
+use millrace_ingest::output::OrderTicket;
 use tokio::sync::watch;
 
 use super::generation::Generation;
@@ -17,13 +17,13 @@ const REMEMBERED: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
     /// By source and partition.
-    last: HashMap<(String, String), Left>,
-    last_of_all: Option<Left>,
+    last: HashMap<(String, String), TicketRelease>,
+    last_of_all: Option<TicketRelease>,
 }
 
 /// What closes when the places of a ticket are left, and which graph its events go through.
 #[derive(Clone, Debug)]
-struct Left {
+struct TicketRelease {
     generation: Weak<Generation>,
     sending: watch::Receiver<()>,
     writing: watch::Receiver<()>,
@@ -43,7 +43,7 @@ pub(super) struct Ticket {
 #[derive(Debug)]
 pub(super) struct Stage {
     before: Vec<watch::Receiver<()>>,
-    place: Place,
+    place: OrderTicket,
 }
 
 impl Sequence {
@@ -56,11 +56,15 @@ impl Sequence {
         behind_all: bool,
         generation: &Arc<Generation>,
     ) -> Ticket {
-        let [(sending, sent), (writing, written), (telling, told)] = [(); 3].map(|()| Place::new());
+        let [(sending, sent), (writing, written), (telling, told)] = [(); 3].map(|()| OrderTicket::new());
         let generation = Arc::downgrade(generation);
-        let own =
-            Left { generation: Weak::clone(&generation), sending: sent, writing: written, telling: told };
-        let mut before: Vec<Left> = Vec::new();
+        let own = TicketRelease {
+            generation: Weak::clone(&generation),
+            sending: sent,
+            writing: written,
+            telling: told,
+        };
+        let mut before: Vec<TicketRelease> = Vec::new();
         for position in moves {
             let partition = (position.source.clone(), position.partition.clone());
             if let Some(last) = self.last.insert(partition, own.clone())
@@ -76,7 +80,7 @@ impl Sequence {
         if self.last.len() > REMEMBERED {
             self.last.retain(|_, last| last.telling.has_changed().is_ok());
         }
-        let stage = |place, of: fn(&Left) -> &watch::Receiver<()>| Stage {
+        let stage = |place, of: fn(&TicketRelease) -> &watch::Receiver<()>| Stage {
             before: before.iter().map(|left| of(left).clone()).collect(),
             place,
         };
@@ -91,7 +95,7 @@ impl Sequence {
     }
 }
 
-impl Left {
+impl TicketRelease {
     fn before_sending(&self, generation: &Weak<Generation>) -> watch::Receiver<()> {
         let same = Weak::ptr_eq(&self.generation, generation);
         if same { self.sending.clone() } else { self.writing.clone() }
@@ -109,7 +113,7 @@ impl Stage {
     }
 
     /// The place: it is kept for as long as somebody has it.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> OrderTicket {
         self.place.clone()
     }
 }

@@ -12,11 +12,11 @@ use futures::future::BoxFuture;
 use millrace_ingest::batch::NotStored;
 use millrace_ingest::budget::{Budget, Reservation};
 use millrace_ingest::input::{Context, Input, InputError};
-use millrace_ingest::output::{Interrupted, Local, Output, Place, Refused, Sink};
+use millrace_ingest::output::{Local, OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
 use millrace_ingest::{Ack, Batch, Event, Move, Provenance};
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
-    Action, DeadLetter as Replace, DocResult, Error, Instead, Principal, SourceWrite, WriteOp, WriteOutcome,
+    Action, DeadLetter as Replace, DocResult, Error, OnReject, Principal, SourceWrite, WriteOp, WriteOutcome,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -26,13 +26,13 @@ use super::*;
 use crate::filter::{Filter, Outcome};
 use crate::graph::{Arms, FilterNode, InputNode, Node, OutputNode};
 use crate::language;
-use crate::settings::Ordered;
+use crate::settings::EventOrder;
 use crate::store::{Durable, Sender};
 
 /// A store in memory that refuses as it is told.
 #[derive(Debug, Default)]
 struct Memory {
-    state: Mutex<Stored>,
+    state: Mutex<StoredEvents>,
     /// One of so many writes is refused, with a reason that passes; 0 refuses none.
     refuse_one_in: usize,
     writes: AtomicUsize,
@@ -43,7 +43,7 @@ struct Memory {
 }
 
 #[derive(Debug, Default)]
-struct Stored {
+struct StoredEvents {
     positions: HashMap<(String, String), (Option<Bytes>, u64)>,
     docs: Vec<(String, Value)>,
     letters: Vec<(String, Value)>,
@@ -56,7 +56,7 @@ impl Memory {
         docs.map(|(_, doc)| doc["n"].as_u64().unwrap()).collect()
     }
 
-    async fn until(&self, what: impl Fn(&Stored) -> bool) {
+    async fn until(&self, what: impl Fn(&StoredEvents) -> bool) {
         while !what(&self.state.lock()) {
             tokio::task::yield_now().await;
         }
@@ -104,9 +104,9 @@ impl Store for Memory {
                 let error = Error::IllegalArgument("does not fit".to_owned());
                 results.push(Err(Error::IllegalArgument("does not fit".to_owned())));
                 match replace(&op, &error) {
-                    Instead::Letter(letter) => Some(letter),
-                    Instead::Nothing => None,
-                    Instead::Abandon => return Err(Error::DeadLetterRefused(error.to_string())),
+                    OnReject::Letter(letter) => Some(letter),
+                    OnReject::Nothing => None,
+                    OnReject::Abandon => return Err(Error::DeadLetterRefused(error.to_string())),
                 }
             } else {
                 results.push(Ok(outcome(&op)));
@@ -253,9 +253,9 @@ fn event(fields: Value) -> Event {
 }
 
 #[derive(Debug)]
-struct To(&'static str);
+struct IndexOutput(&'static str);
 
-impl Local for To {
+impl Local for IndexOutput {
     fn operation(&self, event: &Event, _: Option<String>) -> Result<WriteOp, String> {
         if event.fields().contains_key("unfit") {
             return Err("no index".to_owned());
@@ -269,9 +269,9 @@ impl Local for To {
 }
 
 #[derive(Debug)]
-struct By(fn(&mut Event, &mut Vec<Event>) -> Outcome);
+struct FilterFn(fn(&mut Event, &mut Vec<Event>) -> Outcome);
 
-impl Filter for By {
+impl Filter for FilterFn {
     fn apply(&self, event: &mut Event, made: &mut Vec<Event>) -> Outcome {
         (self.0)(event, made)
     }
@@ -293,7 +293,11 @@ fn input(input: impl Input + 'static) -> Arc<InputNode> {
 }
 
 fn filter(id: &str, apply: fn(&mut Event, &mut Vec<Event>) -> Outcome) -> Node<FilterNode> {
-    Node::Plugin(FilterNode { label: label(id), filter: Arc::new(By(apply)), decoration: Default::default() })
+    Node::Plugin(FilterNode {
+        label: label(id),
+        filter: Arc::new(FilterFn(apply)),
+        decoration: Default::default(),
+    })
 }
 
 fn output(id: &str, output: Output) -> Node<Arc<OutputNode>> {
@@ -301,7 +305,7 @@ fn output(id: &str, output: Output) -> Node<Arc<OutputNode>> {
 }
 
 fn local(index: &'static str) -> Node<Arc<OutputNode>> {
-    output(index, Output::Local(Arc::new(To(index))))
+    output(index, Output::Local(Arc::new(IndexOutput(index))))
 }
 
 fn graph(
@@ -313,7 +317,7 @@ fn graph(
 }
 
 fn settings(workers: usize) -> Settings {
-    Settings { workers, batch_size: 50, batch_delay: Duration::from_millis(1), ordered: Ordered::Auto }
+    Settings { workers, batch_size: 50, batch_delay: Duration::from_millis(1), ordered: EventOrder::Auto }
 }
 
 fn start(graph: Graph, settings: Settings, store: &Arc<Memory>) -> Pipeline {
@@ -330,16 +334,16 @@ fn start(graph: Graph, settings: Settings, store: &Arc<Memory>) -> Pipeline {
 
 /// One batch by hand: no position.
 #[derive(Debug)]
-struct Hand(Mutex<Option<Vec<Batch>>>);
+struct ManualBatch(Mutex<Option<Vec<Batch>>>);
 
-impl Hand {
+impl ManualBatch {
     fn of(batches: Vec<Batch>) -> Arc<InputNode> {
         input(Self(Mutex::new(Some(batches))))
     }
 }
 
 #[async_trait]
-impl Input for Hand {
+impl Input for ManualBatch {
     fn identity(&self) -> String {
         "hand".to_owned()
     }
@@ -400,7 +404,7 @@ async fn sources_are_told_after_the_write() {
     store.held.send_replace(true);
     let (batch, mut told) = batch(vec![json!({"n": 1})]);
     let pipeline =
-        start(graph(vec![Hand::of(vec![batch])], vec![], vec![local("docs")]), settings(1), &store);
+        start(graph(vec![ManualBatch::of(vec![batch])], vec![], vec![local("docs")]), settings(1), &store);
     pipeline.ended().await;
     while pipeline.figures().filtered == 0 {
         tokio::task::yield_now().await;
@@ -417,8 +421,11 @@ async fn what_was_read_comes_to_its_end_however_long_it_takes() {
         let store = Arc::new(Memory::default());
         store.held.send_replace(true);
         let (batch, told) = batch(vec![json!({"n": 1})]);
-        let pipeline =
-            start(graph(vec![Hand::of(vec![batch])], vec![], vec![local("docs")]), settings(1), &store);
+        let pipeline = start(
+            graph(vec![ManualBatch::of(vec![batch])], vec![], vec![local("docs")]),
+            settings(1),
+            &store,
+        );
         pipeline.ended().await;
         let (give_up, given_up) = tokio::sync::oneshot::channel::<()>();
         let stop = pipeline.stop_unless(given_up.map(drop));
@@ -464,7 +471,7 @@ async fn what_is_not_through_at_the_end_is_told_so() {
     store.held.send_replace(true);
     let (batch, told) = batch(vec![json!({"n": 1})]);
     let pipeline =
-        start(graph(vec![Hand::of(vec![batch])], vec![], vec![local("docs")]), settings(1), &store);
+        start(graph(vec![ManualBatch::of(vec![batch])], vec![], vec![local("docs")]), settings(1), &store);
     pipeline.ended().await;
     pipeline.stop(Duration::ZERO).await;
     assert!(told.await.unwrap_or(Err(NotStored::Ended)).is_err());
@@ -488,7 +495,7 @@ async fn a_moved_position_is_the_trouble_of_its_batch_alone() {
     let (mut two, two_told) = batch(vec![json!({"n": 2})]);
     two.position = Some(moved);
     let (three, three_told) = batch(vec![json!({"n": 3})]);
-    let hand = Hand::of(vec![first, one, two, three]);
+    let hand = ManualBatch::of(vec![first, one, two, three]);
     let pipeline = start(graph(vec![hand], vec![], vec![local("docs")]), settings(1), &store);
     pipeline.ended().await;
     store.held.send_replace(false);
@@ -527,7 +534,7 @@ async fn what_cannot_be_stored_becomes_a_dead_letter_with_its_reason() {
         json!({"n": 0}),
     ]);
     let outputs = vec![local("docs"), local("strict")];
-    let graph = graph(vec![Hand::of(vec![batch])], vec![panics, branch], outputs);
+    let graph = graph(vec![ManualBatch::of(vec![batch])], vec![panics, branch], outputs);
     let pipeline = start(graph, settings(1), &store);
     assert_eq!(told.await.unwrap(), Ok(()));
     let state = store.state.lock();
@@ -561,17 +568,17 @@ impl Sink for Elsewhere {
         &self,
         events: &[(Arc<Event>, Option<String>)],
         mut stopping: watch::Receiver<bool>,
-        _place: Place,
-    ) -> Result<Vec<Refused>, Interrupted> {
+        _place: OrderTicket,
+    ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
         let mut down = self.down.subscribe();
         tokio::select! {
             _ = down.wait_for(|down| !down) => {}
-            _ = stopping.wait_for(|stopping| *stopping) => return Err(Interrupted),
+            _ = stopping.wait_for(|stopping| *stopping) => return Err(SinkInterrupted),
         }
         let mut refused = Vec::new();
         for (number, (event, id)) in events.iter().enumerate() {
             match event.fields()["n"].as_u64() {
-                Some(13) => refused.push(Refused { event: number, reason: "unlucky".to_owned() }),
+                Some(13) => refused.push(RefusedEvent { event: number, reason: "unlucky".to_owned() }),
                 n => self.seen.lock().push((n.unwrap(), id.clone())),
             }
         }
@@ -726,8 +733,11 @@ async fn made_events_follow_and_dropped_ones_end() {
         if n == 2 { Outcome::Dropped } else { Outcome::Unmatched }
     });
     let (batch, told) = batch(vec![json!({"n": 1}), json!({"n": 2}), json!({"n": 0})]);
-    let pipeline =
-        start(graph(vec![Hand::of(vec![batch])], vec![split], vec![local("docs")]), settings(1), &store);
+    let pipeline = start(
+        graph(vec![ManualBatch::of(vec![batch])], vec![split], vec![local("docs")]),
+        settings(1),
+        &store,
+    );
     told.await.unwrap().unwrap();
     let docs: Vec<Value> = store.state.lock().docs.iter().map(|(_, doc)| doc.clone()).collect();
     let expected = [

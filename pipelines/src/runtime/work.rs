@@ -15,13 +15,13 @@ use super::delivery::Delivery;
 use super::generation::Generation;
 use super::queue::Entry;
 use crate::graph::route::Route;
-use crate::graph::walk::{Flow, Origin, Rejected};
+use crate::graph::walk::{Flow, Origin, RejectedEvent};
 use crate::graph::{Label, Node, OutputNode};
 use crate::meter::Meter;
 
 /// What became of a delivery in the filters.
 #[derive(Debug)]
-pub(super) struct Work {
+pub(super) struct FilteredDelivery {
     /// Who waits, by batch.
     pub(super) acks: Vec<Ack>,
     /// Room that the events of the batches take.
@@ -42,16 +42,16 @@ pub(super) struct Filtered {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Operations on this server's indices.
-    pub(super) ops: Vec<Planned>,
+    pub(super) ops: Vec<PlannedOperation>,
     /// What goes elsewhere.
-    pub(super) sends: Vec<Send>,
+    pub(super) sends: Vec<SinkEvents>,
     /// What ends here.
-    pub(super) rejected: Vec<Rejected>,
+    pub(super) rejected: Vec<RejectedEvent>,
 }
 
 /// An operation and where it comes from.
 #[derive(Debug)]
-pub(super) struct Planned {
+pub(super) struct PlannedOperation {
     pub(super) op: WriteOp,
     pub(super) batch: usize,
     /// The output, `None` for a dead letter.
@@ -60,7 +60,7 @@ pub(super) struct Planned {
 
 /// Events for a sink.
 #[derive(Debug)]
-pub(super) struct Send {
+pub(super) struct SinkEvents {
     pub(super) sink: Arc<dyn Sink>,
     pub(super) label: Label,
     /// With their stable ids.
@@ -70,10 +70,15 @@ pub(super) struct Send {
 }
 
 /// Places of events that sinks have taken, by the ids of outputs.
-pub(super) type Taken = HashMap<Arc<str>, Vec<usize>>;
+pub(super) type AcceptedPositions = HashMap<Arc<str>, Vec<usize>>;
 
 /// Takes a delivery through a graph.
-pub(super) fn run(pipeline: &str, entries: Vec<Entry>, generation: Arc<Generation>, meter: &Meter) -> Work {
+pub(super) fn run(
+    pipeline: &str,
+    entries: Vec<Entry>,
+    generation: Arc<Generation>,
+    meter: &Meter,
+) -> FilteredDelivery {
     let began = Instant::now();
     let mut flow = Flow::default();
     let (mut moves, mut acks) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
@@ -92,9 +97,9 @@ pub(super) fn run(pipeline: &str, entries: Vec<Entry>, generation: Arc<Generatio
     let left = flow.filter(&generation.graph.filters, all);
     meter.were_filtered(left.len());
     let (filtered, rejected) = end_of_filters(flow, moves);
-    let plan = plan(pipeline, &filtered, &left, &generation.graph.outputs, &Taken::new());
+    let plan = plan(pipeline, &filtered, &left, &generation.graph.outputs, &AcceptedPositions::new());
     meter.took(began.elapsed());
-    Work { acks, held, delivery: Delivery::new(filtered, left, rejected, generation, plan) }
+    FilteredDelivery { acks, held, delivery: Delivery::new(filtered, left, rejected, generation, plan) }
 }
 
 /// Takes the event of a dead letter through the part of a graph that is meant by the id of what refused it. With what becomes
@@ -121,15 +126,15 @@ pub(super) fn run_letter(
         Route::Outputs(outputs) => outputs,
     };
     let (filtered, rejected) = end_of_filters(flow, vec![None]);
-    let mut plan = plan(pipeline, &filtered, &left, outputs, &Taken::new());
-    plan.ops.push(Planned { op: removal, batch: 0, output: None });
+    let mut plan = plan(pipeline, &filtered, &left, outputs, &AcceptedPositions::new());
+    plan.ops.push(PlannedOperation { op: removal, batch: 0, output: None });
     let mut delivery = Delivery::new(filtered, left, rejected, generation, plan);
     delivery.is_letter = true;
     Ok(delivery)
 }
 
 /// What came through the filters, and what they rejected.
-fn end_of_filters(flow: Flow, moves: Vec<Option<Move>>) -> (Filtered, Vec<Rejected>) {
+fn end_of_filters(flow: Flow, moves: Vec<Option<Move>>) -> (Filtered, Vec<RejectedEvent>) {
     let slots = flow.slots.into_iter();
     let events = slots.map(|slot| slot.map(|slot| (Arc::new(slot.event), slot.origin))).collect();
     (Filtered { events, moves }, flow.rejected)
@@ -141,7 +146,7 @@ pub(super) fn plan(
     filtered: &Filtered,
     places: &[usize],
     outputs: &[Node<Arc<OutputNode>>],
-    taken: &Taken,
+    taken: &AcceptedPositions,
 ) -> Plan {
     let mut plan = Plan::default();
     let mut flow = Flow::default();
@@ -158,11 +163,11 @@ pub(super) fn plan(
                     match made.unwrap_or_else(|_| Err("the output panicked".to_owned())) {
                         Ok(op) => {
                             let output = Some(Arc::clone(node));
-                            plan.ops.push(Planned { op, batch: origin.batch, output });
+                            plan.ops.push(PlannedOperation { op, batch: origin.batch, output });
                         }
                         Err(reason) => {
                             node.label.meter.failed(1);
-                            flow.rejected.push(Rejected {
+                            flow.rejected.push(RejectedEvent {
                                 event: Arc::clone(event),
                                 batch: origin.batch,
                                 plugin: Arc::clone(&node.label.id),
@@ -174,7 +179,7 @@ pub(super) fn plan(
                 node.label.meter.took(began.elapsed());
             }
             Output::Sink(sink) => {
-                let mut send = Send {
+                let mut send = SinkEvents {
                     sink: Arc::clone(sink),
                     label: node.label.clone(),
                     events: Vec::with_capacity(selected.len()),

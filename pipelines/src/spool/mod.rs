@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use segment::{Place, Segment};
+use segment::{RecordPosition, Segment};
 
 /// Bytes of a segment at which the next one begins.
 const SEGMENT_BYTES: u64 = 64 << 20;
@@ -43,7 +43,7 @@ pub(crate) const MAX_BYTES: u64 = 1 << 30;
 
 /// How much waits in a queue on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fill {
+pub(crate) struct QueueUsage {
     pub(crate) bytes: u64,
     pub(crate) max_bytes: u64,
 }
@@ -54,16 +54,16 @@ pub(crate) struct Spool {
     max_bytes: u64,
     state: Mutex<State>,
     /// Where the last synced record ends. Changes with each append.
-    end: watch::Sender<Place>,
+    end: watch::Sender<RecordPosition>,
     /// Where the first record that is not stored begins.
-    floor: watch::Sender<Place>,
+    floor: watch::Sender<RecordPosition>,
     appends: mpsc::Sender<Append>,
     writer: Mutex<Option<JoinHandle<()>>>,
     /// Whether the writer is to end.
     ending: watch::Sender<bool>,
     /// Where damage ends that was told.
-    told: Mutex<Place>,
-    note: Note,
+    told: Mutex<RecordPosition>,
+    note: FaultReporter,
 }
 
 impl fmt::Debug for Spool {
@@ -88,30 +88,32 @@ struct Append {
 }
 
 /// Tells of trouble, for the status.
-type Note = Arc<dyn Fn(String) + Send + Sync>;
+type FaultReporter = Arc<dyn Fn(String) + Send + Sync>;
 
 impl Spool {
     /// Opens the queue in a directory, which is made if need be. It must be called within a runtime.
     ///
     /// # Errors
     /// The directory cannot be made or read.
-    pub(crate) fn open(directory: PathBuf, max_bytes: u64, note: Note) -> io::Result<Arc<Self>> {
+    pub(crate) fn open(directory: PathBuf, max_bytes: u64, note: FaultReporter) -> io::Result<Arc<Self>> {
         fs::create_dir_all(&directory)?;
         let segments = segment::list(&directory)?;
         // What a crash cut off behind the last record stays where it is: writing goes on in another file.
         let first = segments.first().map_or(0, |(number, _)| *number);
-        let end = segments.last().map_or(Place::default(), |(number, bytes)| Place::new(*number, *bytes));
+        let end = segments
+            .last()
+            .map_or(RecordPosition::default(), |(number, bytes)| RecordPosition::new(*number, *bytes));
         let (appends, incoming) = mpsc::channel(WAITING);
         let spool = Arc::new(Self {
             directory,
             max_bytes,
             state: Mutex::new(State { segments }),
             end: watch::Sender::new(end),
-            floor: watch::Sender::new(Place::new(first, 0)),
+            floor: watch::Sender::new(RecordPosition::new(first, 0)),
             appends,
             writer: Mutex::new(None),
             ending: watch::Sender::new(false),
-            told: Mutex::new(Place::default()),
+            told: Mutex::new(RecordPosition::default()),
             note: Arc::clone(&note),
         });
         let writer = tokio::spawn(write_all(Arc::clone(&spool), incoming, note));
@@ -152,14 +154,14 @@ impl Spool {
     }
 
     /// How much waits.
-    pub(crate) fn fill(&self) -> Fill {
+    pub(crate) fn fill(&self) -> QueueUsage {
         let floor = *self.floor.borrow();
         let state = self.state.lock();
         let waiting = state.segments.iter().filter(|(number, _)| *number >= floor.segment);
         let bytes: u64 = waiting.map(|(_, bytes)| *bytes).sum();
         let read =
             if state.segments.iter().any(|(number, _)| *number == floor.segment) { floor.offset } else { 0 };
-        Fill { bytes: bytes.saturating_sub(read), max_bytes: self.max_bytes }
+        QueueUsage { bytes: bytes.saturating_sub(read), max_bytes: self.max_bytes }
     }
 
     /// Ends the writer, behind what it is writing: what it has not taken is told to its source as not stored.
@@ -180,7 +182,7 @@ impl Spool {
     }
 
     /// Everything before a place is stored: its files go, but for the one that is written to.
-    fn stored(&self, place: Place) {
+    fn stored(&self, place: RecordPosition) {
         self.floor.send_replace(place);
         let mut state = self.state.lock();
         let last = state.segments.last().map(|(number, _)| *number);
@@ -204,7 +206,7 @@ impl Drop for Spool {
 }
 
 /// Writes what is appended until the queue ends; what is left then is told to its source as not stored.
-async fn write_all(spool: Arc<Spool>, mut incoming: mpsc::Receiver<Append>, note: Note) {
+async fn write_all(spool: Arc<Spool>, mut incoming: mpsc::Receiver<Append>, note: FaultReporter) {
     write_until_end(spool, &mut incoming, note).await;
     // What is on its way here is waited for: it would stay in the channel, and its source never be told.
     incoming.close();
@@ -212,7 +214,7 @@ async fn write_all(spool: Arc<Spool>, mut incoming: mpsc::Receiver<Append>, note
 }
 
 /// Writes what is appended, in groups with one sync each.
-async fn write_until_end(spool: Arc<Spool>, incoming: &mut mpsc::Receiver<Append>, note: Note) {
+async fn write_until_end(spool: Arc<Spool>, incoming: &mut mpsc::Receiver<Append>, note: FaultReporter) {
     let mut ending = spool.ending.subscribe();
     // The task must not keep alive what ends it.
     let spool = {
@@ -228,7 +230,7 @@ async fn write_until_end(spool: Arc<Spool>, incoming: &mut mpsc::Receiver<Append
             first = incoming.recv() => first,
         };
         let Some(first) = first else { return };
-        let mut group = Group::of(first);
+        let mut group = Group::new(first);
         while group.bytes() < GROUP_BYTES {
             let Ok(next) = incoming.try_recv() else { break };
             group.waiting.push(next);
@@ -293,7 +295,7 @@ struct Group {
 }
 
 impl Group {
-    fn of(first: Append) -> Self {
+    fn new(first: Append) -> Self {
         Self { waiting: vec![first], records: Vec::new() }
     }
 
@@ -320,7 +322,7 @@ impl Spool {
             None => state.segments.push((segment.number, segment.bytes)),
         }
         drop(state);
-        self.end.send_replace(Place::new(segment.number, segment.bytes));
+        self.end.send_replace(RecordPosition::new(segment.number, segment.bytes));
     }
 }
 

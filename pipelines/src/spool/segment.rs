@@ -32,12 +32,12 @@ const EXTENSION: &str = "events";
 
 /// A place between records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct RecordPosition {
     pub(super) segment: u64,
     pub(super) offset: u64,
 }
 
-impl Place {
+impl RecordPosition {
     pub(super) fn new(segment: u64, offset: u64) -> Self {
         Self { segment, offset }
     }
@@ -191,12 +191,12 @@ fn is_torn(file: &File, offset: u64, end: u64) -> io::Result<bool> {
 }
 
 /// What stands before a payload.
-struct Head {
+struct RecordHeader {
     length: u32,
     sum: u32,
 }
 
-impl Head {
+impl RecordHeader {
     /// Length of the payload, if it can be one.
     fn length(&self) -> Option<u64> {
         let length = u64::from(self.length);
@@ -205,12 +205,12 @@ impl Head {
 }
 
 /// Reads the head of a record; `None` at the end of the file.
-fn head(file: &File, offset: u64) -> io::Result<Option<Head>> {
+fn head(file: &File, offset: u64) -> io::Result<Option<RecordHeader>> {
     let mut bytes = [0; HEAD];
     if !read_whole(file, &mut bytes, offset)? {
         return Ok(None);
     }
-    Ok(Some(Head { length: number(&bytes, 0), sum: number(&bytes, 4) }))
+    Ok(Some(RecordHeader { length: number(&bytes, 0), sum: number(&bytes, 4) }))
 }
 
 /// A number of four bytes; 0 where they are not there.

@@ -14,7 +14,7 @@ use millrace_ingest::{Ack, Batch, Event, Move, Provenance};
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::RecvError;
 
-use super::segment::{self, Damage, Item, Place};
+use super::segment::{self, Damage, Item, RecordPosition};
 use super::{LONGEST_PAUSE, Spool};
 
 /// Identity of the source. A pipeline has one queue.
@@ -34,16 +34,16 @@ pub(crate) struct Source {
 }
 
 /// A batch that is under way.
-struct Sent {
-    after: Place,
+struct InFlightBatch {
+    after: RecordPosition,
     stored: oneshot::Receiver<Result<(), NotStored>>,
 }
 
 /// What a look at the files gave.
-struct Found {
+struct QueueScan {
     /// None, if all that there was is damaged.
     events: Vec<Event>,
-    after: Place,
+    after: RecordPosition,
     /// What was passed over on the way.
     lost: Vec<DamagedRecord>,
 }
@@ -84,14 +84,14 @@ impl Source {
     async fn read_on(&self, context: &mut Context) -> Result<Option<NotStored>, InputError> {
         let (position, owner_epoch) = context.positions.claim(SOURCE, PARTITION).await?;
         let stored = match &position {
-            None => Place::default(),
-            Some(position) => Place::from_position(position)
+            None => RecordPosition::default(),
+            Some(position) => RecordPosition::from_position(position)
                 .ok_or_else(|| InputError("the stored position of the queue is none".to_owned()))?,
         };
         self.spool.stored(stored);
         let mut previous = position;
         let mut place = stored;
-        let mut sent: VecDeque<Sent> = VecDeque::new();
+        let mut sent: VecDeque<InFlightBatch> = VecDeque::new();
         let mut end = self.spool.end.subscribe();
         loop {
             end.borrow_and_update();
@@ -104,7 +104,7 @@ impl Source {
                 };
                 found = self.read(place, context.batch_size.get(), held.bytes()).await?;
             }
-            if let Some(Found { events, after, lost }) = found {
+            if let Some(QueueScan { events, after, lost }) = found {
                 lost.iter().for_each(|lost| self.tell(lost));
                 held.set(events.iter().map(Event::bytes).sum());
                 let (ack, stored) = Ack::channel();
@@ -122,7 +122,7 @@ impl Source {
                     },
                     _ = context.stopping.wait_for(|stopping| *stopping) => return Ok(None),
                 }
-                sent.push_back(Sent { after, stored });
+                sent.push_back(InFlightBatch { after, stored });
                 place = after;
                 while let Some(first) = sent.front_mut() {
                     let Ok(outcome) = first.stored.try_recv() else { break };
@@ -145,7 +145,7 @@ impl Source {
     /// Takes note of what became of the first batch that is under way.
     fn ended(
         &self,
-        sent: &mut VecDeque<Sent>,
+        sent: &mut VecDeque<InFlightBatch>,
         outcome: Result<Result<(), NotStored>, RecvError>,
     ) -> Result<(), NotStored> {
         outcome.unwrap_or(Err(NotStored::Ended))?;
@@ -158,7 +158,7 @@ impl Source {
     /// Tells what is lost, once: what was not stored is read again.
     fn tell(&self, lost: &DamagedRecord) {
         let Damage { offset, length, events } = lost.damage;
-        let after = Place::new(lost.segment, lost.damage.end());
+        let after = RecordPosition::new(lost.segment, lost.damage.end());
         {
             let mut told = self.spool.told.lock();
             if after <= *told {
@@ -178,12 +178,17 @@ impl Source {
     }
 
     /// Whether something may lie behind a place.
-    fn is_behind(&self, place: Place) -> bool {
+    fn is_behind(&self, place: RecordPosition) -> bool {
         place < *self.spool.end.borrow()
     }
 
     /// Reads what lies behind a place, if anything does.
-    async fn read(&self, place: Place, most: usize, bytes: u64) -> Result<Option<Found>, InputError> {
+    async fn read(
+        &self,
+        place: RecordPosition,
+        most: usize,
+        bytes: u64,
+    ) -> Result<Option<QueueScan>, InputError> {
         let spool = Arc::clone(&self.spool);
         let found = tokio::task::spawn_blocking(move || read_at(&spool, place, most, bytes)).await;
         let found = found.map_err(|error| InputError(format!("the queue was not read: {error}")))?;
@@ -194,25 +199,25 @@ impl Source {
 }
 
 /// What becomes of the first batch that is under way; never, if none is.
-async fn first(sent: &mut VecDeque<Sent>) -> Result<Result<(), NotStored>, RecvError> {
+async fn first(sent: &mut VecDeque<InFlightBatch>) -> Result<Result<(), NotStored>, RecvError> {
     match sent.front_mut() {
         Some(first) => (&mut first.stored).await,
         None => std::future::pending().await,
     }
 }
 
-fn read_at(spool: &Spool, place: Place, most: usize, room: u64) -> io::Result<Option<Found>> {
+fn read_at(spool: &Spool, place: RecordPosition, most: usize, room: u64) -> io::Result<Option<QueueScan>> {
     let mut place = place;
     let mut taken = 0;
     loop {
         let Some((number, bytes)) = spool.segment_from(place.segment) else { return Ok(None) };
         if number > place.segment {
-            place = Place::new(number, 0);
+            place = RecordPosition::new(number, 0);
         }
         if place.offset >= bytes {
             match spool.segment_from(number + 1) {
                 Some((next, _)) => {
-                    place = Place::new(next, 0);
+                    place = RecordPosition::new(next, 0);
                     continue;
                 }
                 None => return Ok(None),
@@ -252,6 +257,6 @@ fn read_at(spool: &Spool, place: Place, most: usize, room: u64) -> io::Result<Op
             events.extend(more);
             place.offset += length;
         }
-        return Ok(Some(Found { events, after: place, lost }));
+        return Ok(Some(QueueScan { events, after: place, lost }));
     }
 }

@@ -16,13 +16,13 @@ use super::*;
 
 /// Positions and what was stored with them.
 #[derive(Default)]
-struct Stored {
+struct StoredPositions {
     position: Mutex<(Option<Bytes>, u64)>,
     numbers: Mutex<Vec<u64>>,
 }
 
 #[async_trait]
-impl Positions for Stored {
+impl Positions for StoredPositions {
     async fn claim(&self, _source: &str, _partition: &str) -> Result<(Option<Bytes>, u64), InputError> {
         let mut position = self.position.lock();
         position.1 += 1;
@@ -34,7 +34,7 @@ impl Positions for Stored {
     }
 }
 
-impl Stored {
+impl StoredPositions {
     /// What the store does with a batch.
     fn take(&self, batch: Batch) {
         let mut position = self.position.lock();
@@ -68,13 +68,13 @@ async fn append(spool: &Spool, numbers: std::ops::Range<u64>) {
     durable.await.expect("an answer").expect("it is on disk");
 }
 
-struct Reading {
+struct QueueReader {
     batches: mpsc::Receiver<Batch>,
     stop: watch::Sender<bool>,
     task: JoinHandle<Result<(), InputError>>,
 }
 
-fn read(spool: &Arc<Spool>, stored: &Arc<Stored>) -> Reading {
+fn read(spool: &Arc<Spool>, stored: &Arc<StoredPositions>) -> QueueReader {
     let (sender, batches) = mpsc::channel(4);
     let (stop, stopping) = watch::channel(false);
     let context = Context {
@@ -88,10 +88,10 @@ fn read(spool: &Arc<Spool>, stored: &Arc<Stored>) -> Reading {
         budget: Budget::default().share(),
     };
     let source = Source { spool: Arc::clone(spool) };
-    Reading { batches, stop, task: tokio::spawn(async move { source.run(context).await }) }
+    QueueReader { batches, stop, task: tokio::spawn(async move { source.run(context).await }) }
 }
 
-impl Reading {
+impl QueueReader {
     async fn stop(self) {
         self.stop.send_replace(true);
         self.task.await.expect("no panic").expect("no error");
@@ -122,7 +122,7 @@ async fn what_is_on_disk_when_a_queue_is_closed_is_what_was_told_to_be() {
         drop(spool);
         let spool = open(&directory, MAX_BYTES);
         append(&spool, 99..100).await;
-        let stored = Arc::new(Stored::default());
+        let stored = Arc::new(StoredPositions::default());
         let mut reading = read(&spool, &stored);
         while !stored.numbers.lock().contains(&99) {
             stored.take(reading.batches.recv().await.unwrap());
@@ -138,7 +138,7 @@ async fn what_is_on_disk_when_a_queue_is_closed_is_what_was_told_to_be() {
 #[tokio::test]
 async fn what_was_taken_comes_once_over_restarts_refusals_and_torn_ends() {
     let directory = tempfile::tempdir().unwrap();
-    let stored = Arc::new(Stored::default());
+    let stored = Arc::new(StoredPositions::default());
     let spool = open(&directory, MAX_BYTES);
     append(&spool, 0..7).await;
     append(&spool, 7..30).await;
@@ -171,7 +171,7 @@ async fn what_was_taken_comes_once_over_restarts_refusals_and_torn_ends() {
 #[tokio::test]
 async fn a_full_queue_makes_its_sources_wait() {
     let directory = tempfile::tempdir().unwrap();
-    let stored = Arc::new(Stored::default());
+    let stored = Arc::new(StoredPositions::default());
     let spool = open(&directory, 1_500);
     append(&spool, 0..30).await;
     let (ack, mut durable) = Ack::channel();
@@ -221,7 +221,7 @@ fn open_told(directory: &TempDir) -> (Arc<Spool>, Arc<Mutex<Vec<String>>>) {
 
 /// Reads until a number comes.
 async fn read_to(spool: &Arc<Spool>, last: u64) -> Vec<u64> {
-    let stored = Arc::new(Stored::default());
+    let stored = Arc::new(StoredPositions::default());
     let mut reading = read(spool, &stored);
     while stored.numbers.lock().last() != Some(&last) {
         stored.take(reading.batches.recv().await.unwrap());
@@ -270,7 +270,7 @@ async fn a_queue_that_is_damaged_at_its_end_moves_on() {
     let (spool, told) = open_told(&directory);
     append(&spool, 1..3).await;
     flip(&only_file(&directory), 26);
-    let stored = Arc::new(Stored::default());
+    let stored = Arc::new(StoredPositions::default());
     let mut reading = read(&spool, &stored);
     let batch = reading.batches.recv().await.unwrap();
     assert!(batch.events.is_empty());

@@ -18,13 +18,13 @@ struct OfEngine {
     engine: Arc<Engine>,
     /// The server, to which dead letters belong.
     server: Principal,
-    keeper: dead_letter::Keeper,
+    keeper: dead_letter::RetentionTask,
 }
 
 /// Makes a store of an engine. What pipelines write, they write with rights of their own; dead letters and positions are the
 /// server's.
 pub fn of_engine(engine: Arc<Engine>) -> Arc<dyn Store> {
-    Arc::new(OfEngine { engine, server: Principal::system(), keeper: dead_letter::Keeper::default() })
+    Arc::new(OfEngine { engine, server: Principal::system(), keeper: dead_letter::RetentionTask::default() })
 }
 
 impl OfEngine {
@@ -79,7 +79,7 @@ impl Store for OfEngine {
         self.engine.positions(pipeline, source)
     }
 
-    async fn letters(&self, wanted: dead_letter::Wanted<'_>) -> Result<dead_letter::Page> {
+    async fn letters(&self, wanted: dead_letter::DeadLetterFilter<'_>) -> Result<dead_letter::Page> {
         dead_letter::list(&self.engine, wanted).await
     }
 
@@ -95,7 +95,7 @@ impl Store for OfEngine {
     async fn replay(
         &self,
         writer: &Principal,
-        letter: &dead_letter::Letter,
+        letter: &dead_letter::StoredDeadLetter,
     ) -> std::result::Result<(), String> {
         let replayed = dead_letter::replay(&self.engine, writer, std::slice::from_ref(letter)).await;
         let replayed = replayed.map_err(|error| error.to_string())?;

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_ingest::Event;
-use millrace_ingest::dead_letter::{Letter, Limits, Page, Wanted};
+use millrace_ingest::dead_letter::{DeadLetterFilter, Limits, Page, StoredDeadLetter};
 use millrace_storage::{DeadLetter as Replace, Error, Principal, Result, SourceWrite, WriteOp, WriteOutcome};
 use parking_lot::Mutex;
 
@@ -73,7 +73,7 @@ pub trait Store: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The store's.
-    async fn letters(&self, _wanted: Wanted<'_>) -> Result<Page> {
+    async fn letters(&self, _wanted: DeadLetterFilter<'_>) -> Result<Page> {
         Ok(Page::default())
     }
 
@@ -92,7 +92,11 @@ pub trait Store: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Why it stays.
-    async fn replay(&self, _writer: &Principal, letter: &Letter) -> std::result::Result<(), String> {
+    async fn replay(
+        &self,
+        _writer: &Principal,
+        letter: &StoredDeadLetter,
+    ) -> std::result::Result<(), String> {
         Err(format!("there are no letters here, so none has the id [{}]", letter.id))
     }
 
@@ -107,11 +111,11 @@ pub trait Store: fmt::Debug + Send + Sync {
 /// A store that forgets: positions are kept in memory, dead letters are logged.
 #[derive(Debug, Default)]
 pub struct Volatile {
-    positions: Mutex<HashMap<Part, (Option<Bytes>, u64)>>,
+    positions: Mutex<HashMap<PartitionKey, (Option<Bytes>, u64)>>,
 }
 
 /// Pipeline, source, partition.
-type Part = (String, String, String);
+type PartitionKey = (String, String, String);
 
 #[async_trait]
 impl Store for Volatile {

@@ -6,10 +6,10 @@ use millrace_work::error::{Error, Result};
 
 use super::batch::{Batch, Positions, Selection};
 use super::field::{ValueKind, Values};
-use super::keys::{Expanded, Form, KeyRule, RowKeys};
+use super::keys::{KeyForm, KeyRule, KeyedRows, RowKeys};
 use super::metric::Ordinals;
 use super::ordinals;
-use super::source::{Ask, Question, Sink};
+use super::source::{Question, Sink, SourceQuery};
 use super::term_filter::TermFilter;
 
 /// What is counted.
@@ -24,7 +24,7 @@ pub(crate) struct BackgroundPlan {
 impl BackgroundPlan {
     /// Counts the values of a field, in the rows of a filter if there is one.
     pub(crate) fn new(scope: usize, values: Values, filter: Option<usize>) -> Self {
-        let rule = KeyRule { values, form: Form::Terms(TermFilter::default()), null: false };
+        let rule = KeyRule { values, form: KeyForm::Terms(TermFilter::default()), null: false };
         Self { scope, rule: Arc::new(rule), filter }
     }
 
@@ -44,7 +44,7 @@ pub(crate) struct Background {
     counts: ordinals::Counts,
     /// Rows.
     pub total: u64,
-    expanded: Expanded,
+    expanded: KeyedRows,
 }
 
 impl Background {
@@ -57,12 +57,12 @@ impl Background {
             ordinals: ordinals::Ordinals::default(),
             counts: ordinals::Counts::default(),
             total: 0,
-            expanded: Expanded::default(),
+            expanded: KeyedRows::default(),
         }
     }
 
     /// Asks for the counts of rows of a segment and has them added; whether there was an answer.
-    pub(crate) fn ask(&mut self, answer: &mut Ask<'_>) -> Result<bool> {
+    pub(crate) fn ask(&mut self, answer: &mut SourceQuery<'_>) -> Result<bool> {
         let rule = Arc::clone(&self.rule);
         if self.filter.is_some() { Ok(false) } else { answer(&Question::Keys(&rule), self) }
     }

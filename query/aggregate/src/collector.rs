@@ -9,14 +9,14 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use millrace_matching::score::collect::Address;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 
 use super::backgrounds::Background;
 use super::batch::{Batch, Selection};
 use super::result::{Entry, Header, Outcome, Results};
 use super::segment::SegmentContext;
-use super::source::Ask;
+use super::source::SourceQuery;
 
 /// The state of one aggregation.
 pub(crate) trait Collector: Any + Debug + Send {
@@ -34,7 +34,7 @@ pub(crate) trait Collector: Any + Debug + Send {
     ///
     /// # Errors
     /// As those of the answer.
-    fn ask(&mut self, _segment: &SegmentContext<'_>, _answer: &mut Ask<'_>) -> Result<bool> {
+    fn ask(&mut self, _segment: &SegmentContext<'_>, _answer: &mut SourceQuery<'_>) -> Result<bool> {
         Ok(false)
     }
 
@@ -85,12 +85,12 @@ pub(crate) struct Reduction<'a> {
     /// Counts over other documents than those that match.
     pub backgrounds: &'a [Background],
     /// Rows that hits are to be fetched for, a list for each outcome of `top_hits`.
-    pub hits: Vec<super::bucket::top_hits::Wanted>,
+    pub hits: Vec<super::bucket::top_hits::HitFetch>,
     /// Where results are made to put buckets in order, the paths that lead to what the order compares: nothing beside them is
     /// made, because some states are spent by it and the answer needs them.
     pub only: Option<Vec<Vec<String>>>,
     /// Holds what is made of the states.
-    pub work: Work,
+    pub work: QueryContext,
 }
 
 impl Reduction<'_> {
@@ -126,7 +126,7 @@ impl Reduction<'_> {
 
 /// A collector below another, with what its results are called.
 #[derive(Debug)]
-pub(crate) struct Sub {
+pub(crate) struct SubCollector {
     /// Name, meta, format.
     pub header: Arc<Header>,
     /// Its state.
@@ -135,9 +135,9 @@ pub(crate) struct Sub {
 
 /// Collectors beside each other.
 #[derive(Debug, Default)]
-pub(crate) struct Subs(pub Vec<Sub>);
+pub(crate) struct SubCollectors(pub Vec<SubCollector>);
 
-impl Subs {
+impl SubCollectors {
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -157,7 +157,10 @@ impl Subs {
 
     /// Makes empty states of the same aggregations.
     pub(crate) fn fresh(&self) -> Self {
-        let fresh = |sub: &Sub| Sub { header: Arc::clone(&sub.header), collector: sub.collector.fresh() };
+        let fresh = |sub: &SubCollector| SubCollector {
+            header: Arc::clone(&sub.header),
+            collector: sub.collector.fresh(),
+        };
         Self(self.0.iter().map(fresh).collect())
     }
 

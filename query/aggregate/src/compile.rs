@@ -18,7 +18,7 @@ use super::bucket::{
     auto_date_histogram, composite, date_histogram, filters, histogram, keyed, multi_terms, nested, range,
     rare_terms, sampler, significant_terms, slots, terms, top_hits,
 };
-use super::field::{Accepts, Resolving, Values};
+use super::field::{AcceptedTypes, FieldResolution, Values};
 use super::metric::collector::Measure;
 use super::profile::Timings;
 use super::result::{Format, Header};
@@ -47,7 +47,7 @@ pub(crate) fn compile(
         Compiler { snapshot, now_ms, profile, tree, touched: Vec::new(), name: "".into(), parent: "".into() };
     for (place, aggregation) in aggregations.collected().enumerate() {
         compiler.touched = vec![Vec::new(); snapshot.indices.len()];
-        let context = Context { scope: 0, below: Below::Top };
+        let context = Context { scope: 0, below: ParentContext::Top };
         let node = compiler.node(aggregation, context)?;
         let slots = std::mem::take(&mut compiler.touched);
         let root = Root { place, node, slots };
@@ -65,12 +65,12 @@ pub(crate) struct Context {
     /// Number of the scope.
     pub scope: usize,
     /// What is around.
-    pub below: Below,
+    pub below: ParentContext,
 }
 
 /// What is around an aggregation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Below {
+pub(crate) enum ParentContext {
     /// Nothing.
     Top,
     /// Single buckets only, of which each has all rows of the same scope or filters them.
@@ -80,7 +80,7 @@ pub(crate) enum Below {
 }
 
 /// An aggregation that has met the mappings.
-struct Compiled {
+struct CompiledAggregation {
     kind: NodeKind,
     /// How its keys and values are written.
     format: Format,
@@ -88,12 +88,12 @@ struct Compiled {
     inner: Context,
 }
 
-impl Compiled {
+impl CompiledAggregation {
     fn raw(kind: NodeKind, inner: Context) -> Self {
         Self { kind, format: Format::Raw, inner }
     }
 
-    fn keyed(keyed: Arc<keyed::Keyed>, inner: Context) -> Self {
+    fn keyed(keyed: Arc<keyed::KeyedAggregation>, inner: Context) -> Self {
         // Lists of keys say how each is written.
         let only = keyed.rules.first().filter(|_| !keyed.list);
         let format = only.map_or(Format::Raw, |rule| rule.values.format.clone());
@@ -123,7 +123,7 @@ pub(crate) struct Compiler<'a> {
 impl Compiler<'_> {
     fn node(&mut self, aggregation: &Aggregation, context: Context) -> Result<Node> {
         self.name = Arc::clone(&aggregation.name);
-        let Compiled { kind, format, inner } = self.compiled(aggregation, context)?;
+        let CompiledAggregation { kind, format, inner } = self.compiled(aggregation, context)?;
         let mut subs = Vec::new();
         for sub in aggregation.subs.collected() {
             self.parent = Arc::clone(&aggregation.name);
@@ -146,111 +146,116 @@ impl Compiler<'_> {
     }
 
     /// Lets an aggregation meet the mappings, without those below it.
-    fn compiled(&mut self, aggregation: &Aggregation, context: Context) -> Result<Compiled> {
+    fn compiled(&mut self, aggregation: &Aggregation, context: Context) -> Result<CompiledAggregation> {
         // What is below stands within several buckets, by the name of their factory, or in one.
-        let within = |factory: &'static str| Context { below: Below::Other(factory), ..context };
+        let within = |factory: &'static str| Context { below: ParentContext::Other(factory), ..context };
         let single = match context.below {
-            Below::Top | Below::Single => Context { below: Below::Single, ..context },
+            ParentContext::Top | ParentContext::Single => Context { below: ParentContext::Single, ..context },
             _ => context,
         };
         Ok(match &aggregation.kind {
             Kind::AdjacencyMatrix(matrix) => {
                 let slots = filters::adjacency_matrix(self, context, matrix)?;
-                Compiled::slots(slots, within("AdjacencyMatrixAggregatorFactory"))
+                CompiledAggregation::slots(slots, within("AdjacencyMatrixAggregatorFactory"))
             }
             Kind::AutoDateHistogram(auto) => {
                 let shape = auto_date_histogram::compile(self, context, auto)?;
                 let format = shape.rule.values.format.clone();
                 let inner = within("AutoDateHistogramAggregatorFactory");
-                Compiled { kind: NodeKind::AutoDateHistogram(shape), format, inner }
+                CompiledAggregation { kind: NodeKind::AutoDateHistogram(shape), format, inner }
             }
             Kind::Composite(composite) => {
                 let keyed = composite::compile(self, context, composite)?;
-                Compiled::keyed(keyed, within("CompositeAggregationFactory"))
+                CompiledAggregation::keyed(keyed, within("CompositeAggregationFactory"))
             }
             Kind::DateHistogram(histogram) => {
                 let keyed = date_histogram::compile(self, context, histogram)?;
-                Compiled::keyed(keyed, within("DateHistogramAggregatorFactory"))
+                CompiledAggregation::keyed(keyed, within("DateHistogramAggregatorFactory"))
             }
             Kind::DateRange(ranges) => {
                 let slots = range::date_range(self, context, ranges)?;
-                Compiled::slots(slots, within("DateRangeAggregatorFactory"))
+                CompiledAggregation::slots(slots, within("DateRangeAggregatorFactory"))
             }
-            Kind::Filter(query) => Compiled::slots(filters::filter(self, context, query)?, single),
+            Kind::Filter(query) => CompiledAggregation::slots(filters::filter(self, context, query)?, single),
             Kind::Filters(list) => {
                 let slots = filters::filters(self, context, list)?;
-                Compiled::slots(slots, within("FiltersAggregatorFactory"))
+                CompiledAggregation::slots(slots, within("FiltersAggregatorFactory"))
             }
             Kind::Global => {
                 self.check_global(aggregation, context);
-                Compiled::slots(filters::global(), Context { below: Below::Single, ..context })
+                CompiledAggregation::slots(
+                    filters::global(),
+                    Context { below: ParentContext::Single, ..context },
+                )
             }
             Kind::Histogram(histogram) => {
                 let keyed = histogram::compile(self, context, histogram)?;
-                Compiled::keyed(keyed, within("HistogramAggregatorFactory"))
+                CompiledAggregation::keyed(keyed, within("HistogramAggregatorFactory"))
             }
             Kind::IpRange(ranges) => {
                 let slots = range::ip_range(self, context, ranges)?;
-                Compiled::slots(slots, within("BinaryRangeAggregatorFactory"))
+                CompiledAggregation::slots(slots, within("BinaryRangeAggregatorFactory"))
             }
             Kind::Metric(metric) => self.metric(context, metric)?,
-            Kind::Missing(source) => Compiled::slots(filters::missing(self, context, source)?, single),
+            Kind::Missing(source) => {
+                CompiledAggregation::slots(filters::missing(self, context, source)?, single)
+            }
             Kind::MultiTerms(multi) => {
                 let keyed = multi_terms::compile(self, context, multi)?;
-                Compiled::keyed(keyed, within("MultiTermsAggregationFactory"))
+                CompiledAggregation::keyed(keyed, within("MultiTermsAggregationFactory"))
             }
             Kind::Nested(enter) => {
                 let enter = nested::enter(self, context, enter)?;
                 let inner = Context { scope: enter.scope, ..single };
-                Compiled::raw(NodeKind::Nested(enter), inner)
+                CompiledAggregation::raw(NodeKind::Nested(enter), inner)
             }
             Kind::Pipeline(_) => return Err(Error::Execution("a pipeline is not collected".to_owned())),
             Kind::Range(ranges) => {
                 let slots = range::range(self, context, ranges)?;
-                Compiled::slots(slots, within("RangeAggregatorFactory"))
+                CompiledAggregation::slots(slots, within("RangeAggregatorFactory"))
             }
             Kind::RareTerms(rare) => {
                 let keyed = rare_terms::compile(self, context, rare)?;
-                Compiled::keyed(keyed, within("RareTermsAggregatorFactory"))
+                CompiledAggregation::keyed(keyed, within("RareTermsAggregatorFactory"))
             }
             Kind::ReverseNested(leave) => {
                 let leave = nested::leave(self, context, leave)?;
                 let inner = Context { scope: leave.scope, ..single };
-                Compiled::raw(NodeKind::ReverseNested(leave), inner)
+                CompiledAggregation::raw(NodeKind::ReverseNested(leave), inner)
             }
             Kind::Sampler(sampler) => {
                 self.tree.scores = true;
                 self.tree.by_shard = true;
                 let kind = NodeKind::Sampler(sampler::compile(sampler));
-                Compiled::raw(kind, within("SamplerAggregatorFactory"))
+                CompiledAggregation::raw(kind, within("SamplerAggregatorFactory"))
             }
             Kind::SignificantTerms(significant) => {
                 let keyed = significant_terms::compile(self, context, significant)?;
-                Compiled::keyed(keyed, within("SignificantTermsAggregatorFactory"))
+                CompiledAggregation::keyed(keyed, within("SignificantTermsAggregatorFactory"))
             }
             Kind::Terms(terms) => {
                 let keyed = terms::compile(self, context, terms)?;
-                Compiled::keyed(keyed, within("TermsAggregatorFactory"))
+                CompiledAggregation::keyed(keyed, within("TermsAggregatorFactory"))
             }
             Kind::TopHits(hits) => {
                 let shape = top_hits::compile(self, context, hits)?;
                 self.tree.scores |= shape.by_score();
-                Compiled::raw(NodeKind::TopHits(shape), within("MultiBucketAggregatorFactory"))
+                CompiledAggregation::raw(NodeKind::TopHits(shape), within("MultiBucketAggregatorFactory"))
             }
         })
     }
 
-    fn metric(&mut self, context: Context, metric: &Arc<Metric>) -> Result<Compiled> {
+    fn metric(&mut self, context: Context, metric: &Arc<Metric>) -> Result<CompiledAggregation> {
         let measure = self.measure(context, metric)?;
         let format = match measure.fields.as_slice() {
             [only] => metric_format(metric, &only.format),
             _ => Format::Raw,
         };
-        Ok(Compiled { format, ..Compiled::raw(NodeKind::Metric(measure), context) })
+        Ok(CompiledAggregation { format, ..CompiledAggregation::raw(NodeKind::Metric(measure), context) })
     }
 
     fn check_global(&mut self, aggregation: &Aggregation, context: Context) {
-        if context.below != Below::Top {
+        if context.below != ParentContext::Top {
             let reason = format!(
                 "Aggregation [{}] cannot have a global sub-aggregation [{}]. Global aggregations can only be defined as top level aggregations",
                 self.parent, aggregation.name
@@ -281,7 +286,7 @@ impl Compiler<'_> {
         context: Context,
         source: &ValuesSource,
         aggregation: &str,
-        accepts: Accepts,
+        accepts: AcceptedTypes,
     ) -> Result<Values> {
         let Some(scope) = self.tree.scopes.get_mut(context.scope) else {
             return Err(Error::Execution("an aggregation is in no scope".to_owned()));
@@ -291,7 +296,7 @@ impl Compiler<'_> {
             let touched = if context.scope == 0 { touched.get_mut(index) } else { None };
             columns.get_mut(index).map_or(0, |columns| place_of(column, columns, touched))
         };
-        let resolving = Resolving {
+        let resolving = FieldResolution {
             indices: &self.snapshot.indices,
             aggregation,
             accepts,
@@ -300,7 +305,7 @@ impl Compiler<'_> {
             slot: &mut slot,
         };
         let values = Values::resolve(source, resolving)?;
-        if values.mixed && accepts != Accepts::Any {
+        if values.mixed && accepts != AcceptedTypes::Any {
             return Err(Error::Reducing(Box::new(Error::Exception {
                 kind: "aggregation_execution_exception",
                 status: 500,
@@ -375,7 +380,7 @@ impl Compiler<'_> {
     ) -> Result<usize> {
         let filter = filter.map(|filter| self.filter(context, filter)).transpose()?;
         let source = ValuesSource { missing: None, ..source.clone() };
-        let values = self.values(context, &source, "terms", Accepts::Keys)?;
+        let values = self.values(context, &source, "terms", AcceptedTypes::Keys)?;
         self.tree.backgrounds.push(BackgroundPlan::new(context.scope, values, filter));
         Ok(self.tree.backgrounds.len() - 1)
     }
@@ -403,10 +408,10 @@ impl Compiler<'_> {
     fn measure(&mut self, context: Context, metric: &Arc<Metric>) -> Result<Arc<Measure>> {
         let name = metric.name();
         let accepts = match metric.as_ref() {
-            Metric::Cardinality(_) => Accepts::Any,
-            Metric::Simple(millrace_dsl::aggs::Simple::ValueCount, _) => Accepts::Any,
-            Metric::GeoBounds { .. } => Accepts::Points,
-            _ => Accepts::Numbers,
+            Metric::Cardinality(_) => AcceptedTypes::Any,
+            Metric::Simple(millrace_dsl::aggs::Simple::ValueCount, _) => AcceptedTypes::Any,
+            Metric::GeoBounds { .. } => AcceptedTypes::Points,
+            _ => AcceptedTypes::Numbers,
         };
         let named = |field: &str, missing: Option<Value>| ValuesSource {
             field: Some(field.to_owned()),

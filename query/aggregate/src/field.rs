@@ -39,7 +39,7 @@ pub(crate) enum ValueKind {
 }
 
 impl ValueKind {
-    fn of(kind: ColumnKind) -> Self {
+    fn new(kind: ColumnKind) -> Self {
         match kind {
             ColumnKind::Str => Self::Text,
             ColumnKind::Int(_) | ColumnKind::Bool | ColumnKind::DateMs | ColumnKind::DateNanos => Self::Long,
@@ -58,7 +58,7 @@ impl ValueKind {
 
 /// Which fields an aggregation works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Accepts {
+pub(crate) enum AcceptedTypes {
     /// Those with any values that can be told apart.
     Keys,
     /// All that have values.
@@ -73,7 +73,7 @@ pub(crate) enum Accepts {
     Points,
 }
 
-impl Accepts {
+impl AcceptedTypes {
     fn accepts(self, kind: ValueKind) -> bool {
         match self {
             Self::Any => true,
@@ -87,7 +87,7 @@ impl Accepts {
 
 /// A value that documents without one are taken to have.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Filled {
+pub(crate) enum MissingValue {
     /// A whole number (the bits of an unsigned one).
     Long(i64),
     /// A floating point number.
@@ -102,7 +102,7 @@ pub(crate) enum Filled {
 
 /// Where one index has the values.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct FieldSource {
     /// Place of the column among those of its scope.
     pub slot: usize,
     /// The field.
@@ -118,7 +118,7 @@ pub(crate) struct Place {
 /// A value that all documents of an index have.
 #[derive(Clone, Debug)]
 enum Source {
-    Column(Place),
+    Column(FieldSource),
     Constant(Arc<str>),
 }
 
@@ -134,17 +134,17 @@ pub(crate) struct Values {
     /// The type of the first index that has the field.
     pub field_type: Option<FieldType>,
     places: Vec<Option<Source>>,
-    missing: Option<Filled>,
+    missing: Option<MissingValue>,
 }
 
 /// What resolving a field needs to know.
-pub(crate) struct Resolving<'a> {
+pub(crate) struct FieldResolution<'a> {
     /// The indices.
     pub indices: &'a [TableIndex],
     /// The aggregation's name in the language, for messages.
     pub aggregation: &'a str,
     /// Which fields it works on.
-    pub accepts: Accepts,
+    pub accepts: AcceptedTypes,
     /// What `now` means.
     pub now_ms: i64,
     /// Errors of single indices.
@@ -158,7 +158,7 @@ impl Values {
     ///
     /// # Errors
     /// What every index refuses: a format that is none.
-    pub(crate) fn resolve(source: &ValuesSource, resolving: Resolving<'_>) -> Result<Self> {
+    pub(crate) fn resolve(source: &ValuesSource, resolving: FieldResolution<'_>) -> Result<Self> {
         let mut values = Self {
             kind: None,
             mixed: false,
@@ -202,7 +202,7 @@ impl Values {
         at: usize,
         index: &TableIndex,
         aggregation: &str,
-        accepts: Accepts,
+        accepts: AcceptedTypes,
     ) -> Result<Option<Source>> {
         let mapping = &index.mapping;
         let of_metadata;
@@ -218,9 +218,9 @@ impl Values {
             },
         };
         check(field, inside.is_some())?;
-        let kind = ValueKind::of(field.column_kind());
-        let binary = field.field_type == FieldType::Binary && accepts == Accepts::Keys;
-        let boolean_date = accepts == Accepts::Dates && kind == ValueKind::Unsigned;
+        let kind = ValueKind::new(field.column_kind());
+        let binary = field.field_type == FieldType::Binary && accepts == AcceptedTypes::Keys;
+        let boolean_date = accepts == AcceptedTypes::Dates && kind == ValueKind::Unsigned;
         if !accepts.accepts(kind) || binary || boolean_date {
             return Err(Error::IllegalArgument(match aggregation {
                 "weighted_avg" => format!("Expected numeric type on field [{path}], but got [{type_name}]"),
@@ -247,7 +247,7 @@ impl Values {
             Some(known) if known.is_number() && kind.is_number() => self.kind = Some(ValueKind::Double),
             Some(_) => self.mixed = true,
         }
-        let place = Place {
+        let place = FieldSource {
             slot: at,
             kind,
             nanos: field.column_kind() == ColumnKind::DateNanos,
@@ -279,36 +279,38 @@ impl Values {
         };
         if let Some((place, index)) = mapped {
             self.missing = Some(match place.kind {
-                ValueKind::Double => Filled::Double(number(missing)?),
-                ValueKind::Long if self.kind == Some(ValueKind::Double) => Filled::Double(number(missing)?),
-                ValueKind::Text => Filled::Text(text(missing).unwrap_or_default().into()),
+                ValueKind::Double => MissingValue::Double(number(missing)?),
+                ValueKind::Long if self.kind == Some(ValueKind::Double) => {
+                    MissingValue::Double(number(missing)?)
+                }
+                ValueKind::Text => MissingValue::Text(text(missing).unwrap_or_default().into()),
                 ValueKind::Long | ValueKind::Unsigned if is_whole_number(&place.field) => {
                     match whole(missing, number(missing)?, place.kind) {
-                        Some(value) => Filled::Long(value),
+                        Some(value) => MissingValue::Long(value),
                         None => {
                             // A fraction makes all values floating point numbers.
                             self.kind = Some(ValueKind::Double);
-                            Filled::Double(number(missing)?)
+                            MissingValue::Double(number(missing)?)
                         }
                     }
                 }
                 ValueKind::Long if place.field.field_type == FieldType::Boolean => {
                     let given = text(missing).unwrap_or_default();
-                    Filled::Long(i64::from(given.parse::<bool>().map_err(|_| {
+                    MissingValue::Long(i64::from(given.parse::<bool>().map_err(|_| {
                         Error::IllegalArgument(format!(
                             "Cannot parse boolean [{given}], expected either [true] or [false]"
                         ))
                     })?))
                 }
                 _ => match self.parse_missing(source, place, index, missing, now_ms)? {
-                    Scalar::I64(value) if place.nanos => Filled::Long(value.div_euclid(1_000_000)),
-                    Scalar::I64(value) => Filled::Long(value),
-                    Scalar::U64(value) => Filled::Long(value as i64),
-                    Scalar::F64(value) => Filled::Double(value),
-                    Scalar::Bool(value) => Filled::Long(i64::from(value)),
-                    Scalar::Ip(value) => Filled::Ip(value),
-                    Scalar::Str(value) => Filled::Text(value.into()),
-                    Scalar::GeoPoint { lat, lon } => Filled::Point(lat, lon),
+                    Scalar::I64(value) if place.nanos => MissingValue::Long(value.div_euclid(1_000_000)),
+                    Scalar::I64(value) => MissingValue::Long(value),
+                    Scalar::U64(value) => MissingValue::Long(value as i64),
+                    Scalar::F64(value) => MissingValue::Double(value),
+                    Scalar::Bool(value) => MissingValue::Long(i64::from(value)),
+                    Scalar::Ip(value) => MissingValue::Ip(value),
+                    Scalar::Str(value) => MissingValue::Text(value.into()),
+                    Scalar::GeoPoint { lat, lon } => MissingValue::Point(lat, lon),
                 },
             });
             return Ok(());
@@ -317,16 +319,16 @@ impl Values {
         let (kind, filled) = match (kind, missing) {
             (Some(ValueKind::Long), value) if source.value_type == Some(ValueType::Boolean) => {
                 let flag = text(value).is_some_and(|text| text == "true" || text == "1");
-                (ValueKind::Long, Filled::Long(i64::from(flag)))
+                (ValueKind::Long, MissingValue::Long(i64::from(flag)))
             }
-            (Some(ValueKind::Long), value) => (ValueKind::Long, Filled::Long(number(value)? as i64)),
-            (Some(ValueKind::Double), value) => (ValueKind::Double, Filled::Double(number(value)?)),
+            (Some(ValueKind::Long), value) => (ValueKind::Long, MissingValue::Long(number(value)? as i64)),
+            (Some(ValueKind::Double), value) => (ValueKind::Double, MissingValue::Double(number(value)?)),
             (None, Value::Number(value)) if value.is_i64() => {
-                (ValueKind::Long, Filled::Long(value.as_i64().unwrap_or_default()))
+                (ValueKind::Long, MissingValue::Long(value.as_i64().unwrap_or_default()))
             }
-            (None, Value::Number(_)) => (ValueKind::Double, Filled::Double(number(missing)?)),
-            (None, Value::Bool(value)) => (ValueKind::Long, Filled::Long(i64::from(*value))),
-            (_, value) => (ValueKind::Text, Filled::Text(text(value).unwrap_or_default().into())),
+            (None, Value::Number(_)) => (ValueKind::Double, MissingValue::Double(number(missing)?)),
+            (None, Value::Bool(value)) => (ValueKind::Long, MissingValue::Long(i64::from(*value))),
+            (_, value) => (ValueKind::Text, MissingValue::Text(text(value).unwrap_or_default().into())),
         };
         self.kind = Some(kind);
         self.missing = Some(filled);
@@ -337,7 +339,7 @@ impl Values {
     fn parse_missing(
         &self,
         source: &ValuesSource,
-        place: &Place,
+        place: &FieldSource,
         index: &TableIndex,
         missing: &Value,
         now_ms: i64,
@@ -356,12 +358,12 @@ impl Values {
     }
 
     /// Returns the value that documents without one are taken to have.
-    pub(crate) fn missing(&self) -> Option<&Filled> {
+    pub(crate) fn missing(&self) -> Option<&MissingValue> {
         self.missing.as_ref()
     }
 
     /// Returns the place in an index, where the values are in a column.
-    pub(crate) fn place_in(&self, index: usize) -> Option<&Place> {
+    pub(crate) fn place_in(&self, index: usize) -> Option<&FieldSource> {
         match self.places.get(index)? {
             Some(Source::Column(place)) => Some(place),
             _ => None,
@@ -383,14 +385,14 @@ impl Values {
     }
 
     /// Returns the column of a batch.
-    pub(crate) fn column<'b>(&self, batch: &'b Batch<'_>) -> Option<(&Place, &'b Column)> {
+    pub(crate) fn column<'b>(&self, batch: &'b Batch<'_>) -> Option<(&FieldSource, &'b Column)> {
         let place = self.place_in(batch.segment.index)?;
         let column = batch.columns.get(place.slot)?.as_ref()?;
         Some((place, column))
     }
 }
 
-impl Place {
+impl FieldSource {
     /// Milliseconds of a date as the column holds it; other numbers as they are.
     #[inline]
     pub(crate) fn long(&self, value: i64) -> i64 {
@@ -515,7 +517,7 @@ fn format_of(source: &ValuesSource, index: &TableIndex, field: &Field) -> Result
         (FieldType::Ip, None) => Format::Ip,
         (_, None) => Format::Raw,
         (kind, Some(format))
-            if ValueKind::of(kind.column_kind()).is_number() && *kind != FieldType::Boolean =>
+            if ValueKind::new(kind.column_kind()).is_number() && *kind != FieldType::Boolean =>
         {
             Format::Decimal(Arc::new(DecimalFormat::parse(format)?))
         }
@@ -530,9 +532,9 @@ fn format_of(source: &ValuesSource, index: &TableIndex, field: &Field) -> Result
 }
 
 /// The form of keys where no index has the field.
-fn unmapped_format(source: &ValuesSource, accepts: Accepts) -> Result<Format> {
+fn unmapped_format(source: &ValuesSource, accepts: AcceptedTypes) -> Result<Format> {
     let zone = source.time_zone.unwrap_or(Zone::UTC);
-    let dates = accepts == Accepts::Dates || source.value_type == Some(ValueType::Date);
+    let dates = accepts == AcceptedTypes::Dates || source.value_type == Some(ValueType::Date);
     Ok(match (dates, &source.format) {
         (true, Some(format)) => Format::Date(Arc::new(date_format(format)?), zone),
         (true, None) => Format::Date(Arc::new(date_format(DEFAULT_DATE_FORMAT)?), zone),

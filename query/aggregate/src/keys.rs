@@ -17,7 +17,7 @@ use millrace_time::Rounding;
 use millrace_work::error::Result;
 
 use super::batch::{Batch, Column, Positions, Selection};
-use super::field::{Filled, ValueKind, Values};
+use super::field::{MissingValue, ValueKind, Values};
 use super::ordinals::{self, Interner, Numbers, Views};
 use super::result::Key;
 use super::term_filter::TermFilter;
@@ -29,14 +29,14 @@ pub(crate) struct KeyRule {
     /// The field.
     pub values: Values,
     /// What is made of values.
-    pub form: Form,
+    pub form: KeyForm,
     /// Whether rows without a value have the key null.
     pub null: bool,
 }
 
 /// What is made of values.
 #[derive(Debug)]
-pub(crate) enum Form {
+pub(crate) enum KeyForm {
     /// RowKeys, where they are wanted.
     Terms(TermFilter),
     /// Multiples of an interval (and an offset), within bounds.
@@ -59,7 +59,7 @@ pub(crate) enum Form {
 
 /// Rows with their keys.
 #[derive(Debug, Default)]
-pub(crate) struct Expanded {
+pub(crate) struct KeyedRows {
     /// Places of rows.
     pub positions: Vec<u32>,
     /// What was selected with each: its bucket.
@@ -74,7 +74,7 @@ pub(crate) struct Expanded {
     null: bool,
 }
 
-impl Expanded {
+impl KeyedRows {
     fn clear(&mut self) {
         self.positions.clear();
         self.parents.clear();
@@ -159,7 +159,7 @@ impl KeyReader {
         &mut self,
         batch: &Batch<'_>,
         selection: Selection<'_>,
-        out: &mut Expanded,
+        out: &mut KeyedRows,
     ) -> Result<()> {
         out.clear();
         let rule = Arc::clone(&self.rule);
@@ -179,7 +179,7 @@ impl KeyReader {
             return Ok(());
         };
         match (&rule.form, place.kind) {
-            (Form::Dates { rounding, bounds }, ValueKind::Double) => {
+            (KeyForm::Dates { rounding, bounds }, ValueKind::Double) => {
                 let values = column.doubles()?.values();
                 let mut spans = rounding.cached();
                 fill(column, selection, missing, out, |at| {
@@ -187,7 +187,7 @@ impl KeyReader {
                     bounds.is_none_or(|(least, most)| least <= key && key <= most).then_some(key as u64)
                 });
             }
-            (Form::Dates { rounding, bounds }, _) => {
+            (KeyForm::Dates { rounding, bounds }, _) => {
                 let values = column.longs()?.values();
                 let mut spans = rounding.cached();
                 fill(column, selection, missing, out, |at| {
@@ -195,13 +195,13 @@ impl KeyReader {
                     bounds.is_none_or(|(least, most)| least <= key && key <= most).then_some(key as u64)
                 });
             }
-            (Form::Interval { interval, offset, bounds }, _) => {
+            (KeyForm::Interval { interval, offset, bounds }, _) => {
                 let values = column.doubles()?.values();
                 fill(column, selection, missing, out, |at| {
                     interval_key(values[at], *interval, *offset, *bounds)
                 });
             }
-            (Form::Terms(filter), ValueKind::Text) => {
+            (KeyForm::Terms(filter), ValueKind::Text) => {
                 let strings = column.strings()?;
                 let verbatim = place.is_verbatim(column)?;
                 let mut views = Views::new(strings);
@@ -218,21 +218,21 @@ impl KeyReader {
                     });
                 }
             }
-            (Form::Terms(_), ValueKind::Ip) => {
+            (KeyForm::Terms(_), ValueKind::Ip) => {
                 let Some(addresses) = column.values.as_fixed_size_binary_opt() else { return Ok(()) };
                 fill(column, selection, missing, out, |at| {
                     let id = u64::from(self.addresses.id(addresses.value(at).try_into().ok()?));
                     self.is_wanted(&rule, id).then_some(id)
                 });
             }
-            (Form::Terms(filter), _) if rule.values.kind == Some(ValueKind::Double) => {
+            (KeyForm::Terms(filter), _) if rule.values.kind == Some(ValueKind::Double) => {
                 let values = column.doubles()?.values();
                 fill(column, selection, missing, out, |at| {
                     let key = double_key(values[at]);
                     (filter.is_open() || filter.number(key)).then_some(key)
                 });
             }
-            (Form::Terms(filter), _) => {
+            (KeyForm::Terms(filter), _) => {
                 let values = column.longs()?.values();
                 fill(column, selection, missing, out, |at| {
                     let key = place.long(values[at]) as u64;
@@ -247,29 +247,29 @@ impl KeyReader {
     fn missing(&mut self, rule: &KeyRule) -> Option<u64> {
         let filled = rule.values.missing()?;
         match (&rule.form, filled) {
-            (Form::Dates { rounding, bounds }, Filled::Long(value)) => {
+            (KeyForm::Dates { rounding, bounds }, MissingValue::Long(value)) => {
                 let key = rounding.round(*value);
                 bounds.is_none_or(|(least, most)| least <= key && key <= most).then_some(key as u64)
             }
-            (Form::Dates { rounding, .. }, Filled::Double(value)) => {
+            (KeyForm::Dates { rounding, .. }, MissingValue::Double(value)) => {
                 Some(rounding.round(*value as i64) as u64)
             }
-            (Form::Interval { interval, offset, bounds }, Filled::Long(value)) => {
+            (KeyForm::Interval { interval, offset, bounds }, MissingValue::Long(value)) => {
                 interval_key(*value as f64, *interval, *offset, *bounds)
             }
-            (Form::Interval { interval, offset, bounds }, Filled::Double(value)) => {
+            (KeyForm::Interval { interval, offset, bounds }, MissingValue::Double(value)) => {
                 interval_key(*value, *interval, *offset, *bounds)
             }
-            (_, Filled::Long(value)) => Some(*value as u64),
-            (_, Filled::Double(value)) => Some(double_key(*value)),
-            (_, Filled::Text(text)) => Some(u64::from(self.strings.id(text))),
-            (_, Filled::Ip(address)) => Some(u64::from(self.addresses.id(*address))),
-            (_, Filled::Point(..)) => None,
+            (_, MissingValue::Long(value)) => Some(*value as u64),
+            (_, MissingValue::Double(value)) => Some(double_key(*value)),
+            (_, MissingValue::Text(text)) => Some(u64::from(self.strings.id(text))),
+            (_, MissingValue::Ip(address)) => Some(u64::from(self.addresses.id(*address))),
+            (_, MissingValue::Point(..)) => None,
         }
     }
 
     fn is_wanted(&mut self, rule: &KeyRule, key: u64) -> bool {
-        let Form::Terms(filter) = &rule.form else { return true };
+        let KeyForm::Terms(filter) = &rule.form else { return true };
         if filter.is_open() {
             return true;
         }
@@ -293,7 +293,7 @@ impl KeyReader {
     }
 
     /// Takes over a key of another reader of the same rule; `known` has those that were.
-    pub(crate) fn adopt(&mut self, other: &Self, key: u64, known: &mut Adopted) -> u64 {
+    pub(crate) fn adopt(&mut self, other: &Self, key: u64, known: &mut OrdinalMapping) -> u64 {
         let at = key as usize;
         match self.key_kind() {
             Some(ValueKind::Text) => known.or_insert(at, || self.strings.id(other.strings.text(key as u32))),
@@ -323,9 +323,9 @@ impl KeyReader {
 
     fn key_kind(&self) -> Option<ValueKind> {
         match &self.rule.form {
-            Form::Terms(_) => self.rule.values.kind,
-            Form::Interval { .. } => Some(ValueKind::Double),
-            Form::Dates { .. } => Some(ValueKind::Long),
+            KeyForm::Terms(_) => self.rule.values.kind,
+            KeyForm::Interval { .. } => Some(ValueKind::Double),
+            KeyForm::Dates { .. } => Some(ValueKind::Long),
         }
     }
 
@@ -379,9 +379,9 @@ impl KeyReader {
 
 /// The numbers that strings or addresses of another reader have been given.
 #[derive(Debug, Default)]
-pub(crate) struct Adopted(Vec<u32>);
+pub(crate) struct OrdinalMapping(Vec<u32>);
 
-impl Adopted {
+impl OrdinalMapping {
     /// Returns the number of the other's `at`th, which `make` tells where nobody has asked before.
     fn or_insert(&mut self, at: usize, make: impl FnOnce() -> u32) -> u64 {
         if self.0.len() <= at {
@@ -400,7 +400,7 @@ fn fill(
     column: &Column,
     selection: Selection<'_>,
     missing: Option<u64>,
-    out: &mut Expanded,
+    out: &mut KeyedRows,
     mut key: impl FnMut(usize) -> Option<u64>,
 ) {
     if column.is_plain() {
@@ -494,7 +494,7 @@ impl RowKeys {
         &mut self,
         batch: &Batch<'_>,
         selection: Selection<'_>,
-        out: &mut Expanded,
+        out: &mut KeyedRows,
     ) -> Result<()> {
         match self {
             Self::One(reader) => reader.expand(batch, selection, out),
@@ -506,7 +506,7 @@ impl RowKeys {
     pub(crate) fn adopt(&mut self, other: &Self, keys: impl Iterator<Item = u64>) -> Vec<u64> {
         match (self, other) {
             (Self::One(reader), Self::One(other)) => {
-                let mut known = Adopted::default();
+                let mut known = OrdinalMapping::default();
                 keys.map(|key| reader.adopt(other, key, &mut known)).collect()
             }
             (Self::Several(several), Self::Several(other)) => several.adopt(other, keys),

@@ -32,4 +32,4 @@ mod value_counts;
 
 pub use result::Results;
 pub use run::{Aggregation, Request};
-pub use value_counts::{By, CountedRows, Value, ValueCounts};
+pub use value_counts::{CountKey, CountedRows, Value, ValueCounts};

@@ -2,7 +2,7 @@
 //! as the scan of documents does, and feeds them to a tree of collectors.
 //!
 //! A partition is a run of rows (of whole shards where something is decided shard by shard) with a tree
-//! of its own. It has no output rows: its tree is left in [`Gathered`], from where the search takes it when
+//! of its own. It has no output rows: its tree is left in [`PartitionStates`], from where the search takes it when
 //! all partitions have ended. Work is done on the compute threads, looks at the stop between batches, and
 //! accounts for the memory of its tree.
 
@@ -21,7 +21,9 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{TryStreamExt, stream};
 use millrace_matching::score::collect::{Address, collect_all};
-use millrace_matching::table::parts::{Cut, Openings, Part, count_segments, share_out};
+use millrace_matching::table::partitions::{
+    Openings, PartitionBoundary, RowPartition, count_segments, share_out,
+};
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::{TableSegment, TableState};
 use millrace_work::error::{Error, Result};
@@ -30,7 +32,7 @@ use roaring::RoaringBitmap;
 
 use super::backgrounds::Background;
 use super::batch::Batch;
-use super::collector::{ShardReader, Subs};
+use super::collector::{ShardReader, SubCollectors};
 use super::pass::PartRows;
 use super::segment::{Rows, SegmentContext, SegmentSets};
 use super::source;
@@ -43,9 +45,9 @@ const REPLAYED_ROWS: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct States {
     /// Aggregations over what matches.
-    pub roots: Subs,
+    pub roots: SubCollectors,
     /// Those over all documents.
-    pub globals: Subs,
+    pub globals: SubCollectors,
     /// Counts over other documents.
     pub backgrounds: Vec<Background>,
 }
@@ -53,7 +55,7 @@ pub(crate) struct States {
 impl States {
     /// Makes empty states.
     pub(crate) fn new(tree: &Tree) -> Self {
-        let subs = |roots: &[Root]| Subs(roots.iter().map(|root| root.node.sub(true)).collect());
+        let subs = |roots: &[Root]| SubCollectors(roots.iter().map(|root| root.node.sub(true)).collect());
         Self {
             roots: subs(&tree.roots),
             globals: subs(&tree.globals),
@@ -78,11 +80,11 @@ impl States {
 }
 
 /// What partitions leave behind, by their numbers.
-pub(crate) type Gathered = Mutex<Vec<Option<(States, MemoryReservation)>>>;
+pub(crate) type PartitionStates = Mutex<Vec<Option<(States, MemoryReservation)>>>;
 
 /// What the partitions share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct OperatorState {
     /// The table.
     pub table: Arc<TableState>,
     /// The compiled tree.
@@ -96,24 +98,24 @@ pub(crate) struct Shared {
     /// Rows of filters and elements, of segments that several partitions share.
     pub sets: Vec<Arc<SegmentSets>>,
     /// The states of partitions that have ended.
-    pub gathered: Gathered,
+    pub gathered: PartitionStates,
 }
 
 /// The operator.
 #[derive(Debug)]
 pub(crate) struct AggregateExec {
-    shared: Arc<Shared>,
-    groups: Vec<Vec<Part>>,
+    shared: Arc<OperatorState>,
+    groups: Vec<Vec<RowPartition>>,
     properties: Arc<PlanProperties>,
 }
 
 impl AggregateExec {
     /// Makes the operator of at most `partitions` partitions.
-    pub(crate) fn new(shared: Shared, partitions: usize) -> Self {
+    pub(crate) fn new(shared: OperatorState, partitions: usize) -> Self {
         let table = &shared.table;
         // A shard that may stop early counts its matches in order.
         let partitions = if table.options.terminate_after > 0 { 1 } else { partitions };
-        let cut = if shared.tree.by_shard { Cut::Shards } else { Cut::Rows };
+        let cut = if shared.tree.by_shard { PartitionBoundary::Shards } else { PartitionBoundary::Rows };
         let groups = share_out(&table.snapshot.segments, shared.matching.resolved(), partitions, cut);
         *shared.gathered.lock() = groups.iter().map(|_| None).collect();
         let properties = PlanProperties::new(
@@ -127,19 +129,24 @@ impl AggregateExec {
     }
 
     /// Returns what the partitions share.
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<OperatorState> {
         &self.shared
     }
 }
 
-impl Shared {
+impl OperatorState {
     /// Returns whether work should end.
     fn stopped(&self) -> bool {
         self.table.handle.stop.requested()
     }
 
     /// Adds a part to the states of its partition. Blocks; runs on a compute thread.
-    fn collect(&self, part: &Part, states: &mut States, reservation: &MemoryReservation) -> Result<()> {
+    fn collect(
+        &self,
+        part: &RowPartition,
+        states: &mut States,
+        reservation: &MemoryReservation,
+    ) -> Result<()> {
         let Some(segment) = self.table.snapshot.segments.get(part.segment as usize) else { return Ok(()) };
         if self.stopped() {
             return Ok(());
@@ -159,7 +166,7 @@ impl Shared {
     fn feed_part(
         &self,
         context: &SegmentContext<'_>,
-        part: &Part,
+        part: &RowPartition,
         segment: &TableSegment,
         states: &mut States,
         reservation: &MemoryReservation,
@@ -185,7 +192,7 @@ impl Shared {
     fn rows(
         &self,
         openings: &Openings,
-        part: &Part,
+        part: &RowPartition,
         segment: &TableSegment,
         scores: bool,
         bounded: bool,
@@ -216,7 +223,7 @@ fn unless_ended(done: Result<()>) -> Result<()> {
 }
 
 /// Reads rows of a shard once more.
-struct Replay<'a>(&'a Shared);
+struct Replay<'a>(&'a OperatorState);
 
 impl ShardReader for Replay<'_> {
     fn read(&mut self, rows: &[Address], each: &mut dyn FnMut(&Batch<'_>) -> Result<()>) -> Result<()> {
@@ -237,9 +244,9 @@ impl ShardReader for Replay<'_> {
 
 /// Does the work of one partition.
 async fn run(
-    shared: Arc<Shared>,
+    shared: Arc<OperatorState>,
     partition: usize,
-    group: Vec<Part>,
+    group: Vec<RowPartition>,
     reservation: MemoryReservation,
 ) -> Result<()> {
     let mut carried = (States::new(&shared.tree), reservation);
@@ -248,7 +255,7 @@ async fn run(
             break;
         }
         let segments = &shared.table.snapshot.segments;
-        let shard = |part: &Part| segments.get(part.segment as usize).map(|segment| segment.shard);
+        let shard = |part: &RowPartition| segments.get(part.segment as usize).map(|segment| segment.shard);
         let ends = shared.tree.by_shard && group.get(at + 1).and_then(shard) != shard(part);
         let (own, part) = (Arc::clone(&shared), part.clone());
         carried = shared

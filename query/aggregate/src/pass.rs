@@ -5,9 +5,9 @@ use millrace_work::error::Result;
 
 use super::backgrounds::Background;
 use super::batch::Batch;
-use super::collector::{Sub, Subs};
+use super::collector::{SubCollector, SubCollectors};
 use super::segment::{Rows, SegmentContext};
-use super::source::{self, At, Question, Sink, all_of};
+use super::source::{self, Question, SegmentRows, Sink, all_of};
 use super::tree::Root;
 
 /// Elements that are read at a time.
@@ -34,14 +34,19 @@ impl PartRows<'_> {
     ///
     /// # Errors
     /// Files that cannot be read, what an aggregation refuses, memory that is not there.
-    pub(crate) fn feed(&self, roots: &[Root], subs: &mut Subs, backgrounds: &mut [Background]) -> Result<()> {
+    pub(crate) fn feed(
+        &self,
+        roots: &[Root],
+        subs: &mut SubCollectors,
+        backgrounds: &mut [Background],
+    ) -> Result<()> {
         if self.rows.len() == 0 {
             return Ok(());
         }
         let Self { segment, rows, sources, .. } = *self;
-        let at = At { segment, rows, sources };
+        let at = SegmentRows { segment, rows, sources };
         let answer = &mut |question: &Question<'_>, sink: &mut dyn Sink| source::answer(question, sink, at);
-        let mut pass = Pass { fed: self, seen: 0, held: 0, subs: Vec::new(), backgrounds: Vec::new() };
+        let mut pass = FullPass { fed: self, seen: 0, held: 0, subs: Vec::new(), backgrounds: Vec::new() };
         let mut columns = Vec::new();
         for (sub, root) in subs.0.iter_mut().zip(roots) {
             if !sub.collector.ask(segment, answer)? {
@@ -79,17 +84,17 @@ impl PartRows<'_> {
 }
 
 /// Those that see every row.
-struct Pass<'a> {
+struct FullPass<'a> {
     fed: &'a PartRows<'a>,
     /// Rows that were fed.
     seen: usize,
     /// Bytes of states that are accounted for.
     held: usize,
-    subs: Vec<&'a mut Sub>,
+    subs: Vec<&'a mut SubCollector>,
     backgrounds: Vec<&'a mut Background>,
 }
 
-impl Sink for Pass<'_> {
+impl Sink for FullPass<'_> {
     fn batch(&mut self, batch: &Batch<'_>) -> Result<()> {
         let scores = self.fed.scores.get(self.seen..self.seen + batch.rows.len());
         self.seen += batch.rows.len();

@@ -13,7 +13,7 @@ use super::batch::{Batch, Selection};
 use super::collector::{Collector, Reduction, ShardReader, same};
 use super::result::Outcome;
 use super::segment::SegmentContext;
-use super::source::Ask;
+use super::source::SourceQuery;
 
 /// Longest name of an aggregation that is told for each shard, in bytes.
 const MAX_NAME_BYTES: usize = 1 << 10;
@@ -24,12 +24,12 @@ const BREAKDOWN: [&str; 6] =
 
 /// A time and how often it was spent.
 #[derive(Debug, Default)]
-struct Spent {
+struct TimeAndCount {
     nanos: AtomicU64,
     times: AtomicU64,
 }
 
-impl Spent {
+impl TimeAndCount {
     fn add(&self, since: Instant) {
         let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
@@ -45,36 +45,36 @@ impl Spent {
 #[derive(Debug)]
 pub(crate) struct Timings {
     /// Collecting batches of rows, by shard of the search.
-    collect: Vec<Spent>,
+    collect: Vec<TimeAndCount>,
     /// Adding what sources know without a pass over rows, by shard.
-    ask: Vec<Spent>,
+    ask: Vec<TimeAndCount>,
     /// What is decided at the end of a shard; over all shards.
-    end: Spent,
+    end: TimeAndCount,
     /// Merging the states of partitions.
-    merge: Spent,
+    merge: TimeAndCount,
     /// Making the results.
-    build: Spent,
+    build: TimeAndCount,
 }
 
 impl Timings {
     /// Makes empty measurements of so many shards.
     pub(crate) fn new(shards: u32) -> Arc<Self> {
-        let all = || (0..shards).map(|_| Spent::default()).collect();
+        let all = || (0..shards).map(|_| TimeAndCount::default()).collect();
         Arc::new(Self {
             collect: all(),
             ask: all(),
-            end: Spent::default(),
-            merge: Spent::default(),
-            build: Spent::default(),
+            end: TimeAndCount::default(),
+            merge: TimeAndCount::default(),
+            build: TimeAndCount::default(),
         })
     }
 
     /// Renders what was measured of a shard.
     pub(crate) fn render(&self, shard: usize, kind: &str, name: &str, children: Vec<Value>) -> Value {
-        let read = |spent: &[Spent]| spent.get(shard).map_or((0, 0), Spent::read);
+        let read = |spent: &[TimeAndCount]| spent.get(shard).map_or((0, 0), TimeAndCount::read);
         let (collect, ask) = (read(&self.collect), read(&self.ask));
         // What all shards share is told of the first.
-        let shared = |spent: &Spent| if shard == 0 { spent.read() } else { (0, 0) };
+        let shared = |spent: &TimeAndCount| if shard == 0 { spent.read() } else { (0, 0) };
         let (build, end, merge) = (shared(&self.build), shared(&self.end), shared(&self.merge));
         let mut breakdown = Map::new();
         for part in BREAKDOWN {
@@ -104,12 +104,12 @@ impl Timings {
 
 /// A collector that is measured.
 #[derive(Debug)]
-pub(crate) struct Profiled {
+pub(crate) struct ProfiledCollector {
     inner: Box<dyn Collector>,
     timings: Arc<Timings>,
 }
 
-impl Profiled {
+impl ProfiledCollector {
     /// Measures a collector.
     pub(crate) fn new(inner: Box<dyn Collector>, timings: &Arc<Timings>) -> Self {
         Self { inner, timings: Arc::clone(timings) }
@@ -121,7 +121,7 @@ fn shard(segment: &SegmentContext<'_>) -> usize {
     segment.map_or(0, |segment| segment.shard as usize)
 }
 
-impl Collector for Profiled {
+impl Collector for ProfiledCollector {
     fn collect(&mut self, batch: &Batch<'_>, selection: Selection<'_>) -> Result<()> {
         let since = Instant::now();
         let done = self.inner.collect(batch, selection);
@@ -131,7 +131,7 @@ impl Collector for Profiled {
         done
     }
 
-    fn ask(&mut self, segment: &SegmentContext<'_>, answer: &mut Ask<'_>) -> Result<bool> {
+    fn ask(&mut self, segment: &SegmentContext<'_>, answer: &mut SourceQuery<'_>) -> Result<bool> {
         let since = Instant::now();
         let done = self.inner.ask(segment, answer);
         if let Some(spent) = self.timings.ask.get(shard(segment)) {

@@ -9,22 +9,24 @@ use millrace_dsl::aggs::{Aggregations, validate};
 use millrace_dsl::query::Query;
 use millrace_matching::lower;
 use millrace_matching::order::Order;
-use millrace_matching::table::parts::Openings;
+use millrace_matching::table::partitions::Openings;
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::statistics::Functions;
 use millrace_matching::table::{IndexTable, ScanOptions, TableSnapshot};
-use millrace_search::element_hits::{self, Showing, WantedElement};
+use millrace_search::element_hits::{self, ElementRendering, WantedElement};
 use millrace_search::plan::FoundRows;
 use millrace_search::response::HitList;
-use millrace_search::searcher::{Found, Searcher, fetching_limit, index_failures, refused_by_all, silenced};
-use millrace_work::Work;
+use millrace_search::searcher::{
+    SearchHits, Searcher, fetching_limit, index_failures, refused_by_all, silenced,
+};
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result, ShardFailure};
 use serde_json::Value;
 
-use super::bucket::top_hits::{TopRow, Wanted};
-use super::collector::{Reduction, Subs};
+use super::bucket::top_hits::{HitFetch, TopRow};
+use super::collector::{Reduction, SubCollectors};
 use super::compile::{ALL, compile};
-use super::operator::{AggregateExec, Gathered, Shared, States};
+use super::operator::{AggregateExec, OperatorState, PartitionStates, States};
 use super::pipeline;
 use super::result::{Entry, Outcome, Results};
 use super::segment::SegmentSets;
@@ -44,18 +46,18 @@ pub struct Request<'a> {
     /// Most buckets of the answer.
     pub max_buckets: u64,
     /// The work that it is done for.
-    pub work: Work,
+    pub work: QueryContext,
 }
 
 /// What aggregations came to.
 #[derive(Debug)]
-pub struct Aggregated {
+pub struct AggregationResults {
     /// The results.
     pub results: Results,
     /// Whether time was over.
     pub timed_out: bool,
     /// Holds the results.
-    pub work: Work,
+    pub work: QueryContext,
 }
 
 /// The aggregations of a search, ready to run.
@@ -110,7 +112,7 @@ impl<'a> Aggregation<'a> {
         &'r self,
         searcher: &'r Searcher,
         request: Request<'r>,
-    ) -> BoxFuture<'r, Result<Aggregated>> {
+    ) -> BoxFuture<'r, Result<AggregationResults>> {
         Box::pin(async move {
             let mut done = aggregate(searcher, Arc::clone(&self.tree), request).await?;
             let aggregations = self.aggregations.clone();
@@ -127,7 +129,7 @@ impl<'a> Aggregation<'a> {
 }
 
 /// Runs the aggregations of a search.
-async fn aggregate(searcher: &Searcher, tree: Arc<Tree>, request: Request<'_>) -> Result<Aggregated> {
+async fn aggregate(searcher: &Searcher, tree: Arc<Tree>, request: Request<'_>) -> Result<AggregationResults> {
     let scored = tree.scores || request.options.min_score.is_some();
     let predicate = match (lower::is_everything(request.query), scored) {
         (true, _) => Predicate::All,
@@ -147,14 +149,14 @@ async fn aggregate(searcher: &Searcher, tree: Arc<Tree>, request: Request<'_>) -
         let functions = Functions::new(snapshot.shards, global);
         Openings::new(snapshot, table.resolve(predicate), functions, min_score, &phase)
     };
-    let shared = Shared {
+    let shared = OperatorState {
         matching: openings(&predicate, global, state.options.min_score),
         everything: openings(&Predicate::All, false, None),
         sets: snapshot.segments.iter().map(|_| Arc::new(SegmentSets::new(&tree, &phase))).collect(),
         table: state,
         tree: Arc::clone(&tree),
         predicate,
-        gathered: Gathered::default(),
+        gathered: PartitionStates::default(),
     };
     let operator = Arc::new(AggregateExec::new(shared, searcher.planner.partitions()));
     tracing::debug!(plan = %displayable(operator.as_ref()).one_line(), "aggregations planned");
@@ -186,16 +188,16 @@ async fn aggregate(searcher: &Searcher, tree: Arc<Tree>, request: Request<'_>) -
     let fetch = all_top_hits(searcher, &request, wanted, now_ms, &fetching);
     let mut hits = fetching.within(fetching_limit(request.timeout_ms), fetch).await?;
     place_hits(&mut results, &mut hits);
-    Ok(Aggregated { results, timed_out: phase.timed_out() || fetching.timed_out(), work })
+    Ok(AggregationResults { results, timed_out: phase.timed_out() || fetching.timed_out(), work })
 }
 
 /// Fetches the hits of buckets; the last have none where time is over.
 async fn all_top_hits(
     searcher: &Searcher,
     request: &Request<'_>,
-    wanted: Vec<Wanted>,
+    wanted: Vec<HitFetch>,
     now_ms: i64,
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<Vec<Bytes>> {
     let mut hits = Vec::with_capacity(wanted.len());
     for mut wanted in wanted {
@@ -211,9 +213,9 @@ async fn all_top_hits(
 async fn top_hits(
     searcher: &Searcher,
     request: &Request<'_>,
-    wanted: &Wanted,
+    wanted: &HitFetch,
     now_ms: i64,
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<Bytes> {
     // What is fetched is given back once it is written.
     let (holder, work) = (work.clone(), &work.part());
@@ -232,8 +234,13 @@ async fn top_hits(
         let element =
             |row: &TopRow| WantedElement { address: row.address, score: row.score, sort: row.sort.clone() };
         let rows = wanted.rows.iter().map(element).collect();
-        let showing =
-            Showing { shown: &shape.shown, query: &Query::match_all(), scored: shape.scored, now_ms, work };
+        let showing = ElementRendering {
+            shown: &shape.shown,
+            query: &Query::match_all(),
+            scored: shape.scored,
+            now_ms,
+            work,
+        };
         let hits = match element_hits::of_elements(snapshot, path, showing, rows, &searcher.compute).await {
             Err(Error::TimedOut) if work.timed_out() => Vec::new(),
             hits => hits?,
@@ -242,7 +249,7 @@ async fn top_hits(
         return render(list).await;
     }
     let (order, _) = Order::new(&[], snapshot, now_ms)?;
-    let found = Found {
+    let found = SearchHits {
         rows: FoundRows {
             keys: Vec::new(),
             scores: wanted.rows.iter().map(|row| row.score).collect(),
@@ -271,8 +278,8 @@ pub(crate) fn reduce(
     mut states: States,
     tree: &Tree,
     max_buckets: u64,
-    work: Work,
-) -> Result<(Results, Vec<Wanted>, Work)> {
+    work: QueryContext,
+) -> Result<(Results, Vec<HitFetch>, QueryContext)> {
     let mut reduction = Reduction {
         max_buckets,
         made: 0,
@@ -282,7 +289,7 @@ pub(crate) fn reduce(
         work,
     };
     let mut entries: Vec<(usize, Entry)> = Vec::new();
-    let mut add = |subs: &mut Subs, roots: &[Root]| -> Result<()> {
+    let mut add = |subs: &mut SubCollectors, roots: &[Root]| -> Result<()> {
         for (sub, root) in subs.0.iter_mut().zip(roots) {
             for outcome in sub.collector.reduce(&[0], &mut reduction)? {
                 entries.push((root.place, Entry { header: Arc::clone(&sub.header), outcome }));

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use millrace_matching::score::collect::{overlap, row_set};
-use millrace_matching::score::condition::Counted;
+use millrace_matching::score::condition::RowCount;
 use millrace_matching::score::nested::{Elements, NestedNode};
 use millrace_matching::score::one_batch::read_rows;
 use millrace_matching::score::prepare::{Source, prepare};
@@ -12,7 +12,7 @@ use millrace_matching::table::node::Node;
 use millrace_matching::table::{TableSegment, TableState};
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{Nested, list_rows};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
@@ -155,37 +155,37 @@ pub(crate) struct SegmentContext<'a> {
 /// Rows of filters and elements of nested paths, once they were asked for.
 #[derive(Debug)]
 pub(crate) struct SegmentSets {
-    filters: Vec<Once<RowBits>>,
-    scopes: Vec<Once<Option<ElementSource>>>,
+    filters: Vec<OnceShared<RowBits>>,
+    scopes: Vec<OnceShared<Option<ElementSource>>>,
     /// Holds the rows of filters.
-    work: Work,
+    work: QueryContext,
 }
 
 impl SegmentSets {
     /// Makes those of a segment, none of which is known.
-    pub(crate) fn new(tree: &Tree, work: &Work) -> Self {
+    pub(crate) fn new(tree: &Tree, work: &QueryContext) -> Self {
         Self {
             work: work.part(),
-            filters: tree.filters.iter().map(|_| Once::default()).collect(),
-            scopes: tree.scopes.iter().map(|_| Once::default()).collect(),
+            filters: tree.filters.iter().map(|_| OnceShared::default()).collect(),
+            scopes: tree.scopes.iter().map(|_| OnceShared::default()).collect(),
         }
     }
 }
 
 /// What is made once, when it is asked for first; who comes meanwhile waits.
 #[derive(Debug)]
-struct Once<T> {
+struct OnceShared<T> {
     made: OnceLock<T>,
     making: Mutex<()>,
 }
 
-impl<T> Default for Once<T> {
+impl<T> Default for OnceShared<T> {
     fn default() -> Self {
         Self { made: OnceLock::new(), making: Mutex::new(()) }
     }
 }
 
-impl<T> Once<T> {
+impl<T> OnceShared<T> {
     fn get(&self, make: impl FnOnce() -> Result<T>) -> Result<&T> {
         if let Some(made) = self.made.get() {
             return Ok(made);
@@ -266,7 +266,7 @@ impl<'a> SegmentContext<'a> {
         let prepared = prepare(&resolved.node, source, None)?;
         let rows = self.source.reader.rows();
         let (inverted, deleted) = (self.source.inverted.as_ref(), &RoaringBitmap::new());
-        prepared.known_count(&Counted { inverted, rows, deleted, all: true })
+        prepared.known_count(&RowCount { inverted, rows, deleted, all: true })
     }
 
     /// Reads the columns of a scope for rows, which ascend, and calls `each` with all in one batch.
@@ -318,7 +318,7 @@ pub(crate) fn numbers(
 }
 
 /// Finds the rows of a filter, which are held by `work`; what else finding them takes is given back.
-fn rows_of(node: &Node, source: &Source, work: &Work) -> Result<RowBits> {
+fn rows_of(node: &Node, source: &Source, work: &QueryContext) -> Result<RowBits> {
     let rows = source.reader.rows();
     work.hold(RowBits::bytes(rows))?;
     let source = &Source { work: source.work.part(), ..source.clone() };
@@ -332,7 +332,7 @@ fn rows_of(node: &Node, source: &Source, work: &Work) -> Result<RowBits> {
     }
 }
 
-fn elements_of(nested: &NestedNode, source: &Source, work: &Work) -> Result<RowBits> {
+fn elements_of(nested: &NestedNode, source: &Source, work: &QueryContext) -> Result<RowBits> {
     let Some(path) = nested.chain.first() else { return Ok(RowBits::new(0)) };
     match Elements::source(source, *path)? {
         Some((inner, _)) => rows_of(&nested.inner, &inner, work),

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use millrace_matching::table::node::Resolved;
+use millrace_matching::table::node::ResolvedPredicate;
 use millrace_matching::table::statistics::Functions;
 use millrace_storage::mapping::PathId;
 use millrace_work::error::Error;
@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use super::backgrounds::BackgroundPlan;
 use super::bucket::{auto_date_histogram, keyed, nested, sampler, slots, top_hits};
-use super::collector::{Collector, Sub, Subs};
+use super::collector::{Collector, SubCollector, SubCollectors};
 use super::field::Values;
 use super::metric::collector::{Measure, MetricCollector};
-use super::profile::{Profiled, Timings};
+use super::profile::{ProfiledCollector, Timings};
 use super::result::Header;
 
 /// Aggregations that have met the mappings of a snapshot.
@@ -79,7 +79,7 @@ pub(crate) struct FilterPlan {
     /// Number of the scope whose rows are filtered.
     pub scope: usize,
     /// What it is for each index.
-    pub resolved: Vec<Option<Resolved>>,
+    pub resolved: Vec<Option<ResolvedPredicate>>,
     /// Terms that it expands to, by shard.
     pub functions: Functions,
 }
@@ -99,29 +99,29 @@ pub(crate) struct Node {
 /// What an aggregation collects with.
 #[derive(Debug)]
 pub(super) enum NodeKind {
-    AutoDateHistogram(Arc<auto_date_histogram::Shape>),
-    Keyed(Arc<keyed::Keyed>),
+    AutoDateHistogram(Arc<auto_date_histogram::AutoDateHistogramSpec>),
+    Keyed(Arc<keyed::KeyedAggregation>),
     Metric(Arc<Measure>),
-    Nested(Arc<nested::Enter>),
-    ReverseNested(Arc<nested::Leave>),
-    Sampler(Arc<sampler::Shape>),
+    Nested(Arc<nested::NestedAggregation>),
+    ReverseNested(Arc<nested::ReverseNestedAggregation>),
+    Sampler(Arc<sampler::SamplerSpec>),
     Slots(Arc<slots::Slots>),
-    TopHits(Arc<top_hits::Shape>),
+    TopHits(Arc<top_hits::TopHitsSpec>),
 }
 
 impl Node {
     /// Makes an empty state; `top` says that it is for one bucket only.
-    pub(crate) fn sub(&self, top: bool) -> Sub {
+    pub(crate) fn sub(&self, top: bool) -> SubCollector {
         let single = match &self.kind {
             NodeKind::Slots(slots) => top && slots.slots == 1,
             NodeKind::Nested(_) | NodeKind::ReverseNested(_) | NodeKind::Sampler(_) => top,
             _ => false,
         };
-        let subs = || Subs(self.subs.iter().map(|node| node.sub(single)).collect());
+        let subs = || SubCollectors(self.subs.iter().map(|node| node.sub(single)).collect());
         let collector: Box<dyn Collector> = match &self.kind {
             NodeKind::AutoDateHistogram(shape) => {
                 let nodes = self.subs.iter().map(|node| node.sub(false));
-                Box::new(auto_date_histogram::AutoCollector::new(shape, Subs(nodes.collect())))
+                Box::new(auto_date_histogram::AutoCollector::new(shape, SubCollectors(nodes.collect())))
             }
             NodeKind::Keyed(keyed) => Box::new(keyed::KeyedCollector::new(keyed, subs(), &self.below)),
             NodeKind::Metric(measure) => Box::new(MetricCollector::new(measure, top)),
@@ -133,9 +133,9 @@ impl Node {
         };
         let collector = match &self.timings {
             None => collector,
-            Some(timings) => Box::new(Profiled::new(collector, timings)),
+            Some(timings) => Box::new(ProfiledCollector::new(collector, timings)),
         };
-        Sub { header: Arc::clone(&self.header), collector }
+        SubCollector { header: Arc::clone(&self.header), collector }
     }
 
     /// Lists the places of the columns that it and all below it read in an index, if these are plain columns of numbers, of

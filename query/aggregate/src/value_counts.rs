@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use millrace_dsl::aggs::ValuesSource;
-use millrace_matching::table::parts::Part;
+use millrace_matching::table::partitions::RowPartition;
 use millrace_matching::table::{TableSegment, TableSnapshot, TableState};
 use millrace_storage::mapping::{FieldType, PathId};
 use millrace_storage::segment::NumberBounds;
@@ -16,10 +16,10 @@ use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
 use super::batch::Batch;
-use super::field::{Accepts, Place, Resolving, ValueKind, Values};
-use super::keys::{Form, KeyRule, term_key};
+use super::field::{AcceptedTypes, FieldResolution, FieldSource, ValueKind, Values};
+use super::keys::{KeyForm, KeyRule, term_key};
 use super::segment::{Rows, SegmentContext, SegmentSets};
-use super::source::{self, At, Question, Sink, rows_of_a_term};
+use super::source::{self, Question, SegmentRows, Sink, rows_of_a_term};
 use super::term_filter::TermFilter;
 use super::tree::{Scope, Tree};
 
@@ -33,7 +33,7 @@ const YEARS: RangeInclusive<i64> = -62_167_219_200_000..=253_402_300_799_999;
 
 /// What rows are counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum CountKey {
     /// A value.
     Value,
     /// The beginning of the unit of the calendar, in UTC, that a time is in.
@@ -82,7 +82,7 @@ pub struct ValueCounts {
 impl ValueCounts {
     /// Takes a field of the indices of a snapshot; `None` where these have it in different forms, or in none that is told of.
     /// Texts are told of by their field `keyword`.
-    pub fn new(snapshot: &TableSnapshot, path: &str, by: By) -> Option<Self> {
+    pub fn new(snapshot: &TableSnapshot, path: &str, by: CountKey) -> Option<Self> {
         let mut texts = vec![None; snapshot.indices.len()];
         let (mut plain, exact) = (false, format!("{path}.keyword"));
         for (index, text) in snapshot.indices.iter().zip(&mut texts) {
@@ -108,10 +108,10 @@ impl ValueCounts {
                 field: Some(if of_texts { exact } else { path.to_owned() }),
                 ..ValuesSource::default()
             },
-            Resolving {
+            FieldResolution {
                 indices: &snapshot.indices,
                 aggregation: "terms",
-                accepts: if by == By::Value { Accepts::Keys } else { Accepts::Dates },
+                accepts: if by == CountKey::Value { AcceptedTypes::Keys } else { AcceptedTypes::Dates },
                 now_ms: 0,
                 failed: &mut failed,
                 slot: &mut |index, column| {
@@ -122,8 +122,8 @@ impl ValueCounts {
         );
         let values = values.ok().filter(|values| failed.is_empty() && !values.mixed)?;
         let form = match by {
-            By::Value => Form::Terms(TermFilter::default()),
-            By::Span(unit) => Form::Dates {
+            CountKey::Value => KeyForm::Terms(TermFilter::default()),
+            CountKey::Span(unit) => KeyForm::Dates {
                 rounding: Rounding { interval: Interval::Calendar(unit), zone: Zone::UTC, offset_ms: 0 },
                 bounds: None,
             },
@@ -141,7 +141,7 @@ impl ValueCounts {
     pub fn tell(
         &self,
         table: &TableState,
-        part: &Part,
+        part: &RowPartition,
         rows: CountedRows<'_>,
         each: &mut dyn FnMut(Value<'_>, u64) -> Result<()>,
     ) -> Result<Option<u64>> {
@@ -157,7 +157,7 @@ impl ValueCounts {
             CountedRows::All => all,
             CountedRows::Found(find) => {
                 // Rows are found only where somebody would tell of all.
-                let at = At { segment: &context, rows: &all, sources: source::of_any_rows() };
+                let at = SegmentRows { segment: &context, rows: &all, sources: source::of_any_rows() };
                 if source::choose(&question, at)?.is_none() {
                     return Ok(None);
                 }
@@ -168,26 +168,31 @@ impl ValueCounts {
             }
         };
         let _held = table.options.work.part_of(rows.bytes())?;
-        let at = At { segment: &context, rows: &rows, sources: source::all() };
+        let at = SegmentRows { segment: &context, rows: &rows, sources: source::all() };
         let Some((_, bid)) = source::choose(&question, at)? else { return Ok(None) };
         let asked = match (bid.of_segment, rows.lead()) {
             (true, Some(false)) => 0,
             (true, _) => u64::from(segment.reader.rows()),
             (false, _) => rows.len(),
         };
-        let mut told = Told { rule: &self.rule, each, rows: 0 };
+        let mut told = ForwardingSink { rule: &self.rule, each, rows: 0 };
         bid.tell(&mut told)?;
         let rows = told.rows;
         Ok((!table.handle.stop.requested()).then_some(asked.saturating_sub(rows)))
     }
 
     /// Whether the rows of a segment have at most one value each, as terms or times that are told of.
-    fn is_told(&self, place: &Place, segment: &TableSegment, context: &SegmentContext<'_>) -> Result<bool> {
+    fn is_told(
+        &self,
+        place: &FieldSource,
+        segment: &TableSegment,
+        context: &SegmentContext<'_>,
+    ) -> Result<bool> {
         let (reader, inverted) = (&segment.reader, &context.source.inverted);
         if reader.is_list(place.field.column) {
             return Ok(false);
         }
-        if matches!(self.rule.form, Form::Dates { .. }) {
+        if matches!(self.rule.form, KeyForm::Dates { .. }) {
             return Ok(match reader.bounds(place.field.column).values {
                 NumberBounds::I64(least, most) => {
                     YEARS.contains(&place.long(least)) && YEARS.contains(&place.long(most))
@@ -210,21 +215,21 @@ impl ValueCounts {
 }
 
 /// Hands on what a source tells.
-struct Told<'a> {
+struct ForwardingSink<'a> {
     rule: &'a KeyRule,
     each: &'a mut dyn FnMut(Value<'_>, u64) -> Result<()>,
     /// Rows with a value.
     rows: u64,
 }
 
-impl Told<'_> {
+impl ForwardingSink<'_> {
     fn add(&mut self, value: Value<'_>, rows: u64) -> Result<()> {
         self.rows += rows;
         (self.each)(value, rows)
     }
 }
 
-impl Sink for Told<'_> {
+impl Sink for ForwardingSink<'_> {
     fn group(&mut self, group: u64, count: u64) -> Result<()> {
         self.add(Value::Long(group.cast_signed()), count)
     }
@@ -243,7 +248,7 @@ impl Sink for Told<'_> {
     }
 
     fn batch(&mut self, batch: &Batch<'_>) -> Result<()> {
-        let (Form::Dates { rounding, .. }, Some((place, column))) =
+        let (KeyForm::Dates { rounding, .. }, Some((place, column))) =
             (&self.rule.form, self.rule.values.column(batch))
         else {
             return Ok(());

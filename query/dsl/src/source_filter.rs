@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_storage::access::{self, FieldRules};
 use millrace_storage::mapping::Mapping;
-use millrace_storage::source::{Stays, leave_out, leave_out_of_text};
+use millrace_storage::source::{PathProjection, leave_out, leave_out_of_text};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
@@ -121,13 +121,13 @@ impl SourceFilter {
 }
 
 /// Says what stays of the value at a path.
-fn stays(includes: &Patterns, excludes: &Patterns, path: &str, above: bool) -> Stays {
+fn stays(includes: &Patterns, excludes: &Patterns, path: &str, above: bool) -> PathProjection {
     let itself = above || includes.0.is_empty() || includes.accepts(path);
     let inside = itself || includes.reaches_below(path);
     match excludes.accepts(path) || !inside {
-        true => Stays::Nothing,
-        false if itself && !excludes.reaches_below(path) => Stays::Whole,
-        false => Stays::Inside { itself },
+        true => PathProjection::Nothing,
+        false if itself && !excludes.reaches_below(path) => PathProjection::Whole,
+        false => PathProjection::Inside { itself },
     }
 }
 

@@ -21,15 +21,15 @@
 
 mod atoms;
 mod batch;
-mod between;
 mod body;
 mod clause;
 mod fields;
 mod finder;
+mod interval_set;
 mod matcher;
 mod names;
-mod pieces;
 mod stored;
+mod substring_index;
 mod view;
 
 use std::sync::Arc;
@@ -37,17 +37,17 @@ use std::sync::Arc;
 use millrace_work::error::Result;
 use serde_json::Value;
 
-use self::clause::{Clause, Part, Tree};
+use self::clause::{Clause, ClauseContainer, Tree};
 use self::names::Names;
 use millrace_dsl::query::Query;
 use millrace_storage::access::FieldRules;
 
 use crate::lower::lower_filter;
-use crate::table::seen::Documents;
+use crate::table::access_snapshot::Documents;
 
-pub use self::batch::{Arrival, Batch};
+pub use self::batch::{ArrivedDocument, Batch};
 pub use self::fields::Fields;
-pub use self::matcher::{Found, Matcher};
+pub use self::matcher::{FilterMatches, Matcher};
 pub use self::names::Changes;
 pub use self::view::IndexView;
 
@@ -77,10 +77,11 @@ impl Filter {
         let predicate = lower_filter(&body::query(body)?);
         let (mut names, mut clauses) = (Names::default(), Vec::new());
         names.add(&predicate);
-        let mut parts = vec![clause::tree(&predicate, view, &view.seen, Part::Asked, &mut clauses)?];
+        let mut parts =
+            vec![clause::tree(&predicate, view, &view.seen, ClauseContainer::Asked, &mut clauses)?];
         for Documents { predicate, mapping } in &view.narrowed {
             names.add(predicate);
-            parts.push(clause::tree(predicate, view, mapping, Part::Narrowing, &mut clauses)?);
+            parts.push(clause::tree(predicate, view, mapping, ClauseContainer::Narrowing, &mut clauses)?);
         }
         let tree = if parts.len() == 1 { parts.remove(0) } else { Tree::All(parts) };
         let mut fields = Fields::default();

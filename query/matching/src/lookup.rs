@@ -11,7 +11,7 @@ use millrace_storage::metadata::IndexMeta;
 use millrace_storage::{Kind, Session};
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
-use millrace_work::{PARSED_SHARE, Work, bytes_of};
+use millrace_work::{PARSED_SHARE, QueryContext, bytes_of};
 use serde_json::Value;
 
 use crate::table::TableSnapshot;
@@ -31,7 +31,7 @@ pub async fn read(
     snapshot: &TableSnapshot,
     query: &mut Query,
     compute: &Compute,
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<()> {
     let searched: Vec<&str> = snapshot.indices.iter().map(|index| index.meta.name.as_ref()).collect();
     let mut lookups: Vec<Lookup> = Vec::new();
@@ -108,7 +108,7 @@ fn most_terms<'m>(indices: impl Iterator<Item = &'m IndexMeta>) -> usize {
 }
 
 /// Returns the first values that a document has for a lookup, held by the work.
-fn values_of(source: &[u8], lookup: &Lookup, most: usize, work: &Work) -> Result<Vec<Value>> {
+fn values_of(source: &[u8], lookup: &Lookup, most: usize, work: &QueryContext) -> Result<Vec<Value>> {
     let _parsed = work.part_of(source.len().saturating_mul(1 + PARSED_SHARE))?;
     let source: Value = serde_json::from_slice(source)
         .map_err(|error| Error::Execution(format!("source of [{}]: {error}", lookup.id)))?;

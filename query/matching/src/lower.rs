@@ -12,7 +12,7 @@ use millrace_dsl::query::{
 };
 
 use crate::table::leaf::Leaf;
-use crate::table::meaning::{self, Meaning};
+use crate::table::lower_clause::{self, LowerClause};
 use crate::table::predicate::Predicate;
 
 /// Lowers a query in which scores count.
@@ -41,17 +41,17 @@ fn leaf(query: Query, boost: f32, scored: bool) -> Predicate {
 
 fn predicate(query: &Query, boost: f32, scored: bool) -> Predicate {
     let boost = boost * query.common().boost;
-    meaning::lower(query, boost, scored).unwrap_or_else(|| leaf(query.clone(), boost, scored))
+    lower_clause::lower(query, boost, scored).unwrap_or_else(|| leaf(query.clone(), boost, scored))
 }
 
-impl Meaning for ConstantScoreQuery {
+impl LowerClause for ConstantScoreQuery {
     fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Predicate> {
         let filter = predicate(&self.filter, 1.0, false);
         Some(if scored { Predicate::Constant(boost, Box::new(filter)) } else { filter })
     }
 }
 
-impl Meaning for BoostingQuery {
+impl LowerClause for BoostingQuery {
     fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Predicate> {
         // The factors apply to the score as it is, which a boost need not have multiplied.
         let positive = predicate(&self.positive, 1.0, scored);
@@ -66,21 +66,21 @@ impl Meaning for BoostingQuery {
     }
 }
 
-impl Meaning for DisMaxQuery {
+impl LowerClause for DisMaxQuery {
     fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Predicate> {
         let clauses = self.queries.iter().map(|clause| predicate(clause, boost, scored)).collect();
         Some(Predicate::DisMax(self.tie_breaker, clauses))
     }
 }
 
-impl Meaning for NestedQuery {
+impl LowerClause for NestedQuery {
     fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Predicate> {
         let scored = scored && self.score_mode != NestedScore::None;
         Some(Predicate::Nested(Arc::clone(self), Box::new(predicate(&self.query, boost, scored))))
     }
 }
 
-impl Meaning for FunctionScoreQuery {
+impl LowerClause for FunctionScoreQuery {
     fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Predicate> {
         let combination = &self.combination;
         if !scored && combination.min_score.is_none() {
@@ -96,7 +96,7 @@ impl Meaning for FunctionScoreQuery {
     }
 }
 
-impl Meaning for BoolQuery {
+impl LowerClause for BoolQuery {
     fn lower(self: &Arc<Self>, boost: f32, scored: bool) -> Option<Predicate> {
         Some(of_bool(self, boost, scored))
     }

@@ -44,7 +44,7 @@ fn taken<T>(made: Result<T>, at: usize, failed: &mut Vec<(usize, Error)>) -> Opt
 
 /// What one sort key compares.
 #[derive(Clone, Debug)]
-enum Part {
+enum SortKeyKind {
     Score,
     Doc,
     /// Number of the key in the table, and how dates print.
@@ -54,7 +54,7 @@ enum Part {
 /// The order of a search.
 #[derive(Clone, Debug)]
 pub struct Order {
-    parts: Vec<(Part, bool)>,
+    parts: Vec<(SortKeyKind, bool)>,
     /// Sort keys of the table.
     pub keys: Vec<Key>,
     /// Whether the request asked for an order of its own.
@@ -90,12 +90,12 @@ impl Order {
         let mut order = Self { parts: Vec::new(), keys: Vec::new(), explicit: !sort.is_empty() };
         let mut failed: Vec<(usize, Error)> = Vec::new();
         if sort.is_empty() {
-            order.parts.push((Part::Score, true));
+            order.parts.push((SortKeyKind::Score, true));
         }
         for key in sort {
             let part = match &key.by {
-                SortBy::Score => Part::Score,
-                SortBy::Doc => Part::Doc,
+                SortBy::Score => SortKeyKind::Score,
+                SortBy::Doc => SortKeyKind::Doc,
                 SortBy::Field(field) => {
                     let format = field.format.as_deref().map(check_format).transpose()?;
                     let format = format.map(DateFormat::parse).transpose();
@@ -103,13 +103,13 @@ impl Order {
                     let number = order.keys.len();
                     let key = field_key(field, key.descending, number, snapshot, now_ms, &mut failed)?;
                     order.keys.push(key);
-                    Part::Key(number, format)
+                    SortKeyKind::Key(number, format)
                 }
                 SortBy::Distance(sort) => {
                     let number = order.keys.len();
                     let key = distance_key(sort, key.descending, number, snapshot, now_ms, &mut failed)?;
                     order.keys.push(key);
-                    Part::Key(number, None)
+                    SortKeyKind::Key(number, None)
                 }
             };
             order.parts.push((part, key.descending));
@@ -119,14 +119,14 @@ impl Order {
 
     /// Whether scores are compared.
     pub fn by_score(&self) -> bool {
-        self.parts.iter().any(|(part, _)| matches!(part, Part::Score))
+        self.parts.iter().any(|(part, _)| matches!(part, SortKeyKind::Score))
     }
 
     /// Whether the scan itself can find the first rows: best scores first, or address.
     fn by_scan(&self) -> Option<bool> {
         match self.parts.as_slice() {
-            [(Part::Score, true)] => Some(true),
-            [(Part::Doc, false)] => Some(false),
+            [(SortKeyKind::Score, true)] => Some(true),
+            [(SortKeyKind::Doc, false)] => Some(false),
             _ => None,
         }
     }
@@ -192,11 +192,11 @@ impl Order {
         };
         for ((part, descending), value) in self.parts.iter().zip(&after.values) {
             let (behind, same) = match (part, value) {
-                (Part::Doc, PointValue::Doc(address)) => {
+                (SortKeyKind::Doc, PointValue::Doc(address)) => {
                     add(doc(*address, *descending), &equal);
                     return alternatives.unwrap_or_else(|| lit(false));
                 }
-                (Part::Key(number, _), PointValue::Key(value)) => {
+                (SortKeyKind::Key(number, _), PointValue::Key(value)) => {
                     let key = &self.keys[*number];
                     let column = ident(&key.name);
                     if value.is_null() {
@@ -261,13 +261,13 @@ impl Order {
             let bad =
                 || Error::IllegalArgument(format!("Failed to parse search_after value for field [{name}]."));
             point.values.push(match part {
-                Part::Score => PointValue::Score(millrace_dsl::json::float(value).map_err(|_| bad())?),
-                Part::Doc => {
+                SortKeyKind::Score => PointValue::Score(millrace_dsl::json::float(value).map_err(|_| bad())?),
+                SortKeyKind::Doc => {
                     let number = integer(value).ok().and_then(|n| u64::try_from(n).ok());
                     let number = number.ok_or_else(bad)?;
                     PointValue::Doc(Address { segment: (number >> 32) as u32, row: number as u32 })
                 }
-                Part::Key(number, format) => {
+                SortKeyKind::Key(number, format) => {
                     let key = &self.keys[*number];
                     let mut fields =
                         snapshot.indices.iter().filter_map(|i| Some((&i.mapping, i.mapping.field(name)?)));
@@ -293,9 +293,11 @@ impl Order {
         let mut values = Vec::with_capacity(self.parts.len());
         for (part, _) in &self.parts {
             values.push(match part {
-                Part::Score => PointValue::Score(score),
-                Part::Doc => PointValue::Doc(address),
-                Part::Key(number, _) => PointValue::Key(ScalarValue::try_from_array(&keys[*number], at)?),
+                SortKeyKind::Score => PointValue::Score(score),
+                SortKeyKind::Doc => PointValue::Doc(address),
+                SortKeyKind::Key(number, _) => {
+                    PointValue::Key(ScalarValue::try_from_array(&keys[*number], at)?)
+                }
             });
         }
         Ok(Point { values, address: Some(address) })
@@ -307,9 +309,9 @@ impl Order {
             self.parts
                 .iter()
                 .map(|(part, _)| match part {
-                    Part::Score => number(f64::from(score), true),
-                    Part::Doc => json!((u64::from(address.segment) << 32) | u64::from(address.row)),
-                    Part::Key(number, format) => {
+                    SortKeyKind::Score => number(f64::from(score), true),
+                    SortKeyKind::Doc => json!((u64::from(address.segment) << 32) | u64::from(address.row)),
+                    SortKeyKind::Key(number, format) => {
                         let key = &self.keys[*number];
                         let source = key.sources.get(index).and_then(Option::as_ref);
                         render_key(key, source, format.as_ref(), &keys[*number], at)

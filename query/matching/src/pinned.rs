@@ -2,12 +2,12 @@
 //! listed in them, queries of scrolls; on disk, files of segments that were replaced meanwhile.
 //!
 //! A snapshot that waits for its next page keeps its segments, also when the shard has flushed them. So whoever keeps one takes
-//! it through [`Pins::hold`], which counts each part once, however many contexts have it, takes its bytes from
+//! it through [`PinnedMemory::hold`], which counts each part once, however many contexts have it, takes its bytes from
 //! the memory of queries, and refuses what is more than its share of that. Files of stored segments take no memory: they
 //! are mapped, and read from disk.
 //!
 //! Files that are still in use by their shard cost nothing either. Those that compaction has replaced, and those of
-//! deleted indices, are kept for contexts alone. They are counted, each segment once, when somebody asks ([`Pins::figures`]), and
+//! deleted indices, are kept for contexts alone. They are counted, each segment once, when somebody asks ([`PinnedMemory::figures`]), and
 //! while they take more than what is free beside them ([`may_keep_more`]) no scroll or point in time is opened. What is
 //! open is not ended for that: it pins no more than the files that there were when it was opened, and ends in its time.
 
@@ -24,11 +24,11 @@ use crate::table::TableSnapshot;
 
 /// The memory of all open contexts. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Pins(Arc<Mutex<Held>>);
+pub struct PinnedMemory(Arc<Mutex<PinReservation>>);
 
 #[derive(Debug)]
-struct Held {
-    parts: HashMap<Part, Holders>,
+struct PinReservation {
+    parts: HashMap<PinnedPart, PinHolders>,
     reservation: MemoryReservation,
     limit: usize,
     refused: u64,
@@ -38,7 +38,7 @@ struct Held {
 
 /// A part of a snapshot that lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Part {
+enum PinnedPart {
     /// The segment of this number.
     Segment(u64),
     /// The set of rows at this address, which stays as long as somebody holds it.
@@ -46,7 +46,7 @@ enum Part {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Holders {
+struct PinHolders {
     count: usize,
     bytes: usize,
 }
@@ -82,22 +82,22 @@ impl PinnedFigures {
 
 /// A snapshot that may be kept.
 #[derive(Debug)]
-pub struct Pinned {
+pub struct PinnedSnapshot {
     /// The snapshot.
     pub snapshot: Arc<TableSnapshot>,
-    parts: Vec<Part>,
+    parts: Vec<PinnedPart>,
     /// Numbers of the stored segments.
     files: Vec<u64>,
     /// Bytes of what is to be asked of it.
     asked: usize,
-    pins: Pins,
+    pins: PinnedMemory,
 }
 
-impl Pins {
+impl PinnedMemory {
     /// Makes the memory of contexts: at most so many bytes of the pool's.
     pub fn new(pool: &Arc<dyn MemoryPool>, limit: usize) -> Self {
         let reservation = MemoryConsumer::new("open contexts").register(pool);
-        Self(Arc::new(Mutex::new(Held {
+        Self(Arc::new(Mutex::new(PinReservation {
             parts: HashMap::new(),
             reservation,
             limit,
@@ -110,15 +110,15 @@ impl Pins {
     ///
     /// # Errors
     /// [`Error::CircuitBreaking`] where contexts may not hold so much.
-    pub fn hold(&self, snapshot: &Arc<TableSnapshot>) -> Result<Pinned> {
+    pub fn hold(&self, snapshot: &Arc<TableSnapshot>) -> Result<PinnedSnapshot> {
         self.hold_with(snapshot, 0)
     }
 
-    /// Keeps a snapshot, as [`Pins::hold`] does, and beside it so many bytes of what is to be asked of it.
+    /// Keeps a snapshot, as [`PinnedMemory::hold`] does, and beside it so many bytes of what is to be asked of it.
     ///
     /// # Errors
-    /// As [`Pins::hold`].
-    pub fn hold_with(&self, snapshot: &Arc<TableSnapshot>, asked: usize) -> Result<Pinned> {
+    /// As [`PinnedMemory::hold`].
+    pub fn hold_with(&self, snapshot: &Arc<TableSnapshot>, asked: usize) -> Result<PinnedSnapshot> {
         let wanted = wanted(snapshot);
         let mut stored: HashMap<u64, StoredFiles> = HashMap::new();
         for files in snapshot.segments.iter().filter_map(|segment| segment.reader.stored_files()) {
@@ -131,13 +131,13 @@ impl Pins {
             held.files.entry(number).or_insert((own, 0)).1 += 1;
         }
         drop(held);
-        Ok(Pinned { snapshot: Arc::clone(snapshot), parts, files, asked, pins: self.clone() })
+        Ok(PinnedSnapshot { snapshot: Arc::clone(snapshot), parts, files, asked, pins: self.clone() })
     }
 
     /// Whether a snapshot may be kept, with so many bytes of what is to be asked of it, once its segments in memory are files.
     pub fn fits_flushed(&self, snapshot: &TableSnapshot, asked: usize) -> bool {
         let mut wanted = wanted(snapshot);
-        wanted.retain(|part, _| !matches!(part, Part::Segment(_)));
+        wanted.retain(|part, _| !matches!(part, PinnedPart::Segment(_)));
         self.0.lock().check(&wanted, asked).is_ok()
     }
 
@@ -159,25 +159,25 @@ impl Pins {
 }
 
 /// The parts of a snapshot that take memory, and how much.
-fn wanted(snapshot: &TableSnapshot) -> HashMap<Part, usize> {
+fn wanted(snapshot: &TableSnapshot) -> HashMap<PinnedPart, usize> {
     let mut wanted = HashMap::new();
     for segment in &snapshot.segments {
         if let Some((number, bytes)) = segment.reader.in_memory() {
-            wanted.insert(Part::Segment(number), usize::try_from(bytes).unwrap_or(usize::MAX));
+            wanted.insert(PinnedPart::Segment(number), usize::try_from(bytes).unwrap_or(usize::MAX));
         }
         if !segment.deleted.is_empty() {
             let rows = Arc::as_ptr(&segment.deleted) as usize;
-            wanted.insert(Part::Rows(rows), segment.deleted.serialized_size());
+            wanted.insert(PinnedPart::Rows(rows), segment.deleted.serialized_size());
         }
     }
     if let Some(listed) = &snapshot.listed {
         let bytes = listed.values().map(RoaringBitmap::serialized_size).sum();
-        wanted.insert(Part::Rows(Arc::as_ptr(listed) as usize), bytes);
+        wanted.insert(PinnedPart::Rows(Arc::as_ptr(listed) as usize), bytes);
     }
     wanted
 }
 
-impl Held {
+impl PinReservation {
     /// Counts the bytes of files that nobody but contexts keeps.
     fn replaced(&self) -> u64 {
         let files = self.files.values().filter(|(files, _)| files.are_replaced());
@@ -185,7 +185,7 @@ impl Held {
     }
 
     /// Returns the bytes that come on top with what is wanted.
-    fn check(&self, wanted: &HashMap<Part, usize>, asked: usize) -> Result<usize> {
+    fn check(&self, wanted: &HashMap<PinnedPart, usize>, asked: usize) -> Result<usize> {
         let unknown = wanted.iter().filter(|(part, _)| !self.parts.contains_key(part));
         let more = unknown.fold(asked, |sum, (_, bytes)| sum.saturating_add(*bytes));
         let held = self.reservation.size();
@@ -198,16 +198,16 @@ impl Held {
         Ok(more)
     }
 
-    fn take(&mut self, wanted: &HashMap<Part, usize>, asked: usize) -> Result<()> {
+    fn take(&mut self, wanted: &HashMap<PinnedPart, usize>, asked: usize) -> Result<()> {
         self.reservation.try_grow(self.check(wanted, asked)?)?;
         for (part, bytes) in wanted {
-            self.parts.entry(*part).or_insert(Holders { count: 0, bytes: *bytes }).count += 1;
+            self.parts.entry(*part).or_insert(PinHolders { count: 0, bytes: *bytes }).count += 1;
         }
         Ok(())
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedSnapshot {
     fn drop(&mut self) {
         let mut held = self.pins.0.lock();
         let mut freed = self.asked;
@@ -255,7 +255,7 @@ mod tests {
         let (a, b): (Arc<RoaringBitmap>, Arc<RoaringBitmap>) =
             (Arc::new((0..100).step_by(3).collect()), Arc::new((0..1_000).step_by(3).collect()));
         let (small, large) = (a.serialized_size(), b.serialized_size());
-        let pins = Pins::new(&pool, small + large);
+        let pins = PinnedMemory::new(&pool, small + large);
         let first = pins.hold(&snapshot(&[&a])).unwrap();
         let second = pins.hold(&snapshot(&[&a, &b])).unwrap();
         assert_eq!(pool.reserved(), small + large);
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn the_memory_of_queries_bounds_it_too() {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(100));
-        let pins = Pins::new(&pool, usize::MAX);
+        let pins = PinnedMemory::new(&pool, usize::MAX);
         let rows: Arc<RoaringBitmap> = Arc::new((0..10_000).step_by(3).collect());
         assert_eq!(pins.hold(&snapshot(&[&rows])).unwrap_err().status(), 429);
         assert_eq!((pool.reserved(), pins.0.lock().parts.len()), (0, 0));

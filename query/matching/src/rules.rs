@@ -6,7 +6,7 @@
 use std::sync::{Arc, LazyLock};
 
 use millrace_dsl::query::{self, Query};
-use millrace_storage::Recent;
+use millrace_storage::GenerationalCache;
 use millrace_storage::access::{DocumentRule, DocumentRules, FieldRules};
 use millrace_storage::mapping::Mapping;
 use millrace_work::error::{Error, Result};
@@ -15,16 +15,16 @@ use serde_json::Value;
 
 use crate::filters::hidden_field;
 use crate::lower;
+use crate::table::access_snapshot::Documents;
 use crate::table::predicate::Predicate;
-use crate::table::seen::Documents;
 
 /// Bytes of the text of rules that are known as predicates, with what each takes beside it.
 const KNOWN_BYTES: usize = 4 << 20;
 const RULE_BYTES: usize = 1_024;
 
 /// Predicates of rules, which are made again and again: what they mean is said by their text alone.
-static KNOWN: LazyLock<Mutex<Recent<DocumentRule, Predicate>>> =
-    LazyLock::new(|| Mutex::new(Recent::new(KNOWN_BYTES)));
+static KNOWN: LazyLock<Mutex<GenerationalCache<DocumentRule, Predicate>>> =
+    LazyLock::new(|| Mutex::new(GenerationalCache::new(KNOWN_BYTES)));
 
 /// Checks that a query may be a rule.
 ///

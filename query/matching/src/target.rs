@@ -16,9 +16,9 @@ use serde_json::Value;
 use crate::lower;
 use crate::rules;
 use crate::score::reader::SegmentReader;
+use crate::table::access_snapshot::AccessSnapshot;
 use crate::table::predicate::Predicate;
 use crate::table::ruled::RuledRows;
-use crate::table::seen::Seen;
 use crate::table::{TableIndex, TableSegment, TableSnapshot};
 
 /// Indices that a search refreshes at a time.
@@ -35,7 +35,7 @@ pub async fn pin(session: &Session, expression: &str, scope: &Scope) -> Result<T
     let pinned = indices.into_iter().map(|index| async move { index.snapshot().await });
     let mut pinned = stream::iter(pinned).buffered(REFRESHES);
     while let Some(snapshot) = pinned.try_next().await? {
-        let aliases = Aliases::of(&snapshot.meta, &parts)?;
+        let aliases = Aliases::new(&snapshot.meta, &parts)?;
         let searched = searched_shards(&snapshot.meta, scope, &aliases);
         let (seen, mapping) = seen(session, &snapshot.meta.name, Arc::clone(&snapshot.mapping))?;
         let index = TableIndex {
@@ -72,7 +72,7 @@ pub async fn pin_ruled(
         meta: Arc::clone(&snapshot.meta),
         mapping: Arc::clone(&snapshot.mapping),
         filter: None,
-        seen: Seen { documents, ..Seen::default() },
+        seen: AccessSnapshot { documents, ..AccessSnapshot::default() },
         shards: shards.to_vec(),
         boost: 1.0,
     };
@@ -106,7 +106,7 @@ fn add(table: &mut TableSnapshot, snapshot: &Snapshot, index: TableIndex, now_ms
 }
 
 /// Returns what a session sees of an index, and the index's mapping as it sees it.
-fn seen(session: &Session, index: &str, mapping: Arc<Mapping>) -> Result<(Seen, Arc<Mapping>)> {
+fn seen(session: &Session, index: &str, mapping: Arc<Mapping>) -> Result<(AccessSnapshot, Arc<Mapping>)> {
     // What these open is searched.
     let action = match session.action() {
         Action::OpenPointInTime | Action::MultiSearch => Action::Search,
@@ -114,14 +114,14 @@ fn seen(session: &Session, index: &str, mapping: Arc<Mapping>) -> Result<(Seen, 
     };
     let access = session.access(index);
     if access.sees_all(action) {
-        return Ok((Seen::default(), mapping));
+        return Ok((AccessSnapshot::default(), mapping));
     }
     let documents = access.documents(action);
     let documents = rules::documents(index, &documents, &|fields| session.view(&mapping, fields.to_vec()))?;
     let fields = access.fields(action);
     let whole = (!fields.is_empty()).then(|| Arc::clone(&mapping));
     let mapping = session.view(&mapping, fields);
-    Ok((Seen { access: Some(access), documents, whole }, mapping))
+    Ok((AccessSnapshot { access: Some(access), documents, whole }, mapping))
 }
 
 /// Resolves an expression to indices.
@@ -139,7 +139,7 @@ pub(crate) struct Aliases {
 
 impl Aliases {
     /// An index that is named itself, or by an alias without a filter, is searched whole.
-    pub(crate) fn of(meta: &IndexMeta, parts: &[String]) -> Result<Self> {
+    pub(crate) fn new(meta: &IndexMeta, parts: &[String]) -> Result<Self> {
         let mut filters = Vec::new();
         let mut routings: Vec<String> = Vec::new();
         let (mut unfiltered, mut unrouted) = (false, false);

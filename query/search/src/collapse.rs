@@ -20,16 +20,16 @@ use millrace_dsl::query::{self, BoolQuery, Query};
 use millrace_dsl::sort::Mode;
 use millrace_matching::order::{Encoder, Order, SortColumn, number};
 use millrace_matching::score::collect::Address;
-use millrace_matching::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
+use millrace_matching::table::keys::{Key, KeyKind, KeySource, MissingKey, Rescale};
 use millrace_matching::table::metadata_field::MetadataField;
 use millrace_matching::table::{ROW, SCORE, SEGMENT, TableSnapshot};
 use millrace_storage::mapping::{ColumnKind, FieldType};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result, ShardFailure};
 use serde_json::{Value, json};
 
 use crate::plan::FoundRows;
-use crate::response::{Hit, HitList, InnerHitList, Shown};
+use crate::response::{Hit, HitList, InnerHitList, RenderOptions};
 use crate::searcher::{Search, Searcher, shown, window};
 
 /// Columns of the least and greatest value of the field; a row with several differs in them.
@@ -122,7 +122,7 @@ impl GroupBy {
             kind: self.kind,
             nulls_first: false,
             mode,
-            fill: Fill::Null,
+            fill: MissingKey::Null,
             sources: self.sources.clone(),
         })
     }
@@ -161,7 +161,7 @@ fn unfit(name: &str) -> String {
 
 /// The best row of a group.
 #[derive(Debug)]
-struct Best {
+struct GroupTop {
     group: ScalarValue,
     keys: Vec<ScalarValue>,
     score: f32,
@@ -177,7 +177,7 @@ pub(crate) struct Groups {
     scored: bool,
     encoder: Encoder,
     /// By place in the order, which no two rows share.
-    best: BTreeMap<OwnedRow, Best>,
+    best: BTreeMap<OwnedRow, GroupTop>,
     places: HashMap<ScalarValue, OwnedRow>,
 }
 
@@ -235,7 +235,7 @@ impl Groups {
             }
             let keys =
                 keys.iter().map(|key| Ok(ScalarValue::try_from_array(key, at)?)).collect::<Result<_>>()?;
-            let best = Best {
+            let best = GroupTop {
                 group: group.clone(),
                 keys,
                 score: scores.map_or(0.0, |scores| scores.value(at)),
@@ -294,7 +294,7 @@ pub struct Expansion<'a> {
     /// What `now` means.
     pub now_ms: i64,
     /// The work that it is done for.
-    pub work: &'a Work,
+    pub work: &'a QueryContext,
 }
 
 impl Expansion<'_> {
@@ -332,7 +332,7 @@ impl Expansion<'_> {
         &self,
         searcher: &Searcher,
         collapse: &Collapse,
-        shared: &[(Arc<str>, Arc<Shown>)],
+        shared: &[(Arc<str>, Arc<RenderOptions>)],
         group: &Value,
         hit: &mut Hit,
     ) -> Result<()> {
@@ -363,7 +363,7 @@ impl Expansion<'_> {
         &self,
         searcher: &Searcher,
         body: &millrace_dsl::body::SearchBody,
-        shown: &Shown,
+        shown: &RenderOptions,
         collapse: Option<&Collapse>,
         query: &Query,
     ) -> Result<HitList> {

@@ -17,22 +17,22 @@ use millrace_matching::table::TableSnapshot;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::segment::{RowParts, StoredRow};
 use millrace_storage::source::{Members, Scanner};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 
 use crate::fetch::{grouped, segment};
-use crate::response::{Hit, Shown};
+use crate::response::{Hit, RenderOptions};
 
 /// Bytes of the hit of an element beside its source and its id.
 const HIT_BYTES: usize = 1_024;
 
 /// How elements are shown.
 #[derive(Clone, Copy, Debug)]
-pub struct Showing<'a> {
+pub struct ElementRendering<'a> {
     /// Which parts.
-    pub shown: &'a Shown,
+    pub shown: &'a RenderOptions,
     /// What is highlighted.
     pub query: &'a Query,
     /// Whether scores are shown.
@@ -40,10 +40,10 @@ pub struct Showing<'a> {
     /// What `now` means.
     pub now_ms: i64,
     /// The work that holds them.
-    pub work: &'a Work,
+    pub work: &'a QueryContext,
 }
 
-impl Showing<'_> {
+impl ElementRendering<'_> {
     /// Makes the hits of elements.
     pub fn hits(
         &self,
@@ -132,19 +132,19 @@ pub struct WantedElement {
 pub async fn of_elements(
     snapshot: &Arc<TableSnapshot>,
     path: &Arc<str>,
-    showing: Showing<'_>,
+    showing: ElementRendering<'_>,
     wanted: Vec<WantedElement>,
     compute: &Compute,
 ) -> Result<Vec<Hit>> {
     let mut made: Vec<Option<Hit>> = wanted.iter().map(|_| None).collect();
     let addresses: Vec<Address> = wanted.iter().map(|element| element.address).collect();
-    let Showing { scored, now_ms, .. } = showing;
+    let ElementRendering { scored, now_ms, .. } = showing;
     for (number, (places, _)) in grouped(&addresses) {
         let own: Vec<WantedElement> = places.iter().filter_map(|place| wanted.get(*place)).cloned().collect();
         let (snapshot, path, shown) = (Arc::clone(snapshot), Arc::clone(path), showing.shown.clone());
         let (query, work) = (showing.query.clone(), showing.work.clone());
         let read = move || {
-            let showing = Showing { shown: &shown, query: &query, scored, now_ms, work: &work };
+            let showing = ElementRendering { shown: &shown, query: &query, scored, now_ms, work: &work };
             elements_of_segment(&snapshot, &path, showing, number, own)
         };
         for (place, hit) in places.into_iter().zip(compute.run(read).await?) {
@@ -159,7 +159,7 @@ pub async fn of_elements(
 fn elements_of_segment(
     snapshot: &TableSnapshot,
     path: &str,
-    showing: Showing<'_>,
+    showing: ElementRendering<'_>,
     number: u32,
     wanted: Vec<WantedElement>,
 ) -> Result<Vec<Hit>> {

@@ -17,10 +17,10 @@ use millrace_matching::order::number;
 use millrace_matching::score::collect::Address;
 use millrace_matching::score::prepare::Source;
 use millrace_matching::table::TableSnapshot;
-use millrace_matching::table::node::{Node, Resolved};
+use millrace_matching::table::node::{Node, ResolvedPredicate};
 use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::statistics::Functions;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
@@ -125,13 +125,13 @@ impl Occur {
 /// A clause made ready for explaining.
 #[derive(Debug)]
 struct Clause {
-    shape: Shape,
+    shape: ScoreShape,
     /// The clause's own boost, as its text shows it.
     boost: f32,
 }
 
 #[derive(Debug)]
-enum Shape {
+enum ScoreShape {
     Bool {
         clauses: Vec<(Occur, Clause)>,
         /// How many optional clauses must match.
@@ -150,7 +150,7 @@ enum Shape {
 /// A leaf as each index of the snapshot understands it.
 #[derive(Debug)]
 struct Leaf {
-    resolved: Vec<Option<Resolved>>,
+    resolved: Vec<Option<ResolvedPredicate>>,
     functions: Functions,
     /// The clause in Millrace's own words, where Lucene's are not known.
     text: String,
@@ -196,7 +196,7 @@ impl Explainer {
         self: &Arc<Self>,
         addresses: &[Address],
         compute: &Compute,
-        work: &Work,
+        work: &QueryContext,
     ) -> Result<Vec<Explanation>> {
         if addresses.len() > MAX_ROWS {
             return Err(Error::IllegalArgument(format!(
@@ -215,7 +215,7 @@ impl Explainer {
     }
 
     /// Explains one row. Blocks; runs on a compute thread.
-    fn row(&self, address: Address, work: &Work) -> Result<Explanation> {
+    fn row(&self, address: Address, work: &QueryContext) -> Result<Explanation> {
         let segment = self
             .snapshot
             .segments
@@ -280,15 +280,15 @@ impl Builder<'_> {
             }
             Query::ConstantScore(query) => {
                 let inner = self.clause(&query.filter, 1.0, false)?;
-                Shape::Constant { inner: Box::new(inner), score: boost * own }
+                ScoreShape::Constant { inner: Box::new(inner), score: boost * own }
             }
-            _ => Shape::Leaf(Box::new(self.leaf(query, boost, scored)?)),
+            _ => ScoreShape::Leaf(Box::new(self.leaf(query, boost, scored)?)),
         };
         Ok(Clause { shape, boost: own })
     }
 
     /// Clauses come in the order in which Lucene has them.
-    fn bool(&self, query: &BoolQuery, boost: f32, scored: bool) -> Result<Shape> {
+    fn bool(&self, query: &BoolQuery, boost: f32, scored: bool) -> Result<ScoreShape> {
         let mut clauses = Vec::new();
         let kinds = [
             (Occur::Must, &query.must),
@@ -308,7 +308,7 @@ impl Builder<'_> {
             clauses.push((Occur::Filter, self.clause(&Query::match_all(), 1.0, false)?));
         }
         let explicit = query.minimum_should_match.is_some() && !query.should.is_empty();
-        Ok(Shape::Bool { clauses, required: query.required_should(), explicit })
+        Ok(ScoreShape::Bool { clauses, required: query.required_should(), explicit })
     }
 
     fn leaf(&self, query: &Query, boost: f32, scored: bool) -> Result<Leaf> {
@@ -341,23 +341,23 @@ impl Clause {
     /// Writes the clause as Lucene prints queries, without its boost.
     fn text(&self, snapshot: &TableSnapshot, index: usize) -> String {
         match &self.shape {
-            Shape::Leaf(leaf) => {
+            ScoreShape::Leaf(leaf) => {
                 let mapping = &snapshot.indices[index].mapping;
                 let known = leaf.resolved.get(index).and_then(Option::as_ref);
                 let known = known.and_then(|resolved| described(&resolved.node, mapping, true));
                 known.unwrap_or_else(|| leaf.text.clone())
             }
-            Shape::Constant { inner, .. } => {
+            ScoreShape::Constant { inner, .. } => {
                 format!("ConstantScore({})", boosted(inner.text(snapshot, index), inner.boost))
             }
-            Shape::Bool { clauses, required, explicit } => {
+            ScoreShape::Bool { clauses, required, explicit } => {
                 let parts: Vec<String> = clauses
                     .iter()
                     .map(|(occur, clause)| {
                         let text = clause.text(snapshot, index);
                         let text = match &clause.shape {
                             _ if clause.boost != 1.0 => boosted(text, clause.boost),
-                            Shape::Bool { .. } => format!("({text})"),
+                            ScoreShape::Bool { .. } => format!("({text})"),
                             _ if text.contains(' ') && clause.is_compound(index) => format!("({text})"),
                             _ => text,
                         };
@@ -375,7 +375,7 @@ impl Clause {
     /// Whether a leaf became several clauses, as a `match` of several terms does.
     fn is_compound(&self, index: usize) -> bool {
         match &self.shape {
-            Shape::Leaf(leaf) => leaf.resolved.get(index).and_then(Option::as_ref).is_some_and(|resolved| {
+            ScoreShape::Leaf(leaf) => leaf.resolved.get(index).and_then(Option::as_ref).is_some_and(|resolved| {
                 matches!(&resolved.node, Node::And(parts) | Node::AtLeast(1, parts) if parts.len() > 1)
             }),
             _ => false,
@@ -384,15 +384,15 @@ impl Clause {
 
     fn explain(&self, row: &Row<'_>) -> Result<Explanation> {
         match &self.shape {
-            Shape::Leaf(leaf) => leaf.explain(row),
-            Shape::Constant { inner, score } => {
+            ScoreShape::Leaf(leaf) => leaf.explain(row),
+            ScoreShape::Constant { inner, score } => {
                 let text = self.text(row.snapshot, row.index);
                 Ok(match inner.explain(row)?.matched {
                     true => Explanation::found(*score, scored_text(&text, *score), Vec::new()),
                     false => Explanation::missed(format!("{text} doesn't match id {}", row.row), Vec::new()),
                 })
             }
-            Shape::Bool { clauses, required, .. } => self.explain_bool(clauses, *required, row),
+            ScoreShape::Bool { clauses, required, .. } => self.explain_bool(clauses, *required, row),
         }
     }
 

@@ -19,19 +19,19 @@ use millrace_matching::score::one_batch::read_rows;
 use millrace_matching::score::prepare::Source;
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::table::derived_key::DerivedKey;
-use millrace_matching::table::node::{Node, Resolved};
+use millrace_matching::table::node::{Node, ResolvedPredicate};
 use millrace_matching::table::resolve::{IndexContext, resolve, setting};
 use millrace_matching::table::statistics::Functions;
 use millrace_storage::segment::StoredRow;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result, ShardFailure};
 use serde_json::Value;
 
-use crate::element_hits::{Document, Outer, Showing, nested_paths};
+use crate::element_hits::{Document, ElementRendering, Outer, nested_paths};
 use crate::fetch::phases::refused;
 use crate::fetch::{grouped, segment};
-use crate::response::{Hit, HitList, InnerHitList, Shown};
+use crate::response::{Hit, HitList, InnerHitList, RenderOptions};
 use crate::searcher::{implied, shown};
 
 /// Greatest `from + size` of inner hits where the index does not say.
@@ -58,7 +58,7 @@ impl Definitions {
     ///
     /// # Errors
     /// A malformed definition, or two of one name.
-    pub(crate) fn of(query: &Query) -> Result<Self> {
+    pub(crate) fn new(query: &Query) -> Result<Self> {
         let mut definitions = Self::default();
         definitions.gather(query)?;
         Ok(definitions)
@@ -82,7 +82,7 @@ impl Definitions {
                 "[inner_hits] already contains an entry for key [{name}]"
             )));
         }
-        let below = Self::of(&clause.query)?;
+        let below = Self::new(&clause.query)?;
         self.0.push(Arc::new(Definition { name: name.into(), clause: Arc::clone(clause), inner, below }));
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Definitions {
         hits: &mut [Hit],
         compute: &Compute,
         now_ms: i64,
-        work: &Work,
+        work: &QueryContext,
     ) -> Result<()> {
         for definition in &self.0 {
             let plan = Arc::new(Plan::new(definition, snapshot, None, now_ms)?);
@@ -125,12 +125,12 @@ impl Definitions {
 #[derive(Debug)]
 struct Plan {
     definition: Arc<Definition>,
-    shown: Arc<Shown>,
+    shown: Arc<RenderOptions>,
     order: Order,
     /// Whether scores are computed.
     scored: bool,
     /// By index; none where the index lacks the path.
-    resolved: Vec<Option<Resolved>>,
+    resolved: Vec<Option<ResolvedPredicate>>,
     /// The enclosing clause's path and this one's within it, where there is one.
     within: bool,
     functions: Functions,
@@ -182,7 +182,7 @@ impl Plan {
         }
         let below = definition.below.0.iter();
         Ok(Self {
-            shown: Arc::new(Shown { id: true, ..shown(body, snapshot)? }),
+            shown: Arc::new(RenderOptions { id: true, ..shown(body, snapshot)? }),
             scored: order.by_score() || body.track_scores,
             order,
             resolved,
@@ -203,7 +203,7 @@ impl Plan {
         number: u32,
         rows: &[u32],
         stored: &[StoredRow],
-        work: &Work,
+        work: &QueryContext,
     ) -> Result<Vec<Option<InnerHitList>>> {
         work.check()?;
         let segment = segment(snapshot, number)?;
@@ -228,7 +228,7 @@ impl Plan {
         source: &Source,
         rows: &[u32],
         outer: &[Outer<'_>],
-        work: &Work,
+        work: &QueryContext,
     ) -> Result<Vec<Option<InnerHitList>>> {
         let (Some(Some(resolved)), Some(table)) = (self.resolved.get(index), snapshot.indices.get(index))
         else {
@@ -273,7 +273,7 @@ impl Plan {
     }
 
     /// The nested clause among what was resolved.
-    fn node<'r>(&self, resolved: &'r Resolved) -> Option<&'r NestedNode> {
+    fn node<'r>(&self, resolved: &'r ResolvedPredicate) -> Option<&'r NestedNode> {
         let Node::Nested(outer) = &resolved.node else { return None };
         match (&outer.inner, self.within) {
             (_, false) => Some(outer),
@@ -334,8 +334,8 @@ impl Plan {
         Ok((cut, sorts))
     }
 
-    fn showing<'s>(&'s self, work: &'s Work) -> Showing<'s> {
-        Showing {
+    fn showing<'s>(&'s self, work: &'s QueryContext) -> ElementRendering<'s> {
+        ElementRendering {
             shown: &self.shown,
             query: &self.definition.clause.query,
             scored: self.scored,
@@ -369,7 +369,7 @@ mod tests {
         let nested = |name: &str| json!({"nested": {"path": "ne", "query": {"match_all": {}}, "inner_hits": {"name": name}}});
         let parse = |first: &str, second: &str| {
             let query = json!({"bool": {"should": [nested(first), nested(second)], "must_not": nested("z")}});
-            Definitions::of(&millrace_dsl::query::parse(&query).unwrap())
+            Definitions::new(&millrace_dsl::query::parse(&query).unwrap())
         };
         assert_eq!(parse("x", "y").unwrap().0.len(), 2);
         insta::assert_snapshot!(

@@ -43,7 +43,7 @@ pub struct Planner {
 
 /// The shape of one search's plan.
 #[derive(Debug)]
-pub struct Shape<'a> {
+pub struct PlanShape<'a> {
     /// What matches; everything where absent.
     pub filter: Option<Expr>,
     /// What comes behind the point where a continued search goes on.
@@ -109,7 +109,7 @@ impl Planner {
     }
 
     /// Builds the logical plan of a search.
-    pub(crate) fn logical(&self, table: Arc<IndexTable>, shape: &Shape<'_>) -> Result<LogicalPlan> {
+    pub(crate) fn logical(&self, table: Arc<IndexTable>, shape: &PlanShape<'_>) -> Result<LogicalPlan> {
         let source = provider_as_source(table);
         let projection = (shape.size == 0).then(Vec::new);
         let mut plan = LogicalPlanBuilder::scan(TABLE, source, projection)?;
@@ -145,7 +145,7 @@ impl Planner {
     }
 
     /// Runs a plan and returns its rows.
-    pub async fn run(&self, plan: Arc<dyn ExecutionPlan>, shape: &Shape<'_>) -> Result<FoundRows> {
+    pub async fn run(&self, plan: Arc<dyn ExecutionPlan>, shape: &PlanShape<'_>) -> Result<FoundRows> {
         let schema = plan.schema();
         let batches = collect(plan, self.state.task_ctx()).await?;
         if shape.size == 0 {
@@ -170,7 +170,7 @@ impl Planner {
     pub(crate) async fn run_grouped(
         &self,
         plan: Arc<dyn ExecutionPlan>,
-        shape: &Shape<'_>,
+        shape: &PlanShape<'_>,
         grouping: &GroupBy,
         compute: &Compute,
     ) -> Result<FoundRows> {
@@ -203,7 +203,7 @@ fn filtered(plan: LogicalPlanBuilder, filter: Expr) -> Result<LogicalPlanBuilder
     }
 }
 
-fn read(batch: &RecordBatch, shape: &Shape<'_>) -> Result<FoundRows> {
+fn read(batch: &RecordBatch, shape: &PlanShape<'_>) -> Result<FoundRows> {
     let column = |name: &str| {
         batch
             .column_by_name(name)
@@ -255,7 +255,7 @@ mod tests {
         ));
         let filter = Some(lower::lower(&query::parse(&query).unwrap()).whole_expr());
         let scores = order.by_score();
-        let shape = Shape { filter, behind: None, order: &order, scores, from: 0, size, grouping: None };
+        let shape = PlanShape { filter, behind: None, order: &order, scores, from: 0, size, grouping: None };
         let logical = planner.logical(table, &shape).unwrap();
         let physical = planner.physical(&logical).await.unwrap();
         let text =

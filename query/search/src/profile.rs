@@ -19,7 +19,7 @@ const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
 
 /// What a search measured of itself.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct SearchProfile {
     /// The physical plan.
     pub plan: String,
     /// Time until the plan was made.
@@ -46,7 +46,7 @@ const BREAKDOWN: [&str; 9] = [
 /// Renders the profile: `aggregations` are those of each shard, `text` describes the query for an index, by
 /// its place in the snapshot.
 pub fn render(
-    measured: &Measured,
+    measured: &SearchProfile,
     snapshot: &TableSnapshot,
     hits_wanted: bool,
     aggregations: Vec<Vec<Value>>,

@@ -12,13 +12,13 @@ use millrace_matching::score::prepare::{Source, prepare};
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::statistics::Functions;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
 use crate::explain::{Explainer, Explanation};
 use crate::plan::FoundRows;
-use crate::searcher::{Found, Search, Searcher};
+use crate::searcher::{Search, SearchHits, Searcher};
 
 impl Searcher {
     /// Finds the rows of a search by score, with second scores for the best of each shard.
@@ -26,7 +26,7 @@ impl Searcher {
         &'a self,
         search: Search<'a>,
         rescores: &'a [Rescore],
-    ) -> BoxFuture<'a, Result<Found>> {
+    ) -> BoxFuture<'a, Result<SearchHits>> {
         Box::pin(async move {
             let wanted = search.from.saturating_add(search.size);
             let window = rescores.iter().map(|rescore| rescore.window).max().unwrap_or(0).max(wanted);
@@ -37,7 +37,7 @@ impl Searcher {
             let (snapshot, now_ms, work) = (Arc::clone(&search.snapshot), search.now_ms, search.work.clone());
             let global = search.global_statistics;
             let mut whole = self.find(Search { from: 0, size: window, ..search.clone() }).await?;
-            let mut by_shard: Vec<Vec<collect::Found>> = Vec::new();
+            let mut by_shard: Vec<Vec<collect::RowHit>> = Vec::new();
             if snapshot.shards <= 1 {
                 by_shard.push(best(&whole.rows));
             } else {
@@ -60,7 +60,7 @@ impl Searcher {
                     rows.sort_unstable();
                 }
             }
-            let mut rows: Vec<collect::Found> = by_shard.into_iter().flatten().collect();
+            let mut rows: Vec<collect::RowHit> = by_shard.into_iter().flatten().collect();
             rows.sort_unstable();
             whole.max_score = rows.first().map(|best| best.score);
             let shown = rows.into_iter().skip(from).take(size);
@@ -78,7 +78,7 @@ impl Searcher {
         address: Address,
         rescores: &[Rescore],
         seconds: &[Arc<Explainer>],
-        work: &Work,
+        work: &QueryContext,
     ) -> Result<Explanation> {
         let mut explained = first;
         for (rescore, second) in rescores.iter().zip(seconds) {
@@ -109,7 +109,7 @@ impl Searcher {
         addresses: &[Address],
         global_statistics: bool,
         now_ms: i64,
-        work: &Work,
+        work: &QueryContext,
     ) -> Result<Vec<Option<f32>>> {
         let predicate = lower::lower(query);
         let mut resolved = Vec::with_capacity(snapshot.indices.len());
@@ -169,9 +169,9 @@ pub(crate) fn rescored(rescore: &Rescore, first: f32, second: Option<f32>) -> f3
     }
 }
 
-fn best(rows: &FoundRows) -> Vec<collect::Found> {
+fn best(rows: &FoundRows) -> Vec<collect::RowHit> {
     let scored = rows.scores.iter().zip(&rows.addresses);
-    scored.map(|(score, address)| collect::Found { score: *score, address: *address }).collect()
+    scored.map(|(score, address)| collect::RowHit { score: *score, address: *address }).collect()
 }
 
 /// Cuts a snapshot to one shard; numbers stay as they are.

@@ -9,7 +9,7 @@ use millrace_matching::order::number;
 use millrace_storage::segment::StoredRow;
 use millrace_work::answer::{AnswerBuffer, WriteAnswer};
 use millrace_work::error::{Error, Result, ShardFailure};
-use millrace_work::{Work, bytes_of, bytes_of_members};
+use millrace_work::{QueryContext, bytes_of, bytes_of_members};
 use serde_json::{Value, json};
 
 use crate::fetch::phases::{Extras, Phases};
@@ -42,7 +42,7 @@ pub struct Hit {
 
 /// Which parts of a hit are shown.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct RenderOptions {
     /// Part of the source.
     pub source: SourceFilter,
     /// Whether ids are shown.
@@ -59,7 +59,7 @@ pub struct Shown {
     pub phases: Phases,
 }
 
-impl Shown {
+impl RenderOptions {
     /// Shows nothing of hits, as of none.
     pub fn nothing() -> Self {
         Self {
@@ -93,7 +93,7 @@ pub struct InnerHitList {
     /// They.
     pub list: HitList,
     /// Which parts of them are shown.
-    pub shown: Arc<Shown>,
+    pub shown: Arc<RenderOptions>,
 }
 
 /// The answer of a search.
@@ -131,7 +131,7 @@ pub struct Answer {
 
 impl Answer {
     /// Makes the answer of so many shards without hits.
-    pub fn of(shards: u32) -> Self {
+    pub fn new(shards: u32) -> Self {
         Self {
             took_ms: 0,
             timed_out: false,
@@ -162,7 +162,7 @@ impl Answer {
     ///
     /// # Errors
     /// A source that is no JSON, [`Error::TimedOut`] once the work should end, more than queries may hold.
-    pub fn render(&self, shown: &Shown, work: &Work) -> Result<Bytes> {
+    pub fn render(&self, shown: &RenderOptions, work: &QueryContext) -> Result<Bytes> {
         // Of sources that are shown in part nobody knows before how much it is.
         let sources = if shown.source == SourceFilter::All { self.list.bytes() } else { 0 };
         let mut out = AnswerBuffer::with_capacity(work, 512 + sources);
@@ -225,14 +225,20 @@ impl HitList {
     ///
     /// # Errors
     /// As [`Answer::render`].
-    pub fn to_text(&self, shown: &Shown, work: &Work) -> Result<Bytes> {
+    pub fn to_text(&self, shown: &RenderOptions, work: &QueryContext) -> Result<Bytes> {
         let mut out = AnswerBuffer::new(work);
         self.write(shown, false, &mut out, work)?;
         Ok(Bytes::copy_from_slice(&out.finish()?))
     }
 
     /// Writes the hits as an object.
-    fn write(&self, shown: &Shown, total_as_int: bool, out: &mut AnswerBuffer, work: &Work) -> Result<()> {
+    fn write(
+        &self,
+        shown: &RenderOptions,
+        total_as_int: bool,
+        out: &mut AnswerBuffer,
+        work: &QueryContext,
+    ) -> Result<()> {
         out.push(b'{');
         match (self.total, total_as_int) {
             (Some((total, _)), true) => out.member("total", &total),
@@ -257,7 +263,13 @@ impl HitList {
 }
 
 impl Hit {
-    fn write(&self, shown: &Shown, total_as_int: bool, out: &mut AnswerBuffer, work: &Work) -> Result<()> {
+    fn write(
+        &self,
+        shown: &RenderOptions,
+        total_as_int: bool,
+        out: &mut AnswerBuffer,
+        work: &QueryContext,
+    ) -> Result<()> {
         out.push(b'{');
         if let Some((_, shard)) = &self.explanation {
             out.member("_shard", shard);
@@ -405,13 +417,13 @@ mod tests {
         Answer {
             took_ms: 1,
             list: HitList { total: Some((1, false)), max_score: Some(1.0), hits: vec![hit] },
-            ..Answer::of(1)
+            ..Answer::new(1)
         }
     }
 
     #[test]
     fn sources_go_in_verbatim() {
-        let shown = Shown {
+        let shown = RenderOptions {
             source: SourceFilter::All,
             id: true,
             version: true,
@@ -420,14 +432,15 @@ mod tests {
             matched_scores: false,
             phases: Phases::default(),
         };
-        let text = String::from_utf8(answer().render(&shown, &Work::default()).unwrap().to_vec()).unwrap();
+        let text =
+            String::from_utf8(answer().render(&shown, &QueryContext::default()).unwrap().to_vec()).unwrap();
         insta::assert_snapshot!(text, @r#"{"took":1,"timed_out":false,"_shards":{"total":1,"successful":1,"skipped":0,"failed":0},"hits":{"total":{"value":1,"relation":"eq"},"max_score":1.0,"hits":[{"_index":"logs","_type":"_doc","_id":"1","_version":2,"_seq_no":3,"_primary_term":1,"_score":1.0,"_source":{ "a" : 1.0, "b": {"c": 2} },"sort":[7],"matched_queries":["q"]}]}}"#);
     }
 
     #[test]
     fn parts_are_left_out_as_asked() {
         let source = SourceFilter::parse(&json!("b.c")).unwrap();
-        let shown = Shown {
+        let shown = RenderOptions {
             source,
             id: false,
             version: false,
@@ -438,7 +451,8 @@ mod tests {
         };
         let mut answer = answer();
         (answer.list.total, answer.total_as_int) = (None, true);
-        let value: Value = serde_json::from_slice(&answer.render(&shown, &Work::default()).unwrap()).unwrap();
+        let value: Value =
+            serde_json::from_slice(&answer.render(&shown, &QueryContext::default()).unwrap()).unwrap();
         assert_eq!(value["hits"]["total"], -1);
         assert_eq!(value["hits"]["hits"][0]["_source"], json!({"b": {"c": 2}}));
         assert!(value["hits"]["hits"][0].get("_id").is_none());

@@ -21,16 +21,16 @@ use millrace_storage::routing;
 use millrace_storage::segment::RowParts;
 use millrace_work::compute::{Compute, StopOnDrop};
 use millrace_work::error::{Error, MAX_REASON_BYTES, Result, ShardFailure, cut_short};
-use millrace_work::{Work, bytes_of};
+use millrace_work::{QueryContext, bytes_of};
 use roaring::RoaringBitmap;
 
 use crate::collapse::GroupBy;
 use crate::fetch;
 use crate::fetch::phases::Phases;
 use crate::inner_hits::Definitions;
-use crate::plan::{FoundRows, Planner, Shape};
-use crate::profile::Measured;
-use crate::response::{Hit, Shown};
+use crate::plan::{FoundRows, PlanShape, Planner};
+use crate::profile::SearchProfile;
+use crate::response::{Hit, RenderOptions};
 
 /// Hits counted exactly where the request does not say.
 pub const TRACKED_HITS: u64 = 10_000;
@@ -91,12 +91,12 @@ pub struct Search<'a> {
     /// Whether the time that shards take is measured.
     pub profile: bool,
     /// The work that it is done for.
-    pub work: Work,
+    pub work: QueryContext,
 }
 
 impl<'a> Search<'a> {
     /// Makes a search that returns and counts nothing yet, for some work.
-    pub fn new(snapshot: Arc<TableSnapshot>, query: &'a Query, now_ms: i64, work: &Work) -> Self {
+    pub fn new(snapshot: Arc<TableSnapshot>, query: &'a Query, now_ms: i64, work: &QueryContext) -> Self {
         Self {
             snapshot,
             query,
@@ -136,7 +136,7 @@ impl<'a> Search<'a> {
 
 /// What a search found.
 #[derive(Debug)]
-pub struct Found {
+pub struct SearchHits {
     /// Rows in order.
     pub rows: FoundRows,
     /// The order.
@@ -154,7 +154,7 @@ pub struct Found {
     /// Shards that could not answer.
     pub failures: Vec<ShardFailure>,
     /// Where the time went, where measured.
-    pub profile: Option<Measured>,
+    pub profile: Option<SearchProfile>,
 }
 
 /// Least time that hits which were found in time are fetched for.
@@ -169,18 +169,18 @@ pub fn fetching_limit(timeout_ms: Option<u64>) -> Option<u64> {
 
 impl Searcher {
     /// Begins the work of a request, which ends when the guard is dropped.
-    pub fn begin(&self) -> (Work, StopOnDrop) {
-        let work = Work::new(&self.planner.runtime().memory_pool);
+    pub fn begin(&self) -> (QueryContext, StopOnDrop) {
+        let work = QueryContext::new(&self.planner.runtime().memory_pool);
         let guard = work.until_dropped();
         (work, guard)
     }
 
     /// Finds the rows of a search. Rows are not fetched yet.
-    pub fn find<'a>(&'a self, search: Search<'a>) -> BoxFuture<'a, Result<Found>> {
+    pub fn find<'a>(&'a self, search: Search<'a>) -> BoxFuture<'a, Result<SearchHits>> {
         Box::pin(self.find_rows(search))
     }
 
-    async fn find_rows(&self, search: Search<'_>) -> Result<Found> {
+    async fn find_rows(&self, search: Search<'_>) -> Result<SearchHits> {
         let sort = implied(search.sort);
         let (order, failed) = Order::new(sort, &search.snapshot, search.now_ms)
             .map_err(|error| refused_by_all(&search.snapshot, error))?;
@@ -220,7 +220,7 @@ impl Searcher {
         keys.extend(grouping.into_iter().flat_map(GroupBy::keys));
         let table = Arc::new(IndexTable::new(snapshot, keys, options, self.compute.clone()));
         let handle = Arc::clone(table.handle());
-        let shape = Shape {
+        let shape = PlanShape {
             filter,
             behind,
             order: &order,
@@ -254,7 +254,7 @@ impl Searcher {
             rows => rows?,
         };
         let best = scored.then(|| handle.max_score()).filter(|_| !rows.addresses.is_empty());
-        Ok(Found {
+        Ok(SearchHits {
             max_score: best.filter(|_| !order.explicit || search.track_scores),
             rows,
             scored,
@@ -263,7 +263,7 @@ impl Searcher {
             terminated_early: (search.terminate_after > 0).then(|| handle.terminated_early()),
             failures,
             order,
-            profile: plan.map(|plan| Measured {
+            profile: plan.map(|plan| SearchProfile {
                 plan,
                 planned,
                 run: started.elapsed().saturating_sub(planned),
@@ -277,10 +277,10 @@ impl Searcher {
         &'a self,
         snapshot: &'a Arc<TableSnapshot>,
         query: &'a Query,
-        found: &'a Found,
-        shown: &'a Shown,
+        found: &'a SearchHits,
+        shown: &'a RenderOptions,
         now_ms: i64,
-        work: &'a Work,
+        work: &'a QueryContext,
     ) -> BoxFuture<'a, Result<Vec<Hit>>> {
         Box::pin(async move {
             let count = found.rows.addresses.len();
@@ -304,14 +304,14 @@ impl Searcher {
         &self,
         snapshot: &Arc<TableSnapshot>,
         query: &Query,
-        found: &Found,
+        found: &SearchHits,
         places: Range<usize>,
-        shown: &Shown,
+        shown: &RenderOptions,
         now_ms: i64,
-        work: &Work,
+        work: &QueryContext,
     ) -> Result<Vec<Hit>> {
         let addresses = &found.rows.addresses[places.clone()];
-        let definitions = Definitions::of(query)?;
+        let definitions = Definitions::new(query)?;
         let parts = RowParts {
             source: shown.source != SourceFilter::None
                 || shown.phases.reads_source()
@@ -359,7 +359,7 @@ impl Searcher {
         shared: bool,
         query: &'a Query,
         now_ms: i64,
-        work: &'a Work,
+        work: &'a QueryContext,
     ) -> BoxFuture<'a, Result<TableSnapshot>> {
         Box::pin(async move {
             for index in &snapshot.indices {
@@ -533,8 +533,8 @@ pub fn window(body: &SearchBody, snapshot: &TableSnapshot, scroll: bool) -> Resu
 }
 
 /// Decides which parts of hits are shown.
-pub fn shown(body: &SearchBody, snapshot: &TableSnapshot) -> Result<Shown> {
-    let mut shown = Shown {
+pub fn shown(body: &SearchBody, snapshot: &TableSnapshot) -> Result<RenderOptions> {
+    let mut shown = RenderOptions {
         source: body.source.clone().unwrap_or(SourceFilter::All),
         id: true,
         version: body.version,

@@ -38,7 +38,7 @@ pub(crate) struct Contexts<T> {
 
 /// An open context as its owner may list it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct ContextInfo {
     /// Id.
     pub id: String,
     /// When it was opened.
@@ -198,12 +198,12 @@ impl<T: Send + Sync + 'static> Contexts<T> {
     }
 
     /// Lists the contexts of the caller, oldest first.
-    pub(crate) fn list(&self, owner: &Principal) -> Vec<Listed> {
+    pub(crate) fn list(&self, owner: &Principal) -> Vec<ContextInfo> {
         let (now, open) = (self.clock.now_ms(), self.open.lock());
-        let mut listed: Vec<Listed> = open
+        let mut listed: Vec<ContextInfo> = open
             .iter()
             .filter(|(_, entry)| entry.owner == *owner.caller() && entry.is_alive(now))
-            .map(|(id, entry)| Listed {
+            .map(|(id, entry)| ContextInfo {
                 id: id.clone(),
                 created_ms: entry.created_ms,
                 keep_alive_ms: entry.keep_alive_ms,
@@ -215,17 +215,17 @@ impl<T: Send + Sync + 'static> Contexts<T> {
 
     /// Takes out what has expired. What those contexts pin goes with the result: freeing it takes its time.
     #[must_use]
-    pub(crate) fn expired(&self) -> Expired<T> {
+    pub(crate) fn expired(&self) -> ExpiredContexts<T> {
         let (now, mut open) = (self.clock.now_ms(), self.open.lock());
-        Expired(open.extract_if(|_, entry| !entry.is_alive(now)).map(|(_, entry)| entry).collect())
+        ExpiredContexts(open.extract_if(|_, entry| !entry.is_alive(now)).map(|(_, entry)| entry).collect())
     }
 }
 
 /// Contexts that nobody asked for in time.
 #[derive(Debug)]
-pub(crate) struct Expired<T>(Vec<Entry<T>>);
+pub(crate) struct ExpiredContexts<T>(Vec<Entry<T>>);
 
-impl<T> Expired<T> {
+impl<T> ExpiredContexts<T> {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

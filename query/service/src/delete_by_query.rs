@@ -14,7 +14,7 @@ use millrace_dsl::params::{Params, Scope};
 use millrace_dsl::query::Query;
 use millrace_dsl::sort::{self, SortBy, SortKey};
 use millrace_matching::lookup;
-use millrace_matching::table::seen::Begun;
+use millrace_matching::table::access_snapshot::AccessCheckpoint;
 use millrace_matching::target;
 use millrace_search::fetch;
 use millrace_search::searcher::{Search, slice_of};
@@ -27,7 +27,7 @@ use millrace_work::bytes_of;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value, json};
 
-use crate::service::{Opened, Outcome, SearchService};
+use crate::service::{OpenedRequest, Outcome, SearchService};
 
 /// Documents of one batch where the request does not say.
 const BATCH: usize = 1_000;
@@ -248,7 +248,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn of(slices: u64) -> Self {
+    fn new(slices: u64) -> Self {
         let slices = vec![Counters::default(); slices as usize];
         Self { sum: Counters::default(), slices, failures: Vec::new(), status: 200, denied: false }
     }
@@ -312,10 +312,10 @@ impl Tally {
 /// its own, and what it holds counts as contexts do.
 pub(crate) async fn run(
     service: &SearchService,
-    opened: Opened<'_>,
+    opened: OpenedRequest<'_>,
     held: Box<dyn Any + Send>,
 ) -> Result<Outcome> {
-    let Opened { session, expression, params, body, now_ms: started_ms } = opened;
+    let OpenedRequest { session, expression, params, body, now_ms: started_ms } = opened;
     let mut request = Request::parse(params, body.as_ref())?;
     let searcher = service.searcher()?;
     let (work, _ends) = searcher.begin();
@@ -334,7 +334,7 @@ pub(crate) async fn run(
         Some(kept) => Arc::clone(&kept.snapshot),
         None => service.pin(&reading, expression, &request.scope).await?,
     };
-    let mut begun = Begun::of(session, vec![Arc::clone(&snapshot)], access::Action::Search);
+    let mut begun = AccessCheckpoint::new(session, vec![Arc::clone(&snapshot)], access::Action::Search);
     let mut check = |session: &Session| {
         session.check_all(snapshot.indices.iter().map(|index| &*index.meta.name))?;
         begun.check(session)
@@ -349,7 +349,7 @@ pub(crate) async fn run(
         Some(_) if !request.sort.is_empty() => request.sort.as_slice(),
         _ => by_address.as_slice(),
     };
-    let mut tally = Tally::of(request.slices);
+    let mut tally = Tally::new(request.slices);
     let mut throttled_ms = 0;
     let mut after = None;
     let ended: Result<()> = async {

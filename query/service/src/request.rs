@@ -27,7 +27,7 @@ pub(crate) struct LongestLife {
 
 impl LongestLife {
     /// Reads the setting; `None` and what is no time value stand for the default of a day.
-    pub(crate) fn of(setting: &'static str, value: Option<&Value>) -> Self {
+    pub(crate) fn new(setting: &'static str, value: Option<&Value>) -> Self {
         let text = value.and_then(Value::as_str).filter(|text| *text != "24h");
         let ms = text.and_then(|text| json::parse_time(setting, text).ok().flatten());
         match (text, ms) {
@@ -39,7 +39,7 @@ impl LongestLife {
 
 /// Longest lives of the contexts that searches open or go on with.
 #[derive(Clone, Debug)]
-pub(crate) struct Lives {
+pub(crate) struct ContextLifetimes {
     /// Of scrolls.
     pub scroll: LongestLife,
     /// Of points in time.
@@ -81,7 +81,7 @@ impl SearchRequest {
         mut params: Params,
         body: Option<&Value>,
         expression: &str,
-        lives: &Lives,
+        lives: &ContextLifetimes,
     ) -> Result<Self> {
         let given = body;
         let mut body = match body {
@@ -316,9 +316,9 @@ mod tests {
 
     fn parse(params: &[(&str, &str)], body: Value) -> Result<SearchRequest> {
         let params = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let lives = Lives {
-            scroll: LongestLife::of("search.max_keep_alive", None),
-            point_in_time: LongestLife::of("point_in_time.max_keep_alive", None),
+        let lives = ContextLifetimes {
+            scroll: LongestLife::new("search.max_keep_alive", None),
+            point_in_time: LongestLife::new("point_in_time.max_keep_alive", None),
         };
         SearchRequest::parse(Params::new("/_search".to_owned(), params), Some(&body), "", &lives)
     }

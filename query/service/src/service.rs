@@ -25,7 +25,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use millrace_dsl::params::{Params, Scope};
-use millrace_matching::pinned::{Pinned, PinnedFigures, Pins, may_keep_more};
+use millrace_matching::pinned::{PinnedFigures, PinnedMemory, PinnedSnapshot, may_keep_more};
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::target;
 use millrace_search::plan::Planner;
@@ -124,9 +124,9 @@ pub struct SearchService {
     pub(crate) searcher: Result<Searcher, String>,
     runner: Result<Runner, String>,
     scrolls: Arc<Contexts<Scroll>>,
-    points_in_time: Arc<Contexts<Pinned>>,
+    points_in_time: Arc<Contexts<PinnedSnapshot>>,
     cursors: Arc<Contexts<Cursor>>,
-    pins: Option<Pins>,
+    pins: Option<PinnedMemory>,
     pub(crate) throttled: Throttled,
     config: Config,
     /// What the engine asks for documents by id, for as long as there is this service.
@@ -135,7 +135,7 @@ pub struct SearchService {
 
 /// A request as every endpoint opens it.
 #[derive(Debug)]
-pub(crate) struct Opened<'a> {
+pub(crate) struct OpenedRequest<'a> {
     /// Who asks.
     pub session: &'a Session,
     /// Index expression of the path; empty where it names none.
@@ -165,7 +165,7 @@ impl SearchService {
             .map_err(|error| error.to_string());
         let pins = searcher.as_ref().ok().map(|searcher| {
             let pool = &searcher.planner.runtime().memory_pool;
-            Pins::new(pool, config.memory_bytes / PINNED_SHARE)
+            PinnedMemory::new(pool, config.memory_bytes / PINNED_SHARE)
         });
         let runner = searcher.as_ref().map_err(Clone::clone).and_then(|searcher| {
             let pins = pins.clone().ok_or("contexts cannot be kept")?;
@@ -220,10 +220,11 @@ impl SearchService {
 
     /// Returns what open contexts hold in memory and keep on disk.
     pub fn pinned(&self) -> PinnedFigures {
-        self.pins().map_or(PinnedFigures { bytes: 0, limit: 0, refused: 0, replaced: 0 }, Pins::figures)
+        self.pins()
+            .map_or(PinnedFigures { bytes: 0, limit: 0, refused: 0, replaced: 0 }, PinnedMemory::figures)
     }
 
-    fn pins(&self) -> Result<&Pins> {
+    fn pins(&self) -> Result<&PinnedMemory> {
         self.searcher()?;
         self.pins.as_ref().ok_or_else(|| Error::Execution("contexts cannot be kept".to_owned()))
     }
@@ -244,10 +245,10 @@ impl SearchService {
         action: &str,
         params: Vec<(String, String)>,
         body: Option<Value>,
-    ) -> Result<Opened<'a>> {
+    ) -> Result<OpenedRequest<'a>> {
         let mut params = Params::new(path(expression, action), params);
         let source = params.source()?;
-        Ok(Opened { session, expression, params, body: body.or(source), now_ms: self.now_ms() })
+        Ok(OpenedRequest { session, expression, params, body: body.or(source), now_ms: self.now_ms() })
     }
 
     /// Pins the indices and shards that a request names.
@@ -271,7 +272,7 @@ impl SearchService {
         expression: &str,
         scope: &Scope,
         asked: usize,
-    ) -> Result<Pinned> {
+    ) -> Result<PinnedSnapshot> {
         let pins = self.pins()?;
         let snapshot = self.pin(session, expression, scope).await?;
         let figures = pins.figures();
@@ -331,7 +332,7 @@ impl SearchService {
     /// Returns how long contexts of a kind may be kept alive.
     fn longest_life(&self, kind: Kind) -> LongestLife {
         let (_, _, setting) = settings(kind);
-        LongestLife::of(setting, self.engine.metadata().cluster_setting(setting).as_ref())
+        LongestLife::new(setting, self.engine.metadata().cluster_setting(setting).as_ref())
     }
 
     /// Returns how many contexts of a kind may be open: what the configuration allows, or less by the

@@ -13,7 +13,7 @@ use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::{TableSegment, TableSnapshot};
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{NumberBounds, ValueRange};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::Result;
 
@@ -23,7 +23,7 @@ pub(crate) async fn skipped(
     query: &Query,
     now_ms: i64,
     compute: &Compute,
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<u32> {
     let without = without_match(snapshot, query, now_ms, compute, work).await?;
     let count = without.iter().filter(|none| **none).count() as u32;
@@ -43,13 +43,18 @@ pub(crate) async fn without_match(
     query: &Query,
     now_ms: i64,
     compute: &Compute,
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<Vec<bool>> {
     let (snapshot, query, work) = (Arc::clone(snapshot), query.clone(), work.clone());
     compute.run(move || cannot_match(&snapshot, &query, now_ms, &work)).await
 }
 
-fn cannot_match(snapshot: &TableSnapshot, query: &Query, now_ms: i64, work: &Work) -> Result<Vec<bool>> {
+fn cannot_match(
+    snapshot: &TableSnapshot,
+    query: &Query,
+    now_ms: i64,
+    work: &QueryContext,
+) -> Result<Vec<bool>> {
     let mut without = vec![false; snapshot.shards as usize];
     let predicate = lower::lower_filter(query);
     let nodes: Vec<Option<Node>> = snapshot
@@ -85,7 +90,7 @@ fn cannot_match(snapshot: &TableSnapshot, query: &Query, now_ms: i64, work: &Wor
 }
 
 /// Whether a segment can have a match; without one, whether something other than values decides.
-fn can_match(node: &Node, segment: Option<&TableSegment>, work: &Work) -> bool {
+fn can_match(node: &Node, segment: Option<&TableSegment>, work: &QueryContext) -> bool {
     match node {
         Node::None => false,
         Node::ColumnRange { column, range, .. } => {
@@ -101,7 +106,7 @@ fn can_match(node: &Node, segment: Option<&TableSegment>, work: &Work) -> bool {
     }
 }
 
-fn overlaps(segment: &TableSegment, column: PathId, range: &ValueRange, work: &Work) -> bool {
+fn overlaps(segment: &TableSegment, column: PathId, range: &ValueRange, work: &QueryContext) -> bool {
     match (segment.reader.bounds(column).values, range) {
         (NumberBounds::Empty, _) => false,
         // What cannot be looked at may match.

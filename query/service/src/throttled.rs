@@ -19,7 +19,7 @@ pub(crate) struct Throttled(Arc<Mutex<HashMap<Caller, usize>>>);
 /// The place of one, given back on drop.
 #[derive(Debug)]
 #[must_use = "dropping it gives the place back"]
-pub(crate) struct Place {
+pub(crate) struct ThrottlePermit {
     throttled: Throttled,
     user: Caller,
 }
@@ -29,7 +29,7 @@ impl Throttled {
     ///
     /// # Errors
     /// [`Error::Rejected`] where too many run.
-    pub(crate) fn begin(&self, principal: &Principal) -> Result<Place> {
+    pub(crate) fn begin(&self, principal: &Principal) -> Result<ThrottlePermit> {
         let user = principal.caller().bounded_as();
         let mut running = self.0.lock();
         let (of_user, of_all) = (running.get(&user).copied().unwrap_or(0), running.values().sum::<usize>());
@@ -40,11 +40,11 @@ impl Throttled {
             )));
         }
         *running.entry(user.clone()).or_default() += 1;
-        Ok(Place { throttled: self.clone(), user })
+        Ok(ThrottlePermit { throttled: self.clone(), user })
     }
 }
 
-impl Drop for Place {
+impl Drop for ThrottlePermit {
     fn drop(&mut self) {
         let mut running = self.throttled.0.lock();
         if let Some(count) = running.get_mut(&self.user) {
@@ -72,7 +72,7 @@ mod tests {
         let user = |number: usize| principal(Caller::User(format!("user-{number}").into()));
         let key =
             principal(Caller::ApiKey { id: "1".into(), name: "k".into(), owner: user(0).name().into() });
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<ThrottlePermit> = Vec::new();
         for number in 0..10 {
             let user = user(number);
             let before = places.len();

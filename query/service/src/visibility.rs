@@ -11,10 +11,10 @@ use millrace_matching::table::TableSnapshot;
 use millrace_matching::target;
 use millrace_search::fetch;
 use millrace_search::searcher::{Search, Searcher};
-use millrace_storage::access::{DocumentRules, Sought, Visibility};
+use millrace_storage::access::{DocumentLookup, DocumentRules, Visibility};
 use millrace_storage::segment::{RowParts, StoredRow};
 use millrace_storage::{Engine, Error as StorageError, Index, StoredDoc};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use serde_json::json;
 
@@ -33,7 +33,7 @@ impl ByRules {
     async fn rows(
         &self,
         index: &Arc<Index>,
-        Sought { ids, shards, sources }: Sought<'_>,
+        DocumentLookup { ids, shards, sources }: DocumentLookup<'_>,
         rules: &DocumentRules,
     ) -> Result<Vec<StoredDoc>> {
         let engine =
@@ -63,7 +63,7 @@ impl Visibility for ByRules {
     fn find<'a>(
         &'a self,
         index: &'a Arc<Index>,
-        sought: Sought<'a>,
+        sought: DocumentLookup<'a>,
         rules: &'a DocumentRules,
     ) -> BoxFuture<'a, millrace_storage::Result<Vec<StoredDoc>>> {
         Box::pin(async move {
@@ -82,7 +82,7 @@ pub(crate) async fn find(
     snapshot: &TableSnapshot,
     id: &str,
     now_ms: i64,
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<Option<Address>> {
     Ok(all(searcher, snapshot, &[id], now_ms, work).await?.first().copied())
 }
@@ -93,7 +93,7 @@ async fn all(
     snapshot: &TableSnapshot,
     ids: &[&str],
     now_ms: i64,
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<Vec<Address>> {
     let mut unfiltered = snapshot.clone();
     unfiltered.indices.iter_mut().for_each(|index| index.filter = None);

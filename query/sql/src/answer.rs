@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use millrace_matching::table::TableSnapshot;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::compute::StopOnDrop;
 
 use super::bind::{OutColumn, Total};
 use super::error::Result;
-use super::format::Parts;
+use super::format::ChunkWriter;
 use super::rows::Rows;
-use super::run::{Prepared, Runner};
+use super::run::{ReadyStatement, Runner};
 use super::threads::ItemSink;
 
 /// An answer; see the module.
@@ -33,22 +33,22 @@ pub(super) struct Answer {
     /// What they are read from.
     pub(super) snapshots: Vec<Arc<TableSnapshot>>,
     /// What it is made for.
-    pub(super) work: Work,
+    pub(super) work: QueryContext,
     /// Stops the scans when nobody waits any more.
     pub(super) stop: StopOnDrop,
 }
 
 impl Answer {
     /// Makes the answer of a query whose plan was started.
-    pub(super) fn of_query(prepared: Prepared, rows: Rows) -> Self {
-        let Prepared { planned, snapshots, work, stop, .. } = prepared;
+    pub(super) fn of_query(prepared: ReadyStatement, rows: Rows) -> Self {
+        let ReadyStatement { planned, snapshots, work, stop, .. } = prepared;
         let (total, cut, streams) = (planned.total, planned.cut, planned.streams);
         let columns = planned.columns.into();
         Self { columns, rows, total, cut, pages: true, streams, snapshots, work, stop }
     }
 
     /// Makes the answer of a statement that is no query.
-    pub(super) fn of_listing(columns: Vec<OutColumn>, rows: Rows, work: &Work) -> Self {
+    pub(super) fn of_listing(columns: Vec<OutColumn>, rows: Rows, work: &QueryContext) -> Self {
         Self {
             columns: columns.into(),
             rows,
@@ -68,12 +68,12 @@ impl Runner {
     ///
     /// Who reads them may take long. Once it does, what is left holds neither the memory of a sort, a join or groups, which it leaves
     /// for the disk, nor a snapshot that is not pinned; see [`Runner::kept`].
-    pub(super) async fn write<W: Parts>(
+    pub(super) async fn write<W: ChunkWriter>(
         &self,
         answer: Answer,
         mut writer: W,
-        mut parts: ItemSink<W::Part>,
-    ) -> Result<W::Part> {
+        mut parts: ItemSink<W::Chunk>,
+    ) -> Result<W::Chunk> {
         let Answer { mut rows, total, pages, streams, snapshots, stop: _stop, .. } = answer;
         // It is not answered, and holds a snapshot.
         drop(total);
@@ -110,14 +110,14 @@ mod tests {
     use datafusion::execution::runtime_env::RuntimeEnv;
     use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
     use futures::stream;
-    use millrace_matching::pinned::Pins;
+    use millrace_matching::pinned::PinnedMemory;
     use millrace_storage::access::Caller;
     use millrace_work::compute::Compute;
     use tokio::sync::oneshot;
 
     use super::*;
     use crate::format::{LineFormat, Lines};
-    use crate::rows::Cut;
+    use crate::rows::RowSlice;
     use crate::threads::{Item, Items};
     use crate::types::SqlType;
 
@@ -128,7 +128,7 @@ mod tests {
     /// the plan is dropped, too.
     fn started(env: &Arc<RuntimeEnv>, most: u64, hasty: bool) -> (Items<Bytes>, oneshot::Receiver<()>) {
         let compute = Compute::new(millrace_storage::Compute::start(1).unwrap());
-        let pins = Pins::new(&env.memory_pool, 1 << 20);
+        let pins = PinnedMemory::new(&env.memory_pool, 1 << 20);
         let runner = Runner::new(1, Arc::clone(env), compute, pins, most).unwrap();
         let cells: ArrayRef = Arc::new(StringViewArray::from_iter_values(vec!["x".repeat(1_000); ROWS]));
         let batch = RecordBatch::try_from_iter([("c0", cells)]).unwrap();
@@ -139,7 +139,7 @@ mod tests {
             Ok(batch.clone())
         }));
         let batches = Box::pin(RecordBatchStreamAdapter::new(schema, batches));
-        let rows = Rows::new(batches, Cut::ALL, env, &runner.threads);
+        let rows = Rows::new(batches, RowSlice::ALL, env, &runner.threads);
         let column = OutColumn {
             name: "c".to_owned(),
             alias: None,
@@ -147,7 +147,7 @@ mod tests {
             list: false,
             shown: "keyword",
         };
-        let work = Work::new(&env.memory_pool);
+        let work = QueryContext::new(&env.memory_pool);
         let answer = Answer { pages: true, ..Answer::of_listing(vec![column], rows, &work) };
         let (threads, format) = (runner.threads.clone(), LineFormat::Csv { sanitize: true });
         let write = move |parts: ItemSink<Bytes>| async move {

@@ -1,8 +1,8 @@
 //! Answers as batches of Arrow, encoded and handed on while a statement runs, at the pace of who reads them.
 //!
-//! They take the way of answers in lines: [`Runner::write`] pulls the plan, what makes [`Parts`] of its rows is here. A batch has at most
+//! They take the way of answers in lines: [`Runner::write`] pulls the plan, what makes [`ChunkWriter`] of its rows is here. A batch has at most
 //! [`BATCH_ROWS`] rows and [`BATCH_BYTES`] bytes, but for one with a single row that is larger; small ones are put together. A few become
-//! [`Messages`], which are memory of queries until they are taken, and for as long as who takes them keeps their [`Hold`]: handing on each batch by
+//! [`Messages`], which are memory of queries until they are taken, and for as long as who takes them keeps their [`MemoryHold`]: handing on each batch by
 //! itself would have more threads woken than rows are worth.
 
 use std::collections::HashMap;
@@ -24,17 +24,17 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, stream};
 use millrace_storage::Session;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::Error;
 
 use super::error::{Result, SqlError};
 use super::export::Exporter;
-use super::format::{Held, Parts};
+use super::format::{ChunkWriter, TextReservation};
 use super::messages::{Encoder, MESSAGE_BYTES, bytes_of};
 use super::parameters::Parameters;
 use super::request::SqlRequest;
 use super::rights::AccessWatch;
-use super::run::{Bounds, Counted, Runner};
+use super::run::{Bounds, RowCountMode, Runner};
 use super::statement::{self, Statement};
 use super::threads::Item;
 
@@ -47,20 +47,20 @@ const BATCH_BYTES: usize = 4 << 20;
 #[derive(Debug)]
 struct HeldBatch {
     batch: RecordBatch,
-    held: Held,
+    held: TextReservation,
 }
 
 /// Some batches as they are sent, with the memory of queries that they hold.
 #[derive(Default)]
 pub struct Messages {
     encoded: Vec<EncodedData>,
-    held: Vec<Held>,
+    held: Vec<TextReservation>,
 }
 
 impl Messages {
     /// Takes them apart: the messages, and what accounts for their memory until that is dropped.
-    pub fn into_parts(self) -> (Vec<EncodedData>, Hold) {
-        (self.encoded, Hold { _held: self.held })
+    pub fn into_parts(self) -> (Vec<EncodedData>, MemoryHold) {
+        (self.encoded, MemoryHold { _held: self.held })
     }
 
     /// Reads them again.
@@ -90,8 +90,8 @@ impl fmt::Debug for Messages {
 /// Memory of queries that messages are accounted for by, given back on drop.
 #[derive(Debug)]
 #[must_use = "dropping it gives the memory back"]
-pub struct Hold {
-    _held: Vec<Held>,
+pub struct MemoryHold {
+    _held: Vec<TextReservation>,
 }
 
 /// An answer under way: messages of batches of one schema. Dropping it ends the statement; an error ends it early.
@@ -159,12 +159,12 @@ impl Runner {
                         Parameters::Given(values) if values.is_empty() => None,
                         _ => runner.outline(&asked, bounds).await?.columns,
                     };
-                    let answer = runner.start(&asked, statement, bounds, Counted::Answered).await?;
+                    let answer = runner.start(&asked, statement, bounds, RowCountMode::Answered).await?;
                     let columns = Arc::clone(&answer.columns);
                     let exporter = Exporter::new(&columns, described.as_deref().unwrap_or(&columns))?;
                     // Whoever reads waits for the schema.
                     let _ = tell.send(Arc::clone(exporter.schema()));
-                    let writer = Encoded::new(Collected::new(exporter, &answer.work));
+                    let writer = EncodedBatches::new(BatchCollector::new(exporter, &answer.work));
                     runner.write(answer, writer, parts).await
                 })?;
             let first = watch.within(items.next()).await??;
@@ -185,7 +185,7 @@ impl Runner {
 
 /// Makes batches of rows.
 #[derive(Debug)]
-struct Collected {
+struct BatchCollector {
     exporter: Exporter,
     /// What is not taken yet.
     pieces: Vec<RecordBatch>,
@@ -193,12 +193,19 @@ struct Collected {
     bytes: usize,
     /// Whether the next rows have no room.
     full: bool,
-    held: Held,
+    held: TextReservation,
 }
 
-impl Collected {
-    fn new(exporter: Exporter, work: &Work) -> Self {
-        Self { exporter, pieces: Vec::new(), rows: 0, bytes: 0, full: false, held: Held::of(work) }
+impl BatchCollector {
+    fn new(exporter: Exporter, work: &QueryContext) -> Self {
+        Self {
+            exporter,
+            pieces: Vec::new(),
+            rows: 0,
+            bytes: 0,
+            full: false,
+            held: TextReservation::new(work),
+        }
     }
 
     fn taken(&mut self) -> Result<RecordBatch> {
@@ -212,7 +219,7 @@ impl Collected {
     }
 }
 
-impl Collected {
+impl BatchCollector {
     fn write(&mut self, batch: &RecordBatch, from: usize) -> Result<usize> {
         self.held.check()?;
         let most = (batch.num_rows() - from).min(BATCH_ROWS);
@@ -243,15 +250,15 @@ impl Collected {
 
 /// Encodes the batches, a few for each part.
 #[derive(Debug)]
-struct Encoded {
-    collected: Collected,
+struct EncodedBatches {
+    collected: BatchCollector,
     encoder: Encoder,
     made: Messages,
     bytes: usize,
 }
 
-impl Encoded {
-    fn new(collected: Collected) -> Self {
+impl EncodedBatches {
+    fn new(collected: BatchCollector) -> Self {
         let encoder = Encoder::new(Arc::clone(collected.exporter.schema()));
         Self { collected, encoder, made: Messages::default(), bytes: 0 }
     }
@@ -268,8 +275,8 @@ impl Encoded {
     }
 }
 
-impl Parts for Encoded {
-    type Part = Messages;
+impl ChunkWriter for EncodedBatches {
+    type Chunk = Messages;
 
     fn is_full(&self) -> bool {
         self.bytes >= MESSAGE_BYTES
@@ -317,9 +324,9 @@ mod tests {
     }
 
     /// Writes batches; returns what was made of them.
-    fn collected(work: &Work, batches: &[RecordBatch]) -> Vec<HeldBatch> {
+    fn collected(work: &QueryContext, batches: &[RecordBatch]) -> Vec<HeldBatch> {
         let columns = [out(SqlType::Long), out(SqlType::Keyword)];
-        let mut writer = Collected::new(Exporter::new(&columns, &columns).unwrap(), work);
+        let mut writer = BatchCollector::new(Exporter::new(&columns, &columns).unwrap(), work);
         let mut made = Vec::new();
         for batch in batches {
             let mut row = 0;
@@ -342,18 +349,19 @@ mod tests {
     #[test]
     fn small_batches_are_put_together() {
         let pieces: Vec<_> = (0..20).map(|at| batch(at * 1_000, 1_000, "x")).collect();
-        let made = collected(&Work::default(), &pieces);
+        let made = collected(&QueryContext::default(), &pieces);
         let rows: Vec<usize> = made.iter().map(|held| held.batch.num_rows()).collect();
         assert_eq!(rows, [8_000, 8_000, 4_000]);
         assert_eq!(numbers(&made), (0..20_000).collect::<Vec<_>>());
         // One as large as a batch may be goes as it is.
-        assert_eq!(collected(&Work::default(), &[batch(0, 8_192, "x")]).len(), 2);
+        assert_eq!(collected(&QueryContext::default(), &[batch(0, 8_192, "x")]).len(), 2);
     }
 
     #[test]
     fn wide_rows_make_batches_of_few() {
         let text = "x".repeat(300 << 10);
-        let made = collected(&Work::default(), &[batch(0, 100, &text), batch(100, 1, &text.repeat(40))]);
+        let made =
+            collected(&QueryContext::default(), &[batch(0, 100, &text), batch(100, 1, &text.repeat(40))]);
         assert_eq!(numbers(&made), (0..101).collect::<Vec<_>>());
         // A row that is larger comes alone, and nothing is left behind it.
         let [parts @ .., large, last] = made.as_slice() else { panic!("{}", made.len()) };
@@ -364,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_part_does_not_hold_the_whole() {
-        let made = collected(&Work::default(), &[batch(0, 1_000_000, "x")]);
+        let made = collected(&QueryContext::default(), &[batch(0, 1_000_000, "x")]);
         assert_eq!(made.len(), 123);
         assert!(made.iter().all(|held| held.batch.get_array_memory_size() < 300 << 10));
     }
@@ -372,7 +380,7 @@ mod tests {
     #[test]
     fn batches_are_memory_of_queries_until_they_are_taken() {
         let env = RuntimeEnv::default();
-        let made = collected(&Work::new(&env.memory_pool), &[batch(0, 8_192, &"x".repeat(100))]);
+        let made = collected(&QueryContext::new(&env.memory_pool), &[batch(0, 8_192, &"x".repeat(100))]);
         assert!(env.memory_pool.reserved() >= 800 << 10);
         drop(made);
         assert_eq!(env.memory_pool.reserved(), 0);
@@ -384,7 +392,8 @@ mod tests {
         let columns = [out(SqlType::Long), out(SqlType::Keyword)];
         let exporter = Exporter::new(&columns, &columns).unwrap();
         let schema = Arc::clone(exporter.schema());
-        let mut writer = Encoded::new(Collected::new(exporter, &Work::new(&env.memory_pool)));
+        let mut writer =
+            EncodedBatches::new(BatchCollector::new(exporter, &QueryContext::new(&env.memory_pool)));
         let (text, mut made) = ("x".repeat(100), Vec::new());
         for at in 0..8 {
             let rows = batch(at * 8_192, 8_192, &text);

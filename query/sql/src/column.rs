@@ -44,7 +44,7 @@ pub(crate) struct SqlColumn {
 
 /// What a segment knows of a column.
 #[derive(Clone, Debug)]
-pub(crate) struct Extremes {
+pub(crate) struct ColumnBounds {
     /// The least value; null where there is none.
     pub least: ScalarValue,
     /// The greatest.
@@ -131,7 +131,7 @@ impl SqlColumn {
     }
 
     /// Tells what a segment knows of the column over all of its rows; `None` where it does not know that.
-    pub(crate) fn extremes(&self, segment: &TableSegment) -> Option<Extremes> {
+    pub(crate) fn extremes(&self, segment: &TableSegment) -> Option<ColumnBounds> {
         if self.list || self.bits {
             return None;
         }
@@ -150,7 +150,7 @@ impl SqlColumn {
         };
         let full = bounds.full && bounds.values != NumberBounds::Empty;
         let (least, most) = (least.cast_to(&self.arrow()).ok()?, most.cast_to(&self.arrow()).ok()?);
-        Some(Extremes { least, most, full })
+        Some(ColumnBounds { least, most, full })
     }
 
     /// Makes the column's array of a segment's.

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_matching::pinned::Pinned;
-use millrace_matching::table::seen::{Seen, roles_changed};
+use millrace_matching::pinned::PinnedSnapshot;
+use millrace_matching::table::access_snapshot::{AccessSnapshot, roles_changed};
 use millrace_storage::Session;
 use millrace_storage::access::Action;
 use millrace_storage::metadata::{IndexMeta, Metadata};
@@ -60,11 +60,11 @@ pub struct Cursor {
     /// Rows of a page.
     pub size: usize,
     /// The indices that the statement reads, as they were.
-    pub indices: Vec<(Arc<IndexMeta>, Seen)>,
+    pub indices: Vec<(Arc<IndexMeta>, AccessSnapshot)>,
     /// What is left. Held while a page is made: requests for the same page get the same one.
     pub progress: Mutex<Progress>,
     /// What its rows are read from.
-    pub _pinned: Vec<Pinned>,
+    pub _pinned: Vec<PinnedSnapshot>,
     /// Stops the scans with the cursor.
     pub _stop: StopOnDrop,
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
 use futures::future::BoxFuture;
-use millrace_matching::table::seen::Begun;
+use millrace_matching::table::access_snapshot::AccessCheckpoint;
 use millrace_storage::access::{self, Refusals};
 use millrace_storage::{
     Action, DocResult, Error as StorageError, Kind, RefreshPolicy, Session, WriteOp, WriteOutcome,
@@ -23,7 +23,7 @@ use super::bind::OutColumn;
 use super::error::{Result, SqlError};
 use super::metadata::Listing;
 use super::request::SqlRequest;
-use super::run::{Asked, Bounds, Counted, Runner};
+use super::run::{Bounds, RowCountMode, Runner, StatementRequest};
 use super::statement::{self, Names, Statement};
 use super::types::SqlType;
 
@@ -43,7 +43,7 @@ impl Runner {
         request: SqlRequest,
         bounds: Bounds,
     ) -> BoxFuture<'a, Result<u64>> {
-        let part = move |runner: Self, asked: Asked| async move {
+        let part = move |runner: Self, asked: StatementRequest| async move {
             let SqlRequest { query, parameters, .. } = &asked.request;
             match statement::parse_with(query, parameters)? {
                 Statement::Delete(query) => {
@@ -60,23 +60,29 @@ impl Runner {
     }
 
     /// Deletes what a query finds and lists how much that was.
-    pub(super) async fn delete(&self, asked: &Asked, query: &ast::Query, bounds: Bounds) -> Result<Listing> {
+    pub(super) async fn delete(
+        &self,
+        asked: &StatementRequest,
+        query: &ast::Query,
+        bounds: Bounds,
+    ) -> Result<Listing> {
         count_of(self.deleted(asked, query, bounds, &mut BTreeSet::new()).await?)
     }
 
     /// Deletes what a query finds and counts it. `touched` takes the indices of what was deleted.
     async fn deleted(
         &self,
-        asked: &Asked,
+        asked: &StatementRequest,
         query: &ast::Query,
         bounds: Bounds,
         touched: &mut BTreeSet<Arc<str>>,
     ) -> Result<u64> {
         may_delete(bounds)?;
         let prepared = self.prepare(asked, query, &Names::default(), None).await?;
-        let mut rows = self.rows(&prepared, Counted::All).await?;
+        let mut rows = self.rows(&prepared, RowCountMode::All).await?;
         let mut deleted = 0;
-        let mut begun = Begun::of(&asked.session, prepared.snapshots.clone(), asked.session.action());
+        let mut begun =
+            AccessCheckpoint::new(&asked.session, prepared.snapshots.clone(), asked.session.action());
         loop {
             let (batches, more) = rows.page(DELETED_AT_A_TIME).await?;
             let mut ops = Vec::new();

@@ -17,13 +17,13 @@ use super::export::{self, exported_schema};
 use super::metadata;
 use super::parameters::Parameters;
 use super::request::SqlRequest;
-use super::run::{Asked, Bounds, Runner};
+use super::run::{Bounds, Runner, StatementRequest};
 use super::statement::{self, Names, Statement};
 use super::types::SqlType;
 
 /// What a statement answers, and what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Described {
+pub struct StatementDescription {
     /// Columns of the answer; `None` for a statement that changes documents.
     pub columns: Option<SchemaRef>,
     /// A field for each `?`, named `$1`, `$2`, …, of the type that its place tells, else text. All may be null.
@@ -48,14 +48,14 @@ impl Runner {
         session: &'a Session,
         request: SqlRequest,
         bounds: Bounds,
-    ) -> BoxFuture<'a, Result<Described>> {
-        let part = move |runner: Self, asked: Asked| async move {
+    ) -> BoxFuture<'a, Result<StatementDescription>> {
+        let part = move |runner: Self, asked: StatementRequest| async move {
             let Outline { columns, parameters } = runner.outline(&asked, bounds).await?;
             let parameters = parameters.into_iter().enumerate();
             let parameters: Vec<Field> = parameters
                 .map(|(at, ty)| Field::new(format!("${}", at + 1), export::exported(ty), true))
                 .collect();
-            Ok(Described {
+            Ok(StatementDescription {
                 columns: columns.map(|columns| exported_schema(&columns)),
                 parameters: Arc::new(Schema::new(parameters)),
             })
@@ -64,7 +64,7 @@ impl Runner {
     }
 
     /// Binds a statement without values.
-    pub(super) async fn outline(&self, asked: &Asked, bounds: Bounds) -> Result<Outline> {
+    pub(super) async fn outline(&self, asked: &StatementRequest, bounds: Bounds) -> Result<Outline> {
         let (statement, placeholders) = statement::counted(&asked.request.query)?;
         let (columns, mut found) = match statement {
             Statement::Query(query, names) => {
@@ -85,7 +85,7 @@ impl Runner {
 
     async fn bound(
         &self,
-        asked: &Asked,
+        asked: &StatementRequest,
         query: &ast::Query,
         names: &Names,
     ) -> Result<(Vec<OutColumn>, Vec<Option<SqlType>>)> {

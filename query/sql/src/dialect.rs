@@ -30,7 +30,7 @@ const RETURN_SHARE: usize = 16;
 
 impl OpenSearchDialect {
     /// Makes the dialect for a statement of so many tokens.
-    pub(crate) fn of(tokens: usize) -> Self {
+    pub(crate) fn new(tokens: usize) -> Self {
         Self { per_return: tokens / RETURN_SHARE, ..Self::default() }
     }
 

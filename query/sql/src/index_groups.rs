@@ -5,7 +5,7 @@
 //! rows have each, from dictionaries, counts by minute and pages; or what is known of whole columns. Parts of segments of which
 //! nobody tells are scanned and aggregated as they were. So the steps above, which see states in any case, need not know.
 
-mod asked;
+mod groups_request;
 mod shape;
 mod spans;
 mod states;
@@ -30,8 +30,8 @@ use futures::StreamExt;
 use millrace_work::error::Result;
 use tokio::sync::mpsc::Sender;
 
-use self::asked::Asked;
-use self::shape::Shape;
+use self::groups_request::GroupsRequest;
+use self::shape::StateAggregate;
 use super::table::SqlScanExec;
 
 /// Makes the leaf of the first step of an aggregation over a scan; `None` of everything else.
@@ -45,8 +45,8 @@ pub(super) fn rewritten(node: &Arc<dyn ExecutionPlan>) -> PlanResult<Option<Arc<
     let input = projection.map_or(first.input(), ProjectionExec::input);
     let scan = input.downcast_ref::<SqlScanExec>().filter(|scan| plain && scan.is_plain());
     let Some(scan) = scan else { return Ok(None) };
-    let asked = Asked::new(first, projection)?;
-    let Some(shape) = Shape::of(&asked, scan)? else { return Ok(None) };
+    let asked = GroupsRequest::new(first, projection)?;
+    let Some(shape) = StateAggregate::new(&asked, scan)? else { return Ok(None) };
     let schema = first.schema();
     let properties = PlanProperties::new(
         EquivalenceProperties::new(Arc::clone(&schema)),
@@ -55,29 +55,29 @@ pub(super) fn rewritten(node: &Arc<dyn ExecutionPlan>) -> PlanResult<Option<Arc<
         Boundedness::Bounded,
     )
     .with_scheduling_type(SchedulingType::Cooperative);
-    let shared = Shared { first: Arc::clone(node), scan: scan.clone(), shape, schema };
+    let shared = GroupsState { first: Arc::clone(node), scan: scan.clone(), shape, schema };
     Ok(Some(Arc::new(IndexGroupsExec { shared: Arc::new(shared), properties: Arc::new(properties) })))
 }
 
 /// Has segments tell the states of groups.
 #[derive(Clone, Debug)]
 struct IndexGroupsExec {
-    shared: Arc<Shared>,
+    shared: Arc<GroupsState>,
     properties: Arc<PlanProperties>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct GroupsState {
     /// What makes states of rows.
     first: Arc<dyn ExecutionPlan>,
     scan: SqlScanExec,
-    shape: Shape,
+    shape: StateAggregate,
     schema: SchemaRef,
 }
 
 impl DisplayAs for IndexGroupsExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { scan, shape, schema, .. } = &*self.shared;
+        let GroupsState { scan, shape, schema, .. } = &*self.shared;
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         write!(f, "IndexGroupsExec: states=[{}], from={shape}, rows=(", names.join(", "))?;
         scan.finder().fmt_as(format, f)?;
@@ -105,7 +105,7 @@ impl ExecutionPlan for IndexGroupsExec {
     }
 }
 
-impl Shared {
+impl GroupsState {
     /// Sends the states of a partition: those that segments tell, and then those of the rows that are left.
     async fn run(
         self: Arc<Self>,

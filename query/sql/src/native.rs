@@ -9,7 +9,7 @@ use millrace_matching::table::TableSnapshot;
 use serde_json::{Map, Value, json};
 use sqlparser::ast;
 
-use super::bind::Planned;
+use super::bind::PlannedQuery;
 use super::error::{Result, SqlError};
 use super::statement::Names;
 
@@ -32,7 +32,7 @@ pub struct NativeSearch {
 pub(super) fn search(
     query: &ast::Query,
     names: &Names,
-    planned: &Planned,
+    planned: &PlannedQuery,
     pushed: &[Value],
     snapshot: &TableSnapshot,
     index: &str,

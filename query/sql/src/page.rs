@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use futures::future::BoxFuture;
-use millrace_matching::pinned::Pinned;
+use millrace_matching::pinned::PinnedSnapshot;
 use millrace_matching::table::TableSnapshot;
 use millrace_storage::access::Caller;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use tokio::sync::Mutex;
 
 use super::answer::Answer;
@@ -81,7 +81,7 @@ impl Runner {
         rows: Rows,
         streams: bool,
         snapshots: &[Arc<TableSnapshot>],
-    ) -> Result<(Rows, Vec<Pinned>)> {
+    ) -> Result<(Rows, Vec<PinnedSnapshot>)> {
         if streams {
             let pinned: Vec<_> =
                 snapshots.iter().map_while(|snapshot| self.pins.hold(snapshot).ok()).collect();
@@ -102,14 +102,14 @@ impl Runner {
     ) -> BoxFuture<'a, Result<(Bytes, bool)>> {
         Box::pin(async move {
             // Who gives up on a page may ask for it again: the statement goes on.
-            let work = Work::new(&self.state.runtime_env().memory_pool);
+            let work = QueryContext::new(&self.state.runtime_env().memory_pool);
             self.threads.run(owner, None, timeout_ms, later(cursor, token, work)).await
         })
     }
 }
 
 /// Writes the page of a token.
-async fn later(cursor: Arc<Cursor>, token: Token, work: Work) -> Result<(Bytes, bool)> {
+async fn later(cursor: Arc<Cursor>, token: Token, work: QueryContext) -> Result<(Bytes, bool)> {
     let mut progress = cursor.progress.lock().await;
     let Progress { rows, page, last } = &mut *progress;
     if token.page == *page

@@ -40,7 +40,7 @@ pub(crate) enum Clause {
 
 /// The rows where a predicate is true, and those where it is false.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Pushed {
+pub(crate) struct PushedPredicate {
     /// Place of the source among those of the SELECT.
     pub source: usize,
     /// Where it is true.
@@ -49,7 +49,7 @@ pub(crate) struct Pushed {
     pub falsity: Clause,
 }
 
-impl Pushed {
+impl PushedPredicate {
     /// Makes the pair of a clause that is never unknown.
     pub(crate) fn certain(source: usize, clause: Clause) -> Self {
         Self { source, falsity: Clause::Not(Box::new(clause.clone())), truth: clause }
@@ -216,8 +216,8 @@ impl Comparable {
         found
     }
 
-    fn pair(&self, clause: Clause) -> Pushed {
-        Pushed::of_field(self.source, &self.whole, clause)
+    fn pair(&self, clause: Clause) -> PushedPredicate {
+        PushedPredicate::of_field(self.source, &self.whole, clause)
     }
 
     /// Whether the field has all the values, whatever they are.
@@ -256,7 +256,7 @@ impl Comparable {
     }
 
     /// Makes the pair of `field = literal`.
-    fn equal(&self, literal: &Literal) -> Option<Pushed> {
+    fn equal(&self, literal: &Literal) -> Option<PushedPredicate> {
         if matches!(literal, Literal::Timestamp(..0)) && self.kind == Kind::DateNanos {
             return self.before_1970(Operator::Eq);
         }
@@ -269,23 +269,23 @@ impl Comparable {
     }
 
     /// Makes the pair of `field IN (literals)`.
-    pub(crate) fn any_of(&self, literals: &[Literal]) -> Option<Pushed> {
+    pub(crate) fn any_of(&self, literals: &[Literal]) -> Option<PushedPredicate> {
         let values = || literals.iter().map(|literal| self.value(literal)).collect::<Option<Vec<_>>>();
         match self.kind {
             Kind::Text => None,
             Kind::Date | Kind::DateNanos => {
                 let each = literals.iter().map(|literal| self.equal(literal)).collect::<Option<Vec<_>>>()?;
-                Pushed::all(&each, false)
+                PushedPredicate::all(&each, false)
             }
             _ => Some(self.pair(Clause::Leaf(json!({"terms": {&self.path: values()?}})))),
         }
     }
 
     /// Makes the pair of `field operator literal`.
-    pub(crate) fn compared(&self, operator: Operator, literal: &Literal) -> Option<Pushed> {
+    pub(crate) fn compared(&self, operator: Operator, literal: &Literal) -> Option<PushedPredicate> {
         match operator {
             Operator::Eq => self.equal(literal),
-            Operator::NotEq => self.equal(literal).map(Pushed::not),
+            Operator::NotEq => self.equal(literal).map(PushedPredicate::not),
             Operator::Lt => self.ordered("lt", literal),
             Operator::LtEq => self.ordered("lte", literal),
             Operator::Gt => self.ordered("gt", literal),
@@ -295,7 +295,7 @@ impl Comparable {
     }
 
     /// Makes the pair of a comparison by order: `lt`, `lte`, `gt` or `gte`.
-    fn ordered(&self, operator: &'static str, literal: &Literal) -> Option<Pushed> {
+    fn ordered(&self, operator: &'static str, literal: &Literal) -> Option<PushedPredicate> {
         if matches!(self.kind, Kind::Text | Kind::Boolean) || !self.is_whole() {
             return None;
         }
@@ -307,7 +307,7 @@ impl Comparable {
     }
 
     /// Makes the pair of a comparison of nanoseconds, which begin with 1970, with a time before that.
-    fn before_1970(&self, operator: Operator) -> Option<Pushed> {
+    fn before_1970(&self, operator: Operator) -> Option<PushedPredicate> {
         let bound = if operator == Operator::Gt { "gte" } else { "lt" };
         Some(self.pair(self.range(&[(bound, self.value(&Literal::Timestamp(0))?)])))
     }
@@ -330,7 +330,7 @@ impl Comparable {
 
     /// Makes the pair of `field LIKE pattern`: against the whole value, or over terms of a text that has no
     /// exact field.
-    pub(crate) fn like(&self, pattern: &str) -> Option<Pushed> {
+    pub(crate) fn like(&self, pattern: &str) -> Option<PushedPredicate> {
         let clause = |path: &str| {
             Clause::Leaf(
                 json!({"wildcard": {path: {"value": wildcard(pattern, false), "case_insensitive": true}}}),
@@ -350,8 +350,8 @@ impl Comparable {
 }
 
 /// Makes the pair of `field IS NULL`.
-pub(crate) fn is_null(source: usize, path: &str) -> Pushed {
-    Pushed::certain(source, Clause::Leaf(json!({"exists": {"field": path}}))).not()
+pub(crate) fn is_null(source: usize, path: &str) -> PushedPredicate {
+    PushedPredicate::certain(source, Clause::Leaf(json!({"exists": {"field": path}}))).not()
 }
 
 /// Whether `exists` means a value of the path in every index.
@@ -454,11 +454,13 @@ mod tests {
 
     #[test]
     fn negation_swaps_truth_and_falsity() {
-        let field = Pushed::of_field(0, "a", Clause::Leaf(json!({"term": {"a": 1}})));
-        let both = Pushed::all(&[field.clone(), field.clone().not()], true).unwrap();
+        let field = PushedPredicate::of_field(0, "a", Clause::Leaf(json!({"term": {"a": 1}})));
+        let both = PushedPredicate::all(&[field.clone(), field.clone().not()], true).unwrap();
         assert_eq!(both.truth, Clause::And(vec![field.truth.clone(), field.falsity.clone()]));
         assert_eq!(both.falsity, Clause::Or(vec![field.falsity.clone(), field.truth.clone()]));
         assert_eq!(both.clone().not().not(), both);
-        assert!(Pushed::all(&[field.clone(), Pushed { source: 1, ..field }], true).is_none());
+        assert!(
+            PushedPredicate::all(&[field.clone(), PushedPredicate { source: 1, ..field }], true).is_none()
+        );
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
 use millrace_matching::table::TableSnapshot;
-use millrace_matching::table::seen::{Seen, roles_changed};
+use millrace_matching::table::access_snapshot::{AccessSnapshot, roles_changed};
 use millrace_storage::access::Action;
 use millrace_storage::metadata::IndexMeta;
 use millrace_storage::{Error as StorageError, Session};
@@ -31,7 +31,7 @@ const MOST_UNCERTAIN: usize = 10;
 pub(super) struct ReadIndices(Arc<Mutex<Vec<ReadIndex>>>);
 
 /// An index with what its reader saw of it when it was pinned.
-type ReadIndex = (Arc<IndexMeta>, Seen);
+type ReadIndex = (Arc<IndexMeta>, AccessSnapshot);
 
 impl ReadIndices {
     /// Adds the indices of snapshots that were just taken.

@@ -21,11 +21,11 @@ use futures::stream::Fuse;
 use millrace_work::error::Error;
 
 use super::error::Result;
-use super::threads::{Owned, StatementThreads};
+use super::threads::{StatementThreads, ThreadDropped};
 
 /// What is cut out of the rows of a plan.
 #[derive(Clone, Copy, Debug)]
-pub struct Cut {
+pub struct RowSlice {
     /// Rows that are left out first.
     pub skip: usize,
     /// Rows that are taken then.
@@ -34,15 +34,15 @@ pub struct Cut {
     pub to_the_end: bool,
 }
 
-impl Cut {
+impl RowSlice {
     /// Takes every row.
     pub(crate) const ALL: Self = Self { skip: 0, rows: usize::MAX, to_the_end: false };
 }
 
 /// The rows of a running statement.
 pub struct Rows {
-    batches: Owned<Fuse<SendableRecordBatchStream>>,
-    cut: Cut,
+    batches: ThreadDropped<Fuse<SendableRecordBatchStream>>,
+    cut: RowSlice,
     /// Rows that were taken and belong to no page yet.
     held: VecDeque<RecordBatch>,
     held_rows: usize,
@@ -61,7 +61,7 @@ impl Rows {
     /// Takes over the rows of a plan; what is held of them is memory of `env`.
     pub fn new(
         batches: SendableRecordBatchStream,
-        cut: Cut,
+        cut: RowSlice,
         env: &RuntimeEnv,
         threads: &StatementThreads,
     ) -> Self {
@@ -182,7 +182,7 @@ impl Rows {
             Some(stored) => spill.read_spill_as_stream(stored, None)?,
             None => Box::pin(EmptyRecordBatchStream::new(schema)),
         };
-        Ok(Self::new(batches, Cut::ALL, env, self.batches.threads()))
+        Ok(Self::new(batches, RowSlice::ALL, env, self.batches.threads()))
     }
 }
 
@@ -209,7 +209,7 @@ mod tests {
         let schema = batches[0].schema();
         let batches = RecordBatchStreamAdapter::new(schema, stream::iter(batches.map(Ok)));
         let threads = StatementThreads::start(1).unwrap();
-        (Rows::new(Box::pin(batches), Cut::ALL, &env, &threads), env)
+        (Rows::new(Box::pin(batches), RowSlice::ALL, &env, &threads), env)
     }
 
     #[tokio::test]

@@ -25,31 +25,31 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 use millrace_dsl::params::Scope;
 use millrace_dsl::query::Query;
-use millrace_matching::pinned::Pins;
+use millrace_matching::pinned::PinnedMemory;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
 use millrace_matching::{lookup, target};
 use millrace_storage::Session;
 use millrace_storage::metadata::IndicesOptions;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::compute::{Compute, StopOnDrop};
 use millrace_work::error::Error;
 use serde_json::{Value, json};
 use sqlparser::ast;
 
 use super::answer::Answer;
-use super::bind::{Binder, Planned, tables};
+use super::bind::{Binder, PlannedQuery, tables};
 use super::count::StatementPlanner;
 use super::delete::DELETED_AT_A_TIME;
 use super::error::{Result, SqlError};
 use super::format::{LineFormat, Lines, PageFormat};
 use super::functions::row::at_work;
 use super::native::{self, NativeSearch};
+use super::node_rewriter::NodeRewriter;
 use super::page::Page;
 use super::parameters::Parameters;
 use super::request::SqlRequest;
-use super::rewriting::Rewriting;
 use super::rights::{AccessWatch, ReadIndices};
-use super::rows::{Cut, Rows};
+use super::rows::{RowSlice, Rows};
 use super::statement::{self, Names, Statement};
 use super::stop::stoppable;
 pub use super::threads::PATIENCE;
@@ -68,38 +68,38 @@ pub struct Runner {
     pub(super) state: Arc<SessionState>,
     compute: Compute,
     pub(super) threads: StatementThreads,
-    pub(super) pins: Pins,
+    pub(super) pins: PinnedMemory,
     /// Bytes that the rows behind one cursor may have on disk.
     pub(super) cursor_bytes: u64,
 }
 
 /// A statement as it is asked.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct StatementRequest {
     pub(super) session: Session,
     pub(super) request: SqlRequest,
     /// When the request came.
     pub(super) now_ms: i64,
     /// What ends it, and the memory that it holds.
-    pub(super) work: Work,
+    pub(super) work: QueryContext,
     /// What it reads.
     pub(super) read: ReadIndices,
 }
 
 /// A statement with what it reads, ready to run.
-pub(super) struct Prepared {
-    pub(super) planned: Planned,
+pub(super) struct ReadyStatement {
+    pub(super) planned: PlannedQuery,
     handles: Vec<Arc<ScanHandle>>,
     /// Stops the scans when nobody waits any more.
     pub(super) stop: StopOnDrop,
-    pub(super) work: Work,
+    pub(super) work: QueryContext,
     pushed: Vec<Value>,
     pub(super) snapshots: Vec<Arc<TableSnapshot>>,
 }
 
 /// Which rows of a statement are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counted {
+pub(super) enum RowCountMode {
     /// All that match.
     All,
     /// Those that are answered.
@@ -128,7 +128,7 @@ impl Runner {
         partitions: usize,
         runtime: Arc<RuntimeEnv>,
         compute: Compute,
-        pins: Pins,
+        pins: PinnedMemory,
         cursor_bytes: u64,
     ) -> Result<Self, Error> {
         // The side of a join that is collected is the smaller one ([`JoinSelection`]); the other is not spread anew.
@@ -150,9 +150,9 @@ impl Runner {
             .with_physical_optimizer_rules(vec![
                 Arc::new(AggregateStatistics::new()),
                 Arc::new(JoinSelection::new()),
-                Arc::new(Rewriting { name: "index_groups", rewritten: index_groups::rewritten }),
+                Arc::new(NodeRewriter { name: "index_groups", rewritten: index_groups::rewritten }),
                 Arc::new(EnsureRequirements::new()),
-                Arc::new(Rewriting { name: "late_columns", rewritten: late_materialization::rewritten }),
+                Arc::new(NodeRewriter { name: "late_columns", rewritten: late_materialization::rewritten }),
             ])
             .build();
         let threads = StatementThreads::start(compute.threads())?;
@@ -170,7 +170,7 @@ impl Runner {
     ) -> BoxFuture<'a, Result<Page>> {
         let timeout_ms = bounds.timeout_ms;
         let part = move |runner: Self, asked| async move {
-            let answer = runner.open(&asked, bounds, Counted::All).await?;
+            let answer = runner.open(&asked, bounds, RowCountMode::All).await?;
             runner.first_page(answer, format, rows).await
         };
         Box::pin(self.on_threads(session, request, bounds.now_ms, timeout_ms, part))
@@ -193,7 +193,7 @@ impl Runner {
             let owner = asked.session.principal().caller().clone();
             let mut parts =
                 self.threads.stream(&owner, &stop, bounds.timeout_ms, move |parts| async move {
-                    let answer = runner.open(&asked, bounds, Counted::Answered).await?;
+                    let answer = runner.open(&asked, bounds, RowCountMode::Answered).await?;
                     let lines = Lines::new(format, &answer.columns, &answer.work);
                     runner.write(answer, lines, parts).await
                 })?;
@@ -205,9 +205,9 @@ impl Runner {
     }
 
     /// Makes a statement of a request.
-    pub(super) fn asked(&self, session: &Session, request: SqlRequest, now_ms: i64) -> Asked {
-        let work = Work::new(&self.state.runtime_env().memory_pool);
-        Asked { session: session.clone(), request, now_ms, work, read: ReadIndices::default() }
+    pub(super) fn asked(&self, session: &Session, request: SqlRequest, now_ms: i64) -> StatementRequest {
+        let work = QueryContext::new(&self.state.runtime_env().memory_pool);
+        StatementRequest { session: session.clone(), request, now_ms, work, read: ReadIndices::default() }
     }
 
     /// Runs what is asked of a statement on the threads of statements, for so long, and while the session's sender may read it.
@@ -217,7 +217,7 @@ impl Runner {
         request: SqlRequest,
         now_ms: i64,
         timeout_ms: Option<u64>,
-        part: impl FnOnce(Self, Asked) -> F,
+        part: impl FnOnce(Self, StatementRequest) -> F,
     ) -> Result<T>
     where
         T: Send + 'static,
@@ -231,7 +231,7 @@ impl Runner {
     }
 
     /// Parses a statement and starts to run it.
-    async fn open(&self, asked: &Asked, bounds: Bounds, counted: Counted) -> Result<Answer> {
+    async fn open(&self, asked: &StatementRequest, bounds: Bounds, counted: RowCountMode) -> Result<Answer> {
         let SqlRequest { query, parameters, .. } = &asked.request;
         self.start(asked, statement::parse_with(query, parameters)?, bounds, counted).await
     }
@@ -239,10 +239,10 @@ impl Runner {
     /// Starts to run a statement that was parsed.
     pub(super) async fn start(
         &self,
-        asked: &Asked,
+        asked: &StatementRequest,
         statement: Statement,
         bounds: Bounds,
-        counted: Counted,
+        counted: RowCountMode,
     ) -> Result<Answer> {
         let listing = match statement {
             Statement::Query(query, names) => {
@@ -258,7 +258,7 @@ impl Runner {
         };
         let schema = listing.batch.schema();
         let batches = RecordBatchStreamAdapter::new(schema, stream::iter([Ok(listing.batch)]));
-        let rows = Rows::new(Box::pin(batches), Cut::ALL, self.state.runtime_env(), &self.threads);
+        let rows = Rows::new(Box::pin(batches), RowSlice::ALL, self.state.runtime_env(), &self.threads);
         Ok(Answer::of_listing(listing.columns, rows, &asked.work))
     }
 
@@ -274,14 +274,14 @@ impl Runner {
         Box::pin(self.on_threads(session, request, bounds.now_ms, timeout_ms, part))
     }
 
-    async fn explained(self, asked: Asked, rows: Option<usize>) -> Result<Value> {
+    async fn explained(self, asked: StatementRequest, rows: Option<usize>) -> Result<Value> {
         let SqlRequest { query, parameters, .. } = &asked.request;
         let (query, names, rows) = match statement::parse_with(query, parameters)? {
             Statement::Query(query, names) => (query, names, rows),
             Statement::Delete(query) => (query, Names::default(), Some(DELETED_AT_A_TIME)),
             _ => return Err(SqlError::Unsupported("only queries can be explained".to_owned())),
         };
-        let Prepared { planned, pushed, .. } = self.prepare(&asked, &query, &names, rows).await?;
+        let ReadyStatement { planned, pushed, .. } = self.prepare(&asked, &query, &names, rows).await?;
         let optimized = self.state.optimize(&planned.plan)?;
         let physical =
             self.state.query_planner().create_physical_plan(&optimized, self.state.as_ref()).await?;
@@ -308,7 +308,7 @@ impl Runner {
         Box::pin(self.on_threads(session, request, bounds.now_ms, timeout_ms, part))
     }
 
-    async fn translated(self, asked: Asked, rows: Option<usize>) -> Result<Option<NativeSearch>> {
+    async fn translated(self, asked: StatementRequest, rows: Option<usize>) -> Result<Option<NativeSearch>> {
         let SqlRequest { query, parameters, .. } = &asked.request;
         let Statement::Query(query, names) = statement::parse_with(query, parameters)? else {
             return Err(SqlError::Unsupported("only queries are answered in the format [json]".to_owned()));
@@ -320,7 +320,7 @@ impl Runner {
             }
             _ => return Ok(None),
         };
-        let Prepared { planned, pushed, .. } = self.prepare(&asked, &query, &names, rows).await?;
+        let ReadyStatement { planned, pushed, .. } = self.prepare(&asked, &query, &names, rows).await?;
         let snapshot = target::pin(&asked.session, &index, &pinned()).await?;
         native::search(&query, &names, &planned, &pushed, &snapshot, &index).map(Some)
     }
@@ -328,11 +328,11 @@ impl Runner {
     /// Pins the indices of a query and binds it; `rows` are answered where it does not say how many.
     pub(super) async fn prepare(
         &self,
-        asked: &Asked,
+        asked: &StatementRequest,
         query: &ast::Query,
         names: &Names,
         rows: Option<usize>,
-    ) -> Result<Prepared> {
+    ) -> Result<ReadyStatement> {
         let work = &asked.work;
         let stop = work.until_dropped();
         let snapshots = self.snapshots(&asked.session, query).await?;
@@ -344,7 +344,7 @@ impl Runner {
         planned.plan = at_work(planned.plan, work)?;
         let (handles, pushed) = (binder.handles, binder.pushed);
         let snapshots = snapshots.into_values().collect();
-        Ok(Prepared { planned, handles, stop, work: work.clone(), pushed, snapshots })
+        Ok(ReadyStatement { planned, handles, stop, work: work.clone(), pushed, snapshots })
     }
 
     /// Takes snapshots of what a query names.
@@ -368,7 +368,7 @@ impl Runner {
     /// indices that are searched.
     async fn filters(
         &self,
-        asked: &Asked,
+        asked: &StatementRequest,
         snapshots: &HashMap<String, Arc<TableSnapshot>>,
     ) -> Result<HashMap<String, Query>> {
         let mut filters = HashMap::new();
@@ -385,37 +385,37 @@ impl Runner {
     /// Makes what binds a query over snapshots.
     pub(super) fn binder<'a>(
         &self,
-        asked: &'a Asked,
+        asked: &'a StatementRequest,
         snapshots: &'a HashMap<String, Arc<TableSnapshot>>,
         names: &'a Names,
         parameters: &'a Parameters,
     ) -> Binder<'a> {
-        let Asked { request, now_ms, work, .. } = asked;
+        let StatementRequest { request, now_ms, work, .. } = asked;
         Binder::new(snapshots, names, request, parameters, *now_ms, self.compute.clone(), work)
     }
 
     /// Starts a plan.
-    pub(super) async fn rows(&self, prepared: &Prepared, counted: Counted) -> Result<Rows> {
+    pub(super) async fn rows(&self, prepared: &ReadyStatement, counted: RowCountMode) -> Result<Rows> {
         let planned = &prepared.planned;
         let physical = self.physical(&planned.plan, &prepared.work).await?;
         failed(&prepared.handles)?;
         let batches = execute_stream(physical, self.state.task_ctx())?;
         let cut = match (planned.uncut, planned.cut) {
-            (false, _) => Cut::ALL,
+            (false, _) => RowSlice::ALL,
             (true, (skip, rows)) => {
-                Cut { skip, rows: rows.unwrap_or(usize::MAX), to_the_end: counted == Counted::All }
+                RowSlice { skip, rows: rows.unwrap_or(usize::MAX), to_the_end: counted == RowCountMode::All }
             }
         };
         Ok(Rows::new(batches, cut, self.state.runtime_env(), &self.threads))
     }
 
-    async fn physical(&self, plan: &LogicalPlan, work: &Work) -> Result<Arc<dyn ExecutionPlan>> {
+    async fn physical(&self, plan: &LogicalPlan, work: &QueryContext) -> Result<Arc<dyn ExecutionPlan>> {
         work.check()?;
         Ok(stoppable(self.state.create_physical_plan(plan).await?, work.stop())?)
     }
 
     /// Counts the rows of a plan without columns.
-    pub(super) async fn count(&self, plan: &LogicalPlan, work: &Work) -> Result<u64> {
+    pub(super) async fn count(&self, plan: &LogicalPlan, work: &QueryContext) -> Result<u64> {
         let physical = self.physical(plan, work).await?;
         let mut batches = execute_stream(physical, self.state.task_ctx())?;
         let mut rows = 0;

@@ -33,14 +33,14 @@ pub(crate) enum SourceKind {
     /// Indices.
     Index(IndexSource),
     /// A query in FROM.
-    Derived(Box<LogicalPlan>, Vec<Derived>),
+    Derived(Box<LogicalPlan>, Vec<DerivedColumn>),
     /// Nothing, one row of it.
     Nothing,
 }
 
 /// A column of a query in FROM.
 #[derive(Clone, Debug)]
-pub(crate) struct Derived {
+pub(crate) struct DerivedColumn {
     /// Name in the plan.
     pub column: String,
     /// Name that the outer query knows it by.

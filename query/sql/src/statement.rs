@@ -86,7 +86,7 @@ pub(crate) fn counted(text: &str) -> Result<(Statement, usize)> {
         return Err(other_statement());
     }
     without_star(&mut tokens);
-    let dialect = OpenSearchDialect::of(tokens.len());
+    let dialect = OpenSearchDialect::new(tokens.len());
     let syntax = |error: ParserError| match error {
         ParserError::RecursionLimitExceeded if dialect.is_exhausted() => SqlError::TooLarge(
             "the statement can be read in too many ways; quote words of the language that are names"

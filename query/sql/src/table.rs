@@ -20,7 +20,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::{IndexTable, ROW, SCORE, ScanHandle, ScanOptions, TableSnapshot};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 
 pub(super) use self::read::{addresses, scores_of};
@@ -42,7 +42,7 @@ impl SqlTable {
         columns: Vec<SqlColumn>,
         now_ms: i64,
         compute: Compute,
-        work: Work,
+        work: QueryContext,
     ) -> Self {
         let mut fields: Vec<Field> =
             columns.iter().map(|column| Field::new(&column.name, column.arrow(), true)).collect();

@@ -10,8 +10,8 @@
 //! are on their way ([`items`]) are bounded by their owners: beyond, they are refused.
 
 mod items;
-mod sending;
 mod turns;
+mod user_counts;
 
 use std::fmt;
 use std::future::Future;
@@ -29,8 +29,8 @@ use tokio::time::Instant;
 
 pub use self::items::PATIENCE;
 pub(crate) use self::items::{Item, ItemSink, Items};
-use self::sending::Sending;
-use self::turns::{Turns, most};
+use self::turns::{TurnScheduler, most};
+use self::user_counts::UserCounts;
 use super::error::Result;
 
 /// Stack of a thread. Only what a statement's nesting needs of it is ever touched.
@@ -49,21 +49,21 @@ const SENDING_OF_OWNER_FOR_EACH: usize = 4;
 
 /// The threads; clones share them. They end with the last clone.
 #[derive(Clone)]
-pub struct StatementThreads(Arc<Shared>);
+pub struct StatementThreads(Arc<ThreadsState>);
 
-struct Shared {
+struct ThreadsState {
     handle: Handle,
     /// There until it is dropped.
     runtime: Option<Runtime>,
     /// Those of statements at work.
-    turns: Arc<Turns>,
+    turns: Arc<TurnScheduler>,
     /// Those that are at work or wait.
-    places: Arc<Sending>,
+    places: Arc<UserCounts>,
     /// Those whose answers are on their way.
-    sending: Arc<Sending>,
+    sending: Arc<UserCounts>,
 }
 
-impl Drop for Shared {
+impl Drop for ThreadsState {
     fn drop(&mut self) {
         // Waiting for the threads would block one of the runtime that serves connections.
         if let Some(runtime) = self.runtime.take() {
@@ -94,16 +94,16 @@ impl StatementThreads {
             .enable_time()
             .build()
             .map_err(|error| Error::Execution(format!("cannot start the threads of statements: {error}")))?;
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(ThreadsState {
             handle: runtime.handle().clone(),
             runtime: Some(runtime),
-            turns: Turns::new(at_work),
-            places: Sending::new(
+            turns: TurnScheduler::new(at_work),
+            places: UserCounts::new(
                 ("too many statements of SQL wait for others to end", "try again later"),
                 at_work * (1 + WAITING_FOR_EACH) * USERS_WAITING,
                 at_work * (1 + WAITING_FOR_EACH),
             ),
-            sending: Sending::new(
+            sending: UserCounts::new(
                 ("too many answers of SQL are on their way", "read some of them to their end"),
                 at_work * SENDING_FOR_EACH,
                 at_work * SENDING_OF_OWNER_FOR_EACH,
@@ -134,7 +134,7 @@ impl StatementThreads {
             let _turn = turns.take(&owner).await;
             part.await
         };
-        Running::new(self.0.handle.spawn(part), stop, timeout_ms).ended().await
+        AbortOnDrop::new(self.0.handle.spawn(part), stop, timeout_ms).ended().await
     }
 
     /// Starts a statement that hands items on while it runs, as they are taken, and returns the last one. It counts as at work
@@ -163,17 +163,17 @@ impl StatementThreads {
             let _place = place;
             statement(ItemSink::at_work(sender, turns, owner).await).await
         };
-        Ok(Items::new(given, Running::new(self.0.handle.spawn(statement), Some(stop), timeout_ms)))
+        Ok(Items::new(given, AbortOnDrop::new(self.0.handle.spawn(statement), Some(stop), timeout_ms)))
     }
 
     /// Makes a value that is dropped on the threads, wherever its owner is.
-    pub(crate) fn owned<T: Send + 'static>(&self, value: T) -> Owned<T> {
-        Owned { value: Some(value), threads: self.clone() }
+    pub(crate) fn owned<T: Send + 'static>(&self, value: T) -> ThreadDropped<T> {
+        ThreadDropped { value: Some(value), threads: self.clone() }
     }
 }
 
 /// A part of a statement that ends when nobody waits for it any more.
-pub(crate) struct Running<T> {
+pub(crate) struct AbortOnDrop<T> {
     task: JoinHandle<Result<T>>,
     stop: Option<StopOnDrop>,
     limit: Limit,
@@ -205,7 +205,7 @@ impl Limit {
     }
 }
 
-impl<T> Running<T> {
+impl<T> AbortOnDrop<T> {
     fn new(task: JoinHandle<Result<T>>, stop: Option<&Arc<Stop>>, timeout_ms: Option<u64>) -> Self {
         let left = timeout_ms.filter(|timeout_ms| *timeout_ms != u64::MAX).map(Duration::from_millis);
         let limit = Limit { left, stop: stop.cloned() };
@@ -233,27 +233,27 @@ impl<T> Running<T> {
     }
 }
 
-impl<T> Drop for Running<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 /// A value that is dropped on the threads of statements.
-pub(crate) struct Owned<T: Send + 'static> {
+pub(crate) struct ThreadDropped<T: Send + 'static> {
     /// There until it is dropped.
     value: Option<T>,
     threads: StatementThreads,
 }
 
-impl<T: Send + 'static> Owned<T> {
+impl<T: Send + 'static> ThreadDropped<T> {
     /// Returns the threads that drop it.
     pub(crate) fn threads(&self) -> &StatementThreads {
         &self.threads
     }
 }
 
-impl<T: Send + 'static> Deref for Owned<T> {
+impl<T: Send + 'static> Deref for ThreadDropped<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -261,13 +261,13 @@ impl<T: Send + 'static> Deref for Owned<T> {
     }
 }
 
-impl<T: Send + 'static> DerefMut for Owned<T> {
+impl<T: Send + 'static> DerefMut for ThreadDropped<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.value.as_mut().expect("it is there until it is dropped")
     }
 }
 
-impl<T: Send + 'static> Drop for Owned<T> {
+impl<T: Send + 'static> Drop for ThreadDropped<T> {
     fn drop(&mut self) {
         let value = self.value.take();
         self.threads.0.handle.spawn(async move { drop(value) });

@@ -10,7 +10,7 @@ use std::io;
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::Work;
+use crate::QueryContext;
 use crate::error::{Error, Result};
 
 /// Least capacity of a buffer that grows, in bytes.
@@ -30,7 +30,7 @@ pub trait WriteAnswer: Debug + Send + Sync {
 pub struct AnswerBuffer {
     text: Vec<u8>,
     /// Holds the capacity of the text.
-    account: Work,
+    account: QueryContext,
     held: usize,
     /// Why no more memory is granted.
     refused: Option<String>,
@@ -38,12 +38,12 @@ pub struct AnswerBuffer {
 
 impl AnswerBuffer {
     /// Makes an empty buffer whose memory counts as that of some work, from now until its text is dropped.
-    pub fn new(work: &Work) -> Self {
+    pub fn new(work: &QueryContext) -> Self {
         Self { text: Vec::new(), account: work.part(), held: 0, refused: None }
     }
 
     /// Makes a buffer with room for so many bytes.
-    pub fn with_capacity(work: &Work, bytes: usize) -> Self {
+    pub fn with_capacity(work: &QueryContext, bytes: usize) -> Self {
         let mut buffer = Self::new(work);
         buffer.reserve(bytes);
         buffer
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn an_answer_holds_its_memory_until_its_text_is_dropped() {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 20));
-        let work = Work::new(&pool);
+        let work = QueryContext::new(&pool);
         let mut out = AnswerBuffer::new(&work);
         out.push(b'{');
         out.member("a\"b", &json!([1, 2]));
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn what_is_refused_is_dropped_at_once_and_told_at_the_end() {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 20));
-        let mut out = AnswerBuffer::new(&Work::new(&pool));
+        let mut out = AnswerBuffer::new(&QueryContext::new(&pool));
         let name = "x".repeat(100 << 10);
         for _ in 0..100 {
             out.value(&name);

@@ -1,9 +1,9 @@
 //! A request at work: the signal that ends it, and the memory that it holds.
 //!
-//! The service makes one [`Work`] for each request and hands it down; whoever reads, marks up or renders asks it whether to
-//! go on ([`Work::check`]) and tells it what stays ([`Work::hold`]). Memory comes from the pool of all queries in coarse
-//! steps, so that counting costs an addition. A phase that has a time limit of its own is [`Work::phase`]; what is
-//! given back before the request ends is held by a [`Work::part`].
+//! The service makes one [`QueryContext`] for each request and hands it down; whoever reads, marks up or renders asks it whether to
+//! go on ([`QueryContext::check`]) and tells it what stays ([`QueryContext::hold`]). Memory comes from the pool of all queries in coarse
+//! steps, so that counting costs an addition. A phase that has a time limit of its own is [`QueryContext::phase`]; what is
+//! given back before the request ends is held by a [`QueryContext::part`].
 
 pub mod answer;
 pub mod compute;
@@ -27,7 +27,7 @@ const STEP: usize = 64 << 10;
 
 /// A request at work; clones are the same work. The default is never told to stop, and its memory is not counted.
 #[derive(Clone, Debug, Default)]
-pub struct Work {
+pub struct QueryContext {
     stop: Arc<Stop>,
     memory: Arc<Memory>,
 }
@@ -39,7 +39,7 @@ struct Memory {
     held: AtomicUsize,
 }
 
-impl Work {
+impl QueryContext {
     /// Makes the work of a request whose memory comes from a pool.
     pub fn new(pool: &Arc<dyn MemoryPool>) -> Self {
         let reservation = MemoryConsumer::new("requests").register(pool);
@@ -62,7 +62,7 @@ impl Work {
     /// Makes a part that holds so many bytes.
     ///
     /// # Errors
-    /// As [`Work::hold`].
+    /// As [`QueryContext::hold`].
     pub fn part_of(&self, bytes: usize) -> Result<Self> {
         let part = self.part();
         part.hold(bytes)?;
@@ -131,10 +131,10 @@ impl Work {
         Ok(())
     }
 
-    /// Accounts for a set of rows, as [`Work::hold`] does.
+    /// Accounts for a set of rows, as [`QueryContext::hold`] does.
     ///
     /// # Errors
-    /// As [`Work::hold`].
+    /// As [`QueryContext::hold`].
     pub fn hold_rows(&self, rows: &RoaringBitmap) -> Result<()> {
         self.hold(rows.serialized_size())
     }
@@ -142,24 +142,24 @@ impl Work {
     /// Makes bytes hold their own share of the memory, for as long as they or a slice of them live.
     ///
     /// # Errors
-    /// As [`Work::hold`].
+    /// As [`QueryContext::hold`].
     pub fn keep(&self, bytes: Bytes) -> Result<Bytes> {
         Ok(self.part_of(bytes.len())?.held_by(bytes))
     }
 
     /// Makes bytes hold the memory of the part that they were accounted for by, for as long as they or a slice of them live.
     pub fn held_by(self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
-        Bytes::from_owner(Kept { bytes, _memory: self.memory })
+        Bytes::from_owner(ReservedBytes { bytes, _memory: self.memory })
     }
 }
 
 /// Bytes with the memory that they are accounted for by.
-struct Kept<B> {
+struct ReservedBytes<B> {
     bytes: B,
     _memory: Arc<Memory>,
 }
 
-impl<B: AsRef<[u8]>> AsRef<[u8]> for Kept<B> {
+impl<B: AsRef<[u8]>> AsRef<[u8]> for ReservedBytes<B> {
     fn as_ref(&self) -> &[u8] {
         self.bytes.as_ref()
     }
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn memory_is_taken_in_steps_and_given_back() {
         let pool = pool(3 * STEP);
-        let work = Work::new(&pool);
+        let work = QueryContext::new(&pool);
         (0..100).for_each(|_| work.hold(10).unwrap());
         assert_eq!(pool.reserved(), STEP);
         let part = work.part_of(STEP + 1).unwrap();
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn kept_bytes_hold_their_memory_while_a_slice_lives() {
         let pool = pool(STEP);
-        let kept = Work::new(&pool).keep(Bytes::from(vec![7; 100])).unwrap();
+        let kept = QueryContext::new(&pool).keep(Bytes::from(vec![7; 100])).unwrap();
         let slice = kept.slice(10..20);
         drop(kept);
         assert_eq!((pool.reserved(), &slice[..]), (STEP, &[7; 10][..]));
@@ -230,7 +230,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_phase_ends_by_itself_and_with_the_work() {
-        let work = Work::default();
+        let work = QueryContext::default();
         let phase = work.phase();
         phase.within(Some(5), phase.clone().ended()).await;
         assert!(phase.timed_out() && phase.check().is_err());
@@ -241,7 +241,7 @@ mod tests {
         assert!(next.check().is_err() && !next.timed_out());
     }
 
-    impl Work {
+    impl QueryContext {
         /// Waits until it should end.
         async fn ended(self) {
             while self.check().is_ok() {

@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 
 use super::options::short;
-use super::{Definition, Notice, notification, parse};
+use super::{Definition, ImportNotice, notification, parse};
 use crate::error::{Error, Result};
 use crate::fields;
 
 /// A rule that was read from a file of ElastAlert's.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Imported {
+pub struct ImportedRule {
     /// The rule.
     pub definition: Definition,
     /// What its user has to know: options that are not used, and what was put in their place.
-    pub warnings: Vec<Notice>,
+    pub warnings: Vec<ImportNotice>,
 }
 
 /// What becomes of channels of a file that are not there.
@@ -30,13 +30,13 @@ pub enum MissingChannels {
 /// # Errors
 ///
 /// Those of [`Definition::parse`], text that is no YAML, and channels that are not there, where they are to be refused.
-pub fn import(file: &str, text: &str, missing: MissingChannels) -> Result<Imported> {
+pub fn import(file: &str, text: &str, missing: MissingChannels) -> Result<ImportedRule> {
     let Value::Object(mut rule) = parse::yaml(file, text)? else {
         return Err(Error::invalid(short(file), "is no rule: options are expected"));
     };
     let mut warnings = Vec::new();
     let mut warn = |option: &str, reason: String| {
-        warnings.push(Notice { option: option.to_owned(), reason });
+        warnings.push(ImportNotice { option: option.to_owned(), reason });
     };
     if rule.get("name").is_none_or(Value::is_null) {
         let stem = file.rsplit('/').next().unwrap_or(file);
@@ -76,7 +76,7 @@ pub fn import(file: &str, text: &str, missing: MissingChannels) -> Result<Import
         return Err(Error::invalid("alert", reason));
     }
     warnings.extend(definition.notices());
-    Ok(Imported { definition, warnings })
+    Ok(ImportedRule { definition, warnings })
 }
 
 /// The pattern of an index whose name has parts of the date.

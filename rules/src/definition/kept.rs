@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Notice;
+use super::ImportNotice;
 use super::options::short;
 use super::rule_type::RuleType;
 use crate::error::{Error, Result};
@@ -267,7 +267,7 @@ pub(super) fn keep(rest: Map<String, Value>) -> Result<Map<String, Value>> {
 }
 
 /// Tells why each option that is kept is not used.
-pub(super) fn notices(kept: &Map<String, Value>, rule_type: &RuleType) -> Vec<Notice> {
+pub(super) fn notices(kept: &Map<String, Value>, rule_type: &RuleType) -> Vec<ImportNotice> {
     let of = |(name, value): (&String, &Value)| {
         let mut reason = match reason(name) {
             None | Some(OTHER_TYPE) => format!("type [{}] does not use it", rule_type.name()),
@@ -276,7 +276,7 @@ pub(super) fn notices(kept: &Map<String, Value>, rule_type: &RuleType) -> Vec<No
         if value == NOT_STORED {
             reason.push_str("; rules keep no secrets");
         }
-        Notice { option: name.clone(), reason }
+        ImportNotice { option: name.clone(), reason }
     };
     kept.iter().map(of).collect()
 }

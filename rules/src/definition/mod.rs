@@ -31,7 +31,7 @@ use millrace_schedule::Schedule;
 use serde_json::{Map, Value};
 
 pub use self::edit::{Edit, edit};
-pub use self::elastalert::{Imported, MissingChannels, import};
+pub use self::elastalert::{ImportedRule, MissingChannels, import};
 use self::notification::{Method, Notification};
 pub use self::rule_type::RuleType;
 pub use self::text::Text;
@@ -110,7 +110,7 @@ pub struct Realert {
 
 /// Something about a rule that its user has to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub struct ImportNotice {
     /// The option.
     pub option: String,
     /// Why it is not used, or what is done in its place.
@@ -129,28 +129,28 @@ impl Definition {
     }
 
     /// Tells what of the rule is not used or not sent, and why.
-    pub fn notices(&self) -> Vec<Notice> {
+    pub fn notices(&self) -> Vec<ImportNotice> {
         let mut notices = Vec::new();
         for reason in self.notification.silent.iter().filter_map(|silent| silent.reason.clone()) {
-            notices.push(Notice { option: "alert_method".to_owned(), reason });
+            notices.push(ImportNotice { option: "alert_method".to_owned(), reason });
         }
         if self.recovery && !self.rule_type.is_waiting() {
             let reason =
                 format!("type [{}] tells of events: it has no condition that ends", self.rule_type.name());
-            notices.push(Notice { option: "recovery".to_owned(), reason });
+            notices.push(ImportNotice { option: "recovery".to_owned(), reason });
         }
         let mails = self.notification.channels.iter().any(|channel| channel.method == Method::Email);
         if !mails && !self.email.is_empty() {
             let reason = format!("recipients of [email], and alert_method is {}", self.notification.method());
-            notices.push(Notice { option: "email".to_owned(), reason });
+            notices.push(ImportNotice { option: "email".to_owned(), reason });
         }
         if self.risk_key.is_some() {
             let reason = "there are no risk categories yet: risk_value is the importance".to_owned();
-            notices.push(Notice { option: "alertruleriskkey".to_owned(), reason });
+            notices.push(ImportNotice { option: "alertruleriskkey".to_owned(), reason });
         }
         if !self.search_index.is_empty() && self.search_index != self.index {
             let reason = format!("the rule watches [index]: {}", self.index.join(","));
-            notices.push(Notice { option: "search.request.index".to_owned(), reason });
+            notices.push(ImportNotice { option: "search.request.index".to_owned(), reason });
         }
         notices.extend(kept::notices(&self.kept, &self.rule_type));
         notices

@@ -67,7 +67,7 @@ impl TextType {
 }
 
 /// A piece of a format.
-enum Piece<'a> {
+enum FormatItem<'a> {
     Literal(&'a str),
     Argument(usize, Option<FormatSpec>),
     Named(&'a str, Option<FormatSpec>),
@@ -132,11 +132,11 @@ impl Text {
             }
             for piece in pieces(text).map_err(|reason| Error::invalid(name, reason))? {
                 match piece {
-                    Piece::Argument(at, _) if at >= args.len() => {
+                    FormatItem::Argument(at, _) if at >= args.len() => {
                         let reason = format!("{{{at}}} has no argument: [{name}_args] has {}", args.len());
                         return Err(Error::invalid(name, reason));
                     }
-                    Piece::Named(named, _) if !kw.contains(&named) => {
+                    FormatItem::Named(named, _) if !kw.contains(&named) => {
                         let reason = format!("{{{}}} is no name of [alert_text_kw]", short(named));
                         return Err(Error::invalid(name, reason));
                     }
@@ -231,12 +231,12 @@ impl Text {
                 break;
             }
             match piece {
-                Piece::Literal(text) => filled.push_str(text),
-                Piece::Argument(at, spec) => {
+                FormatItem::Literal(text) => filled.push_str(text),
+                FormatItem::Argument(at, spec) => {
                     let shown = args.get(at).map(|field| value(field)).unwrap_or_default();
                     filled.push_str(&spec.map_or_else(|| shown.clone(), |spec| spec.apply(&shown)));
                 }
-                Piece::Named(named, spec) => {
+                FormatItem::Named(named, spec) => {
                     let field = kw.iter().find(|(_, name)| name == named);
                     let shown = field.map(|(field, _)| value(field)).unwrap_or_default();
                     filled.push_str(&spec.map_or_else(|| shown.clone(), |spec| spec.apply(&shown)));
@@ -269,14 +269,14 @@ fn rendered(text: &str, name: &str, body: &Value, option: &dyn Fn(&str) -> Optio
     template::render(text, &context, MAX_TEXT).unwrap_or_else(|reason| format!("{text}\n\n({reason})"))
 }
 
-fn pieces(format: &str) -> Result<Vec<Piece<'_>>, String> {
+fn pieces(format: &str) -> Result<Vec<FormatItem<'_>>, String> {
     let mut pieces = Vec::new();
     let (mut rest, mut next) = (format, 0);
     while let Some(at) = rest.find(['{', '}']) {
-        pieces.push(Piece::Literal(&rest[..at]));
+        pieces.push(FormatItem::Literal(&rest[..at]));
         let (brace, behind) = rest[at..].split_at(1);
         if behind.starts_with(brace) {
-            pieces.push(Piece::Literal(brace));
+            pieces.push(FormatItem::Literal(brace));
             rest = &behind[1..];
             continue;
         }
@@ -291,17 +291,17 @@ fn pieces(format: &str) -> Result<Vec<Piece<'_>>, String> {
             Some((name, spec)) => (name, Some(FormatSpec::parse(spec).ok_or_else(unknown)?)),
         };
         if inner_name.is_empty() {
-            pieces.push(Piece::Argument(next, spec));
+            pieces.push(FormatItem::Argument(next, spec));
             next += 1;
         } else if inner_name.bytes().all(|byte| byte.is_ascii_digit()) {
-            pieces.push(Piece::Argument(inner_name.parse().unwrap_or(usize::MAX), spec));
+            pieces.push(FormatItem::Argument(inner_name.parse().unwrap_or(usize::MAX), spec));
         } else if inner_name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            pieces.push(Piece::Named(inner_name, spec));
+            pieces.push(FormatItem::Named(inner_name, spec));
         } else {
             return Err(unknown());
         }
         rest = &behind[end + 1..];
     }
-    pieces.push(Piece::Literal(rest));
+    pieces.push(FormatItem::Literal(rest));
     Ok(pieces)
 }

@@ -13,15 +13,15 @@ use serde_json::{Map, Number, Value};
 /// What is wrong with it.
 pub(super) fn read(text: &str, bytes: usize) -> Result<Value, serde_norway::Error> {
     let left = Cell::new(bytes);
-    Unfolded { left: &left }.deserialize(serde_norway::Deserializer::from_str(text))
+    ExpandedYaml { left: &left }.deserialize(serde_norway::Deserializer::from_str(text))
 }
 
 #[derive(Clone, Copy)]
-struct Unfolded<'a> {
+struct ExpandedYaml<'a> {
     left: &'a Cell<usize>,
 }
 
-impl Unfolded<'_> {
+impl ExpandedYaml<'_> {
     fn charge<E: serde::de::Error>(&self, bytes: usize) -> Result<(), E> {
         let left = self.left.get().checked_sub(bytes.saturating_add(1));
         let left = left.ok_or_else(|| E::custom("with its aliases written out it is too large"))?;
@@ -34,7 +34,7 @@ impl Unfolded<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Unfolded<'_> {
+impl<'de> DeserializeSeed<'de> for ExpandedYaml<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -42,7 +42,7 @@ impl<'de> DeserializeSeed<'de> for Unfolded<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Unfolded<'_> {
+impl<'de> Visitor<'de> for ExpandedYaml<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,9 +8,9 @@
 //! After a crash [`Engine::restore`] takes the state of a snapshot; the frames behind it are given again, and up to the
 //! committed position they change state and answer nothing.
 
-mod part;
-mod raising;
-mod running;
+mod active_rule;
+mod alert_builder;
+mod operation_batch;
 mod snapshot;
 
 #[cfg(test)]
@@ -22,11 +22,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use self::active_rule::ActiveRule;
+pub use self::active_rule::{Condition, Status};
 #[cfg(test)]
-pub(crate) use self::part::AT_ONCE;
-use self::part::Part;
-use self::running::Running;
-pub use self::running::{Condition, Status};
+pub(crate) use self::operation_batch::AT_ONCE;
+use self::operation_batch::OperationBatch;
 use crate::definition::Definition;
 use crate::event::{Event, Origin};
 use crate::mutation::{Mutation, mutated};
@@ -68,7 +68,7 @@ pub struct Frame {
 
 /// Which events a rule's filter matches.
 #[derive(Clone, Debug)]
-pub struct Matched {
+pub struct RuleMatches {
     /// Id of the rule.
     pub rule: String,
     /// Places in [`Frame::events`], each once; or why the filter cannot be asked.
@@ -80,12 +80,12 @@ pub struct Matched {
 /// Who knows which rules' filters match which events, index patterns and rights included.
 pub trait Matcher {
     /// Tells which events of a piece the rules match; rules without a match may be left out.
-    fn matches(&mut self, frame: &Frame) -> Vec<Matched>;
+    fn matches(&mut self, frame: &Frame) -> Vec<RuleMatches>;
 }
 
 /// A user's order to raise no alerts of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quiet {
+pub struct SilenceOrder {
     /// The key as alerts show it; all keys without one.
     pub key: Option<String>,
     /// The last frame that it does not concern.
@@ -150,7 +150,7 @@ pub enum Operation {
 /// The rules at work.
 #[derive(Debug)]
 pub struct Engine {
-    rules: BTreeMap<String, Running>,
+    rules: BTreeMap<String, ActiveRule>,
     timing: Timing,
     bounds: Bounds,
     position: Option<u64>,
@@ -181,7 +181,7 @@ pub struct Engine {
 }
 
 /// What a rule does at a frame, until there is enough to be written; tells whether that was all.
-type Step = fn(&mut Running, u64, Time, &Timing, &[(Time, Time)], &mut Part) -> bool;
+type Step = fn(&mut ActiveRule, u64, Time, &Timing, &[(Time, Time)], &mut OperationBatch) -> bool;
 
 /// Absences that are remembered.
 const MAX_ABSENCES: usize = 256;
@@ -249,7 +249,7 @@ impl Engine {
             _ => {
                 rule.since = rule.since.max(self.open.unwrap_or(0));
                 let (id, since) = (rule.id.clone(), rule.since);
-                let mut running = Running::new(rule, self.now, &self.timing, self.bounds);
+                let mut running = ActiveRule::new(rule, self.now, &self.timing, self.bounds);
                 // Who asked for silence did not ask for that of a revision.
                 if let Some(before) = self.rules.remove(&id) {
                     running.quiet = before.quiet;
@@ -326,7 +326,7 @@ impl Engine {
     }
 
     /// Makes a rule quiet; returns whether there is such a rule with room for it: at most 1,000 orders are in force at once.
-    pub fn quiet(&mut self, id: &str, quiet: Quiet) -> bool {
+    pub fn quiet(&mut self, id: &str, quiet: SilenceOrder) -> bool {
         self.rules.get_mut(id).is_some_and(|running| running.quiet(quiet, self.now))
     }
 
@@ -384,7 +384,7 @@ impl Engine {
         if !frame.complete && !mutated(Mutation::EvaluatePieces) {
             return Vec::new();
         }
-        let part = Part::of(std::mem::take(&mut self.problems));
+        let part = OperationBatch::new(std::mem::take(&mut self.problems));
         self.pass(frame.time);
         if !self.new.is_empty() {
             self.begin_new(frame.number);
@@ -413,15 +413,15 @@ impl Engine {
 
     /// Returns more of what is to be written; nothing where there is none.
     pub fn go_on(&mut self) -> Vec<Operation> {
-        self.evaluate(Part::default())
+        self.evaluate(OperationBatch::default())
     }
 
     /// Has rules close windows and evaluate the frame that is complete, until there is enough to be written.
-    fn evaluate(&mut self, mut part: Part) -> Vec<Operation> {
+    fn evaluate(&mut self, mut part: OperationBatch) -> Vec<Operation> {
         let Some((frame, complete)) = self.amid else { return part.into_operations() };
         let rung = self.ring(frame, &mut part);
         while rung && let Some(id) = self.waiting.first().cloned() {
-            if self.have(&id, frame, &mut part, Running::evaluate) {
+            if self.have(&id, frame, &mut part, ActiveRule::evaluate) {
                 self.waiting.remove(&id);
             }
             if part.is_full() {
@@ -458,7 +458,7 @@ impl Engine {
         }
         self.pass(time);
         self.amid = Some((self.position.map_or(0, |position| position + 1), false));
-        self.evaluate(Part::default())
+        self.evaluate(OperationBatch::default())
     }
 
     /// Has the rules that there are begin at a time, where no frame was seen yet; else they begin at the first frame that they see.
@@ -503,9 +503,9 @@ impl Engine {
     }
 
     /// Closes windows that are over, until there is enough to be written. Tells whether that was all.
-    fn ring(&mut self, frame: u64, part: &mut Part) -> bool {
+    fn ring(&mut self, frame: u64, part: &mut OperationBatch) -> bool {
         while let Some(id) = self.ringing.front().cloned() {
-            if !self.have(&id, frame, part, Running::pass) {
+            if !self.have(&id, frame, part, ActiveRule::pass) {
                 return false;
             }
             self.ringing.pop_front();
@@ -514,7 +514,7 @@ impl Engine {
     }
 
     /// Has a rule do its part at a frame, and tells whether that was all. A fault in what one rule does stops no other.
-    fn have(&mut self, id: &str, frame: u64, part: &mut Part, step: Step) -> bool {
+    fn have(&mut self, id: &str, frame: u64, part: &mut OperationBatch, step: Step) -> bool {
         let mut is_done = true;
         if let Some(running) = self.rules.get_mut(id) {
             let before = part.len();
@@ -545,7 +545,7 @@ impl Engine {
 
     /// Tells how a rule is.
     pub fn status(&self, id: &str) -> Option<Status> {
-        self.rules.get(id).map(Running::status)
+        self.rules.get(id).map(ActiveRule::status)
     }
 
     /// Returns a rule.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use ring::digest;
 
-use super::running::Running;
+use super::active_rule::ActiveRule;
 use super::{Engine, MAX_ABSENCES, Rule};
 use crate::error::{Error, Result};
 use crate::mutation::{Mutation, mutated};
@@ -70,7 +70,7 @@ impl Engine {
             let state = states.remove(&rule.id).filter(|state| {
                 state.revision == rule.revision && state.rule_type == rule.definition.rule_type.name()
             });
-            let mut running = Running::new(rule, engine.now, &engine.timing, bounds);
+            let mut running = ActiveRule::new(rule, engine.now, &engine.timing, bounds);
             if let Some(state) = state
                 && !mutated(Mutation::SkipSnapshot)
             {
@@ -78,7 +78,7 @@ impl Engine {
                 match running.decode(state.bytes) {
                     Ok(()) => running.enable(enabled, engine.now, &engine.timing, bounds),
                     Err(error) => {
-                        running = Running::new(running.rule, engine.now, &engine.timing, bounds);
+                        running = ActiveRule::new(running.rule, engine.now, &engine.timing, bounds);
                         failed.push((running.rule.id.clone(), error));
                     }
                 }
@@ -90,7 +90,7 @@ impl Engine {
         Ok((engine, failed))
     }
 
-    fn read<'a>(&mut self, snapshot: &'a [u8]) -> Result<BTreeMap<String, Stored<'a>>> {
+    fn read<'a>(&mut self, snapshot: &'a [u8]) -> Result<BTreeMap<String, StoredRuleState<'a>>> {
         let Some((content, sum)) = snapshot.split_last_chunk::<CHECKSUM>() else {
             return Err(Error::Corrupt("it ends too early"));
         };
@@ -115,7 +115,7 @@ impl Engine {
         for _ in 0..reader.count()? {
             let id = reader.text()?.to_owned();
             let (revision, rule_type) = (reader.number()?, reader.text()?);
-            states.insert(id, Stored { revision, rule_type, bytes: reader.bytes()? });
+            states.insert(id, StoredRuleState { revision, rule_type, bytes: reader.bytes()? });
         }
         reader.finish()?;
         Ok(states)
@@ -123,7 +123,7 @@ impl Engine {
 }
 
 /// State of a rule in a snapshot.
-struct Stored<'a> {
+struct StoredRuleState<'a> {
     revision: u64,
     rule_type: &'a str,
     bytes: &'a [u8],

@@ -10,27 +10,30 @@ use crate::time::Span;
 
 /// Matches every event with every rule, but for those that fail.
 #[derive(Default)]
-struct All {
+struct MatchAll {
     rules: Vec<String>,
     failing: Option<String>,
 }
 
-impl Matcher for All {
-    fn matches(&mut self, frame: &Frame) -> Vec<Matched> {
+impl Matcher for MatchAll {
+    fn matches(&mut self, frame: &Frame) -> Vec<RuleMatches> {
         let outcome = |rule: &String| match &self.failing {
             Some(failing) if failing == rule => Err("no such field".to_owned()),
             _ => Ok((0..frame.events.len()).collect()),
         };
         let second = Vec::new();
-        let of =
-            |rule: &String| Matched { rule: rule.clone(), outcome: outcome(rule), second: second.clone() };
+        let of = |rule: &String| RuleMatches {
+            rule: rule.clone(),
+            outcome: outcome(rule),
+            second: second.clone(),
+        };
         self.rules.iter().map(of).collect()
     }
 }
 
 struct Bench {
     engine: Engine,
-    matcher: All,
+    matcher: MatchAll,
     number: u64,
 }
 
@@ -38,7 +41,7 @@ impl Bench {
     fn new(rules: &[(&str, Value)]) -> Self {
         let mut bench = Self {
             engine: Engine::new(Timing::default(), Bounds::default()),
-            matcher: All::default(),
+            matcher: MatchAll::default(),
             number: 0,
         };
         for (id, options) in rules {
@@ -399,8 +402,8 @@ fn a_rule_that_fails_is_paused_and_stops_nobody() {
 fn a_quiet_key_hides_no_other() {
     let mut bench = Bench::new(&[("r", json!({"query_key": "user"}))]);
     let until = Time::from_ms(10_000);
-    assert!(bench.engine.quiet("r", Quiet { key: Some("ann".to_owned()), since: 1, until }));
-    assert!(!bench.engine.quiet("none", Quiet { key: None, since: 1, until }));
+    assert!(bench.engine.quiet("r", SilenceOrder { key: Some("ann".to_owned()), since: 1, until }));
+    assert!(!bench.engine.quiet("none", SilenceOrder { key: None, since: 1, until }));
     let ann = || json!({"user": "ann"});
     assert_eq!(bench.alerts(0, ann()), 1, "the order is for frames behind");
     assert_eq!(bench.alerts(1, ann()), 0);
@@ -410,12 +413,12 @@ fn a_quiet_key_hides_no_other() {
     bench.engine = Engine::restore(&snapshot, rules, 3, Timing::default(), Bounds::default()).unwrap().0;
     assert_eq!(bench.alerts(9, ann()), 0);
     assert_eq!(bench.alerts(10, ann()), 1);
-    assert!(bench.engine.quiet("r", Quiet { key: None, since: 0, until: Time::from_ms(20_000) }));
+    assert!(bench.engine.quiet("r", SilenceOrder { key: None, since: 0, until: Time::from_ms(20_000) }));
     assert_eq!(bench.alerts(11, json!({"user": "bob"})), 0);
     for _ in 1..1000 {
-        assert!(bench.engine.quiet("r", Quiet { key: None, since: 0, until: Time::from_ms(20_000) }));
+        assert!(bench.engine.quiet("r", SilenceOrder { key: None, since: 0, until: Time::from_ms(20_000) }));
     }
-    assert!(!bench.engine.quiet("r", Quiet { key: None, since: 0, until: Time::from_ms(20_000) }));
+    assert!(!bench.engine.quiet("r", SilenceOrder { key: None, since: 0, until: Time::from_ms(20_000) }));
 }
 
 #[test]
@@ -633,7 +636,7 @@ fn an_event_before_all_time_is_none_of_a_window() {
 fn a_revision_is_as_quiet_as_the_rule_was() {
     let mut bench = Bench::new(&[("r", json!({}))]);
     assert_eq!(bench.alerts(0, json!({})), 1);
-    assert!(bench.engine.quiet("r", Quiet { key: None, since: 1, until: Time::from_ms(20_000) }));
+    assert!(bench.engine.quiet("r", SilenceOrder { key: None, since: 1, until: Time::from_ms(20_000) }));
     bench.put("r", 2, json!({"query_key": "user"}));
     assert_eq!((bench.alerts(1, json!({})), bench.alerts(21, json!({}))), (0, 1));
 }
@@ -861,9 +864,9 @@ struct Panics;
 impl crate::operator::Operator for Panics {
     fn event(
         &mut self,
-        _: &crate::operator::Arrival<'_>,
+        _: &crate::operator::EventArrival<'_>,
         _: &[crate::operator::key::Key],
-        _: crate::operator::Moment,
+        _: crate::operator::EventMoment,
     ) -> Vec<crate::operator::Finding> {
         panic!("no such key")
     }

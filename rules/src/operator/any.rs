@@ -1,13 +1,13 @@
 //! `any`: each event is an alert.
 
 use super::key::Key;
-use super::{Arrival, Finding, Moment, Operator};
+use super::{EventArrival, EventMoment, Finding, Operator};
 
 #[derive(Debug)]
-pub(super) struct Any;
+pub(super) struct AnyOperator;
 
-impl Operator for Any {
-    fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], _: Moment) -> Vec<Finding> {
-        keys.iter().map(|key| Finding::of(arrival, key)).collect()
+impl Operator for AnyOperator {
+    fn event(&mut self, arrival: &EventArrival<'_>, keys: &[Key], _: EventMoment) -> Vec<Finding> {
+        keys.iter().map(|key| Finding::new(arrival, key)).collect()
     }
 }

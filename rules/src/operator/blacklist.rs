@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::key::Key;
-use super::{Arrival, Finding, Moment, Operator};
+use super::{EventArrival, EventMoment, Finding, Operator};
 use crate::fields;
 
 #[derive(Debug)]
@@ -20,10 +20,10 @@ impl Blacklist {
 }
 
 impl Operator for Blacklist {
-    fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], _: Moment) -> Vec<Finding> {
+    fn event(&mut self, arrival: &EventArrival<'_>, keys: &[Key], _: EventMoment) -> Vec<Finding> {
         let mut values =
             self.compare_key.iter().flat_map(|field| fields::values(&arrival.event.source, field));
         let found = values.any(|value| self.entries.contains(&*fields::text(value)));
-        if found { keys.iter().map(|key| Finding::of(arrival, key)).collect() } else { Vec::new() }
+        if found { keys.iter().map(|key| Finding::new(arrival, key)).collect() } else { Vec::new() }
     }
 }

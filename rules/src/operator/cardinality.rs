@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use super::codec::{Reader, Writer};
 use super::frequency::{decode_reference, encode_reference};
 use super::key::Key;
-use super::keyed::{Bounds, Keyed, State};
-use super::{Arrival, Finding, MAX_EVIDENCE, Memory, Moment, Operator};
+use super::keyed::{Bounds, KeyedState, State};
+use super::{EventArrival, EventMoment, Finding, MAX_EVIDENCE, Memory, Operator};
 use crate::error::{Error, Result};
 use crate::event::Reference;
 use crate::fields;
@@ -24,7 +24,7 @@ pub(super) struct Cardinality {
     field: String,
     max: usize,
     timeframe: Span,
-    keys: Keyed<Values>,
+    keys: KeyedState<Values>,
 }
 
 #[derive(Debug)]
@@ -32,19 +32,19 @@ struct Values {
     latest: Time,
     seen: BTreeMap<Box<str>, (Time, u64)>,
     /// Values by when they were seen; the number tells apart those of the same time, by arrival.
-    order: BTreeMap<(Time, u64), Seen>,
+    order: BTreeMap<(Time, u64), SeenValue>,
     arrivals: u64,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct SeenValue {
     value: Box<str>,
     depth: u8,
     reference: Reference,
 }
 
-impl Seen {
+impl SeenValue {
     fn bytes(&self) -> usize {
         2 * self.value.len() + self.reference.bytes() + 160
     }
@@ -55,7 +55,7 @@ impl Values {
         Self { latest, seen: BTreeMap::new(), order: BTreeMap::new(), arrivals: 0, bytes: 0 }
     }
 
-    fn see(&mut self, seen: Seen, time: Time) {
+    fn see(&mut self, seen: SeenValue, time: Time) {
         if let Some((before, number)) = self.seen.get(&seen.value).copied() {
             if before > time || mutated(Mutation::CardinalityFirstTime) {
                 return;
@@ -65,7 +65,7 @@ impl Values {
         self.insert(seen, time);
     }
 
-    fn insert(&mut self, seen: Seen, time: Time) {
+    fn insert(&mut self, seen: SeenValue, time: Time) {
         let at = (time, self.arrivals);
         self.arrivals += 1;
         self.bytes += seen.bytes();
@@ -115,7 +115,7 @@ impl State for Values {
                 return Err(Error::Corrupt("a value is there twice"));
             }
             let depth = u8::try_from(reader.number()?).unwrap_or(u8::MAX);
-            values.insert(Seen { value, depth, reference: decode_reference(reader)? }, time);
+            values.insert(SeenValue { value, depth, reference: decode_reference(reader)? }, time);
         }
         Ok(values)
     }
@@ -123,12 +123,12 @@ impl State for Values {
 
 impl Cardinality {
     pub(super) fn new(field: String, max: usize, timeframe: Span, bounds: Bounds) -> Self {
-        Self { field, max, timeframe, keys: Keyed::new(bounds) }
+        Self { field, max, timeframe, keys: KeyedState::new(bounds) }
     }
 }
 
 impl Operator for Cardinality {
-    fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], moment: Moment) -> Vec<Finding> {
+    fn event(&mut self, arrival: &EventArrival<'_>, keys: &[Key], moment: EventMoment) -> Vec<Finding> {
         let found = fields::texts(&arrival.event.source, &self.field);
         if found.is_empty() {
             return Vec::new();
@@ -139,15 +139,18 @@ impl Operator for Cardinality {
                 self.keys.take(key, moment.watermark).unwrap_or_else(|| Values::new(arrival.time));
             values.latest = values.latest.max(arrival.time);
             for value in &found {
-                let seen =
-                    Seen { value: value.clone(), depth: arrival.depth, reference: arrival.event.reference() };
+                let seen = SeenValue {
+                    value: value.clone(),
+                    depth: arrival.depth,
+                    reference: arrival.event.reference(),
+                };
                 values.see(seen, arrival.time);
             }
             values.leave(self.timeframe, self.max + 1);
             let within = values.latest.since(arrival.time) < self.timeframe;
             let most = if mutated(Mutation::CardinalityReached) { self.max } else { self.max + 1 };
             if within && values.order.len() >= most {
-                let mut finding = Finding::of(arrival, key);
+                let mut finding = Finding::new(arrival, key);
                 let skipped = values.order.len().saturating_sub(MAX_EVIDENCE);
                 let mut evidence: Vec<Reference> = Vec::new();
                 for seen in values.order.values().skip(skipped) {

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::codec::{Reader, Writer};
 use super::key::Key;
-use super::keyed::{Bounds, Keyed, State};
-use super::{Arrival, Finding, Memory, Moment, Operator};
+use super::keyed::{Bounds, KeyedState, State};
+use super::{EventArrival, EventMoment, Finding, Memory, Operator};
 use crate::error::Result;
 use crate::fields;
 use crate::mutation::{Mutation, mutated};
@@ -26,19 +26,19 @@ pub(super) struct Change {
     compare_key: Vec<String>,
     timeframe: Option<Span>,
     ignore_null: bool,
-    keys: Keyed<Last>,
+    keys: KeyedState<LastValues>,
 }
 
 /// Values of each of the fields.
-type Compared = Vec<Vec<Box<str>>>;
+type ComparedValues = Vec<Vec<Box<str>>>;
 
 #[derive(Debug)]
-struct Last {
+struct LastValues {
     time: Time,
-    values: Compared,
+    values: ComparedValues,
 }
 
-impl State for Last {
+impl State for LastValues {
     fn bytes(&self) -> usize {
         self.values
             .iter()
@@ -74,12 +74,12 @@ impl Change {
         ignore_null: bool,
         bounds: Bounds,
     ) -> Self {
-        Self { compare_key, timeframe, ignore_null, keys: Keyed::new(bounds) }
+        Self { compare_key, timeframe, ignore_null, keys: KeyedState::new(bounds) }
     }
 }
 
 /// One entry a field: its value, the list of its values, or `null`.
-fn shown(values: &Compared) -> Value {
+fn shown(values: &ComparedValues) -> Value {
     let texts = |values: &[Box<str>]| values.iter().map(|text| Value::from(&**text)).collect();
     let field = |values: &Vec<Box<str>>| match values.as_slice() {
         [] => Value::Null,
@@ -90,22 +90,22 @@ fn shown(values: &Compared) -> Value {
 }
 
 impl Operator for Change {
-    fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], moment: Moment) -> Vec<Finding> {
-        let values: Compared =
+    fn event(&mut self, arrival: &EventArrival<'_>, keys: &[Key], moment: EventMoment) -> Vec<Finding> {
+        let values: ComparedValues =
             self.compare_key.iter().map(|field| fields::texts(&arrival.event.source, field)).collect();
         if self.ignore_null && values.iter().any(Vec::is_empty) {
             return Vec::new();
         }
         let mut findings = Vec::new();
         for key in keys {
-            let mut last = Last { time: arrival.time, values: values.clone() };
+            let mut last = LastValues { time: arrival.time, values: values.clone() };
             if let Some(before) = self.keys.take(key, moment.watermark)
                 && before.values != values
             {
                 let soon =
                     self.timeframe.is_none_or(|timeframe| arrival.time.since(before.time) <= timeframe);
                 if soon || mutated(Mutation::ChangeWithoutTimeframe) {
-                    let mut finding = Finding::of(arrival, key);
+                    let mut finding = Finding::new(arrival, key);
                     finding.added = vec![("old_value", shown(&before.values)), ("new_value", shown(&values))];
                     findings.push(finding);
                 }

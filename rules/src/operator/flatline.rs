@@ -7,7 +7,7 @@
 //! State: of a key how many events each pane has.
 
 use super::panes::{Count, Grid, Track};
-use super::waiting::{Judge, Sample, Verdict, Wakes};
+use super::window_operator::{Sample, Verdict, WakeSchedule, WindowJudge};
 use crate::mutation::{Mutation, mutated};
 
 #[derive(Debug)]
@@ -22,12 +22,12 @@ impl Flatline {
     }
 }
 
-impl Judge for Flatline {
+impl WindowJudge for Flatline {
     type Pane = Count;
     type Value = ();
 
-    fn wakes(&self) -> Wakes {
-        Wakes::Always
+    fn wakes(&self) -> WakeSchedule {
+        WakeSchedule::Always
     }
 
     fn read(&self, _: &Sample<'_>) -> Option<()> {

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use super::codec::{Reader, Writer};
 use super::key::Key;
-use super::keyed::{Bounds, Keyed, State};
-use super::{Arrival, Finding, MAX_EVIDENCE, Memory, Moment, Operator};
+use super::keyed::{Bounds, KeyedState, State};
+use super::{EventArrival, EventMoment, Finding, MAX_EVIDENCE, Memory, Operator};
 use crate::error::Result;
 use crate::event::Reference;
 use crate::mutation::{Mutation, mutated};
@@ -28,31 +28,31 @@ pub(super) struct Frequency {
     num_events: usize,
     timeframe: Span,
     attach_related: bool,
-    keys: Keyed<Window>,
+    keys: KeyedState<Window>,
 }
 
 /// Events of a key, in order of time.
 #[derive(Debug, Default)]
 struct Window {
-    events: VecDeque<Counted>,
+    events: VecDeque<CountedEvent>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Counted {
+struct CountedEvent {
     time: Time,
     depth: u8,
-    shown: Option<Box<Shown>>,
+    shown: Option<Box<AlertEvent>>,
 }
 
 /// What an alert tells of an event.
 #[derive(Debug)]
-struct Shown {
+struct AlertEvent {
     reference: Reference,
     body: Option<Arc<str>>,
 }
 
-impl Counted {
+impl CountedEvent {
     fn bytes(&self) -> usize {
         24 + self.shown.as_ref().map_or(0, |shown| {
             16 + shown.reference.bytes() + shown.body.as_ref().map_or(0, |body| body.len())
@@ -62,7 +62,7 @@ impl Counted {
 
 impl Window {
     /// Changes one event, and the bytes that the window takes.
-    fn change(&mut self, at: usize, change: impl FnOnce(&mut Counted)) {
+    fn change(&mut self, at: usize, change: impl FnOnce(&mut CountedEvent)) {
         if let Some(counted) = self.events.get_mut(at) {
             self.bytes -= counted.bytes();
             change(counted);
@@ -70,12 +70,12 @@ impl Window {
         }
     }
 
-    fn insert(&mut self, arrival: &Arrival<'_>, attach_related: bool) {
+    fn insert(&mut self, arrival: &EventArrival<'_>, attach_related: bool) {
         let at = self.events.partition_point(|counted| counted.time <= arrival.time);
         let last = at == self.events.len();
         let body = (last || attach_related).then(|| arrival.body.clone());
-        let shown = Shown { reference: arrival.event.reference(), body };
-        let counted = Counted { time: arrival.time, depth: arrival.depth, shown: Some(Box::new(shown)) };
+        let shown = AlertEvent { reference: arrival.event.reference(), body };
+        let counted = CountedEvent { time: arrival.time, depth: arrival.depth, shown: Some(Box::new(shown)) };
         self.bytes += counted.bytes();
         self.events.insert(at, counted);
         if last && !attach_related && at > 0 {
@@ -135,11 +135,11 @@ impl State for Window {
             let shown = if reader.flag()? {
                 let reference = decode_reference(reader)?;
                 let body = if reader.flag()? { Some(reader.text()?.into()) } else { None };
-                Some(Box::new(Shown { reference, body }))
+                Some(Box::new(AlertEvent { reference, body }))
             } else {
                 None
             };
-            let counted = Counted { time, depth, shown };
+            let counted = CountedEvent { time, depth, shown };
             window.bytes += counted.bytes();
             window.events.push_back(counted);
         }
@@ -165,11 +165,11 @@ pub(super) fn decode_reference(reader: &mut Reader<'_>) -> Result<Reference> {
 
 impl Frequency {
     pub(super) fn new(num_events: usize, timeframe: Span, attach_related: bool, bounds: Bounds) -> Self {
-        Self { num_events, timeframe, attach_related, keys: Keyed::new(bounds) }
+        Self { num_events, timeframe, attach_related, keys: KeyedState::new(bounds) }
     }
 
-    fn finding(&self, key: &Key, arrival: &Arrival<'_>, window: &Window) -> Finding {
-        let mut finding = Finding::of(arrival, key);
+    fn finding(&self, key: &Key, arrival: &EventArrival<'_>, window: &Window) -> Finding {
+        let mut finding = Finding::new(arrival, key);
         let skipped = window.events.len().saturating_sub(MAX_EVIDENCE);
         let shown = || window.events.iter().skip(skipped).filter_map(|counted| counted.shown.as_deref());
         if let Some(last) = window.events.back()
@@ -204,7 +204,7 @@ fn fitting<'a>(bodies: impl Iterator<Item = &'a Arc<str>>) -> Vec<Arc<str>> {
 }
 
 impl Operator for Frequency {
-    fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], moment: Moment) -> Vec<Finding> {
+    fn event(&mut self, arrival: &EventArrival<'_>, keys: &[Key], moment: EventMoment) -> Vec<Finding> {
         let mut findings = Vec::new();
         for key in keys {
             let mut window = self.keys.take(key, moment.watermark).unwrap_or_default();

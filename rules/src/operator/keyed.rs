@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::Figures;
+use super::OperatorStats;
 use super::codec::{Reader, Writer};
 use super::key::Key;
 use crate::error::{Error, Result};
@@ -50,11 +50,11 @@ pub(crate) trait Memory: fmt::Debug + Send + Sync {
     fn decode(&mut self, reader: &mut Reader<'_>) -> Result<()>;
 
     /// How many keys there are, the bytes that they take, and how many had to go before their time.
-    fn figures(&self) -> Figures;
+    fn figures(&self) -> OperatorStats;
 }
 
 #[derive(Debug)]
-struct Kept<S> {
+struct KeyEntry<S> {
     state: S,
     deadline: Time,
     bytes: usize,
@@ -62,15 +62,15 @@ struct Kept<S> {
 
 /// State of all keys of an operator.
 #[derive(Debug)]
-pub(crate) struct Keyed<S> {
-    entries: BTreeMap<Key, Kept<S>>,
+pub(crate) struct KeyedState<S> {
+    entries: BTreeMap<Key, KeyEntry<S>>,
     order: BTreeSet<(Time, Key)>,
     bytes: usize,
     bounds: Bounds,
     evicted: u64,
 }
 
-impl<S: State> Keyed<S> {
+impl<S: State> KeyedState<S> {
     pub(crate) fn new(bounds: Bounds) -> Self {
         Self { entries: BTreeMap::new(), order: BTreeSet::new(), bytes: 0, bounds, evicted: 0 }
     }
@@ -88,7 +88,7 @@ impl<S: State> Keyed<S> {
         let bytes = key.bytes() + state.bytes();
         self.bytes += bytes;
         self.order.insert((deadline, key.clone()));
-        self.entries.insert(key, Kept { state, deadline, bytes });
+        self.entries.insert(key, KeyEntry { state, deadline, bytes });
         while self.entries.len() > self.bounds.keys || self.bytes > self.bounds.bytes {
             let Some((_, first)) = self.order.first().cloned() else { break };
             self.remove(&first);
@@ -96,7 +96,7 @@ impl<S: State> Keyed<S> {
         }
     }
 
-    fn remove(&mut self, key: &Key) -> Option<Kept<S>> {
+    fn remove(&mut self, key: &Key) -> Option<KeyEntry<S>> {
         let (key, kept) = self.entries.remove_entry(key)?;
         self.bytes -= kept.bytes;
         self.order.remove(&(kept.deadline, key));
@@ -104,7 +104,7 @@ impl<S: State> Keyed<S> {
     }
 }
 
-impl<S: State> Memory for Keyed<S> {
+impl<S: State> Memory for KeyedState<S> {
     fn purge(&mut self, watermark: Time) {
         if mutated(Mutation::NeverForget) {
             return;
@@ -117,8 +117,8 @@ impl<S: State> Memory for Keyed<S> {
         }
     }
 
-    fn figures(&self) -> Figures {
-        Figures { keys: self.entries.len(), bytes: self.bytes, evicted: self.evicted }
+    fn figures(&self) -> OperatorStats {
+        OperatorStats { keys: self.entries.len(), bytes: self.bytes, evicted: self.evicted }
     }
 
     fn encode(&self, watermark: Time, writer: &mut Writer) {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::codec::{Reader, Writer};
 use super::min_cardinality::Distinct;
 use super::panes::{Grid, Pane, Track};
-use super::waiting::{Judge, Sample, Verdict, Wakes};
+use super::window_operator::{Sample, Verdict, WakeSchedule, WindowJudge};
 use crate::definition::{Aggregation, Metric};
 use crate::error::Result;
 use crate::fields;
@@ -45,11 +45,11 @@ pub(super) struct Numbers {
     values: u32,
     /// The least, the greatest, or the sum: by what is asked for.
     figure: f64,
-    more: Option<Box<More>>,
+    more: Option<Box<MetricState>>,
 }
 
 #[derive(Debug)]
-enum More {
+enum MetricState {
     Distinct(Distinct),
     /// Values in order.
     Exact(Vec<f64>),
@@ -74,7 +74,7 @@ fn middle(stretch: i32) -> f64 {
     }
 }
 
-impl More {
+impl MetricState {
     fn add(&mut self, value: f64) {
         match self {
             Self::Distinct(_) => {}
@@ -122,9 +122,9 @@ impl Pane for Numbers {
     fn heap(&self) -> usize {
         self.more.as_ref().map_or(0, |more| {
             32 + match &**more {
-                More::Distinct(distinct) => distinct.heap(),
-                More::Exact(values) => values.capacity() * 8,
-                More::Stretches(stretches) => stretches.len() * 16,
+                MetricState::Distinct(distinct) => distinct.heap(),
+                MetricState::Exact(values) => values.capacity() * 8,
+                MetricState::Stretches(stretches) => stretches.len() * 16,
             }
         })
     }
@@ -135,16 +135,16 @@ impl Pane for Numbers {
         writer.float(self.figure);
         match self.more.as_deref() {
             None => writer.number(0),
-            Some(More::Distinct(distinct)) => {
+            Some(MetricState::Distinct(distinct)) => {
                 writer.number(1);
                 distinct.encode(writer);
             }
-            Some(More::Exact(values)) => {
+            Some(MetricState::Exact(values)) => {
                 writer.number(2);
                 writer.size(values.len());
                 values.iter().for_each(|value| writer.float(*value));
             }
-            Some(More::Stretches(stretches)) => {
+            Some(MetricState::Stretches(stretches)) => {
                 writer.number(3);
                 writer.size(stretches.len());
                 for (stretch, count) in stretches {
@@ -160,10 +160,10 @@ impl Pane for Numbers {
         let (events, values, figure) = (number(reader)?, number(reader)?, reader.float()?);
         let more = match reader.number()? {
             0 => None,
-            1 => Some(More::Distinct(Distinct::decode(reader)?)),
+            1 => Some(MetricState::Distinct(Distinct::decode(reader)?)),
             2 => {
                 let count = reader.count()?;
-                Some(More::Exact((0..count).map(|_| reader.float()).collect::<Result<_>>()?))
+                Some(MetricState::Exact((0..count).map(|_| reader.float()).collect::<Result<_>>()?))
             }
             _ => {
                 let mut stretches = BTreeMap::new();
@@ -171,7 +171,7 @@ impl Pane for Numbers {
                     let stretch = reader.time()?.ms().clamp(-100_000, 100_000) as i32;
                     stretches.insert(stretch, number(reader)?);
                 }
-                Some(More::Stretches(stretches))
+                Some(MetricState::Stretches(stretches))
             }
         };
         Ok(Self { events, values, figure, more: more.map(Box::new) })
@@ -179,42 +179,43 @@ impl Pane for Numbers {
 }
 
 /// What is read of an event.
-pub(super) enum Read {
+pub(super) enum MetricInput {
     Numbers(Vec<f64>),
     Hashes(Vec<u64>),
     Count(u32),
 }
 
-impl Judge for MetricAggregation {
+impl WindowJudge for MetricAggregation {
     type Pane = Numbers;
-    type Value = Read;
+    type Value = MetricInput;
 
-    fn wakes(&self) -> Wakes {
-        Wakes::WithEvents
+    fn wakes(&self) -> WakeSchedule {
+        WakeSchedule::WithEvents
     }
 
-    fn read(&self, sample: &Sample<'_>) -> Option<Read> {
+    fn read(&self, sample: &Sample<'_>) -> Option<MetricInput> {
         let (source, field) = (&sample.event.source, &self.aggregation.field);
         Some(match self.aggregation.metric {
-            Metric::Cardinality => {
-                Read::Hashes(fields::texts(source, field).iter().map(|text| fields::hash(text)).collect())
-            }
-            Metric::ValueCount => Read::Count(fields::values(source, field).len() as u32),
-            _ => Read::Numbers(fields::numbers(source, field)),
+            Metric::Cardinality => MetricInput::Hashes(
+                fields::texts(source, field).iter().map(|text| fields::hash(text)).collect(),
+            ),
+            Metric::ValueCount => MetricInput::Count(fields::values(source, field).len() as u32),
+            _ => MetricInput::Numbers(fields::numbers(source, field)),
         })
     }
 
-    fn add(&self, pane: &mut Numbers, value: &Read) {
+    fn add(&self, pane: &mut Numbers, value: &MetricInput) {
         pane.events = pane.events.saturating_add(1);
         match value {
-            Read::Count(count) => pane.values = pane.values.saturating_add(*count),
-            Read::Hashes(hashes) => {
-                let more = pane.more.get_or_insert_with(|| Box::new(More::Distinct(Distinct::default())));
-                if let More::Distinct(distinct) = &mut **more {
+            MetricInput::Count(count) => pane.values = pane.values.saturating_add(*count),
+            MetricInput::Hashes(hashes) => {
+                let more =
+                    pane.more.get_or_insert_with(|| Box::new(MetricState::Distinct(Distinct::default())));
+                if let MetricState::Distinct(distinct) = &mut **more {
                     hashes.iter().for_each(|hash| distinct.add(*hash, MAX_DISTINCT));
                 }
             }
-            Read::Numbers(numbers) => {
+            MetricInput::Numbers(numbers) => {
                 for number in numbers {
                     let first = pane.values == 0;
                     pane.values = pane.values.saturating_add(1);
@@ -223,7 +224,8 @@ impl Judge for MetricAggregation {
                         Metric::Max if !first => pane.figure = pane.figure.max(*number),
                         Metric::Min | Metric::Max => pane.figure = *number,
                         Metric::Percentile(_) => {
-                            let more = pane.more.get_or_insert_with(|| Box::new(More::Exact(Vec::new())));
+                            let more =
+                                pane.more.get_or_insert_with(|| Box::new(MetricState::Exact(Vec::new())));
                             more.add(*number);
                         }
                         _ => pane.figure += number,
@@ -245,7 +247,7 @@ impl Judge for MetricAggregation {
             Metric::Sum => pane.figure,
             Metric::ValueCount => f64::from(pane.values),
             Metric::Cardinality => match pane.more.as_deref() {
-                Some(More::Distinct(distinct)) => distinct.count() as f64,
+                Some(MetricState::Distinct(distinct)) => distinct.count() as f64,
                 _ => 0.0,
             },
             Metric::Percentile(percent) => pane.more.as_ref()?.percentile(percent, pane.values)?,

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::codec::{Reader, Writer};
 use super::panes::{Grid, Pane, Track};
-use super::waiting::{Judge, Sample, Verdict, Wakes};
+use super::window_operator::{Sample, Verdict, WakeSchedule, WindowJudge};
 use crate::error::{Error, Result};
 use crate::fields;
 use crate::mutation::{Mutation, mutated};
@@ -84,12 +84,12 @@ impl Pane for Values {
     }
 }
 
-impl Judge for MinCardinality {
+impl WindowJudge for MinCardinality {
     type Pane = Values;
     type Value = Vec<u64>;
 
-    fn wakes(&self) -> Wakes {
-        Wakes::Always
+    fn wakes(&self) -> WakeSchedule {
+        WakeSchedule::Always
     }
 
     fn read(&self, sample: &Sample<'_>) -> Option<Vec<u64>> {

@@ -6,7 +6,6 @@
 
 mod any;
 mod blacklist;
-pub(crate) mod blind;
 mod cardinality;
 mod change;
 pub(crate) mod codec;
@@ -21,9 +20,10 @@ mod panes;
 mod percentage_match;
 pub(crate) mod realert;
 mod spike;
-pub(crate) mod waiting;
+pub(crate) mod unobserved;
 mod watermark;
 mod whitelist;
+pub(crate) mod window_operator;
 
 #[cfg(test)]
 mod tests;
@@ -38,9 +38,9 @@ use self::key::Key;
 pub use self::keyed::Bounds;
 pub(crate) use self::keyed::Memory;
 use self::panes::Grid;
-use self::waiting::{Judge, Paned, Waiting};
 pub use self::watermark::Timing;
-pub(crate) use self::watermark::{Moment, Watermark};
+pub(crate) use self::watermark::{EventMoment, Watermark};
+use self::window_operator::{PaneOperator, WindowJudge, WindowOperator};
 use crate::definition::{Definition, RuleType};
 use crate::error::Result;
 use crate::event::{Event, Reference};
@@ -54,7 +54,7 @@ pub(crate) const MAX_FINDINGS: usize = 1_000;
 
 /// An event as an operator sees it.
 #[derive(Debug)]
-pub(crate) struct Arrival<'a> {
+pub(crate) struct EventArrival<'a> {
     pub(crate) event: &'a Event,
     pub(crate) time: Time,
     /// What an alert shows of it, as JSON.
@@ -86,7 +86,7 @@ pub(crate) struct Finding {
 
 impl Finding {
     /// A finding that one event makes by itself.
-    pub(crate) fn of(arrival: &Arrival<'_>, key: &Key) -> Self {
+    pub(crate) fn new(arrival: &EventArrival<'_>, key: &Key) -> Self {
         Self {
             key: key.clone(),
             identity: key.clone(),
@@ -103,7 +103,7 @@ impl Finding {
 
 /// What an operator remembers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct OperatorStats {
     /// Keys with state.
     pub keys: usize,
     /// Bytes that they take, as an estimate.
@@ -115,7 +115,7 @@ pub struct Figures {
 /// A rule type at work.
 pub(crate) trait Operator: fmt::Debug + Send + Sync {
     /// Takes an event under each of its keys.
-    fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], moment: Moment) -> Vec<Finding>;
+    fn event(&mut self, arrival: &EventArrival<'_>, keys: &[Key], moment: EventMoment) -> Vec<Finding>;
 
     /// How much it found at the last event beyond [`MAX_FINDINGS`], or did not look at.
     fn left_out(&self) -> usize {
@@ -149,30 +149,35 @@ pub(crate) trait Operator: fmt::Debug + Send + Sync {
         self.memory_mut().map_or(Ok(()), |memory| memory.decode(reader))
     }
 
-    fn figures(&self) -> Figures {
-        self.memory().map_or_else(Figures::default, Memory::figures)
+    fn figures(&self) -> OperatorStats {
+        self.memory().map_or_else(OperatorStats::default, Memory::figures)
     }
 }
 
 /// What a rule does: types decide when an event comes, or wait for the end of windows.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum RuleOperator {
     Eager(Box<dyn Operator>),
-    Waiting(Box<dyn Waiting>),
+    Waiting(Box<dyn WindowOperator>),
 }
 
-impl Work {
+impl RuleOperator {
     /// Makes that of a rule.
     pub(crate) fn new(rule: &Definition, timing: &Timing, bounds: Bounds) -> Self {
         let delay = rule.delay.unwrap_or(timing.delay);
         let keyless = rule.query_key.is_empty();
         let sliding = |window, looked_at| Grid::sliding(window, looked_at, timing, delay);
         let tumbling = |window| Grid::tumbling(window, timing, delay);
-        fn paned<J: Judge + 'static>(judge: J, grid: Grid, keyless: bool, bounds: Bounds) -> Work {
-            Work::Waiting(Box::new(Paned::new(judge, grid, keyless, bounds)))
+        fn paned<J: WindowJudge + 'static>(
+            judge: J,
+            grid: Grid,
+            keyless: bool,
+            bounds: Bounds,
+        ) -> RuleOperator {
+            RuleOperator::Waiting(Box::new(PaneOperator::new(judge, grid, keyless, bounds)))
         }
-        fn eager(operator: impl Operator + 'static) -> Work {
-            Work::Eager(Box::new(operator))
+        fn eager(operator: impl Operator + 'static) -> RuleOperator {
+            RuleOperator::Eager(Box::new(operator))
         }
         match &rule.rule_type {
             RuleType::Flatline { threshold, timeframe, forget_keys } => {
@@ -182,8 +187,8 @@ impl Work {
             RuleType::Spike(spike) => {
                 let grid = sliding(spike.timeframe, 2);
                 match &spike.field_value {
-                    None => paned(spike::Of::<()>::new(spike.clone()), grid, keyless, bounds),
-                    Some(_) => paned(spike::Of::<f64>::new(spike.clone()), grid, keyless, bounds),
+                    None => paned(spike::SummedSpike::<()>::new(spike.clone()), grid, keyless, bounds),
+                    Some(_) => paned(spike::SummedSpike::<f64>::new(spike.clone()), grid, keyless, bounds),
                 }
             }
             RuleType::MinCardinality { field, min, timeframe } => {
@@ -198,7 +203,7 @@ impl Work {
                 let judge = percentage_match::PercentageMatch(percentage.clone());
                 paned(judge, tumbling(percentage.window), keyless, bounds)
             }
-            RuleType::Any => eager(any::Any),
+            RuleType::Any => eager(any::AnyOperator),
             RuleType::Frequency { num_events, timeframe, attach_related } => {
                 eager(frequency::Frequency::new(*num_events, *timeframe, *attach_related, bounds))
             }
@@ -228,7 +233,7 @@ impl Work {
         }
     }
 
-    pub(crate) fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> OperatorStats {
         match self {
             Self::Eager(operator) => operator.figures(),
             Self::Waiting(waiting) => waiting.figures(),

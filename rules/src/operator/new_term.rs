@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::codec::{Reader, Writer};
 use super::key::{Combination, Key, MAX_KEYS, combinations};
-use super::keyed::{Bounds, Keyed, State};
-use super::{Arrival, Finding, MAX_FINDINGS, Memory, Moment, Operator};
+use super::keyed::{Bounds, KeyedState, State};
+use super::{EventArrival, EventMoment, Finding, MAX_FINDINGS, Memory, Operator};
 use crate::error::Result;
 use crate::fields;
 use crate::mutation::{Mutation, mutated};
@@ -30,16 +30,16 @@ pub(super) struct NewTerm {
     fields: Vec<Vec<String>>,
     window: Span,
     alert_on_missing_field: bool,
-    terms: Keyed<Known>,
+    terms: KeyedState<TermRecord>,
     /// Alerts of the last event that were too many, and terms of it that were not looked at.
     left_out: usize,
 }
 
 /// When a term was seen last.
 #[derive(Debug)]
-struct Known(Time);
+struct TermRecord(Time);
 
-impl State for Known {
+impl State for TermRecord {
     fn bytes(&self) -> usize {
         8
     }
@@ -60,7 +60,7 @@ impl NewTerm {
         alert_on_missing_field: bool,
         bounds: Bounds,
     ) -> Self {
-        Self { fields, window, alert_on_missing_field, terms: Keyed::new(bounds), left_out: 0 }
+        Self { fields, window, alert_on_missing_field, terms: KeyedState::new(bounds), left_out: 0 }
     }
 
     /// The terms that an event has in one of the fields, and how many that are not looked at could be alerts.
@@ -82,14 +82,14 @@ impl NewTerm {
     }
 
     /// Takes a term in; tells whether it is new.
-    fn meet(&mut self, term: Key, time: Time, moment: Moment) -> bool {
+    fn meet(&mut self, term: Key, time: Time, moment: EventMoment) -> bool {
         let known = self.terms.take(&term, moment.watermark);
         let lasting = known
             .as_ref()
             .is_some_and(|known| time.since(known.0) < self.window || mutated(Mutation::TermNeverForgotten));
         let latest = known.map_or(time, |known| known.0.max(time));
         if !mutated(Mutation::TermNotRemembered) {
-            self.terms.put(term, Known(latest), moment.deadline(latest, self.window), moment.watermark);
+            self.terms.put(term, TermRecord(latest), moment.deadline(latest, self.window), moment.watermark);
         }
         !lasting
     }
@@ -104,7 +104,7 @@ fn name(fields: &[String]) -> Value {
 }
 
 impl Operator for NewTerm {
-    fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], moment: Moment) -> Vec<Finding> {
+    fn event(&mut self, arrival: &EventArrival<'_>, keys: &[Key], moment: EventMoment) -> Vec<Finding> {
         let mut findings = Vec::new();
         self.left_out = 0;
         let of_fields: Vec<_> =
@@ -134,7 +134,7 @@ impl Operator for NewTerm {
                 let some = keys.len().min(room.saturating_sub(findings.len()));
                 self.left_out = self.left_out.saturating_add(keys.len() - some);
                 for key in &keys[..some] {
-                    let mut finding = Finding::of(arrival, key);
+                    let mut finding = Finding::new(arrival, key);
                     finding.identity = key.with(&identity);
                     finding.added = vec![(member, name(&self.fields[at]))];
                     findings.push(finding);

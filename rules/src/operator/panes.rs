@@ -120,7 +120,7 @@ fn lateness(window: i64, timing: &Timing, delay: Span) -> i64 {
 
 /// A window of a key that was told of, or would have been were the key not silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fired {
+pub(crate) struct FiredWindow {
     pub(crate) end: i64,
     /// Whether an alert was raised.
     pub(crate) raised: bool,
@@ -137,7 +137,7 @@ pub(crate) struct Track<P> {
     pub(crate) latest: i64,
     first: i64,
     panes: VecDeque<P>,
-    fired: Vec<Fired>,
+    fired: Vec<FiredWindow>,
     /// The greatest depth of its events.
     pub(crate) depth: u8,
     /// Whether nothing is told until the key comes again.
@@ -163,7 +163,7 @@ impl<P: Pane> Track<P> {
     /// The bytes that it takes beside its key.
     pub(crate) fn bytes(&self) -> usize {
         let heap: usize = self.panes.iter().map(P::heap).sum();
-        160 + self.panes.capacity() * size_of::<P>() + heap + self.fired.capacity() * size_of::<Fired>()
+        160 + self.panes.capacity() * size_of::<P>() + heap + self.fired.capacity() * size_of::<FiredWindow>()
     }
 
     /// Lets go of panes and windows that nothing will look at any more.
@@ -216,12 +216,12 @@ impl<P: Pane> Track<P> {
         self.fired.iter().all(|fired| fired.end.abs_diff(end) >= per.unsigned_abs())
     }
 
-    pub(crate) fn fired(&self, end: i64) -> Option<Fired> {
+    pub(crate) fn fired(&self, end: i64) -> Option<FiredWindow> {
         self.fired.iter().copied().find(|fired| fired.end == end)
     }
 
     /// Notes that a window was told of.
-    pub(crate) fn fire(&mut self, fired: Fired) {
+    pub(crate) fn fire(&mut self, fired: FiredWindow) {
         let at = self.fired.partition_point(|before| before.end < fired.end);
         self.fired.insert(at, fired);
         let open = self.fired.iter().filter(|fired| fired.open).count();
@@ -296,7 +296,7 @@ impl<P: Pane> Track<P> {
         track.due = due.then_some(number);
         for _ in 0..reader.count()? {
             let end = reader.time()?.ms();
-            track.fired.push(Fired { end, raised: reader.flag()?, open: reader.flag()? });
+            track.fired.push(FiredWindow { end, raised: reader.flag()?, open: reader.flag()? });
         }
         let (mut first, mut before): (i64, Option<i64>) = (0, None);
         // What can be there at once: late events, those ahead, and a window.
@@ -324,6 +324,6 @@ impl<P: Pane> Track<P> {
 }
 
 /// Whether a window that was told of still matters: late events may change it or one that overlaps it, or its end is waited for.
-fn lasts(fired: &Fired, lowest: i64, grid: &Grid) -> bool {
+fn lasts(fired: &FiredWindow, lowest: i64, grid: &Grid) -> bool {
     fired.open || fired.end.saturating_add(grid.per) > lowest.saturating_add(grid.span)
 }

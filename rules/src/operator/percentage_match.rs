@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::codec::{Reader, Writer};
 use super::panes::{Grid, Pane, Track};
-use super::waiting::{Judge, Sample, Verdict, Wakes};
+use super::window_operator::{Sample, Verdict, WakeSchedule, WindowJudge};
 use crate::definition::Percentage;
 use crate::error::Result;
 use crate::mutation::{Mutation, mutated};
@@ -18,12 +18,12 @@ pub(super) struct PercentageMatch(pub(super) Percentage);
 
 /// Events, and those that match.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Share {
+pub(super) struct MatchCount {
     events: u32,
     matching: u32,
 }
 
-impl Pane for Share {
+impl Pane for MatchCount {
     fn is_empty(&self) -> bool {
         self.events == 0
     }
@@ -39,24 +39,24 @@ impl Pane for Share {
     }
 }
 
-impl Judge for PercentageMatch {
-    type Pane = Share;
+impl WindowJudge for PercentageMatch {
+    type Pane = MatchCount;
     type Value = bool;
 
-    fn wakes(&self) -> Wakes {
-        Wakes::WithEvents
+    fn wakes(&self) -> WakeSchedule {
+        WakeSchedule::WithEvents
     }
 
     fn read(&self, sample: &Sample<'_>) -> Option<bool> {
         Some(sample.second)
     }
 
-    fn add(&self, pane: &mut Share, matching: &bool) {
+    fn add(&self, pane: &mut MatchCount, matching: &bool) {
         pane.events = pane.events.saturating_add(1);
         pane.matching = pane.matching.saturating_add(u32::from(*matching));
     }
 
-    fn judge(&self, track: &Track<Share>, grid: &Grid, end: i64) -> Option<Verdict> {
+    fn judge(&self, track: &Track<MatchCount>, grid: &Grid, end: i64) -> Option<Verdict> {
         let (_, share) = track.panes(end.saturating_sub(grid.span), end).next()?;
         let few = u64::from(share.events) < self.0.min_denominator;
         if few && !mutated(Mutation::DenominatorForgotten) {

@@ -6,8 +6,8 @@
 
 use super::codec::{Reader, Writer};
 use super::key::Key;
-use super::keyed::{Bounds, Keyed, Memory, State};
-use super::{Figures, Moment};
+use super::keyed::{Bounds, KeyedState, Memory, State};
+use super::{EventMoment, OperatorStats};
 use crate::definition::Realert;
 use crate::error::Result;
 use crate::mutation::{Mutation, mutated};
@@ -38,11 +38,11 @@ impl State for Silence {
 
 /// Silent keys of a rule.
 #[derive(Debug)]
-pub(crate) struct Silences(Keyed<Silence>);
+pub(crate) struct Silences(KeyedState<Silence>);
 
 impl Silences {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        Self(Keyed::new(bounds))
+        Self(KeyedState::new(bounds))
     }
 
     /// Decides about an alert of `time`: `None` where its key is silent, else until when it is silent from now on, if at
@@ -53,7 +53,7 @@ impl Silences {
         key: &Key,
         time: Time,
         realert: Realert,
-        moment: Moment,
+        moment: EventMoment,
     ) -> Option<Option<Silence>> {
         if realert.wait <= Span::ZERO || mutated(Mutation::ForgetRealert) {
             return Some(None);
@@ -78,7 +78,7 @@ impl Silences {
 
     pub(crate) fn encode(&self, watermark: Time, writer: &mut Writer) {
         if mutated(Mutation::SnapshotWithoutRealert) {
-            return Keyed::<Silence>::new(Bounds::default()).encode(watermark, writer);
+            return KeyedState::<Silence>::new(Bounds::default()).encode(watermark, writer);
         }
         self.0.encode(watermark, writer);
     }
@@ -87,7 +87,7 @@ impl Silences {
         self.0.decode(reader)
     }
 
-    pub(crate) fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> OperatorStats {
         self.0.figures()
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::codec::{Reader, Writer};
 use super::panes::{Grid, Pane, Track};
-use super::waiting::{Judge, Sample, Verdict, Wakes};
+use super::window_operator::{Sample, Verdict, WakeSchedule, WindowJudge};
 use crate::definition::{self, Direction};
 use crate::error::Result;
 use crate::fields;
@@ -20,7 +20,7 @@ pub(super) struct Spike(pub(super) definition::Spike);
 
 /// How many events there were, and the sum of their values where they have any.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Summed<V> {
+pub(super) struct CountAndSum<V> {
     events: u32,
     sum: V,
 }
@@ -76,7 +76,7 @@ impl Sum for f64 {
     }
 }
 
-impl<V: Sum> Pane for Summed<V> {
+impl<V: Sum> Pane for CountAndSum<V> {
     fn is_empty(&self) -> bool {
         self.events == 0
     }
@@ -94,35 +94,35 @@ impl<V: Sum> Pane for Summed<V> {
 
 /// [`Spike`] by what it sums.
 #[derive(Debug)]
-pub(super) struct Of<V> {
+pub(super) struct SummedSpike<V> {
     spike: Spike,
     sums: std::marker::PhantomData<V>,
 }
 
-impl<V> Of<V> {
+impl<V> SummedSpike<V> {
     pub(super) fn new(spike: definition::Spike) -> Self {
         Self { spike: Spike(spike), sums: std::marker::PhantomData }
     }
 }
 
-impl<V: Sum> Judge for Of<V> {
-    type Pane = Summed<V>;
+impl<V: Sum> WindowJudge for SummedSpike<V> {
+    type Pane = CountAndSum<V>;
     type Value = V;
 
-    fn wakes(&self) -> Wakes {
-        Wakes::WhileAny
+    fn wakes(&self) -> WakeSchedule {
+        WakeSchedule::WhileAny
     }
 
     fn read(&self, sample: &Sample<'_>) -> Option<V> {
         V::read(&self.spike.0, sample)
     }
 
-    fn add(&self, pane: &mut Summed<V>, value: &V) {
+    fn add(&self, pane: &mut CountAndSum<V>, value: &V) {
         pane.events = pane.events.saturating_add(1);
         pane.sum = pane.sum.plus(*value);
     }
 
-    fn judge(&self, track: &Track<Summed<V>>, grid: &Grid, end: i64) -> Option<Verdict> {
+    fn judge(&self, track: &Track<CountAndSum<V>>, grid: &Grid, end: i64) -> Option<Verdict> {
         let middle = end.saturating_sub(grid.per);
         let (before, current) =
             (sum(track, middle.saturating_sub(grid.per), middle), sum(track, middle, end));
@@ -162,8 +162,9 @@ impl Spike {
     }
 }
 
-fn sum<V: Sum>(track: &Track<Summed<V>>, from: i64, to: i64) -> (u64, V) {
-    let of =
-        |(events, sum): (u64, V), pane: &Summed<V>| (events + u64::from(pane.events), sum.plus(pane.sum));
+fn sum<V: Sum>(track: &Track<CountAndSum<V>>, from: i64, to: i64) -> (u64, V) {
+    let of = |(events, sum): (u64, V), pane: &CountAndSum<V>| {
+        (events + u64::from(pane.events), sum.plus(pane.sum))
+    };
     track.panes(from, to).fold((0, V::default()), |so_far, (_, pane)| of(so_far, pane))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::key::Key;
-use super::keyed::{Keyed, State};
+use super::keyed::{KeyedState, State};
 use super::*;
 use crate::error::Error;
 
@@ -38,14 +38,14 @@ fn at(seconds: i64) -> Time {
 
 #[test]
 fn keys_with_the_oldest_events_go_where_there_is_no_room() {
-    let mut keyed = Keyed::new(Bounds { keys: 2, bytes: 1 << 20 });
+    let mut keyed = KeyedState::new(Bounds { keys: 2, bytes: 1 << 20 });
     let never = Time::from_ms(i64::MIN);
     keyed.put(key("a"), Number(1), at(20), never);
     keyed.put(key("b"), Number(2), at(10), never);
     keyed.put(key("c"), Number(3), at(30), never);
     assert_eq!(keyed.take(&key("b"), never), None);
     assert_eq!((keyed.take(&key("a"), never), keyed.figures().evicted), (Some(Number(1)), 1));
-    let mut keyed = Keyed::new(Bounds { keys: 100, bytes: 2 * (100 + key("a").bytes()) });
+    let mut keyed = KeyedState::new(Bounds { keys: 100, bytes: 2 * (100 + key("a").bytes()) });
     for (name, deadline) in [("a", 1), ("b", 2), ("c", 3), ("d", 4)] {
         keyed.put(key(name), Number(0), at(deadline), never);
     }
@@ -56,7 +56,7 @@ fn keys_with_the_oldest_events_go_where_there_is_no_room() {
 #[test]
 fn a_key_is_forgotten_at_its_deadline_whether_or_not_it_was_freed() {
     for freed in [false, true] {
-        let mut keyed = Keyed::new(Bounds::default());
+        let mut keyed = KeyedState::new(Bounds::default());
         keyed.put(key("a"), Number(1), at(10), at(0));
         if freed {
             keyed.purge(at(10));
@@ -67,7 +67,7 @@ fn a_key_is_forgotten_at_its_deadline_whether_or_not_it_was_freed() {
         assert_eq!(keyed.take(&key("a"), at(10)), None);
         keyed.put(key("a"), Number(1), at(10), at(0));
         assert_eq!(keyed.take(&key("a"), Time::from_ms(9999)), Some(Number(1)));
-        assert_eq!(keyed.figures(), Figures { keys: 0, bytes: 0, evicted: 0 });
+        assert_eq!(keyed.figures(), OperatorStats { keys: 0, bytes: 0, evicted: 0 });
     }
 }
 
@@ -89,15 +89,15 @@ fn event(source: serde_json::Value, number: u64) -> Event {
 fn operator(rule_type: &RuleType, bounds: Bounds) -> Box<dyn Operator> {
     let mut rule = Definition::parse(&json!({"name": "r", "index": "i", "type": "any"})).unwrap();
     rule.rule_type = rule_type.clone();
-    match Work::new(&rule, &Timing::default(), bounds) {
-        Work::Eager(operator) => operator,
-        Work::Waiting(_) => panic!("{rule_type:?} waits"),
+    match RuleOperator::new(&rule, &Timing::default(), bounds) {
+        RuleOperator::Eager(operator) => operator,
+        RuleOperator::Waiting(_) => panic!("{rule_type:?} waits"),
     }
 }
 
 fn give(operator: &mut dyn Operator, event: &Event, time: Time, name: &str) -> Vec<Finding> {
-    let moment = Moment { watermark: time.minus(Span::from_secs(3600)) };
-    let arrival = Arrival { event, time, body: event.source.to_string().into(), depth: 0 };
+    let moment = EventMoment { watermark: time.minus(Span::from_secs(3600)) };
+    let arrival = EventArrival { event, time, body: event.source.to_string().into(), depth: 0 };
     operator.event(&arrival, &[key(name)], moment)
 }
 
@@ -117,7 +117,7 @@ fn a_window_of_many_events_is_not_cut_and_lists_the_latest() {
     let found = give(&mut *operator, &event(json!({"n": 0}), 25_000), Time::from_ms(5), "a");
     assert_eq!((found.len(), found[0].count, found[0].evidence.len()), (1, 25_000, MAX_EVIDENCE));
     assert_eq!((&*found[0].body, &*found[0].evidence[99].id), (r#"{"n":24999}"#, "24999"));
-    assert_eq!(operator.figures(), Figures::default());
+    assert_eq!(operator.figures(), OperatorStats::default());
 }
 
 #[test]
@@ -130,13 +130,13 @@ fn related_events_are_chosen_by_length_and_shared_by_keys() {
     for number in 1..=20_u64 {
         let text = "x".repeat(if number == 12 { 10 } else { 30 << 10 });
         let event = event(json!({"n": number, "text": text}), number);
-        let arrival = Arrival {
+        let arrival = EventArrival {
             event: &event,
             time: at(number as i64),
             body: event.source.to_string().into(),
             depth: 0,
         };
-        found = operator.event(&arrival, &keys, Moment { watermark: at(0) });
+        found = operator.event(&arrival, &keys, EventMoment { watermark: at(0) });
     }
     assert_eq!(found.len(), keys.len());
     let related: Vec<&Vec<Arc<str>>> = found.iter().filter_map(|finding| finding.related.as_ref()).collect();

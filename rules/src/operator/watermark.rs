@@ -7,8 +7,8 @@
 //! Eager rules use it to forget: what is older than it by the allowed lateness, for nothing else. Types that wait close windows by
 //! it. For these it also waits for a minute when the server was down: what piled up meanwhile comes first.
 
-use super::blind::Stretch;
 use super::codec::{Reader, Writer};
+use super::unobserved::TimeRange;
 use crate::error::Result;
 use crate::mutation::{Mutation, mutated};
 use crate::time::{Span, Time};
@@ -58,7 +58,7 @@ impl Watermark {
     }
 
     /// Event time at the time of a frame; the least time there is without an event.
-    pub(crate) fn greatest(self, now: Time, timing: &Timing, absences: &[Stretch]) -> Time {
+    pub(crate) fn greatest(self, now: Time, timing: &Timing, absences: &[TimeRange]) -> Time {
         if self.is_new() {
             return self.greatest;
         }
@@ -75,7 +75,7 @@ impl Watermark {
     }
 
     /// When event time comes to `time`, if no event comes before.
-    pub(crate) fn reaches(self, time: Time, timing: &Timing, absences: &[Stretch]) -> Time {
+    pub(crate) fn reaches(self, time: Time, timing: &Timing, absences: &[TimeRange]) -> Time {
         if time <= self.greatest {
             return self.set;
         }
@@ -99,7 +99,7 @@ impl Watermark {
     }
 
     /// Takes an event into account, whose time is not beyond the skew.
-    pub(crate) fn observe(&mut self, time: Time, now: Time, timing: &Timing, absences: &[Stretch]) {
+    pub(crate) fn observe(&mut self, time: Time, now: Time, timing: &Timing, absences: &[TimeRange]) {
         self.greatest = self.greatest(now, timing, absences).max(time);
         self.set = now;
     }
@@ -127,12 +127,12 @@ impl Watermark {
 
 /// The moment at which an operator sees an event.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct EventMoment {
     /// How far event time had come before the event, less the allowed lateness.
     pub(crate) watermark: Time,
 }
 
-impl Moment {
+impl EventMoment {
     /// When a key is forgotten whose latest event is of `latest`: the window later, also where the event came late, so that
     /// those which are as late find it.
     pub(crate) fn deadline(self, latest: Time, window: Span) -> Time {

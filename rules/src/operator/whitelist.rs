@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::key::Key;
-use super::{Arrival, Finding, Moment, Operator};
+use super::{EventArrival, EventMoment, Finding, Operator};
 use crate::fields;
 use crate::mutation::{Mutation, mutated};
 
@@ -23,12 +23,12 @@ impl Whitelist {
 }
 
 impl Operator for Whitelist {
-    fn event(&mut self, arrival: &Arrival<'_>, keys: &[Key], _: Moment) -> Vec<Finding> {
+    fn event(&mut self, arrival: &EventArrival<'_>, keys: &[Key], _: EventMoment) -> Vec<Finding> {
         let found = self.compare_key.iter().any(|field| {
             let values = fields::values(&arrival.event.source, field);
             let missing = values.is_empty() && !self.ignore_null && !mutated(Mutation::WhitelistMissing);
             missing || values.iter().any(|value| !self.entries.contains(&*fields::text(value)))
         });
-        if found { keys.iter().map(|key| Finding::of(arrival, key)).collect() } else { Vec::new() }
+        if found { keys.iter().map(|key| Finding::new(arrival, key)).collect() } else { Vec::new() }
     }
 }

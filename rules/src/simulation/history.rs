@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::definition::Definition;
-use crate::engine::{Frame, Matched, Matcher, Rule};
+use crate::engine::{Frame, Matcher, Rule, RuleMatches};
 use crate::event::{Event, Origin};
 use crate::operator::Timing;
 use crate::time::{Span, Time};
@@ -49,7 +49,7 @@ impl History {
 }
 
 impl Matcher for Kinds<'_> {
-    fn matches(&mut self, frame: &Frame) -> Vec<Matched> {
+    fn matches(&mut self, frame: &Frame) -> Vec<RuleMatches> {
         let outcome = |rule: &Rule| {
             if self.0.fails(rule, frame.number) {
                 return Err("the filter fails".to_owned());
@@ -62,7 +62,7 @@ impl Matcher for Kinds<'_> {
             places.filter(|(_, event)| History::matches_second(rule, event)).map(|(place, _)| place).collect()
         };
         let of =
-            |rule: &Rule| Matched { rule: rule.id.clone(), outcome: outcome(rule), second: second(rule) };
+            |rule: &Rule| RuleMatches { rule: rule.id.clone(), outcome: outcome(rule), second: second(rule) };
         self.0.rules.iter().map(of).collect()
     }
 }

@@ -15,14 +15,14 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use self::history::{History, Kinds};
-use self::oracle::Expected;
+use self::oracle::ExpectedAlert;
 use crate::engine::{AT_ONCE, Engine, Frame, Operation};
 use crate::mutation::{Mutation, mutate};
 use crate::operator::Bounds;
 use crate::time::Span;
 
 /// What is compared of an alert's document.
-fn essence(document: &Value) -> Expected {
+fn essence(document: &Value) -> ExpectedAlert {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let event = |event: &Value| (text(&event["_id"]), event["_seq_no"].as_u64().unwrap_or(u64::MAX));
     let body = &document["match_body"];
@@ -36,7 +36,7 @@ fn essence(document: &Value) -> Expected {
         body if body.get("missing_field").is_some() => json!({"missing_field": body["missing_field"]}),
         _ => Value::Null,
     };
-    Expected {
+    ExpectedAlert {
         rule: text(&document["rule_id"]),
         key: text(&document["key"]),
         trigger: event(&document["trigger"]),

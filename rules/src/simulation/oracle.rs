@@ -13,7 +13,7 @@ use crate::time::Time;
 
 /// What is compared of an alert.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Expected {
+pub(super) struct ExpectedAlert {
     pub(super) rule: String,
     pub(super) key: String,
     pub(super) trigger: (String, u64),
@@ -29,7 +29,7 @@ pub(super) struct Expected {
 
 /// An event that a rule has seen.
 #[derive(Clone)]
-struct Seen<'a> {
+struct SeenEvent<'a> {
     at: i64,
     now: i64,
     arrival: usize,
@@ -87,8 +87,8 @@ pub(super) fn shown(key: &[Option<String>]) -> String {
 }
 
 /// The events of a rule, in order.
-fn seen<'a>(history: &'a History, rule: &Rule) -> Vec<Seen<'a>> {
-    let mut all: Vec<Seen<'a>> = Vec::new();
+fn seen<'a>(history: &'a History, rule: &Rule) -> Vec<SeenEvent<'a>> {
+    let mut all: Vec<SeenEvent<'a>> = Vec::new();
     let mut now = i64::MIN;
     for Frame { number, time, origin, events, .. } in &history.frames {
         now = now.max(time.ms());
@@ -116,7 +116,7 @@ fn seen<'a>(history: &'a History, rule: &Rule) -> Vec<Seen<'a>> {
         of_frame.sort_by_key(|(at, event, _)| (*at, event.uuid.to_string(), event.shard, event.seq_no));
         for (at, event, depth) in of_frame {
             let at = at.min(now + history.timing.skew.ms());
-            all.push(Seen { at, now, arrival: all.len(), depth, event });
+            all.push(SeenEvent { at, now, arrival: all.len(), depth, event });
         }
     }
     all
@@ -128,16 +128,16 @@ struct Evaluation<'a> {
     rule: &'a Rule,
     forgets: bool,
     /// Of each key, when it is forgotten, and what is to be remembered of it.
-    remembered: BTreeMap<Vec<Option<String>>, (i64, Vec<Seen<'a>>)>,
+    remembered: BTreeMap<Vec<Option<String>>, (i64, Vec<SeenEvent<'a>>)>,
     silent: BTreeMap<Vec<Option<String>>, (i64, i64, u32)>,
-    found: Vec<Expected>,
+    found: Vec<ExpectedAlert>,
     /// Whether no event was older than the watermark when it came.
     pub(super) in_time: bool,
 }
 
 /// Returns what alerts a rule has to raise; `forgets` is whether keys are forgotten. The flag tells whether no event was older
 /// than the watermark: then it makes no difference.
-pub(super) fn expected(history: &History, rule: &Rule, forgets: bool) -> (Vec<Expected>, bool) {
+pub(super) fn expected(history: &History, rule: &Rule, forgets: bool) -> (Vec<ExpectedAlert>, bool) {
     let all = seen(history, rule);
     let mut evaluation = Evaluation {
         history,
@@ -157,7 +157,7 @@ pub(super) fn expected(history: &History, rule: &Rule, forgets: bool) -> (Vec<Ex
 }
 
 impl<'a> Evaluation<'a> {
-    fn watermark(&self, before: &[Seen<'_>], now: i64) -> i64 {
+    fn watermark(&self, before: &[SeenEvent<'_>], now: i64) -> i64 {
         let timing = &self.history.timing;
         let idle = |elapsed: i64| (elapsed - timing.idle.ms()).max(0);
         let mut mark: Option<(i64, i64)> = None;
@@ -174,14 +174,14 @@ impl<'a> Evaluation<'a> {
     }
 
     /// What is remembered of a key.
-    fn recall(&mut self, key: &[Option<String>], watermark: i64) -> Vec<Seen<'a>> {
+    fn recall(&mut self, key: &[Option<String>], watermark: i64) -> Vec<SeenEvent<'a>> {
         match self.remembered.remove(key) {
             Some((deadline, seen)) if watermark < deadline || !self.forgets => seen,
             _ => Vec::new(),
         }
     }
 
-    fn event(&mut self, event: &Seen<'a>, watermark: i64) {
+    fn event(&mut self, event: &SeenEvent<'a>, watermark: i64) {
         let definition = &self.rule.definition;
         let keys = product(&event.event.source, &definition.query_key);
         let compares = matches!(definition.rule_type.name(), "blacklist" | "whitelist" | "change");
@@ -278,7 +278,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Alerts that an event makes by itself.
-    fn alone(&mut self, event: &Seen<'a>, keys: &[Vec<Option<String>>], watermark: i64, added: Value) {
+    fn alone(&mut self, event: &SeenEvent<'a>, keys: &[Vec<Option<String>>], watermark: i64, added: Value) {
         for key in keys {
             self.raise(event, key, watermark, event, std::slice::from_ref(event), 1, added.clone());
         }
@@ -286,7 +286,7 @@ impl<'a> Evaluation<'a> {
 
     fn frequency(
         &mut self,
-        event: &Seen<'a>,
+        event: &SeenEvent<'a>,
         key: &[Option<String>],
         watermark: i64,
         (num_events, timeframe, attach_related): (usize, i64, bool),
@@ -311,7 +311,7 @@ impl<'a> Evaluation<'a> {
 
     fn cardinality(
         &mut self,
-        event: &Seen<'a>,
+        event: &SeenEvent<'a>,
         key: &[Option<String>],
         watermark: i64,
         field: &str,
@@ -326,10 +326,10 @@ impl<'a> Evaluation<'a> {
         let distinct: BTreeSet<String> =
             all.iter().flat_map(|seen| values(&seen.event.source, field)).collect();
         // Of each value the last sighting by time; of one event's values the order in which it has them.
-        let mut sightings: Vec<(i64, usize, usize, &Seen<'a>)> = Vec::new();
+        let mut sightings: Vec<(i64, usize, usize, &SeenEvent<'a>)> = Vec::new();
         for value in &distinct {
             let place =
-                |seen: &Seen<'_>| values(&seen.event.source, field).iter().position(|one| one == value);
+                |seen: &SeenEvent<'_>| values(&seen.event.source, field).iter().position(|one| one == value);
             let last = all.iter().filter_map(|seen| Some((seen.at, seen.arrival, place(seen)?, seen)));
             sightings.extend(last.max_by_key(|(at, arrival, place, _)| (*at, *arrival, *place)));
         }
@@ -337,7 +337,7 @@ impl<'a> Evaluation<'a> {
         sightings.sort_by_key(|(at, arrival, place, _)| (*at, *arrival, *place));
         if latest - event.at < timeframe && sightings.len() > max {
             let newest = &sightings[sightings.len() - max - 1..];
-            let mut events: Vec<Seen<'a>> = Vec::new();
+            let mut events: Vec<SeenEvent<'a>> = Vec::new();
             for (_, _, _, seen) in newest {
                 if !events.iter().any(|one| one.arrival == seen.arrival) {
                     events.push((*seen).clone());
@@ -352,11 +352,11 @@ impl<'a> Evaluation<'a> {
     #[allow(clippy::too_many_arguments, reason = "what an alert consists of")]
     fn raise(
         &mut self,
-        trigger: &Seen<'a>,
+        trigger: &SeenEvent<'a>,
         key: &[Option<String>],
         watermark: i64,
-        carried: &Seen<'a>,
-        events: &[Seen<'a>],
+        carried: &SeenEvent<'a>,
+        events: &[SeenEvent<'a>],
         count: usize,
         added: Value,
     ) {
@@ -397,7 +397,7 @@ impl<'a> Evaluation<'a> {
         }
         let own =
             matches!(self.rule.definition.rule_type, RuleType::Cardinality { .. }).then_some(trigger.depth);
-        self.found.push(Expected {
+        self.found.push(ExpectedAlert {
             rule: self.rule.id.clone(),
             key: shown(key),
             trigger: ids(trigger.event),

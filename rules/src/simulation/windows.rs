@@ -17,27 +17,27 @@ type Key = Vec<Option<String>>;
 
 /// What is compared of an operation.
 #[derive(Clone, Debug, PartialEq)]
-enum Told {
+enum RecordedOperation {
     Alert { key: String, start: i64, end: i64, at: i64, count: usize, added: Value, depth: u64 },
     Revision { key: String, start: i64, at: i64, count: usize, added: Value, holds: bool },
     Recovery { key: String, start: i64, end: i64 },
 }
 
-struct Seen<'a> {
+struct SeenEvent<'a> {
     event: &'a Event,
     at: i64,
     second: bool,
     keys: Vec<Key>,
 }
 
-struct Fired {
+struct FiredWindow {
     end: i64,
     raised: bool,
     open: bool,
 }
 
 /// A key: from when it is known, whether nothing is told of it, the greatest depth of its events.
-struct Known {
+struct KeyRecord {
     from: i64,
     asleep: bool,
     latest: i64,
@@ -58,11 +58,11 @@ struct Oracle<'a> {
     blind: Vec<(i64, i64)>,
     absences: Vec<(i64, i64)>,
     closed: i64,
-    seen: Vec<Seen<'a>>,
-    keys: BTreeMap<Key, Known>,
-    fired: BTreeMap<Key, Vec<Fired>>,
+    seen: Vec<SeenEvent<'a>>,
+    keys: BTreeMap<Key, KeyRecord>,
+    fired: BTreeMap<Key, Vec<FiredWindow>>,
     silent: BTreeMap<Key, (i64, i64, u32)>,
-    told: Vec<Told>,
+    told: Vec<RecordedOperation>,
 }
 
 /// Compares what a rule has raised with what it has to raise.
@@ -84,7 +84,7 @@ pub(super) fn check(history: &History, rule: &Rule, operations: &[Operation]) ->
     ))
 }
 
-fn found(rule: &Rule, operations: &[Operation]) -> Vec<Told> {
+fn found(rule: &Rule, operations: &[Operation]) -> Vec<RecordedOperation> {
     let mut windows: BTreeMap<String, (String, i64)> = BTreeMap::new();
     let time = |value: &Value| value.as_str().and_then(Time::parse).map_or(i64::MIN, Time::ms);
     let count = |document: &Value| document["event_count"].as_u64().unwrap_or(u64::MAX) as usize;
@@ -95,7 +95,7 @@ fn found(rule: &Rule, operations: &[Operation]) -> Vec<Told> {
                 let key = document["key"].as_str().unwrap_or_default().to_owned();
                 let start = time(&document["window"]["start"]);
                 windows.insert(id.clone(), (key.clone(), start));
-                all.push(Told::Alert {
+                all.push(RecordedOperation::Alert {
                     key,
                     start,
                     end: time(&document["@timestamp"]),
@@ -107,7 +107,7 @@ fn found(rule: &Rule, operations: &[Operation]) -> Vec<Told> {
             }
             Operation::Revision { rule: of, id, document } if *of == rule.id => {
                 let (key, start) = windows.get(id).cloned().unwrap_or_default();
-                all.push(Told::Revision {
+                all.push(RecordedOperation::Revision {
                     key,
                     start,
                     at: time(&document["revised_at"]),
@@ -119,7 +119,7 @@ fn found(rule: &Rule, operations: &[Operation]) -> Vec<Told> {
             Operation::Recovery { rule: of, id, key, time } if *of == rule.id => {
                 let (named, start) = windows.get(id).cloned().unwrap_or_default();
                 let key = if named == *key { named } else { format!("{key} of [{named}]") };
-                all.push(Told::Recovery { key, start, end: time.ms() });
+                all.push(RecordedOperation::Recovery { key, start, end: time.ms() });
             }
             _ => {}
         }
@@ -136,7 +136,7 @@ fn added(body: &Value) -> Value {
     members.map(|(name, value)| (name.clone(), value.clone())).collect::<serde_json::Map<_, _>>().into()
 }
 
-fn expected(history: &History, rule: &Rule) -> Vec<Told> {
+fn expected(history: &History, rule: &Rule) -> Vec<RecordedOperation> {
     let timing = &history.timing;
     let window = match &rule.definition.rule_type {
         RuleType::Spike(spike) => spike.timeframe.ms(),
@@ -210,10 +210,10 @@ impl<'a> Oracle<'a> {
         self.looks_always() && self.rule.definition.query_key.is_empty()
     }
 
-    fn known(&self, at: i64, depth: u64) -> Known {
+    fn known(&self, at: i64, depth: u64) -> KeyRecord {
         let pane = at.div_euclid(self.pane);
         let from = if pane * self.pane < at { pane + 1 } else { pane };
-        Known { from, asleep: false, latest: pane, depth }
+        KeyRecord { from, asleep: false, latest: pane, depth }
     }
 
     /// Event time at the time of a frame.
@@ -302,7 +302,7 @@ impl<'a> Oracle<'a> {
                 .filter(|key| !definition.ignore_null || key.iter().all(Option::is_some))
                 .collect();
             let second = History::matches_second(self.rule, event);
-            let seen = Seen { event, at, second, keys: keys.clone() };
+            let seen = SeenEvent { event, at, second, keys: keys.clone() };
             if !self.counts(&seen) {
                 continue;
             }
@@ -336,7 +336,7 @@ impl<'a> Oracle<'a> {
         late
     }
 
-    fn counts(&self, seen: &Seen<'_>) -> bool {
+    fn counts(&self, seen: &SeenEvent<'_>) -> bool {
         match &self.rule.definition.rule_type {
             RuleType::Spike(spike) if spike.field_value.is_some() => !numbers(seen).is_empty(),
             RuleType::MinCardinality { field, .. } => !values(&seen.event.source, field).is_empty(),
@@ -377,8 +377,8 @@ impl<'a> Oracle<'a> {
     }
 
     /// Events of a key in panes, in the order in which they came.
-    fn events(&self, key: &Key, from: i64, to: i64) -> Vec<&Seen<'a>> {
-        let within = |seen: &&Seen<'_>| {
+    fn events(&self, key: &Key, from: i64, to: i64) -> Vec<&SeenEvent<'a>> {
+        let within = |seen: &&SeenEvent<'_>| {
             seen.at >= from * self.pane && seen.at < to * self.pane && seen.keys.contains(key)
         };
         self.seen.iter().filter(within).collect()
@@ -405,16 +405,31 @@ impl<'a> Oracle<'a> {
         let fired = self.fired.entry(key.clone()).or_default();
         if let Some(of) = fired.iter().find(|fired| fired.end == end) {
             if of.raised {
-                self.told.push(Told::Revision { key: name.clone(), start, at, count, added, holds });
+                self.told.push(RecordedOperation::Revision {
+                    key: name.clone(),
+                    start,
+                    at,
+                    count,
+                    added,
+                    holds,
+                });
             }
         } else if holds && fired.iter().all(|fired| (fired.end - end).abs() >= per) {
             let raised = self.admits(key, end * pane, at);
             if raised {
                 let end = end * pane;
-                self.told.push(Told::Alert { key: name.clone(), start, end, at, count, added, depth });
+                self.told.push(RecordedOperation::Alert {
+                    key: name.clone(),
+                    start,
+                    end,
+                    at,
+                    count,
+                    added,
+                    depth,
+                });
             }
             let open = raised && definition.recovery;
-            self.fired.entry(key.clone()).or_default().push(Fired { end, raised, open });
+            self.fired.entry(key.clone()).or_default().push(FiredWindow { end, raised, open });
             if let RuleType::Flatline { forget_keys: true, .. } = definition.rule_type
                 && let Some(known) = self.keys.get_mut(key)
             {
@@ -427,7 +442,7 @@ impl<'a> Oracle<'a> {
             for ended in fired.iter_mut().filter(|fired| fired.open && fired.end <= end) {
                 ended.open = false;
                 let start = (ended.end - per) * pane;
-                self.told.push(Told::Recovery { key: name.clone(), start, end: end * pane });
+                self.told.push(RecordedOperation::Recovery { key: name.clone(), start, end: end * pane });
             }
         }
     }
@@ -471,13 +486,18 @@ impl<'a> Oracle<'a> {
     }
 }
 
-fn numbers(seen: &Seen<'_>) -> Vec<f64> {
+fn numbers(seen: &SeenEvent<'_>) -> Vec<f64> {
     values(&seen.event.source, "port").iter().filter_map(|value| value.parse().ok()).collect()
 }
 
 /// What a window comes to.
-fn judged(rule_type: &RuleType, current: &[&Seen<'_>], before: &[&Seen<'_>]) -> Option<(bool, Value)> {
-    let every = |events: &[&Seen<'_>]| events.iter().flat_map(|seen| numbers(seen)).collect::<Vec<f64>>();
+fn judged(
+    rule_type: &RuleType,
+    current: &[&SeenEvent<'_>],
+    before: &[&SeenEvent<'_>],
+) -> Option<(bool, Value)> {
+    let every =
+        |events: &[&SeenEvent<'_>]| events.iter().flat_map(|seen| numbers(seen)).collect::<Vec<f64>>();
     Some(match rule_type {
         RuleType::Flatline { threshold, .. } => ((current.len() as u64) < *threshold, json!({})),
         RuleType::MinCardinality { field, min, .. } => {
@@ -499,7 +519,7 @@ fn judged(rule_type: &RuleType, current: &[&Seen<'_>], before: &[&Seen<'_>]) -> 
                 }
             };
             if spike.field_value.is_some() {
-                let mean = |events: &[&Seen<'_>]| {
+                let mean = |events: &[&SeenEvent<'_>]| {
                     let sum: f64 = events.iter().map(|seen| numbers(seen)[0]).sum();
                     (!events.is_empty() && sum != 0.0).then(|| sum / events.len() as f64)
                 };

@@ -17,7 +17,7 @@ fn files(directory: &Path, ending: &str) -> Vec<PathBuf> {
 
 /// Runs a file; returns how many cases it has, and what failed.
 fn run(suite: &Suite) -> (usize, Vec<String>) {
-    let outcomes = suite.run(&mut Filter::of(RULE, &suite.rule));
+    let outcomes = suite.run(&mut Filter::new(RULE, &suite.rule));
     let failed = outcomes.iter().filter(|outcome| !outcome.failures.is_empty());
     (
         outcomes.len(),
@@ -73,7 +73,7 @@ cases:
       - { trigger: 1 }
 "#;
     let suite = Suite::read(file, None).unwrap();
-    let outcomes = suite.run(&mut Filter::of(RULE, &suite.rule));
+    let outcomes = suite.run(&mut Filter::new(RULE, &suite.rule));
     let failures: Vec<_> = outcomes.iter().map(|outcome| outcome.failures.len()).collect();
     assert_eq!(failures, [2, 1], "{outcomes:?}");
     assert!(

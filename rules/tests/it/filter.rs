@@ -1,7 +1,7 @@
 //! A small reading of queries, enough for the rules that are tested here: the values of sources, without a mapping.
 
 use millrace_rules::definition::Definition;
-use millrace_rules::engine::{Frame, Matched, Matcher};
+use millrace_rules::engine::{Frame, Matcher, RuleMatches};
 use serde_json::Value;
 
 /// Matches one rule's query.
@@ -13,14 +13,14 @@ pub(crate) struct Filter {
 
 impl Filter {
     /// Matches what a rule does.
-    pub(crate) fn of(rule: &'static str, definition: &Definition) -> Self {
+    pub(crate) fn new(rule: &'static str, definition: &Definition) -> Self {
         let second = definition.second().map(|body| body["query"].clone());
         Self { rule, query: definition.query().cloned().unwrap_or_default(), second }
     }
 }
 
 impl Matcher for Filter {
-    fn matches(&mut self, frame: &Frame) -> Vec<Matched> {
+    fn matches(&mut self, frame: &Frame) -> Vec<RuleMatches> {
         let (mut places, mut second) = (Vec::new(), Vec::new());
         for (place, event) in frame.events.iter().enumerate() {
             let also = self.second.as_ref().map(|query| matches(query, &event.source));
@@ -33,11 +33,11 @@ impl Matcher for Filter {
                 }
                 (Ok(false), Ok(_)) => {}
                 (Err(reason), _) | (_, Err(reason)) => {
-                    return vec![Matched { rule: self.rule.to_owned(), outcome: Err(reason), second }];
+                    return vec![RuleMatches { rule: self.rule.to_owned(), outcome: Err(reason), second }];
                 }
             }
         }
-        vec![Matched { rule: self.rule.to_owned(), outcome: Ok(places), second }]
+        vec![RuleMatches { rule: self.rule.to_owned(), outcome: Ok(places), second }]
     }
 }
 

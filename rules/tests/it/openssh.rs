@@ -37,7 +37,7 @@ fn alerts(log: &str, expand: bool) -> (usize, usize) {
     }))
     .unwrap();
     let rule = Rule { id: "r".to_owned(), revision: 1, since: 0, owner: "admin".to_owned(), definition };
-    let mut matcher = Filter::of("r", &rule.definition);
+    let mut matcher = Filter::new("r", &rule.definition);
     let mut engine = Engine::new(Timing::default(), Bounds::default());
     engine.put(rule);
     let (mut number, mut found, mut addresses) = (0, 0, BTreeSet::new());

@@ -31,7 +31,7 @@ pub(super) struct Target {
 
 /// What was fed.
 #[derive(Debug)]
-pub(super) struct Fed {
+pub(super) struct FeedReport {
     /// Events sent.
     pub(super) sent: u64,
     /// Events refused.
@@ -163,7 +163,7 @@ fn reason(answer: &Value) -> String {
 }
 
 /// Sends the events, at most `rate` a second (0: as fast as the server takes them).
-pub(super) async fn run(target: &Target, mut events: Events, total: u64, rate: u32) -> Result<Fed> {
+pub(super) async fn run(target: &Target, mut events: Events, total: u64, rate: u32) -> Result<FeedReport> {
     let bar = ProgressBar::new(total);
     if let Ok(style) =
         ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} events, {per_sec}, {eta} left, {msg}")
@@ -174,7 +174,7 @@ pub(super) async fn run(target: &Target, mut events: Events, total: u64, rate: u
     let batch = if rate == 0 { MAX_BATCH } else { (rate as usize / 10).clamp(1, MAX_BATCH) };
     let in_flight = if rate == 0 { IN_FLIGHT } else { 1 };
     let start = Instant::now();
-    let mut fed = Fed { sent: 0, errors: 0, first_error: None, elapsed: Duration::ZERO };
+    let mut fed = FeedReport { sent: 0, errors: 0, first_error: None, elapsed: Duration::ZERO };
     let mut requests: JoinSet<Result<(Value, u64)>> = JoinSet::new();
     let mut offered = 0;
     loop {
@@ -207,7 +207,7 @@ pub(super) async fn run(target: &Target, mut events: Events, total: u64, rate: u
     Ok(fed)
 }
 
-fn note_answer(fed: &mut Fed, bar: &ProgressBar, (answer, count): (Value, u64)) {
+fn note_answer(fed: &mut FeedReport, bar: &ProgressBar, (answer, count): (Value, u64)) {
     if answer["errors"] != false {
         note_errors(fed, &answer, count);
         bar.set_message(format!("{} errors", fed.errors));
@@ -216,7 +216,7 @@ fn note_answer(fed: &mut Fed, bar: &ProgressBar, (answer, count): (Value, u64)) 
     bar.inc(count);
 }
 
-fn note_errors(fed: &mut Fed, answer: &Value, count: u64) {
+fn note_errors(fed: &mut FeedReport, answer: &Value, count: u64) {
     let Some(items) = answer["items"].as_array() else {
         fed.errors += count;
         return;
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn refused_documents_are_counted() {
-        let mut fed = Fed { sent: 0, errors: 0, first_error: None, elapsed: Duration::ZERO };
+        let mut fed = FeedReport { sent: 0, errors: 0, first_error: None, elapsed: Duration::ZERO };
         let answer = json!({"errors": true, "items": [
             {"index": {"status": 201}},
             {"index": {"status": 400, "error": {"type": "t", "reason": "first"}}},

@@ -22,7 +22,7 @@ use crate::cli::DemoArgs;
 use crate::config::{Flags, Settings};
 use crate::exit::Failure;
 use crate::notify::Supervisor;
-use crate::serve::{Running, on_signal, runtime};
+use crate::serve::{RunningServer, on_signal, runtime};
 use crate::{environment, logging};
 
 use alert::Watch;
@@ -82,7 +82,7 @@ async fn in_process(args: &DemoArgs, stop: impl Future<Output = ()> + Send + 'st
     logging::install("warn", config.log_json);
     Webhook::define(&config.pipelines.dir).map_err(Failure::other)?;
     let known = config.api.admin_password.clone();
-    let running = Running::start(config, Arc::new(Supervisor::default())).await?;
+    let running = RunningServer::start(config, Arc::new(Supervisor::default())).await?;
     let password = running.generated_password().or(known);
     let address = running.addresses().first().copied();
     let console = running.console_addresses().first().copied();
@@ -94,7 +94,7 @@ async fn in_process(args: &DemoArgs, stop: impl Future<Output = ()> + Send + 'st
     let ready = target(args, address, password).and_then(|target| Ok((target, webhook?)));
     let played = match ready {
         Ok((target, webhook)) => tokio::select! {
-            played = play_and_stay(args, &target, Story { webhook, console }) => played,
+            played = play_and_stay(args, &target, DemoServer { webhook, console }) => played,
             () = stop => Ok(()),
         },
         Err(error) => Err(error),
@@ -114,12 +114,12 @@ fn target(args: &DemoArgs, address: Option<SocketAddr>, password: Option<String>
 }
 
 /// What only a server of ours has: the webhook, and where its rules are saved.
-struct Story {
+struct DemoServer {
     webhook: Webhook,
     console: Option<SocketAddr>,
 }
 
-async fn play_and_stay(args: &DemoArgs, target: &Target, story: Story) -> Result<()> {
+async fn play_and_stay(args: &DemoArgs, target: &Target, story: DemoServer) -> Result<()> {
     play(args, target, Some(story)).await?;
     if args.stay || (!args.exit && std::io::stdout().is_terminal()) {
         say(format_args!("the server stays up at {}; Ctrl-C ends it", target.url()));
@@ -129,7 +129,7 @@ async fn play_and_stay(args: &DemoArgs, target: &Target, story: Story) -> Result
 }
 
 /// Creates the indices, feeds them, asks, and ends with the alert of the story.
-async fn play(args: &DemoArgs, target: &Target, story: Option<Story>) -> Result<()> {
+async fn play(args: &DemoArgs, target: &Target, story: Option<DemoServer>) -> Result<()> {
     for (name, body) in events::indices() {
         target.create_index(name, &body).await?;
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use millrace_rules::definition::{self, Imported, MissingChannels};
+use millrace_rules::definition::{self, ImportedRule, MissingChannels};
 use reqwest::Method;
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ pub(super) fn run(args: &RulesImportArgs) -> Result<(), Failure> {
     let mut names: HashMap<String, &Path> = HashMap::new();
     for file in args.files.iter().filter(|file| !has_cases(file)) {
         match imported(file, missing) {
-            Ok(Imported { definition, warnings }) => {
+            Ok(ImportedRule { definition, warnings }) => {
                 if let Some(first) = names.get(&definition.name) {
                     wrong += 1;
                     tell(format_args!(
@@ -77,7 +77,7 @@ pub(super) fn run(args: &RulesImportArgs) -> Result<(), Failure> {
     }
 }
 
-fn imported(file: &Path, missing: MissingChannels) -> Result<Imported> {
+fn imported(file: &Path, missing: MissingChannels) -> Result<ImportedRule> {
     Ok(definition::import(&file.to_string_lossy(), &read(file)?, missing)?)
 }
 

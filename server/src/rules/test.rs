@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
-use millrace_query::Work;
-use millrace_query::filters::{Arrival, Batch, Filter, IndexView, Matcher as Filters};
+use millrace_query::QueryContext;
+use millrace_query::filters::{ArrivedDocument, Batch, Filter, IndexView, Matcher as Filters};
 use millrace_rules::Event;
 use millrace_rules::cases::{RULE, Suite};
-use millrace_rules::engine::{Frame, Matched, Matcher};
+use millrace_rules::engine::{Frame, Matcher, RuleMatches};
 use millrace_storage::{Action, Config, Engine, Principal, RefreshPolicy, SystemClock, WriteOp};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -80,7 +80,8 @@ fn outcomes(runtime: &Runtime, file: &Path, cases: &Path) -> Result<Vec<(String,
     let scratch = tempfile::tempdir()?;
     let config = Config { data_dir: scratch.path().to_owned(), ..Config::default() };
     let engine = runtime.block_on(Engine::open(config, Arc::new(SystemClock)))?;
-    let mut asked = Asked { runtime, engine, body: suite.rule.body.clone(), second: suite.rule.second() };
+    let mut asked =
+        FilterCheck { runtime, engine, body: suite.rule.body.clone(), second: suite.rule.second() };
     let outcomes = suite.run(&mut asked);
     runtime.block_on(asked.engine.shutdown())?;
     let mut all: Vec<_> = outcomes.into_iter().map(|outcome| (outcome.name, outcome.failures)).collect();
@@ -91,7 +92,7 @@ fn outcomes(runtime: &Runtime, file: &Path, cases: &Path) -> Result<Vec<(String,
 }
 
 /// A rule's filter, asked of events with the mapping that a new index gets for them.
-struct Asked<'a> {
+struct FilterCheck<'a> {
     runtime: &'a Runtime,
     engine: Arc<Engine>,
     body: Value,
@@ -99,8 +100,8 @@ struct Asked<'a> {
     second: Option<Value>,
 }
 
-impl Matcher for Asked<'_> {
-    fn matches(&mut self, frame: &Frame) -> Vec<Matched> {
+impl Matcher for FilterCheck<'_> {
+    fn matches(&mut self, frame: &Frame) -> Vec<RuleMatches> {
         let mut by_index: BTreeMap<&Arc<str>, Vec<usize>> = BTreeMap::new();
         for (place, event) in frame.events.iter().enumerate() {
             by_index.entry(&event.index).or_default().push(place);
@@ -115,16 +116,16 @@ impl Matcher for Asked<'_> {
                 }
                 Err(error) => {
                     let outcome = Err(format!("index [{index}]: {error:#}"));
-                    return vec![Matched { rule: RULE.to_owned(), outcome, second }];
+                    return vec![RuleMatches { rule: RULE.to_owned(), outcome, second }];
                 }
             }
         }
         all.sort_unstable();
-        vec![Matched { rule: RULE.to_owned(), outcome: Ok(all), second }]
+        vec![RuleMatches { rule: RULE.to_owned(), outcome: Ok(all), second }]
     }
 }
 
-impl Asked<'_> {
+impl FilterCheck<'_> {
     /// Indexes events, so that the index has their fields, and asks the filters of them: the rows of the first and of the second.
     fn of_index(&self, index: &Arc<str>, events: &[&Event], now_ms: i64) -> Result<(Vec<u32>, Vec<u32>)> {
         let sources: Vec<Bytes> = events.iter().map(|event| Bytes::from(event.source.to_string())).collect();
@@ -142,21 +143,21 @@ impl Asked<'_> {
             compiled.push(Arc::new(Filter::compile(second, &view)?));
         }
         let filters = Filters::new(&compiled);
-        let document = |(event, source): (&&Event, Bytes)| Arrival {
+        let document = |(event, source): (&&Event, Bytes)| ArrivedDocument {
             id: Bytes::copy_from_slice(event.id.as_bytes()),
             source,
             seq_no: event.seq_no,
             routing: None,
             now_ms,
         };
-        let arrivals: Vec<Arrival> = events.iter().zip(sources).map(document).collect();
+        let arrivals: Vec<ArrivedDocument> = events.iter().zip(sources).map(document).collect();
         let compute = self.engine.compute().clone();
         let (mut rows, mut second, mut first) = (Vec::new(), Vec::new(), 0);
         while first < arrivals.len() {
             let some = &arrivals[first..];
             let some = &some[..Batch::fitting(some).max(1)];
             let batch = filters.batch(view.mapping(), some, &compute)?;
-            for found in filters.run(&batch, &Work::default())? {
+            for found in filters.run(&batch, &QueryContext::default())? {
                 let of = if found.filter == 0 { &mut rows } else { &mut second };
                 of.extend(found.rows?.iter().map(|row| first as u32 + row));
             }

@@ -10,7 +10,7 @@ use millrace_api::Audit;
 use millrace_storage::{Engine, SystemClock};
 use reqwest::Method;
 
-use super::{Listed, NewUser, Users, missing};
+use super::{NewUser, UserRow, Users, missing};
 use crate::exit::Failure;
 use crate::serve::PASSWORD_FILE;
 use crate::{config, environment};
@@ -79,11 +79,11 @@ async fn of_store(engine: &Arc<Engine>) -> Result<(Accounts, Audit), Failure> {
 }
 
 impl Users for Offline {
-    async fn list(&self) -> Result<Vec<Listed>> {
+    async fn list(&self) -> Result<Vec<UserRow>> {
         Ok(self.accounts.users().iter().map(|account| listed(account)).collect())
     }
 
-    async fn find(&self, name: &str) -> Result<Option<Listed>> {
+    async fn find(&self, name: &str) -> Result<Option<UserRow>> {
         Ok(self.accounts.user(name).map(|account| listed(&account)))
     }
 
@@ -135,9 +135,9 @@ impl Users for Offline {
     }
 }
 
-fn listed(account: &Account) -> Listed {
+fn listed(account: &Account) -> UserRow {
     let Account { name, user, .. } = account;
-    Listed {
+    UserRow {
         name: name.to_string(),
         roles: user.roles.clone(),
         enabled: user.enabled,

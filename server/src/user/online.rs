@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow};
 use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
 
-use super::{Listed, NewUser, Users, missing};
+use super::{NewUser, UserRow, Users, missing};
 use crate::cli::PlaceArgs;
 use crate::remote::{Remote, refusal};
 
@@ -72,14 +72,14 @@ impl Online {
 }
 
 impl Users for Online {
-    async fn list(&self) -> Result<Vec<Listed>> {
+    async fn list(&self) -> Result<Vec<UserRow>> {
         let answer = self.ask(Method::GET, &[], None).await?.unwrap_or_default();
         let mut users: Vec<_> = answer.iter().map(|(name, record)| listed(name, record)).collect();
         users.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(users)
     }
 
-    async fn find(&self, name: &str) -> Result<Option<Listed>> {
+    async fn find(&self, name: &str) -> Result<Option<UserRow>> {
         Ok(self.record(name).await?.map(|record| listed(name, &record)))
     }
 
@@ -120,9 +120,9 @@ impl Users for Online {
     }
 }
 
-fn listed(name: &str, record: &Value) -> Listed {
+fn listed(name: &str, record: &Value) -> UserRow {
     let roles = record.get("roles").and_then(Value::as_array);
-    Listed {
+    UserRow {
         name: name.to_owned(),
         roles: roles.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
         enabled: record.get("enabled").and_then(Value::as_bool).unwrap_or(true),

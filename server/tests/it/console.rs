@@ -30,7 +30,7 @@ async fn the_console_answers_beside_the_data_api() {
     assert_eq!(status, 400, "and the console is not there");
     server.stop();
 
-    let server = Server::of(command(data.path()).env("MILLRACE_CONSOLE__LISTEN", "off"));
+    let server = Server::new(command(data.path()).env("MILLRACE_CONSOLE__LISTEN", "off"));
     assert_eq!(console(&server), None);
     server.stop();
 }

@@ -23,7 +23,7 @@ async fn arrow_flight_sql_is_served_beside_the_data_api_unless_it_is_off() {
     assert!(answer.text().await.unwrap().contains("Arrow Flight SQL"));
     server.stop();
 
-    let server = Server::of(command(data.path()).env("MILLRACE_FLIGHT__LISTEN", "off"));
+    let server = Server::new(command(data.path()).env("MILLRACE_FLIGHT__LISTEN", "off"));
     assert_eq!(address(&server), None);
     server.stop();
 }

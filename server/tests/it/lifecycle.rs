@@ -43,7 +43,7 @@ async fn the_first_password_is_in_a_file_and_stays() {
     server.stop();
 
     // The configured one is for the first start: the one that is there stays, as does its file.
-    let mut server = Server::of(
+    let mut server = Server::new(
         millrace(&["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(dir.path())
             .env("MILLRACE_ADMIN_PASSWORD", "correct horse"),
@@ -59,7 +59,7 @@ async fn the_first_password_is_in_a_file_and_stays() {
 #[tokio::test]
 async fn a_given_password_is_not_printed() {
     let dir = tempfile::tempdir().unwrap();
-    let mut server = Server::of(
+    let mut server = Server::new(
         millrace(&["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(dir.path())
             .env("MILLRACE_ADMIN_PASSWORD", "correct horse"),
@@ -84,7 +84,7 @@ async fn tls_by_certificate_and_key() {
     let dir = tempfile::tempdir().unwrap();
     let client = issue(dir.path());
     let (certificate, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
-    let mut server = Server::of(
+    let mut server = Server::new(
         millrace(&["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(dir.path().join("data"))
             .env("MILLRACE_TLS__CERTIFICATE", &certificate)

@@ -113,7 +113,7 @@ fn start(data: &Path, mail_port: u16) -> Server {
         .env("MILLRACE_NOTIFICATIONS__SMTP__PORT", mail_port.to_string())
         .env("MILLRACE_NOTIFICATIONS__SMTP__TLS", "none")
         .env("MILLRACE_NOTIFICATIONS__SMTP__FROM", "alerts@example.com");
-    Server::of(&mut command)
+    Server::new(&mut command)
 }
 
 async fn console(server: &Server, path: &str, body: Value) -> Value {

@@ -49,7 +49,7 @@ impl Supervisor {
 async fn a_supervisor_is_told_of_readiness_and_of_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let supervisor = Supervisor::new(dir.path());
-    let server = Server::of(
+    let server = Server::new(
         millrace(&["serve", "--insecure", "--listen", "127.0.0.1:0", "--data"])
             .arg(dir.path().join("data"))
             .env("NOTIFY_SOCKET", &supervisor.path),
@@ -117,7 +117,7 @@ fn health_is_the_exit_code() {
             }
             command
         };
-        let server = Server::of(&mut with(&["serve", "--listen", "0.0.0.0:0"]));
+        let server = Server::new(&mut with(&["serve", "--listen", "0.0.0.0:0"]));
         let url = server.url.clone();
         let (scheme, address) = url.split_once("://").unwrap();
         assert_eq!(scheme == "https", tls);
@@ -167,7 +167,7 @@ async fn data_is_its_owners_alone() {
         "- pipeline.id: made\n  path.config: made.conf\n  queue.type: persisted\n",
     )
     .unwrap();
-    let mut server = Server::of(
+    let mut server = Server::new(
         millrace(&["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(&data)
             .env("MILLRACE_PIPELINES__DIR", &pipelines)

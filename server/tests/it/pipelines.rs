@@ -20,7 +20,7 @@ pub(crate) fn put(data: &Path, name: &str, text: &str) {
 }
 
 pub(crate) fn start(data: &Path) -> Server {
-    Server::of(&mut command(data))
+    Server::new(&mut command(data))
 }
 
 pub(crate) fn command(data: &Path) -> Command {
@@ -123,7 +123,7 @@ async fn a_webhook_is_answered_when_its_event_is_stored() {
         command.env("WEBHOOK_PORT", port.to_string()).env("WEBHOOK_TOKEN", "sesame");
         command
     };
-    let server = Server::of(&mut prepare());
+    let server = Server::new(&mut prepare());
     let url = format!("http://127.0.0.1:{port}/");
     let post = |token: &'static str, n: usize| {
         let request = Client::new().post(&url).bearer_auth(token).header("x-webhook-source", "github");
@@ -139,7 +139,7 @@ async fn a_webhook_is_answered_when_its_event_is_stored() {
     server.signal(Signal::KILL);
     server.wait();
 
-    let server = Server::of(&mut prepare());
+    let server = Server::new(&mut prepare());
     assert_eq!(count(&server, "webhook-events-*").await, 20, "what was answered is there");
     let answer = server.search("webhook-events-*", &json!({"query": {"term": {"n": 7}}})).await;
     let source = &answer["hits"]["hits"][0]["_source"];
@@ -189,7 +189,7 @@ async fn a_persisted_queue_holds_what_an_output_does_not_take() {
 
     let data = dir.path().join("other");
     let mut receiver = millrace(&["serve", "--insecure", "--data"]);
-    let receiver = Server::of(receiver.arg(&data).args(["--listen", &format!("127.0.0.1:{other}")]));
+    let receiver = Server::new(receiver.arg(&data).args(["--listen", &format!("127.0.0.1:{other}")]));
     // Without the setting, what is left is still brought to its end.
     put(dir.path(), "pipelines.yml", &described.replace("persisted", "memory"));
     let server = start(dir.path());
@@ -307,7 +307,7 @@ fn several_servers_need_no_ports_of_their_own() {
         {
             command.env_remove(variable);
         }
-        Server::of(&mut command)
+        Server::new(&mut command)
     };
     let servers = ["a", "b", "c"].map(start);
     assert_ne!(management(&servers[0]), management(&servers[1]));

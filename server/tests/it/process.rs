@@ -46,11 +46,11 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one on `data`, with more flags.
     pub(crate) fn start(data: &Path, flags: &[&str]) -> Self {
-        Self::of(millrace(&["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(flags))
+        Self::new(millrace(&["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(flags))
     }
 
     /// Starts a prepared command and waits for its ready line.
-    pub(crate) fn of(command: &mut Command) -> Self {
+    pub(crate) fn new(command: &mut Command) -> Self {
         // Others may fill the disk of a test.
         command.env("MILLRACE_STORAGE__DISK_THRESHOLD_ENABLED", "false");
         let mut child =

@@ -10,7 +10,7 @@ async fn a_lost_catalog_is_repaired() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().to_str().unwrap();
     let start = || {
-        let mut server = Server::of(
+        let mut server = Server::new(
             millrace(&["serve", "--listen", "127.0.0.1:0", "--data", data])
                 .env("MILLRACE_ADMIN_PASSWORD", "correct horse"),
         );

@@ -57,16 +57,16 @@ async fn distinct(server: &Server, index: &str, field: &str) -> u64 {
 /// Kills the server whenever it has stored so much, and starts it again: in the end everything is there once.
 async fn survives_kills(prepare: impl Fn() -> Command, index: &str, field: &str, kills: &[usize]) {
     for stored in kills {
-        let server = Server::of(&mut prepare());
+        let server = Server::new(&mut prepare());
         until_count(&server, index, *stored as u64).await;
         server.signal(Signal::KILL);
         server.wait();
     }
-    let server = Server::of(&mut prepare());
+    let server = Server::new(&mut prepare());
     until_count(&server, index, MANY as u64).await;
     server.stop();
     // Whatever would come twice has had its time.
-    let server = Server::of(&mut prepare());
+    let server = Server::new(&mut prepare());
     assert_eq!(count(&server, index).await, MANY as u64);
     assert_eq!(distinct(&server, index, field).await, MANY as u64);
     server.stop();
@@ -133,7 +133,7 @@ async fn the_ready_jdbc_pipeline_follows_a_table() {
         put(dir.path(), "database.conf", ready);
         let mut command = command(dir.path());
         command.env("DATABASE_URL", &database.url).env("DATABASE_TABLE", &database.table);
-        let server = Server::of(command.env("DATABASE_SCHEDULE", "* * * * * *"));
+        let server = Server::new(command.env("DATABASE_SCHEDULE", "* * * * * *"));
         until_count(&server, "database-*", 1_500).await;
         // An id is left out: its transaction commits late.
         database.append(1_502, &lines[1_500..]).await;
@@ -261,7 +261,7 @@ async fn the_ready_kafka_pipeline_stores_records_and_sends_them_on() {
         put(dir.path(), "kafka.conf", ready);
         let mut command = command(dir.path());
         command.env("KAFKA_SERVERS", &cluster.servers).env("KAFKA_TOPIC", &topic).env("KAFKA_OUT", &out);
-        let server = Server::of(command.env("KAFKA_GROUP", &topic));
+        let server = Server::new(command.env("KAFKA_GROUP", &topic));
         until_count(&server, "kafka-unparsed", 1).await;
         until_count(&server, "kafka-2*", lines.len() as u64).await;
         let answer = server.search("kafka-2*", &json!({"query": {"term": {"kafka.offset": 3}}})).await;

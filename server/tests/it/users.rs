@@ -174,7 +174,7 @@ const ADMIN: &str = "correct horse";
 #[tokio::test]
 async fn a_running_server_is_asked() {
     let dir = tempfile::tempdir().unwrap();
-    let mut server = Server::of(
+    let mut server = Server::new(
         millrace(&["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(dir.path().join("data"))
             .env("MILLRACE_ADMIN_PASSWORD", ADMIN),

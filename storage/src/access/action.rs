@@ -235,7 +235,7 @@ impl ActionSet {
     pub const ALL: Self = Self(u128::MAX >> (128 - Action::ALL.len()));
 
     /// Those that change documents.
-    pub const WRITES: Self = Self::of(&[
+    pub const WRITES: Self = Self::new(&[
         Action::Bulk,
         Action::IndexDocument,
         Action::CreateDocument,
@@ -245,10 +245,10 @@ impl ActionSet {
 
     /// Those that may go on for long. Their sessions know their sender ([`Session::again`](super::Session::again)); for most others,
     /// which are over at once, nothing is kept of the request.
-    pub const LASTING: Self = Self::of(&[Action::Sql, Action::DeleteByQuery]);
+    pub const LASTING: Self = Self::new(&[Action::Sql, Action::DeleteByQuery]);
 
     /// Makes the set of these actions.
-    pub const fn of(actions: &[Action]) -> Self {
+    pub const fn new(actions: &[Action]) -> Self {
         let (mut bits, mut place) = (0, 0);
         while place < actions.len() {
             bits |= 1 << (actions[place] as u8);

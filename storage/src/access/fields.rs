@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::source::{Stays, leave_out, leave_out_of_text};
+use crate::source::{PathProjection, leave_out, leave_out_of_text};
 
 /// Rules for fields: what is granted, but for exceptions. Several may stand beside each other, each granting its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldRules {
     /// Shown is what one of these shows.
-    any: Vec<Shown>,
+    any: Vec<VisibleFields>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Shown {
+struct VisibleFields {
     grant: Vec<Box<str>>,
     except: Vec<Box<str>>,
 }
@@ -27,7 +27,7 @@ impl FieldRules {
     /// field below a granted object is granted, one below an excepted object is not.
     pub fn new<S: AsRef<str>>(grant: &[S], except: &[S]) -> Self {
         let boxed = |names: &[S]| names.iter().map(|name| name.as_ref().into()).collect();
-        Self { any: vec![Shown { grant: boxed(grant), except: boxed(except) }] }
+        Self { any: vec![VisibleFields { grant: boxed(grant), except: boxed(except) }] }
     }
 
     /// Shows what any of several shows.
@@ -35,7 +35,7 @@ impl FieldRules {
         if let [only] = rules {
             return Arc::clone(only);
         }
-        let mut any: Vec<Shown> = rules.iter().flat_map(|rules| &rules.any).cloned().collect();
+        let mut any: Vec<VisibleFields> = rules.iter().flat_map(|rules| &rules.any).cloned().collect();
         // Those who compare rules ask not in which order, and how often, roles say so.
         any.sort_unstable();
         any.dedup();
@@ -53,12 +53,12 @@ impl FieldRules {
     pub fn shows_whole(&self, path: &str) -> bool {
         let below = format!("{path}.*");
         let reaches = |name: &str| covers(name, path) || crate::metadata::overlap(name, &below);
-        let named = |shown: &Shown| shown.grant.iter().any(|name| covers(name, path));
+        let named = |shown: &VisibleFields| shown.grant.iter().any(|name| covers(name, path));
         self.any.iter().any(|shown| named(shown) && !shown.except.iter().any(|name| reaches(name)))
     }
 }
 
-impl Shown {
+impl VisibleFields {
     fn shows(&self, path: &str) -> bool {
         let named = |names: &[Box<str>]| names.iter().any(|name| covers(name, path));
         named(&self.grant) && !named(&self.except)
@@ -89,8 +89,8 @@ pub fn shown_of_text(source: &[u8], rules: &[Arc<FieldRules>]) -> Option<Vec<u8>
     }
 }
 
-fn stays(path: &str, rules: &[Arc<FieldRules>]) -> Stays {
-    Stays::Inside { itself: rules.iter().all(|rules| rules.shows(path)) }
+fn stays(path: &str, rules: &[Arc<FieldRules>]) -> PathProjection {
+    PathProjection::Inside { itself: rules.iter().all(|rules| rules.shows(path)) }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What metadata shows to who does something.
 
-use super::system::{Standing, names_system};
+use super::system::{NameClass, names_system};
 use super::{Action, ActionSet, Principal, Scope};
 use crate::Error;
 
@@ -17,7 +17,7 @@ impl Guard {
     /// Makes the guard of an action; `None` where nothing is hidden. What is done to the cluster sees the indices on which
     /// anything is allowed.
     pub(crate) fn new(principal: &Principal, action: Action) -> Option<Self> {
-        let any = if action.scope() == Scope::Index { ActionSet::of(&[action]) } else { ActionSet::ALL };
+        let any = if action.scope() == Scope::Index { ActionSet::new(&[action]) } else { ActionSet::ALL };
         Self::of_any(principal, action, any)
     }
 
@@ -38,7 +38,7 @@ impl Guard {
 
     /// Whether a wildcard stands for an index: for system indices only where it names them.
     pub(crate) fn reaches(&self, pattern: &str, index: &str) -> bool {
-        (Standing::of(index) != Standing::System || names_system(pattern)) && self.sees(index)
+        (NameClass::new(index) != NameClass::System || names_system(pattern)) && self.sees(index)
     }
 
     /// Checks that another action is allowed on a name, which a part of a request needs.

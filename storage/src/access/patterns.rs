@@ -94,16 +94,16 @@ fn glob(pattern: &[u8], name: &[u8]) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Patterns {
     /// By a hash of the text before the first wildcard: patterns, in order of the hashes. There may be millions.
-    by_prefix: Vec<(u64, Place)>,
+    by_prefix: Vec<(u64, PatternPosition)>,
     /// Lengths in bytes of these texts, in order, each once.
     lengths: Vec<usize>,
     /// Regular expressions.
-    expressions: Vec<Place>,
+    expressions: Vec<PatternPosition>,
 }
 
 /// A pattern: that of a grant, by its place, and which of the grant's it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct PatternPosition {
     grant: u32,
     name: u32,
 }
@@ -114,7 +114,7 @@ impl Patterns {
         let mut patterns = Self::default();
         for (grant, names) in (0..).zip(grants) {
             for (name, pattern) in (0..).zip(names) {
-                let place = Place { grant, name };
+                let place = PatternPosition { grant, name };
                 if pattern.expression.is_some() {
                     patterns.expressions.push(place);
                     continue;
@@ -146,7 +146,8 @@ impl Patterns {
                 .take_while(move |(other, _)| *other == hash)
                 .map(|(_, place)| place)
         });
-        let matches = |place: &&Place| pattern(place.grant as usize, place.name as usize).matches(name);
+        let matches =
+            |place: &&PatternPosition| pattern(place.grant as usize, place.name as usize).matches(name);
         let found = found.chain(&self.expressions).filter(matches);
         let mut places: Vec<usize> = found.map(|place| place.grant as usize).collect();
         places.sort_unstable();

@@ -13,8 +13,8 @@ use parking_lot::RwLock;
 use super::action::{Action, ActionSet, Scope};
 use super::fields::FieldRules;
 use super::patterns::{NamePattern, Patterns};
-use super::system::{REMOVES, Standing};
-use crate::Recent;
+use super::system::{NameClass, REMOVES};
+use crate::GenerationalCache;
 
 /// Indices whose access is remembered, those of late, together with the rules of each. There are privileges of many, and names are
 /// the callers' choice.
@@ -61,7 +61,7 @@ pub struct Privileges {
     of_rules: Option<Arc<str>>,
     /// Also what these allow, and no more: the owner's, of an API key.
     within: Option<Arc<Privileges>>,
-    remembered: RwLock<Recent<Arc<str>, Arc<IndexAccess>>>,
+    remembered: RwLock<GenerationalCache<Arc<str>, Arc<IndexAccess>>>,
 }
 
 /// What may be done with one index.
@@ -124,7 +124,7 @@ impl Privileges {
             through_aliases: false,
             of_rules: None,
             within: None,
-            remembered: RwLock::new(Recent::new(REMEMBERED)),
+            remembered: RwLock::new(GenerationalCache::new(REMEMBERED)),
         }
     }
 
@@ -148,7 +148,11 @@ impl Privileges {
     /// Allows no more than `owner` allows, too.
     #[must_use]
     pub fn within(self, owner: Arc<Self>) -> Self {
-        Self { within: Some(owner), remembered: RwLock::new(Recent::new(REMEMBERED_WITHIN)), ..self }
+        Self {
+            within: Some(owner),
+            remembered: RwLock::new(GenerationalCache::new(REMEMBERED_WITHIN)),
+            ..self
+        }
     }
 
     /// Shows of the indices that rules write, whatever is granted on them, no more than the documents that a query of the search
@@ -230,9 +234,9 @@ impl Privileges {
         if !self.through_aliases || name == index {
             return access;
         }
-        let grantable = Standing::of(index).grantable();
+        let grantable = NameClass::new(index).grantable();
         let grantable =
-            if Standing::of(index) == Standing::Ordinary { grantable } else { grantable.without(REMOVES) };
+            if NameClass::new(index) == NameClass::Ordinary { grantable } else { grantable.without(REMOVES) };
         let through = self.on(name).actions.and(grantable);
         Arc::new(IndexAccess { actions: access.actions.or(through), rules: access.rules.clone() })
     }
@@ -241,13 +245,13 @@ impl Privileges {
         if self.unrestricted {
             return IndexAccess { actions: ActionSet::ALL, rules: Vec::new() };
         }
-        let standing = Standing::of(index);
+        let standing = NameClass::new(index);
         let mut actions = ActionSet::NONE;
         let mut granted: Vec<GrantedRules> = Vec::new();
         let mut said = HashSet::new();
         for place in self.patterns.matching(index, |grant, name| &self.grants[grant].names[name]) {
             let grant = &self.grants[place];
-            if standing == Standing::System && !grant.system {
+            if standing == NameClass::System && !grant.system {
                 continue;
             }
             let allowed = standing.granted(grant, index);
@@ -269,7 +273,7 @@ impl Privileges {
         if ruled {
             rules.push(Rules { grants: granted, within });
         }
-        if let Some(query) = self.of_rules.as_ref().filter(|_| standing == Standing::OfRules) {
+        if let Some(query) = self.of_rules.as_ref().filter(|_| standing == NameClass::OfRules) {
             let all =
                 GrantedRules { actions: ActionSet::ALL, documents: Some(Arc::clone(query)), fields: None };
             rules.push(Rules { grants: vec![all], within });

@@ -13,7 +13,7 @@ const MAX_NAME: usize = 512;
 
 /// Equal parts of a request that were refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RepeatedRefusal {
     /// Name of the action.
     pub action: &'static str,
     /// Index or expression as the caller gave it, the beginning of a long one; `None` where the action is not allowed on any.
@@ -24,11 +24,11 @@ pub struct Refused {
 
 /// All of a request. Cheap to clone: clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Refusals(Arc<Mutex<Noted>>);
+pub struct Refusals(Arc<Mutex<RefusalRecord>>);
 
 #[derive(Debug, Default)]
-struct Noted {
-    told: Vec<Refused>,
+struct RefusalRecord {
+    told: Vec<RepeatedRefusal>,
     others: u64,
     /// Whether an index refuses everybody.
     blocked: bool,
@@ -48,18 +48,18 @@ impl Refusals {
     pub fn note_of(&self, action: &'static str, index: Option<&str>) {
         let index = index.map(|name| name.get(..name.floor_char_boundary(MAX_NAME)).unwrap_or_default());
         let noted = &mut *self.0.lock();
-        let alike = |known: &Refused| known.action == action && known.index.as_deref() == index;
+        let alike = |known: &RepeatedRefusal| known.action == action && known.index.as_deref() == index;
         match noted.told.iter().position(alike) {
             Some(at) => noted.told[at].count += 1,
             None if noted.told.len() < MAX_TOLD => {
-                noted.told.push(Refused { action, index: index.map(str::to_owned), count: 1 });
+                noted.told.push(RepeatedRefusal { action, index: index.map(str::to_owned), count: 1 });
             }
             None => noted.others += 1,
         }
     }
 
     /// Returns what was noted, twenty kinds at most, and how many there are of further ones.
-    pub fn noted(&self) -> (Vec<Refused>, u64) {
+    pub fn noted(&self) -> (Vec<RepeatedRefusal>, u64) {
         let noted = self.0.lock();
         (noted.told.clone(), noted.others)
     }

@@ -12,7 +12,7 @@ use super::mapped::check_mapping;
 use super::{Action, IndexAccess, Principal, Refusals};
 use crate::metadata::{IndicesOptions, Metadata, MetadataChange};
 use crate::{
-    Compute, Engine, Error, Index, RefreshPolicy, Result, SharedClock, StoredDoc, Trouble, WriteOp,
+    Compute, Engine, Error, Index, NodeFault, RefreshPolicy, Result, SharedClock, StoredDoc, WriteOp,
     WriteOutcome,
 };
 
@@ -200,7 +200,7 @@ impl Session {
     }
 
     /// Tells what keeps the node from its work.
-    pub fn troubles(&self) -> Vec<Trouble> {
+    pub fn troubles(&self) -> Vec<NodeFault> {
         self.engine.troubles()
     }
 

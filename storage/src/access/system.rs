@@ -4,7 +4,7 @@ use super::{Action, ActionSet, Grant};
 
 /// What a name of an index is, whatever roles say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum NameClass {
     /// Anybody's, as roles say.
     Ordinary,
     /// Read as roles say, written by rules only: who could write an alert's id beforehand could suppress it.
@@ -29,7 +29,7 @@ const SYSTEM: [&str; 7] = [
 const SYSTEM_PREFIXES: [&str; 3] = [".audit-", ".security-", ".dead-letters-"];
 
 /// What roles may grant on a system index: it is changed through its own API alone.
-const READ_BY_NAME: ActionSet = ActionSet::of(&[
+const READ_BY_NAME: ActionSet = ActionSet::new(&[
     Action::Search,
     Action::MultiSearch,
     Action::Sql,
@@ -53,15 +53,15 @@ const READ_BY_NAME: ActionSet = ActionSet::of(&[
 /// What removes documents from an index that rules write: granted by its name, or by a grant that reaches system indices, never by a
 /// wildcard alone. No document is put in their place.
 pub(super) const REMOVES: ActionSet =
-    ActionSet::of(&[Action::DeleteByQuery, Action::DeleteDocument, Action::Bulk]);
+    ActionSet::new(&[Action::DeleteByQuery, Action::DeleteDocument, Action::Bulk]);
 
 /// What roles may grant on an index that rules write: all but changing documents or what they mean.
 const OF_RULES_GRANTED: ActionSet = READ_BY_NAME
-    .or(ActionSet::of(&[Action::Flush, Action::ForceMerge, Action::ClearCache, Action::Analyze]))
+    .or(ActionSet::new(&[Action::Flush, Action::ForceMerge, Action::ClearCache, Action::Analyze]))
     .or(REMOVES);
 
-impl Standing {
-    pub(crate) fn of(index: &str) -> Self {
+impl NameClass {
+    pub(crate) fn new(index: &str) -> Self {
         let system = |name: &str| SYSTEM.contains(&name);
         let prefixed = |name: &str| SYSTEM_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
         match index.as_bytes().first() {

@@ -12,11 +12,12 @@ use super::{
 };
 use crate::metadata::{IndicesOptions, TemplateKind, Uuid, parse_alias_actions, parse_index_template};
 use crate::{
-    Action as Operation, Config, DeadLetter, Engine, Error, Instead, Kind, ManualClock, RefreshPolicy,
+    Action as Operation, Config, DeadLetter, Engine, Error, Kind, ManualClock, OnReject, RefreshPolicy,
     Result, SharedClock, SourceWrite, Update, WriteOp,
 };
 
-const READ: ActionSet = ActionSet::of(&[Action::Search, Action::Get, Action::IndexStats, Action::GetAliases]);
+const READ: ActionSet =
+    ActionSet::new(&[Action::Search, Action::Get, Action::IndexStats, Action::GetAliases]);
 
 fn grant(names: &[&str], actions: ActionSet) -> Grant {
     let names = names.iter().map(|name| NamePattern::parse(name).unwrap()).collect();
@@ -141,7 +142,7 @@ async fn what_rules_wrote_is_deleted_by_name_or_by_who_reaches_system_indices() 
     let engine = engine(directory.path()).await;
     let wait = Duration::from_secs(5);
     let all = grant(&["*"], ActionSet::ALL);
-    let named = grant(&["alert"], ActionSet::of(&[Action::DeleteDocument, Action::Search]));
+    let named = grant(&["alert"], ActionSet::new(&[Action::DeleteDocument, Action::Search]));
     for (id, grants, allowed) in [
         ("wildcard", vec![all.clone()], false),
         ("prefix", vec![grant(&["alert*"], ActionSet::ALL)], false),
@@ -166,8 +167,8 @@ async fn aliases_in_a_body_need_the_right_on_index_and_alias_and_those_of_templa
     let directory = tempfile::tempdir().unwrap();
     let engine = engine(directory.path()).await;
     let creates =
-        ActionSet::of(&[Action::CreateIndex, Action::AutoCreate, Action::CreateDocument, Action::Bulk]);
-    let aliases = creates.or(ActionSet::of(&[Action::PutAliases]));
+        ActionSet::new(&[Action::CreateIndex, Action::AutoCreate, Action::CreateDocument, Action::Bulk]);
+    let aliases = creates.or(ActionSet::new(&[Action::PutAliases]));
     let body = json!({"aliases": {"logs-app": {}}});
     for (name, grants, allowed) in [
         ("logs-a", vec![grant(&["logs-*"], creates)], false),
@@ -185,7 +186,7 @@ async fn aliases_in_a_body_need_the_right_on_index_and_alias_and_those_of_templa
     // Who puts a template is asked for its aliases, who writes to the index is not.
     let template = json!({"index_patterns": ["day-*"], "template": {"aliases": {"all-days": {}}}});
     let template = parse_index_template("days", &template).unwrap();
-    let templates = ActionSet::of(&[Action::PutIndexTemplates]);
+    let templates = ActionSet::new(&[Action::PutIndexTemplates]);
     let put = async |grants| {
         let privileges = Arc::new(Privileges::new(templates, grants));
         let writer = Principal::new(Caller::User("bob".into()), Vec::new(), privileges);
@@ -237,7 +238,7 @@ fn a_mapping_names_only_fields_that_its_writer_sees() {
 async fn each_operation_of_a_request_is_asked_for() {
     let directory = tempfile::tempdir().unwrap();
     let engine = engine(directory.path()).await;
-    let appends = ActionSet::of(&[Action::CreateDocument, Action::AutoCreate, Action::AutoPutMapping]);
+    let appends = ActionSet::new(&[Action::CreateDocument, Action::AutoCreate, Action::AutoPutMapping]);
     let grants = vec![grant(&["logs-*"], appends), grant(&["app"], ActionSet::WRITES)];
     let session = Session::new(&engine, ann(grants), Action::Bulk);
     // Bulk is no more than its operations.
@@ -312,7 +313,7 @@ async fn new_fields_are_asked_for() {
         ]
     };
     let written = |more: &'static [Action], ops: Vec<WriteOp>| {
-        let allowed = ActionSet::WRITES.or(ActionSet::of(more));
+        let allowed = ActionSet::WRITES.or(ActionSet::new(more));
         let session = Session::new(&engine, ann(vec![grant(&["logs-*"], allowed)]), Action::Bulk).unwrap();
         async move {
             let outcomes = session.write(ops, RefreshPolicy::None, Duration::from_secs(1)).await.unwrap();
@@ -354,7 +355,7 @@ async fn changes_are_checked_whatever_decides_them() {
     let directory = tempfile::tempdir().unwrap();
     let engine = engine(directory.path()).await;
     let manage =
-        ActionSet::of(&[Action::CreateIndex, Action::PutAliases, Action::PutSettings, Action::PutMapping]);
+        ActionSet::new(&[Action::CreateIndex, Action::PutAliases, Action::PutSettings, Action::PutMapping]);
     let session = Session::new(&engine, ann(vec![grant(&["logs-*"], manage)]), Action::CreateIndex).unwrap();
     let create = |name: &'static str, body: serde_json::Value| {
         let session = session.clone();
@@ -396,13 +397,13 @@ async fn changes_are_checked_whatever_decides_them() {
 #[test]
 fn a_key_has_no_more_than_its_owner() {
     let owner = Arc::new(Privileges::new(
-        ActionSet::of(&[Action::Health]),
+        ActionSet::new(&[Action::Health]),
         vec![
             Grant { documents: Some("{\"term\":{\"a\":1}}".into()), ..grant(&["logs-*"], READ) },
-            grant(&["app"], ActionSet::of(&[Action::Search])),
+            grant(&["app"], ActionSet::new(&[Action::Search])),
         ],
     ));
-    let all = ActionSet::of(&[Action::Health, Action::PutSecurity]);
+    let all = ActionSet::new(&[Action::Health, Action::PutSecurity]);
     let key = Privileges::new(
         all,
         vec![
@@ -427,7 +428,7 @@ fn a_key_has_no_more_than_its_owner() {
 fn a_grant_without_a_rule_lifts_those_of_others_for_its_actions() {
     let rule: Arc<str> = "{\"term\":{\"a\":1}}".into();
     let ruled = |actions| Grant { documents: Some(Arc::clone(&rule)), ..grant(&["logs-*"], actions) };
-    let search = ActionSet::of(&[Action::Search]);
+    let search = ActionSet::new(&[Action::Search]);
     let privileges = Privileges::new(ActionSet::NONE, vec![ruled(READ), grant(&["logs-1"], search)]);
     assert!(privileges.on("logs-1").documents(Action::Search).is_empty());
     assert_eq!(privileges.on("logs-1").documents(Action::Get).len(), 1);
@@ -443,7 +444,7 @@ fn roles_show_the_same_in_whatever_order_and_how_often_they_say_so() {
         Grant { documents, fields, ..grant(&["logs-*"], actions) }
     };
     let (a, b) = (|actions| rule("a", actions), |actions| rule("b", actions));
-    let more = ActionSet::of(&[Action::Search, Action::Sql]);
+    let more = ActionSet::new(&[Action::Search, Action::Sql]);
     let of = |grants: Vec<Grant>| ann(grants).privileges().on("logs-1");
     let seen = of(vec![a(READ), b(READ)]);
     assert!(of(vec![b(READ), a(READ)]).shows_as(&seen, Action::Search));
@@ -498,7 +499,7 @@ async fn settings_and_aliases_name_no_hidden_fields() {
         ("*", Some(json!(["a", "b"])), Some(json!(["asc", "desc"])), Some(json!(["a", "b^2"]))),
     ] {
         let fields_of = Some(Arc::new(super::FieldRules::new(&[granted], &["d"])));
-        let actions = ActionSet::of(&[Action::GetSettings]);
+        let actions = ActionSet::new(&[Action::GetSettings]);
         let ruled = Grant { fields: fields_of, ..grant(&["logs-*"], actions) };
         let session = Session::new(&engine, ann(vec![ruled]), Action::GetSettings).unwrap();
         let settings = session.settings(&meta);
@@ -528,11 +529,11 @@ async fn refusals_of_aliases_name_what_is_seen() {
 }
 
 /// A sender who is nobody any more, or of whom there is no telling now.
-struct Unknown {
+struct VanishedSender {
     is_told: bool,
 }
 
-impl Sender for Unknown {
+impl Sender for VanishedSender {
     fn again(&self) -> BoxFuture<'_, Result<Option<Principal>>> {
         let told = if self.is_told { Ok(None) } else { Err(Error::Rejected("busy".to_owned())) };
         Box::pin(async move { told })
@@ -544,15 +545,15 @@ async fn who_cannot_be_told_now_is_not_taken_for_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let engine = engine(directory.path()).await;
     for (is_told, kind) in [(true, Kind::Unauthorized), (false, Kind::Overloaded)] {
-        let session = Session::system(&engine).sent_by(Arc::new(Unknown { is_told }));
+        let session = Session::system(&engine).sent_by(Arc::new(VanishedSender { is_told }));
         assert_eq!(session.again().await.unwrap_err().kind(), kind);
     }
 }
 
 /// A sender who is another one now.
-struct Other(Principal);
+struct ReplacedSender(Principal);
 
-impl Sender for Other {
+impl Sender for ReplacedSender {
     fn again(&self) -> BoxFuture<'_, Result<Option<Principal>>> {
         Box::pin(async move { Ok(Some(self.0.clone())) })
     }
@@ -563,7 +564,7 @@ async fn what_somebody_began_nobody_else_goes_on_with() {
     let directory = tempfile::tempdir().unwrap();
     let engine = engine(directory.path()).await;
     let session = Session::new(&engine, ann(vec![grant(&["logs-*"], READ)]), Action::Search).unwrap();
-    let sent = |sender: Principal| session.clone().sent_by(Arc::new(Other(sender)));
+    let sent = |sender: Principal| session.clone().sent_by(Arc::new(ReplacedSender(sender)));
     sent(ann(vec![grant(&["*"], READ)])).again().await.unwrap();
     let refused = sent(Principal::system()).again().await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Unauthorized);
@@ -626,7 +627,7 @@ async fn dead_letters_are_the_servers_and_no_event_is() {
         SourceWrite { ops: of(names), own: of(own), moves: Vec::new() }
     };
     let letters: DeadLetter = Arc::new(|_, _| {
-        Instead::Letter(document(".dead-letters", None, Operation::Index("{\"letter\":true}".into())))
+        OnReject::Letter(document(".dead-letters", None, Operation::Index("{\"letter\":true}".into())))
     });
     let privileges =
         Privileges::new(ActionSet::NONE, vec![grant(&["logs-*", "mixed"], ActionSet::ALL)]).through_aliases();
@@ -648,7 +649,7 @@ async fn dead_letters_are_the_servers_and_no_event_is() {
     ]});
     let actions = parse_alias_actions(&body).unwrap();
     Session::system(&engine).change(|state| state.update_aliases(&actions, 0)).await.unwrap();
-    let abandons: DeadLetter = Arc::new(|_, _| Instead::Abandon);
+    let abandons: DeadLetter = Arc::new(|_, _| OnReject::Abandon);
     let written = write(&["mixed", "logs-hidden"], &[]);
     let outcomes = engine.write_from_source(&pipeline, written, abandons.clone(), wait).await.unwrap();
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");

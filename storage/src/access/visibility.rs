@@ -9,14 +9,14 @@ use parking_lot::Mutex;
 use super::{DocumentRules, FieldRules, Session, shown};
 use crate::mapping::Mapping;
 use crate::metadata::{BlockLevel, IndicesOptions, check_block};
-use crate::{Error, Index, Priority, Recent, Result, StoredDoc};
+use crate::{Error, GenerationalCache, Index, Priority, Result, StoredDoc};
 
 /// Fields of the mappings that are kept as they are seen, all together.
 const MAX_FIELDS: usize = 500_000;
 
 /// Mappings as they are seen under rules, those of late. Who holds one keeps it beyond.
 #[derive(Debug)]
-pub(crate) struct Views(Mutex<Recent<ViewKey, View>>);
+pub(crate) struct Views(Mutex<GenerationalCache<ViewKey, View>>);
 
 /// The place of the whole mapping, and the rules.
 type ViewKey = (usize, Vec<Arc<FieldRules>>);
@@ -25,7 +25,7 @@ type View = (Arc<Mapping>, Weak<Mapping>);
 
 impl Default for Views {
     fn default() -> Self {
-        Self(Mutex::new(Recent::new(MAX_FIELDS)))
+        Self(Mutex::new(GenerationalCache::new(MAX_FIELDS)))
     }
 }
 
@@ -45,7 +45,7 @@ impl Views {
 
 /// Documents that are looked for in an index.
 #[derive(Clone, Copy, Debug)]
-pub struct Sought<'a> {
+pub struct DocumentLookup<'a> {
     /// Their ids.
     pub ids: &'a [&'a str],
     /// The shards that may have them.
@@ -61,7 +61,7 @@ pub trait Visibility: std::fmt::Debug + Send + Sync {
     fn find<'a>(
         &'a self,
         index: &'a Arc<Index>,
-        sought: Sought<'a>,
+        sought: DocumentLookup<'a>,
         rules: &'a DocumentRules,
     ) -> BoxFuture<'a, Result<Vec<StoredDoc>>>;
 }
@@ -80,7 +80,7 @@ impl Session {
             return Err(Error::Internal("nobody can say which documents rules show".to_owned()));
         };
         let shards = [index.shard_for(Some(id), routing)];
-        let sought = Sought { ids: &[id], shards: &shards, sources: true };
+        let sought = DocumentLookup { ids: &[id], shards: &shards, sources: true };
         Ok(visibility.find(index, sought, rules).await?.into_iter().next())
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::allowance::{MAX_ADDED_BYTES, most_made};
 use super::char_filter::{CharFilter, Corrections, most_bytes};
-use super::filter::{End as TextEnd, Filter, Shingles, Stage, lowercase};
+use super::filter::{Filter, Shingles, Stage, TextEnd, lowercase};
 use super::tokenizer::Tokenizer;
 use crate::bundle::MAX_TERM_BYTES;
 
@@ -57,14 +57,14 @@ pub struct Analyzer {
     only_lowercase: bool,
     /// Bytes that the character filters may make of a byte, and those that each filter may that multiplies tokens.
     growth: (usize, Vec<usize>),
-    parts: Option<Parts>,
+    parts: Option<AnalyzerComponents>,
     /// Positions between the values of a field.
     position_increment_gap: Option<u32>,
 }
 
 /// The names of the parts that an analyzer was put together from.
 #[derive(Clone, Debug)]
-pub struct Parts {
+pub struct AnalyzerComponents {
     /// Character filters in order.
     pub char_filters: Vec<String>,
     /// The tokenizer.
@@ -111,7 +111,7 @@ impl Analyzer {
         }
     }
 
-    pub(crate) fn with_parts(mut self, parts: Parts) -> Self {
+    pub(crate) fn with_parts(mut self, parts: AnalyzerComponents) -> Self {
         self.parts = Some(parts);
         self
     }
@@ -129,7 +129,7 @@ impl Analyzer {
     }
 
     /// The parts of a custom analyzer; `None` where it is one of those that are whole.
-    pub fn parts(&self) -> Option<&Parts> {
+    pub fn parts(&self) -> Option<&AnalyzerComponents> {
         self.parts.as_ref()
     }
 
@@ -167,7 +167,7 @@ impl Analyzer {
 
     /// As [`Analyzer::analyze`], saying how many positions the text took.
     pub(crate) fn run(&self, text: &str, sink: &mut dyn FnMut(&Token)) -> Outcome {
-        let mut last = Last { sink, cut: false };
+        let mut last = IndexTokenSink { sink, cut: false };
         if !self.char_filters.is_empty() {
             return self.run_filtered(text, self.filters.len(), &mut last);
         }
@@ -225,12 +225,12 @@ impl Analyzer {
     /// Feeds the tokens behind the first `filters` filters to `sink`, however long they are.
     pub fn run_until(&self, text: &str, filters: usize, sink: &mut dyn FnMut(&Token)) -> Outcome {
         let filters = filters.min(self.filters.len());
-        let mut outcome = self.run_filtered(text, filters, &mut Whole { sink });
+        let mut outcome = self.run_filtered(text, filters, &mut UnboundedTokenSink { sink });
         outcome.end = units(text);
         outcome
     }
 
-    fn run_filtered(&self, text: &str, filters: usize, last: &mut (dyn End + '_)) -> Outcome {
+    fn run_filtered(&self, text: &str, filters: usize, last: &mut (dyn TokenSink + '_)) -> Outcome {
         let mut corrections = Vec::with_capacity(self.char_filters.len());
         let mut current = std::borrow::Cow::Borrowed(text);
         for filter in &self.char_filters {
@@ -275,10 +275,10 @@ impl Analyzer {
             self.char_filters.iter().filter(|filter| filter.is_normalizing()).cloned().collect();
         let most = most_bytes(text.len());
         let text = char_filters.iter().fold(text.to_owned(), |text, filter| filter.apply(&text, most).0);
-        let mut last = Whole { sink: &mut |token: &Token| out.push_str(&token.text) };
+        let mut last = UnboundedTokenSink { sink: &mut |token: &Token| out.push_str(&token.text) };
         let mut token = Token { text, ..Token::default() };
         {
-            let mut stage = chain(&filters, Box::new(&mut last as &mut dyn End));
+            let mut stage = chain(&filters, Box::new(&mut last as &mut dyn TokenSink));
             stage.token(&mut token);
             stage.end(TextEnd { positions: 1, ..TextEnd::default() });
         }
@@ -298,20 +298,20 @@ pub(super) fn chain<'a>(filters: &'a [Arc<dyn Filter>], last: Box<dyn Stage + 'a
 }
 
 /// The end of a chain.
-trait End: Stage {
+trait TokenSink: Stage {
     /// Whether a token was cut for its length.
     fn cut(&self) -> bool;
 }
 
 /// The end of a chain of the index: bounds the term and hands it to the caller.
-struct Last<'a> {
+struct IndexTokenSink<'a> {
     sink: &'a mut dyn FnMut(&Token),
     cut: bool,
 }
 
-impl Stage for &mut Last<'_> {
+impl Stage for &mut IndexTokenSink<'_> {
     fn token(&mut self, token: &mut Token) {
-        Last::token(self, token);
+        IndexTokenSink::token(self, token);
     }
 
     fn end(&mut self, end: TextEnd) -> TextEnd {
@@ -319,9 +319,9 @@ impl Stage for &mut Last<'_> {
     }
 }
 
-impl Stage for Last<'_> {
+impl Stage for IndexTokenSink<'_> {
     fn token(&mut self, token: &mut Token) {
-        Last::token(self, token);
+        IndexTokenSink::token(self, token);
     }
 
     fn end(&mut self, end: TextEnd) -> TextEnd {
@@ -329,13 +329,13 @@ impl Stage for Last<'_> {
     }
 }
 
-impl End for Last<'_> {
+impl TokenSink for IndexTokenSink<'_> {
     fn cut(&self) -> bool {
         self.cut
     }
 }
 
-impl Last<'_> {
+impl IndexTokenSink<'_> {
     fn token(&mut self, token: &mut Token) {
         if token.text.len() > MAX_TERM_BYTES {
             let mut end = MAX_TERM_BYTES;
@@ -350,11 +350,11 @@ impl Last<'_> {
 }
 
 /// The end of a chain that hands on terms of any length.
-struct Whole<'a> {
+struct UnboundedTokenSink<'a> {
     sink: &'a mut dyn FnMut(&Token),
 }
 
-impl Stage for Whole<'_> {
+impl Stage for UnboundedTokenSink<'_> {
     fn token(&mut self, token: &mut Token) {
         (self.sink)(token);
     }
@@ -364,13 +364,13 @@ impl Stage for Whole<'_> {
     }
 }
 
-impl End for Whole<'_> {
+impl TokenSink for UnboundedTokenSink<'_> {
     fn cut(&self) -> bool {
         false
     }
 }
 
-impl Stage for &mut (dyn End + '_) {
+impl Stage for &mut (dyn TokenSink + '_) {
     fn token(&mut self, token: &mut Token) {
         (**self).token(token);
     }

@@ -17,14 +17,14 @@ const SEPARATOR: char = '\u{1f}';
 
 /// A way in which tokens are joined; the number is that of the tokens of a shingle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum AsYouTypeSubfield {
     /// Whole shingles.
     Shingles(u8),
     /// Starts of shingles, of those too that the text ends in.
     Prefixes(u8),
 }
 
-impl Part {
+impl AsYouTypeSubfield {
     /// Names the analyzer that has the filters of this part behind those of another.
     pub fn of(self, analyzer: &str) -> String {
         let (kind, size) = match self {
@@ -34,7 +34,7 @@ impl Part {
         format!("{analyzer}{SEPARATOR}{size}{kind}")
     }
 
-    /// Takes apart what [`Part::of`] made.
+    /// Takes apart what [`AsYouTypeSubfield::of`] made.
     pub(super) fn split(name: &str) -> Option<(&str, Self)> {
         let (analyzer, part) = name.rsplit_once(SEPARATOR)?;
         let size = part.get(..1)?.parse().ok().filter(|size| SIZES.contains(size))?;
@@ -70,13 +70,13 @@ impl Family {
         &self.own
     }
 
-    pub(super) fn part(&self, part: Part) -> &Analyzer {
+    pub(super) fn part(&self, part: AsYouTypeSubfield) -> &Analyzer {
         let Some(place) = self.parts.get(part.place()) else { return &self.own };
         place.get_or_init(|| match part {
-            Part::Shingles(size) => {
+            AsYouTypeSubfield::Shingles(size) => {
                 self.own.followed_by(vec![Arc::new(FixedShingle { size: size.into(), trailing: false })])
             }
-            Part::Prefixes(size) => self.own.followed_by(vec![
+            AsYouTypeSubfield::Prefixes(size) => self.own.followed_by(vec![
                 Arc::new(FixedShingle { size: size.into(), trailing: true }),
                 Arc::new(Grams { min: 1, max: MAX_PREFIX, edge: Edge::Front, preserve_original: true }),
             ]),
@@ -103,15 +103,15 @@ mod tests {
     #[test]
     fn parts_join_tokens() {
         let analyzers = Analyzers::new(&serde_json::Map::new()).unwrap();
-        let grams = Part::Shingles(2).of("standard");
+        let grams = AsYouTypeSubfield::Shingles(2).of("standard");
         assert_eq!(terms(&analyzers, &grams, "The quick Fox"), ["the quick", "quick fox"]);
         assert_eq!(terms(&analyzers, &grams, "one"), [""; 0]);
-        let prefixes = Part::Prefixes(3).of("standard");
+        let prefixes = AsYouTypeSubfield::Prefixes(3).of("standard");
         assert_eq!(
             terms(&analyzers, &prefixes, "ab c"),
             ["a", "ab", "ab ", "ab c", "ab c ", "c", "c ", "c  "]
         );
-        let stopped = Part::Shingles(3).of("stop");
+        let stopped = AsYouTypeSubfield::Shingles(3).of("stop");
         assert_eq!(terms(&analyzers, &stopped, "fox of the dog ran"), ["fox  "]);
     }
 }

@@ -32,8 +32,8 @@ mod bounds_tests;
 #[cfg(test)]
 mod tests;
 
-pub use analyzer::{Analyzer, Outcome, Parts, Token};
-pub use as_you_type::{Part, shingles};
+pub use analyzer::{Analyzer, AnalyzerComponents, Outcome, Token};
+pub use as_you_type::{AsYouTypeSubfield, shingles};
 pub use filter::Shingles;
 pub use paths::{SEPARATOR, paths};
 pub(crate) use pattern::JavaPattern;

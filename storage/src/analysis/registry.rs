@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use hashbrown::HashMap;
 use serde_json::{Map, Value};
 
-use super::as_you_type::{Family, Part};
+use super::as_you_type::{AsYouTypeSubfield, Family};
 use super::build::{BUILT_IN, Scope, built_in, lowercase_normalizer};
 use super::settings::components;
 use super::{Analyzer, Component};
@@ -72,9 +72,9 @@ impl Analyzers {
         self.multiply
     }
 
-    /// Finds an analyzer by name, or by the name that [`Part::of`] makes of one.
+    /// Finds an analyzer by name, or by the name that [`AsYouTypeSubfield::of`] makes of one.
     pub fn get(&self, name: &str) -> Option<&Analyzer> {
-        match (self.family(name), Part::split(name)) {
+        match (self.family(name), AsYouTypeSubfield::split(name)) {
             (Some(family), _) => Some(family.own()),
             (None, Some((name, part))) => Some(self.family(name)?.part(part)),
             (None, None) => None,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::nfa::{Nfa, Part, Transition};
+use super::nfa::{Nfa, NfaFragment, Transition};
 use super::{LAST, TooLarge};
 
 /// A state.
@@ -24,7 +24,7 @@ pub struct Dfa {
 /// Bound of the work of making automata deterministic, as Lucene counts it: the states of the
 /// automaton that each new state stands for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Effort {
+pub(super) struct DeterminizeBudget {
     /// What the caller allowed, for messages.
     pub(super) limit: i64,
     left: i64,
@@ -33,7 +33,7 @@ pub(super) struct Effort {
 /// Most effort, whatever a caller allows.
 const MOST_EFFORT: i64 = 1_000_000;
 
-impl Effort {
+impl DeterminizeBudget {
     pub(super) fn new(limit: i64) -> Self {
         // Lucene converts what was a number of states once.
         Self { limit, left: limit.saturating_mul(10).clamp(0, MOST_EFFORT) }
@@ -47,8 +47,8 @@ impl Effort {
 
 impl Dfa {
     /// Makes a part of an automaton deterministic.
-    pub(super) fn new(nfa: &Nfa, part: Part, limit: i64) -> Result<Self, TooLarge> {
-        let mut effort = Effort::new(limit);
+    pub(super) fn new(nfa: &Nfa, part: NfaFragment, limit: i64) -> Result<Self, TooLarge> {
+        let mut effort = DeterminizeBudget::new(limit);
         let mut closure = Closure::new(nfa, part.end);
         let first = closure.of(&mut std::iter::once(part.start));
         let mut numbers: HashMap<Box<[u32]>, u32> = HashMap::new();
@@ -134,7 +134,7 @@ impl Dfa {
 
     /// Matches what both match.
     pub(super) fn intersection(&self, other: &Self, limit: i64) -> Result<Self, TooLarge> {
-        let mut effort = Effort::new(limit);
+        let mut effort = DeterminizeBudget::new(limit);
         if self.states.is_empty() || other.states.is_empty() {
             return Ok(Self::default());
         }

@@ -15,7 +15,7 @@ mod tests;
 
 pub use dfa::Dfa;
 pub use regexp::Flags;
-pub use wildcard::{Piece, pieces};
+pub use wildcard::{WildcardItem, pieces};
 
 /// The last character.
 const LAST: u32 = 0x10_ffff;

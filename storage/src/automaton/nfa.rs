@@ -1,6 +1,6 @@
 //! Automata while they are built: states with transitions over ranges of characters, and empty ones.
 //!
-//! A [`Part`] is a piece with one way in and one way out inside an [`Nfa`]; the operations of
+//! A [`NfaFragment`] is a piece with one way in and one way out inside an [`Nfa`]; the operations of
 //! regular expressions join parts. [`super::dfa::Dfa`] is made of the whole.
 
 use super::dfa::Dfa;
@@ -21,7 +21,7 @@ pub(super) struct Nfa {
 
 /// A piece: the state where it starts and the one where it ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct NfaFragment {
     pub(super) start: u32,
     pub(super) end: u32,
 }
@@ -37,18 +37,18 @@ impl Nfa {
     }
 
     /// Matches nothing.
-    pub(super) fn nothing(&mut self) -> Result<Part, TooLarge> {
-        Ok(Part { start: self.state()?, end: self.state()? })
+    pub(super) fn nothing(&mut self) -> Result<NfaFragment, TooLarge> {
+        Ok(NfaFragment { start: self.state()?, end: self.state()? })
     }
 
     /// Matches the empty string.
-    pub(super) fn empty_string(&mut self) -> Result<Part, TooLarge> {
+    pub(super) fn empty_string(&mut self) -> Result<NfaFragment, TooLarge> {
         let state = self.state()?;
-        Ok(Part { start: state, end: state })
+        Ok(NfaFragment { start: state, end: state })
     }
 
     /// Matches one character of any of these ranges.
-    pub(super) fn characters(&mut self, ranges: &[(u32, u32)]) -> Result<Part, TooLarge> {
+    pub(super) fn characters(&mut self, ranges: &[(u32, u32)]) -> Result<NfaFragment, TooLarge> {
         let part = self.nothing()?;
         let end = part.end;
         self.moves[part.start as usize].extend(ranges.iter().map(|(first, last)| (*first, *last, end)));
@@ -56,24 +56,24 @@ impl Nfa {
     }
 
     /// Matches any one character.
-    pub(super) fn any_character(&mut self) -> Result<Part, TooLarge> {
+    pub(super) fn any_character(&mut self) -> Result<NfaFragment, TooLarge> {
         self.characters(&[(0, LAST)])
     }
 
     /// Matches any string.
-    pub(super) fn any_string(&mut self) -> Result<Part, TooLarge> {
+    pub(super) fn any_string(&mut self) -> Result<NfaFragment, TooLarge> {
         let part = self.any_character()?;
         self.repeat(part)
     }
 
     /// Matches one part and then the other.
-    pub(super) fn concatenate(&mut self, first: Part, second: Part) -> Part {
+    pub(super) fn concatenate(&mut self, first: NfaFragment, second: NfaFragment) -> NfaFragment {
         self.empty[first.end as usize].push(second.start);
-        Part { start: first.start, end: second.end }
+        NfaFragment { start: first.start, end: second.end }
     }
 
     /// Matches any of the parts.
-    pub(super) fn union(&mut self, parts: &[Part]) -> Result<Part, TooLarge> {
+    pub(super) fn union(&mut self, parts: &[NfaFragment]) -> Result<NfaFragment, TooLarge> {
         let whole = self.nothing()?;
         for part in parts {
             self.empty[whole.start as usize].push(part.start);
@@ -83,7 +83,7 @@ impl Nfa {
     }
 
     /// Matches the part any number of times.
-    pub(super) fn repeat(&mut self, part: Part) -> Result<Part, TooLarge> {
+    pub(super) fn repeat(&mut self, part: NfaFragment) -> Result<NfaFragment, TooLarge> {
         let hub = self.empty_string()?;
         self.empty[hub.start as usize].push(part.start);
         self.empty[part.end as usize].push(hub.start);
@@ -95,7 +95,7 @@ impl Nfa {
     }
 
     /// Copies an automaton into this one.
-    pub(super) fn embed(&mut self, dfa: &Dfa) -> Result<Part, TooLarge> {
+    pub(super) fn embed(&mut self, dfa: &Dfa) -> Result<NfaFragment, TooLarge> {
         let whole = self.nothing()?;
         let offset = self.moves.len() as u32;
         for state in dfa.states() {

@@ -10,7 +10,7 @@
 //! | `<n-m>` | numbers (INTERVAL) |
 
 use super::dfa::Dfa;
-use super::nfa::{Nfa, Part};
+use super::nfa::{Nfa, NfaFragment};
 use super::{Fault, LAST, TooLarge, case};
 
 type Result<T, E = Fault> = std::result::Result<T, E>;
@@ -372,7 +372,7 @@ struct Builder {
 }
 
 impl Builder {
-    fn part(&mut self, expression: &Expression) -> Result<Part, TooLarge> {
+    fn part(&mut self, expression: &Expression) -> Result<NfaFragment, TooLarge> {
         match expression {
             Expression::Nothing => self.nfa.nothing(),
             Expression::AnyString => self.nfa.any_string(),
@@ -417,7 +417,12 @@ impl Builder {
         automaton(expression, self.folded, self.limit)
     }
 
-    fn repeat(&mut self, inner: &Expression, least: usize, most: Option<usize>) -> Result<Part, TooLarge> {
+    fn repeat(
+        &mut self,
+        inner: &Expression,
+        least: usize,
+        most: Option<usize>,
+    ) -> Result<NfaFragment, TooLarge> {
         let inner = self.alone(inner)?;
         // As Lucene: what is to be copied is counted before it is.
         let states = inner.states().len().saturating_sub(1).saturating_mul(most.unwrap_or(least).max(least));
@@ -442,10 +447,10 @@ impl Builder {
             whole = self.nfa.concatenate(whole, part);
         }
         self.nfa.empty[whole.end as usize].push(end);
-        Ok(Part { start: whole.start, end })
+        Ok(NfaFragment { start: whole.start, end })
     }
 
-    fn interval(&mut self, from: u32, to: u32, digits: usize) -> Result<Part, TooLarge> {
+    fn interval(&mut self, from: u32, to: u32, digits: usize) -> Result<NfaFragment, TooLarge> {
         if digits > 0 {
             return self.numbers(from, to, digits);
         }
@@ -465,7 +470,7 @@ impl Builder {
     }
 
     /// Matches the numbers of a range, written with so many digits.
-    fn numbers(&mut self, from: u32, to: u32, digits: usize) -> Result<Part, TooLarge> {
+    fn numbers(&mut self, from: u32, to: u32, digits: usize) -> Result<NfaFragment, TooLarge> {
         let split =
             |number: u32| -> Vec<u32> { format!("{number:0digits$}").chars().map(u32::from).collect() };
         let (low, high) = (split(from), split(to));
@@ -473,7 +478,13 @@ impl Builder {
     }
 
     /// Matches digits between two rows of them, where `above` and `below` say that these bound.
-    fn between(&mut self, low: &[u32], high: &[u32], above: bool, below: bool) -> Result<Part, TooLarge> {
+    fn between(
+        &mut self,
+        low: &[u32],
+        high: &[u32],
+        above: bool,
+        below: bool,
+    ) -> Result<NfaFragment, TooLarge> {
         let (Some((first, low)), Some((last, high))) = (low.split_first(), high.split_first()) else {
             return self.nfa.empty_string();
         };

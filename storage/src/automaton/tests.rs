@@ -156,13 +156,15 @@ fn automata_agree_with_trying_every_split() {
     }
 }
 
-fn fits(pieces: &[Piece], text: &[char]) -> bool {
+fn fits(pieces: &[WildcardItem], text: &[char]) -> bool {
     match (pieces.split_first(), text.split_first()) {
         (None, rest) => rest.is_none(),
-        (Some((Piece::Any, behind)), None) => fits(behind, text),
-        (Some((Piece::Any, behind)), Some((_, rest))) => fits(behind, text) || fits(pieces, rest),
-        (Some((Piece::One, behind)), Some((_, rest))) => fits(behind, rest),
-        (Some((Piece::Character(own), behind)), Some((next, rest))) => own == next && fits(behind, rest),
+        (Some((WildcardItem::Any, behind)), None) => fits(behind, text),
+        (Some((WildcardItem::Any, behind)), Some((_, rest))) => fits(behind, text) || fits(pieces, rest),
+        (Some((WildcardItem::One, behind)), Some((_, rest))) => fits(behind, rest),
+        (Some((WildcardItem::Character(own), behind)), Some((next, rest))) => {
+            own == next && fits(behind, rest)
+        }
         (Some(_), None) => false,
     }
 }

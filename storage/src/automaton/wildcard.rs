@@ -7,7 +7,7 @@ use super::nfa::Nfa;
 
 /// What a pattern consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum WildcardItem {
     /// Any characters.
     Any,
     /// One character.
@@ -17,18 +17,18 @@ pub enum Piece {
 }
 
 /// Takes a pattern apart; `\` takes the next character as it is.
-pub fn pieces(pattern: &str) -> Vec<Piece> {
+pub fn pieces(pattern: &str) -> Vec<WildcardItem> {
     let mut pieces = Vec::new();
     let mut characters = pattern.chars();
     while let Some(character) = characters.next() {
         let piece = match character {
-            '*' => Piece::Any,
-            '?' => Piece::One,
+            '*' => WildcardItem::Any,
+            '?' => WildcardItem::One,
             // At the end it stands for itself.
-            '\\' => Piece::Character(characters.next().unwrap_or('\\')),
-            other => Piece::Character(other),
+            '\\' => WildcardItem::Character(characters.next().unwrap_or('\\')),
+            other => WildcardItem::Character(other),
         };
-        if piece != Piece::Any || pieces.last() != Some(&Piece::Any) {
+        if piece != WildcardItem::Any || pieces.last() != Some(&WildcardItem::Any) {
             pieces.push(piece);
         }
     }
@@ -40,14 +40,14 @@ impl Dfa {
     ///
     /// # Errors
     /// [`TooLarge`] where making it takes more than `limit` allows.
-    pub fn wildcard(pieces: &[Piece], folded: bool, limit: i64) -> Result<Self, TooLarge> {
+    pub fn wildcard(pieces: &[WildcardItem], folded: bool, limit: i64) -> Result<Self, TooLarge> {
         let mut nfa = Nfa::default();
         let mut whole = nfa.empty_string()?;
         for piece in pieces {
             let part = match piece {
-                Piece::Any => nfa.any_string()?,
-                Piece::One => nfa.any_character()?,
-                Piece::Character(character) => nfa.characters(&case::ranges(*character, folded))?,
+                WildcardItem::Any => nfa.any_string()?,
+                WildcardItem::One => nfa.any_character()?,
+                WildcardItem::Character(character) => nfa.characters(&case::ranges(*character, folded))?,
             };
             whole = nfa.concatenate(whole, part);
         }

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::io;
 
 use super::contents::{Contents, NORMS, POSITIONS};
-use super::exact::{self, Accepted};
+use super::exact::{self, IndexedValues};
 use super::fields::{self, FieldSpec, Indexing};
 use super::file::FileWriter;
-use super::nested::{NestedWriter, Places};
+use super::nested::{NestedPositions, NestedWriter};
 use super::postings::{self, PostingsWriter, Record};
 use super::text::{TextBuilder, TextField};
 use crate::document::{Chunk, Values};
@@ -58,7 +58,7 @@ pub fn build_fields(fields: &[FieldSpec<'_>], chunk: &Chunk) -> Result<Vec<u8>> 
     let mut writer = NestedWriter::new(&mut file, rows_len);
     for (nested, bundle) in chunk.nested.iter().zip(parts) {
         writer.out().write_all(&bundle).map_err(unwritable)?;
-        let places = Places {
+        let places = NestedPositions {
             path: nested.path,
             outer: nested.outer,
             parents: nested.parents.clone(),
@@ -114,12 +114,12 @@ fn build_rows(fields: &[FieldSpec<'_>], chunk: &Chunk) -> Result<Vec<u8>> {
             match (&spec.indexing, &column.values) {
                 (Indexing::Exact { .. } | Indexing::Number, _) => {
                     match exact::write(spec, column, chunk.rows, &mut rows_out)? {
-                        Accepted::All if matches!(spec.indexing, Indexing::Number) => {
+                        IndexedValues::All if matches!(spec.indexing, Indexing::Number) => {
                             contents.numbers.push(spec.id)
                         }
-                        Accepted::All => {}
-                        Accepted::Rows(kept) => rows = Cow::Owned(kept),
-                        Accepted::TooMany => contents.inexact.push(spec.id),
+                        IndexedValues::All => {}
+                        IndexedValues::Rows(kept) => rows = Cow::Owned(kept),
+                        IndexedValues::TooMany => contents.inexact.push(spec.id),
                     }
                 }
                 (&Indexing::Text { analyzer, record, norms: keeps_norms, gap }, Values::Str(strings)) => {

@@ -38,7 +38,7 @@ impl Dictionary<'_> {
 }
 
 /// Which values of a column became terms.
-pub(super) enum Accepted {
+pub(super) enum IndexedValues {
     /// All: the rows of the field are the rows of the column.
     All,
     /// The field's rows, where some values were left out.
@@ -54,7 +54,7 @@ pub(super) fn write<W: io::Write>(
     column: &Column,
     rows: u32,
     out: &mut PostingsWriter<W>,
-) -> Result<Accepted> {
+) -> Result<IndexedValues> {
     let dictionary = match &column.values {
         Values::Str(strings) => of_strings(strings),
         Values::Bool(values) => Dictionary {
@@ -64,15 +64,15 @@ pub(super) fn write<W: io::Write>(
         },
         Values::Ip(values) => match encode(values, usize::MAX, |value| *value) {
             Some(dictionary) => dictionary,
-            None => return Ok(Accepted::TooMany),
+            None => return Ok(IndexedValues::TooMany),
         },
         Values::I64(values) => match encode(values, MAX_DISTINCT_NUMBERS, |value| term::sortable(*value)) {
             Some(dictionary) => dictionary,
-            None => return Ok(Accepted::TooMany),
+            None => return Ok(IndexedValues::TooMany),
         },
         Values::U64(values) => match encode(values, MAX_DISTINCT_NUMBERS, |value| value.to_be_bytes()) {
             Some(dictionary) => dictionary,
-            None => return Ok(Accepted::TooMany),
+            None => return Ok(IndexedValues::TooMany),
         },
         Values::F64(_) | Values::GeoPoint(_) => {
             return Err(Error::Internal(format!("values of [{}] cannot be terms", spec.path)));
@@ -80,22 +80,22 @@ pub(super) fn write<W: io::Write>(
     };
     let Indexing::Exact { ignore_above } = spec.indexing else {
         if !is_low_cardinality(dictionary.len(), column.rows.len(), rows) {
-            return Ok(Accepted::TooMany);
+            return Ok(IndexedValues::TooMany);
         }
         write_terms(spec, &column.rows, &dictionary, None, out)?;
-        return Ok(Accepted::All);
+        return Ok(IndexedValues::All);
     };
     let left_out = ignore_above.and_then(|limit| longer_than(&dictionary, limit));
     write_terms(spec, &column.rows, &dictionary, left_out.as_deref(), out)?;
     Ok(match left_out {
-        None => Accepted::All,
+        None => IndexedValues::All,
         Some(left_out) => {
             let mut kept: Vec<u32> = (0..column.rows.len())
                 .filter(|&at| !left_out[dictionary.keys[at] as usize])
                 .map(|at| column.rows[at])
                 .collect();
             kept.dedup();
-            Accepted::Rows(kept)
+            IndexedValues::Rows(kept)
         }
     })
 }
@@ -167,7 +167,7 @@ fn write_terms<W: io::Write>(
     left_out: Option<&[bool]>,
     out: &mut PostingsWriter<W>,
 ) -> Result<()> {
-    let grouped = Grouped::new(&dictionary.keys, rows, dictionary.len());
+    let grouped = RowsByKey::new(&dictionary.keys, rows, dictionary.len());
     let mut key_bytes = Vec::new();
     term::start(spec.id, &mut key_bytes);
     for key in sorted(dictionary.len(), |key| dictionary.get(key)) {
@@ -212,12 +212,12 @@ pub(super) fn write_presence<W: io::Write>(
 }
 
 /// Rows by key, ascending: a counting sort.
-struct Grouped {
+struct RowsByKey {
     starts: Vec<u32>,
     rows: Vec<u32>,
 }
 
-impl Grouped {
+impl RowsByKey {
     fn new(keys: &[u32], rows: &[u32], distinct: usize) -> Self {
         let mut starts = vec![0u32; distinct + 1];
         for &key in keys {

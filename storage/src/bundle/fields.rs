@@ -110,9 +110,7 @@ fn indexing<'a>(field: &'a Field, analyzers: &'a Analyzers) -> Result<Indexing<'
         | FieldType::RankFeatures
         | FieldType::Completion
         | FieldType::Boolean
-        | FieldType::Ip => Indexing::Exact {
-            ignore_above: field.column_limit(),
-        },
+        | FieldType::Ip => Indexing::Exact { ignore_above: field.column_limit() },
         FieldType::Byte
         | FieldType::Short
         | FieldType::Integer

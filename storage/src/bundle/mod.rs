@@ -29,12 +29,12 @@
 
 mod build;
 mod contents;
+mod dense_postings;
 mod dictionary;
 mod directory;
 mod exact;
 mod fields;
 mod file;
-mod frequent;
 mod impacts;
 mod interner;
 mod merge;
@@ -56,13 +56,13 @@ mod tests;
 
 pub(crate) use build::build_some;
 pub use build::{build, build_fields};
+pub(crate) use dense_postings::{FrequentCache, FrequentTerms};
 pub(crate) use fields::of_field;
 pub use fields::{FieldSpec, Indexing};
-pub(crate) use frequent::{FrequentCache, FrequentTerms};
 pub use impacts::Impact;
 pub(crate) use merge::DROPPED;
 pub use merge::{RowMap, merge};
-pub use nested::{NestedBundle, Places};
+pub use nested::{NestedBundle, NestedPositions};
 pub use postings::Record;
 pub use reader::{Bundle, ValueWalker, Walk};
 pub use row_list::RowList;

@@ -33,7 +33,7 @@ const NO_OUTER: u32 = u32::MAX;
 
 /// Where the elements of a nested path belong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct NestedPositions {
     /// Number of the nested path.
     pub path: PathId,
     /// Number of the nested path that it lies in.
@@ -48,7 +48,7 @@ pub struct Places {
 #[derive(Clone, Debug)]
 pub struct NestedBundle {
     /// Where the elements belong.
-    pub places: Arc<Places>,
+    pub places: Arc<NestedPositions>,
     /// Their inverted index.
     pub bundle: Arc<Bundle>,
 }
@@ -68,7 +68,7 @@ impl<'a> NestedWriter<'a> {
     }
 
     /// Appends the places of a path whose bundle of `bundle_len` bytes was just written to the same file.
-    pub(super) fn push(&mut self, places: &Places, bundle_len: u64) -> Result<()> {
+    pub(super) fn push(&mut self, places: &NestedPositions, bundle_len: u64) -> Result<()> {
         let mut encoded = Vec::with_capacity(places.parents.len() + places.within.len() + 16);
         encode_ascending(&places.parents, &mut encoded);
         encode_ascending(&places.within, &mut encoded);
@@ -104,12 +104,12 @@ impl<'a> NestedWriter<'a> {
 }
 
 /// Counts what goes through to a writer.
-pub(super) struct Counted<'a> {
+pub(super) struct CountingWriter<'a> {
     pub(super) out: &'a mut dyn Write,
     pub(super) bytes: u64,
 }
 
-impl Write for Counted<'_> {
+impl Write for CountingWriter<'_> {
     fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
         let written = self.out.write(buf)?;
         self.bytes += written as u64;
@@ -187,7 +187,7 @@ pub(super) fn open(bytes: &OwnedBytes, name: &str, verify: bool) -> Result<Bundl
         if !fits {
             return Err(corrupt(start, "places of a nested path do not fit its index"));
         }
-        let places = Arc::new(Places { path, outer, parents, within });
+        let places = Arc::new(NestedPositions { path, outer, parents, within });
         nested.push(NestedBundle { places, bundle: Arc::new(bundle) });
     }
     if at != start {
@@ -267,7 +267,7 @@ fn decode_ascending(count: u32, input: &mut &[u8]) -> Option<Vec<u32>> {
 
 /// What becomes of an element of one input.
 #[derive(Clone, Copy)]
-struct Moved {
+struct RemappedElement {
     parent: u32,
     input: usize,
     element: u32,
@@ -287,7 +287,7 @@ pub(super) fn merge(
         .collect();
     paths.sort_unstable_by_key(|(path, _)| *path);
     paths.dedup();
-    let moved: Vec<(PathId, Vec<Moved>)> =
+    let moved: Vec<(PathId, Vec<RemappedElement>)> =
         paths.iter().map(|(path, _)| (*path, elements(inputs, *path))).collect();
     if moved.iter().all(|(_, elements)| elements.is_empty()) {
         return Ok(());
@@ -325,17 +325,17 @@ pub(super) fn merge(
             })
             .collect();
         let count = elements.len() as u32;
-        let mut counted = Counted { out: writer.out(), bytes: 0 };
+        let mut counted = CountingWriter { out: writer.out(), bytes: 0 };
         merge_rows(&parts, count, scratch, &mut counted)?;
         let bundle_len = counted.bytes;
         let parents = elements.iter().map(|moved| moved.parent).collect();
-        writer.push(&Places { path: *path, outer: *outer, parents, within }, bundle_len)?;
+        writer.push(&NestedPositions { path: *path, outer: *outer, parents, within }, bundle_len)?;
     }
     writer.finish()
 }
 
 /// The elements that are kept, in the order of the output.
-fn elements(inputs: &[(&Bundle, RowMap)], path: PathId) -> Vec<Moved> {
+fn elements(inputs: &[(&Bundle, RowMap)], path: PathId) -> Vec<RemappedElement> {
     let mut moved = Vec::new();
     for (input, (bundle, map)) in inputs.iter().enumerate() {
         let Some(nested) = bundle.nested_of(path) else { continue };
@@ -345,7 +345,7 @@ fn elements(inputs: &[(&Bundle, RowMap)], path: PathId) -> Vec<Moved> {
                 RowMap::Table(table) => table.get(*row as usize).copied().unwrap_or(DROPPED),
             };
             if parent != DROPPED {
-                moved.push(Moved { parent, input, element: element as u32 });
+                moved.push(RemappedElement { parent, input, element: element as u32 });
             }
         }
     }
@@ -357,7 +357,7 @@ fn elements(inputs: &[(&Bundle, RowMap)], path: PathId) -> Vec<Moved> {
 }
 
 /// Where the elements of each input go.
-fn element_maps(inputs: &[(&Bundle, RowMap)], path: PathId, moved: &[Moved]) -> Vec<Vec<u32>> {
+fn element_maps(inputs: &[(&Bundle, RowMap)], path: PathId, moved: &[RemappedElement]) -> Vec<Vec<u32>> {
     let mut maps: Vec<Vec<u32>> = inputs
         .iter()
         .map(|(bundle, _)| vec![DROPPED; bundle.nested_of(path).map_or(0, |n| n.places.parents.len())])

@@ -13,8 +13,8 @@ use tantivy::postings::TermInfo;
 use tantivy_fst::Automaton;
 
 use super::contents::{Contents, NORMS, POSITIONS, POSTINGS};
+use super::dense_postings::FrequentTerms;
 use super::dictionary::Dictionary;
-use super::frequent::FrequentTerms;
 use super::norms::Norms;
 use super::postings::Record;
 use super::{NestedBundle, RowList, TextIndex, directory, file, nested, rows, term};
@@ -398,7 +398,7 @@ impl Bundle {
         }
         let mut key = Vec::new();
         term::write(path, start, &mut key);
-        let mut joined = rows::Joined::new(self.reader(), self.contents.rows);
+        let mut joined = rows::ConcatenatedRows::new(self.reader(), self.contents.rows);
         self.dictionary()
             .visit_matching(&key, &automaton, |_, info| joined.add(info))
             .map_err(|error| unreadable(&self.name, &error))?;

@@ -66,7 +66,7 @@ pub(super) fn behind<'a>(
     from: Option<&[u8]>,
     descending: bool,
 ) -> io::Result<TermStreamer<'a, impl Automaton + 'a>> {
-    let range = reader.terms().search(Behind { start, automaton: AlwaysMatch });
+    let range = reader.terms().search(PrefixedAutomaton { start, automaton: AlwaysMatch });
     let after = after_prefix(start).unwrap_or_default();
     match (from, descending) {
         (Some(from), false) => range.ge(from).lt(after),
@@ -78,14 +78,14 @@ pub(super) fn behind<'a>(
 }
 
 /// An automaton behind a fixed start.
-struct Behind<'a, A> {
+struct PrefixedAutomaton<'a, A> {
     start: &'a [u8],
     automaton: A,
 }
 
-/// Where a [`Behind`] is.
+/// Where a [`PrefixedAutomaton`] is.
 #[derive(Clone)]
-enum Place<S> {
+enum PrefixedState<S> {
     /// So far into the start.
     Start(usize),
     /// Behind it.
@@ -94,35 +94,37 @@ enum Place<S> {
     Nowhere,
 }
 
-impl<A: Automaton<State: Clone>> Automaton for Behind<'_, A> {
-    type State = Place<A::State>;
+impl<A: Automaton<State: Clone>> Automaton for PrefixedAutomaton<'_, A> {
+    type State = PrefixedState<A::State>;
 
     fn start(&self) -> Self::State {
         match self.start {
-            [] => Place::Inner(self.automaton.start()),
-            _ => Place::Start(0),
+            [] => PrefixedState::Inner(self.automaton.start()),
+            _ => PrefixedState::Start(0),
         }
     }
 
     fn is_match(&self, place: &Self::State) -> bool {
-        matches!(place, Place::Inner(state) if self.automaton.is_match(state))
+        matches!(place, PrefixedState::Inner(state) if self.automaton.is_match(state))
     }
 
     fn can_match(&self, place: &Self::State) -> bool {
         match place {
-            Place::Start(_) => true,
-            Place::Inner(state) => self.automaton.can_match(state),
-            Place::Nowhere => false,
+            PrefixedState::Start(_) => true,
+            PrefixedState::Inner(state) => self.automaton.can_match(state),
+            PrefixedState::Nowhere => false,
         }
     }
 
     fn accept(&self, place: &Self::State, byte: u8) -> Self::State {
         match place {
-            Place::Start(at) if self.start[*at] != byte => Place::Nowhere,
-            Place::Start(at) if at + 1 == self.start.len() => Place::Inner(self.automaton.start()),
-            Place::Start(at) => Place::Start(at + 1),
-            Place::Inner(state) => Place::Inner(self.automaton.accept(state, byte)),
-            Place::Nowhere => Place::Nowhere,
+            PrefixedState::Start(at) if self.start[*at] != byte => PrefixedState::Nowhere,
+            PrefixedState::Start(at) if at + 1 == self.start.len() => {
+                PrefixedState::Inner(self.automaton.start())
+            }
+            PrefixedState::Start(at) => PrefixedState::Start(at + 1),
+            PrefixedState::Inner(state) => PrefixedState::Inner(self.automaton.accept(state, byte)),
+            PrefixedState::Nowhere => PrefixedState::Nowhere,
         }
     }
 }
@@ -159,12 +161,12 @@ impl<'a> Lists<'a> {
 }
 
 /// The rows of terms, joined one term after another.
-pub(super) struct Joined<'a> {
+pub(super) struct ConcatenatedRows<'a> {
     lists: Lists<'a>,
     union: Union,
 }
 
-impl<'a> Joined<'a> {
+impl<'a> ConcatenatedRows<'a> {
     /// Starts with no row, of `rows` in all.
     pub(super) fn new(reader: &'a InvertedIndexReader, rows: u32) -> Self {
         Self { lists: Lists::new(reader), union: Union { rows, list: Vec::new(), bits: Vec::new() } }
@@ -191,7 +193,7 @@ pub(super) fn union(
     rows: u32,
     go_on: &dyn Fn() -> bool,
 ) -> io::Result<RoaringBitmap> {
-    let mut joined = Joined::new(reader, rows);
+    let mut joined = ConcatenatedRows::new(reader, rows);
     dictionary.visit(from, to, |_, info| Ok(joined.add(info)? && go_on()))?;
     Ok(joined.finish())
 }

@@ -6,7 +6,7 @@ use std::{fmt, io};
 use tantivy::postings::{Postings, TermInfo};
 use tantivy::{DocSet, InvertedIndexReader, TERMINATED};
 
-use super::frequent::{FrequentRows, FrequentTerms};
+use super::dense_postings::{FrequentRows, FrequentTerms};
 use super::postings::Record;
 use super::reader::unreadable;
 use super::row_list::RowList;
@@ -17,11 +17,11 @@ const FILLED_RUNS: u32 = 16;
 /// The rows of a term, ascending.
 pub struct TermRows {
     list: RowList,
-    form: Form,
+    form: RowsEncoding,
 }
 
 /// Where rows are from.
-enum Form {
+enum RowsEncoding {
     /// The postings: the term is not frequent enough.
     List,
     /// The postings, of which so many runs were filled.
@@ -57,9 +57,9 @@ impl TermRows {
         source: Option<Source>,
     ) -> io::Result<Self> {
         let list = RowList::open(reader, info, record)?;
-        let form = source.map_or(Form::List, |source| match source.terms.get(&source.key) {
-            Some(rows) => Form::Bits(rows, 0),
-            None => Form::Filled(0, Box::new(source)),
+        let form = source.map_or(RowsEncoding::List, |source| match source.terms.get(&source.key) {
+            Some(rows) => RowsEncoding::Bits(rows, 0),
+            None => RowsEncoding::Filled(0, Box::new(source)),
         });
         Ok(Self { list, form })
     }
@@ -67,8 +67,8 @@ impl TermRows {
     /// Goes to the first row at or behind `target`, which does not descend, and returns it.
     pub fn seek(&mut self, target: u32) -> u32 {
         match &mut self.form {
-            Form::List | Form::Filled(..) => self.list.seek(target),
-            Form::Bits(rows, row) => {
+            RowsEncoding::List | RowsEncoding::Filled(..) => self.list.seek(target),
+            RowsEncoding::Bits(rows, row) => {
                 *row = rows.next(target).unwrap_or(TERMINATED);
                 *row
             }
@@ -79,8 +79,8 @@ impl TermRows {
     pub fn fill(&mut self, first: u32, bits: &mut [u64]) {
         self.count_run();
         match &self.form {
-            Form::List | Form::Filled(..) => self.list.fill(first, bits),
-            Form::Bits(rows, _) => rows.fill(first, bits),
+            RowsEncoding::List | RowsEncoding::Filled(..) => self.list.fill(first, bits),
+            RowsEncoding::Bits(rows, _) => rows.fill(first, bits),
         }
     }
 
@@ -88,8 +88,8 @@ impl TermRows {
     pub fn fill_often(&mut self, first: u32, bits: &mut [u64], often: &mut Vec<(u32, u32)>) {
         self.count_run();
         match &self.form {
-            Form::List | Form::Filled(..) => self.list.fill_often(first, bits, often),
-            Form::Bits(rows, _) => {
+            RowsEncoding::List | RowsEncoding::Filled(..) => self.list.fill_often(first, bits, often),
+            RowsEncoding::Bits(rows, _) => {
                 rows.fill(first, bits);
                 rows.add_often(first, bits.len(), often);
             }
@@ -98,7 +98,7 @@ impl TermRows {
 
     /// Takes the bits once so many runs were filled that reading all rows pays.
     fn count_run(&mut self) {
-        if let Form::Filled(runs, source) = &mut self.form {
+        if let RowsEncoding::Filled(runs, source) = &mut self.form {
             *runs += 1;
             if *runs > FILLED_RUNS {
                 let open = || {
@@ -108,9 +108,9 @@ impl TermRows {
                 match source.terms.of(&source.key, source.rows, open) {
                     // Another reads them, and may be done when next so many runs were filled.
                     Ok(None) => *runs = 0,
-                    Ok(Some(Some(rows))) => self.form = Form::Bits(rows, 0),
+                    Ok(Some(Some(rows))) => self.form = RowsEncoding::Bits(rows, 0),
                     // What cannot be read is found where the postings are.
-                    Ok(Some(None)) | Err(_) => self.form = Form::List,
+                    Ok(Some(None)) | Err(_) => self.form = RowsEncoding::List,
                 }
             }
         }
@@ -119,8 +119,8 @@ impl TermRows {
     /// Returns how often the current row has the term; 1 where that is not read.
     pub fn freq(&self) -> u32 {
         match &self.form {
-            Form::List | Form::Filled(..) => self.list.term_freq(),
-            Form::Bits(rows, row) => rows.freq(*row),
+            RowsEncoding::List | RowsEncoding::Filled(..) => self.list.term_freq(),
+            RowsEncoding::Bits(rows, row) => rows.freq(*row),
         }
     }
 

@@ -30,7 +30,7 @@ struct Entry {
 
 /// What a value (or all values of a row) is to the index.
 #[derive(Clone, Copy)]
-struct Shape {
+struct ValueStatistics {
     /// Where its terms end in `entries`.
     end: u32,
     /// Tokens, repeated ones counted.
@@ -49,7 +49,7 @@ const NO_SHAPE: u32 = u32::MAX;
 #[derive(Default)]
 pub(super) struct TextBuilder {
     terms: Interner,
-    shapes: Vec<Shape>,
+    shapes: Vec<ValueStatistics>,
     entries: Vec<Entry>,
     deltas: Vec<u32>,
     /// Shape of each distinct value of the column.
@@ -232,7 +232,7 @@ impl TextBuilder {
         }
         let end = count(self.entries.len())?;
         let id = count(self.shapes.len())?;
-        self.shapes.push(Shape { end, tokens, length, positions, rows: 0 });
+        self.shapes.push(ValueStatistics { end, tokens, length, positions, rows: 0 });
         Ok(id)
     }
 

@@ -14,8 +14,8 @@ use tantivy::postings::TermInfo;
 use tantivy_fst::Automaton;
 
 use super::contents::Text;
+use super::dense_postings::FrequentTerms;
 use super::dictionary::Dictionary;
-use super::frequent::FrequentTerms;
 use super::norms::Norms;
 use super::postings::Record;
 use super::reader::unreadable;
@@ -245,7 +245,7 @@ impl TextIndex {
         start: &str,
         automaton: A,
     ) -> Result<RoaringBitmap> {
-        let mut joined = rows::Joined::new(&self.reader, self.rows);
+        let mut joined = rows::ConcatenatedRows::new(&self.reader, self.rows);
         self.dictionary
             .visit_matching(&self.key(start), &automaton, |_, info| joined.add(info))
             .map_err(|error| unreadable(&self.name, &error))?;

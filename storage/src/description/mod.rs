@@ -5,7 +5,7 @@
 //! catalog knows the index until it has forgotten it. The engine writes both, `repair` reads them. The
 //! rules are in `docs/internals/segment-format.md`.
 
-mod covers;
+mod covered_ranges;
 
 use bytes::Bytes;
 use object_store::path::Path;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
 
-pub(crate) use self::covers::Covers;
+pub(crate) use self::covered_ranges::CoveredRanges;
 use crate::catalog::SegmentRecord;
 use crate::mapping::Mapping;
 use crate::metadata::IndexMeta;
@@ -57,7 +57,7 @@ impl IndexDescription {
     ///
     /// # Errors
     /// None that is known of.
-    pub(crate) fn of(meta: &IndexMeta, mapping: &Mapping, generation: u64) -> Result<Self> {
+    pub(crate) fn new(meta: &IndexMeta, mapping: &Mapping, generation: u64) -> Result<Self> {
         let mapping = String::from_utf8(mapping.encode()).map_err(|e| Error::Internal(e.to_string()))?;
         Ok(Self {
             format: FORMAT,
@@ -95,7 +95,7 @@ impl IndexDescription {
 pub(crate) struct Account {
     /// Their sequence numbers. Those of segments that are there at the same time are disjoint; what has no row left in any
     /// segment counts as the next flush's.
-    pub(crate) covers: Covers,
+    pub(crate) covers: CoveredRanges,
     /// The checkpoint's frame once all operations below the end of `covers` were in segments; 0 where it is not known.
     pub(crate) next_frame: u64,
     /// Generation of the catalog before the segment was committed: of two segments that cover the same the one with the
@@ -105,7 +105,7 @@ pub(crate) struct Account {
 
 impl Account {
     /// Reads what a record says; of one made by a version before this was kept, what its sequence numbers tell.
-    pub(crate) fn of(record: &SegmentRecord) -> Self {
+    pub(crate) fn new(record: &SegmentRecord) -> Self {
         let known = record.extra.get(ACCOUNT).and_then(|value| Self::deserialize(value).ok());
         known.unwrap_or_else(|| Self {
             covers: vec![(record.min_seq_no, record.max_seq_no.saturating_add(1))].into(),
@@ -212,7 +212,7 @@ mod tests {
             doc_type: None,
         };
         let mapping = Mapping::empty(&meta.settings);
-        let index = IndexDescription::of(&meta, &mapping, 9).unwrap();
+        let index = IndexDescription::new(&meta, &mapping, 9).unwrap();
         assert_eq!(index.meta(), meta);
         let account = Account { covers: vec![(0, 4), (6, 9)].into(), next_frame: 3, generation: 9 };
         let given = SegmentDescription::new(index, 1, Uuid::from_u128(8), account.clone(), 2, None);

@@ -8,10 +8,10 @@ use jiter::Jiter;
 use super::chunk::Chunk;
 use super::completion::Input;
 use super::failure::Failure;
+use super::projection::Projection;
 use super::scopes::Scopes;
 use super::walk::Keys;
-use super::wanted::Wanted;
-use crate::mapping::{Child, Mapping, Mark, PathId};
+use crate::mapping::{Child, GrowthMark, Mapping, PathId};
 use crate::{Error, Result};
 
 /// Members of a document that replay gives up one by one before it gives up all of them.
@@ -48,9 +48,9 @@ pub struct ChunkBuilder {
     /// Inputs of completions that wait for the end of the document.
     pub(super) completions: Vec<(u32, Vec<Input>)>,
     /// What is looked at, where that is not all.
-    pub(super) wanted: Option<Wanted>,
+    pub(super) wanted: Option<Projection>,
     /// The mapping before the current document.
-    before: Mark,
+    before: GrowthMark,
 }
 
 impl ChunkBuilder {
@@ -80,7 +80,7 @@ impl ChunkBuilder {
 
     /// Looks only at values that go to some columns of the mapping: all others are passed over, whatever they are.
     pub fn only(mut self, columns: &BTreeSet<PathId>) -> Self {
-        self.wanted = Some(Wanted::of(&self.base, columns));
+        self.wanted = Some(Projection::new(&self.base, columns));
         self
     }
 
@@ -214,7 +214,7 @@ impl ChunkBuilder {
     }
 
     /// Removes the fields that were added since a mark.
-    pub(super) fn forget_fields(&mut self, mark: Mark) {
+    pub(super) fn forget_fields(&mut self, mark: GrowthMark) {
         if self.mapping.grown_since(mark) {
             Arc::make_mut(&mut self.mapping).rollback(mark);
         }

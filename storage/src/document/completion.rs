@@ -8,7 +8,7 @@ use jiter::{Jiter, Peek};
 use serde_json::Value;
 
 use super::ChunkBuilder;
-use super::failure::{Failure, Parsed, token};
+use super::failure::{Failure, ParseResult, token};
 use super::features::kind;
 use super::leaf::scopes_of;
 use crate::analysis::{SEPARATOR, paths};
@@ -37,7 +37,7 @@ pub struct Completion<'a> {
 
 impl<'a> Completion<'a> {
     /// Takes apart the string of an input.
-    pub fn of(text: &'a str, in_contexts: bool) -> Option<Self> {
+    pub fn new(text: &'a str, in_contexts: bool) -> Option<Self> {
         let (context, rest) = match in_contexts {
             false => (None, text),
             true => {
@@ -73,7 +73,7 @@ pub(super) struct Input {
 
 impl ChunkBuilder {
     /// Parses the value of a completion: an input, or an array of them.
-    pub(super) fn completions(&mut self, json: &mut Jiter<'_>, leaf: u32) -> Parsed<()> {
+    pub(super) fn completions(&mut self, json: &mut Jiter<'_>, leaf: u32) -> ParseResult<()> {
         let contexts = self.mapping.leaf(leaf).field.contexts();
         let mut inputs = Vec::new();
         match json.peek()? {
@@ -104,7 +104,7 @@ impl ChunkBuilder {
     }
 
     /// Puts the inputs that waited for the contexts that the document has elsewhere.
-    pub(super) fn waiting_completions(&mut self, source: &[u8]) -> Parsed<()> {
+    pub(super) fn waiting_completions(&mut self, source: &[u8]) -> ParseResult<()> {
         let waiting = std::mem::take(&mut self.completions);
         if waiting.is_empty() {
             return Ok(());
@@ -144,7 +144,7 @@ impl ChunkBuilder {
         peek: Peek,
         contexts: &Contexts,
         inputs: &mut Vec<Input>,
-    ) -> Parsed<()> {
+    ) -> ParseResult<()> {
         match peek {
             Peek::String => {
                 add(inputs, Input { text: json.known_str()?.to_owned(), weight: 1, contexts: Vec::new() });
@@ -165,7 +165,7 @@ impl ChunkBuilder {
     }
 
     /// Puts an input into a leaf, its multi-fields, and the fields that it is copied to.
-    fn put_input(&mut self, leaf: u32, input: &Input) -> Parsed<()> {
+    fn put_input(&mut self, leaf: u32, input: &Input) -> ParseResult<()> {
         self.put_completion(leaf, input)?;
         for at in 0..self.mapping.leaf(leaf).fan.len() {
             let sub = self.mapping.leaf(leaf).fan[at];
@@ -178,11 +178,11 @@ impl ChunkBuilder {
     }
 
     /// Puts a text that is the input of a completion without saying more of it.
-    pub(super) fn put_plain_completion(&mut self, leaf: u32, text: &str) -> Parsed<()> {
+    pub(super) fn put_plain_completion(&mut self, leaf: u32, text: &str) -> ParseResult<()> {
         self.put_completion(leaf, &Input { text: text.to_owned(), weight: 1, contexts: Vec::new() })
     }
 
-    fn put_completion(&mut self, leaf: u32, input: &Input) -> Parsed<()> {
+    fn put_completion(&mut self, leaf: u32, input: &Input) -> ParseResult<()> {
         let mapping = self.mapping.clone();
         let mapped = mapping.leaf(leaf);
         let field = &mapped.field;
@@ -386,7 +386,7 @@ fn cut(text: &str, limit: usize) -> &str {
 }
 
 /// Refuses the characters that keep the parts of an input apart.
-fn check_reserved(text: &str) -> Parsed<()> {
+fn check_reserved(text: &str) -> ParseResult<()> {
     let mut units = 0;
     for character in text.chars() {
         if character == '\0' || matches!(character, SEPARATOR | END | CONTEXT) {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use jiter::{Jiter, Peek};
 
 use super::ChunkBuilder;
-use super::failure::{Failure, Parsed};
+use super::failure::{Failure, ParseResult};
 use super::leaf::number_text;
 use crate::Error;
-use crate::mapping::{Child, DateFormat, Dynamic, FieldType, Seen, Token, values};
+use crate::mapping::{Child, DateFormat, DetectedType, Dynamic, FieldType, Token, values};
 
 impl ChunkBuilder {
     /// Parses the value of a name that `object` does not have; adds the field at its first value.
@@ -18,13 +18,13 @@ impl ChunkBuilder {
         object: u32,
         name: &str,
         stamp: u32,
-    ) -> Parsed<()> {
+    ) -> ParseResult<()> {
         // A template may turn arrays of numbers into points; nothing else reads an array as a whole.
         if json.peek()? == Peek::Array
             && !self.mapping.templates().is_empty()
             && self.array_is_point(object, name)?
         {
-            let added = self.add(object, name, Seen::Object, None)?;
+            let added = self.add(object, name, DetectedType::Object, None)?;
             return match added {
                 Some(Child::Leaf(leaf)) => {
                     self.stamp(Child::Leaf(leaf), stamp);
@@ -36,14 +36,14 @@ impl ChunkBuilder {
         self.flatten(json, |builder, json, peek| builder.unknown_value(json, object, name, stamp, peek))
     }
 
-    fn array_is_point(&self, object: u32, name: &str) -> Parsed<bool> {
+    fn array_is_point(&self, object: u32, name: &str) -> ParseResult<bool> {
         let path = self.path_below(object, name);
         let simple = name.rsplit('.').next().unwrap_or(name);
         let spec = values::choose(
             self.mapping.templates(),
             &path,
             simple,
-            Seen::Object,
+            DetectedType::Object,
             None,
             self.mapping.context(),
         );
@@ -57,7 +57,7 @@ impl ChunkBuilder {
         name: &str,
         stamp: u32,
         peek: Peek,
-    ) -> Parsed<()> {
+    ) -> ParseResult<()> {
         let known = self.find_below(object, name);
         match peek {
             Peek::Null => match known {
@@ -67,7 +67,7 @@ impl ChunkBuilder {
             Peek::Object => {
                 let child = match known {
                     Some(child) => Some(child),
-                    None => self.add(object, name, Seen::Object, None)?,
+                    None => self.add(object, name, DetectedType::Object, None)?,
                 };
                 match child {
                     Some(child) => {
@@ -136,7 +136,7 @@ impl ChunkBuilder {
         )
     }
 
-    fn scalar_or_structure(&mut self, json: &mut Jiter<'_>, leaf: u32, peek: Peek) -> Parsed<()> {
+    fn scalar_or_structure(&mut self, json: &mut Jiter<'_>, leaf: u32, peek: Peek) -> ParseResult<()> {
         match self.mapping.leaf(leaf).field.field_type {
             FieldType::GeoPoint => self.point(json, leaf, peek),
             FieldType::FlatObject => self.flat_object(json, leaf, peek),
@@ -147,7 +147,7 @@ impl ChunkBuilder {
     }
 
     /// Adds a field for a value that is copied to it by full path.
-    pub(super) fn add_for_copy(&mut self, path: &str, token: Token<'_>) -> Parsed<Option<u32>> {
+    pub(super) fn add_for_copy(&mut self, path: &str, token: Token<'_>) -> ParseResult<Option<u32>> {
         let (mut object, mut rest) = (0, path);
         while let Some((name, below)) = rest.split_once('.') {
             match self.mapping.object(object).children.get(name).copied() {
@@ -175,7 +175,7 @@ impl ChunkBuilder {
     }
 
     /// Adds a field of the type that a scalar suggests.
-    fn add_for(&mut self, object: u32, name: &str, token: Token<'_>) -> Parsed<Option<Child>> {
+    fn add_for(&mut self, object: u32, name: &str, token: Token<'_>) -> ParseResult<Option<Child>> {
         let (seen, format) = detect(&self.mapping, token);
         // The mapping is about to grow: it must not be borrowed, and a format is only cloned for a new
         // date field.
@@ -189,9 +189,9 @@ impl ChunkBuilder {
         &mut self,
         object: u32,
         name: &str,
-        seen: Seen,
+        seen: DetectedType,
         format: Option<&DateFormat>,
-    ) -> Parsed<Option<Child>> {
+    ) -> ParseResult<Option<Child>> {
         let overflows = self.overflows(object);
         if !self.grows && !overflows {
             return Ok(None);
@@ -218,7 +218,7 @@ impl ChunkBuilder {
         &mut self,
         object: u32,
         name: &str,
-        seen: Seen,
+        seen: DetectedType,
         format: Option<&DateFormat>,
     ) -> crate::Result<Child> {
         let mut at = object;
@@ -232,7 +232,7 @@ impl ChunkBuilder {
                 continue;
             }
             let path = self.path_below(at, part);
-            let (seen, format) = if is_last { (seen, format) } else { (Seen::Object, None) };
+            let (seen, format) = if is_last { (seen, format) } else { (DetectedType::Object, None) };
             if self.mapping.dynamic(at) == Dynamic::StrictAllowTemplates
                 && !values::is_templated(self.mapping.templates(), &path, part, seen)
             {
@@ -279,25 +279,30 @@ impl ChunkBuilder {
 }
 
 /// Says what a scalar looks like, and by which format where it is a date.
-fn detect<'m>(mapping: &'m crate::mapping::Mapping, token: Token<'_>) -> (Seen, Option<&'m DateFormat>) {
+fn detect<'m>(
+    mapping: &'m crate::mapping::Mapping,
+    token: Token<'_>,
+) -> (DetectedType, Option<&'m DateFormat>) {
     match token {
-        Token::Bool(_) => (Seen::Boolean, None),
-        Token::Number(text) if text.bytes().any(|b| matches!(b, b'.' | b'e' | b'E')) => (Seen::Double, None),
-        Token::Number(_) => (Seen::Long, None),
+        Token::Bool(_) => (DetectedType::Boolean, None),
+        Token::Number(text) if text.bytes().any(|b| matches!(b, b'.' | b'e' | b'E')) => {
+            (DetectedType::Double, None)
+        }
+        Token::Number(_) => (DetectedType::Long, None),
         Token::Str(text) => {
             let is_long = text.parse::<i64>().is_ok();
             let is_double =
                 is_long || values::float(&FieldType::Double, token, true).is_ok_and(|v| v.is_some());
             if mapping.numeric_detection() && is_double {
-                return (if is_long { Seen::Long } else { Seen::Double }, None);
+                return (if is_long { DetectedType::Long } else { DetectedType::Double }, None);
             }
             if !is_double && mapping.date_detection() && may_be_date(text) {
                 let formats = mapping.dynamic_date_formats();
                 if let Some(format) = formats.iter().find(|format| format.reads(text)) {
-                    return (Seen::Date, Some(format));
+                    return (DetectedType::Date, Some(format));
                 }
             }
-            (Seen::String, None)
+            (DetectedType::String, None)
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::Error;
 use crate::mapping::{Cause, values};
 
 /// Outcome of a step of parsing; boxed, because failures are rare and values are not.
-pub(super) type Parsed<T> = Result<T, Box<Failure>>;
+pub(super) type ParseResult<T> = Result<T, Box<Failure>>;
 
 /// Why a document is refused.
 #[derive(Debug)]

@@ -7,7 +7,7 @@
 use jiter::{Jiter, Peek};
 
 use super::ChunkBuilder;
-use super::failure::{Failure, Parsed};
+use super::failure::{Failure, ParseResult};
 use super::leaf::{number_text, scopes_of};
 use crate::bundle::check_term;
 use crate::mapping::{Cause, Field, Token};
@@ -65,7 +65,7 @@ pub(super) fn encode(field: &Field, name: &str, token: Token<'_>) -> Result<Stri
 
 impl ChunkBuilder {
     /// Parses the value of a rank_features: an object of numbers, or an array of them.
-    pub(super) fn features(&mut self, json: &mut Jiter<'_>, leaf: u32) -> Parsed<()> {
+    pub(super) fn features(&mut self, json: &mut Jiter<'_>, leaf: u32) -> ParseResult<()> {
         self.flatten(json, |builder, json, peek| match peek {
             Peek::Object => builder.feature_object(json, leaf),
             peek => {
@@ -77,7 +77,7 @@ impl ChunkBuilder {
         })
     }
 
-    fn feature_object(&mut self, json: &mut Jiter<'_>, leaf: u32) -> Parsed<()> {
+    fn feature_object(&mut self, json: &mut Jiter<'_>, leaf: u32) -> ParseResult<()> {
         self.depth += 1;
         let names = self.keys.open_unmapped();
         let mut key = json.known_object()?;
@@ -109,7 +109,7 @@ impl ChunkBuilder {
         Ok(())
     }
 
-    fn put_feature(&mut self, leaf: u32, name: &str, token: Token<'_>) -> Parsed<()> {
+    fn put_feature(&mut self, leaf: u32, name: &str, token: Token<'_>) -> ParseResult<()> {
         let mapped = self.mapping.leaf(leaf);
         let text = match encode(&mapped.field, name, token) {
             Ok(text) => text,

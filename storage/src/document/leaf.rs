@@ -5,32 +5,32 @@ use std::sync::Arc;
 use jiter::{Jiter, Peek};
 
 use super::ChunkBuilder;
-use super::failure::{Failure, Parsed};
+use super::failure::{Failure, ParseResult};
 use super::features;
 use super::scopes::Scopes;
 use crate::bundle::{check_term, check_wildcard};
 use crate::mapping::{Cause, Child, Field, FieldType, Leaf, Mapping, NullValue, Scope, Token, values};
 
 /// What became of a value.
-enum Stored {
+enum StoreOutcome {
     Yes,
     /// It is not indexed, or not to its end: the row says so.
     Ignored,
 }
 
 /// Why a value is not stored.
-enum Refused {
+enum ValueRefusal {
     Misfit(Cause),
     Error(crate::Error),
 }
 
-impl From<Cause> for Refused {
+impl From<Cause> for ValueRefusal {
     fn from(cause: Cause) -> Self {
         Self::Misfit(cause)
     }
 }
 
-impl From<crate::Error> for Refused {
+impl From<crate::Error> for ValueRefusal {
     fn from(error: crate::Error) -> Self {
         Self::Error(error)
     }
@@ -38,7 +38,7 @@ impl From<crate::Error> for Refused {
 
 impl ChunkBuilder {
     /// Parses the value of a leaf.
-    pub(super) fn leaf(&mut self, json: &mut Jiter<'_>, leaf: u32) -> Parsed<()> {
+    pub(super) fn leaf(&mut self, json: &mut Jiter<'_>, leaf: u32) -> ParseResult<()> {
         match self.mapping.leaf(leaf).field.field_type {
             FieldType::GeoPoint => self.points(json, leaf),
             FieldType::FlatObject => self.flat_objects(json, leaf),
@@ -49,7 +49,7 @@ impl ChunkBuilder {
     }
 
     /// Parses one value of a leaf, which is no array.
-    pub(super) fn scalar(&mut self, json: &mut Jiter<'_>, leaf: u32, peek: Peek) -> Parsed<()> {
+    pub(super) fn scalar(&mut self, json: &mut Jiter<'_>, leaf: u32, peek: Peek) -> ParseResult<()> {
         match peek {
             Peek::String => {
                 let text = json.known_str()?;
@@ -72,7 +72,7 @@ impl ChunkBuilder {
     }
 
     /// Puts the `null_value`s of a leaf and its multi-fields where a document has null.
-    pub(super) fn put_null(&mut self, leaf: u32) -> Parsed<()> {
+    pub(super) fn put_null(&mut self, leaf: u32) -> ParseResult<()> {
         let mapping = self.mapping.clone();
         let mapped = mapping.leaf(leaf);
         match &mapped.rules.null_value {
@@ -93,13 +93,13 @@ impl ChunkBuilder {
     }
 
     /// Puts a value into a leaf, its multi-fields, and the fields that it is copied to.
-    pub(super) fn put(&mut self, leaf: u32, token: Token<'_>) -> Parsed<()> {
+    pub(super) fn put(&mut self, leaf: u32, token: Token<'_>) -> ParseResult<()> {
         self.put_with_multi_fields(leaf, token)?;
         self.copies(leaf, token)
     }
 
     /// Puts a value into the fields that a leaf's values are copied to.
-    pub(super) fn copies(&mut self, leaf: u32, token: Token<'_>) -> Parsed<()> {
+    pub(super) fn copies(&mut self, leaf: u32, token: Token<'_>) -> ParseResult<()> {
         if self.mapping.leaf(leaf).rules.copy_to.is_empty() {
             return Ok(());
         }
@@ -110,7 +110,7 @@ impl ChunkBuilder {
         Ok(())
     }
 
-    fn put_with_multi_fields(&mut self, leaf: u32, token: Token<'_>) -> Parsed<()> {
+    fn put_with_multi_fields(&mut self, leaf: u32, token: Token<'_>) -> ParseResult<()> {
         self.put_one(leaf, token)?;
         if self.mapping.analyzers().multiply() {
             self.ignore_exceeding(leaf, token.text());
@@ -137,7 +137,7 @@ impl ChunkBuilder {
     }
 
     /// Copies a value to a field by its full path, adding the field where dynamic mapping may.
-    fn copy(&mut self, target: &Arc<str>, token: Token<'_>) -> Parsed<()> {
+    fn copy(&mut self, target: &Arc<str>, token: Token<'_>) -> ParseResult<()> {
         match self.mapping.lookup(target) {
             Some(Child::Leaf(leaf)) => self.put_with_multi_fields(leaf, token),
             Some(Child::Alias(_) | Child::Object(_)) if self.lenient => {
@@ -156,7 +156,7 @@ impl ChunkBuilder {
     }
 
     /// Puts a value into the one leaf.
-    pub(super) fn put_one(&mut self, leaf: u32, token: Token<'_>) -> Parsed<()> {
+    pub(super) fn put_one(&mut self, leaf: u32, token: Token<'_>) -> ParseResult<()> {
         let mapping = &self.mapping;
         let mapped = mapping.leaf(leaf);
         if mapped.field.field_type == FieldType::Completion {
@@ -164,24 +164,24 @@ impl ChunkBuilder {
         }
         let scopes = scopes_of(mapping, mapped);
         match store(mapping, mapped, scopes, token, &mut self.columns) {
-            Ok(Stored::Yes) => Ok(()),
-            Err(Refused::Error(_)) if self.lenient => {
+            Ok(StoreOutcome::Yes) => Ok(()),
+            Err(ValueRefusal::Error(_)) if self.lenient => {
                 let path = mapped.field.path.clone();
                 self.ignore(path);
                 Ok(())
             }
-            Ok(Stored::Ignored) => {
+            Ok(StoreOutcome::Ignored) => {
                 let path = mapped.field.path.clone();
                 self.ignore(path);
                 Ok(())
             }
-            Err(Refused::Error(error)) => Err(error.into()),
-            Err(Refused::Misfit(cause)) => self.refuse(leaf, token.text().to_owned(), cause),
+            Err(ValueRefusal::Error(error)) => Err(error.into()),
+            Err(ValueRefusal::Misfit(cause)) => self.refuse(leaf, token.text().to_owned(), cause),
         }
     }
 
     /// Refuses a value, or ignores it where the mapping says so.
-    pub(super) fn refuse(&mut self, leaf: u32, preview: String, cause: Cause) -> Parsed<()> {
+    pub(super) fn refuse(&mut self, leaf: u32, preview: String, cause: Cause) -> ParseResult<()> {
         let mapped = self.mapping.leaf(leaf);
         let ignores = mapped.rules.ignore_malformed || self.mapping.settings().ignore_malformed;
         if ignores || self.overflows(mapped.object) {
@@ -205,7 +205,7 @@ impl ChunkBuilder {
     }
 
     /// Gives the current row of a scope the constants of constant_keyword fields.
-    pub(super) fn constants(&mut self, scope: Scope) -> Parsed<()> {
+    pub(super) fn constants(&mut self, scope: Scope) -> ParseResult<()> {
         for leaf in self.mapping.constants() {
             let leaf = self.mapping.leaf(*leaf);
             if let Some(constant) = &leaf.rules.constant
@@ -219,7 +219,7 @@ impl ChunkBuilder {
 }
 
 /// Reads a number as it is written.
-pub(super) fn number_text<'t>(json: &'t mut Jiter<'_>, peek: Peek) -> Parsed<&'t str> {
+pub(super) fn number_text<'t>(json: &'t mut Jiter<'_>, peek: Peek) -> ParseResult<&'t str> {
     let bytes = json.known_number_bytes(peek)?;
     std::str::from_utf8(bytes)
         .map_err(|_| Box::new(Failure::Rule(Cause::new("json_parse_exception", "number is not ASCII"))))
@@ -237,7 +237,7 @@ fn store(
     scopes: &[Scope],
     token: Token<'_>,
     columns: &mut Scopes,
-) -> Result<Stored, Refused> {
+) -> Result<StoreOutcome, ValueRefusal> {
     let field = &leaf.field;
     let rules = &leaf.rules;
     let id = field.column;
@@ -245,13 +245,13 @@ fn store(
         FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => {
             columns.push_str(scopes, id, token.text().as_bytes())?;
             if exceeds_bounds(mapping, field, token.text()) {
-                return Ok(Stored::Ignored);
+                return Ok(StoreOutcome::Ignored);
             }
         }
         FieldType::Keyword | FieldType::Wildcard => {
             let text = token.text();
             if field.ignores(text) {
-                return Ok(Stored::Ignored);
+                return Ok(StoreOutcome::Ignored);
             }
             // Beyond this, the inverted index could not be built once the document is acknowledged.
             let check: fn(&str, &[u8]) -> crate::Result<()> = match field.field_type {
@@ -374,7 +374,7 @@ fn store(
             .into());
         }
     }
-    Ok(Stored::Yes)
+    Ok(StoreOutcome::Yes)
 }
 
 /// Whether the end of a text is left out of a field, since its analyzer would make too much of it.
@@ -401,9 +401,9 @@ fn null_instead(
     leaf: &Leaf,
     scopes: &[Scope],
     columns: &mut Scopes,
-) -> Result<Stored, Refused> {
+) -> Result<StoreOutcome, ValueRefusal> {
     match leaf.rules.null_value.as_ref().and_then(NullValue::token) {
-        Some(Token::Str("")) | None => Ok(Stored::Yes),
+        Some(Token::Str("")) | None => Ok(StoreOutcome::Yes),
         Some(token) => store(mapping, leaf, scopes, token, columns),
     }
 }

@@ -32,6 +32,7 @@ mod dynamic;
 mod failure;
 mod features;
 mod leaf;
+mod projection;
 mod scopes;
 #[cfg(test)]
 mod special_tests;
@@ -40,7 +41,6 @@ mod surrogates;
 #[cfg(test)]
 mod tests;
 mod walk;
-mod wanted;
 
 pub use builder::ChunkBuilder;
 pub use chunk::{Chunk, Column, Elements, Strings, Values};

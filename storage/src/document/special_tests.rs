@@ -80,9 +80,9 @@ fn values_become_terms() {
     }
     assert_eq!(feature_of("a=7F00", "a="), Some((0x7F00, 1.0)));
     assert_eq!(feature_of("a=b=7F00", "a="), None);
-    let whole = Completion::of("ared\u{1d}x\u{1e}00000010\u{1e}X", true).unwrap();
+    let whole = Completion::new("ared\u{1d}x\u{1e}00000010\u{1e}X", true).unwrap();
     assert_eq!((whole.context, whole.path, whole.weight, whole.input), (Some((0, "red")), "x", 16, "X"));
-    assert_eq!(Completion::of("x", false), None);
+    assert_eq!(Completion::new("x", false), None);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use jiter::{Jiter, Peek};
 
 use super::ChunkBuilder;
-use super::failure::{Failure, Parsed};
+use super::failure::{Failure, ParseResult};
 use super::leaf::{number_text, scopes_of};
 use crate::bundle::check_term;
 use crate::mapping::{Cause, Token, values};
@@ -23,7 +23,7 @@ struct PointParts {
 
 impl ChunkBuilder {
     /// Parses the value of a geo_point: a point in any of its forms, or an array of them.
-    pub(super) fn points(&mut self, json: &mut Jiter<'_>, leaf: u32) -> Parsed<()> {
+    pub(super) fn points(&mut self, json: &mut Jiter<'_>, leaf: u32) -> ParseResult<()> {
         if json.peek()? != Peek::Array {
             let peek = json.peek()?;
             return self.point(json, leaf, peek);
@@ -57,7 +57,7 @@ impl ChunkBuilder {
     }
 
     /// Parses `lon, lat[, z]]`, the array being open.
-    fn coordinates(&mut self, json: &mut Jiter<'_>, leaf: u32, first: Peek, start: usize) -> Parsed<()> {
+    fn coordinates(&mut self, json: &mut Jiter<'_>, leaf: u32, first: Peek, start: usize) -> ParseResult<()> {
         let (numbers, wrong) = self.numbers(json, first)?;
         let preview = || super::failure::preview(json.slice_to_current(start));
         match (wrong, numbers.as_slice()) {
@@ -81,7 +81,7 @@ impl ChunkBuilder {
     }
 
     /// Parses a point that is no array.
-    pub(super) fn point(&mut self, json: &mut Jiter<'_>, leaf: u32, peek: Peek) -> Parsed<()> {
+    pub(super) fn point(&mut self, json: &mut Jiter<'_>, leaf: u32, peek: Peek) -> ParseResult<()> {
         match peek {
             Peek::Object => {
                 let start = json.current_index();
@@ -116,17 +116,17 @@ impl ChunkBuilder {
     }
 
     /// Puts a point that is on the earth.
-    pub(super) fn put_point(&mut self, leaf: u32, point: [f64; 2]) -> Parsed<()> {
+    pub(super) fn put_point(&mut self, leaf: u32, point: [f64; 2]) -> ParseResult<()> {
         let mapped = self.mapping.leaf(leaf);
         Ok(self.columns.push_point(scopes_of(&self.mapping, mapped), mapped.field.column, point)?)
     }
 
     /// Parses the value of a flat_object: an object, or an array of them.
-    pub(super) fn flat_objects(&mut self, json: &mut Jiter<'_>, leaf: u32) -> Parsed<()> {
+    pub(super) fn flat_objects(&mut self, json: &mut Jiter<'_>, leaf: u32) -> ParseResult<()> {
         self.flatten(json, |builder, json, peek| builder.flat_object(json, leaf, peek))
     }
 
-    pub(super) fn flat_object(&mut self, json: &mut Jiter<'_>, leaf: u32, peek: Peek) -> Parsed<()> {
+    pub(super) fn flat_object(&mut self, json: &mut Jiter<'_>, leaf: u32, peek: Peek) -> ParseResult<()> {
         match peek {
             Peek::Object => {
                 self.flat_path.clear();
@@ -151,7 +151,7 @@ impl ChunkBuilder {
         }
     }
 
-    fn flat_members(&mut self, json: &mut Jiter<'_>, leaf: u32, depth: usize) -> Parsed<()> {
+    fn flat_members(&mut self, json: &mut Jiter<'_>, leaf: u32, depth: usize) -> ParseResult<()> {
         let limit = self.mapping.leaf(leaf).rules.depth_limit.min(MAX_FLAT_DEPTH);
         if depth > limit {
             return Err(Failure::rule(format!(
@@ -181,7 +181,7 @@ impl ChunkBuilder {
         Ok(())
     }
 
-    fn flat_value(&mut self, json: &mut Jiter<'_>, leaf: u32, peek: Peek, depth: usize) -> Parsed<()> {
+    fn flat_value(&mut self, json: &mut Jiter<'_>, leaf: u32, peek: Peek, depth: usize) -> ParseResult<()> {
         let token = match peek {
             Peek::Object => return self.flat_members(json, leaf, depth + 1),
             Peek::Null => return Ok(json.known_null()?),
@@ -219,7 +219,7 @@ fn expected() -> Cause {
 
 impl ChunkBuilder {
     /// Reads the rest of an array, keeping its numbers; says whether anything else is in it.
-    fn numbers(&mut self, json: &mut Jiter<'_>, first: Peek) -> Parsed<(Vec<f64>, bool)> {
+    fn numbers(&mut self, json: &mut Jiter<'_>, first: Peek) -> ParseResult<(Vec<f64>, bool)> {
         let mut numbers = Vec::with_capacity(3);
         let mut wrong = false;
         let mut next = Some(first);
@@ -240,11 +240,11 @@ impl ChunkBuilder {
     }
 
     /// Reads a point given as an object to its end, whatever is wrong with it.
-    fn point_object(&mut self, json: &mut Jiter<'_>) -> Parsed<PointParts> {
+    fn point_object(&mut self, json: &mut Jiter<'_>) -> ParseResult<PointParts> {
         let mut parts = PointParts::default();
         let mut key = json.known_object()?;
         while let Some(name) = key {
-            enum Part {
+            enum CompletionMember {
                 Lat,
                 Lon,
                 Z,
@@ -253,24 +253,26 @@ impl ChunkBuilder {
                 Coordinates,
             }
             let part = match name {
-                "lat" => Part::Lat,
-                "lon" => Part::Lon,
-                "z" => Part::Z,
-                "geohash" => Part::Hash,
-                "type" => Part::Type,
-                "coordinates" => Part::Coordinates,
+                "lat" => CompletionMember::Lat,
+                "lon" => CompletionMember::Lon,
+                "z" => CompletionMember::Z,
+                "geohash" => CompletionMember::Hash,
+                "type" => CompletionMember::Type,
+                "coordinates" => CompletionMember::Coordinates,
                 other => {
                     parts.wrong.get_or_insert(Cause::new(
                         "parse_exception",
                         format!("field must be either [lat], [lon] or [geohash], got [{other}]"),
                     ));
-                    Part::Z
+                    CompletionMember::Z
                 }
             };
             let peek = json.peek()?;
             match (&part, peek) {
-                (Part::Lat | Part::Lon, peek) if peek.is_num() || peek == Peek::String => {
-                    let is_lat = matches!(part, Part::Lat);
+                (CompletionMember::Lat | CompletionMember::Lon, peek)
+                    if peek.is_num() || peek == Peek::String =>
+                {
+                    let is_lat = matches!(part, CompletionMember::Lat);
                     let text =
                         if peek == Peek::String { json.known_str()? } else { number_text(json, peek)? };
                     let number = text.trim().parse::<f64>().ok();
@@ -283,18 +285,18 @@ impl ChunkBuilder {
                     }
                     if is_lat { parts.lat = number } else { parts.lon = number }
                 }
-                (Part::Hash, Peek::String) => match values::geohash(json.known_str()?) {
+                (CompletionMember::Hash, Peek::String) => match values::geohash(json.known_str()?) {
                     Ok(point) => parts.hash = Some(point),
                     Err(cause) => {
                         parts.wrong.get_or_insert(cause);
                     }
                 },
-                (Part::Type, Peek::String) => {
+                (CompletionMember::Type, Peek::String) => {
                     if !json.known_str()?.eq_ignore_ascii_case("point") {
                         parts.wrong.get_or_insert(Cause::new("parse_exception", "type must be Point"));
                     }
                 }
-                (Part::Coordinates, Peek::Array) => {
+                (CompletionMember::Coordinates, Peek::Array) => {
                     if let Some(first) = json.known_array()? {
                         let (numbers, wrong) = self.numbers(json, first)?;
                         parts.coordinates = numbers;
@@ -305,7 +307,7 @@ impl ChunkBuilder {
                         }
                     }
                 }
-                (Part::Z, _) => self.skip(json)?,
+                (CompletionMember::Z, _) => self.skip(json)?,
                 (_, _) => {
                     self.skip(json)?;
                     parts.wrong.get_or_insert(expected());

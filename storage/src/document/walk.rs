@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiter::{Jiter, Peek};
 
 use super::ChunkBuilder;
-use super::failure::{Failure, Parsed};
+use super::failure::{Failure, ParseResult};
 use crate::Error;
 use crate::mapping::{Cause, Child, Dynamic, FieldType, Object, Scope};
 
@@ -132,7 +132,7 @@ enum Target {
 }
 
 impl ChunkBuilder {
-    pub(super) fn document(&mut self, json: &mut Jiter<'_>, source: &[u8]) -> Parsed<()> {
+    pub(super) fn document(&mut self, json: &mut Jiter<'_>, source: &[u8]) -> ParseResult<()> {
         if source.is_empty() {
             return Err(Failure::mapping("failed to parse, document is empty"));
         }
@@ -151,7 +151,7 @@ impl ChunkBuilder {
     }
 
     /// Parses an object of the document by an object of the mapping.
-    pub(super) fn object(&mut self, json: &mut Jiter<'_>, object: u32) -> Parsed<()> {
+    pub(super) fn object(&mut self, json: &mut Jiter<'_>, object: u32) -> ParseResult<()> {
         self.enter()?;
         let stamp = self.keys.open();
         let unmapped = self.keys.open_unmapped();
@@ -196,20 +196,20 @@ impl ChunkBuilder {
     }
 
     /// Ends an object whose unmapped names start at `from`, refusing one that occurs twice.
-    pub(super) fn end_names(&mut self, json: &Jiter<'_>, from: usize) -> Parsed<()> {
+    pub(super) fn end_names(&mut self, json: &Jiter<'_>, from: usize) -> ParseResult<()> {
         match self.keys.close(from) {
             None => Ok(()),
             Some(name) => Err(Box::new(Failure::Duplicate { name, index: json.current_index() })),
         }
     }
 
-    fn enter(&mut self) -> Parsed<()> {
+    fn enter(&mut self) -> ParseResult<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH { Err(Box::new(Failure::TooDeep)) } else { Ok(()) }
     }
 
     /// Finds what a key of an object leads to. The inner error is a name that occurs twice.
-    fn resolve(&mut self, object: u32, key: &str, stamp: u32) -> Parsed<Result<Target, String>> {
+    fn resolve(&mut self, object: u32, key: &str, stamp: u32) -> ParseResult<Result<Target, String>> {
         if let Some(child) = self.mapping.object(object).children.get(key).copied() {
             if !self.keys.mark(child, stamp) {
                 return Ok(Err(key.to_owned()));
@@ -231,7 +231,7 @@ impl ChunkBuilder {
         self.missing(object, key, stamp).map(Ok)
     }
 
-    fn target(&self, child: Child) -> Parsed<Target> {
+    fn target(&self, child: Child) -> ParseResult<Target> {
         Ok(match child {
             Child::Leaf(leaf) => Target::Leaf(leaf),
             Child::Object(object) if !self.mapping.object(object).enabled => Target::Skip,
@@ -247,7 +247,7 @@ impl ChunkBuilder {
     }
 
     /// Decides what happens to a name that an object does not have.
-    fn missing(&self, object: u32, name: &str, stamp: u32) -> Parsed<Target> {
+    fn missing(&self, object: u32, name: &str, stamp: u32) -> ParseResult<Target> {
         match self.mapping.dynamic(object) {
             Dynamic::True | Dynamic::StrictAllowTemplates => {
                 Ok(Target::Unknown { object, name: name.into(), stamp })
@@ -270,7 +270,7 @@ impl ChunkBuilder {
         }
     }
 
-    fn resolve_dotted(&mut self, object: u32, key: &str, stamp: u32) -> Parsed<Result<Target, String>> {
+    fn resolve_dotted(&mut self, object: u32, key: &str, stamp: u32) -> ParseResult<Result<Target, String>> {
         check_dotted(key)?;
         let mut at = object;
         let mut rest = key;
@@ -342,8 +342,8 @@ impl ChunkBuilder {
     pub(super) fn flatten<'j>(
         &mut self,
         json: &mut Jiter<'j>,
-        mut each: impl FnMut(&mut Self, &mut Jiter<'j>, Peek) -> Parsed<()>,
-    ) -> Parsed<()> {
+        mut each: impl FnMut(&mut Self, &mut Jiter<'j>, Peek) -> ParseResult<()>,
+    ) -> ParseResult<()> {
         let mut peek = json.peek()?;
         if peek != Peek::Array {
             return each(self, json, peek);
@@ -375,11 +375,11 @@ impl ChunkBuilder {
     }
 
     /// Parses the value of an object of the mapping: an object, or arrays of them.
-    pub(super) fn objects(&mut self, json: &mut Jiter<'_>, object: u32) -> Parsed<()> {
+    pub(super) fn objects(&mut self, json: &mut Jiter<'_>, object: u32) -> ParseResult<()> {
         self.flatten(json, |builder, json, peek| builder.one_object(json, object, peek))
     }
 
-    pub(super) fn one_object(&mut self, json: &mut Jiter<'_>, object: u32, peek: Peek) -> Parsed<()> {
+    pub(super) fn one_object(&mut self, json: &mut Jiter<'_>, object: u32, peek: Peek) -> ParseResult<()> {
         match peek {
             Peek::Object => {
                 if let Some(path) = self.mapping.object(object).nested_id {
@@ -417,7 +417,7 @@ impl ChunkBuilder {
     }
 
     /// Passes over a value, checking that it is JSON.
-    pub(super) fn skip(&mut self, json: &mut Jiter<'_>) -> Parsed<()> {
+    pub(super) fn skip(&mut self, json: &mut Jiter<'_>) -> ParseResult<()> {
         let base = self.keys.skipped.len();
         let mut peek = json.peek()?;
         loop {
@@ -474,7 +474,7 @@ impl ChunkBuilder {
         }
     }
 
-    fn end_skipped(&mut self, json: &Jiter<'_>) -> Parsed<()> {
+    fn end_skipped(&mut self, json: &Jiter<'_>) -> ParseResult<()> {
         self.depth -= 1;
         match self.keys.skipped.pop() {
             Some(Some(from)) => self.end_names(json, from),
@@ -489,7 +489,7 @@ impl ChunkBuilder {
 
     /// The refusal of an object, or of what an unfinished array holds, where a leaf wants a value; passes
     /// over it where it is to be kept in the source only.
-    pub(super) fn object_for_leaf(&mut self, json: &mut Jiter<'_>, leaf: u32) -> Parsed<()> {
+    pub(super) fn object_for_leaf(&mut self, json: &mut Jiter<'_>, leaf: u32) -> ParseResult<()> {
         let start = json.current_index();
         self.skip(json)?;
         let object = self.mapping.leaf(leaf).object;
@@ -525,7 +525,7 @@ impl ChunkBuilder {
 }
 
 /// Refuses empty parts of a dotted name.
-fn check_dotted(key: &str) -> Parsed<()> {
+fn check_dotted(key: &str) -> ParseResult<()> {
     if key.bytes().all(|b| b == b'.') {
         return Err(Failure::rule("field name cannot contain only the character [.]"));
     }

@@ -107,7 +107,7 @@ impl Budget {
                 self.reserved.fetch_add(bytes, Ordering::Relaxed);
                 return;
             }
-            let _waiting = Waiting::new(&self.wanted, bytes);
+            let _waiting = PendingReservation::new(&self.wanted, bytes);
             self.pressed.notify_one();
             freed.await;
         }
@@ -115,16 +115,16 @@ impl Budget {
 }
 
 /// Says what the waiting request wants until it is dropped; there is one at most.
-struct Waiting<'a>(&'a AtomicU64);
+struct PendingReservation<'a>(&'a AtomicU64);
 
-impl<'a> Waiting<'a> {
+impl<'a> PendingReservation<'a> {
     fn new(wanted: &'a AtomicU64, bytes: u64) -> Self {
         wanted.store(bytes.max(1), Ordering::Relaxed);
         Self(wanted)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PendingReservation<'_> {
     fn drop(&mut self) {
         self.0.store(0, Ordering::Relaxed);
     }

@@ -22,7 +22,7 @@ use crate::wal::FrameNumber;
 use crate::{Principal, Result, sync};
 
 /// Decides on a change of the metadata.
-type Decide<'a> = Box<dyn FnOnce(&Metadata) -> Result<Vec<MetadataChange>> + Send + 'a>;
+type ChangeDecision<'a> = Box<dyn FnOnce(&Metadata) -> Result<Vec<MetadataChange>> + Send + 'a>;
 
 impl Engine {
     /// Applies a metadata change durably: `decide` sees the current state under the metadata lock
@@ -40,7 +40,7 @@ impl Engine {
     fn change_as_decided<'a>(
         &'a self,
         principal: &'a Principal,
-        decide: Decide<'a>,
+        decide: ChangeDecision<'a>,
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let closed = sync::scope(self.decide_change(principal, decide)).await?;
@@ -49,7 +49,11 @@ impl Engine {
     }
 
     /// Decides a change and makes it durable and true; returns the indices that were closed by it.
-    async fn decide_change(&self, principal: &Principal, decide: Decide<'_>) -> Result<Vec<Arc<Index>>> {
+    async fn decide_change(
+        &self,
+        principal: &Principal,
+        decide: ChangeDecision<'_>,
+    ) -> Result<Vec<Arc<Index>>> {
         let inner = &self.inner;
         inner.check_accepting()?;
         let one = inner.metadata_change.lock_owned().await;
@@ -252,7 +256,7 @@ impl Inner {
 
 /// The mappings that indices have under other settings; those that only the log has are to be stored with the
 /// settings, which what the log has of them may not be readable by.
-fn follow(updated: &[(Arc<Index>, Arc<IndexMeta>)]) -> Result<(HashMap<Uuid, Mapping>, Vec<Unsaved>)> {
+fn follow(updated: &[(Arc<Index>, Arc<IndexMeta>)]) -> Result<(HashMap<Uuid, Mapping>, Vec<UnsavedMapping>)> {
     let (mut followed, mut unsaved) = (HashMap::new(), Vec::new());
     for (index, meta) in updated {
         let mapping = index.mapping();
@@ -265,4 +269,4 @@ fn follow(updated: &[(Arc<Index>, Arc<IndexMeta>)]) -> Result<(HashMap<Uuid, Map
 }
 
 /// An index, the version of its mapping, the mapping for the catalog.
-type Unsaved = (Arc<Index>, u64, Vec<u8>);
+type UnsavedMapping = (Arc<Index>, u64, Vec<u8>);

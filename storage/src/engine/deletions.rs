@@ -47,7 +47,7 @@ pub(super) struct DamagedShard {
 pub(super) struct ListedFiles(HashMap<Path, u64>);
 
 impl ListedFiles {
-    pub(super) fn of(listed: &[ObjectMeta]) -> Self {
+    pub(super) fn new(listed: &[ObjectMeta]) -> Self {
         let files = listed.iter().filter(|object| segment_of(&object.location).is_some());
         Self(files.map(|object| (object.location.clone(), object.size)).collect())
     }

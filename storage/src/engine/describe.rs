@@ -39,24 +39,24 @@ pub(super) fn is_index_description(path: &Path) -> bool {
 
 /// What a start finds described.
 #[derive(Debug)]
-pub(super) struct Described {
+pub(super) struct LoadedDescriptions {
     /// Indices and segments that the catalog knows.
     indices: HashSet<Uuid>,
     segments: HashSet<Uuid>,
     /// Directories with a description and nothing else.
     rests: HashSet<Uuid>,
     /// What the catalog knows and no description tells of.
-    undescribed: Undescribed,
+    undescribed: MissingDescriptions,
 }
 
 /// Indices, and segments by their shards, without descriptions.
 #[derive(Debug, Default)]
-struct Undescribed {
+struct MissingDescriptions {
     indices: Vec<Uuid>,
     shards: BTreeMap<(Uuid, u32), Vec<Uuid>>,
 }
 
-impl Described {
+impl LoadedDescriptions {
     /// Looks through what was listed, and hands the shards their descriptions without rows.
     pub(super) fn find(
         listed: &[ObjectMeta],
@@ -74,7 +74,7 @@ impl Described {
                 _ => false,
             };
         }
-        let mut undescribed = Undescribed::default();
+        let mut undescribed = MissingDescriptions::default();
         undescribed.indices.extend(indices.iter().filter(|index| !described.contains(index)));
         for segment in state.segments.iter().filter(|segment| !described.contains(&segment.id)) {
             undescribed.shards.entry((segment.index, segment.shard)).or_default().push(segment.id);
@@ -114,7 +114,7 @@ impl Described {
 
 /// A change whose indices are described as they will be: nobody else describes those that it deletes meanwhile.
 #[derive(Debug)]
-pub(super) struct Describing {
+pub(super) struct DescriptionGuard {
     deleted: Vec<Arc<Index>>,
     _each: Vec<tokio::sync::OwnedMutexGuard<()>>,
 }
@@ -129,7 +129,7 @@ impl Inner {
         &self,
         mut deleted: Vec<Arc<Index>>,
         created: &[Arc<Index>],
-    ) -> Result<Describing> {
+    ) -> Result<DescriptionGuard> {
         // The order of their locks.
         deleted.sort_unstable_by_key(|index| index.meta().uuid);
         deleted.dedup_by_key(|index| index.meta().uuid);
@@ -137,7 +137,7 @@ impl Inner {
         for index in &deleted {
             each.push(Arc::clone(&index.describing).lock_owned().await);
         }
-        let describing = Describing { deleted, _each: each };
+        let describing = DescriptionGuard { deleted, _each: each };
         match self.try_describe(&describing, created).await {
             Ok(()) => Ok(describing),
             Err(error) => {
@@ -147,7 +147,7 @@ impl Inner {
         }
     }
 
-    async fn try_describe(&self, describing: &Describing, created: &[Arc<Index>]) -> Result<()> {
+    async fn try_describe(&self, describing: &DescriptionGuard, created: &[Arc<Index>]) -> Result<()> {
         for index in created {
             self.put_description(index).await?;
         }
@@ -159,7 +159,7 @@ impl Inner {
 
     /// Takes back what was described for a change that came to nothing. What the object store refuses now, the next start
     /// does.
-    pub(super) async fn undescribe_change(&self, describing: Describing, created: &[Arc<Index>]) {
+    pub(super) async fn undescribe_change(&self, describing: DescriptionGuard, created: &[Arc<Index>]) {
         for index in created {
             let uuid = index.meta().uuid;
             if let Err(error) = self.env().objects.delete_durably(&description::index_path(uuid)).await {
@@ -192,7 +192,7 @@ impl Inner {
 
     async fn put_description(&self, index: &Index) -> Result<()> {
         let (meta, mapping) = (index.meta(), index.mapping());
-        let description = IndexDescription::of(&meta, &mapping, self.services.catalog.generation())?;
+        let description = IndexDescription::new(&meta, &mapping, self.services.catalog.generation())?;
         let encoded = description::encode(&description)?;
         self.env().objects.put(&description::index_path(meta.uuid), encoded).await?;
         index.about.mapping.fetch_max(mapping.version(), Ordering::AcqRel);
@@ -250,8 +250,8 @@ impl Inner {
     }
 
     /// Describes, in the background, what versions before have made.
-    pub(super) fn describe_earlier(self: &Arc<Self>, described: Described) {
-        let Undescribed { indices, shards } = described.undescribed;
+    pub(super) fn describe_earlier(self: &Arc<Self>, described: LoadedDescriptions) {
+        let MissingDescriptions { indices, shards } = described.undescribed;
         if indices.is_empty() && shards.is_empty() {
             return;
         }

@@ -1,9 +1,9 @@
 //! The change feed: every committed frame, in the log's order, to whoever reads.
 //!
 //! A reader names the frame at which it starts, and gets frames once they are durable and applied. Writers hand over what
-//! they have applied while somebody reads ([`crate::wal::Unapplied::hand_over`]); a bounded number of these frames is kept, so
+//! they have applied while somebody reads ([`crate::wal::UnappliedFrame::hand_over`]); a bounded number of these frames is kept, so
 //! a reader that keeps up decodes nothing. One that is further behind reads the log: a stretch at a time, which is decoded
-//! once for all readers that come by ([`Decoded`]). Beside that it holds a lease ([`super::leases`]), so that it falls behind
+//! once for all readers that come by ([`DecodedFrameCache`]). Beside that it holds a lease ([`super::leases`]), so that it falls behind
 //! without holding up writers, and catches up without loss, within bounds: beyond them it is told of the gap.
 
 use std::collections::VecDeque;
@@ -27,24 +27,24 @@ const MAX_DECODED_BYTES: usize = 4 * READ_BYTES;
 const TAKEN: usize = 64;
 
 /// Frames in order, without a gap.
-type Stretch = Arc<Vec<Arc<AppliedFrame>>>;
+type FrameRun = Arc<Vec<Arc<AppliedFrame>>>;
 
 /// Stretches of the log that were decoded last, for all readers that are not past them. At the bound in bytes the oldest
 /// go; one that has more by itself is not kept.
 #[derive(Debug, Default)]
-pub(super) struct Decoded {
+pub(super) struct DecodedFrameCache {
     /// Held while one is decoded: who waits for it mostly finds what it needs.
     decoding: tokio::sync::Mutex<()>,
-    stretches: Mutex<Stretches>,
+    stretches: Mutex<FrameRuns>,
 }
 
 #[derive(Debug, Default)]
-struct Stretches {
-    kept: VecDeque<(Stretch, usize)>,
+struct FrameRuns {
+    kept: VecDeque<(FrameRun, usize)>,
     bytes: usize,
 }
 
-impl Decoded {
+impl DecodedFrameCache {
     /// Finds the frames from `next` on.
     fn find(&self, next: FrameNumber) -> Option<Vec<Arc<AppliedFrame>>> {
         self.stretches.lock().kept.iter().find_map(|(stretch, _)| {
@@ -54,7 +54,7 @@ impl Decoded {
         })
     }
 
-    fn keep(&self, stretch: Stretch) {
+    fn keep(&self, stretch: FrameRun) {
         let bytes: usize = stretch.iter().map(|frame| frame.heap_bytes()).sum();
         if bytes > MAX_DECODED_BYTES {
             return;
@@ -77,7 +77,7 @@ impl Decoded {
     fn let_go(&self, least: Option<FrameNumber>) {
         let mut stretches = self.stretches.lock();
         let wanted =
-            |stretch: &Stretch| least.zip(stretch.last()).is_some_and(|(least, last)| last.number >= least);
+            |stretch: &FrameRun| least.zip(stretch.last()).is_some_and(|(least, last)| last.number >= least);
         stretches.kept.retain(|(stretch, _)| wanted(stretch));
         stretches.bytes = stretches.kept.iter().map(|(_, bytes)| bytes).sum();
     }
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
     use crate::wal::{Op, ShardOps};
 
-    fn stretch(number: FrameNumber, bytes: usize) -> Stretch {
+    fn stretch(number: FrameNumber, bytes: usize) -> FrameRun {
         let op = Op {
             id: Bytes::new(),
             generated: false,
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn decoded_stretches_are_bounded_by_their_bytes_and_go_once_all_readers_are_past_them() {
-        let decoded = Decoded::default();
+        let decoded = DecodedFrameCache::default();
         let kept = || (1..9).filter(|number| decoded.find(*number).is_some()).collect::<Vec<_>>();
         for number in 1..=3 {
             decoded.keep(stretch(number, MAX_DECODED_BYTES / 3));

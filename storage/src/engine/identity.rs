@@ -4,7 +4,7 @@
 //! The catalog draws the id. The object store has it in [`STORE_OBJECT`], of which there can be one only, whoever
 //! else writes to the bucket; the log in stamps, which also say how far the catalog was: one that is behind its
 //! log was restored from an older time. [`GENERATION_OBJECT`] says the same to a data directory of an older time, log
-//! and all, whose orphans would be what was written since (`ownership.rs` writes it). [`Surroundings::judge`] decides, before anything is
+//! and all, whose orphans would be what was written since (`ownership.rs` writes it). [`StoreTraces::judge`] decides, before anything is
 //! written or collected.
 
 use std::path::{Path as FilePath, PathBuf};
@@ -45,7 +45,7 @@ struct StoreObject {
 
 /// What is there beside the catalog.
 #[derive(Debug)]
-pub(super) struct Surroundings {
+pub(super) struct StoreTraces {
     /// The catalog, for messages.
     catalog: String,
     /// The object store, for messages.
@@ -61,7 +61,7 @@ pub(super) struct Surroundings {
     log: Origin,
 }
 
-impl Surroundings {
+impl StoreTraces {
     /// Looks around, changing nothing. `listed` is the whole object store.
     pub(super) async fn read_from(
         dir: &FilePath,
@@ -217,20 +217,20 @@ pub(super) struct Identity {
     id: Uuid,
     /// Whether the catalog knows that log and object store carry the id.
     claimed: bool,
-    stamped: Mutex<Stamped>,
+    stamped: Mutex<LogStamp>,
     pub(super) ownership: Arc<Ownership>,
 }
 
 /// The newest stamp in the log.
 #[derive(Clone, Copy, Debug, Default)]
-struct Stamped {
+struct LogStamp {
     generation: u64,
     frame: FrameNumber,
     /// Frame of a stamp that is durable, the newest that is known to be; 0 for none of this process.
     durable: FrameNumber,
 }
 
-impl Stamped {
+impl LogStamp {
     /// Takes note of how far the log is durable.
     fn confirm(&mut self, wal: &Wal) -> FrameNumber {
         if wal.durable_frame() >= Some(self.frame) {
@@ -376,7 +376,7 @@ impl Inner {
         let mut stamped = self.identity.stamped.lock();
         if stamped.generation <= generation {
             let durable = stamped.confirm(wal);
-            *stamped = Stamped { generation, frame, durable };
+            *stamped = LogStamp { generation, frame, durable };
         }
         Ok(frame)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use futures::future::try_join_all;
 
-use super::agenda::Agenda;
+use super::maintenance_queue::MaintenanceQueue;
 use super::types::{IndexFigures, SegmentFigures, ShardFault, ShardSnapshot, Snapshot};
 use crate::catalog::ShardCheckpoint;
 use crate::mapping::Mapping;
@@ -16,10 +16,10 @@ use crate::metadata::{IndexMeta, SortField, parse_index_sort};
 use crate::routing::{routing_shards, shard_of};
 use crate::segment::Env;
 use crate::shard::{
-    About, ContextKind, LoadedSegment, OpenContext, Reading, RefreshFacts, Shard, SharedMapping,
-    refresh_in_ms,
+    ContextKind, DescriptionInputs, LoadedSegment, OpenContext, RefreshFacts, Shard, SharedMapping,
+    StateReadGuard, refresh_in_ms,
 };
-use crate::sync::{AsyncMutex, Place, Rank};
+use crate::sync::{AsyncMutex, LockRank, Rank};
 use crate::{Error, Result, SharedClock};
 
 const DEFAULT_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ const DEFAULT_GC_DELETES: Duration = Duration::from_secs(60);
 /// A running index.
 #[derive(Debug)]
 pub struct Index {
-    pub(super) about: Arc<About>,
+    pub(super) about: Arc<DescriptionInputs>,
     mapping: Arc<ArcSwap<Mapping>>,
     /// Held while the mapping changes, so that changes have one order, which is the log's.
     pub(super) mapping_change: AsyncMutex,
@@ -43,7 +43,7 @@ pub struct Index {
     routing_shards: u32,
     env: Env,
     clock: SharedClock,
-    agenda: Weak<Agenda>,
+    agenda: Weak<MaintenanceQueue>,
 }
 
 impl Index {
@@ -54,7 +54,7 @@ impl Index {
         segments: Vec<LoadedSegment>,
         env: &Env,
         clock: &SharedClock,
-        agenda: &Arc<Agenda>,
+        agenda: &Arc<MaintenanceQueue>,
     ) -> Self {
         let (uuid, routing_shards) = (meta.uuid, routing_shards(&meta));
         let saved_mapping = Arc::new(AtomicU64::new(mapping.version()));
@@ -68,7 +68,8 @@ impl Index {
         let checkpoints: HashMap<u32, &ShardCheckpoint> = checkpoints.iter().map(|c| (c.shard, c)).collect();
         // Checked when the index was created.
         let sort: Arc<[SortField]> = parse_index_sort(&meta.settings).unwrap_or_default().into();
-        let about = Arc::new(About { meta: ArcSwap::new(Arc::clone(&meta)), mapping: AtomicU64::new(0) });
+        let about =
+            Arc::new(DescriptionInputs { meta: ArcSwap::new(Arc::clone(&meta)), mapping: AtomicU64::new(0) });
         let shards = (0..meta.shards)
             .zip(by_shard)
             .map(|(number, segments)| {
@@ -81,7 +82,7 @@ impl Index {
         Self {
             about,
             mapping,
-            mapping_change: AsyncMutex::new(Place::of_index(Rank::MappingChange, uuid)),
+            mapping_change: AsyncMutex::new(LockRank::of_index(Rank::MappingChange, uuid)),
             describing: Arc::default(),
             saved_mapping,
             shards,
@@ -194,7 +195,7 @@ impl Index {
     }
 
     /// In how many milliseconds a shard's refresh is due; `None` for never, as things are.
-    pub(super) fn refresh_in_ms(&self, shard: &Reading<'_>, now_ms: i64) -> Option<i64> {
+    pub(super) fn refresh_in_ms(&self, shard: &StateReadGuard<'_>, now_ms: i64) -> Option<i64> {
         let meta = self.meta();
         let (interval_ms, explicit) = refresh_interval(&meta);
         let (waited_for, since_refresh_ms) = shard.refresh_wanted(now_ms);

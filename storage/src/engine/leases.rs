@@ -37,7 +37,7 @@ pub struct Lease {
 }
 
 #[derive(Debug)]
-struct Named {
+struct NamedLease {
     position: FrameNumber,
     moved_ms: i64,
     lapsed: bool,
@@ -45,7 +45,7 @@ struct Named {
     saved: Option<(FrameNumber, i64)>,
 }
 
-impl Named {
+impl NamedLease {
     /// Whether the catalog is to be told. Of one that is only moved to where it is, it is now and then: what does not grow old
     /// is not to be older after a restart.
     fn is_unsaved(&self) -> bool {
@@ -63,7 +63,7 @@ impl Named {
 pub(super) struct Leases {
     next: u64,
     readers: HashMap<u64, FrameNumber>,
-    named: BTreeMap<String, Named>,
+    named: BTreeMap<String, NamedLease>,
     /// Names that were given up and that the catalog still has.
     released: BTreeSet<String>,
     /// Frames below this number are gone, or about to be.
@@ -74,7 +74,7 @@ impl Leases {
     /// The leases of the catalog.
     pub(super) fn load(stored: Vec<LeaseRecord>) -> Self {
         let named = stored.into_iter().map(|LeaseRecord { name, frame, moved_ms }| {
-            (name, Named { position: frame, moved_ms, lapsed: false, saved: Some((frame, moved_ms)) })
+            (name, NamedLease { position: frame, moved_ms, lapsed: false, saved: Some((frame, moved_ms)) })
         });
         Self { named: named.collect(), ..Self::default() }
     }
@@ -155,7 +155,7 @@ impl Leases {
 
     /// Whether the catalog is to be told of something.
     pub(super) fn has_unsaved(&self) -> bool {
-        !self.released.is_empty() || self.named.values().any(Named::is_unsaved)
+        !self.released.is_empty() || self.named.values().any(NamedLease::is_unsaved)
     }
 
     fn unsaved(&self) -> Commit {
@@ -196,7 +196,7 @@ impl Leases {
         if self.named.len() < MAX_NAMED {
             return Ok(());
         }
-        let is_old = |lease: &Named| now_ms.saturating_sub(lease.moved_ms) > MAX_LEASE_AGE_MS;
+        let is_old = |lease: &NamedLease| now_ms.saturating_sub(lease.moved_ms) > MAX_LEASE_AGE_MS;
         let old = self.named.iter().filter(|(_, lease)| is_old(lease));
         let Some((oldest, _)) = old.min_by_key(|(_, lease)| lease.moved_ms) else {
             return Err(Error::Rejected(format!("there are {MAX_NAMED} leases on the log already")));
@@ -210,7 +210,7 @@ impl Leases {
 
     /// Looks at a lease; `first` is the first frame of the log.
     fn lease(&self, name: &str, first: FrameNumber) -> Option<Lease> {
-        let Named { position, lapsed, .. } = self.named.get(name)?;
+        let NamedLease { position, lapsed, .. } = self.named.get(name)?;
         Some(Lease { position: *position, lapsed: *lapsed || *position < first.max(self.removed_below) })
     }
 }
@@ -247,7 +247,7 @@ impl Engine {
                 let position = from.unwrap_or(durable).clamp(first.min(durable), durable);
                 // Before the catalog has it: from now on nothing is cut that it is to hold.
                 leases.released.remove(name);
-                let lease = Named { position, moved_ms, lapsed: false, saved: None };
+                let lease = NamedLease { position, moved_ms, lapsed: false, saved: None };
                 leases.named.insert(name.to_owned(), lease);
             }
             if let Err(error) = inner.save_leases().await {
@@ -337,7 +337,7 @@ impl Inner {
     /// # Errors
     /// The catalog's.
     pub(super) async fn save_kept_leases(&self) -> Result<()> {
-        let overdue = self.leases.lock().named.values().any(Named::is_overdue);
+        let overdue = self.leases.lock().named.values().any(NamedLease::is_overdue);
         match overdue {
             true => self.save_leases().await,
             false => Ok(()),

@@ -6,7 +6,7 @@
 //! need, `system.rs` indices of the server's own. `upkeep.rs` is the background work: refresh, flush, compaction, cutting the log;
 //! `watermarks.rs` what a disk that fills up means.
 
-mod agenda;
+mod batched_write;
 mod budget;
 mod change;
 mod deletions;
@@ -16,7 +16,9 @@ mod get;
 pub(crate) mod identity;
 mod index;
 mod leases;
-mod look;
+mod maintenance;
+mod maintenance_queue;
+mod node_faults;
 mod ownership;
 mod positions;
 #[cfg(test)]
@@ -25,19 +27,17 @@ mod read_back;
 mod recheck;
 mod recovery;
 mod refresh;
-mod round;
-mod rounds;
 mod source;
 mod system;
 mod target;
 #[cfg(test)]
 mod tests;
-mod troubles;
 mod types;
 mod update;
-mod upkeep;
+mod visibility_check;
 mod watermarks;
 mod write;
+mod write_batch;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,15 +50,15 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use self::agenda::Agenda;
 use self::budget::Budget;
 pub use self::feed::{FEED_PIPELINE, FeedItem, FeedReader};
 pub use self::index::Index;
 pub use self::leases::Lease;
+use self::maintenance_queue::MaintenanceQueue;
+pub use self::node_faults::NodeFault;
 pub use self::read_back::{Choice, Missing, ReadBack};
-pub use self::source::{Appended, DeadLetter, Instead, SourceWrite};
+pub use self::source::{DeadLetter, OnReject, SourceWrite, UnsyncedWrite};
 pub use self::system::hidden_index;
-pub use self::troubles::Trouble;
 pub use self::types::*;
 use crate::access::{Origin, Views, Visibility};
 use crate::catalog::{AccountChange, AccountRecord, Catalog};
@@ -100,16 +100,16 @@ struct Inner {
     budget: Budget,
     ids: Mutex<IdGenerator>,
     /// What the background work is to look at.
-    agenda: Arc<Agenda>,
+    agenda: Arc<MaintenanceQueue>,
     /// Permits of flushes; a large one takes several.
     flushes: Semaphore,
-    compactions: upkeep::Compactions,
-    busy: Mutex<upkeep::Busy>,
+    compactions: maintenance::Compactions,
+    busy: Mutex<maintenance::BusyGuard>,
     /// Whether the log may have a file that is needed no more.
     wants_cut: AtomicBool,
     leases: sync::Mutex<leases::Leases>,
     /// What readers of the log have decoded last.
-    decoded: feed::Decoded,
+    decoded: feed::DecodedFrameCache,
     positions: positions::Positions,
     identity: identity::Identity,
     /// Files that no commit knows, left to their time.
@@ -194,7 +194,7 @@ impl Engine {
 
     fn start(inner: Arc<Inner>) -> Result<Arc<Self>> {
         let both =
-            futures::future::join(upkeep::run(Arc::clone(&inner)), watermarks::run(Arc::clone(&inner)));
+            futures::future::join(maintenance::run(Arc::clone(&inner)), watermarks::run(Arc::clone(&inner)));
         let upkeep = tokio::spawn(async move {
             both.await;
         });

@@ -14,7 +14,7 @@ use super::{Engine, Inner};
 use crate::access::Origin;
 use crate::catalog::{Commit, Position};
 use crate::sync::{Mutex, Rank};
-use crate::wal::{Entry, Frame, FrameNumber, PositionDelta, Unapplied, Wal};
+use crate::wal::{Entry, Frame, FrameNumber, PositionDelta, UnappliedFrame, Wal};
 use crate::{Error, Result};
 
 /// Greatest number of positions of a node; more are refused.
@@ -35,7 +35,7 @@ struct Key {
 }
 
 impl Key {
-    fn of(delta: &PositionDelta) -> Self {
+    fn new(delta: &PositionDelta) -> Self {
         Self {
             pipeline: delta.pipeline.clone(),
             source: delta.source.clone(),
@@ -50,13 +50,13 @@ impl Key {
 
 /// Where a part of a source is, and whose it is.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Reached {
+struct SourcePosition {
     /// `None` where it was taken over and nothing was read yet.
     position: Option<Bytes>,
     owner_epoch: u64,
 }
 
-impl Reached {
+impl SourcePosition {
     /// The state that a delta leaves; `None` where it forgets the part.
     fn after(delta: &PositionDelta) -> Option<Self> {
         let position = Some(delta.new.clone()).filter(|new| !new.is_empty());
@@ -77,13 +77,13 @@ impl Default for Positions {
 
 #[derive(Debug, Default)]
 struct State {
-    known: BTreeMap<Arc<Key>, Reached>,
+    known: BTreeMap<Arc<Key>, SourcePosition>,
     /// The last frame that changed a position (or forgot it) since the catalog was told of it.
     unsaved: BTreeMap<Arc<Key>, FrameNumber>,
 }
 
 /// Positions that the catalog is to be told of, as they were at one moment.
-pub(super) struct Unsaved {
+pub(super) struct UnsavedPositions {
     pub(super) put: Vec<Position>,
     pub(super) forgotten: Vec<(String, String, String)>,
     /// Greatest frame among theirs: it must be durable before the catalog has them.
@@ -97,7 +97,7 @@ impl Positions {
         let known = stored.into_iter().map(|stored| {
             let Position { pipeline, source, partition, position, owner_epoch, .. } = stored;
             let position = Some(Bytes::from(position)).filter(|position| !position.is_empty());
-            (Arc::new(Key { pipeline, source, partition }), Reached { position, owner_epoch })
+            (Arc::new(Key { pipeline, source, partition }), SourcePosition { position, owner_epoch })
         });
         Self(Mutex::new(Rank::Positions, State { known: known.collect(), unsaved: BTreeMap::new() }))
     }
@@ -105,7 +105,7 @@ impl Positions {
     /// Applies a delta of the log at recovery. Frames are replayed in order, and the last one that the
     /// catalog's position came from is among them or was cut: what was decided then is not decided again.
     pub(super) fn replay(&self, frame: FrameNumber, delta: &PositionDelta) {
-        self.0.lock().apply(Arc::new(Key::of(delta)), Reached::after(delta), frame);
+        self.0.lock().apply(Arc::new(Key::new(delta)), SourcePosition::after(delta), frame);
     }
 
     /// Says whether deltas would be applied now, so that nothing else has to be done for those that
@@ -123,7 +123,12 @@ impl Positions {
     /// # Errors
     /// [`Error::PositionMoved`] where a part is not where its delta comes from, or another's;
     /// [`Error::TooLarge`], [`Error::Rejected`] at the bounds; the log's. Then nothing has changed.
-    pub(super) fn append(&self, wal: &Wal, frame: &mut Frame, deltas: &[PositionDelta]) -> Result<Unapplied> {
+    pub(super) fn append(
+        &self,
+        wal: &Wal,
+        frame: &mut Frame,
+        deltas: &[PositionDelta],
+    ) -> Result<UnappliedFrame> {
         if deltas.is_empty() {
             return wal.append(frame);
         }
@@ -146,7 +151,7 @@ impl Positions {
         if before.is_none() {
             state.check_room(1)?;
         }
-        let Reached { position, owner_epoch } = before.unwrap_or_default();
+        let SourcePosition { position, owner_epoch } = before.unwrap_or_default();
         let owner_epoch = owner_epoch + 1;
         let delta = PositionDelta {
             pipeline: key.pipeline.clone(),
@@ -156,7 +161,7 @@ impl Positions {
             new: position.clone().unwrap_or_default(),
             owner_epoch,
         };
-        let after = Reached::after(&delta);
+        let after = SourcePosition::after(&delta);
         let entries = vec![Entry::Position(delta)];
         let frame = wal.append(&Frame { time_ms: now_ms, origin: Origin::System, entries })?;
         state.apply(Arc::new(key), after, frame.number());
@@ -176,10 +181,11 @@ impl Positions {
     }
 
     /// What the catalog is to be told; `None` where it knows all.
-    pub(super) fn unsaved(&self) -> Option<Unsaved> {
+    pub(super) fn unsaved(&self) -> Option<UnsavedPositions> {
         let state = self.0.lock();
         let last_frame = state.unsaved.values().copied().max()?;
-        let mut unsaved = Unsaved { put: Vec::new(), forgotten: Vec::new(), last_frame, frames: Vec::new() };
+        let mut unsaved =
+            UnsavedPositions { put: Vec::new(), forgotten: Vec::new(), last_frame, frames: Vec::new() };
         for (key, frame) in &state.unsaved {
             let Key { pipeline, source, partition } = key.as_ref().clone();
             match state.known.get(key) {
@@ -199,7 +205,7 @@ impl Positions {
     }
 
     /// Takes note of what the catalog has now; what has moved meanwhile stays unsaved.
-    pub(super) fn saved(&self, saved: &Unsaved) {
+    pub(super) fn saved(&self, saved: &UnsavedPositions) {
         let mut state = self.0.lock();
         for (key, frame) in &saved.frames {
             if state.unsaved.get(key) == Some(frame) {
@@ -215,10 +221,10 @@ impl Positions {
 
 impl State {
     /// Decides deltas in order, changing nothing: each follows on what those before it leave.
-    fn decide(&self, deltas: &[PositionDelta]) -> Result<HashMap<Key, Option<Reached>>> {
-        let mut decided: HashMap<Key, Option<Reached>> = HashMap::with_capacity(deltas.len());
+    fn decide(&self, deltas: &[PositionDelta]) -> Result<HashMap<Key, Option<SourcePosition>>> {
+        let mut decided: HashMap<Key, Option<SourcePosition>> = HashMap::with_capacity(deltas.len());
         for delta in deltas {
-            let key = Key::of(delta);
+            let key = Key::new(delta);
             check_key(&key)?;
             if delta.new.len() > MAX_POSITION_BYTES {
                 return Err(Error::TooLarge(format!(
@@ -244,7 +250,7 @@ impl State {
                     partition: key.partition,
                 });
             }
-            decided.insert(key, Reached::after(delta));
+            decided.insert(key, SourcePosition::after(delta));
         }
         let new = decided.iter().filter(|(key, after)| after.is_some() && !self.known.contains_key(*key));
         self.check_room(new.count())?;
@@ -261,7 +267,7 @@ impl State {
         Ok(())
     }
 
-    fn apply(&mut self, key: Arc<Key>, after: Option<Reached>, frame: FrameNumber) {
+    fn apply(&mut self, key: Arc<Key>, after: Option<SourcePosition>, frame: FrameNumber) {
         match after {
             Some(reached) => self.known.insert(Arc::clone(&key), reached),
             None => self.known.remove(&key),

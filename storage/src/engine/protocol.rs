@@ -21,7 +21,7 @@ use super::{Action, Engine, FeedItem, Inner, RefreshPolicy, WriteOp, recovery};
 use crate::catalog::{AccountChange, AccountRecord, Catalog, Commit, MemoryCatalog, State};
 use crate::disk::SimulatedDisk;
 use crate::metadata::{IndicesOptions, MetadataChange};
-use crate::sync::model::{Mutant, Runtime, Work, with_mutant};
+use crate::sync::model::{Mutant, Runtime, ThreadBody, with_mutant};
 use crate::{Config, ManualClock, Principal, Result};
 
 /// Seed of the schedules: a failure is found again.
@@ -232,7 +232,7 @@ fn changes_of_one_index(dir: &Path) {
     let machine = Machine::new(disk.clone(), MemoryCatalog::new(disk));
     let engine = block_on(machine.open(dir));
     block_on(create(&engine, "a"));
-    let mut tasks: Vec<Work> = Vec::new();
+    let mut tasks: Vec<ThreadBody> = Vec::new();
     for client in 0..2 {
         let (mapper, setter) = (Arc::clone(&engine), Arc::clone(&engine));
         tasks.push(Box::pin(async move {

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::index::Index;
 use super::{Engine, Inner};
-use crate::segment::{Came, Segment, SegmentView, WantedRows};
+use crate::segment::{RowOrigin, Segment, SegmentView, WantedRows};
 use crate::wal::{AppliedFrame, FrameNumber, ShardOps};
 use crate::{Error, Priority, Result};
 
@@ -265,7 +265,7 @@ impl Merge {
 }
 
 /// Adds a row to a frame: to its last part where it follows on that.
-fn add(frame: &mut AppliedFrame, index: Uuid, shard: u32, row: Came) {
+fn add(frame: &mut AppliedFrame, index: Uuid, shard: u32, row: RowOrigin) {
     if let Some(part) = frame.parts.last_mut()
         && (part.index, part.shard, part.primary_term) == (index, shard, row.primary_term)
         && part.first_seq_no + part.ops.len() as u64 == row.seq_no
@@ -288,7 +288,7 @@ struct Cursor {
     chosen: Option<VecDeque<RoaringBitmap>>,
     /// Sequence number and frame below which operations are in these segments.
     below: (u64, FrameNumber),
-    window: VecDeque<Came>,
+    window: VecDeque<RowOrigin>,
     /// Sequence number of the next row, were none missing.
     expected: u64,
     /// Sequence number below which rows were taken into windows.
@@ -362,7 +362,7 @@ impl Cursor {
         Ok(self.window.front().map(|row| row.frame))
     }
 
-    fn next_row(&mut self) -> Option<Came> {
+    fn next_row(&mut self) -> Option<RowOrigin> {
         let row = self.window.pop_front()?;
         self.missing += row.seq_no.saturating_sub(self.expected);
         self.expected = row.seq_no + 1;

@@ -18,16 +18,16 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
-use super::agenda::Agenda;
 use super::budget::Budget;
 use super::deletions::{self, DamagedShard, ListedFiles};
-use super::describe::{Described, is_description, is_index_description};
-use super::identity::{Identity, RESTORE_NEWEST, Surroundings, segment_of};
+use super::describe::{LoadedDescriptions, is_description, is_index_description};
+use super::identity::{Identity, RESTORE_NEWEST, StoreTraces, segment_of};
 use super::index::{Index, gc_deletes_ms};
 use super::leases::Leases;
+use super::maintenance_queue::MaintenanceQueue;
 use super::positions::Positions;
-use super::round::{Earlier, RowMeta};
-use super::{Inner, upkeep};
+use super::write_batch::{EarlierOperations, RowMeta};
+use super::{Inner, maintenance};
 use crate::access::Origin;
 use crate::catalog::{
     Catalog, Commit, SegmentRecord, ShardCheckpoint, StoreRecord, TombstoneChunk, open_sqlite,
@@ -41,10 +41,10 @@ use crate::objects::Objects;
 use crate::repair::REPAIRED;
 use crate::routing::IdGenerator;
 use crate::segment::{
-    BlockCache, DeletesFile, Env, FileCache, MemChunk, OpenedCache, Packed, deletes_generation,
+    BlockCache, DeletesFile, Env, FileCache, MemChunk, OpenedCache, StringBuffer, deletes_generation,
 };
-use crate::shard::{Applied, Change, Commits, Damage, LoadedSegment, Probed, Services};
-use crate::sync::{self, AsyncMutex, Place, Rank};
+use crate::shard::{AppliedOperation, Change, Commits, Damage, LoadedSegment, SegmentLookups, Services};
+use crate::sync::{self, AsyncMutex, LockRank, Rank};
 use crate::wal::{Entry, Frame, FrameNumber, ReplayProgress, ShardOps, Wal};
 use crate::{Compute, Config, Error, Result, SharedClock};
 
@@ -70,7 +70,7 @@ pub(super) async fn open(
     };
     // Listed before anything is written: a file that is made from here on is no orphan.
     let listed = objects.list(None).await?;
-    let surroundings = Surroundings::read_from(&dir, &disk, &objects, &listed).await?;
+    let surroundings = StoreTraces::read_from(&dir, &disk, &objects, &listed).await?;
     let catalog = match catalog {
         Some(catalog) => catalog,
         None => {
@@ -110,9 +110,9 @@ pub(super) async fn open(
     };
     let metadata = Metadata::default().apply(&state.metadata);
     let wake = Arc::new(Notify::new());
-    let agenda = Arc::new(Agenda::new(Arc::clone(&wake)));
+    let agenda = Arc::new(MaintenanceQueue::new(Arc::clone(&wake)));
     let (indices, damaged) = load_indices(&metadata, &state, &listed, &env, &clock, &agenda).await?;
-    let described = Described::find(&listed, &state, &indices);
+    let described = LoadedDescriptions::find(&listed, &state, &indices);
     let mut orphans = find_orphans(&listed, &state.segments, &described);
     // Once a start has shown that an index is deleted, no repair may bring it back.
     for orphan in orphans.extract_if(.., |orphan| is_index_description(&orphan.path)) {
@@ -139,14 +139,14 @@ pub(super) async fn open(
         budget: Budget::new(config.memtable_max_bytes, wake),
         clock,
         metadata: ArcSwap::from_pointee(metadata),
-        metadata_change: AsyncMutex::new(Place::of(Rank::MetadataChange)),
-        cutting: AsyncMutex::new(Place::of(Rank::Cut)),
+        metadata_change: AsyncMutex::new(LockRank::new(Rank::MetadataChange)),
+        cutting: AsyncMutex::new(LockRank::new(Rank::Cut)),
         indices: RwLock::new(indices),
         ids: Mutex::new(ids),
         agenda,
-        flushes: Semaphore::new(upkeep::FLUSHES as usize),
-        compactions: upkeep::Compactions::default(),
-        busy: Mutex::new(upkeep::Busy::default()),
+        flushes: Semaphore::new(maintenance::FLUSHES as usize),
+        compactions: maintenance::Compactions::default(),
+        busy: Mutex::new(maintenance::BusyGuard::default()),
         wants_cut: AtomicBool::new(false),
         source_updates: tokio::sync::RwLock::default(),
         damaged: Arc::new(tokio::sync::Mutex::new(damaged)),
@@ -209,7 +209,7 @@ async fn load_indices(
     listed: &[ObjectMeta],
     env: &Env,
     clock: &SharedClock,
-    agenda: &Arc<Agenda>,
+    agenda: &Arc<MaintenanceQueue>,
 ) -> Result<(HashMap<Arc<str>, Arc<Index>>, Vec<DamagedShard>)> {
     let mut by_index: BTreeMap<Uuid, Vec<&SegmentRecord>> = BTreeMap::new();
     for record in &state.segments {
@@ -225,7 +225,7 @@ async fn load_indices(
     for chunk in &state.tombstones {
         tombstones.entry(chunk.index).or_default().push(chunk);
     }
-    let loaded = deletions::load_all(&state.segments, &ListedFiles::of(listed), env).await;
+    let loaded = deletions::load_all(&state.segments, &ListedFiles::new(listed), env).await;
     let mut loaded: HashMap<Uuid, Result<Result<LoadedSegment, Damage>>> =
         loaded.into_iter().map(|(id, loaded)| (id, as_damage(loaded))).collect();
     let (mut indices, mut damaged) = (HashMap::new(), Vec::new());
@@ -274,7 +274,7 @@ async fn load_indices(
 fn as_damage(loaded: Result<LoadedSegment>) -> Result<Result<LoadedSegment, Damage>> {
     match loaded {
         Ok(loaded) => Ok(Ok(loaded)),
-        Err(error) => Damage::of(&error).map(Err).ok_or(error),
+        Err(error) => Damage::new(&error).map(Err).ok_or(error),
     }
 }
 
@@ -399,7 +399,7 @@ pub(super) fn apply_ops(
     let mut ends = Vec::new();
     let mut rows = RowMeta::with_capacity(ops.ops.len(), generated);
     let mut routings = Vec::new();
-    let mut earlier = Earlier::default();
+    let mut earlier = EarlierOperations::default();
     for (seq_no, op) in (ops.first_seq_no..).zip(&ops.ops) {
         let id = std::str::from_utf8(&op.id).map_err(|_| Error::Corrupt {
             file: format!("log frame {number}"),
@@ -428,18 +428,18 @@ pub(super) fn apply_ops(
         let deletes = match earlier.find(id, &guard) {
             Some((_, location)) => location,
             None if op.generated => None,
-            None => match guard.find_unchecked(id, &Probed::default()) {
+            None => match guard.find_unchecked(id, &SegmentLookups::default()) {
                 Ok(found) => found.and_then(|found| found.1),
                 Err(error) => {
                     // The rest of the node starts without it.
-                    let damage = Damage::of(&error).filter(|_| replay == Replay::Start).ok_or(error)?;
+                    let damage = Damage::new(&error).filter(|_| replay == Replay::Start).ok_or(error)?;
                     drop(guard);
                     write.suspend(damage.clone());
                     return inner.suspended(index, shard, damage).map(|()| 0);
                 }
             },
         };
-        let applied = Applied {
+        let applied = AppliedOperation {
             id: if generated { Box::default() } else { id.into() },
             seq_no,
             primary_term: ops.primary_term,
@@ -458,7 +458,7 @@ pub(super) fn apply_ops(
         let rows = rows.finish();
         MemChunk {
             chunk,
-            sources: Packed { bytes: sources.freeze(), ends },
+            sources: StringBuffer { bytes: sources.freeze(), ends },
             ids: rows.ids,
             seq_nos: rows.seq_nos,
             versions: rows.versions,
@@ -522,7 +522,11 @@ fn refuse_newer_deletes(objects: &Objects, listed: &[ObjectMeta], segments: &[Se
 /// Finds what a crash left of an unfinished commit, or of what was replaced: files of segments that
 /// the catalog does not know, and deletes files of generations up to the one that it knows, but for the file that it names.
 /// One of the next generation is of a commit that was cut short: it is an orphan once another commit has that generation.
-fn find_orphans(listed: &[ObjectMeta], segments: &[SegmentRecord], described: &Described) -> Vec<Orphan> {
+fn find_orphans(
+    listed: &[ObjectMeta],
+    segments: &[SegmentRecord],
+    described: &LoadedDescriptions,
+) -> Vec<Orphan> {
     let known: HashMap<Uuid, &SegmentRecord> = segments.iter().map(|s| (s.id, s)).collect();
     let present: HashSet<&Path> = listed.iter().map(|object| &object.location).collect();
     // What a repair did not take up has its time from then on.

@@ -6,8 +6,8 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 
-use super::agenda::Item;
 use super::index::Index;
+use super::maintenance_queue::Item;
 use super::{Engine, Inner};
 use crate::Result;
 

@@ -15,11 +15,11 @@ use futures::future::{BoxFuture, Either};
 use uuid::Uuid;
 
 use super::feed::FEED_PIPELINE;
-use super::look::Looks;
-use super::round::{Outcome, Parsed, Terms};
-use super::target::{Survey, Targets, admit};
+use super::target::{RequestSummary, Targets, admit};
 use super::types::{Action, WriteOp, WriteOutcome};
+use super::visibility_check::VisibilityChecks;
 use super::write::prepare;
+use super::write_batch::{Outcome, ParsedBatch, Terms};
 use super::{Engine, Inner};
 use crate::access::{Caller, Origin};
 use crate::wal::{FrameNumber, PositionDelta};
@@ -42,11 +42,11 @@ pub struct SourceWrite {
 }
 
 /// Says what takes the place of an operation that is refused for good, with the reason.
-pub type DeadLetter = Arc<dyn Fn(&WriteOp, &Error) -> Instead + Send + Sync>;
+pub type DeadLetter = Arc<dyn Fn(&WriteOp, &Error) -> OnReject + Send + Sync>;
 
 /// What takes the place of an operation that is refused for good.
 #[derive(Debug)]
-pub enum Instead {
+pub enum OnReject {
     /// A dead letter, written with the rights of the server: nothing in it but its contents may be the event's choice.
     Letter(WriteOp),
     /// Nothing: the rest is written without it.
@@ -55,7 +55,7 @@ pub enum Instead {
     Abandon,
 }
 
-impl From<Option<WriteOp>> for Instead {
+impl From<Option<WriteOp>> for OnReject {
     fn from(letter: Option<WriteOp>) -> Self {
         letter.map_or(Self::Nothing, Self::Letter)
     }
@@ -63,19 +63,19 @@ impl From<Option<WriteOp>> for Instead {
 
 /// A write of a source that is applied, but not durable yet.
 #[must_use = "the source may be told only when it is durable"]
-pub struct Appended {
+pub struct UnsyncedWrite {
     inner: Arc<Inner>,
     frame: Option<FrameNumber>,
     results: Vec<Result<WriteOutcome>>,
 }
 
-impl fmt::Debug for Appended {
+impl fmt::Debug for UnsyncedWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Appended").field("frame", &self.frame).finish_non_exhaustive()
     }
 }
 
-impl Appended {
+impl UnsyncedWrite {
     /// Waits until it is durable, whatever the indices' settings say. One result an operation; where one was refused for
     /// good, its error.
     ///
@@ -104,7 +104,7 @@ struct Load {
 }
 
 /// How a try ended.
-enum Tried {
+enum AttemptOutcome {
     /// The frame, if there is anything in it, and what became of the operations.
     Done(Option<FrameNumber>, Vec<Outcome>),
     /// Refused operations: nothing was written.
@@ -112,7 +112,7 @@ enum Tried {
 }
 
 /// Parsed operations, or what was refused before.
-type Readied = std::result::Result<Parsed, Vec<Refusal>>;
+type ReadyOperations = std::result::Result<ParsedBatch, Vec<Refusal>>;
 
 struct Refusal {
     item: usize,
@@ -156,7 +156,7 @@ impl Engine {
         dead_letter: DeadLetter,
         timeout: Duration,
         ready: BoxFuture<'a, ()>,
-    ) -> BoxFuture<'a, Result<Appended>> {
+    ) -> BoxFuture<'a, Result<UnsyncedWrite>> {
         Box::pin(async move {
             let inner = &self.inner;
             inner.check_accepting()?;
@@ -188,20 +188,22 @@ impl Engine {
                     None => self.attempt(principal, &mut load, races > 0).await?,
                 };
                 match tried {
-                    Tried::Done(frame, outcomes) => break (frame, outcomes),
-                    Tried::Refused(refusals) if refusals.iter().all(|r| r.race) && races < RACES => {
+                    AttemptOutcome::Done(frame, outcomes) => break (frame, outcomes),
+                    AttemptOutcome::Refused(refusals) if refusals.iter().all(|r| r.race) && races < RACES => {
                         races += 1
                     }
-                    Tried::Refused(refusals) => load.replace(refusals, races < RACES, &dead_letter)?,
+                    AttemptOutcome::Refused(refusals) => {
+                        load.replace(refusals, races < RACES, &dead_letter)?
+                    }
                 }
             };
             drop(reserved);
-            Ok(Appended { inner: Arc::clone(inner), frame, results: load.answers(outcomes) })
+            Ok(UnsyncedWrite { inner: Arc::clone(inner), frame, results: load.answers(outcomes) })
         })
     }
 
     /// Tries the operations as they are now: dead letters among them have an index of their own.
-    async fn attempt(&self, principal: &Principal, load: &mut Load, lost: bool) -> Result<Tried> {
+    async fn attempt(&self, principal: &Principal, load: &mut Load, lost: bool) -> Result<AttemptOutcome> {
         let (asked, own) = load.surveys();
         let has_updates = asked.has_updates || own.has_updates;
         let targets = self.targets_of_source(principal, asked, own).await;
@@ -220,7 +222,12 @@ impl Engine {
 
     /// Finds the indices of a load's operations, each by the rights that it is written with: who may choose a name does not
     /// have those of the server on it because a dead letter is for the same index.
-    async fn targets_of_source(&self, principal: &Principal, asked: Survey, own: Survey) -> SourceTargets {
+    async fn targets_of_source(
+        &self,
+        principal: &Principal,
+        asked: RequestSummary,
+        own: RequestSummary,
+    ) -> SourceTargets {
         let asked = self.targets(principal, asked.names).await;
         let own = match own.names.is_empty() {
             true => Targets::new(),
@@ -230,12 +237,12 @@ impl Engine {
     }
 
     /// Parses operations without partial updates, on a compute thread.
-    async fn parse(&self, load: &mut Load, targets: SourceTargets) -> Result<Readied> {
+    async fn parse(&self, load: &mut Load, targets: SourceTargets) -> Result<ReadyOperations> {
         let inner = Arc::clone(&self.inner);
         let own: Vec<bool> = (0..load.ops.len()).map(|item| load.is_own(item)).collect();
         let ops = std::mem::take(&mut load.ops);
         // Those who write from sources have no rules for documents.
-        let looks = Looks::default();
+        let looks = VisibilityChecks::default();
         let job = move || {
             let (mut round, mut refusals) = (Vec::with_capacity(ops.len()), Vec::new());
             for (item, (op, own)) in ops.iter().zip(own).enumerate() {
@@ -257,10 +264,10 @@ impl Engine {
     }
 
     /// Commits what was parsed, on a compute thread.
-    async fn commit(&self, load: &mut Load, parsed: Readied) -> Result<Tried> {
+    async fn commit(&self, load: &mut Load, parsed: ReadyOperations) -> Result<AttemptOutcome> {
         let parsed = match parsed {
             Ok(parsed) => parsed,
-            Err(refusals) => return Ok(Tried::Refused(refusals)),
+            Err(refusals) => return Ok(AttemptOutcome::Refused(refusals)),
         };
         let (frame, outcomes) = self
             .as_a_whole(load, move |inner, origin, terms| inner.commit_parsed(parsed, origin, terms))
@@ -286,8 +293,8 @@ impl Engine {
 
     /// Tries operations with partial updates among them. An update of a document that the same frame has
     /// changed already goes on from there, so that one frame does for all.
-    async fn try_with_updates(&self, load: &mut Load, targets: SourceTargets) -> Result<Tried> {
-        let looks = Looks::default();
+    async fn try_with_updates(&self, load: &mut Load, targets: SourceTargets) -> Result<AttemptOutcome> {
+        let looks = VisibilityChecks::default();
         let (mut round, mut noops, mut refusals) =
             (Vec::with_capacity(load.ops.len()), Vec::new(), Vec::new());
         // What the operations so far leave of each document, by index, shard and id.
@@ -331,7 +338,7 @@ impl Engine {
             }
         }
         if !refusals.is_empty() {
-            return Ok(Tried::Refused(refusals));
+            return Ok(AttemptOutcome::Refused(refusals));
         }
         let (frame, mut outcomes) = self
             .as_a_whole(load, move |inner, origin, terms| inner.execute_with(round, origin, terms))
@@ -364,9 +371,9 @@ fn refuse_reserved(principal: &Principal, moves: &[PositionDelta]) -> Result<()>
 }
 
 /// Sorts what became of a round: `updates` are the operations that may lose against other writers.
-fn tried(frame: Option<FrameNumber>, outcomes: Vec<Outcome>, updates: &[usize]) -> Tried {
+fn tried(frame: Option<FrameNumber>, outcomes: Vec<Outcome>, updates: &[usize]) -> AttemptOutcome {
     if outcomes.iter().all(|(_, outcome)| outcome.is_ok()) {
-        return Tried::Done(frame, outcomes);
+        return AttemptOutcome::Done(frame, outcomes);
     }
     let refusals = outcomes.into_iter().filter_map(|(item, outcome)| {
         let error = outcome.err()?;
@@ -378,7 +385,7 @@ fn tried(frame: Option<FrameNumber>, outcomes: Vec<Outcome>, updates: &[usize]) 
         };
         Some(Refusal { item, error, race })
     });
-    Tried::Refused(refusals.collect())
+    AttemptOutcome::Refused(refusals.collect())
 }
 
 /// Where the operations of a load go.
@@ -406,10 +413,10 @@ impl Load {
     }
 
     /// Surveys what is asked for, and what is the server's own.
-    fn surveys(&self) -> (Survey, Survey) {
+    fn surveys(&self) -> (RequestSummary, RequestSummary) {
         let of = |own: bool| {
             let ops = self.ops.iter().enumerate().filter(move |(item, _)| self.is_own(*item) == own);
-            Survey::of(ops.filter_map(|(_, op)| op.as_ref()))
+            RequestSummary::new(ops.filter_map(|(_, op)| op.as_ref()))
         };
         (of(false), of(true))
     }
@@ -431,12 +438,12 @@ impl Load {
             }
             let instead = match op.take() {
                 Some(op) if refused.is_none() => dead_letter(&op, &error),
-                _ => Instead::Abandon,
+                _ => OnReject::Abandon,
             };
             *op = match instead {
-                Instead::Letter(letter) => Some(letter),
-                Instead::Nothing => None,
-                Instead::Abandon => return Err(Error::DeadLetterRefused(error.to_string())),
+                OnReject::Letter(letter) => Some(letter),
+                OnReject::Nothing => None,
+                OnReject::Abandon => return Err(Error::DeadLetterRefused(error.to_string())),
             };
             *refused = Some(error);
         }

@@ -13,23 +13,23 @@ use crate::metadata::{self, BlockLevel};
 use crate::{Error, Result};
 
 /// What must be known of a request's operations before they are executed.
-pub(super) struct Survey {
+pub(super) struct RequestSummary {
     pub(super) bytes: u64,
     pub(super) has_updates: bool,
     /// In the order of the operations, each once.
-    pub(super) names: Vec<Named>,
+    pub(super) names: Vec<TargetName>,
 }
 
 /// A name that operations go to.
-pub(super) struct Named {
+pub(super) struct TargetName {
     index: Arc<str>,
     require_alias: bool,
     /// Whether a missing index is created.
     create: bool,
 }
 
-impl Survey {
-    pub(super) fn of<'a>(ops: impl IntoIterator<Item = &'a WriteOp>) -> Self {
+impl RequestSummary {
+    pub(super) fn new<'a>(ops: impl IntoIterator<Item = &'a WriteOp>) -> Self {
         let mut survey = Self { bytes: 0, has_updates: false, names: Vec::new() };
         let mut seen: HashSet<(Arc<str>, bool)> = HashSet::new();
         // An index comes into being by an operation that can leave something in it, wherever that
@@ -53,7 +53,7 @@ impl Survey {
             }
             let (index, require_alias) = (Arc::clone(&op.index), op.require_alias);
             if seen.insert((Arc::clone(&index), require_alias)) {
-                survey.names.push(Named { index, require_alias, create: false });
+                survey.names.push(TargetName { index, require_alias, create: false });
             }
         }
         for named in &mut survey.names {
@@ -116,7 +116,7 @@ impl Limits {
 }
 
 /// An operation that may go on to an index.
-pub(super) struct Admitted {
+pub(super) struct AdmittedOperation {
     pub(super) index: Arc<Index>,
     pub(super) limits: Option<Limits>,
 }
@@ -200,9 +200,9 @@ fn op_bytes(op: &WriteOp) -> usize {
 
 impl Engine {
     /// Finds the indices that operations name and creates those that are missing, where asked.
-    pub(super) async fn targets(&self, principal: &Principal, names: Vec<Named>) -> Targets {
+    pub(super) async fn targets(&self, principal: &Principal, names: Vec<TargetName>) -> Targets {
         let mut targets = Targets::with_capacity(names.len());
-        for Named { index, require_alias, create } in names {
+        for TargetName { index, require_alias, create } in names {
             // There may be as many names as operations.
             tokio::task::consume_budget().await;
             let target = self.target(principal, &index, require_alias, create).await;
@@ -276,7 +276,7 @@ impl Engine {
 }
 
 /// Finds the index of an operation, which may refuse it.
-pub(super) fn admit(targets: &Targets, op: &mut WriteOp) -> Result<Admitted> {
+pub(super) fn admit(targets: &Targets, op: &mut WriteOp) -> Result<AdmittedOperation> {
     let target = match targets.get(&(Arc::clone(&op.index), op.require_alias)) {
         Some(Ok(target)) => target,
         Some(Err(error)) => return Err(again(error)),
@@ -285,7 +285,7 @@ pub(super) fn admit(targets: &Targets, op: &mut WriteOp) -> Result<Admitted> {
     target.check(op)?;
     target.route(op)?;
     check_op(&target.index, op)?;
-    Ok(Admitted { index: Arc::clone(&target.index), limits: target.limits(op) })
+    Ok(AdmittedOperation { index: Arc::clone(&target.index), limits: target.limits(op) })
 }
 
 /// Finds the index of an operation that rules hide documents of, with the rules and the routing of the operation.

@@ -7,11 +7,11 @@ use bytes::Bytes;
 
 use super::Engine;
 use super::index::Index;
-use super::look::Looks;
-use super::round::Prepared;
-use super::target::{Admitted, Limits};
+use super::target::{AdmittedOperation, Limits};
 use super::types::{DocResult, Update, WriteOp, WriteOutcome};
-use crate::shard::{Current, Denied, Wanted};
+use super::visibility_check::VisibilityChecks;
+use super::write_batch::PreparedOperation;
+use crate::shard::{ConflictReason, Current, VersionCondition};
 use crate::source::merged;
 use crate::{Error, Priority, Result};
 
@@ -23,19 +23,19 @@ impl Engine {
     pub(super) async fn prepare_update(
         &self,
         item: usize,
-        admitted: &Admitted,
+        admitted: &AdmittedOperation,
         op: &WriteOp,
         update: &Update,
-        looks: &Looks,
-    ) -> Result<Result<Prepared, WriteOutcome>> {
-        let Admitted { index, limits } = admitted;
+        looks: &VisibilityChecks,
+    ) -> Result<Result<PreparedOperation, WriteOutcome>> {
+        let AdmittedOperation { index, limits } = admitted;
         let id = op.id.clone().unwrap_or_default();
         let number = index.shard_for(Some(&id), op.routing.as_deref());
         let shard = Arc::clone(index.shard(number)?);
         let lookup = id.clone();
         let found =
             self.inner.env().compute.run(Priority::Foreground, move || shard.get(&lookup, true)).await?;
-        let mut wanted = Wanted {
+        let mut wanted = VersionCondition {
             delete: false,
             create: false,
             version: None,
@@ -55,8 +55,8 @@ impl Engine {
             let (version, seq_no, primary_term) = (found.version, found.seq_no, found.primary_term);
             let found = Current { live: true, version, seq_no, primary_term };
             seen.check(Some(found)).map_err(|denied| match denied {
-                Denied::Hidden => Limits::hidden(limits.as_ref()),
-                Denied::Conflict(reason) => conflict(reason),
+                ConflictReason::Hidden => Limits::hidden(limits.as_ref()),
+                ConflictReason::Conflict(reason) => conflict(reason),
             })?;
         }
         let (source, routing) = match found {
@@ -106,7 +106,7 @@ impl Engine {
                 (next, op.routing.clone().or(found.routing))
             }
         };
-        Ok(Ok(Prepared {
+        Ok(Ok(PreparedOperation {
             item,
             index: Arc::clone(index),
             shard: number,
@@ -127,12 +127,12 @@ impl Engine {
     /// index keeps no sources.
     pub(super) fn prepare_update_of(
         item: usize,
-        admitted: &Admitted,
+        admitted: &AdmittedOperation,
         op: &WriteOp,
         update: &Update,
         earlier: Option<&Bytes>,
-    ) -> Result<Prepared> {
-        let Admitted { index, limits } = admitted;
+    ) -> Result<PreparedOperation> {
+        let AdmittedOperation { index, limits } = admitted;
         let id = op.id.clone().unwrap_or_default();
         let shard = index.shard_for(Some(&id), op.routing.as_deref());
         if earlier.is_some() {
@@ -149,14 +149,14 @@ impl Engine {
             },
         };
         let (if_seq_no, if_primary_term) = (op.if_seq_no, op.if_primary_term);
-        Ok(Prepared {
+        Ok(PreparedOperation {
             item,
             index: Arc::clone(index),
             shard,
             id: Some(id),
             routing: op.routing.clone(),
             source: Some(source),
-            wanted: Wanted {
+            wanted: VersionCondition {
                 delete: false,
                 create: false,
                 version: None,

@@ -35,7 +35,7 @@ enum Watermark {
 
 impl Watermark {
     /// Reads a setting: a percentage or ratio that may be used, or bytes that have to be free.
-    fn of(metadata: &Metadata, name: &str) -> Option<Self> {
+    fn new(metadata: &Metadata, name: &str) -> Option<Self> {
         let text = |name: &str| {
             let value = metadata.cluster_setting(&format!("{SETTINGS}.watermark.{name}"))?;
             value.as_str().map(str::to_owned)
@@ -73,7 +73,7 @@ impl Watermark {
 /// Whether a disk is at the flood stage, where it was or was not before. `enabled` counts where no setting says
 /// whether watermarks do.
 fn is_flooded(metadata: &Metadata, enabled: bool, space: Space) -> bool {
-    let exceeded = |name| Watermark::of(metadata, name).is_some_and(|mark| mark.is_exceeded(space));
+    let exceeded = |name| Watermark::new(metadata, name).is_some_and(|mark| mark.is_exceeded(space));
     let setting = metadata.explicit_cluster_setting(&format!("{SETTINGS}.threshold_enabled"));
     let enabled = setting.and_then(Value::as_str).map_or(enabled, |setting| setting != "false");
     enabled && (exceeded("flood_stage") || metadata.flood_stage && exceeded("high"))

@@ -10,15 +10,15 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use super::Engine;
-use super::agenda::Item;
+use super::batched_write::BatchedWrite;
 use super::index::{Index, durable_acknowledgement};
-use super::look::Looks;
-use super::round::Prepared;
-use super::rounds::Rounds;
-use super::target::{Admitted, Survey, Targets, admit};
+use super::maintenance_queue::Item;
+use super::target::{AdmittedOperation, RequestSummary, Targets, admit};
 use super::types::{Action, RefreshPolicy, WriteOp, WriteOutcome};
+use super::visibility_check::VisibilityChecks;
+use super::write_batch::PreparedOperation;
 use crate::access::Origin;
-use crate::shard::Wanted;
+use crate::shard::VersionCondition;
 use crate::wal::FrameNumber;
 use crate::{Error, Principal, Priority, Result};
 
@@ -44,12 +44,12 @@ impl Engine {
             inner.check_accepting()?;
             let (ops, survey) = if ops.len() > MANY_OPS {
                 let look = move || {
-                    let survey = Survey::of(&ops);
+                    let survey = RequestSummary::new(&ops);
                     Ok((ops, survey))
                 };
                 inner.env().compute.run(Priority::Ingest, look).await?
             } else {
-                let survey = Survey::of(&ops);
+                let survey = RequestSummary::new(&ops);
                 (ops, survey)
             };
             inner.wal()?.admit(survey.bytes)?;
@@ -57,12 +57,14 @@ impl Engine {
             let targets = self.targets(principal, survey.names).await;
             let (ops, targets, looks) = match principal.privileges().has_rules() {
                 true => self.look(ops, targets).await?,
-                false => (ops, targets, Looks::default()),
+                false => (ops, targets, VisibilityChecks::default()),
             };
             let (results, written) = if survey.has_updates {
-                let written = Written::by(principal.origin());
+                let written = WrittenShards::by(principal.origin());
                 let (results, written) =
-                    Rounds::new(self, &targets, looks, written, (&mut reserved, timeout)).write(ops).await?;
+                    BatchedWrite::new(self, &targets, looks, written, (&mut reserved, timeout))
+                        .write(ops)
+                        .await?;
                 (answered(results), written)
             } else {
                 self.write_at_once(ops, targets, looks, principal.origin()).await?
@@ -78,14 +80,14 @@ impl Engine {
         &self,
         ops: Vec<WriteOp>,
         targets: Targets,
-        looks: Looks,
+        looks: VisibilityChecks,
         origin: Origin,
-    ) -> Result<(Vec<Result<WriteOutcome>>, Written)> {
+    ) -> Result<(Vec<Result<WriteOutcome>>, WrittenShards)> {
         let inner = Arc::clone(&self.inner);
         let job = move || {
             let mut results: Results = ops.iter().map(|_| None).collect();
             let mut round = Vec::with_capacity(ops.len());
-            let mut written = Written::by(origin);
+            let mut written = WrittenShards::by(origin);
             for (item, mut op) in ops.into_iter().enumerate() {
                 match admit(&targets, &mut op).and_then(|admitted| prepare(item, admitted, op, &looks)) {
                     Ok(prepared) => round.push(prepared),
@@ -117,7 +119,7 @@ impl Engine {
     }
 
     /// Makes the shards that were written to searchable, as the request asks.
-    async fn after_write(&self, written: &Written, refresh: RefreshPolicy) -> Result<()> {
+    async fn after_write(&self, written: &WrittenShards, refresh: RefreshPolicy) -> Result<()> {
         for Item { index, shard } in written.shards.values() {
             match refresh {
                 RefreshPolicy::None => {}
@@ -141,21 +143,21 @@ impl Engine {
 }
 
 /// The shards that a request has written to, and whose writes these are.
-pub(super) struct Written {
+pub(super) struct WrittenShards {
     shards: BTreeMap<(uuid::Uuid, u32), Item>,
     pub(super) origin: Origin,
 }
 
-impl Written {
+impl WrittenShards {
     fn by(origin: Origin) -> Self {
         Self { shards: BTreeMap::new(), origin }
     }
 
     /// Takes note of a round; returns whether its acknowledgement waits for the fsync.
-    pub(super) fn note(&mut self, round: &[Prepared]) -> Result<bool> {
+    pub(super) fn note(&mut self, round: &[PreparedOperation]) -> Result<bool> {
         let mut wait = false;
         let mut last: Option<(&Arc<Index>, u32)> = None;
-        for Prepared { index, shard: number, .. } in round {
+        for PreparedOperation { index, shard: number, .. } in round {
             if last
                 .replace((index, *number))
                 .is_some_and(|last| Arc::ptr_eq(last.0, index) && last.1 == *number)
@@ -187,18 +189,23 @@ pub(super) type Results = Vec<Option<Result<WriteOutcome>>>;
 ///
 /// # Errors
 /// It could not be looked up which document the writer sees.
-pub(super) fn prepare(item: usize, admitted: Admitted, op: WriteOp, looks: &Looks) -> Result<Prepared> {
-    let Admitted { index, limits } = admitted;
+pub(super) fn prepare(
+    item: usize,
+    admitted: AdmittedOperation,
+    op: WriteOp,
+    looks: &VisibilityChecks,
+) -> Result<PreparedOperation> {
+    let AdmittedOperation { index, limits } = admitted;
     let (source, create) = match op.action {
         Action::Index(source) => (Some(source), false),
         Action::Create(source) => (Some(source), true),
         Action::Delete | Action::Update(_) => (None, false),
     };
     let shard = index.shard_for(op.id.as_deref(), op.routing.as_deref());
-    Ok(Prepared {
+    Ok(PreparedOperation {
         item,
         shard,
-        wanted: Wanted {
+        wanted: VersionCondition {
             delete: source.is_none(),
             // A generated id cannot exist.
             create: create && op.id.is_some(),

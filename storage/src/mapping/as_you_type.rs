@@ -2,7 +2,7 @@
 
 use super::spec::LeafSpec;
 use super::{AsYouType, Field, FieldType};
-use crate::analysis::Part;
+use crate::analysis::AsYouTypeSubfield;
 
 /// Name of the field of starts of shingles.
 pub(super) const PREFIXES: &str = "_index_prefix";
@@ -12,23 +12,24 @@ const ANALYZERS: [&str; 3] = ["analyzer", "search_analyzer", "search_quote_analy
 /// Lists the fields that a field brings along, by name; none unless it is of that type.
 pub(super) fn parts_of(field: &Field) -> Vec<(String, LeafSpec)> {
     let FieldType::SearchAsYouType(AsYouType::Whole { max }) = field.field_type else { return Vec::new() };
-    let mut parts: Vec<(String, LeafSpec)> =
-        (2..=max).map(|size| (format!("_{size}gram"), part_of(field, Part::Shingles(size)))).collect();
-    parts.push((PREFIXES.to_owned(), part_of(field, Part::Prefixes(max))));
+    let mut parts: Vec<(String, LeafSpec)> = (2..=max)
+        .map(|size| (format!("_{size}gram"), part_of(field, AsYouTypeSubfield::Shingles(size))))
+        .collect();
+    parts.push((PREFIXES.to_owned(), part_of(field, AsYouTypeSubfield::Prefixes(max))));
     parts
 }
 
-fn part_of(field: &Field, part: Part) -> LeafSpec {
+fn part_of(field: &Field, part: AsYouTypeSubfield) -> LeafSpec {
     let mut params = field.params.clone();
     let quoted = params.get("search_quote_analyzer").and_then(|name| name.as_str());
     let quoted = quoted.unwrap_or(&field.search_analyzer).to_owned();
     // Texts of queries are joined to shingles, but never cut to their starts.
     let searched = match part {
-        Part::Prefixes(size) => Part::Shingles(size),
+        AsYouTypeSubfield::Prefixes(size) => AsYouTypeSubfield::Shingles(size),
         shingles => shingles,
     };
     let names = [part.of(&field.analyzer), searched.of(&field.search_analyzer), searched.of(&quoted)];
-    if let Part::Prefixes(_) = part {
+    if let AsYouTypeSubfield::Prefixes(_) = part {
         params.insert("norms".to_owned(), false.into());
     }
     for (param, name) in ANALYZERS.into_iter().zip(names) {

@@ -1,6 +1,6 @@
 //! Checks of the mapping as a whole: limits, and the targets of aliases and copies.
 
-use super::tree::{Child, Mapping, Mark};
+use super::tree::{Child, GrowthMark, Mapping};
 use crate::{Error, Result};
 
 impl Mapping {
@@ -51,7 +51,7 @@ impl Mapping {
     }
 
     /// Checks the limits over everything from `since` on.
-    pub(crate) fn check_limits(&self, since: Mark) -> Result<()> {
+    pub(crate) fn check_limits(&self, since: GrowthMark) -> Result<()> {
         if !self.grown_since(since) {
             return Ok(());
         }

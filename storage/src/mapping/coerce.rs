@@ -48,7 +48,7 @@ impl Cause {
     }
 }
 
-type Coerced<T> = Result<T, Cause>;
+type CoerceResult<T> = Result<T, Cause>;
 
 fn bad_number(text: &str) -> String {
     if text.trim().is_empty() { "empty String".to_owned() } else { format!("For input string: \"{text}\"") }
@@ -128,10 +128,10 @@ fn integer_type(field_type: &FieldType) -> (i64, i64, &'static str, &'static str
 }
 
 /// Coerces to byte, short, integer or long. `None` is an empty string, which counts as null.
-pub(crate) fn integer(field_type: &FieldType, token: Token<'_>, coerce: bool) -> Coerced<Option<i64>> {
+pub(crate) fn integer(field_type: &FieldType, token: Token<'_>, coerce: bool) -> CoerceResult<Option<i64>> {
     let (least, greatest, article, class) = integer_type(field_type);
     let out_of_range = |text: &str| Cause::argument(format!("Value [{text}] is out of range for {article}"));
-    let from_double = |value: f64, text: &str| -> Coerced<i64> {
+    let from_double = |value: f64, text: &str| -> CoerceResult<i64> {
         // The bounds of i64 are not doubles: compare below the next power of two.
         let beyond = !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value);
         let whole = value.trunc();
@@ -200,7 +200,7 @@ pub(crate) fn integer(field_type: &FieldType, token: Token<'_>, coerce: bool) ->
 }
 
 /// Coerces to unsigned_long.
-pub(crate) fn unsigned_long(token: Token<'_>, coerce: bool) -> Coerced<Option<u64>> {
+pub(crate) fn unsigned_long(token: Token<'_>, coerce: bool) -> CoerceResult<Option<u64>> {
     let text = match token {
         Token::Number(text) => text,
         Token::Str(_) if !coerce => return Err(Cause::argument("Long value passed as String")),
@@ -223,7 +223,7 @@ pub(crate) fn unsigned_long(token: Token<'_>, coerce: bool) -> Coerced<Option<u6
 }
 
 /// Coerces to a floating-point type, rounded to its precision.
-pub(crate) fn float(field_type: &FieldType, token: Token<'_>, coerce: bool) -> Coerced<Option<f64>> {
+pub(crate) fn float(field_type: &FieldType, token: Token<'_>, coerce: bool) -> CoerceResult<Option<f64>> {
     let value = match token {
         Token::Number(text) => {
             text.parse::<f64>().map_err(|_| Cause::new("number_format_exception", bad_number(text)))?
@@ -248,7 +248,7 @@ pub(crate) fn float(field_type: &FieldType, token: Token<'_>, coerce: bool) -> C
 }
 
 /// Rounds a double to the precision of a type, refusing what is not finite in it.
-pub(crate) fn round_float(field_type: &FieldType, value: f64) -> Coerced<f64> {
+pub(crate) fn round_float(field_type: &FieldType, value: f64) -> CoerceResult<f64> {
     let rounded = match field_type {
         FieldType::HalfFloat => <Float16Type as ArrowPrimitiveType>::Native::from_f64(value).to_f64(),
         FieldType::Float => f64::from(value as f32),
@@ -279,7 +279,7 @@ pub(crate) fn round_float(field_type: &FieldType, value: f64) -> Coerced<f64> {
 }
 
 /// Coerces to boolean.
-pub(crate) fn boolean(token: Token<'_>) -> Coerced<bool> {
+pub(crate) fn boolean(token: Token<'_>) -> CoerceResult<bool> {
     match token {
         Token::Bool(flag) => Ok(flag),
         Token::Str("true") => Ok(true),
@@ -298,7 +298,7 @@ pub(crate) fn boolean(token: Token<'_>) -> Coerced<bool> {
 }
 
 /// Coerces to a date: milliseconds, or nanoseconds for date_nanos.
-pub(crate) fn date(field_type: &FieldType, token: Token<'_>, format: &DateFormat) -> Coerced<i64> {
+pub(crate) fn date(field_type: &FieldType, token: Token<'_>, format: &DateFormat) -> CoerceResult<i64> {
     let text = token.text();
     let instant = format.read(text, false).ok_or_else(|| {
         Cause::argument(format!("failed to parse date field [{text}] with format [{}]", format.as_str()))
@@ -307,7 +307,7 @@ pub(crate) fn date(field_type: &FieldType, token: Token<'_>, format: &DateFormat
 }
 
 /// Puts an instant into the resolution of a column.
-pub(crate) fn to_column(field_type: &FieldType, instant: Instant, text: &str) -> Coerced<i64> {
+pub(crate) fn to_column(field_type: &FieldType, instant: Instant, text: &str) -> CoerceResult<i64> {
     if *field_type == FieldType::DateNanos {
         instant.nanos().ok_or_else(|| {
             Cause::argument(if instant.0 < 0 {
@@ -324,7 +324,7 @@ pub(crate) fn to_column(field_type: &FieldType, instant: Instant, text: &str) ->
 }
 
 /// Parses an address to 16 big-endian bytes, IPv4 mapped into IPv6.
-pub(crate) fn ip(text: &str) -> Coerced<[u8; 16]> {
+pub(crate) fn ip(text: &str) -> CoerceResult<[u8; 16]> {
     match text.parse::<IpAddr>() {
         Ok(IpAddr::V4(v4)) => Ok(v4.to_ipv6_mapped().octets()),
         Ok(IpAddr::V6(v6)) => Ok(v6.octets()),

@@ -17,7 +17,7 @@ struct Version {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Encoded {
+struct EncodedSettings {
     version: u64,
     /// Path of each number; numbers are places in this list.
     paths: Vec<String>,
@@ -36,7 +36,7 @@ impl Mapping {
     pub fn encode(&self) -> Vec<u8> {
         let paths = self.by_id.iter().map(|leaf| self.leaf(*leaf).field.path.to_string()).collect();
         let nested = self.nested_objects().map(|object| object.path.to_string()).collect();
-        let encoded = Encoded { version: self.version, paths, nested, mapping: self.to_json() };
+        let encoded = EncodedSettings { version: self.version, paths, nested, mapping: self.to_json() };
         serde_json::to_vec(&encoded).expect("JSON of strings and numbers is always writable")
     }
 
@@ -54,7 +54,8 @@ impl Mapping {
     /// # Errors
     /// [`Error::Corrupt`] where the bytes are something else.
     pub fn decode(bytes: &[u8], settings: &Map<String, Value>) -> Result<Self> {
-        let encoded: Encoded = serde_json::from_slice(bytes).map_err(|error| corrupt(error.to_string()))?;
+        let encoded: EncodedSettings =
+            serde_json::from_slice(bytes).map_err(|error| corrupt(error.to_string()))?;
         let mut mapping = Self::bare(Settings::read(settings)?, Analysis::read(settings)?);
         let spec = spec::parse_root(&encoded.mapping, mapping.context())?;
         let count = encoded.paths.len();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::analysis::Part;
+use crate::analysis::AsYouTypeSubfield;
 
 /// Number of a mapped path: given once in an index, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ pub enum AsYouType {
         max: u8,
     },
     /// `_2gram` and so on, or `_index_prefix`.
-    Part(Part),
+    Part(AsYouTypeSubfield),
 }
 
 impl FieldType {
@@ -118,7 +118,7 @@ impl FieldType {
             Self::RankFeature => "rank_feature",
             Self::RankFeatures => "rank_features",
             Self::Completion => "completion",
-            Self::SearchAsYouType(AsYouType::Part(Part::Prefixes(_))) => "prefix",
+            Self::SearchAsYouType(AsYouType::Part(AsYouTypeSubfield::Prefixes(_))) => "prefix",
             Self::SearchAsYouType(_) => "search_as_you_type",
         }
     }

@@ -54,9 +54,9 @@ pub use geo::{parse_point, to_geohash};
 pub(crate) use rules::NullValue;
 pub(crate) use scope::Scope;
 pub(crate) use spec::Dynamic;
-pub(crate) use template::Seen;
+pub(crate) use template::DetectedType;
 pub use tree::Mapping;
-pub(crate) use tree::{Child, Leaf, Mark, Object};
+pub(crate) use tree::{Child, GrowthMark, Leaf, Object};
 
 use crate::analysis::Analyzers;
 use crate::{Error, Result};

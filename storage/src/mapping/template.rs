@@ -13,7 +13,7 @@ use crate::{Error, Result};
 
 /// What a value looks like, as `match_mapping_type` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum DetectedType {
     Object,
     String,
     Long,
@@ -22,7 +22,7 @@ pub(crate) enum Seen {
     Date,
 }
 
-impl Seen {
+impl DetectedType {
     const ALL: [(&'static str, Option<Self>); 7] = [
         ("object", Some(Self::Object)),
         ("string", Some(Self::String)),
@@ -57,7 +57,7 @@ pub(crate) struct Template {
     unmatch_path: Option<Pattern>,
     /// Name of `match_mapping_type`, unless it is `*`.
     mapping_type: Option<&'static str>,
-    seen: Option<Seen>,
+    seen: Option<DetectedType>,
     regex: bool,
     mapping: Map<String, Value>,
 }
@@ -161,12 +161,14 @@ impl Template {
         let mapping = mapping.ok_or_else(|| Error::mapper_parsing("template must have mapping set"))?;
         let mapping_type = match mapping_type.as_deref() {
             None | Some("*") => None,
-            Some(given) => Some(*Seen::ALL.iter().find(|(known, _)| *known == given).ok_or_else(|| {
-                Error::IllegalArgument(format!(
-                    "No field type matched on [{given}], possible values are [{}]",
-                    Seen::ALL.map(|(known, _)| known).join(", ")
-                ))
-            })?),
+            Some(given) => {
+                Some(*DetectedType::ALL.iter().find(|(known, _)| *known == given).ok_or_else(|| {
+                    Error::IllegalArgument(format!(
+                        "No field type matched on [{given}], possible values are [{}]",
+                        DetectedType::ALL.map(|(known, _)| known).join(", ")
+                    ))
+                })?)
+            }
         };
         let pattern = |text: Option<String>| text.map(|text| Pattern::new(text, regex, name)).transpose();
         Ok(Self {
@@ -182,7 +184,7 @@ impl Template {
         })
     }
 
-    fn applies(&self, path: &str, name: &str, seen: Seen) -> bool {
+    fn applies(&self, path: &str, name: &str, seen: DetectedType) -> bool {
         let matched = |pattern: &Option<Pattern>, value: &str| pattern.as_ref().map(|p| p.matches(value));
         (self.mapping_type.is_none() || self.seen == Some(seen))
             && matched(&self.match_path, path) != Some(false)
@@ -194,7 +196,7 @@ impl Template {
     fn field(
         &self,
         name: &str,
-        seen: Seen,
+        seen: DetectedType,
         format: Option<&DateFormat>,
         context: Context<'_>,
     ) -> Result<Spec> {
@@ -269,7 +271,7 @@ fn substitute(map: &Map<String, Value>, name: &str, dynamic_type: &str) -> Map<S
 }
 
 /// Whether a template applies to a new field.
-pub(crate) fn is_templated(templates: &[Template], path: &str, name: &str, seen: Seen) -> bool {
+pub(crate) fn is_templated(templates: &[Template], path: &str, name: &str, seen: DetectedType) -> bool {
     templates.iter().any(|template| template.applies(path, name, seen))
 }
 
@@ -279,7 +281,7 @@ pub(crate) fn choose(
     templates: &[Template],
     path: &str,
     name: &str,
-    seen: Seen,
+    seen: DetectedType,
     format: Option<&DateFormat>,
     context: Context<'_>,
 ) -> Result<Spec> {
@@ -289,8 +291,8 @@ pub(crate) fn choose(
     let mut params = Map::new();
     let mut fields = Vec::new();
     let field_type = match seen {
-        Seen::Object => return Ok(Spec::Object(spec::ObjectSpec::default())),
-        Seen::String => {
+        DetectedType::Object => return Ok(Spec::Object(spec::ObjectSpec::default())),
+        DetectedType::String => {
             let mut keyword = Map::new();
             keyword.insert("ignore_above".to_owned(), json!(256));
             fields.push((
@@ -304,10 +306,10 @@ pub(crate) fn choose(
             ));
             FieldType::Text
         }
-        Seen::Long => FieldType::Long,
-        Seen::Double => FieldType::Float,
-        Seen::Boolean => FieldType::Boolean,
-        Seen::Date => {
+        DetectedType::Long => FieldType::Long,
+        DetectedType::Double => FieldType::Float,
+        DetectedType::Boolean => FieldType::Boolean,
+        DetectedType::Date => {
             if let Some(format) = format {
                 set_format(&mut params, format);
             }

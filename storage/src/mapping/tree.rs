@@ -3,7 +3,7 @@
 //!
 //! Nodes live in vectors and are named by their place, so that growing by one field copies little:
 //! a mapping is cloned by counting references, and only the objects that get a child are copied.
-//! Nothing is ever removed, except by [`Mapping::rollback`] of what was added since a [`Mark`].
+//! Nothing is ever removed, except by [`Mapping::rollback`] of what was added since a [`GrowthMark`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -155,7 +155,7 @@ impl AnalyzerNames for Analysis {
 
 /// How far a mapping had grown at some moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct GrowthMark {
     pub(super) objects: usize,
     pub(super) leaves: usize,
     pub(super) aliases: usize,
@@ -296,8 +296,8 @@ impl Mapping {
     }
 
     /// Remembers how far the mapping has grown.
-    pub(crate) fn mark(&self) -> Mark {
-        Mark {
+    pub(crate) fn mark(&self) -> GrowthMark {
+        GrowthMark {
             objects: self.objects.len(),
             leaves: self.leaves.len(),
             aliases: self.aliases.len(),
@@ -308,12 +308,12 @@ impl Mapping {
     }
 
     /// Whether anything was added since a mark.
-    pub(crate) fn grown_since(&self, mark: Mark) -> bool {
+    pub(crate) fn grown_since(&self, mark: GrowthMark) -> bool {
         self.total_fields() + 1 != mark.objects + mark.leaves + mark.aliases
     }
 
     /// Whether a child was added since a mark.
-    pub(crate) fn is_newer(&self, child: Child, mark: Mark) -> bool {
+    pub(crate) fn is_newer(&self, child: Child, mark: GrowthMark) -> bool {
         match child {
             Child::Object(at) => at as usize >= mark.objects,
             Child::Leaf(at) => at as usize >= mark.leaves,
@@ -322,7 +322,7 @@ impl Mapping {
     }
 
     /// Removes what dynamic mapping added since a mark.
-    pub(crate) fn rollback(&mut self, mark: Mark) {
+    pub(crate) fn rollback(&mut self, mark: GrowthMark) {
         for leaf in self.leaves.drain(mark.leaves..) {
             self.by_path.remove(&leaf.field.path);
             if leaf.parent.is_none() && (leaf.object as usize) < mark.objects {

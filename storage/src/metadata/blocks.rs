@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{IndexMeta, Metadata};
-use crate::access::{Standing, is_written_last};
+use crate::access::{NameClass, is_written_last};
 use crate::{Error, Result};
 
 /// What an operation does to an index.
@@ -107,8 +107,8 @@ impl Metadata {
     /// Whether the disk is too full for what is written to an index. What the server writes itself has room beyond the flood stage, or
     /// whoever sets that could keep the audit from being written.
     pub fn is_flooded(&self, index: &str) -> bool {
-        let is_out = match Standing::of(index) {
-            Standing::Ordinary => true,
+        let is_out = match NameClass::new(index) {
+            NameClass::Ordinary => true,
             _ if is_written_last(index) => self.disk_full,
             _ => self.disk_tight,
         };

@@ -10,7 +10,7 @@ use super::names::{check_alias_name, check_index_name};
 use super::{
     IndexMeta, Metadata, MetadataChange, Uuid, date_math, index_settings, index_sort, mapping_body, settings,
 };
-use crate::access::{Action, Standing};
+use crate::access::{Action, NameClass};
 use crate::mapping::Mapping;
 use crate::{Error, Result};
 
@@ -195,7 +195,7 @@ impl Metadata {
     /// Checks `cluster.max_shards_per_node`: one node serves all shards. Replicas count for nothing, since nothing is
     /// kept for them. The server's own indices have no limit, or whoever makes many shards could keep the audit from being written.
     pub(super) fn check_shard_limit(&self, index: &str, shards: u32) -> Result<()> {
-        if Standing::of(index) != Standing::Ordinary {
+        if NameClass::new(index) != NameClass::Ordinary {
             return Ok(());
         }
         let limit = self.cluster_setting("cluster.max_shards_per_node");

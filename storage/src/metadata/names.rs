@@ -2,7 +2,7 @@
 //!
 //! The refusals are in OpenSearch's own words, because clients match on them.
 
-use crate::access::Standing;
+use crate::access::NameClass;
 use crate::{Error, Result};
 
 /// Longest name in bytes, as file systems have it.
@@ -56,7 +56,7 @@ pub fn check_index_name(name: &str) -> Result<()> {
 /// # Errors
 /// [`Error::InvalidAliasName`].
 pub fn check_alias_name(name: &str) -> Result<()> {
-    let is_reserved = Standing::of(name) != Standing::Ordinary;
+    let is_reserved = NameClass::new(name) != NameClass::Ordinary;
     let reserved = || is_reserved.then(|| "is the name of an index of the server".to_owned());
     match first_fault(name).or_else(reserved) {
         None => Ok(()),

@@ -11,12 +11,12 @@ const MAX_EXPRESSION_BYTES: usize = 1 << 20;
 
 /// The indices found so far: in order, each once.
 #[derive(Default)]
-struct Found {
+struct ResolvedIndices {
     names: HashSet<Arc<str>>,
     order: Vec<Arc<IndexMeta>>,
 }
 
-impl Found {
+impl ResolvedIndices {
     fn add(&mut self, meta: &Arc<IndexMeta>) {
         if self.names.insert(meta.name.clone()) {
             self.order.push(meta.clone());
@@ -36,7 +36,7 @@ pub(super) fn resolve(
     options: &IndicesOptions,
     now_ms: i64,
 ) -> Result<Vec<Arc<IndexMeta>>> {
-    let mut found = Found::default();
+    let mut found = ResolvedIndices::default();
     for (part, excluded) in parts(expression, now_ms)? {
         if is_pattern(&part) {
             if excluded {
@@ -109,7 +109,12 @@ fn split(expression: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn add_named(state: &Metadata, name: &str, options: &IndicesOptions, found: &mut Found) -> Result<()> {
+fn add_named(
+    state: &Metadata,
+    name: &str,
+    options: &IndicesOptions,
+    found: &mut ResolvedIndices,
+) -> Result<()> {
     if name.starts_with('_') {
         return Err(Error::InvalidIndexName {
             index: name.to_owned(),
@@ -137,7 +142,7 @@ fn add_named(state: &Metadata, name: &str, options: &IndicesOptions, found: &mut
     }
 }
 
-fn add(found: &mut Found, meta: &Arc<IndexMeta>, options: &IndicesOptions) -> Result<()> {
+fn add(found: &mut ResolvedIndices, meta: &Arc<IndexMeta>, options: &IndicesOptions) -> Result<()> {
     if !meta.open && options.forbid_closed {
         if options.ignore_unavailable {
             return Ok(());
@@ -160,7 +165,7 @@ fn expand(state: &Metadata, part: &str, options: &IndicesOptions) -> Vec<Arc<Ind
     let visible = |name: &str, hidden: bool| {
         !hidden || options.expand_hidden || (part.starts_with('.') && name.starts_with('.'))
     };
-    let mut found = Found::default();
+    let mut found = ResolvedIndices::default();
     let reached = |name: &str| state.guard.as_ref().is_none_or(|guard| guard.reaches(part, name));
     for meta in state.indices.values().filter(in_state) {
         if (is_all(part) || pattern::matches(part, &meta.name))
@@ -190,7 +195,7 @@ fn alias_is_hidden(meta: &IndexMeta, alias: &str) -> bool {
     meta.aliases.get(alias).is_some_and(|alias| alias["is_hidden"] == true)
 }
 
-fn exclude_matching(state: &Metadata, part: &str, found: &mut Found) {
+fn exclude_matching(state: &Metadata, part: &str, found: &mut ResolvedIndices) {
     let gone: Vec<Arc<str>> = found
         .order
         .iter()

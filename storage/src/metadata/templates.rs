@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::aliases::parse_alias;
 use super::{Metadata, MetadataChange, index_settings, index_sort, mapping_body, names, pattern, settings};
-use crate::access::{Action, Standing};
+use crate::access::{Action, NameClass};
 use crate::mapping::Mapping;
 use crate::{Error, Result};
 
@@ -437,7 +437,7 @@ impl Metadata {
     /// says of `index.hidden`; templates for all indices leave hidden ones alone.
     pub fn layers(&self, index: &str, hidden: Option<bool>) -> Layers {
         // What the server's own indices are is not the users' to say.
-        if Standing::of(index) != Standing::Ordinary {
+        if NameClass::new(index) != NameClass::Ordinary {
             return Layers::default();
         }
         let applies = |template: &Value| {

@@ -27,7 +27,7 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// See the [module](self). Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Counting {
+pub(crate) struct CountingStore {
     objects: Arc<InMemory>,
     state: Arc<Mutex<State>>,
     open: watch::Sender<bool>,
@@ -41,13 +41,13 @@ struct State {
     watched: Option<(PathBuf, usize)>,
 }
 
-impl Default for Counting {
+impl Default for CountingStore {
     fn default() -> Self {
         Self { objects: Arc::default(), state: Arc::default(), open: watch::Sender::new(true) }
     }
 }
 
-impl Counting {
+impl CountingStore {
     /// Has whole objects be given only while it is open.
     pub(crate) fn open(&self, open: bool) {
         self.open.send_replace(open);
@@ -89,14 +89,14 @@ impl Counting {
     }
 }
 
-impl fmt::Display for Counting {
+impl fmt::Display for CountingStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Counting")
     }
 }
 
 #[async_trait]
-impl ObjectStore for Counting {
+impl ObjectStore for CountingStore {
     async fn put_opts(
         &self,
         path: &Path,

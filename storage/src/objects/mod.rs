@@ -58,7 +58,7 @@ pub struct Objects {
     disk: Arc<dyn Disk>,
     /// How reads of a remote store have ended.
     reads: Arc<steady::ReadHealth>,
-    writing: Arc<Writing>,
+    writing: Arc<WriteAccess>,
 }
 
 /// Decides whether this process may delete objects.
@@ -73,7 +73,7 @@ pub(crate) trait DeletionGuard: std::fmt::Debug + Send + Sync {
 
 /// What this process may do to the objects.
 #[derive(Debug, Default)]
-struct Writing {
+struct WriteAccess {
     guard: OnceLock<Arc<dyn DeletionGuard>>,
     closed: AtomicBool,
 }

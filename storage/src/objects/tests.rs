@@ -8,7 +8,7 @@ use object_store::{
     CopyMode, CopyOptions, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion,
 };
 
-use super::counting::Counting;
+use super::counting::CountingStore;
 use super::{DurableLocal, Objects, is_missing, open};
 use crate::disk::{Disk, SimulatedDisk, SystemDisk};
 use crate::{Config, Error, ObjectStoreConfig};
@@ -242,7 +242,7 @@ async fn the_local_directory_refuses_what_it_cannot_do() {
 #[tokio::test]
 async fn a_large_object_goes_to_a_file_piece_by_piece() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Counting::default();
+    let store = CountingStore::default();
     let objects = Objects::remote(Arc::new(store.clone()), Arc::new(SystemDisk::new()));
     let bytes = pattern(40 << 20);
     objects.put(&path("a"), bytes.clone()).await.unwrap();
@@ -319,7 +319,7 @@ async fn power_loss_at_every_operation_keeps_puts() {
 
 #[tokio::test]
 async fn reads_that_fail_one_after_another_are_told_until_one_succeeds() {
-    let store = super::counting::Counting::default();
+    let store = super::counting::CountingStore::default();
     let objects = Objects::remote(Arc::new(store.clone()), Arc::new(SimulatedDisk::new(1)));
     let a = path("index/0/segment/bundle");
     objects.put(&a, pattern(10)).await.unwrap();

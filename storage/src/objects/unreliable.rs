@@ -45,21 +45,21 @@ struct State {
     rng: SmallRng,
     /// Requests in a thousand that go wrong.
     faults: u32,
-    late: Vec<Late>,
+    late: Vec<DelayedRequest>,
     /// Objects whose name ends so: their reads are answered with "not found".
     hidden: Option<String>,
     /// Objects whose name ends so: their next write is kept, though it is answered with a failure.
     held: Option<String>,
     /// Objects whose name ends so: their writes fail.
     refused: Option<String>,
-    kept: Vec<Late>,
+    kept: Vec<DelayedRequest>,
     /// Objects whose name ends so: requests that change them hang until the fault ends.
     hung: Option<String>,
 }
 
 /// A request that is to be carried out.
 #[derive(Clone, Debug)]
-enum Late {
+enum DelayedRequest {
     Put(Path, PutPayload, PutOptions),
     Delete(Path),
 }
@@ -84,7 +84,7 @@ enum Fault {
 
 /// What goes wrong with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wrong {
+enum AnswerFault {
     Missing,
     Flipped,
     Truncated,
@@ -164,11 +164,13 @@ impl Unreliable {
         listed.into_iter().map(|object| object.location.to_string()).collect()
     }
 
-    async fn carry_out(&self, request: Late) {
+    async fn carry_out(&self, request: DelayedRequest) {
         // Nobody hears how it ends.
         match request {
-            Late::Put(path, payload, options) => drop(self.objects.put_opts(&path, payload, options).await),
-            Late::Delete(path) => drop(self.objects.delete(&path).await),
+            DelayedRequest::Put(path, payload, options) => {
+                drop(self.objects.put_opts(&path, payload, options).await)
+            }
+            DelayedRequest::Delete(path) => drop(self.objects.delete(&path).await),
         }
     }
 
@@ -218,29 +220,29 @@ impl Unreliable {
         fault
     }
 
-    fn wrong_answer(&self) -> Option<Wrong> {
+    fn wrong_answer(&self) -> Option<AnswerFault> {
         let mut state = self.state.lock();
         if state.rng.random_range(0..1000) >= state.faults {
             return None;
         }
-        let all = [Wrong::Missing, Wrong::Flipped, Wrong::Truncated, Wrong::Html];
+        let all = [AnswerFault::Missing, AnswerFault::Flipped, AnswerFault::Truncated, AnswerFault::Html];
         Some(all[state.rng.random_range(0..all.len())])
     }
 
-    fn spoil(&self, wrong: Wrong, bytes: &Bytes) -> Bytes {
+    fn spoil(&self, wrong: AnswerFault, bytes: &Bytes) -> Bytes {
         if bytes.is_empty() {
             return bytes.clone();
         }
         let at = self.state.lock().rng.random_range(0..bytes.len());
         match wrong {
-            Wrong::Missing => Bytes::new(),
-            Wrong::Flipped => {
+            AnswerFault::Missing => Bytes::new(),
+            AnswerFault::Flipped => {
                 let mut flipped = bytes.to_vec();
                 flipped[at] ^= 0x20;
                 flipped.into()
             }
-            Wrong::Truncated => bytes.slice(..at),
-            Wrong::Html => Bytes::from_static(b"<html><body>Sign in to the network</body></html>"),
+            AnswerFault::Truncated => bytes.slice(..at),
+            AnswerFault::Html => Bytes::from_static(b"<html><body>Sign in to the network</body></html>"),
         }
     }
 
@@ -258,7 +260,7 @@ impl Unreliable {
         self.wait_while_hung(&path).await;
         let fault = self.request().await;
         if matches!(fault, Fault::Late | Fault::Doubled) {
-            self.state.lock().late.push(Late::Delete(path.clone()));
+            self.state.lock().late.push(DelayedRequest::Delete(path.clone()));
         }
         if !matches!(fault, Fault::Failed | Fault::Late | Fault::Hung) {
             self.objects.delete(&path).await?;
@@ -288,7 +290,7 @@ impl ObjectStore for Unreliable {
         let fault = self.request().await;
         {
             let mut state = self.state.lock();
-            let late = Late::Put(path.clone(), payload.clone(), options.clone());
+            let late = DelayedRequest::Put(path.clone(), payload.clone(), options.clone());
             if Self::ends_with(path, &state.held) {
                 state.held = None;
                 state.kept.push(late);
@@ -325,7 +327,7 @@ impl ObjectStore for Unreliable {
             return Err(missing(path));
         }
         let wrong = self.wrong_answer();
-        if wrong == Some(Wrong::Missing) {
+        if wrong == Some(AnswerFault::Missing) {
             return Err(missing(path));
         }
         let head = options.head;

@@ -21,12 +21,12 @@ pub(super) struct Upload {
     local: DurableLocal,
     location: Path,
     scratch: PathBuf,
-    parts: Arc<Mutex<Parts>>,
+    parts: Arc<Mutex<UploadedParts>>,
     given: usize,
 }
 
 #[derive(Debug)]
-struct Parts {
+struct UploadedParts {
     file: Box<dyn DiskFile>,
     next: usize,
     early: BTreeMap<usize, PutPayload>,
@@ -41,12 +41,12 @@ impl Upload {
         scratch: PathBuf,
         file: Box<dyn DiskFile>,
     ) -> Self {
-        let parts = Parts { file, next: 0, early: BTreeMap::new(), failed: false };
+        let parts = UploadedParts { file, next: 0, early: BTreeMap::new(), failed: false };
         Self { local, location, scratch, parts: Arc::new(Mutex::new(parts)), given: 0 }
     }
 }
 
-impl Parts {
+impl UploadedParts {
     fn add(&mut self, number: usize, payload: PutPayload) -> Result<()> {
         self.early.insert(number, payload);
         while let Some(payload) = self.early.remove(&self.next) {

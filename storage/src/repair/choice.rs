@@ -6,7 +6,7 @@
 
 use uuid::Uuid;
 
-use crate::description::{Account, Covers};
+use crate::description::{Account, CoveredRanges};
 
 /// A described segment, or operations of which no row is left.
 #[derive(Clone, Debug)]
@@ -40,7 +40,8 @@ pub(super) enum Verdict {
 /// Judges each candidate of a shard.
 pub(super) fn choose(candidates: &[Candidate]) -> Vec<Verdict> {
     let mut order: Vec<usize> = (0..candidates.len()).collect();
-    let breadth = |covers: &Covers| covers.ranges().iter().map(|(from, below)| below - from).sum::<u64>();
+    let breadth =
+        |covers: &CoveredRanges| covers.ranges().iter().map(|(from, below)| below - from).sum::<u64>();
     order.sort_by_key(|at| {
         let account = &candidates[*at].account;
         // Between two of one generation nothing was committed: the later one covers more.
@@ -52,7 +53,7 @@ pub(super) fn choose(candidates: &[Candidate]) -> Vec<Verdict> {
         })
     };
     let mut verdicts = vec![Verdict::Replaced; candidates.len()];
-    let (mut taken, mut damaged) = (Covers::default(), Covers::default());
+    let (mut taken, mut damaged) = (CoveredRanges::default(), CoveredRanges::default());
     for at in order {
         let candidate = &candidates[at];
         let covers = &candidate.account.covers;
@@ -63,10 +64,10 @@ pub(super) fn choose(candidates: &[Candidate]) -> Vec<Verdict> {
         } else if undone(candidate) {
             Verdict::Undone
         } else if candidate.whole {
-            taken = Covers::union([&taken, covers]);
+            taken = CoveredRanges::union([&taken, covers]);
             Verdict::Taken
         } else {
-            damaged = Covers::union([&damaged, covers]);
+            damaged = CoveredRanges::union([&damaged, covers]);
             Verdict::Damaged
         };
     }
@@ -121,7 +122,7 @@ mod tests {
                 let id = u128::from(generation);
                 if kind > 0 || live.len() < 2 {
                     below += u64::from(kind) + 1;
-                    let covers = Covers::union(live.iter().map(|one| &one.account.covers)).missing(below);
+                    let covers = CoveredRanges::union(live.iter().map(|one| &one.account.covers)).missing(below);
                     let made = candidate(id, covers.ranges(), generation);
                     // What was uncommitted is made again.
                     if kept {
@@ -132,7 +133,7 @@ mod tests {
                 } else {
                     let at = at % (live.len() - 1);
                     let pair: Vec<Candidate> = live.drain(at..at + 2).collect();
-                    let covers = Covers::union(pair.iter().map(|one| &one.account.covers));
+                    let covers = CoveredRanges::union(pair.iter().map(|one| &one.account.covers));
                     let made = candidate(id, covers.ranges(), generation);
                     if !kept {
                         all.retain(|one| pair.iter().all(|gone| gone.id != one.id));

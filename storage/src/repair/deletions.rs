@@ -6,9 +6,9 @@ use arrow::datatypes::UInt64Type;
 use bytes::Bytes;
 use roaring::RoaringBitmap;
 
-use super::survey::Found;
+use super::survey::DescribedSegment;
 use crate::objects::is_missing;
-use crate::segment::{DeletesFile, Env, PRIMARY_TERM, SEQ_NO, Stored, decode_deletes};
+use crate::segment::{DeletesFile, Env, PRIMARY_TERM, SEQ_NO, StoredSegment, decode_deletes};
 use crate::{Error, Priority, Result};
 
 /// A row's operation: sequence number and term.
@@ -16,7 +16,7 @@ type Operation = (u64, u64);
 
 /// The deleted rows of a segment.
 #[derive(Debug, Default)]
-pub(super) struct Deleted {
+pub(super) struct DeletedRows {
     pub(super) rows: RoaringBitmap,
     /// The deletes file that has them all; `None` where none has.
     pub(super) file: Option<DeletesFile>,
@@ -25,11 +25,11 @@ pub(super) struct Deleted {
 /// Finds the deleted rows of each segment in `taken`; `others` are those of the shard that were not taken. A deletes file
 /// that is damaged is an error for its segment: a start puts the shard out of use then.
 pub(super) async fn find(
-    taken: &[&Found],
-    others: &[&Found],
+    taken: &[&DescribedSegment],
+    others: &[&DescribedSegment],
     env: &Env,
     lost: &mut Vec<String>,
-) -> Result<Vec<Deleted>> {
+) -> Result<Vec<DeletedRows>> {
     let mut found = Vec::with_capacity(taken.len());
     for segment in taken {
         let deleted = match load(segment, env).await {
@@ -43,7 +43,7 @@ pub(super) async fn find(
                 let attempt = segment.attempts.first().copied().flatten();
                 let rows = RoaringBitmap::new();
                 let file = Some(DeletesFile::from_file(generation, attempt, &[], &rows));
-                Deleted { rows, file }
+                DeletedRows { rows, file }
             }
             Err(error) => return Err(error),
         };
@@ -53,8 +53,8 @@ pub(super) async fn find(
     for segment in others {
         let path = segment.description.path();
         match load(segment, env).await {
-            Ok(Deleted { rows, .. }) if rows.is_empty() => {}
-            Ok(Deleted { rows, .. }) => match of_rows(segment, Some(rows), env).await {
+            Ok(DeletedRows { rows, .. }) if rows.is_empty() => {}
+            Ok(DeletedRows { rows, .. }) => match of_rows(segment, Some(rows), env).await {
                 Ok(deleted) => operations.extend(deleted.into_iter().map(|(_, operation)| operation)),
                 // What was being removed had been replaced, with its deletions.
                 Err(error) if is_missing(&error) => {}
@@ -87,11 +87,11 @@ pub(super) async fn find(
 }
 
 /// Reads the newest deletes file of a segment. Of several attempts to write it, all count: what any of them marks was deleted.
-async fn load(segment: &Found, env: &Env) -> Result<Deleted> {
-    let Some(record) = &segment.description.record else { return Ok(Deleted::default()) };
+async fn load(segment: &DescribedSegment, env: &Env) -> Result<DeletedRows> {
+    let Some(record) = &segment.description.record else { return Ok(DeletedRows::default()) };
     let generation = segment.candidate.deletes;
     if generation == 0 {
-        return Ok(Deleted { rows: RoaringBitmap::new(), file: Some(DeletesFile::default()) });
+        return Ok(DeletedRows { rows: RoaringBitmap::new(), file: Some(DeletesFile::default()) });
     }
     let mut found: Vec<(RoaringBitmap, DeletesFile)> = Vec::with_capacity(segment.attempts.len());
     for attempt in &segment.attempts {
@@ -109,13 +109,17 @@ async fn load(segment: &Found, env: &Env) -> Result<Deleted> {
     let mut all = RoaringBitmap::new();
     found.iter().for_each(|(rows, _)| all |= rows);
     let file = found.into_iter().find(|(rows, _)| rows.len() == all.len()).map(|(_, file)| file);
-    Ok(Deleted { rows: all, file })
+    Ok(DeletedRows { rows: all, file })
 }
 
 /// Rows of a segment, all without a choice, with their operations.
-async fn of_rows(segment: &Found, rows: Option<RoaringBitmap>, env: &Env) -> Result<Vec<(u32, Operation)>> {
+async fn of_rows(
+    segment: &DescribedSegment,
+    rows: Option<RoaringBitmap>,
+    env: &Env,
+) -> Result<Vec<(u32, Operation)>> {
     let Some(record) = segment.description.record.clone() else { return Ok(Vec::new()) };
-    let stored = Stored::new(record, env.clone());
+    let stored = StoredSegment::new(record, env.clone());
     let read = move || {
         let numbers: Vec<u32> = match &rows {
             Some(rows) => rows.iter().collect(),

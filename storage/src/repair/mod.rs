@@ -23,9 +23,9 @@ use uuid::Uuid;
 use self::choice::{Verdict, choose};
 use self::log::{Log, Resume};
 pub use self::report::{RebuiltIndex, Report};
-use self::survey::{Found, Survey};
+use self::survey::{DescribedSegment, StoreInventory};
 use crate::catalog::{Catalog, Commit, SegmentRecord, ShardCheckpoint};
-use crate::description::{Account, Covers, IndexDescription, index_path};
+use crate::description::{Account, CoveredRanges, IndexDescription, index_path};
 use crate::disk::{Disk, SystemDisk};
 use crate::engine::identity::{STORE_OBJECT, read_noted, read_owner};
 use crate::mapping::Mapping;
@@ -109,7 +109,7 @@ impl Plan {
         let dir = &config.data_dir;
         let objects = crate::objects::open(config, Arc::clone(disk)).await?;
         let listed = objects.list(None).await?;
-        let survey = Survey::make(&objects, &listed).await?;
+        let survey = StoreInventory::make(&objects, &listed).await?;
         let origin = {
             let (disk, dir) = (Arc::clone(disk), dir.join("wal"));
             crate::sync::blocking(move || wal::origin(&*disk, &dir)).await?
@@ -158,7 +158,12 @@ impl Plan {
     }
 
     /// Decides about every index.
-    async fn decide(mut self, mut survey: Survey, config: &Config, disk: &Arc<dyn Disk>) -> Result<Self> {
+    async fn decide(
+        mut self,
+        mut survey: StoreInventory,
+        config: &Config,
+        disk: &Arc<dyn Disk>,
+    ) -> Result<Self> {
         let (opened, cache) = (Arc::new(OpenedCache::default()), config.data_dir.join("cache"));
         let env = Env {
             objects: Arc::new(self.objects.clone()),
@@ -182,7 +187,7 @@ impl Plan {
             let shard = Shard { index, number: *number };
             let (taken, others) = shard.choose(found, lost, &mut self.report.replaced);
             let deleted = deletions::find(&taken, &others, &env, lost).await?;
-            let covers = Covers::union(taken.iter().map(|found| &found.description.account.covers));
+            let covers = CoveredRanges::union(taken.iter().map(|found| &found.description.account.covers));
             shard.tell_missing(&covers, lost);
             resumes.insert(
                 (*uuid, *number),
@@ -323,10 +328,10 @@ impl Shard<'_> {
     /// Parts what is taken from the rest, and tells what is not taken and should have been.
     fn choose<'f>(
         &self,
-        found: &'f [Found],
+        found: &'f [DescribedSegment],
         lost: &mut Vec<String>,
         replaced: &mut u64,
-    ) -> (Vec<&'f Found>, Vec<&'f Found>) {
+    ) -> (Vec<&'f DescribedSegment>, Vec<&'f DescribedSegment>) {
         let candidates: Vec<_> = found.iter().map(|found| found.candidate.clone()).collect();
         let (mut taken, mut others) = (Vec::new(), Vec::new());
         for (found, verdict) in found.iter().zip(choose(&candidates)) {
@@ -357,7 +362,7 @@ impl Shard<'_> {
     }
 
     /// Tells of operations below the last ones that nothing accounts for.
-    fn tell_missing(&self, covers: &Covers, lost: &mut Vec<String>) {
+    fn tell_missing(&self, covers: &CoveredRanges, lost: &mut Vec<String>) {
         for (from, below) in covers.missing(covers.end()).ranges() {
             lost.push(format!(
                 "operations {from} to {} of shard {} of [{}]: no segment accounts for them",
@@ -369,7 +374,7 @@ impl Shard<'_> {
     }
 }
 
-impl Survey {
+impl StoreInventory {
     fn is_empty(&self) -> bool {
         self.indices.is_empty()
             && self.shards.is_empty()

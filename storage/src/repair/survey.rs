@@ -22,7 +22,7 @@ const AT_ONCE: usize = 32;
 
 /// A described segment.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct DescribedSegment {
     pub(super) description: SegmentDescription,
     pub(super) candidate: Candidate,
     /// The attempts to write its newest deletes file that are there.
@@ -31,18 +31,18 @@ pub(super) struct Found {
 
 /// What the object store has.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
+pub(super) struct StoreInventory {
     /// Indices that were not deleted.
     pub(super) indices: BTreeMap<Uuid, IndexDescription>,
     /// Described segments by their shards.
-    pub(super) shards: BTreeMap<(Uuid, u32), Vec<Found>>,
+    pub(super) shards: BTreeMap<(Uuid, u32), Vec<DescribedSegment>>,
     /// Directories of segments without a description, by their index, with bytes.
     pub(super) undescribed: BTreeMap<String, (u64, u64)>,
     /// Descriptions that cannot be read, with the reason.
     pub(super) unreadable: Vec<String>,
 }
 
-impl Survey {
+impl StoreInventory {
     /// Reads all descriptions.
     pub(super) async fn make(objects: &Objects, listed: &[ObjectMeta]) -> Result<Self> {
         let sizes: HashMap<&Path, u64> =
@@ -89,7 +89,7 @@ impl Survey {
             let (generation, attempts) = deletes.remove(&description.id).unwrap_or_default();
             let candidate = judged(&description, &sizes, generation);
             let shard = survey.shards.entry((description.index.uuid, description.shard)).or_default();
-            shard.push(Found { description, candidate, attempts });
+            shard.push(DescribedSegment { description, candidate, attempts });
         }
         for (index, bytes) in undescribed.into_values() {
             let sum = survey.undescribed.entry(index).or_default();

@@ -20,7 +20,7 @@ use memmap2::Mmap;
 use object_store::path::Path;
 use parking_lot::Mutex;
 
-use super::opened::{FileKey, FileKind, OpenedCache, Used};
+use super::opened::{FileKey, FileKind, LastUse, OpenedCache};
 use super::stored::Env;
 use crate::compute::wait_for_network;
 use crate::objects::Objects;
@@ -28,18 +28,18 @@ use crate::{Error, Result};
 
 /// A file to be had.
 #[derive(Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct FileRequest<'a> {
     pub(super) key: FileKey,
     pub(super) path: &'a Path,
     /// Bytes that the catalog says it has.
     pub(super) bytes: u64,
     /// When it was used last.
-    pub(super) used: &'a Used,
+    pub(super) used: &'a LastUse,
 }
 
 /// A file at hand.
 #[derive(Debug)]
-pub(super) struct Mapped {
+pub(super) struct LocalFile {
     pub(super) bytes: Bytes,
     /// Whether somebody has found all of it to be as it was written.
     pub(super) verified: Arc<AtomicBool>,
@@ -65,10 +65,10 @@ struct Files {
 }
 
 /// A fetch on its way, to which any number may wait.
-type Fetch = Shared<BoxFuture<'static, Result<Held, Arc<Error>>>>;
+type Fetch = Shared<BoxFuture<'static, Result<FileLease, Arc<Error>>>>;
 
 /// Held by whoever uses a file.
-type Held = Arc<()>;
+type FileLease = Arc<()>;
 
 /// A file in the cache.
 #[derive(Debug)]
@@ -79,13 +79,13 @@ struct Entry {
     verified: Arc<AtomicBool>,
     /// On its way until it is here.
     fetch: Option<Fetch>,
-    used: Used,
+    used: LastUse,
     /// The use that its place in the order stands for.
     seen: u64,
 }
 
 /// A file that is fetched.
-struct Fetched {
+struct FetchedFile {
     key: FileKey,
     path: Path,
     bytes: u64,
@@ -94,16 +94,16 @@ struct Fetched {
 }
 
 /// A fetch on its way. Dropped, it has ended: with the file in place, or with nothing left of it.
-struct Running {
+struct FetchGuard {
     cache: Arc<FileCache>,
-    file: Fetched,
+    file: FetchedFile,
     /// What is written; none once it is in place.
     partial: Option<PathBuf>,
 }
 
-impl Drop for Running {
+impl Drop for FetchGuard {
     fn drop(&mut self) {
-        let Fetched { key, verified, .. } = &self.file;
+        let FetchedFile { key, verified, .. } = &self.file;
         let mut files = self.cache.files.lock();
         let partial = self.partial.take();
         match files.entries.peek_mut(key) {
@@ -126,7 +126,7 @@ impl Drop for Running {
 /// The map of a file in use.
 struct Map {
     map: Mmap,
-    held: Option<Held>,
+    held: Option<FileLease>,
     cache: Weak<FileCache>,
 }
 
@@ -175,7 +175,7 @@ impl FileCache {
     ///
     /// # Errors
     /// The object store's or the disk's, to all who wait for the same fetch.
-    pub(super) fn get(env: &Env, wanted: &Wanted<'_>) -> Result<Mapped> {
+    pub(super) fn get(env: &Env, wanted: &FileRequest<'_>) -> Result<LocalFile> {
         let cache = &env.files;
         let (fetch, verified, here) = {
             let mut files = cache.files.lock();
@@ -200,7 +200,7 @@ impl FileCache {
                 let fetched = wait_for_network(|| crate::sync::block_on(&env.runtime, fetch))?;
                 fetched.map_err(|error| repeated(&error))?
             }
-            (None, None) => Held::default(),
+            (None, None) => FileLease::default(),
         };
         let local = cache.dir.join(name_of(wanted.key));
         // Nobody removes the file while it is held.
@@ -209,16 +209,16 @@ impl FileCache {
         // which leaves existing maps intact.
         let map = unsafe { Mmap::map(&file) }.map_err(|error| Error::io("map file", &local, error))?;
         let map = Map { map, held: Some(held), cache: Arc::downgrade(cache) };
-        Ok(Mapped { bytes: Bytes::from_owner(map), verified })
+        Ok(LocalFile { bytes: Bytes::from_owner(map), verified })
     }
 
     /// Begins to fetch a file.
-    fn start<'a>(&self, files: &'a mut Files, env: &Env, wanted: &Wanted<'_>) -> &'a Entry {
+    fn start<'a>(&self, files: &'a mut Files, env: &Env, wanted: &FileRequest<'_>) -> &'a Entry {
         self.make_room(files, wanted.bytes);
         let (cache, objects) = (Arc::clone(&env.files), Arc::clone(&env.objects));
         let (key, bytes, verified) = (wanted.key, wanted.bytes, Arc::default());
-        let file = Fetched { key, path: wanted.path.clone(), bytes, verified: Arc::clone(&verified) };
-        let held = Held::default();
+        let file = FetchedFile { key, path: wanted.path.clone(), bytes, verified: Arc::clone(&verified) };
+        let held = FileLease::default();
         let weak = Arc::downgrade(&held);
         let task = env.runtime.spawn(async move { cache.fetch(&objects, file, held).await });
         let fetch = async move {
@@ -240,11 +240,16 @@ impl FileCache {
         })
     }
 
-    async fn fetch(self: Arc<Self>, objects: &Objects, file: Fetched, held: Held) -> Result<Held> {
+    async fn fetch(
+        self: Arc<Self>,
+        objects: &Objects,
+        file: FetchedFile,
+        held: FileLease,
+    ) -> Result<FileLease> {
         let name = name_of(file.key);
         // Written under a name of its own first: what was forgotten meanwhile may be fetched again beside it.
         let partial = self.dir.join(format!("{name}.{}", uuid::Uuid::new_v4().simple()));
-        let mut running = Running { cache: Arc::clone(&self), file, partial: Some(partial.clone()) };
+        let mut running = FetchGuard { cache: Arc::clone(&self), file, partial: Some(partial.clone()) };
         objects.get_to_file(&running.file.path, &partial, running.file.bytes).await?;
         let local = self.dir.join(name);
         crate::sync::blocking(move || {

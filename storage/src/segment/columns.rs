@@ -104,7 +104,7 @@ impl Sparse {
             }
         }
         let values = compute::take(&self.values, &UInt32Array::from(positions), None)?;
-        Part { values, rows: Some(&found), base: 0, len: selected.len() }.to_array(self.shape.list)
+        ColumnChunk { values, rows: Some(&found), base: 0, len: selected.len() }.to_array(self.shape.list)
     }
 
     /// Returns the column with its rows moved: row `r` becomes `table[r]`, or falls away where that is
@@ -129,16 +129,19 @@ impl Sparse {
     }
 
     /// Borrows the values of a run of rows.
-    pub(crate) fn part(&self, run: Range<u32>) -> Part<'_> {
+    pub(crate) fn part(&self, run: Range<u32>) -> ColumnChunk<'_> {
         let len = (run.end - run.start) as usize;
         match &self.rows {
-            None => {
-                Part { values: self.values.slice(run.start as usize, len), rows: None, base: run.start, len }
-            }
+            None => ColumnChunk {
+                values: self.values.slice(run.start as usize, len),
+                rows: None,
+                base: run.start,
+                len,
+            },
             Some(rows) => {
                 let start = rows.partition_point(|row| *row < run.start);
                 let end = start + rows[start..].partition_point(|row| *row < run.end);
-                Part {
+                ColumnChunk {
                     values: self.values.slice(start, end - start),
                     rows: Some(&rows[start..end]),
                     base: run.start,
@@ -151,7 +154,7 @@ impl Sparse {
 
 /// The values of a column in a run of `len` rows from `base` on.
 #[derive(Clone, Debug)]
-pub(crate) struct Part<'a> {
+pub(crate) struct ColumnChunk<'a> {
     pub(crate) values: ArrayRef,
     /// Row of each value; `None` where each row of the run has exactly one.
     pub(crate) rows: Option<&'a [u32]>,
@@ -162,7 +165,7 @@ pub(crate) struct Part<'a> {
 /// Rows without a value between two that have one, from which on it pays to write them apart.
 const GAP_ROWS: u32 = 512;
 
-impl Part<'_> {
+impl ColumnChunk<'_> {
     /// Counts the rows that have a value.
     pub(crate) fn present(&self) -> usize {
         match self.rows {
@@ -215,7 +218,10 @@ impl Part<'_> {
 
     /// Cuts the run where long stretches have no value: feeds each piece with the number of rows
     /// without a value before it; returns those that are left at the end.
-    pub(crate) fn pieces(&self, mut each: impl FnMut(usize, &Part<'_>) -> Result<()>) -> Result<usize> {
+    pub(crate) fn pieces(
+        &self,
+        mut each: impl FnMut(usize, &ColumnChunk<'_>) -> Result<()>,
+    ) -> Result<usize> {
         let Some(rows) = self.rows else {
             each(0, self)?;
             return Ok(0);
@@ -228,7 +234,7 @@ impl Part<'_> {
                 end += 1;
             }
             let (first, last) = (rows[start], rows[end - 1]);
-            let piece = Part {
+            let piece = ColumnChunk {
                 values: self.values.slice(start, end - start),
                 rows: Some(&rows[start..end]),
                 base: first,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::checked::BLOCK_BYTES;
-use super::stored::Stored;
+use super::stored::StoredSegment;
 use crate::Error;
 use crate::objects::is_missing;
 
@@ -50,7 +50,7 @@ impl DamageRecord {
     }
 }
 
-impl Stored {
+impl StoredSegment {
     /// Whether a read has met damage in the files that is not known to be gone.
     pub(crate) fn is_damaged(&self) -> bool {
         self.damage.is_set()

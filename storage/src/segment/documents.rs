@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::Segment;
 use super::memory::Memory;
-use super::rows::{MemChunk, Packed};
+use super::rows::{MemChunk, StringBuffer};
 use crate::access::Origin;
 use crate::document::ChunkBuilder;
 use crate::mapping::{Mapping, PathId};
@@ -69,7 +69,7 @@ impl Segment {
 }
 
 /// Puts strings one behind the other.
-fn packed<'a>(strings: impl Iterator<Item = &'a [u8]> + Clone) -> Result<Packed> {
+fn packed<'a>(strings: impl Iterator<Item = &'a [u8]> + Clone) -> Result<StringBuffer> {
     let total: usize = strings.clone().map(<[u8]>::len).sum();
     if u32::try_from(total).is_err() {
         return Err(Error::TooLarge(format!("{total} bytes of documents in one segment in memory")));
@@ -80,7 +80,7 @@ fn packed<'a>(strings: impl Iterator<Item = &'a [u8]> + Clone) -> Result<Packed>
         // The sum is below 2^32.
         ends.push(bytes.len() as u32);
     }
-    Ok(Packed { bytes: bytes.freeze(), ends })
+    Ok(StringBuffer { bytes: bytes.freeze(), ends })
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use parquet::arrow::ProjectionMask;
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 
-use super::stored::{Stored, get_or_try_init};
+use super::stored::{StoredSegment, get_or_try_init};
 use super::{ColumnBatch, layout};
-use crate::bundle::Places;
+use crate::bundle::NestedPositions;
 use crate::catalog::ColumnRecord;
 use crate::mapping::PathId;
 use crate::{Error, Result};
@@ -27,7 +27,7 @@ pub(crate) struct NestedRecord {
     pub(crate) columns: Vec<ColumnRecord>,
 }
 
-impl Stored {
+impl StoredSegment {
     /// Returns what the catalog knows of nested paths.
     pub(crate) fn nested_records(&self) -> Result<&[NestedRecord]> {
         let records = get_or_try_init(&self.nested, || {
@@ -67,7 +67,7 @@ impl Stored {
     /// Feeds batches of columns of the selected elements until `sink` returns false.
     pub(crate) fn scan_elements(
         &self,
-        places: &Places,
+        places: &NestedPositions,
         columns: &[PathId],
         selected: Option<&RoaringBitmap>,
         sink: &mut dyn FnMut(ColumnBatch) -> bool,

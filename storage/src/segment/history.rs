@@ -13,7 +13,7 @@ use parquet::file::statistics::Statistics;
 use roaring::RoaringBitmap;
 
 use super::order::SORTED;
-use super::stored::Stored;
+use super::stored::StoredSegment;
 use super::{Kind, Segment, layout};
 use crate::access::Origin;
 use crate::wal::{FrameNumber, Op};
@@ -21,7 +21,7 @@ use crate::{Error, Result};
 
 /// Rows around a range of frames, deleted ones that are still there included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Around {
+pub(crate) struct FrameRangeRows {
     /// Sequence number behind the last row before the range.
     pub(crate) before: u64,
     /// Sequence number behind the last row before the end of the range.
@@ -30,7 +30,7 @@ pub(crate) struct Around {
     pub(crate) behind: bool,
 }
 
-impl Around {
+impl FrameRangeRows {
     fn see(&mut self, frames: &Range<FrameNumber>, frame: FrameNumber, seq_no: u64) {
         if frame < frames.start {
             self.before = self.before.max(seq_no + 1);
@@ -44,7 +44,7 @@ impl Around {
 
 /// Rows of which some are wanted.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct RequestedRows<'a> {
     /// Rows of other frames are left out.
     pub(crate) frames: &'a Range<FrameNumber>,
     /// Rows that are left out.
@@ -61,7 +61,7 @@ pub(crate) struct Wanted<'a> {
 
 /// How a row came.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Came {
+pub(crate) struct RowOrigin {
     pub(crate) seq_no: u64,
     pub(crate) frame: FrameNumber,
     pub(crate) time_ms: i64,
@@ -71,15 +71,15 @@ pub(crate) struct Came {
 }
 
 /// A row and its sequence number.
-type Numbered = (u64, u32);
+type SequencedRow = (u64, u32);
 
 impl Segment {
     /// Looks at what lies around a range of frames, on the calling thread.
-    pub(crate) fn around(&self, frames: &Range<FrameNumber>) -> Result<Around> {
-        let mut around = Around::default();
+    pub(crate) fn around(&self, frames: &Range<FrameNumber>) -> Result<FrameRangeRows> {
+        let mut around = FrameRangeRows::default();
         match &*self.kind {
             Kind::Memory(memory) => {
-                let numbers = Numbers::of(&memory.rows.batch)?;
+                let numbers = Numbers::new(&memory.rows.batch)?;
                 (0..numbers.len()).for_each(|at| around.see(frames, numbers.frame(at), numbers.seq_no(at)));
             }
             Kind::Stored(stored) => {
@@ -104,13 +104,13 @@ impl Segment {
     }
 
     /// Finds the wanted rows with the least sequence numbers, in the order of these, on the calling thread.
-    pub(crate) fn next_rows(&self, wanted: &Wanted<'_>) -> Result<Vec<Numbered>> {
+    pub(crate) fn next_rows(&self, wanted: &RequestedRows<'_>) -> Result<Vec<SequencedRow>> {
         match &*self.kind {
             Kind::Memory(memory) => {
-                let numbers = Numbers::of(&memory.rows.batch)?;
+                let numbers = Numbers::new(&memory.rows.batch)?;
                 // In their order, but for rows that never were documents, which are deleted.
                 let start = numbers.seq_nos().partition_point(|seq_no| *seq_no < wanted.from);
-                let mut rows: Vec<Numbered> = Vec::new();
+                let mut rows: Vec<SequencedRow> = Vec::new();
                 for at in start..numbers.len() {
                     if rows.len() == wanted.most || numbers.frame(at) >= wanted.frames.end {
                         break;
@@ -124,7 +124,7 @@ impl Segment {
     }
 
     /// Reads how rows came, in the order given, on the calling thread.
-    pub(crate) fn came(&self, rows: &[Numbered]) -> Result<Vec<Came>> {
+    pub(crate) fn came(&self, rows: &[SequencedRow]) -> Result<Vec<RowOrigin>> {
         let mut found = Vec::with_capacity(rows.len());
         match &*self.kind {
             Kind::Memory(memory) => {
@@ -197,7 +197,7 @@ impl Bounds {
     }
 }
 
-impl Stored {
+impl StoredSegment {
     fn numbered_groups(&self) -> Result<Vec<Group>> {
         let data = self.data()?;
         let (_, metadata) = data.parts();
@@ -250,7 +250,7 @@ impl Stored {
         let mut row = group.first_row;
         for batch in self.group_reader(&roots, group.number)? {
             let batch = batch.map_err(|error| self.read_error(error))?;
-            let numbers = Numbers::of(&batch)?;
+            let numbers = Numbers::new(&batch)?;
             for at in 0..numbers.len() {
                 if !see(row, at, &numbers) {
                     return Ok(());
@@ -261,9 +261,9 @@ impl Stored {
         Ok(())
     }
 
-    fn next_rows(&self, wanted: &Wanted<'_>) -> Result<Vec<Numbered>> {
+    fn next_rows(&self, wanted: &RequestedRows<'_>) -> Result<Vec<SequencedRow>> {
         let sorted = self.record.extra.get(SORTED) == Some(&serde_json::Value::Bool(true));
-        let mut rows: Vec<Numbered> = Vec::new();
+        let mut rows: Vec<SequencedRow> = Vec::new();
         for group in self.numbered_groups()? {
             if wanted.among.is_some_and(|among| !group.has_any(among)) {
                 continue;
@@ -301,7 +301,7 @@ struct Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    fn of(batch: &'a RecordBatch) -> Result<Self> {
+    fn new(batch: &'a RecordBatch) -> Result<Self> {
         let column = |name: &str| {
             let found = batch.column_by_name(name).and_then(|column| column.as_primitive_opt::<UInt64Type>());
             found.map(|column| &column.values()[..]).ok_or_else(|| lacks(name))
@@ -326,7 +326,7 @@ impl<'a> Numbers<'a> {
     }
 
     /// Row `row`, whose numbers are at `at`, if it is wanted.
-    fn wanted(&self, at: usize, row: u32, wanted: &Wanted<'_>) -> Option<Numbered> {
+    fn wanted(&self, at: usize, row: u32, wanted: &RequestedRows<'_>) -> Option<SequencedRow> {
         let seq_no = self.seq_no(at);
         let fits = seq_no >= wanted.from && wanted.frames.contains(&self.frame(at));
         let is_among = || wanted.among.is_none_or(|among| among.contains(row));
@@ -340,7 +340,7 @@ fn lacks(column: &str) -> Error {
 
 /// Reads how one row of a batch came. What the version before did not note has the same defaults as in its log: no time, no
 /// origin, and version 1 created the document.
-fn came(batch: &RecordBatch, at: usize) -> Result<Came> {
+fn came(batch: &RecordBatch, at: usize) -> Result<RowOrigin> {
     let column = |name: &str| batch.column_by_name(name).filter(|column| column.is_valid(at));
     let number = |name: &str| {
         let value = column(name).and_then(|column| column.as_primitive_opt::<UInt64Type>());
@@ -358,7 +358,7 @@ fn came(batch: &RecordBatch, at: usize) -> Result<Came> {
     let created = column(layout::CREATED).and_then(|column| column.as_boolean_opt());
     let source = column(layout::SOURCE).and_then(|column| column.as_string_view_opt());
     let source = source.map(|column| Bytes::copy_from_slice(column.value(at).as_bytes()));
-    Ok(Came {
+    Ok(RowOrigin {
         seq_no: number(layout::SEQ_NO)?,
         frame: number(layout::FRAME)?,
         time_ms,

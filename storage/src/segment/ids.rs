@@ -31,7 +31,7 @@ pub(crate) struct Fingerprint {
 
 impl Fingerprint {
     /// Hashes an id.
-    pub(crate) fn of(id: &str) -> Self {
+    pub(crate) fn new(id: &str) -> Self {
         let hash = xxh3_128_with_seed(id.as_bytes(), 0x6d69_6c6c_7261_6365);
         Self { high: (hash >> 64) as u64, low: hash as u32 }
     }
@@ -374,7 +374,7 @@ mod tests {
     }
 
     fn entry(i: u32, version: u64, seq_no: u64) -> Entry {
-        Entry { fingerprint: Fingerprint::of(&format!("id-{i}")), row: i, version, seq_no, primary_term: 1 }
+        Entry { fingerprint: Fingerprint::new(&format!("id-{i}")), row: i, version, seq_no, primary_term: 1 }
     }
 
     #[test]
@@ -383,11 +383,11 @@ mod tests {
         let ids = open(&mut entries);
         for i in (0..10_000).step_by(7) {
             assert_eq!(
-                ids.find(Fingerprint::of(&format!("id-{i}"))).unwrap(),
+                ids.find(Fingerprint::new(&format!("id-{i}"))).unwrap(),
                 [entry(i, 1, 500 + u64::from(i))]
             );
         }
-        assert!((10_000..20_000).all(|i| ids.find(Fingerprint::of(&format!("id-{i}"))).unwrap().is_empty()));
+        assert!((10_000..20_000).all(|i| ids.find(Fingerprint::new(&format!("id-{i}"))).unwrap().is_empty()));
     }
 
     #[test]
@@ -395,13 +395,13 @@ mod tests {
         let mut entries: Vec<_> = (0..1_000).map(|i| entry(i, u64::from(i % 3), u64::from(i) * 7)).collect();
         entries.push(Entry { row: 5_000, ..entry(3, 9, 9_999) });
         let ids = open(&mut entries);
-        let found = ids.find(Fingerprint::of("id-3")).unwrap();
+        let found = ids.find(Fingerprint::new("id-3")).unwrap();
         assert_eq!(found.len(), 2);
         assert!(found.contains(&entry(3, 0, 21)) && found.iter().any(|e| e.row == 5_000 && e.version == 9));
     }
 
     #[test]
     fn an_empty_sidecar_finds_nothing() {
-        assert!(open(&mut Vec::new()).find(Fingerprint::of("x")).unwrap().is_empty());
+        assert!(open(&mut Vec::new()).find(Fingerprint::new("x")).unwrap().is_empty());
     }
 }

@@ -103,7 +103,7 @@ pub(crate) struct NestedShape {
 
 /// What a segment's file has beside the columns that all have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct SegmentSchema {
     /// Ascending.
     pub(crate) columns: Vec<ColumnShape>,
     /// Ascending.
@@ -122,7 +122,7 @@ pub(crate) struct Optional {
 }
 
 /// Makes the Arrow schema of a segment's rows: metadata, columns, nested paths, `_source`.
-pub(crate) fn schema(mapping: &Mapping, shape: &Shape) -> SchemaRef {
+pub(crate) fn schema(mapping: &Mapping, shape: &SegmentSchema) -> SchemaRef {
     let mut fields = metadata(shape.optional);
     fields.extend(shape.columns.iter().map(|column| mapped(mapping, *column, "")));
     let top = shape.nested.iter().filter(|nested| nested.outer.is_none());
@@ -170,7 +170,7 @@ fn mapped(mapping: &Mapping, column: ColumnShape, above: &str) -> FieldRef {
 }
 
 /// Makes the field of a nested path: a list of structs, the paths nested in it as fields of them.
-fn list_of_elements(mapping: &Mapping, shape: &Shape, nested: &NestedShape, above: &str) -> FieldRef {
+fn list_of_elements(mapping: &Mapping, shape: &SegmentSchema, nested: &NestedShape, above: &str) -> FieldRef {
     let path = mapping.nested_path_of(nested.path).unwrap_or_default();
     let mut fields: Vec<FieldRef> =
         nested.columns.iter().map(|column| mapped(mapping, *column, path)).collect();

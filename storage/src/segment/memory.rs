@@ -13,7 +13,7 @@ use super::columns::Sparse;
 use super::layout;
 use super::range::ValueRange;
 use super::rows::{MemChunk, Rows};
-use super::{ColumnBatch, Located, StoredRow};
+use super::{ColumnBatch, DocumentLocation, StoredRow};
 use crate::Result;
 use crate::bundle::{self, Bundle};
 use crate::document::Chunk;
@@ -66,7 +66,7 @@ impl Memory {
     }
 
     /// Finds the row of an id that was generated here.
-    pub(crate) fn find_generated(&self, id: &str) -> Option<Located> {
+    pub(crate) fn find_generated(&self, id: &str) -> Option<DocumentLocation> {
         let ids = self.rows.metadata(layout::ID)?.as_string_view();
         self.runs.iter().find_map(|run| {
             let (mut low, mut high) = (run.start, run.end);
@@ -92,9 +92,9 @@ impl Memory {
     }
 
     /// Returns what the write path needs to know of a row.
-    pub(crate) fn located(&self, row: u32) -> Located {
+    pub(crate) fn located(&self, row: u32) -> DocumentLocation {
         let at = row as usize;
-        Located {
+        DocumentLocation {
             row,
             version: self.u64_at(layout::VERSION, at),
             seq_no: self.u64_at(layout::SEQ_NO, at),
@@ -103,7 +103,7 @@ impl Memory {
     }
 
     /// Finds the rows of an id.
-    pub(crate) fn find(&self, id: &str) -> Vec<Located> {
+    pub(crate) fn find(&self, id: &str) -> Vec<DocumentLocation> {
         let Some(ids) = self.rows.metadata(layout::ID) else { return Vec::new() };
         let ids = ids.as_string_view();
         if self.generated {

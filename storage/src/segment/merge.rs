@@ -22,12 +22,12 @@ use super::checked::{ChecksumWriter, encode_sums};
 use super::elements::{NestedRecord, RECORDS};
 use super::ids::{Entry, Fingerprint, Ids, IdsWriter};
 use super::interleave;
-use super::layout::{self, Shape};
-use super::order::{Arrangement, Order, SORTED, arrange};
-use super::runs::{Run, Sorter};
+use super::layout::{self, SegmentSchema};
+use super::order::{Order, RowOrder, SORTED, arrange};
+use super::runs::{SortRun, Sorter};
 use super::source::Source;
 use super::union::{special, union};
-use super::writer::{Writer, Written};
+use super::writer::{Writer, WrittenSegment};
 use super::{Kind, Memory, Segment};
 use crate::bundle::{self, Bundle, RowMap};
 use crate::catalog::SegmentRecord;
@@ -198,17 +198,17 @@ fn merge_bundles(inputs: &[Input], maps: &[RowMap], rows: u32, scratch: &Path, o
 /// What the file of the rows looks like.
 struct Layout<'a> {
     schema: SchemaRef,
-    shape: &'a Shape,
+    shape: &'a SegmentSchema,
     order: Option<&'a Order>,
 }
 
 fn merge_rows(
     inputs: &[Input],
-    arrangement: &Arrangement,
+    arrangement: &RowOrder,
     layout: Layout<'_>,
     zstd_level: i32,
     out: &Path,
-) -> Result<Written> {
+) -> Result<WrittenSegment> {
     let Layout { schema, shape, order } = layout;
     let special = special(inputs, shape, inputs.iter().map(Input::live_rows).sum())?;
     let sorted = order.filter(|_| arrangement.sorted).map(|order| order.sorting_columns(&schema));
@@ -241,7 +241,7 @@ fn merge_rows(
 /// Writes the sidecar unless every id of every input was generated and rows keep the order of these.
 fn merge_ids(
     inputs: &[Input],
-    arrangement: &Arrangement,
+    arrangement: &RowOrder,
     rows: u32,
     scratch: &Path,
     out: &Path,
@@ -260,14 +260,14 @@ fn merge_ids(
     let mut heap = BinaryHeap::new();
     for (i, source) in sources.iter_mut().enumerate() {
         if let Some(entry) = source.next()? {
-            heap.push(Reverse(Next(entry, i)));
+            heap.push(Reverse(MergeHead(entry, i)));
         }
     }
     let mut writer = IdsWriter::new(rows as usize, scratch)?;
-    while let Some(Reverse(Next(entry, i))) = heap.pop() {
+    while let Some(Reverse(MergeHead(entry, i))) = heap.pop() {
         writer.push(&entry)?;
         if let Some(entry) = sources[i].next()? {
-            heap.push(Reverse(Next(entry, i)));
+            heap.push(Reverse(MergeHead(entry, i)));
         }
     }
     let mut file = ChecksumWriter::new(create(out)?);
@@ -278,23 +278,23 @@ fn merge_ids(
 }
 
 /// An entry at the head of a source, ordered by fingerprint.
-struct Next(Entry, usize);
+struct MergeHead(Entry, usize);
 
-impl PartialEq for Next {
+impl PartialEq for MergeHead {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Next {}
+impl Eq for MergeHead {}
 
-impl PartialOrd for Next {
+impl PartialOrd for MergeHead {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Next {
+impl Ord for MergeHead {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.0.fingerprint, self.1).cmp(&(other.0.fingerprint, other.1))
     }
@@ -303,7 +303,7 @@ impl Ord for Next {
 /// Live entries of an input in fingerprint order, with their output rows; together its sources have all.
 enum Entries<'a> {
     Sidecar { ids: Arc<Ids>, map: &'a RowMap, at: usize },
-    Sorted(Run),
+    Sorted(SortRun),
 }
 
 impl<'a> Entries<'a> {
@@ -324,7 +324,7 @@ impl<'a> Entries<'a> {
             for at in 0..batch.num_rows() {
                 if let Some(row) = map.of(first + at as u32) {
                     let pushed = sorter.push(Entry {
-                        fingerprint: Fingerprint::of(ids.value(at)),
+                        fingerprint: Fingerprint::new(ids.value(at)),
                         row,
                         version: versions.value(at),
                         seq_no: seq_nos.value(at),

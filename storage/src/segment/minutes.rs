@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::Int64Array;
 
-use super::counted::{Counts, MAX_COUNTS_BYTES, What};
+use super::count_cache::{CountSubject, Counts, MAX_COUNTS_BYTES};
 use super::range::NumberBounds;
 use super::{Kind, Segment};
 use crate::Result;
@@ -58,7 +58,7 @@ impl Segment {
     /// Corrupt files, an unreachable object store.
     pub fn minutes_blocking(&self, column: PathId) -> Result<Option<Arc<Minutes>>> {
         let Kind::Stored(stored) = &*self.kind else { return Ok(None) };
-        let key = (stored.record.id, column, What::Minutes);
+        let key = (stored.record.id, column, CountSubject::Minutes);
         let count =
             || Ok(self.count_minutes(column)?.map_or(Counts::TooMany, |m| Counts::Minutes(Arc::new(m))));
         match stored.counts().of(key, count)? {

@@ -11,7 +11,7 @@ mod cache;
 mod checked;
 mod columns;
 mod copied;
-mod counted;
+mod count_cache;
 mod damage;
 mod deletes;
 mod documents;
@@ -58,7 +58,7 @@ pub(crate) use self::damage::is_damage;
 pub(crate) use self::deletes::{DeletesFile, decode as decode_deletes};
 pub use self::documents::Document;
 pub(crate) use self::file::BlockCache;
-pub(crate) use self::history::{Came, Wanted as WantedRows};
+pub(crate) use self::history::{RequestedRows as WantedRows, RowOrigin};
 pub(crate) use self::ids::Fingerprint;
 pub(crate) use self::layout::directory as directory_path;
 pub(crate) use self::layout::{
@@ -72,10 +72,10 @@ pub use self::minutes::Minutes;
 pub use self::nested::Nested;
 pub(crate) use self::opened::OpenedCache;
 pub use self::paged::{PagedRange, WINDOW_ROWS, WindowBits};
-pub use self::parsed::{Parsed, Place};
+pub use self::parsed::{ColumnPath, ParsedDocuments};
 pub use self::range::{NumberBounds, PageBounds, ValueRange};
-pub(crate) use self::rows::{MemChunk, Packed};
-pub(crate) use self::stored::{Env, Stored};
+pub(crate) use self::rows::{MemChunk, StringBuffer};
+pub(crate) use self::stored::{Env, StoredSegment};
 pub use self::tally::Tally;
 use crate::bundle::Bundle;
 use crate::description;
@@ -129,7 +129,7 @@ pub struct Segment {
 #[derive(Debug)]
 enum Kind {
     Memory(Memory),
-    Stored(Box<Stored>),
+    Stored(Box<StoredSegment>),
 }
 
 /// Rows of some columns. `rows[i]` is the row number of element `i` of every column.
@@ -179,7 +179,7 @@ pub struct StoredRow {
 
 /// Where a document is and which version it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Located {
+pub(crate) struct DocumentLocation {
     pub(crate) row: u32,
     pub(crate) version: u64,
     pub(crate) seq_no: u64,
@@ -201,7 +201,7 @@ impl Segment {
         Self { key, compute, kind: Arc::new(Kind::Memory(memory)) }
     }
 
-    pub(crate) fn stored(key: u64, compute: Compute, stored: Stored) -> Self {
+    pub(crate) fn stored(key: u64, compute: Compute, stored: StoredSegment) -> Self {
         Self { key, compute, kind: Arc::new(Kind::Stored(Box::new(stored))) }
     }
 
@@ -223,7 +223,7 @@ impl Segment {
         }
     }
 
-    pub(crate) fn as_stored(&self) -> Option<&Stored> {
+    pub(crate) fn as_stored(&self) -> Option<&StoredSegment> {
         match &*self.kind {
             Kind::Memory(_) => None,
             Kind::Stored(stored) => Some(stored),
@@ -259,7 +259,7 @@ impl Segment {
     }
 
     /// Finds the rows of an id on the calling thread, which may block on a remote store.
-    pub(crate) fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<Located>> {
+    pub(crate) fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<DocumentLocation>> {
         self.finder()?.find(id, fingerprint)
     }
 
@@ -321,7 +321,7 @@ impl Segment {
         }
         let mut rows = RoaringBitmap::new();
         for id in ids {
-            rows |= self.rows_of(id, Fingerprint::of(id))?;
+            rows |= self.rows_of(id, Fingerprint::new(id))?;
         }
         Ok(rows)
     }
@@ -475,7 +475,7 @@ impl Finder<'_> {
     }
 
     /// Finds the rows of an id on the calling thread, which may block on a remote store.
-    pub(crate) fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<Located>> {
+    pub(crate) fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<DocumentLocation>> {
         match &*self.segment.kind {
             Kind::Memory(memory) => Ok(memory.find(id)),
             Kind::Stored(stored) => stored.find(self.ids.as_deref(), id, fingerprint),

@@ -13,14 +13,14 @@ use roaring::RoaringBitmap;
 use super::range::Relation;
 use super::{ColumnBatch, Kind, NumberBounds, PageBounds, Segment, ValueRange, memory};
 use crate::Result;
-use crate::bundle::{Bundle, NestedBundle, Places};
+use crate::bundle::{Bundle, NestedBundle, NestedPositions};
 use crate::mapping::PathId;
 
 /// The elements of one nested path in one segment.
 #[derive(Clone, Debug)]
 pub struct Nested {
     segment: Segment,
-    places: Arc<Places>,
+    places: Arc<NestedPositions>,
     bundle: Arc<Bundle>,
 }
 

@@ -41,19 +41,19 @@ impl FileKind {
 }
 
 /// When something was used last, by the clock of an [`OpenedCache`].
-pub(super) type Used = Arc<AtomicU64>;
+pub(super) type LastUse = Arc<AtomicU64>;
 
 /// Where a segment finds the opened form of a file while anybody keeps it.
 pub(super) struct Slot<T> {
     opened: Mutex<Weak<T>>,
     /// One opens at a time.
     opening: Mutex<()>,
-    used: Used,
+    used: LastUse,
 }
 
 impl<T> Default for Slot<T> {
     fn default() -> Self {
-        Self { opened: Mutex::default(), opening: Mutex::default(), used: Used::default() }
+        Self { opened: Mutex::default(), opening: Mutex::default(), used: LastUse::default() }
     }
 }
 
@@ -65,7 +65,7 @@ impl<T> fmt::Debug for Slot<T> {
 
 impl<T> Slot<T> {
     /// When the file was used last.
-    pub(super) fn used(&self) -> &Used {
+    pub(super) fn used(&self) -> &LastUse {
         &self.used
     }
 }
@@ -81,11 +81,11 @@ pub(crate) struct OpenedCache {
     max_count: usize,
     /// Counts what was opened.
     clock: AtomicU64,
-    kept: Mutex<Kept>,
+    kept: Mutex<CacheEntry>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CacheEntry {
     entries: LruCache<FileKey, Entry>,
     bytes: usize,
 }
@@ -93,7 +93,7 @@ struct Kept {
 struct Entry {
     _opened: Arc<dyn Any + Send + Sync>,
     bytes: usize,
-    used: Used,
+    used: LastUse,
     /// The use that its place in the order stands for.
     seen: u64,
 }
@@ -112,7 +112,7 @@ impl Default for OpenedCache {
 
 impl OpenedCache {
     pub(super) fn new(max_bytes: usize, max_count: usize) -> Self {
-        let kept = Mutex::new(Kept { entries: LruCache::unbounded(), bytes: 0 });
+        let kept = Mutex::new(CacheEntry { entries: LruCache::unbounded(), bytes: 0 });
         Self { max_bytes, max_count, clock: AtomicU64::new(1), kept }
     }
 
@@ -149,7 +149,7 @@ impl OpenedCache {
         Ok(opened)
     }
 
-    fn keep(&self, key: FileKey, opened: Arc<dyn Any + Send + Sync>, bytes: usize, used: &Used) {
+    fn keep(&self, key: FileKey, opened: Arc<dyn Any + Send + Sync>, bytes: usize, used: &LastUse) {
         let seen = self.clock.fetch_add(1, Ordering::Relaxed);
         used.store(seen, Ordering::Relaxed);
         let bytes = bytes + ENTRY_BYTES;

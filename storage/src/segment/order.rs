@@ -17,7 +17,7 @@ use roaring::RoaringBitmap;
 
 use super::layout;
 use super::merge::Input;
-use super::stored::Stored;
+use super::stored::StoredSegment;
 use super::{Kind, Memory};
 use crate::bundle::{DROPPED, RowMap};
 use crate::mapping::{Mapping, PathId};
@@ -90,7 +90,7 @@ impl Order {
 
 /// Where the rows of each input go.
 #[derive(Debug)]
-pub(super) struct Arrangement {
+pub(super) struct RowOrder {
     pub(super) maps: Vec<RowMap>,
     /// Rows of different inputs alternate, or rows of one change their order.
     pub(super) mixed: bool,
@@ -102,23 +102,23 @@ pub(super) struct Arrangement {
 ///
 /// A stored segment that is not in the order of the index, because it is older than that, cannot be put into
 /// order a batch at a time: what it is merged into keeps the order of the inputs.
-pub(super) fn arrange(inputs: &[Input], order: Option<&Order>) -> Result<Arrangement> {
+pub(super) fn arrange(inputs: &[Input], order: Option<&Order>) -> Result<RowOrder> {
     let in_order = |input: &Input| match &*input.segment.kind {
         Kind::Memory(_) => true,
         Kind::Stored(stored) => stored.record.extra.get(SORTED) == Some(&serde_json::Value::Bool(true)),
     };
     let Some(order) = order.filter(|_| inputs.iter().all(in_order)) else {
-        return Ok(Arrangement { maps: kept(inputs), mixed: false, sorted: false });
+        return Ok(RowOrder { maps: kept(inputs), mixed: false, sorted: false });
     };
     let maps = sorted(inputs, order)?;
     let mut last = None;
     let in_turn =
         maps.iter().flatten().filter(|row| **row != DROPPED).all(|row| last.replace(*row) < Some(*row));
     if in_turn {
-        return Ok(Arrangement { maps: kept(inputs), mixed: false, sorted: true });
+        return Ok(RowOrder { maps: kept(inputs), mixed: false, sorted: true });
     }
     let maps = maps.into_iter().map(|table| RowMap::Table(table.into())).collect();
-    Ok(Arrangement { maps, mixed: true, sorted: true })
+    Ok(RowOrder { maps, mixed: true, sorted: true })
 }
 
 /// The rows of one input after those of another.
@@ -150,8 +150,8 @@ fn sorted(inputs: &[Input], order: &Order) -> Result<Vec<Vec<u32>>> {
     let mut runs = Vec::with_capacity(inputs.len());
     for input in inputs {
         runs.push(match &*input.segment.kind {
-            Kind::Memory(memory) => Run::of_memory(memory, &input.deleted, order, &converter)?,
-            Kind::Stored(stored) => Run::of_stored(stored, &input.deleted, order, &converter)?,
+            Kind::Memory(memory) => SortedRun::of_memory(memory, &input.deleted, order, &converter)?,
+            Kind::Stored(stored) => SortedRun::of_stored(stored, &input.deleted, order, &converter)?,
         });
     }
     let mut heap = Heap::default();
@@ -176,19 +176,19 @@ fn sorted(inputs: &[Input], order: &Order) -> Result<Vec<Vec<u32>>> {
 }
 
 /// Rows of one input in order.
-struct Run<'a> {
+struct SortedRun<'a> {
     keys: Rows,
     /// Places of the rows among the keys, in order.
     places: Vec<u32>,
     next: usize,
     /// Row of the first key.
     base: u32,
-    more: Option<More<'a>>,
+    more: Option<StoredKeys<'a>>,
 }
 
 /// What a stored segment has beyond the keys at hand.
-struct More<'a> {
-    stored: &'a Stored,
+struct StoredKeys<'a> {
+    stored: &'a StoredSegment,
     deleted: &'a RoaringBitmap,
     reader: ParquetRecordBatchReader,
     /// Where the column of each key is in a batch.
@@ -197,7 +197,7 @@ struct More<'a> {
     base: u32,
 }
 
-impl<'a> Run<'a> {
+impl<'a> SortedRun<'a> {
     fn of_memory(
         memory: &Memory,
         deleted: &RoaringBitmap,
@@ -223,7 +223,7 @@ impl<'a> Run<'a> {
     }
 
     fn of_stored(
-        stored: &'a Stored,
+        stored: &'a StoredSegment,
         deleted: &'a RoaringBitmap,
         order: &Order,
         converter: &RowConverter,
@@ -244,7 +244,7 @@ impl<'a> Run<'a> {
             places: Vec::new(),
             next: 0,
             base: 0,
-            more: Some(More { stored, deleted, reader, places, base: 0 }),
+            more: Some(StoredKeys { stored, deleted, reader, places, base: 0 }),
         })
     }
 
@@ -284,7 +284,7 @@ impl<'a> Run<'a> {
 struct Heap(Vec<usize>);
 
 impl Heap {
-    fn push(&mut self, at: usize, runs: &[Run<'_>]) {
+    fn push(&mut self, at: usize, runs: &[SortedRun<'_>]) {
         self.0.push(at);
         let mut child = self.0.len() - 1;
         while child > 0 {
@@ -298,7 +298,7 @@ impl Heap {
     }
 
     /// Brings a run whose next row has changed to its place.
-    fn sink(&mut self, mut at: usize, runs: &[Run<'_>]) {
+    fn sink(&mut self, mut at: usize, runs: &[SortedRun<'_>]) {
         loop {
             let (left, right) = (2 * at + 1, 2 * at + 2);
             let mut least = at;
@@ -316,7 +316,7 @@ impl Heap {
         }
     }
 
-    fn before(&self, a: usize, b: usize, runs: &[Run<'_>]) -> bool {
+    fn before(&self, a: usize, b: usize, runs: &[SortedRun<'_>]) -> bool {
         let (a, b) = (self.0[a], self.0[b]);
         // Of equal rows those of earlier inputs come first.
         runs[a].compare(&runs[b]).then(a.cmp(&b)).is_lt()

@@ -14,8 +14,8 @@ use arrow::datatypes::DataType;
 use roaring::RoaringBitmap;
 
 use super::range::{Relation, ValueRange};
-use super::stored::Stored;
-use super::values::{Gathered, PageValues};
+use super::stored::StoredSegment;
+use super::values::{GatheredNumbers, PageValues};
 use super::{Kind, Segment, list_rows};
 use crate::mapping::PathId;
 use crate::{Error, Result};
@@ -115,7 +115,7 @@ impl Segment {
             number += 1;
         })?;
         let kind = stored.root_type(root)?;
-        let mut numbers = Gathered::new(&kind);
+        let mut numbers = GatheredNumbers::new(&kind);
         for pages in pages.chunks(MAX_AHEAD) {
             let missing: Vec<(u32, Range<u32>)> =
                 pages.iter().filter(|(number, _)| !stored.keeps_values(root, *number)).cloned().collect();
@@ -249,7 +249,7 @@ impl PagedRange {
     }
 }
 
-impl Stored {
+impl StoredSegment {
     fn is_cacheable(&self, root: usize) -> Result<bool> {
         Ok(PageValues::supports(&self.root_type(root)?))
     }

@@ -9,11 +9,11 @@ use roaring::RoaringBitmap;
 
 use super::layout;
 use super::range::{Bounds, NumberBounds, PageBounds, Relation, ValueRange};
-use super::stored::{Stored, get_or_try_init};
+use super::stored::{StoredSegment, get_or_try_init};
 use crate::Result;
 use crate::mapping::PathId;
 
-impl Stored {
+impl StoredSegment {
     /// Returns `_version` and `_primary_term` where the statistics prove them to be the same in all rows.
     pub(super) fn constants(&self) -> Result<&[Option<u64>; 2]> {
         get_or_try_init(&self.constants, || {

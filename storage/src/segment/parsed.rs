@@ -16,14 +16,14 @@ use crate::mapping::{Mapping, PathId};
 
 /// Documents as columns, a row each.
 #[derive(Debug)]
-pub struct Parsed {
+pub struct ParsedDocuments {
     mapping: Arc<Mapping>,
     chunk: Chunk,
 }
 
 /// What is looked at: a field or a column, of documents or of the elements of a nested path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ColumnPath {
     /// Number of the nested path.
     pub nested: Option<PathId>,
     /// Number of the field or column.
@@ -31,12 +31,12 @@ pub struct Place {
 }
 
 /// A column, and the documents of its rows where these are elements.
-struct Found<'a> {
+struct ResolvedColumn<'a> {
     column: &'a Column,
     parents: Option<&'a [u32]>,
 }
 
-impl Found<'_> {
+impl ResolvedColumn<'_> {
     /// Adds the document of the value at a position.
     fn add(&self, at: usize, rows: &mut RoaringBitmap) {
         let row = self.column.rows.get(at).copied();
@@ -70,13 +70,13 @@ impl Found<'_> {
     }
 }
 
-impl Parsed {
+impl ParsedDocuments {
     /// Parses documents, ids and sources, as [`Segment::of_documents`](super::Segment::of_documents) does, with the values of some
     /// fields and their columns, all where absent.
     ///
     /// # Errors
     /// [`Error::TooLarge`](crate::Error::TooLarge) for more documents or strings than fit into a chunk.
-    pub fn of<'a>(
+    pub fn new<'a>(
         mapping: &Arc<Mapping>,
         documents: impl Iterator<Item = (&'a str, &'a [u8])>,
         fields: Option<&BTreeSet<PathId>>,
@@ -98,7 +98,7 @@ impl Parsed {
     /// A normalizer or an analyzer that is missing.
     pub fn with_value(
         &self,
-        place: Place,
+        place: ColumnPath,
         is_wanted: &mut dyn FnMut(&[u8]) -> bool,
         rows: &mut RoaringBitmap,
     ) -> Result<bool> {
@@ -122,7 +122,7 @@ impl Parsed {
     /// An analyzer that is missing.
     pub fn with_token(
         &self,
-        place: Place,
+        place: ColumnPath,
         is_wanted: &mut dyn FnMut(&str) -> bool,
         rows: &mut RoaringBitmap,
     ) -> Result<bool> {
@@ -143,7 +143,7 @@ impl Parsed {
     /// Adds the rows with a number of a column that is wanted, by its bits; returns false where that cannot be told.
     pub fn with_number(
         &self,
-        place: Place,
+        place: ColumnPath,
         is_wanted: &mut dyn FnMut(u64) -> bool,
         rows: &mut RoaringBitmap,
     ) -> bool {
@@ -161,7 +161,7 @@ impl Parsed {
     ///
     /// # Errors
     /// An analyzer that is missing.
-    pub fn with_any(&self, place: Place, rows: &mut RoaringBitmap) -> Result<bool> {
+    pub fn with_any(&self, place: ColumnPath, rows: &mut RoaringBitmap) -> Result<bool> {
         let Some(spec) = bundle::of_field(&self.mapping, place.path)? else { return Ok(false) };
         if let Some(found) = self.find(place.nested, spec.column) {
             (0..found.column.rows.len()).for_each(|at| found.add(at, rows));
@@ -169,12 +169,15 @@ impl Parsed {
         Ok(true)
     }
 
-    fn find(&self, nested: Option<PathId>, column: PathId) -> Option<Found<'_>> {
+    fn find(&self, nested: Option<PathId>, column: PathId) -> Option<ResolvedColumn<'_>> {
         match nested {
-            None => Some(Found { column: self.chunk.column(column)?, parents: None }),
+            None => Some(ResolvedColumn { column: self.chunk.column(column)?, parents: None }),
             Some(path) => {
                 let elements = self.chunk.nested.iter().find(|elements| elements.path == path)?;
-                Some(Found { column: elements.chunk.column(column)?, parents: Some(&elements.parents) })
+                Some(ResolvedColumn {
+                    column: elements.chunk.column(column)?,
+                    parents: Some(&elements.parents),
+                })
             }
         }
     }
@@ -197,12 +200,12 @@ mod tests {
         Arc::new(Mapping::parse(&body, &Map::new()).unwrap())
     }
 
-    fn parsed(mapping: &Arc<Mapping>, documents: &[Value], fields: Option<&[&str]>) -> Parsed {
+    fn parsed(mapping: &Arc<Mapping>, documents: &[Value], fields: Option<&[&str]>) -> ParsedDocuments {
         let fields: Option<BTreeSet<PathId>> =
             fields.map(|fields| fields.iter().map(|path| mapping.field(path).unwrap().id).collect());
         let sources: Vec<String> = documents.iter().map(Value::to_string).collect();
         let documents = sources.iter().map(|source| ("1", source.as_bytes()));
-        Parsed::of(mapping, documents, fields.as_ref()).unwrap()
+        ParsedDocuments::new(mapping, documents, fields.as_ref()).unwrap()
     }
 
     #[test]
@@ -217,7 +220,7 @@ mod tests {
         let asked = ["level", "size", "ratio", "ip", "message", "message.raw", "items.name"];
         for fields in [None, Some(&asked[..])] {
             let parsed = parsed(&mapping, &documents, fields);
-            let place = |path: &str| Place { nested: None, path: mapping.field(path).unwrap().id };
+            let place = |path: &str| ColumnPath { nested: None, path: mapping.field(path).unwrap().id };
             let found = |ask: &dyn Fn(&mut RoaringBitmap) -> bool| {
                 let mut rows = RoaringBitmap::new();
                 assert!(ask(&mut rows));
@@ -244,7 +247,7 @@ mod tests {
             assert_eq!(found(&|rows| parsed.with_any(place("size"), rows).unwrap()), [0, 1, 2]);
             let items = mapping.field("items.name").unwrap().id;
             let nested = parsed.chunk.nested[0].path;
-            let inside = Place { nested: Some(nested), path: items };
+            let inside = ColumnPath { nested: Some(nested), path: items };
             let a = |rows: &mut RoaringBitmap| {
                 parsed.with_value(inside, &mut |value| value == b"a", rows).unwrap()
             };

@@ -17,9 +17,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::columns::Sparse;
-use super::layout::{self, ColumnShape, NestedShape, Optional, Shape};
+use super::layout::{self, ColumnShape, NestedShape, Optional, SegmentSchema};
 use crate::access::Origin;
-use crate::bundle::Places;
+use crate::bundle::NestedPositions;
 use crate::catalog::ColumnRecord;
 use crate::document::Chunk;
 use crate::mapping::PathId;
@@ -27,13 +27,13 @@ use crate::{Error, Result};
 
 /// Strings one after another in a shared buffer, such as the ids or sources of a chunk.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Packed {
+pub(crate) struct StringBuffer {
     pub(crate) bytes: Bytes,
     /// End offset of each string.
     pub(crate) ends: Vec<u32>,
 }
 
-impl Packed {
+impl StringBuffer {
     /// Returns string `i`, which shares the buffer.
     pub(crate) fn slice(&self, i: usize) -> Bytes {
         self.bytes.slice(self.range(i))
@@ -57,8 +57,8 @@ const VERSION_ENTRY_BYTES: usize = 128;
 #[derive(Debug)]
 pub(crate) struct MemChunk {
     pub(crate) chunk: Chunk,
-    pub(crate) ids: Packed,
-    pub(crate) sources: Packed,
+    pub(crate) ids: StringBuffer,
+    pub(crate) sources: StringBuffer,
     pub(crate) seq_nos: Vec<u64>,
     pub(crate) versions: Vec<u64>,
     pub(crate) routings: Option<Vec<Option<String>>>,
@@ -94,7 +94,7 @@ impl MemChunk {
 }
 
 /// Concatenates packed strings into one view array that shares their buffers.
-fn packed_array<'a>(parts: impl Iterator<Item = &'a Packed> + Clone) -> Result<StringViewArray> {
+fn packed_array<'a>(parts: impl Iterator<Item = &'a StringBuffer> + Clone) -> Result<StringViewArray> {
     let rows = parts.clone().map(|p| p.ends.len()).sum();
     let mut views = Vec::with_capacity(rows);
     let mut buffers: Vec<Buffer> = Vec::new();
@@ -126,7 +126,7 @@ pub(crate) struct Rows {
 /// The elements of a nested path in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct NestedRows {
-    pub(crate) places: Arc<Places>,
+    pub(crate) places: Arc<NestedPositions>,
     pub(crate) columns: Vec<Sparse>,
 }
 
@@ -188,7 +188,7 @@ impl Rows {
         fields.push(Arc::new(Field::new(layout::SOURCE, DataType::Utf8View, false)));
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), all)?;
         let nested = merged.nested.iter().map(|elements| {
-            let places = Places {
+            let places = NestedPositions {
                 path: elements.path,
                 outer: elements.outer,
                 parents: elements.parents.clone(),
@@ -215,14 +215,14 @@ impl Rows {
     }
 
     /// What a file of these rows has.
-    pub(crate) fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> SegmentSchema {
         let shapes = |columns: &[Sparse]| columns.iter().map(|column| column.shape).collect();
         let nested = self.nested.iter().map(|nested| NestedShape {
             path: nested.places.path,
             outer: nested.places.outer,
             columns: shapes(&nested.columns),
         });
-        Shape { columns: shapes(&self.columns), nested: nested.collect(), optional: self.optional }
+        SegmentSchema { columns: shapes(&self.columns), nested: nested.collect(), optional: self.optional }
     }
 
     /// Estimates the bytes held.

@@ -22,25 +22,25 @@ pub(super) struct Sorter<'a> {
     scratch: &'a Path,
     run_entries: usize,
     entries: Vec<Entry>,
-    runs: Vec<Run>,
+    runs: Vec<SortRun>,
 }
 
 /// A sorted run.
 #[derive(Debug)]
-pub(super) enum Run {
+pub(super) enum SortRun {
     Memory(std::vec::IntoIter<Entry>),
-    Spilled(Spilled),
+    Spilled(SpilledRun),
 }
 
 /// A run in a file, which goes with it.
 #[derive(Debug)]
-pub(super) struct Spilled {
+pub(super) struct SpilledRun {
     file: BufReader<File>,
     path: PathBuf,
     left: usize,
 }
 
-impl Drop for Spilled {
+impl Drop for SpilledRun {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
@@ -79,7 +79,7 @@ impl<'a> Sorter<'a> {
         match written {
             Ok(file) => {
                 let file = BufReader::with_capacity(64 << 10, file);
-                self.runs.push(Run::Spilled(Spilled { file, path, left }));
+                self.runs.push(SortRun::Spilled(SpilledRun { file, path, left }));
                 Ok(())
             }
             Err(error) => {
@@ -91,10 +91,10 @@ impl<'a> Sorter<'a> {
 
     /// Returns the runs. What follows on spilled ones is spilled as well: memory is needed by other
     /// inputs of the merge.
-    pub(super) fn finish(mut self) -> Result<Vec<Run>> {
+    pub(super) fn finish(mut self) -> Result<Vec<SortRun>> {
         if self.runs.is_empty() {
             self.entries.sort_unstable_by_key(|entry| entry.fingerprint);
-            self.runs.push(Run::Memory(self.entries.into_iter()));
+            self.runs.push(SortRun::Memory(self.entries.into_iter()));
         } else if !self.entries.is_empty() {
             self.spill()?;
         }
@@ -102,13 +102,13 @@ impl<'a> Sorter<'a> {
     }
 }
 
-impl Run {
+impl SortRun {
     /// Takes the next entry.
     pub(super) fn next(&mut self) -> Result<Option<Entry>> {
         match self {
             Self::Memory(entries) => Ok(entries.next()),
-            Self::Spilled(Spilled { left: 0, .. }) => Ok(None),
-            Self::Spilled(Spilled { file, path, left }) => {
+            Self::Spilled(SpilledRun { left: 0, .. }) => Ok(None),
+            Self::Spilled(SpilledRun { file, path, left }) => {
                 let mut bytes = [0; SPILLED];
                 let read = file.read_exact(&mut bytes);
                 read.map_err(|error| Error::io("read scratch file", &*path, error))?;
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     fn entry(i: u32) -> Entry {
-        let fingerprint = Fingerprint::of(&format!("id-{i}"));
+        let fingerprint = Fingerprint::new(&format!("id-{i}"));
         Entry {
             fingerprint,
             row: i,

@@ -12,7 +12,7 @@ use super::layout;
 use super::merge::Input;
 use super::rows::Rows;
 use super::sparse_file::SparseRoot;
-use super::stored::Stored;
+use super::stored::StoredSegment;
 use crate::Result;
 use crate::bundle::{DROPPED, RowMap};
 
@@ -25,7 +25,7 @@ pub(super) enum Source<'a> {
 
 /// The rows of a stored segment, row group by row group.
 pub(super) struct Groups<'a> {
-    stored: &'a Stored,
+    stored: &'a StoredSegment,
     deleted: &'a RoaringBitmap,
     /// Columns that are read by their values, and where they go among the fields of the output.
     sparse: Vec<SparseRoot>,
@@ -72,7 +72,7 @@ fn in_order(map: &RowMap) -> Option<Vec<u32>> {
 }
 
 impl<'a> Groups<'a> {
-    fn open(stored: &'a Stored, deleted: &'a RoaringBitmap, schema: &SchemaRef) -> Result<Self> {
+    fn open(stored: &'a StoredSegment, deleted: &'a RoaringBitmap, schema: &SchemaRef) -> Result<Self> {
         let sparse = stored.sparse_roots()?;
         let roots = (0..stored.root_count()?).filter(|root| sparse.iter().all(|column| column.root != *root));
         let targets = sparse.iter().map(|column| {

@@ -20,7 +20,7 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use super::columns::Sparse;
 use super::file::reading;
 use super::layout::{self, ColumnShape};
-use super::stored::Stored;
+use super::stored::StoredSegment;
 use crate::mapping::{Mapping, PathId};
 use crate::{Error, Result};
 
@@ -39,7 +39,7 @@ pub(crate) struct SparseRoot {
     pub(crate) id: PathId,
 }
 
-impl Stored {
+impl StoredSegment {
     /// Lists the columns to be read by their values.
     pub(crate) fn sparse_roots(&self) -> Result<Vec<SparseRoot>> {
         let data = self.data()?;
@@ -102,7 +102,7 @@ impl Stored {
         let pages = SerializedPageReader::new(Arc::new(file.clone()), chunk.column(column.leaf), rows, None);
         let read = pages
             .and_then(|pages| decode(get_column_reader(descriptor.clone(), Box::new(pages)), rows, element));
-        let Decoded { levels, starts, values } = read.map_err(|e| reading(&file.name(), e))?;
+        let DecodedChunk { levels, starts, values } = read.map_err(|e| reading(&file.name(), e))?;
         let most = descriptor.max_def_level();
         let mut present = Vec::with_capacity(values.len());
         let mut found = 0;
@@ -131,18 +131,18 @@ impl Stored {
 }
 
 /// A column chunk: definition levels, repetition levels (none of a column of scalars), values.
-struct Decoded {
+struct DecodedChunk {
     levels: Vec<i16>,
     starts: Vec<i16>,
     values: ArrayRef,
 }
 
-fn decode(reader: ColumnReader, rows: usize, element: &DataType) -> Result<Decoded, ParquetError> {
+fn decode(reader: ColumnReader, rows: usize, element: &DataType) -> Result<DecodedChunk, ParquetError> {
     fn all<T: Physical>(
         mut reader: ColumnReaderImpl<T>,
         rows: usize,
         make: impl FnOnce(Vec<T::T>) -> Result<ArrayRef, ParquetError>,
-    ) -> Result<Decoded, ParquetError> {
+    ) -> Result<DecodedChunk, ParquetError> {
         let (mut levels, mut starts, mut values) = (Vec::with_capacity(rows), Vec::new(), Vec::new());
         let mut read = 0;
         while read < rows {
@@ -153,7 +153,7 @@ fn decode(reader: ColumnReader, rows: usize, element: &DataType) -> Result<Decod
             }
             read += records;
         }
-        Ok(Decoded { levels, starts, values: make(values)? })
+        Ok(DecodedChunk { levels, starts, values: make(values)? })
     }
     let misfit = || ParquetError::General(format!("a column of {element} is stored as something else"));
     match reader {

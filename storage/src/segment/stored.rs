@@ -16,9 +16,9 @@ use parquet::file::metadata::PageIndexPolicy;
 use roaring::RoaringBitmap;
 use tokio::runtime::Handle;
 
-use super::cache::{FileCache, Mapped, Wanted};
+use super::cache::{FileCache, FileRequest, LocalFile};
 use super::checked::{CheckedBytes, Verifier, decode_sums};
-use super::counted::CountCache;
+use super::count_cache::CountCache;
 use super::damage::DamageRecord;
 use super::elements::NestedRecord;
 use super::file::{BlockCache, DataFile, Remote, beneath, reading};
@@ -27,7 +27,7 @@ use super::memory::{owned, stored_row};
 use super::opened::{FileKind, OpenedCache, Slot};
 use super::range::Bounds;
 use super::values::ValueCache;
-use super::{Located, RowParts, StoredRow, delete_files, layout};
+use super::{DocumentLocation, RowParts, StoredRow, delete_files, layout};
 use crate::bundle::{Bundle, FrequentCache, FrequentTerms};
 use crate::catalog::{ColumnRecord, SegmentRecord};
 use crate::mapping::PathId;
@@ -91,7 +91,7 @@ impl Data {
 
 /// A segment in the object store.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredSegment {
     pub(crate) record: SegmentRecord,
     env: Env,
     data: Slot<Data>,
@@ -109,7 +109,7 @@ pub(crate) struct Stored {
     pub(super) damage: DamageRecord,
 }
 
-impl Drop for Stored {
+impl Drop for StoredSegment {
     fn drop(&mut self) {
         let (index, shard, id) = self.place();
         FileKind::ALL.into_iter().for_each(|kind| self.env.opened.forget((id, kind)));
@@ -147,7 +147,7 @@ pub(super) fn get_or_try_init<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Resu
     Ok(cell.get_or_init(|| made))
 }
 
-impl Stored {
+impl StoredSegment {
     /// Makes the segment of a catalog record; reads nothing yet.
     pub(crate) fn new(record: SegmentRecord, env: Env) -> Self {
         Self {
@@ -215,7 +215,7 @@ impl Stored {
         let (index, shard, id) = self.place();
         let path = layout::bundle(index, shard, id);
         let len = self.record.bundle_bytes;
-        self.open_file(&self.bundle, FileKind::Bundle, &path, len, |Mapped { bytes, verified }| {
+        self.open_file(&self.bundle, FileKind::Bundle, &path, len, |LocalFile { bytes, verified }| {
             // Cut behind the index of its rows, a bundle with nested paths would pass for one without.
             if bytes.len() as u64 != len {
                 return Err(Error::Corrupt {
@@ -239,7 +239,7 @@ impl Stored {
         kind: FileKind,
         path: &object_store::path::Path,
         bytes: u64,
-        open: impl FnOnce(Mapped) -> Result<(T, usize)>,
+        open: impl FnOnce(LocalFile) -> Result<(T, usize)>,
     ) -> Result<Arc<T>> {
         let opened = self.open_unnoted(slot, kind, path, bytes, open);
         self.damage.note(&path.as_ref().into(), None, &opened);
@@ -252,14 +252,14 @@ impl Stored {
         kind: FileKind,
         path: &object_store::path::Path,
         bytes: u64,
-        open: impl FnOnce(Mapped) -> Result<(T, usize)>,
+        open: impl FnOnce(LocalFile) -> Result<(T, usize)>,
     ) -> Result<Arc<T>> {
         let key = (self.record.id, kind);
         let local = self.env.objects.map_local(path)?;
         let remote = local.is_none();
         let file = match local {
-            Some(bytes) => Mapped { bytes, verified: Arc::clone(&self.verified) },
-            None => FileCache::get(&self.env, &Wanted { key, path, bytes, used: slot.used() })?,
+            Some(bytes) => LocalFile { bytes, verified: Arc::clone(&self.verified) },
+            None => FileCache::get(&self.env, &FileRequest { key, path, bytes, used: slot.used() })?,
         };
         let verified = Arc::clone(&file.verified);
         let opened = self.env.opened.get_or_open(slot, key, || open(file));
@@ -283,13 +283,19 @@ impl Stored {
         }
         let (index, shard, id) = self.place();
         let path = layout::ids(index, shard, id);
-        self.open_file(&self.ids, FileKind::Ids, &path, self.record.ids_bytes, |Mapped { bytes, .. }| {
-            let name = path.to_string();
-            let sums = sums_of(&self.record, "ids_sums", &name)?;
-            let heap_bytes = size_of_val(&*sums) + size_of::<Ids>() + name.len();
-            let verifier = Verifier::new(name.clone(), sums).noting(&self.damage);
-            Ok((Ids::open(CheckedBytes::new(bytes, Arc::new(verifier))?, &name)?, heap_bytes))
-        })
+        self.open_file(
+            &self.ids,
+            FileKind::Ids,
+            &path,
+            self.record.ids_bytes,
+            |LocalFile { bytes, .. }| {
+                let name = path.to_string();
+                let sums = sums_of(&self.record, "ids_sums", &name)?;
+                let heap_bytes = size_of_val(&*sums) + size_of::<Ids>() + name.len();
+                let verifier = Verifier::new(name.clone(), sums).noting(&self.damage);
+                Ok((Ids::open(CheckedBytes::new(bytes, Arc::new(verifier))?, &name)?, heap_bytes))
+            },
+        )
         .map(Some)
     }
 
@@ -505,9 +511,14 @@ impl Stored {
     }
 
     /// Finds the rows of an id and what a write needs to know of them; `ids` are the segment's.
-    pub(crate) fn find(&self, ids: Option<&Ids>, id: &str, fingerprint: Fingerprint) -> Result<Vec<Located>> {
+    pub(crate) fn find(
+        &self,
+        ids: Option<&Ids>,
+        id: &str,
+        fingerprint: Fingerprint,
+    ) -> Result<Vec<DocumentLocation>> {
         let Some(ids) = ids else { return self.find_generated(id) };
-        let located = |e: super::ids::Entry| Located {
+        let located = |e: super::ids::Entry| DocumentLocation {
             row: e.row,
             version: e.version,
             seq_no: e.seq_no,
@@ -547,7 +558,7 @@ impl Stored {
         Ok(found)
     }
 
-    fn find_generated(&self, id: &str) -> Result<Vec<Located>> {
+    fn find_generated(&self, id: &str) -> Result<Vec<DocumentLocation>> {
         let found = self.generated_rows(id)?;
         if found.is_empty() {
             return Ok(Vec::new());
@@ -559,7 +570,7 @@ impl Stored {
                 batch.column_by_name(name).map_or(0, |a| a.as_primitive::<UInt64Type>().value(at))
             };
             for at in 0..batch.num_rows() {
-                located.extend(numbers.next().map(|row| Located {
+                located.extend(numbers.next().map(|row| DocumentLocation {
                     row,
                     version: value(layout::VERSION, at),
                     seq_no: value(layout::SEQ_NO, at),

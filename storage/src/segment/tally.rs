@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow::array::Int64Array;
 use foldhash::fast::RandomState;
 
-use super::counted::{self, MAX_COUNTS_BYTES, What};
+use super::count_cache::{self, CountSubject, MAX_COUNTS_BYTES};
 use super::range::NumberBounds;
 use super::{Kind, Segment};
 use crate::Result;
@@ -118,15 +118,15 @@ impl Segment {
     /// Corrupt files, an unreachable object store.
     pub fn tally_blocking(&self, column: PathId) -> Result<Option<Arc<Tally>>> {
         let Kind::Stored(stored) = &*self.kind else { return Ok(None) };
-        let key = (stored.record.id, column, What::Values);
+        let key = (stored.record.id, column, CountSubject::Values);
         let count = || {
             Ok(self
                 .count_values(column)?
-                .map_or(counted::Counts::TooMany, |t| counted::Counts::Values(Arc::new(t))))
+                .map_or(count_cache::Counts::TooMany, |t| count_cache::Counts::Values(Arc::new(t))))
         };
         match stored.counts().of(key, count)? {
-            counted::Counts::Values(tally) => Ok(Some(tally)),
-            counted::Counts::Minutes(_) | counted::Counts::TooMany => Ok(None),
+            count_cache::Counts::Values(tally) => Ok(Some(tally)),
+            count_cache::Counts::Minutes(_) | count_cache::Counts::TooMany => Ok(None),
         }
     }
 

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::Kind;
-use super::layout::{self, ColumnShape, NestedShape, Optional, Shape};
+use super::layout::{self, ColumnShape, NestedShape, Optional, SegmentSchema};
 use super::merge::Input;
 use super::sparse_file::{MANY_COLUMNS, SPARSE_ROWS};
-use super::stored::Stored;
+use super::stored::StoredSegment;
 use crate::Result;
 use crate::catalog::ColumnRecord;
 use crate::mapping::PathId;
 
 /// Columns of the output: all of the inputs, a list where any input has a list.
-pub(super) fn union(inputs: &[Input]) -> Result<Shape> {
+pub(super) fn union(inputs: &[Input]) -> Result<SegmentSchema> {
     type Lists = BTreeMap<PathId, bool>;
     let mut columns = Lists::new();
     let mut nested: BTreeMap<PathId, (Option<PathId>, Lists)> = BTreeMap::new();
@@ -40,7 +40,7 @@ pub(super) fn union(inputs: &[Input]) -> Result<Shape> {
         let columns = shapes(lists);
         NestedShape { path, outer, columns }
     });
-    Ok(Shape { nested: nested.collect(), columns: shapes(columns), optional })
+    Ok(SegmentSchema { nested: nested.collect(), columns: shapes(columns), optional })
 }
 
 /// Columns of a file that are not encoded like the others.
@@ -54,7 +54,7 @@ pub(super) struct Special {
 }
 
 /// Finds the columns of a merge that are encoded in a special way.
-pub(super) fn special(inputs: &[Input], shape: &Shape, rows: u32) -> Result<Special> {
+pub(super) fn special(inputs: &[Input], shape: &SegmentSchema, rows: u32) -> Result<Special> {
     let bundles = inputs.iter().map(|input| input.segment.bundle_blocking()).collect::<Result<Vec<_>>>()?;
     let mut special = Special::default();
     for ColumnShape { id, .. } in &shape.columns {
@@ -77,7 +77,7 @@ pub(super) fn special(inputs: &[Input], shape: &Shape, rows: u32) -> Result<Spec
     Ok(special)
 }
 
-fn stored_shape(stored: &Stored) -> Result<Shape> {
+fn stored_shape(stored: &StoredSegment) -> Result<SegmentSchema> {
     let shapes = |columns: &[ColumnRecord]| {
         columns.iter().map(|c| ColumnShape { id: PathId(c.column), list: c.list }).collect()
     };
@@ -86,7 +86,7 @@ fn stored_shape(stored: &Stored) -> Result<Shape> {
         outer: record.outer.map(PathId),
         columns: shapes(&record.columns),
     });
-    Ok(Shape {
+    Ok(SegmentSchema {
         columns: shapes(&stored.record.columns),
         nested: nested.collect(),
         optional: Optional {

@@ -34,11 +34,11 @@ pub(super) type PageKey = (Uuid, u32, u32);
 #[derive(Debug)]
 pub(crate) struct ValueCache {
     max_bytes: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<ValuePage>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct ValuePage {
     pages: LruCache<PageKey, Arc<PageValues>>,
     bytes: usize,
 }
@@ -51,7 +51,7 @@ impl Default for ValueCache {
 
 impl ValueCache {
     fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, kept: Mutex::new(Kept { pages: LruCache::unbounded(), bytes: 0 }) }
+        Self { max_bytes, kept: Mutex::new(ValuePage { pages: LruCache::unbounded(), bytes: 0 }) }
     }
 
     /// Returns a page that was decoded before.
@@ -146,7 +146,7 @@ impl PageValues {
     /// Sets the bits of the rows from `from` to before `to` of the page whose value is in the range;
     /// bit `at` of `bits` stands for the row `from`.
     pub(super) fn matches(&self, range: &ValueRange, from: usize, to: usize, at: usize, bits: &mut [u64]) {
-        let mut into = Run { valid: self.valid.as_deref(), from, to, at, bits };
+        let mut into = BitRun { valid: self.valid.as_deref(), from, to, at, bits };
         match (range, &self.numbers) {
             (ValueRange::I64(low, high), Numbers::Small(base, values)) => {
                 if let Some((low, high)) = offsets(*low, *high, *base, u16::MAX.into()) {
@@ -171,14 +171,14 @@ impl PageValues {
 }
 
 /// Numbers of rows of several pages.
-pub(super) enum Gathered {
+pub(super) enum GatheredNumbers {
     I64(Int64Builder),
     U64(UInt64Builder),
     F32(Float32Builder),
     F64(Float64Builder),
 }
 
-impl Gathered {
+impl GatheredNumbers {
     /// Starts with the numbers of a column of a type that is supported.
     pub(super) fn new(kind: &DataType) -> Self {
         match kind {
@@ -297,7 +297,7 @@ fn offsets(low: i64, high: i64, base: i64, most: i64) -> Option<(i64, i64)> {
 }
 
 /// Where the bits of a run of rows go.
-struct Run<'a> {
+struct BitRun<'a> {
     valid: Option<&'a [u64]>,
     from: usize,
     to: usize,
@@ -305,7 +305,7 @@ struct Run<'a> {
     bits: &'a mut [u64],
 }
 
-impl Run<'_> {
+impl BitRun<'_> {
     fn compare<T: Copy + PartialOrd>(&mut self, values: &[T], low: T, high: T) {
         self.test(values, |value| (value >= low) & (value <= high));
     }
@@ -424,12 +424,12 @@ mod tests {
                     (0..100).map(|n| (n % 7 != 3).then(|| base.wrapping_add(n * step))).collect();
                 let array: ArrayRef = Arc::new(numbers.clone());
                 let page = PageValues::new(&array).unwrap();
-                let mut gathered = Gathered::new(&DataType::Int64);
+                let mut gathered = GatheredNumbers::new(&DataType::Int64);
                 gathered.extend(&page, 10..40);
                 gathered.extend_run(&page, 40..100);
                 assert_eq!(gathered.finish().as_primitive::<Int64Type>(), &numbers.slice(10, 90));
                 let full: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers.iter().flatten()));
-                let mut gathered = Gathered::new(&DataType::Int64);
+                let mut gathered = GatheredNumbers::new(&DataType::Int64);
                 gathered.extend_run(&PageValues::new(&full).unwrap(), 5..full.len());
                 assert_eq!(&gathered.finish(), &full.slice(5, full.len() - 5));
             }

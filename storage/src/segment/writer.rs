@@ -31,7 +31,7 @@ use super::layout::{self, ColumnShape};
 use super::rows::Statistics;
 use super::sparse_file::MANY_COLUMNS;
 use super::sparse_group::{self, SparseGroup};
-use super::stored::Stored;
+use super::stored::StoredSegment;
 use super::union::Special;
 use crate::catalog::ColumnRecord;
 use crate::mapping::PathId;
@@ -52,7 +52,7 @@ const DICTIONARY_BYTES: usize = 512 << 10;
 
 /// What was written.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct WrittenSegment {
     pub(crate) rows: u32,
     pub(crate) bytes: u64,
     /// Checksums of the file's blocks.
@@ -259,7 +259,7 @@ impl<W: Write + Send> Writer<W> {
 
     /// Whether the row groups of a segment without deleted rows are worth being taken over as they are: the
     /// schema is this one, and neither they nor the open one are small.
-    pub(crate) fn takes(&self, stored: &Stored) -> Result<bool> {
+    pub(crate) fn takes(&self, stored: &StoredSegment) -> Result<bool> {
         let data = stored.data()?;
         let (_, metadata) = data.parts();
         let metadata = metadata.metadata();
@@ -272,7 +272,7 @@ impl<W: Write + Send> Writer<W> {
     }
 
     /// Takes over the row groups of a segment, none of whose rows is deleted.
-    pub(crate) fn copy(&mut self, stored: &Stored) -> Result<()> {
+    pub(crate) fn copy(&mut self, stored: &StoredSegment) -> Result<()> {
         self.end_group()?;
         let data = stored.data()?;
         let (file, metadata) = data.parts();
@@ -444,7 +444,7 @@ impl<W: Write + Send> Writer<W> {
     }
 
     /// Writes the footer.
-    pub(crate) fn finish(mut self) -> Result<(W, Written)> {
+    pub(crate) fn finish(mut self) -> Result<(W, WrittenSegment)> {
         self.end_group()?;
         let rows =
             u32::try_from(self.rows).map_err(|_| Error::Internal("segment over 2^32 rows".to_owned()))?;
@@ -452,7 +452,7 @@ impl<W: Write + Send> Writer<W> {
         let mut nested: Vec<_> =
             self.nested.into_iter().map(|(path, _, statistics)| (path, statistics.finish())).collect();
         nested.sort_unstable_by_key(|(path, _)| *path);
-        Ok((out, Written { rows, bytes, sums, columns: self.statistics.finish(), nested }))
+        Ok((out, WrittenSegment { rows, bytes, sums, columns: self.statistics.finish(), nested }))
     }
 }
 

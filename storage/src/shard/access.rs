@@ -3,7 +3,7 @@
 //! Two locks. The *write lock* ([`Shard::write_lock`]) orders all changes: a write holds it from its decisions to
 //! their application, some ten milliseconds for a large bulk; a refresh, a commit and a clean-up hold it for
 //! what they change. The state itself is behind a lock that is only ever held for moments: whoever
-//! reads it shares it ([`Reading`]), and whoever has the write lock takes it alone for a slice of the change
+//! reads it shares it ([`StateReadGuard`]), and whoever has the write lock takes it alone for a slice of the change
 //! at a time ([`WriteLock::apply`]). So a get never waits for a bulk.
 //!
 //! A slice leaves nothing half done of any document: rows come first, and a document's version, its
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::decide::Current;
-use super::state::{Damage, Location, Probed, State, Tail};
+use super::state::{Damage, Location, SegmentLookups, State, Tail};
 use super::versions::VersionEntry;
 use super::{MAX_MEMORY_SEGMENTS, MAX_TOMBSTONES, MAX_VERSIONS, Shard, next_key};
 use crate::Result;
@@ -34,7 +34,7 @@ const STRIPES_A_LOCK: usize = 8;
 
 /// An operation as it is applied, after its version was decided.
 #[derive(Debug)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedOperation {
     pub(crate) id: Box<str>,
     pub(crate) seq_no: u64,
     /// Term that it was decided in, which in a replay is an earlier one than the shard's.
@@ -53,7 +53,7 @@ pub(crate) struct Applied {
 #[derive(Debug)]
 pub(crate) struct Change {
     /// Operations in order, without gaps in their sequence numbers.
-    pub(crate) applied: Vec<Applied>,
+    pub(crate) applied: Vec<AppliedOperation>,
     /// Whether the server generated all ids of the batch.
     pub(crate) generated: bool,
     pub(crate) chunk: Option<MemChunk>,
@@ -63,7 +63,7 @@ pub(crate) struct Change {
 
 /// The shard's state, shared with other readers.
 #[derive(Debug)]
-pub(crate) struct Reading<'a> {
+pub(crate) struct StateReadGuard<'a> {
     state: RwLockReadGuard<'a, State>,
     shard: &'a Shard,
 }
@@ -78,8 +78,8 @@ pub(crate) struct WriteLock<'a> {
 impl Shard {
     /// Looks at the state. Waits for moments at most. The result is held over no await, and no second
     /// one is taken meanwhile.
-    pub(crate) fn read(&self) -> Reading<'_> {
-        Reading { state: self.state.read(), shard: self }
+    pub(crate) fn read(&self) -> StateReadGuard<'_> {
+        StateReadGuard { state: self.state.read(), shard: self }
     }
 
     /// Waits for the right to change the state.
@@ -125,7 +125,7 @@ impl Shard {
 
 impl<'a> WriteLock<'a> {
     /// Looks at the state, which does not change while the lock is held.
-    pub(crate) fn read(&self) -> Reading<'a> {
+    pub(crate) fn read(&self) -> StateReadGuard<'a> {
         self.shard.read()
     }
 
@@ -140,7 +140,7 @@ impl<'a> WriteLock<'a> {
     }
 
     /// Asks stored segments that came into being since `probed` was made.
-    pub(crate) fn probe_rest<'b>(&self, probed: &mut Probed, ids: impl Iterator<Item = &'b str>) {
+    pub(crate) fn probe_rest<'b>(&self, probed: &mut SegmentLookups, ids: impl Iterator<Item = &'b str>) {
         let segments = self.read().state.unprobed(probed);
         probed.probe(&segments, ids);
     }
@@ -240,9 +240,13 @@ impl<'a> WriteLock<'a> {
     }
 }
 
-impl Reading<'_> {
+impl StateReadGuard<'_> {
     /// Finds the current state of a document.
-    pub(crate) fn find(&self, id: &str, probed: &Probed) -> Result<Option<(Current, Option<Location>)>> {
+    pub(crate) fn find(
+        &self,
+        id: &str,
+        probed: &SegmentLookups,
+    ) -> Result<Option<(Current, Option<Location>)>> {
         Ok(self.state.find(id, probed)?.map(|found| (found.current, found.location)))
     }
 
@@ -250,7 +254,7 @@ impl Reading<'_> {
     pub(crate) fn find_unchecked(
         &self,
         id: &str,
-        probed: &Probed,
+        probed: &SegmentLookups,
     ) -> Result<Option<(Current, Option<Location>)>> {
         Ok(self.state.find_unchecked(id, probed)?.map(|found| (found.current, found.location)))
     }

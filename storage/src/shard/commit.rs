@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use uuid::Uuid;
 
-use super::describe::Described;
+use super::describe::WrittenDescription;
 use super::group::Commits;
 use super::policy::{choose_compaction, choose_force_merge};
 use super::state::{SegmentState, State};
@@ -21,7 +21,7 @@ use super::{Shard, WriteLock, next_key};
 use crate::bundle::RowMap;
 use crate::catalog::{Catalog, Commit, SegmentRecord, TombstoneChange};
 use crate::description::Account;
-use crate::segment::{self, DeletesFile, Env, Input, Output, Segment, Stored, Target};
+use crate::segment::{self, DeletesFile, Env, Input, Output, Segment, StoredSegment, Target};
 use crate::sync;
 use crate::wal::Wal;
 use crate::{Error, Priority, Result};
@@ -66,11 +66,11 @@ pub(crate) struct ForceMerge {
 }
 
 /// A segment with deletions that no file has yet, the generation of the file to be, the deletions.
-type Unsaved = (SegmentRecord, u64, RoaringBitmap);
+type UnsavedDeletions = (SegmentRecord, u64, RoaringBitmap);
 
 /// What commits left that failed without telling whether they happened.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Doubtful {
+pub(super) struct UncertainCommits {
     /// Their new segments.
     segments: Vec<Uuid>,
     /// Their deletes files.
@@ -78,7 +78,7 @@ pub(super) struct Doubtful {
 }
 
 /// What a commit changed in memory.
-struct Installed {
+struct InstalledCommit {
     /// Deletes files that are stale now.
     stale: Vec<object_store::path::Path>,
     /// Bytes of memory that are free now.
@@ -87,7 +87,7 @@ struct Installed {
 }
 
 /// Marks of what a flush or compaction took up.
-struct Captured {
+struct CommitInputs {
     inputs: Vec<Input>,
     keys: Vec<u64>,
     level: u32,
@@ -101,7 +101,7 @@ struct Captured {
     at_ms: i64,
 }
 
-impl Captured {
+impl CommitInputs {
     /// Which threads work on it.
     fn priority(&self) -> Priority {
         match self.below {
@@ -128,7 +128,7 @@ impl Shard {
             }
             let memory = state.segments.iter().filter(|s| s.segment.as_memory().is_some());
             let deletion_bytes = state.deletions.frozen;
-            Captured { at_ms: now_ms, deletion_bytes, ..capture(memory, 0, Some(state.frozen_below)) }
+            CommitInputs { at_ms: now_ms, deletion_bytes, ..capture(memory, 0, Some(state.frozen_below)) }
         };
         let mut captured = match captured.inputs.iter().all(|input| input.deleted.is_empty()) {
             true => captured,
@@ -179,7 +179,7 @@ impl Shard {
 
     /// Makes one segment of the captured ones and puts it in their place. Returns the bytes of memory
     /// that this frees.
-    async fn replace(&self, services: &Services, captured: Captured, zstd_level: i32) -> Result<u64> {
+    async fn replace(&self, services: &Services, captured: CommitInputs, zstd_level: i32) -> Result<u64> {
         {
             let _commit = self.committing.lock().await;
             self.resolve_doubtful(services).await?;
@@ -242,12 +242,12 @@ impl Shard {
     async fn install(
         &self,
         services: &Services,
-        captured: &Captured,
+        captured: &CommitInputs,
         mut output: Option<Output>,
     ) -> Result<u64> {
         let _commit = self.committing.lock().await;
         self.resolve_doubtful(services).await?;
-        let mut unsaved: Vec<Unsaved> = Vec::new();
+        let mut unsaved: Vec<UnsavedDeletions> = Vec::new();
         let mut commit = Commit::default();
         let account;
         let last_frame = {
@@ -332,18 +332,18 @@ impl Shard {
         self.described(services, described, captured.below.is_some() || output.is_none()).await;
 
         let made = output.map(|output| {
-            let stored = Stored::new(output.record.clone(), services.env.clone());
+            let stored = StoredSegment::new(output.record.clone(), services.env.clone());
             (Arc::new(Segment::stored(next_key(), services.env.compute.clone(), stored)), output)
         });
         if let Some((segment, _)) = made.as_ref().filter(|(segment, _)| segment.rows() >= WARM_ROWS) {
             // So that the first get does not have to; its own error tells what this one may find.
             let segment = Arc::clone(segment);
-            let warm = move || segment.as_stored().map_or(Ok(()), Stored::warm);
+            let warm = move || segment.as_stored().map_or(Ok(()), StoredSegment::warm);
             if let Err(error) = services.env.compute.run(captured.priority(), warm).await {
                 tracing::warn!(index = %self.index, shard = self.number, %error, "cannot read a new segment");
             }
         }
-        let Installed { stale, freed, replaced } = {
+        let InstalledCommit { stale, freed, replaced } = {
             let _view = self.refreshing.lock().await;
             let write = self.write_lock().await;
             self.install_in_memory(&write, captured, made, &deletes)
@@ -368,10 +368,10 @@ impl Shard {
         &self,
         services: &Services,
         account: Account,
-        (unsaved, deletes): (&[Unsaved], &mut Vec<(SegmentRecord, DeletesFile)>),
+        (unsaved, deletes): (&[UnsavedDeletions], &mut Vec<(SegmentRecord, DeletesFile)>),
         commit: &mut Commit,
         record: Option<SegmentRecord>,
-    ) -> Result<Described> {
+    ) -> Result<WrittenDescription> {
         for (record, generation, bitmap) in unsaved {
             let (file, bytes) = DeletesFile::encode(bitmap, *generation)?;
             let mut record = record.clone();
@@ -389,10 +389,10 @@ impl Shard {
     fn install_in_memory(
         &self,
         write: &WriteLock<'_>,
-        captured: &Captured,
+        captured: &CommitInputs,
         made: Option<(Arc<Segment>, Output)>,
         deletes: &[(SegmentRecord, DeletesFile)],
-    ) -> Installed {
+    ) -> InstalledCommit {
         // Worked out beside readers: nothing changes while the write lock is held.
         let replacement = made.map(|(segment, output)| {
             let (live, published) = carried_over(&self.state.read(), captured, &output);
@@ -427,7 +427,7 @@ impl Shard {
             true => 0,
             false => replaced.iter().map(|s| s.bytes).sum::<u64>() + deletions,
         };
-        Installed { stale, freed, replaced }
+        InstalledCommit { stale, freed, replaced }
     }
 
     /// Puts the replacement where the first captured segment was and publishes the view. Returns what
@@ -435,7 +435,7 @@ impl Shard {
     fn swap(
         &self,
         state: &mut State,
-        captured: &Captured,
+        captured: &CommitInputs,
         replacement: Option<SegmentState>,
     ) -> Vec<SegmentState> {
         let at = state.segments.iter().position(|s| captured.keys.contains(&s.segment.key()));
@@ -500,7 +500,7 @@ async fn delete_attempts(services: &Services, files: &[object_store::path::Path]
 /// Keeps the deleted rows of a flush where they are few: as in Lucene, what was deleted counts in the
 /// statistics of scores until a merge drops it. Rows of operations that were refused go: they never
 /// were documents.
-fn keep_deleted(mut captured: Captured) -> Captured {
+fn keep_deleted(mut captured: CommitInputs) -> CommitInputs {
     let rows: u64 = captured.inputs.iter().map(|input| u64::from(input.segment.rows())).sum();
     let deleted: u64 = captured.inputs.iter().map(|input| input.deleted.len()).sum();
     if deleted.saturating_mul(KEPT_SHARE) <= rows {
@@ -539,9 +539,10 @@ fn capture<'a>(
     segments: impl Iterator<Item = &'a SegmentState>,
     level: u32,
     below: Option<(u64, u64)>,
-) -> Captured {
+) -> CommitInputs {
     let (inputs, keys) = Default::default();
-    let mut captured = Captured { inputs, keys, level, below, tombstones: None, deletion_bytes: 0, at_ms: 0 };
+    let mut captured =
+        CommitInputs { inputs, keys, level, below, tombstones: None, deletion_bytes: 0, at_ms: 0 };
     for segment in segments {
         captured.keys.push(segment.segment.key());
         captured.inputs.push(Input {
@@ -554,7 +555,7 @@ fn capture<'a>(
 
 /// Deletions of the captured segments that came after the capture, as rows of the output: all of
 /// them, and those that searches see already.
-fn carried_over(state: &State, captured: &Captured, output: &Output) -> (RoaringBitmap, RoaringBitmap) {
+fn carried_over(state: &State, captured: &CommitInputs, output: &Output) -> (RoaringBitmap, RoaringBitmap) {
     let (mut live, mut published) = (RoaringBitmap::new(), RoaringBitmap::new());
     for ((input, key), map) in captured.inputs.iter().zip(&captured.keys).zip(&output.maps) {
         let Some(now) = state.segments.iter().find(|s| s.segment.key() == *key) else { continue };

@@ -13,19 +13,19 @@ pub(crate) struct Current {
 
 /// What a request asks of the current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct VersionCondition {
     pub(crate) delete: bool,
     pub(crate) create: bool,
     pub(crate) version: Option<(u64, VersionType)>,
     pub(crate) if_seq_no: Option<u64>,
     pub(crate) if_primary_term: Option<u64>,
     /// What its writer has seen of the document, where rules hide documents from it.
-    pub(crate) seen: Option<Seen>,
+    pub(crate) seen: Option<ObservedVersion>,
 }
 
 /// What a writer has seen of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum ObservedVersion {
     /// This state of it.
     State { seq_no: u64, primary_term: u64 },
     /// Nothing, of all operations below a sequence number: what they have left is hidden.
@@ -34,16 +34,16 @@ pub(crate) enum Seen {
 
 /// Why an operation may not happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
+pub(crate) enum ConflictReason {
     /// The document is not as the operation expects it.
     Conflict(String),
     /// Rules hide the document from the writer.
     Hidden,
 }
 
-impl Seen {
+impl ObservedVersion {
     /// Checks that a live document is what was seen. Of one that is not there is nothing to hide.
-    pub(crate) fn check(self, live: Option<Current>) -> Result<(), Denied> {
+    pub(crate) fn check(self, live: Option<Current>) -> Result<(), ConflictReason> {
         match (live, self) {
             (None, _) => Ok(()),
             (Some(found), Self::State { seq_no, primary_term })
@@ -51,23 +51,28 @@ impl Seen {
             {
                 Ok(())
             }
-            (Some(found), Self::Nothing { below }) if found.seq_no < below => Err(Denied::Hidden),
+            (Some(found), Self::Nothing { below }) if found.seq_no < below => Err(ConflictReason::Hidden),
             // Versions of what may be hidden are not told.
-            _ => Err(Denied::Conflict("another writer has changed the document at the same time".to_owned())),
+            _ => Err(ConflictReason::Conflict(
+                "another writer has changed the document at the same time".to_owned(),
+            )),
         }
     }
 }
 
 /// The outcome: version and result, or why there is none.
-pub(crate) fn decide(current: Option<Current>, wanted: &Wanted) -> Result<(u64, DocResult), Denied> {
+pub(crate) fn decide(
+    current: Option<Current>,
+    wanted: &VersionCondition,
+) -> Result<(u64, DocResult), ConflictReason> {
     if let Some(seen) = wanted.seen {
         seen.check(current.filter(|current| current.live))?;
     }
-    decide_seen(current, wanted).map_err(Denied::Conflict)
+    decide_seen(current, wanted).map_err(ConflictReason::Conflict)
 }
 
 /// Decides about a document that the writer may see.
-fn decide_seen(current: Option<Current>, wanted: &Wanted) -> Result<(u64, DocResult), String> {
+fn decide_seen(current: Option<Current>, wanted: &VersionCondition) -> Result<(u64, DocResult), String> {
     let live = current.filter(|c| c.live);
     if wanted.create
         && let Some(found) = live
@@ -129,7 +134,7 @@ fn decide_seen(current: Option<Current>, wanted: &Wanted) -> Result<(u64, DocRes
 mod tests {
     use super::*;
 
-    const NOTHING: Wanted = Wanted {
+    const NOTHING: VersionCondition = VersionCondition {
         delete: false,
         create: false,
         version: None,
@@ -140,32 +145,36 @@ mod tests {
     const LIVE: Current = Current { live: true, version: 3, seq_no: 7, primary_term: 2 };
     const GONE: Current = Current { live: false, ..LIVE };
 
-    fn conflict(current: Current, wanted: &Wanted) -> String {
+    fn conflict(current: Current, wanted: &VersionCondition) -> String {
         match decide(Some(current), wanted) {
-            Err(Denied::Conflict(reason)) => reason,
+            Err(ConflictReason::Conflict(reason)) => reason,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn what_was_not_seen_is_not_changed_whatever_else_is_expected() {
-        let seen = |seq_no| Some(Seen::State { seq_no, primary_term: 2 });
+        let seen = |seq_no| Some(ObservedVersion::State { seq_no, primary_term: 2 });
         let external = Some((10, VersionType::External));
         for version in [None, external] {
-            let as_seen = Wanted { seen: seen(7), version, ..NOTHING };
+            let as_seen = VersionCondition { seen: seen(7), version, ..NOTHING };
             assert!(decide(Some(LIVE), &as_seen).is_ok());
             assert!(decide(Some(GONE), &as_seen).is_ok());
-            assert!(conflict(LIVE, &Wanted { seen: seen(6), ..as_seen }).contains("another writer"));
-            let unseen = |below| Wanted { seen: Some(Seen::Nothing { below }), ..as_seen };
-            assert_eq!(decide(Some(LIVE), &unseen(8)), Err(Denied::Hidden));
+            assert!(
+                conflict(LIVE, &VersionCondition { seen: seen(6), ..as_seen }).contains("another writer")
+            );
+            let unseen =
+                |below| VersionCondition { seen: Some(ObservedVersion::Nothing { below }), ..as_seen };
+            assert_eq!(decide(Some(LIVE), &unseen(8)), Err(ConflictReason::Hidden));
             assert!(conflict(LIVE, &unseen(7)).contains("another writer"));
             assert!(decide(Some(GONE), &unseen(8)).is_ok() && decide(None, &unseen(8)).is_ok());
         }
         // An expectation of the client's stands beside it.
-        let expecting = Wanted { if_seq_no: Some(6), if_primary_term: Some(2), seen: seen(7), ..NOTHING };
+        let expecting =
+            VersionCondition { if_seq_no: Some(6), if_primary_term: Some(2), seen: seen(7), ..NOTHING };
         assert!(conflict(LIVE, &expecting).contains("current document has seqNo [7]"));
-        let unseen = Wanted { seen: Some(Seen::Nothing { below: 9 }), ..expecting };
-        assert_eq!(decide(Some(LIVE), &unseen), Err(Denied::Hidden));
+        let unseen = VersionCondition { seen: Some(ObservedVersion::Nothing { below: 9 }), ..expecting };
+        assert_eq!(decide(Some(LIVE), &unseen), Err(ConflictReason::Hidden));
     }
 
     #[test]
@@ -173,21 +182,25 @@ mod tests {
         assert_eq!(decide(None, &NOTHING), Ok((1, DocResult::Created)));
         assert_eq!(decide(Some(LIVE), &NOTHING), Ok((4, DocResult::Updated)));
         assert_eq!(decide(Some(GONE), &NOTHING), Ok((4, DocResult::Created)));
-        let delete = Wanted { delete: true, ..NOTHING };
+        let delete = VersionCondition { delete: true, ..NOTHING };
         assert_eq!(decide(Some(LIVE), &delete), Ok((4, DocResult::Deleted)));
         assert_eq!(decide(None, &delete), Ok((1, DocResult::NotFound)));
     }
 
     #[test]
     fn create_refuses_a_live_document_only() {
-        let create = Wanted { create: true, ..NOTHING };
+        let create = VersionCondition { create: true, ..NOTHING };
         assert_eq!(decide(Some(GONE), &create), Ok((4, DocResult::Created)));
         assert!(conflict(LIVE, &create).contains("already exists (current version [3])"));
     }
 
     #[test]
     fn compare_and_set_names_both_sides() {
-        let cas = |seq_no, term| Wanted { if_seq_no: Some(seq_no), if_primary_term: Some(term), ..NOTHING };
+        let cas = |seq_no, term| VersionCondition {
+            if_seq_no: Some(seq_no),
+            if_primary_term: Some(term),
+            ..NOTHING
+        };
         assert_eq!(decide(Some(LIVE), &cas(7, 2)), Ok((4, DocResult::Updated)));
         assert!(conflict(LIVE, &cas(6, 2)).contains("current document has seqNo [7]"));
         assert!(decide(Some(LIVE), &cas(7, 1)).is_err());
@@ -196,7 +209,7 @@ mod tests {
 
     #[test]
     fn external_versions_are_kept_and_compared() {
-        let external = |v, t| Wanted { version: Some((v, t)), ..NOTHING };
+        let external = |v, t| VersionCondition { version: Some((v, t)), ..NOTHING };
         assert_eq!(decide(Some(LIVE), &external(10, VersionType::External)), Ok((10, DocResult::Updated)));
         assert!(decide(Some(LIVE), &external(3, VersionType::External)).is_err());
         assert_eq!(decide(Some(LIVE), &external(3, VersionType::ExternalGte)), Ok((3, DocResult::Updated)));

@@ -10,12 +10,12 @@ use super::commit::Services;
 use super::state::{SegmentState, State};
 use crate::Result;
 use crate::catalog::{Commit, SegmentRecord};
-use crate::description::{self, Account, Covers, IndexDescription, SegmentDescription};
+use crate::description::{self, Account, CoveredRanges, IndexDescription, SegmentDescription};
 use crate::metadata::IndexMeta;
 
 /// What an index and its shards know of what is described.
 #[derive(Debug)]
-pub(crate) struct About {
+pub(crate) struct DescriptionInputs {
     pub(crate) meta: ArcSwap<IndexMeta>,
     /// Version of the newest mapping that a description is known to have.
     pub(crate) mapping: AtomicU64,
@@ -23,7 +23,7 @@ pub(crate) struct About {
 
 /// A description that was written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Described {
+pub(super) struct WrittenDescription {
     pub(super) id: Uuid,
     /// Version of the mapping in it.
     mapping: u64,
@@ -43,7 +43,7 @@ impl Shard {
         let (mut taken, mut kept) = (Vec::new(), Vec::new());
         for segment in &state.segments {
             if let Some(stored) = segment.segment.as_stored() {
-                let account = Account::of(&stored.record);
+                let account = Account::new(&stored.record);
                 if keys.contains(&segment.segment.key()) { taken.push(account) } else { kept.push(account) }
             }
         }
@@ -53,8 +53,8 @@ impl Shard {
             None => taken.iter().map(|account| account.next_frame).max().unwrap_or(0),
         };
         let covers = match compacts {
-            true => Covers::union(taken.iter().map(|account| &account.covers)),
-            false => Covers::union(kept.iter().map(|account| &account.covers))
+            true => CoveredRanges::union(taken.iter().map(|account| &account.covers)),
+            false => CoveredRanges::union(kept.iter().map(|account| &account.covers))
                 .missing(below.unwrap_or(state.committed_below).0),
         };
         Account { covers, next_frame, generation: services.catalog.generation() }
@@ -67,7 +67,7 @@ impl Shard {
         account: Account,
         commit: &Commit,
         record: Option<SegmentRecord>,
-    ) -> Result<Described> {
+    ) -> Result<WrittenDescription> {
         let id = record.as_ref().map_or_else(Uuid::new_v4, |record| record.id);
         // The deletions of the new segment are as of now, too.
         let record =
@@ -85,7 +85,7 @@ impl Shard {
         description.deletes = deletes;
         let encoded = description::encode(&description)?;
         services.env.objects.put(&description.path(), encoded).await?;
-        Ok(Described { id, mapping })
+        Ok(WrittenDescription { id, mapping })
     }
 
     fn description(
@@ -94,7 +94,7 @@ impl Shard {
         id: Uuid,
         record: Option<SegmentRecord>,
     ) -> Result<SegmentDescription> {
-        let index = IndexDescription::of(&self.about.meta.load(), &self.mapping.load(), account.generation)?;
+        let index = IndexDescription::new(&self.about.meta.load(), &self.mapping.load(), account.generation)?;
         let term = self.state.read().primary_term;
         Ok(SegmentDescription::new(index, self.number, id, account, term, record))
     }
@@ -106,7 +106,7 @@ impl Shard {
 
     /// Takes note that a commit with a description was made; where it accounts for all operations without rows, it is the only
     /// one that has to.
-    pub(super) async fn described(&self, services: &Services, description: Described, all: bool) {
+    pub(super) async fn described(&self, services: &Services, description: WrittenDescription, all: bool) {
         self.about.mapping.fetch_max(description.mapping, Ordering::AcqRel);
         if !all {
             return;
@@ -128,11 +128,15 @@ impl Shard {
             }
             let records: Vec<SegmentRecord> =
                 state.segments.iter().filter_map(SegmentState::record).collect();
-            let accounts: Vec<Account> = records.iter().map(Account::of).collect();
-            (records, Covers::union(accounts.iter().map(|account| &account.covers)), state.committed_below)
+            let accounts: Vec<Account> = records.iter().map(Account::new).collect();
+            (
+                records,
+                CoveredRanges::union(accounts.iter().map(|account| &account.covers)),
+                state.committed_below,
+            )
         };
         for record in records.into_iter().filter(|record| segments.contains(&record.id)) {
-            let description = self.description(Account::of(&record), record.id, Some(record))?;
+            let description = self.description(Account::new(&record), record.id, Some(record))?;
             let encoded = description::encode(&description)?;
             services.env.objects.put(&description.path(), encoded).await?;
         }

@@ -13,7 +13,7 @@ use crate::Result;
 use crate::segment::{Fingerprint, MemChunk, RowParts, Segment, StoredRow};
 
 /// Where a document was found: what holds its row stays there however the shard goes on.
-enum Place {
+enum DocumentSource {
     Tail(Arc<MemChunk>, u32),
     Segment(Arc<Segment>, u32),
 }
@@ -28,13 +28,15 @@ impl Shard {
         }
         match self.locate(id)? {
             None => Ok(None),
-            Some(Place::Tail(chunk, row)) => Ok(Some(tail_row(&chunk, row))),
-            Some(Place::Segment(segment, row)) => Ok(segment.fetch_blocking(&[row], RowParts::ALL)?.pop()),
+            Some(DocumentSource::Tail(chunk, row)) => Ok(Some(tail_row(&chunk, row))),
+            Some(DocumentSource::Segment(segment, row)) => {
+                Ok(segment.fetch_blocking(&[row], RowParts::ALL)?.pop())
+            }
         }
     }
 
-    fn locate(&self, id: &str) -> Result<Option<Place>> {
-        let fingerprint = Fingerprint::of(id);
+    fn locate(&self, id: &str) -> Result<Option<DocumentSource>> {
+        let fingerprint = Fingerprint::new(id);
         // Stored segments and the id's rows in each. They are read without the lock, and only where memory
         // does not know the id. A segment that cannot be read matters if it is the one.
         let mut asked: HashMap<u64, Result<RoaringBitmap>> = HashMap::new();
@@ -54,7 +56,7 @@ impl Shard {
                     for s in stored() {
                         let Some(rows) = asked.remove(&s.segment.key()) else { continue };
                         if let Some(row) = rows?.iter().find(|row| !s.live.contains(*row)) {
-                            return Ok(Some(Place::Segment(Arc::clone(&s.segment), row)));
+                            return Ok(Some(DocumentSource::Segment(Arc::clone(&s.segment), row)));
                         }
                     }
                     return Ok(None);
@@ -69,7 +71,7 @@ impl Shard {
     }
 
     fn get_published(&self, id: &str) -> Result<Option<StoredRow>> {
-        let fingerprint = Fingerprint::of(id);
+        let fingerprint = Fingerprint::new(id);
         for view in self.view().iter().rev() {
             let rows = view.segment.rows_of(id, fingerprint)?;
             if let Some(row) = rows.iter().find(|row| !view.deleted.contains(*row)) {
@@ -80,12 +82,12 @@ impl Shard {
     }
 }
 
-fn place(state: &State, location: Location) -> Option<Place> {
+fn place(state: &State, location: Location) -> Option<DocumentSource> {
     if let Some(tail) = state.frozen.iter().chain([&state.tail]).find(|tail| tail.key == location.segment) {
-        return tail.chunk_of(location.row).map(|(chunk, row)| Place::Tail(Arc::clone(chunk), row));
+        return tail.chunk_of(location.row).map(|(chunk, row)| DocumentSource::Tail(Arc::clone(chunk), row));
     }
     let found = state.segments.iter().find(|s| s.segment.key() == location.segment)?;
-    Some(Place::Segment(Arc::clone(&found.segment), location.row))
+    Some(DocumentSource::Segment(Arc::clone(&found.segment), location.row))
 }
 
 fn tail_row(chunk: &MemChunk, row: u32) -> StoredRow {

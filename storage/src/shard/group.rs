@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::catalog::{Catalog, Commit};
 use crate::mapping::Mapping;
-use crate::sync::{AsyncMutex, AsyncMutexGuard, Place, Rank};
+use crate::sync::{AsyncMutex, AsyncMutexGuard, LockRank, Rank};
 use crate::{Error, Result};
 
 /// Commits of one transaction, at most.
@@ -28,12 +28,12 @@ pub(crate) struct Commits {
     /// Held by one transaction at a time: what it says of a mapping must not be older than what one before it
     /// said.
     one: AsyncMutex,
-    waiting: Mutex<Vec<Waiting>>,
+    waiting: Mutex<Vec<PendingCommit>>,
 }
 
 /// A commit on its way.
 #[derive(Debug)]
-struct Waiting {
+struct PendingCommit {
     commit: Commit,
     index: Uuid,
     mapping: Arc<ArcSwap<Mapping>>,
@@ -42,7 +42,7 @@ struct Waiting {
     done: oneshot::Sender<Result<u64>>,
 }
 
-impl Waiting {
+impl PendingCommit {
     /// Adds the mapping as of now; called with the lock held, so that an older one never follows a newer one.
     fn with_mapping(mut self) -> Self {
         let mapping = self.mapping.load();
@@ -56,7 +56,7 @@ impl Waiting {
 impl Commits {
     /// No commit is on its way.
     pub(crate) fn new() -> Self {
-        Self { one: AsyncMutex::new(Place::of(Rank::Commits)), waiting: Mutex::default() }
+        Self { one: AsyncMutex::new(LockRank::new(Rank::Commits)), waiting: Mutex::default() }
     }
 
     /// Keeps all commits with mappings waiting until the result is dropped.
@@ -77,7 +77,13 @@ impl Commits {
         mapping: &Arc<ArcSwap<Mapping>>,
     ) -> Result<u64> {
         let (done, mut made) = oneshot::channel();
-        self.waiting.lock().push(Waiting { commit, index, mapping: Arc::clone(mapping), version: 0, done });
+        self.waiting.lock().push(PendingCommit {
+            commit,
+            index,
+            mapping: Arc::clone(mapping),
+            version: 0,
+            done,
+        });
         let _one = self.one.lock().await;
         loop {
             match made.try_recv() {
@@ -92,28 +98,28 @@ impl Commits {
 
     /// Makes the commits that wait, in one transaction. The caller holds the lock.
     async fn commit_waiting(&self, catalog: &dyn Catalog) {
-        let group: Vec<Waiting> = {
+        let group: Vec<PendingCommit> = {
             let mut waiting = self.waiting.lock();
             let most = waiting.len().min(MOST);
             waiting.drain(..most).collect()
         };
         // Whoever has gone takes its commit along: nobody would know of it.
         let group = group.into_iter().filter(|waiting| !waiting.done.is_canceled());
-        let group: Vec<Waiting> = group.map(Waiting::with_mapping).collect();
+        let group: Vec<PendingCommit> = group.map(PendingCommit::with_mapping).collect();
         if group.len() > 1 && catalog.commit(&united(&group)).await.is_ok() {
             group.into_iter().for_each(|waiting| drop(waiting.done.send(Ok(waiting.version))));
             return;
         }
-        for Waiting { commit, version, done, .. } in group {
+        for PendingCommit { commit, version, done, .. } in group {
             let _ = done.send(catalog.commit(&commit).await.map(|()| version));
         }
     }
 }
 
 /// One commit of many, whose shards differ.
-fn united(group: &[Waiting]) -> Commit {
+fn united(group: &[PendingCommit]) -> Commit {
     let mut united = Commit::default();
-    for Waiting { commit, .. } in group {
+    for PendingCommit { commit, .. } in group {
         let Commit {
             put,
             removed,

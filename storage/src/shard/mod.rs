@@ -30,23 +30,23 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-pub(crate) use self::access::{Applied, Change, Reading, WriteLock};
-use self::commit::Doubtful;
+pub(crate) use self::access::{AppliedOperation, Change, StateReadGuard, WriteLock};
+use self::commit::UncertainCommits;
 pub(crate) use self::commit::{ForceMerge, Services};
 pub(crate) use self::contexts::ContextCounters;
 pub use self::contexts::{ContextFigures, ContextKind, OpenContext};
-pub(crate) use self::decide::{Current, Denied, Seen, Wanted, decide};
-pub(crate) use self::describe::About;
+pub(crate) use self::decide::{ConflictReason, Current, ObservedVersion, VersionCondition, decide};
+pub(crate) use self::describe::DescriptionInputs;
 pub(crate) use self::group::Commits;
 pub(crate) use self::policy::{FlushFacts, RefreshFacts, flush_in_ms, refresh_in_ms};
-pub(crate) use self::state::{Damage, LoadedSegment, Location, Probed, State};
+pub(crate) use self::state::{Damage, LoadedSegment, Location, SegmentLookups, State};
 use self::state::{DeletionBytes, SegmentState, Tail};
 use self::versions::Versions;
 use crate::catalog::ShardCheckpoint;
 use crate::mapping::Mapping;
 use crate::metadata::SortField;
-use crate::segment::{DeletesFile, Env, Memory, Segment, SegmentView, Stored};
-use crate::sync::{self, AsyncMutex, Place, Rank, RwLock};
+use crate::segment::{DeletesFile, Env, Memory, Segment, SegmentView, StoredSegment};
+use crate::sync::{self, AsyncMutex, LockRank, Rank, RwLock};
 use crate::{Priority, Result, SegmentFigures, ShardFault, ShardFigures};
 
 /// In-memory segments of a shard beyond which it is flushed.
@@ -82,13 +82,13 @@ pub(crate) struct Counters {
 
 /// A kind of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Work {
+pub(crate) enum MaintenanceKind {
     Refresh,
     Flush,
     Compact,
 }
 
-impl Work {
+impl MaintenanceKind {
     /// Longest pause after failures, in milliseconds. Writers wait for flushes.
     fn longest_pause_ms(self) -> i64 {
         if self == Self::Compact { 60_000 } else { 15_000 }
@@ -106,7 +106,7 @@ struct Attempts {
 
 impl Counters {
     /// Notes how an attempt at a kind of work ended, whoever asked for it.
-    pub(crate) fn attempted(&self, work: Work, failed: bool, now_ms: i64) {
+    pub(crate) fn attempted(&self, work: MaintenanceKind, failed: bool, now_ms: i64) {
         let attempts = &self.attempts[work as usize];
         if failed {
             attempts.failed_ms.store(now_ms, Ordering::Relaxed);
@@ -117,7 +117,7 @@ impl Counters {
     }
 
     /// For how many milliseconds a kind of work is not to be tried again by itself; 0 for not at all.
-    pub(crate) fn pause_ms(&self, work: Work, now_ms: i64) -> i64 {
+    pub(crate) fn pause_ms(&self, work: MaintenanceKind, now_ms: i64) -> i64 {
         let attempts = &self.attempts[work as usize];
         let pause = policy::pause_ms(attempts.failures.load(Ordering::Relaxed), work.longest_pause_ms());
         let since = now_ms.saturating_sub(attempts.failed_ms.load(Ordering::Relaxed));
@@ -126,7 +126,7 @@ impl Counters {
     }
 
     /// Whether the last attempt at a kind of work failed.
-    pub(crate) fn has_failed(&self, work: Work) -> bool {
+    pub(crate) fn has_failed(&self, work: MaintenanceKind) -> bool {
         self.attempts[work as usize].failures.load(Ordering::Relaxed) > 0
     }
 
@@ -150,7 +150,7 @@ pub(crate) struct Shard {
     pub(crate) index: Uuid,
     pub(crate) number: u32,
     /// The index's metadata, for descriptions.
-    about: Arc<About>,
+    about: Arc<DescriptionInputs>,
     /// The index's mapping, which only grows: what is loaded after rows were taken up knows their paths.
     mapping: Arc<ArcSwap<Mapping>>,
     /// Version of it that the catalog is known to have.
@@ -166,7 +166,7 @@ pub(crate) struct Shard {
     flushing: AsyncMutex,
     compacting: AsyncMutex,
     /// Segments of commits that failed without telling whether they happened; `None`: no such commit.
-    doubtful: Mutex<Option<Doubtful>>,
+    doubtful: Mutex<Option<UncertainCommits>>,
     /// Descriptions of operations without rows, which the next flush accounts for.
     rests: Mutex<Vec<Uuid>>,
     /// Sequence number below which everything is searchable.
@@ -182,7 +182,7 @@ pub(crate) struct Shard {
 impl Shard {
     /// Makes a shard from what the catalog holds; `segments` come with their deletions.
     pub(crate) fn new(
-        about: Arc<About>,
+        about: Arc<DescriptionInputs>,
         number: u32,
         mapping: SharedMapping,
         sort: Arc<[SortField]>,
@@ -211,7 +211,7 @@ impl Shard {
             closed: false,
             damage: None,
         };
-        let lock = |rank| AsyncMutex::new(Place::of_shard(rank, index, number));
+        let lock = |rank| AsyncMutex::new(LockRank::of_shard(rank, index, number));
         Self {
             index,
             number,
@@ -223,7 +223,7 @@ impl Shard {
             published: ArcSwap::from_pointee(state.views()),
             searchable: watch::Sender::new(below.0),
             write_lock: lock(Rank::ShardWrite),
-            state: RwLock::new(Place::of_shard(Rank::State, index, number), state),
+            state: RwLock::new(LockRank::of_shard(Rank::State, index, number), state),
             committing: lock(Rank::Committing),
             refreshing: lock(Rank::Refreshing),
             flushing: lock(Rank::ShardWork),
@@ -266,10 +266,11 @@ impl Shard {
     pub(crate) fn probe_damage(&self) {
         let damaged: Vec<Arc<Segment>> = {
             let state = self.state.read();
-            let is_damaged = |segment: &&Arc<Segment>| segment.as_stored().is_some_and(Stored::is_damaged);
+            let is_damaged =
+                |segment: &&Arc<Segment>| segment.as_stored().is_some_and(StoredSegment::is_damaged);
             state.segments.iter().map(|state| &state.segment).filter(is_damaged).cloned().collect()
         };
-        damaged.iter().filter_map(|segment| segment.as_stored()).for_each(Stored::probe_damage);
+        damaged.iter().filter_map(|segment| segment.as_stored()).for_each(StoredSegment::probe_damage);
     }
 
     /// Refuses the use of a damaged shard.
@@ -281,8 +282,8 @@ impl Shard {
     }
 
     /// Asks the stored segments for ids, without holding a lock meanwhile. Blocks on their files.
-    pub(crate) fn probe<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Probed {
-        let mut probed = Probed::default();
+    pub(crate) fn probe<'a>(&self, ids: impl Iterator<Item = &'a str>) -> SegmentLookups {
+        let mut probed = SegmentLookups::default();
         let segments = self.state.read().unprobed(&probed);
         probed.probe(&segments, ids);
         probed
@@ -301,7 +302,7 @@ impl Shard {
     /// Makes every operation applied so far visible to searches.
     pub(crate) async fn refresh(&self, env: &Env, now_ms: i64) -> Result<()> {
         let refreshed = sync::scope(self.make_searchable(env, now_ms)).await;
-        self.counters.attempted(Work::Refresh, refreshed.is_err(), now_ms);
+        self.counters.attempted(MaintenanceKind::Refresh, refreshed.is_err(), now_ms);
         refreshed
     }
 
@@ -398,14 +399,14 @@ impl Shard {
 
     /// Waits until everything below `seq_no` is searchable. The wait counts from the call on.
     pub(crate) fn wait_searchable(&self, seq_no: u64) -> impl Future<Output = ()> {
-        struct Waiting<'a>(&'a AtomicU64);
-        impl Drop for Waiting<'_> {
+        struct RefreshWaiter<'a>(&'a AtomicU64);
+        impl Drop for RefreshWaiter<'_> {
             fn drop(&mut self) {
                 self.0.fetch_sub(1, Ordering::AcqRel);
             }
         }
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        let waiting = Waiting(&self.waiting);
+        let waiting = RefreshWaiter(&self.waiting);
         let mut searchable = self.searchable.subscribe();
         async move {
             let _waiting = waiting;
@@ -449,7 +450,7 @@ impl Shard {
             if state.damage.is_some() {
                 return Some(ShardFault::Damaged);
             }
-            if state.stored().any(Stored::is_damaged) {
+            if state.stored().any(StoredSegment::is_damaged) {
                 return Some(ShardFault::Unreadable);
             }
         }

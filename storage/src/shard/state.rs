@@ -15,7 +15,7 @@ use super::versions::Versions;
 use crate::catalog::SegmentRecord;
 use crate::routing::looks_generated;
 use crate::segment::{
-    DeletesFile, Env, Fingerprint, Located, MemChunk, Segment, SegmentView, Stored, is_damage,
+    DeletesFile, DocumentLocation, Env, Fingerprint, MemChunk, Segment, SegmentView, StoredSegment, is_damage,
 };
 use crate::{Error, Result};
 
@@ -128,7 +128,7 @@ impl SegmentState {
             segment: Arc::new(Segment::stored(
                 next_key(),
                 env.compute.clone(),
-                Stored::new(record, env.clone()),
+                StoredSegment::new(record, env.clone()),
             )),
             first_frame: None,
             bytes: 0,
@@ -166,13 +166,13 @@ impl SegmentState {
 /// What stored segments say of ids, asked without the shard's lock: sidecars may lie on disk or in a
 /// remote store, and nobody is to wait for them under the lock.
 #[derive(Debug, Default)]
-pub(crate) struct Probed {
+pub(crate) struct SegmentLookups {
     /// Segments that were asked, and whether they could answer.
     asked: Vec<(u64, bool)>,
-    found: HashMap<Box<str>, Vec<(u64, Located)>, RandomState>,
+    found: HashMap<Box<str>, Vec<(u64, DocumentLocation)>, RandomState>,
 }
 
-impl Probed {
+impl SegmentLookups {
     /// Asks segments for ids, beside those asked before. Blocks. A segment that cannot answer is not
     /// asked again: whoever needs its answer gets its error.
     pub(crate) fn probe<'a>(&mut self, segments: &[Arc<Segment>], ids: impl Iterator<Item = &'a str>) {
@@ -193,7 +193,7 @@ impl Probed {
             }
         }
         for id in ids {
-            let fingerprint = Fingerprint::of(id);
+            let fingerprint = Fingerprint::new(id);
             for finder in &finders {
                 match finder.find(id, fingerprint) {
                     Ok(rows) if rows.is_empty() => {}
@@ -214,7 +214,7 @@ impl Probed {
     }
 
     /// Rows of an id in a segment; `None` where the segment was not asked or could not answer.
-    fn rows(&self, id: &str, segment: u64) -> Option<impl Iterator<Item = Located> + '_> {
+    fn rows(&self, id: &str, segment: u64) -> Option<impl Iterator<Item = DocumentLocation> + '_> {
         self.asked.contains(&(segment, true)).then(|| {
             let found = self.found.get(id).map(Vec::as_slice).unwrap_or_default();
             found.iter().filter(move |(key, _)| *key == segment).map(|(_, located)| *located)
@@ -232,7 +232,7 @@ pub(crate) struct Damage {
 
 impl Damage {
     /// Takes what an error says of a damaged or missing file.
-    pub(crate) fn of(error: &Error) -> Option<Self> {
+    pub(crate) fn new(error: &Error) -> Option<Self> {
         match error {
             Error::Corrupt { file, offset, reason } => {
                 Some(Self { file: file.clone(), offset: *offset, reason: reason.clone() })
@@ -247,14 +247,14 @@ impl Damage {
 
 /// A document found by id.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundDocument {
     pub(crate) current: Current,
     pub(crate) location: Option<Location>,
 }
 
-impl Found {
-    fn at(segment: u64, located: Located) -> Self {
-        let Located { row, version, seq_no, primary_term } = located;
+impl FoundDocument {
+    fn at(segment: u64, located: DocumentLocation) -> Self {
+        let DocumentLocation { row, version, seq_no, primary_term } = located;
         Self {
             current: Current { live: true, version, seq_no, primary_term },
             location: Some(Location { segment, row }),
@@ -332,13 +332,13 @@ impl State {
     }
 
     /// Finds the current state of a document. Asks segments that were not probed itself.
-    pub(crate) fn find(&self, id: &str, probed: &Probed) -> Result<Option<Found>> {
+    pub(crate) fn find(&self, id: &str, probed: &SegmentLookups) -> Result<Option<FoundDocument>> {
         self.check()?;
         self.find_unchecked(id, probed)
     }
 
     /// Finds the current state of a document, also where the shard is out of use.
-    pub(crate) fn find_unchecked(&self, id: &str, probed: &Probed) -> Result<Option<Found>> {
+    pub(crate) fn find_unchecked(&self, id: &str, probed: &SegmentLookups) -> Result<Option<FoundDocument>> {
         match self.find_unflushed(id) {
             Some(found) if self.is_doubtful(&found) => {
                 let stored = self.find_stored(id, probed)?;
@@ -351,12 +351,12 @@ impl State {
 
     /// Whether it is a tombstone from the catalog, which may know of an older deletion of an id that lives in a stored segment. A
     /// row of it there that is not deleted is newer: the deletions of rows are committed with the tombstones.
-    pub(crate) fn is_doubtful(&self, found: &Found) -> bool {
+    pub(crate) fn is_doubtful(&self, found: &FoundDocument) -> bool {
         found.location.is_none() && found.current.seq_no < self.loaded_below
     }
 
     /// Finds a document, or its tombstone, without looking into stored segments.
-    pub(crate) fn find_unflushed(&self, id: &str) -> Option<Found> {
+    pub(crate) fn find_unflushed(&self, id: &str) -> Option<FoundDocument> {
         if let Some(entry) = self.versions.get(id) {
             let current = Current {
                 live: entry.location.is_some(),
@@ -364,7 +364,7 @@ impl State {
                 seq_no: entry.seq_no,
                 primary_term: entry.primary_term,
             };
-            return Some(Found { current, location: entry.location });
+            return Some(FoundDocument { current, location: entry.location });
         }
         // Client-chosen ids in memory are all in `versions`.
         if !looks_generated(id) {
@@ -374,37 +374,37 @@ impl State {
             if let Some((row, chunk, at)) = tail.find_generated(id)
                 && !tail.deleted.contains(row)
             {
-                let located = Located {
+                let located = DocumentLocation {
                     row,
                     version: chunk.versions[at],
                     seq_no: chunk.seq_nos[at],
                     primary_term: chunk.primary_term,
                 };
-                return Some(Found::at(tail.key, located));
+                return Some(FoundDocument::at(tail.key, located));
             }
         }
         self.segments.iter().rev().find_map(|state| {
             let located = state.segment.as_memory()?.find_generated(id)?;
-            (!state.live.contains(located.row)).then(|| Found::at(state.segment.key(), located))
+            (!state.live.contains(located.row)).then(|| FoundDocument::at(state.segment.key(), located))
         })
     }
 
-    fn find_stored(&self, id: &str, probed: &Probed) -> Result<Option<Found>> {
+    fn find_stored(&self, id: &str, probed: &SegmentLookups) -> Result<Option<FoundDocument>> {
         for state in self.segments.iter().rev().filter(|s| s.segment.as_stored().is_some()) {
             let key = state.segment.key();
-            let found: Vec<Located> = match probed.rows(id, key) {
+            let found: Vec<DocumentLocation> = match probed.rows(id, key) {
                 Some(rows) => rows.collect(),
-                None => state.segment.find(id, Fingerprint::of(id))?,
+                None => state.segment.find(id, Fingerprint::new(id))?,
             };
             if let Some(located) = found.into_iter().find(|located| !state.live.contains(located.row)) {
-                return Ok(Some(Found::at(key, located)));
+                return Ok(Some(FoundDocument::at(key, located)));
             }
         }
         Ok(None)
     }
 
     /// Stored segments that were not asked yet.
-    pub(crate) fn unprobed(&self, probed: &Probed) -> Vec<Arc<Segment>> {
+    pub(crate) fn unprobed(&self, probed: &SegmentLookups) -> Vec<Arc<Segment>> {
         self.segments
             .iter()
             .map(|state| &state.segment)
@@ -442,7 +442,7 @@ impl State {
     }
 
     /// The segments in the object store.
-    pub(super) fn stored(&self) -> impl Iterator<Item = &Stored> {
+    pub(super) fn stored(&self) -> impl Iterator<Item = &StoredSegment> {
         self.segments.iter().filter_map(|segment| segment.segment.as_stored())
     }
 

@@ -32,13 +32,13 @@ const MERGED_BYTES: usize = PART_BYTES;
 
 /// Encodes tombstones in parts.
 #[derive(Debug, Default)]
-struct Parts {
+struct TombstoneEncoder {
     done: Vec<Bytes>,
     bytes: Vec<u8>,
     count: u64,
 }
 
-impl Parts {
+impl TombstoneEncoder {
     fn push(&mut self, id: &str, entry: &VersionEntry) {
         if self.bytes.is_empty() {
             self.bytes.extend_from_slice(&[0; 8]);
@@ -153,7 +153,7 @@ impl Shard {
     }
 
     fn encode_tombstones(&self, range: &Range<u64>) -> Vec<Bytes> {
-        let mut parts = Parts::default();
+        let mut parts = TombstoneEncoder::default();
         let mut stripe = 0;
         loop {
             let state = self.state.read();
@@ -264,7 +264,7 @@ mod tests {
         let given =
             [("a", entry(1, 2, 1_700_000_000_000)), ("ünï", entry(u64::MAX, 9, -5)), ("", entry(0, 0, 0))];
         let encode = |given: &[(&str, VersionEntry)]| {
-            let mut parts = Parts::default();
+            let mut parts = TombstoneEncoder::default();
             given.iter().for_each(|(id, entry)| parts.push(id, entry));
             parts.finish()
         };
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn parts_are_bounded() {
         let entry = VersionEntry { version: 1, seq_no: 2, primary_term: 1, location: None, deleted_at_ms: 3 };
-        let mut parts = Parts::default();
+        let mut parts = TombstoneEncoder::default();
         (0..300_000).for_each(|id| parts.push(&format!("document-{id:020}"), &entry));
         let parts = parts.finish();
         assert_eq!(parts.len(), 5);

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
 
-use super::order::{Held, Place};
+use super::order::{HeldLock, LockRank};
 
 /// A lock that orders work of any length. It guards no value: what it orders is behind locks that are held for
 /// moments.
 #[derive(Debug)]
 pub(crate) struct AsyncMutex {
-    place: Place,
+    place: LockRank,
     inner: Arc<Mutex<()>>,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct AsyncMutex {
 #[must_use]
 pub(crate) struct AsyncMutexGuard<'a> {
     _inner: Guard<'a>,
-    _held: Held,
+    _held: HeldLock,
 }
 
 #[derive(Debug)]
@@ -30,13 +30,13 @@ enum Guard<'a> {
 
 impl AsyncMutex {
     /// Makes a lock with its place in the order.
-    pub(crate) fn new(place: Place) -> Self {
+    pub(crate) fn new(place: LockRank) -> Self {
         Self { place, inner: Arc::default() }
     }
 
     /// Waits for the lock, within a [`super::scope`]. Cancellation safe.
     pub(crate) async fn lock(&self) -> AsyncMutexGuard<'_> {
-        let held = Held::take_in_scope(self.place);
+        let held = HeldLock::take_in_scope(self.place);
         #[cfg(test)]
         super::model::before(self.place, &self.inner);
         AsyncMutexGuard { _inner: Guard::Borrowed(self.inner.lock().await), _held: held }
@@ -44,7 +44,7 @@ impl AsyncMutex {
 
     /// Waits for the lock as [`AsyncMutex::lock`] does; what holds it may go to a scope that follows on this one.
     pub(crate) async fn lock_owned(&self) -> AsyncMutexGuard<'static> {
-        let held = Held::take_in_scope(self.place);
+        let held = HeldLock::take_in_scope(self.place);
         #[cfg(test)]
         super::model::before(self.place, &self.inner);
         AsyncMutexGuard { _inner: Guard::Owned(Arc::clone(&self.inner).lock_owned().await), _held: held }
@@ -55,7 +55,7 @@ impl AsyncMutex {
     /// # Panics
     /// On a thread of the runtime.
     pub(crate) fn blocking_lock(&self) -> AsyncMutexGuard<'_> {
-        let held = Held::take(self.place);
+        let held = HeldLock::take(self.place);
         #[cfg(test)]
         if super::modelled() {
             super::model::point();

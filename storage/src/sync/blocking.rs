@@ -7,13 +7,13 @@ use std::time::Duration;
 use super::Rank;
 #[cfg(test)]
 use super::model::locks as raw;
-use super::order::{Held, Place};
+use super::order::{HeldLock, LockRank};
 #[cfg(not(test))]
 use parking_lot as raw;
 
 /// A lock of one holder. Held over no await.
 pub(crate) struct Mutex<T> {
-    place: Place,
+    place: LockRank,
     inner: raw::Mutex<T>,
 }
 
@@ -21,18 +21,18 @@ pub(crate) struct Mutex<T> {
 #[must_use]
 pub(crate) struct MutexGuard<'a, T> {
     inner: raw::MutexGuard<'a, T>,
-    _held: Held,
+    _held: HeldLock,
 }
 
 impl<T> Mutex<T> {
     /// Makes a lock with its place in the order.
     pub(crate) fn new(rank: Rank, value: T) -> Self {
-        Self { place: Place::of(rank), inner: raw::Mutex::new(value) }
+        Self { place: LockRank::new(rank), inner: raw::Mutex::new(value) }
     }
 
     /// Waits for the lock.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        let held = Held::take(self.place);
+        let held = HeldLock::take(self.place);
         MutexGuard { inner: self.inner.lock(), _held: held }
     }
 }
@@ -85,7 +85,7 @@ impl Condvar {
 
 /// A lock of many readers or one writer. Held over no await.
 pub(crate) struct RwLock<T> {
-    place: Place,
+    place: LockRank,
     inner: raw::RwLock<T>,
 }
 
@@ -93,31 +93,31 @@ pub(crate) struct RwLock<T> {
 #[must_use]
 pub(crate) struct RwLockReadGuard<'a, T> {
     inner: raw::RwLockReadGuard<'a, T>,
-    _held: Held,
+    _held: HeldLock,
 }
 
 /// Holds a [`RwLock`] alone.
 #[must_use]
 pub(crate) struct RwLockWriteGuard<'a, T> {
     inner: raw::RwLockWriteGuard<'a, T>,
-    _held: Held,
+    _held: HeldLock,
 }
 
 impl<T> RwLock<T> {
     /// Makes a lock with its place in the order.
-    pub(crate) fn new(place: Place, value: T) -> Self {
+    pub(crate) fn new(place: LockRank, value: T) -> Self {
         Self { place, inner: raw::RwLock::new(value) }
     }
 
     /// Waits for the lock, to be shared with other readers.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
-        let held = Held::take(self.place);
+        let held = HeldLock::take(self.place);
         RwLockReadGuard { inner: self.inner.read(), _held: held }
     }
 
     /// Waits for the lock, to be held alone.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
-        let held = Held::take(self.place);
+        let held = HeldLock::take(self.place);
         RwLockWriteGuard { inner: self.inner.write(), _held: held }
     }
 }

@@ -23,7 +23,7 @@ mod tasks;
 
 pub(crate) use self::asynchronous::{AsyncMutex, AsyncMutexGuard};
 pub(crate) use self::blocking::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub(crate) use self::order::{Place, scope};
+pub(crate) use self::order::{LockRank, scope};
 pub(crate) use self::tasks::{Thread, block_on, blocking, detached, spawn_thread, uninterrupted};
 
 /// Which lock it is. Locks are taken in ascending order; the fields that they guard say more.

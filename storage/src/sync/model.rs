@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::order::Place;
+use super::order::LockRank;
 
 /// A defect that is put into the locks or the log, so that a test shows that the checker finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) fn point() {
 }
 
 /// What comes before a task waits for an asynchronous lock.
-pub(super) fn before(place: Place, lock: &tokio::sync::Mutex<()>) {
+pub(super) fn before(place: LockRank, lock: &tokio::sync::Mutex<()>) {
     if !modelled() {
         return;
     }
@@ -68,7 +68,7 @@ pub(super) fn before(place: Place, lock: &tokio::sync::Mutex<()>) {
     }
 }
 
-pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type ThreadBody = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A runtime of few threads.
 pub(crate) struct Runtime {
@@ -89,7 +89,7 @@ struct Task {
 
 enum TaskState {
     /// It waits to be woken, or polled.
-    Waits(Work),
+    Waits(ThreadBody),
     /// It is being polled; whether it was woken meanwhile.
     Polled(bool),
     Ended,
@@ -113,7 +113,7 @@ impl Wake for Task {
 
 impl Runtime {
     /// Starts a runtime that ends once `tasks` tasks have ended.
-    pub(crate) fn start(threads: usize, tasks: Vec<Work>) -> Self {
+    pub(crate) fn start(threads: usize, tasks: Vec<ThreadBody>) -> Self {
         let ready = Arc::new(Ready::default());
         ready.queue.lock().unwrap().1 = tasks.len();
         for work in tasks {

@@ -6,15 +6,15 @@ use super::Rank;
 
 /// Where a lock is in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct LockRank {
     rank: Rank,
     index: Uuid,
     shard: u32,
 }
 
-impl Place {
+impl LockRank {
     /// The place of a lock that is one of its kind.
-    pub(crate) const fn of(rank: Rank) -> Self {
+    pub(crate) const fn new(rank: Rank) -> Self {
         Self { rank, index: Uuid::nil(), shard: 0 }
     }
 
@@ -36,29 +36,29 @@ impl Place {
 }
 
 #[cfg(not(debug_assertions))]
-pub(super) use self::unchecked::Held;
+pub(super) use self::unchecked::HeldLock;
 #[cfg(not(debug_assertions))]
 pub(crate) use self::unchecked::scope;
 
 #[cfg(debug_assertions)]
-pub(super) use self::checked::Held;
+pub(super) use self::checked::HeldLock;
 #[cfg(debug_assertions)]
 pub(crate) use self::checked::scope;
 
 #[cfg(not(debug_assertions))]
 mod unchecked {
-    use super::Place;
+    use super::LockRank;
 
     /// A lock that is held.
     #[derive(Debug)]
-    pub(in super::super) struct Held;
+    pub(in super::super) struct HeldLock;
 
-    impl Held {
-        pub(in super::super) fn take(_: Place) -> Self {
+    impl HeldLock {
+        pub(in super::super) fn take(_: LockRank) -> Self {
             Self
         }
 
-        pub(in super::super) fn take_in_scope(_: Place) -> Self {
+        pub(in super::super) fn take_in_scope(_: LockRank) -> Self {
             Self
         }
     }
@@ -76,34 +76,34 @@ mod checked {
     use futures::future::Either;
 
     use super::super::modelled;
-    use super::Place;
+    use super::LockRank;
 
-    type Places = RefCell<Vec<Place>>;
+    type LockRanks = RefCell<Vec<LockRank>>;
 
     thread_local! {
-        static OF_THREAD: Places = const { RefCell::new(Vec::new()) };
+        static OF_THREAD: LockRanks = const { RefCell::new(Vec::new()) };
     }
 
     tokio::task_local! {
-        static OF_SCOPE: Places;
+        static OF_SCOPE: LockRanks;
     }
 
     /// Looks at what the scope that runs now holds; where none does, the thread.
-    fn with<T>(look: impl Fn(&mut Vec<Place>) -> T) -> T {
+    fn with<T>(look: impl Fn(&mut Vec<LockRank>) -> T) -> T {
         let in_scope = OF_SCOPE.try_with(|places| look(&mut places.borrow_mut()));
         in_scope.unwrap_or_else(|_| OF_THREAD.with(|places| look(&mut places.borrow_mut())))
     }
 
     /// A lock that is held, or waited for.
     #[derive(Debug)]
-    pub(in super::super) struct Held(Option<Place>);
+    pub(in super::super) struct HeldLock(Option<LockRank>);
 
-    impl Held {
+    impl HeldLock {
         /// Takes note of a lock that is about to be taken.
         ///
         /// # Panics
         /// Where one is held that comes after it.
-        pub(in super::super) fn take(place: Place) -> Self {
+        pub(in super::super) fn take(place: LockRank) -> Self {
             if modelled() {
                 return Self(None);
             }
@@ -122,15 +122,15 @@ mod checked {
         /// Takes note of an asynchronous lock, which may be held while its task moves to another thread.
         ///
         /// # Panics
-        /// As [`Held::take`], and outside of a scope.
-        pub(in super::super) fn take_in_scope(place: Place) -> Self {
+        /// As [`HeldLock::take`], and outside of a scope.
+        pub(in super::super) fn take_in_scope(place: LockRank) -> Self {
             let in_scope = modelled() || OF_SCOPE.try_with(|_| ()).is_ok();
             assert!(in_scope, "{place:?} is taken outside of sync::scope");
             Self::take(place)
         }
     }
 
-    impl Drop for Held {
+    impl Drop for HeldLock {
         fn drop(&mut self) {
             let Some(place) = self.0 else { return };
             with(|places| {
@@ -174,7 +174,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_scope_holds_what_it_holds_and_no_other_does() {
-        let lock = |shard| AsyncMutex::new(Place::of_shard(Rank::ShardWrite, Uuid::nil(), shard));
+        let lock = |shard| AsyncMutex::new(LockRank::of_shard(Rank::ShardWrite, Uuid::nil(), shard));
         let (one, two) = (lock(1), lock(2));
         let state = Mutex::new(Rank::State, ());
         // Side by side in one task, each in a scope of its own.

@@ -62,22 +62,22 @@ pub struct EncodedFrame {
 }
 
 /// A frame that is in the log and whose effect is not in memory yet. The log is not cut at it or behind it until
-/// [`Unapplied::applied`]; one that is dropped before holds it for ever, as what is not in memory is in the log alone.
+/// [`UnappliedFrame::applied`]; one that is dropped before holds it for ever, as what is not in memory is in the log alone.
 #[must_use = "the log is not cut until the frame is applied"]
-pub struct Unapplied {
+pub struct UnappliedFrame {
     number: FrameNumber,
     time_ms: i64,
     origin: Origin,
     queue: Arc<Queue>,
 }
 
-impl fmt::Debug for Unapplied {
+impl fmt::Debug for UnappliedFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Unapplied").field(&self.number).finish()
     }
 }
 
-impl Unapplied {
+impl UnappliedFrame {
     /// Number of the frame.
     pub fn number(&self) -> FrameNumber {
         self.number
@@ -88,7 +88,7 @@ impl Unapplied {
         self.time_ms
     }
 
-    /// Whether somebody reads the change feed, so that [`Unapplied::hand_over`] is worth its while.
+    /// Whether somebody reads the change feed, so that [`UnappliedFrame::hand_over`] is worth its while.
     pub fn is_followed(&self) -> bool {
         self.queue.is_followed()
     }
@@ -99,7 +99,7 @@ impl Unapplied {
         self.number
     }
 
-    /// Does what [`Unapplied::applied`] does, and hands the frame's operations, all of them, to the readers of the change
+    /// Does what [`UnappliedFrame::applied`] does, and hands the frame's operations, all of them, to the readers of the change
     /// feed, which get them once the frame is durable. Their buffers have `slack` bytes beyond what the operations are, which
     /// who keeps these keeps as well.
     pub fn hand_over(self, parts: Vec<ShardOps>, slack: usize) -> FrameNumber {
@@ -223,7 +223,7 @@ impl Wal {
     /// # Errors
     /// [`Error::TooLarge`] for a frame over 1 GiB, [`Error::Stopped`] when the log has stopped. Then
     /// the frame has no number and will not be in the log.
-    pub fn append(&self, frame: &Frame) -> Result<Unapplied> {
+    pub fn append(&self, frame: &Frame) -> Result<UnappliedFrame> {
         self.append_encoded(self.encode(frame)?)
     }
 
@@ -249,10 +249,10 @@ impl Wal {
     ///
     /// # Errors
     /// [`Error::Stopped`] when the log has stopped.
-    pub fn append_encoded(&self, frame: EncodedFrame) -> Result<Unapplied> {
+    pub fn append_encoded(&self, frame: EncodedFrame) -> Result<UnappliedFrame> {
         let EncodedFrame { time_ms, origin, bytes, payload_checksum } = frame;
         let (number, time_ms) = self.queue.push(bytes, payload_checksum, time_ms)?;
-        Ok(Unapplied { number, time_ms, origin, queue: Arc::clone(&self.queue) })
+        Ok(UnappliedFrame { number, time_ms, origin, queue: Arc::clone(&self.queue) })
     }
 
     /// Waits until the frame and all before it are fsynced; also for a frame that is yet to be

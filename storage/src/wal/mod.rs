@@ -2,7 +2,7 @@
 //!
 //! A [`Frame`] is everything that one request or source batch changes, on all shards that it
 //! touches; it is there after a crash as a whole or not at all. [`Wal::append`] gives it its number
-//! and queues it, under the caller's shard locks, and the caller says when its effect is in memory ([`Unapplied`]); one writer thread writes all that is queued,
+//! and queues it, under the caller's shard locks, and the caller says when its effect is in memory ([`UnappliedFrame`]); one writer thread writes all that is queued,
 //! syncs once, and wakes everybody who waits in [`Wal::synced`]. At start, [`Wal::open`] hands the
 //! intact frames to the engine's recovery; [`Wal::read`] serves readers of the change feed that
 //! fell behind, [`Wal::recent`] those that keep up; [`Wal::remove_oldest`] drops a file that the catalog has made superfluous.
@@ -24,6 +24,6 @@ mod tests;
 mod writer;
 
 pub use frame::{AppliedFrame, Entry, Frame, FrameNumber, Op, PositionDelta, ShardOps, StoreStamp};
-pub use log::{EncodedFrame, Options, Unapplied, Wal};
+pub use log::{EncodedFrame, Options, UnappliedFrame, Wal};
 pub use progress::ReplayProgress;
 pub use recovery::{Origin, begin_at, origin, survey};

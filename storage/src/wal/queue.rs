@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::encoding::TIME_BYTES;
 use super::frame::{AppliedFrame, FrameNumber};
-use super::recent::Recent;
+use super::recent::RecentFrames;
 use super::record::RECORD_HEADER;
 use crate::sync::{Condvar, Mutex, Rank};
 use crate::{Error, Result};
@@ -19,7 +19,7 @@ use crate::{Error, Result};
 const MAX_AHEAD_MS: i64 = 5 * 60 * 1000;
 
 /// A frame as bytes: room for the record's header, then the payload.
-pub(super) struct Encoded {
+pub(super) struct EncodedFrame {
     pub(super) number: FrameNumber,
     pub(super) bytes: Vec<u8>,
     pub(super) payload_checksum: u32,
@@ -41,7 +41,7 @@ pub(super) struct Queue {
 }
 
 struct State {
-    frames: VecDeque<Encoded>,
+    frames: VecDeque<EncodedFrame>,
     /// Bytes pushed and not yet durable.
     bytes: u64,
     next: FrameNumber,
@@ -50,7 +50,7 @@ struct State {
     /// Time of the last frame.
     last_ms: i64,
     /// Frames that were applied last, while somebody follows.
-    recent: Recent,
+    recent: RecentFrames,
     closing: bool,
     stopped: Option<Arc<str>>,
 }
@@ -75,7 +75,7 @@ impl Queue {
             next,
             unapplied: BTreeSet::new(),
             last_ms,
-            recent: Recent::new(recent_bytes),
+            recent: RecentFrames::new(recent_bytes),
             closing: false,
             stopped: None,
         };
@@ -113,7 +113,7 @@ impl Queue {
         let at = bytes.len() - TIME_BYTES;
         bytes[at..].copy_from_slice(&time);
         let payload_checksum = crc32c::crc32c_append(payload_checksum, &time);
-        state.frames.push_back(Encoded { number, bytes, payload_checksum });
+        state.frames.push_back(EncodedFrame { number, bytes, payload_checksum });
         drop(state);
         self.wake.notify_one();
         if is_ahead {
@@ -217,7 +217,7 @@ impl Queue {
 
     /// Waits for frames and takes what there is, in order, up to about `max_bytes`. `None` once the
     /// log is closing and everything was taken.
-    pub(super) fn take_group(&self, max_bytes: usize) -> Option<Vec<Encoded>> {
+    pub(super) fn take_group(&self, max_bytes: usize) -> Option<Vec<EncodedFrame>> {
         let mut state = self.state.lock();
         while state.frames.is_empty() {
             if state.closing {
@@ -226,7 +226,7 @@ impl Queue {
             self.wake.wait(&mut state);
         }
         let mut bytes = 0;
-        let fits = |frame: &&Encoded| {
+        let fits = |frame: &&EncodedFrame| {
             let first = bytes == 0;
             bytes += frame.bytes.len();
             first || bytes <= max_bytes

@@ -10,13 +10,13 @@ pub(super) const MAX_FRAMES: usize = 4_096;
 
 /// A bounded number of frames in their order; the first go when there are too many. Numbers may be missing.
 #[derive(Debug)]
-pub(super) struct Recent {
+pub(super) struct RecentFrames {
     frames: VecDeque<(Arc<AppliedFrame>, usize)>,
     bytes: usize,
     max_bytes: usize,
 }
 
-impl Recent {
+impl RecentFrames {
     /// Begins without any; at most `max_bytes` are kept, and no frame that has more by itself.
     pub(super) fn new(max_bytes: usize) -> Self {
         Self { frames: VecDeque::new(), bytes: 0, max_bytes }
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn frames_and_bytes_are_bounded_and_what_is_missing_ends_a_run() {
         let frame = |number| Arc::new(AppliedFrame { number, ..AppliedFrame::default() });
-        let mut recent = Recent::new(MAX_BYTES);
+        let mut recent = RecentFrames::new(MAX_BYTES);
         // Applied in another order than that of their numbers.
         for number in [2, 1, 4, 3, 6] {
             assert!(recent.push(frame(number), 10).is_empty());

@@ -17,7 +17,7 @@ const MAX_STAMP: usize = 64;
 
 /// What recovery found, all of it durable.
 #[derive(Debug)]
-pub(super) struct Recovered {
+pub(super) struct RecoveredLog {
     pub(super) files: Vec<LogFile>,
     /// Number that the next frame gets.
     pub(super) next: FrameNumber,
@@ -98,7 +98,7 @@ pub(super) fn recover(
     dir: &Path,
     progress: &ReplayProgress,
     replay: &mut dyn FnMut(FrameNumber, Frame) -> Result<()>,
-) -> Result<Recovered> {
+) -> Result<RecoveredLog> {
     read(disk, dir, true, progress, replay)
 }
 
@@ -109,11 +109,11 @@ fn read(
     mend: bool,
     progress: &ReplayProgress,
     replay: &mut dyn FnMut(FrameNumber, Frame) -> Result<()>,
-) -> Result<Recovered> {
+) -> Result<RecoveredLog> {
     let paths = files::list(disk, dir)?;
     let lengths: Result<Vec<u64>> = paths.iter().map(|path| disk.len(path)).collect();
     progress.found(lengths?.iter().sum());
-    let mut recovered = Recovered { files: Vec::with_capacity(paths.len()), next: 1, last_ms: i64::MIN };
+    let mut recovered = RecoveredLog { files: Vec::with_capacity(paths.len()), next: 1, last_ms: i64::MIN };
     for (position, path) in paths.iter().enumerate() {
         let last = position + 1 == paths.len();
         let bytes = disk.read(path)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::files::{self, Files};
 use super::frame::FrameNumber;
-use super::queue::{Encoded, Queue};
+use super::queue::{EncodedFrame, Queue};
 use super::record::{self, FILE_HEADER, Kind, RECORD_HEADER};
 use crate::disk::{self, Disk, DiskFile};
 use crate::{Error, Result};
@@ -79,7 +79,7 @@ impl Writer {
         }
     }
 
-    fn commit(&mut self, mut group: Vec<Encoded>) -> Result<()> {
+    fn commit(&mut self, mut group: Vec<EncodedFrame>) -> Result<()> {
         let Some(first) = group.first().map(|frame| frame.number) else { return Ok(()) };
         let next = first + group.len() as u64;
         self.roll(first)?;
@@ -105,7 +105,7 @@ impl Writer {
     }
 
     /// Writes a mark and the frames behind [`Current::len`].
-    fn write(&mut self, group: &mut [Encoded], first: FrameNumber) -> Result<()> {
+    fn write(&mut self, group: &mut [EncodedFrame], first: FrameNumber) -> Result<()> {
         let Current { file, id, synced, .. } = current(&mut self.current)?;
         self.buffer.clear();
         self.buffer.extend_from_slice(&record::mark(first, *synced, *id));

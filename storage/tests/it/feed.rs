@@ -10,8 +10,8 @@ use millrace_storage::access::{Caller, Privileges};
 use millrace_storage::metadata::Uuid;
 use millrace_storage::wal::{AppliedFrame, FrameNumber, Op, PositionDelta};
 use millrace_storage::{
-    Action, Config, DeadLetter, Engine, Error, FEED_PIPELINE, FeedItem, FeedReader, Index, Instead, Lease,
-    ManualClock, Origin, Principal, RefreshPolicy, SourceWrite, Update, VersionType, WriteOp,
+    Action, Config, DeadLetter, Engine, Error, FEED_PIPELINE, FeedItem, FeedReader, Index, Lease,
+    ManualClock, OnReject, Origin, Principal, RefreshPolicy, SourceWrite, Update, VersionType, WriteOp,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -67,10 +67,10 @@ fn now(engine: &Engine) -> FrameNumber {
 }
 
 /// An operation, and where it was: frame, time, origin, index, shard, sequence number, term.
-type Placed = ((FrameNumber, i64, Origin, Uuid, u32, u64, u64), Op);
+type PlacedOperation = ((FrameNumber, i64, Origin, Uuid, u32, u64, u64), Op);
 
 /// Operations that left a document, in the order of the feed.
-fn placed(frames: &[Arc<AppliedFrame>]) -> Vec<Placed> {
+fn placed(frames: &[Arc<AppliedFrame>]) -> Vec<PlacedOperation> {
     let mut placed = Vec::new();
     for frame in frames {
         for part in &frame.parts {
@@ -96,7 +96,7 @@ async fn read_back(
     engine: &Engine,
     indices: &[Arc<Index>],
     frames: std::ops::Range<FrameNumber>,
-) -> (Vec<Placed>, BTreeMap<(Uuid, u32), u64>) {
+) -> (Vec<PlacedOperation>, BTreeMap<(Uuid, u32), u64>) {
     let mut reading = engine.read_back(indices, frames).await.unwrap();
     let mut found: Vec<Arc<AppliedFrame>> = Vec::new();
     while let Some(frame) = reading.next().await.unwrap() {
@@ -108,7 +108,7 @@ async fn read_back(
 }
 
 fn created(frames: &[Arc<AppliedFrame>]) -> Vec<(String, u64, bool)> {
-    let of = |(_, op): Placed| (String::from_utf8(op.id.to_vec()).unwrap(), op.version, op.created);
+    let of = |(_, op): PlacedOperation| (String::from_utf8(op.id.to_vec()).unwrap(), op.version, op.created);
     placed(frames).into_iter().map(of).collect()
 }
 
@@ -179,12 +179,12 @@ async fn an_operation_says_whether_it_created_its_document_live_replayed_and_rea
     assert_eq!(decoded, live);
     // The last operation of each document, from the memtable, from the log replayed, and from segments.
     let left = [("x", 4), ("five", 5), ("e", 11), ("one", 1), ("u", 2), ("there and gone", 3)];
-    let is_left = |(place, op): &Placed| {
-        let last = |other: &&Placed| other.1.id == op.id && other.0.5 > place.5;
+    let is_left = |(place, op): &PlacedOperation| {
+        let last = |other: &&PlacedOperation| other.1.id == op.id && other.0.5 > place.5;
         left.contains(&(std::str::from_utf8(&op.id).unwrap(), op.version))
             && !placed(&live).iter().any(|o| last(&o))
     };
-    let rows: Vec<Placed> = placed(&live).into_iter().filter(is_left).collect();
+    let rows: Vec<PlacedOperation> = placed(&live).into_iter().filter(is_left).collect();
     assert_eq!(rows.len(), left.len());
     let missing = BTreeMap::from([((index.meta().uuid, 0), 18 - 6)]);
     let same = async |engine: &Engine, what: &str| {
@@ -367,7 +367,7 @@ async fn what_was_deleted_or_replaced_is_counted_when_it_is_read_back() {
         let told = placed(&read_to(&mut reader, end).await);
         // The last operation of a document, if it is none that deletes it, is all that is left.
         let last: BTreeMap<_, u64> = told.iter().map(|(p, op)| ((p.3, p.4, op.id.clone()), p.5)).collect();
-        let left: Vec<Placed> = told
+        let left: Vec<PlacedOperation> = told
             .iter()
             .filter(|(p, op)| op.source.is_some() && last[&(p.3, p.4, op.id.clone())] == p.5)
             .cloned()
@@ -498,7 +498,7 @@ async fn alerts_and_the_position_behind_what_raised_them_are_one_frame_of_a_rule
         let ops = vec![index_op("alert", Some("alert-1"), r#"{"rule":"r"}"#)];
         let principal = Principal::new(caller, Vec::new(), Arc::new(Privileges::unrestricted()));
         let write = SourceWrite { ops, moves: moves(), ..SourceWrite::default() };
-        let instead: DeadLetter = Arc::new(|_, _| Instead::Abandon);
+        let instead: DeadLetter = Arc::new(|_, _| OnReject::Abandon);
         engine.write_from_source(&principal, write, instead, Duration::from_secs(5)).await
     };
     let refused = commit(Caller::Pipeline(FEED_PIPELINE.into())).await.unwrap_err();
@@ -559,7 +559,7 @@ async fn a_named_lease_holds_the_log_over_restarts_until_it_is_moved_or_given_up
     let start = held.position;
     let mut told = Vec::new();
     let mut reader = engine.follow(Some(start)).unwrap();
-    let fill = async |engine: &Arc<Engine>, told: &mut Vec<Placed>, from: u32| {
+    let fill = async |engine: &Arc<Engine>, told: &mut Vec<PlacedOperation>, from: u32| {
         let mut reader = engine.follow(None).unwrap();
         for n in from..from + 40 {
             let source = format!(r#"{{"k":{n},"p":"{}"}}"#, "x".repeat(4_000));
@@ -704,7 +704,7 @@ async fn a_data_directory_of_the_version_before_has_defaults_for_what_it_does_no
     }
     let (mut new, _) = read_back(&engine, &[index], end..after).await;
     new.sort_by(|a, b| a.1.id.cmp(&b.1.id));
-    let of = |(place, op): &Placed| (place.1, place.2, op.version, op.created);
+    let of = |(place, op): &PlacedOperation| (place.1, place.2, op.version, op.created);
     let now_ms = START_MS;
     assert_eq!(
         new.iter().map(of).collect::<Vec<_>>(),

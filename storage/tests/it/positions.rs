@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_storage::wal::PositionDelta;
 use millrace_storage::{
-    Action, DeadLetter, DocResult, Engine, Error, Instead, Principal, Result, SourceWrite, Update, WriteOp,
+    Action, DeadLetter, DocResult, Engine, Error, OnReject, Principal, Result, SourceWrite, Update, WriteOp,
     WriteOutcome,
 };
 use serde_json::{Value, json};
@@ -166,7 +166,7 @@ async fn what_is_refused_for_good_becomes_a_dead_letter_of_the_same_frame() {
         })
         .await
         .unwrap();
-    let strict: DeadLetter = Arc::new(|_, _| Instead::Letter(index_op("strict", None, r#"{"a":1}"#)));
+    let strict: DeadLetter = Arc::new(|_, _| OnReject::Letter(index_op("strict", None, r#"{"a":1}"#)));
     let ops = vec![index_op("logs", None, r#"{"n":1}"#), index_op("logs", None, r#"{"n":"x"}"#)];
     let moves = vec![delta("0", Some("2"), "3", 0)];
     let wait = Duration::from_secs(5);

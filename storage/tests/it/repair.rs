@@ -373,13 +373,13 @@ async fn work(engine: Arc<Engine>, task: u64) {
 
 /// What the child said: documents acknowledged, and of each index the operation that was under way.
 #[derive(Default)]
-struct Told {
+struct ChildReport {
     documents: BTreeMap<String, BTreeMap<String, (u64, String)>>,
     pending: BTreeMap<String, serde_json::Value>,
     done: usize,
 }
 
-impl Told {
+impl ChildReport {
     fn hear(&mut self, line: &serde_json::Value) {
         let name = |key: &str| line[key].as_str().map(str::to_owned);
         if let Some(index) = name("created") {
@@ -449,14 +449,14 @@ impl Told {
 }
 
 /// Starts the child, and kills it after so many operations.
-fn killed_after(dir: &Path, done: usize) -> Told {
+fn killed_after(dir: &Path, done: usize) -> ChildReport {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["repair::child", "--exact", "--nocapture"])
         .env(CHILD, dir)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut told = Told::default();
+    let mut told = ChildReport::default();
     let out = BufReader::new(child.stdout.take().unwrap());
     let mut killed = false;
     for line in out.lines() {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::documents::{index_op, open, reopen, write};
 
 /// What is changed after documents were accepted.
-enum Then {
+enum LaterChange {
     Settings(Value),
     Mapping(Value),
     Close,
@@ -20,7 +20,7 @@ struct Case {
     /// Body of the index.
     index: Value,
     documents: Vec<String>,
-    then: Vec<Then>,
+    then: Vec<LaterChange>,
     /// Keyword fields with the values that each document still has indexed.
     indexed: Vec<(&'static str, &'static str)>,
 }
@@ -53,8 +53,9 @@ fn cases() -> Vec<Case> {
         then,
         indexed: indexed.clone(),
     };
-    let limit = |key: &str, value: Value| Then::Settings(json!({format!("index.mapping.{key}"): value}));
-    let property = |body: Value| Then::Mapping(json!({"properties": {"p": body}}));
+    let limit =
+        |key: &str, value: Value| LaterChange::Settings(json!({format!("index.mapping.{key}"): value}));
+    let property = |body: Value| LaterChange::Mapping(json!({"properties": {"p": body}}));
     vec![
         case(
             "fewer nested objects",
@@ -69,14 +70,14 @@ fn cases() -> Vec<Case> {
                 json!({"dynamic": false, "properties": {"k": {"type": "keyword"}, "o": {"properties": {"k": {"type": "keyword"}}}}}),
             ),
             vec![json!({"new": 1, "k": "kept", "o": {"also": {"new": []}, "k": "inner"}})],
-            vec![Then::Mapping(json!({"dynamic": "strict"}))],
+            vec![LaterChange::Mapping(json!({"dynamic": "strict"}))],
             &vec![("k", "kept"), ("o.k", "inner")],
         ),
         case(
             "strict where values were empty",
             settings(options.clone()),
             vec![json!({"k": "kept", "nothing": null, "none": [], "empty": {"x": null}})],
-            vec![Then::Mapping(json!({"dynamic": "strict"}))],
+            vec![LaterChange::Mapping(json!({"dynamic": "strict"}))],
             &k,
         ),
         case(
@@ -108,7 +109,7 @@ fn cases() -> Vec<Case> {
             "nothing malformed any more",
             json!({"settings": {"index.mapping.ignore_malformed": true}, "mappings": {"properties": {"k": {"type": "keyword"}, "n": {"type": "long"}}}}),
             vec![json!({"k": "kept", "n": "many"})],
-            vec![Then::Close, limit("ignore_malformed", json!(false)), limit("coerce", json!(false))],
+            vec![LaterChange::Close, limit("ignore_malformed", json!(false)), limit("coerce", json!(false))],
             &k,
         ),
         case(
@@ -174,7 +175,7 @@ fn cases() -> Vec<Case> {
             vec![json!({"k": "kept", "p": [1, -2], "q": {"weight": -1}, "r": {"x": "y"}})],
             vec![
                 property(json!({"type": "rank_feature"})),
-                Then::Mapping(
+                LaterChange::Mapping(
                     json!({"properties": {"q": {"type": "completion"}, "r": {"type": "rank_features"}}}),
                 ),
             ],
@@ -189,8 +190,8 @@ fn cases() -> Vec<Case> {
             vec![json!({"k": "kept", "p": "some text", "new": 1})],
             vec![
                 property(json!({"type": "text", "analyzer": "standard", "search_analyzer": "standard"})),
-                Then::Close,
-                Then::Settings(json!({"index.analysis.*": null})),
+                LaterChange::Close,
+                LaterChange::Settings(json!({"index.analysis.*": null})),
             ],
             &k,
         ),
@@ -278,14 +279,14 @@ async fn what_was_accepted_once_is_replayed_whatever_settings_say_now() {
         let mut closed = false;
         for step in then {
             match step {
-                Then::Settings(body) => {
+                LaterChange::Settings(body) => {
                     change(&engine, |m| m.update_settings("a", &options, &body, false, 0)).await;
                 }
-                Then::Mapping(body) => {
+                LaterChange::Mapping(body) => {
                     let put = engine.put_mapping(&Principal::system(), "a", &body).await;
                     put.unwrap_or_else(|error| panic!("{name}: {error}"));
                 }
-                Then::Close => {
+                LaterChange::Close => {
                     // The flush of closing is left out: it is what a kill at that moment leaves.
                     closed = true;
                     change(&engine, |m| m.close_indices("a", &options, 0)).await;

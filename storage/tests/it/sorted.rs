@@ -167,15 +167,15 @@ fn check_segment(mapping: &Mapping, view: &SegmentView, sources: &[Value]) {
 }
 
 /// What an index must have: by id, the version and number of each document.
-type Expected = BTreeMap<String, (u64, u32)>;
+type ExpectedDocuments = BTreeMap<String, (u64, u32)>;
 
-async fn check(engine: &Engine, name: &str, expected: &Expected) {
+async fn check(engine: &Engine, name: &str, expected: &ExpectedDocuments) {
     let index = engine.index(name).unwrap();
     engine.refresh(&[Arc::clone(&index)]).await.unwrap();
     let snapshot = index.snapshot().await.unwrap();
     let committed: Vec<bool> =
         index.segments().into_iter().flatten().map(|figures| figures.committed).collect();
-    let mut found = Expected::new();
+    let mut found = ExpectedDocuments::new();
     for (view, committed) in snapshot.shards.iter().flat_map(|shard| &shard.segments).zip(committed) {
         let all: Vec<u32> = (0..view.segment.rows()).collect();
         let rows = view.segment.fetch_blocking(&all, RowParts::ALL).unwrap();
@@ -244,7 +244,7 @@ async fn apply(
     seeds: &[u32],
     generated: bool,
     first: u32,
-    expected: &mut Expected,
+    expected: &mut ExpectedDocuments,
 ) {
     let outcomes = write(engine, operations(name, seeds, generated, first)).await;
     for ((n, seed), outcome) in (first..).zip(seeds).zip(outcomes) {
@@ -261,7 +261,7 @@ async fn run(steps: Vec<Step>) {
     let dir = tempfile::tempdir().unwrap();
     let mut engine = open(dir.path()).await;
     create(&engine).await;
-    let mut expected = [Expected::new(), Expected::new()];
+    let mut expected = [ExpectedDocuments::new(), ExpectedDocuments::new()];
     let mut next = 0;
     for step in steps {
         let indices = [SORTED, PLAIN].map(|name| engine.index(name).unwrap());
@@ -297,7 +297,7 @@ async fn run(steps: Vec<Step>) {
         for (name, expected) in [SORTED, PLAIN].into_iter().zip(&expected) {
             check(&engine, name, expected).await;
         }
-        let numbers = |expected: &Expected| {
+        let numbers = |expected: &ExpectedDocuments| {
             let mut numbers: Vec<u32> = expected.values().map(|(_, n)| *n).collect();
             numbers.sort_unstable();
             numbers
@@ -323,7 +323,7 @@ async fn segments_of_many_batches_are_merged_in_order() {
     let engine = open(dir.path()).await;
     create(&engine).await;
     let index = engine.index(SORTED).unwrap();
-    let mut expected = Expected::new();
+    let mut expected = ExpectedDocuments::new();
     for round in 0..2u32 {
         // Generated ids first: they need a sidecar once their order is lost.
         let seeds: Vec<u32> = (0..9_000u32)

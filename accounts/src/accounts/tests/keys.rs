@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limits::MAX_KEYS_OF_USER;
-use crate::{ApiKeyChange, ApiKeyQuery, CreatedApiKey, IndexGrant, Invalidated, NewApiKey};
+use crate::{ApiKeyChange, ApiKeyQuery, CreatedApiKey, IndexGrant, InvalidationReport, NewApiKey};
 
 fn key(created: &CreatedApiKey) -> HeaderMap {
     authorization(&format!("ApiKey {}", created.encoded))
@@ -131,7 +131,10 @@ async fn keys_expire_are_revoked_and_forgotten() {
     // Of somebody else's there is none.
     let ids = Some(vec![bens.key.id.to_string(), long.key.id.to_string()]);
     let done = accounts.invalidate_api_keys(ApiKeyQuery { ids, ..of_ann.clone() }).await.unwrap();
-    assert_eq!(done, Invalidated { invalidated: vec![Arc::clone(&long.key.id)], previously: Vec::new() });
+    assert_eq!(
+        done,
+        InvalidationReport { invalidated: vec![Arc::clone(&long.key.id)], previously: Vec::new() }
+    );
     assert_eq!(status(&server.ask(&key(&long)).await), 401);
     assert_eq!(status(&server.ask(&key(&bens)).await), 200);
     let again = accounts.invalidate_api_keys(of_ann.clone()).await.unwrap();
@@ -280,7 +283,7 @@ async fn a_user_has_a_share_of_the_room_for_keys_and_gives_it_back() {
 async fn with_many(server: Server, count: usize) -> Server {
     let mut records = Vec::new();
     for number in 0..count {
-        let hash = crate::secret::Hash::of(&format!("{number:064}")).hex();
+        let hash = crate::secret::Hash::new(&format!("{number:064}")).hex();
         let put = |kind: &str, name: String, body: String| {
             AccountChange::Put(AccountRecord { kind: kind.into(), name, body })
         };
@@ -321,7 +324,7 @@ async fn a_user_has_half_of_the_keys_that_others_leave() {
     for name in ["ann", "ben", "cid"] {
         server.user(name, &["reader"]).await;
     }
-    let hash = crate::secret::Hash::of("secret").hex();
+    let hash = crate::secret::Hash::new("secret").hex();
     let put = |owner: &str, number: usize| {
         let (kind, name) = ("api_key".into(), format!("{owner}-{number}"));
         let body =
@@ -351,7 +354,7 @@ async fn a_user_has_half_of_the_keys_that_others_leave() {
 async fn a_key_gets_smaller_however_much_its_owner_has() {
     let server = Server::start().await;
     server.user("ann", &["reader"]).await;
-    let hash = crate::secret::Hash::of("secret").hex();
+    let hash = crate::secret::Hash::new("secret").hex();
     let put = |number: usize| {
         let metadata = json!({"a": "x".repeat(60_000)});
         let body = json!({
@@ -415,10 +418,10 @@ fn grants() -> impl Strategy<Value = Role> {
 proptest! {
     #[test]
     fn a_key_never_may_what_its_owner_may_not(owner in grants(), of_key in proptest::collection::vec(grants(), 1..3)) {
-        use crate::privileges::{Compiled, Reader, privileges};
+        use crate::privileges::{CompiledRole, Reader, privileges};
         let reader = Reader { user: "ann", roles: &[] };
-        let compiled: Vec<_> = of_key.iter().map(|role| Compiled::new(role).unwrap()).collect();
-        let owner = Arc::new(privileges([Compiled::new(&owner).unwrap()].iter(), reader));
+        let compiled: Vec<_> = of_key.iter().map(|role| CompiledRole::new(role).unwrap()).collect();
+        let owner = Arc::new(privileges([CompiledRole::new(&owner).unwrap()].iter(), reader));
         let alone = privileges(compiled.iter(), reader);
         let key = privileges(compiled.iter(), reader).within(Arc::clone(&owner));
         for action in Action::ALL.iter().copied().filter(|action| action.scope() != Scope::Own) {

@@ -8,7 +8,7 @@ use crate::console::saved_objects::Store;
 use crate::console::saved_objects::bulk::{Elements, MAX_OBJECTS};
 use crate::console::saved_objects::object::{Draft, Key, Kind};
 use crate::error::Error;
-use crate::http::{Request, Response, Room, offload};
+use crate::http::{MemoryAllowance, Request, Response, offload};
 use crate::root::API_VERSION;
 
 /// Bytes that an object takes beside its text, and one that is still to come.
@@ -16,18 +16,18 @@ const OBJECT_BYTES: usize = 512;
 
 /// What is exported, each object once.
 #[derive(Debug, Default)]
-struct Wanted {
+struct ExportSelection {
     seen: HashSet<Target>,
     /// Those that are still to come.
     left: VecDeque<Target>,
 }
 
-impl Wanted {
+impl ExportSelection {
     /// Adds an object where it is not there yet.
     ///
     /// # Errors
     /// 400 beyond [`MAX_OBJECTS`]; 413 and 429 for want of room.
-    fn add(&mut self, target: Target, room: &Room) -> Result<(), Error> {
+    fn add(&mut self, target: Target, room: &MemoryAllowance) -> Result<(), Error> {
         if self.seen.contains(&target) {
             return Ok(());
         }
@@ -47,7 +47,7 @@ impl Wanted {
 pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response, Error> {
     let lists = request.params.take_each("dashboard");
     request.finish()?;
-    let mut wanted = Wanted::default();
+    let mut wanted = ExportSelection::default();
     for list in &lists {
         for id in ids(saved, list).await? {
             let Key { kind, id } =

@@ -14,7 +14,7 @@ use crate::http::json::without_mark;
 
 /// An object of a file.
 #[derive(Clone, Debug)]
-pub(super) struct Part<'a> {
+pub(super) struct FileObject<'a> {
     /// Where it is, for messages.
     pub(super) place: String,
     pub(super) text: &'a [u8],
@@ -22,7 +22,7 @@ pub(super) struct Part<'a> {
 
 /// A file that is one value.
 #[derive(Debug, Deserialize)]
-struct Whole<'a> {
+struct SingleValueFile<'a> {
     #[serde(borrow)]
     objects: Option<Objects<'a>>,
 }
@@ -61,7 +61,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Objects<'a> {
 ///
 /// # Errors
 /// 400 for what is neither form, and for more objects than there may be.
-pub(super) fn parts<'f>(file: &'f [u8]) -> Result<Vec<Part<'f>>, Error> {
+pub(super) fn parts<'f>(file: &'f [u8]) -> Result<Vec<FileObject<'f>>, Error> {
     let refused =
         |error: serde_json::Error| Error::illegal_argument(format!("[file] cannot be read: {error}"));
     let mut values = serde_json::Deserializer::from_slice(without_mark(file)).into_iter::<&RawValue>();
@@ -69,7 +69,7 @@ pub(super) fn parts<'f>(file: &'f [u8]) -> Result<Vec<Part<'f>>, Error> {
         return Err(Error::illegal_argument("[file] is empty: the body must be an exported file"));
     };
     let of_elements = |objects: Vec<&'f RawValue>| {
-        let part = |(at, object): (usize, &'f RawValue)| Part {
+        let part = |(at, object): (usize, &'f RawValue)| FileObject {
             place: format!("objects[{at}]"),
             text: object.get().as_bytes(),
         };
@@ -83,7 +83,7 @@ pub(super) fn parts<'f>(file: &'f [u8]) -> Result<Vec<Part<'f>>, Error> {
         return Ok(of_elements(objects));
     }
     if first.get().starts_with('{') {
-        let whole: Whole<'_> = serde_json::from_str(first.get()).map_err(refused)?;
+        let whole: SingleValueFile<'_> = serde_json::from_str(first.get()).map_err(refused)?;
         if let Some(Objects(objects)) = whole.objects {
             if values.next().is_some() {
                 return Err(Error::illegal_argument("[file] goes on behind the object with [objects]"));
@@ -98,7 +98,7 @@ pub(super) fn parts<'f>(file: &'f [u8]) -> Result<Vec<Part<'f>>, Error> {
         if found.len() > MAX_OBJECTS {
             return Err(Error::illegal_argument(format!("[file] has more than [{MAX_OBJECTS}] objects")));
         }
-        found.push(Part { place: format!("object {}", found.len() + 1), text: value.get().as_bytes() });
+        found.push(FileObject { place: format!("object {}", found.len() + 1), text: value.get().as_bytes() });
         next = values.next().transpose().map_err(refused)?;
     }
     Ok(found)

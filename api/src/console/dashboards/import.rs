@@ -8,15 +8,15 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::file::{self, Part};
+use super::file::{self, FileObject};
 use super::legacy;
 use super::references::{self, Target};
 use crate::console::error::at;
 use crate::console::saved_objects::Store;
-use crate::console::saved_objects::bulk::{self, MAX_OBJECTS, Prepared};
+use crate::console::saved_objects::bulk::{self, MAX_OBJECTS, PreparedObject};
 use crate::console::saved_objects::object::{Draft, Key, Kind, object};
 use crate::error::Error;
-use crate::http::{Request, Response, Room, json as text, offload};
+use crate::http::{MemoryAllowance, Request, Response, json as text, offload};
 
 /// Most references of the objects of a file together.
 const MAX_REFERENCES: usize = 100_000;
@@ -25,8 +25,8 @@ const REFERENCE_BYTES: usize = 512;
 
 /// A file that was checked.
 #[derive(Debug, Default)]
-struct Checked {
-    objects: Vec<Prepared>,
+struct CheckedFile {
+    objects: Vec<PreparedObject>,
     /// What each of them refers to.
     targets: Vec<Vec<Target>>,
     /// Objects of types that are not known.
@@ -50,7 +50,7 @@ pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response
     let exclude: HashSet<String> = request.params.take_lists("exclude").into_iter().collect();
     request.finish()?;
     let now_ms = saved.now_ms();
-    let Checked { objects, targets, unknown } =
+    let CheckedFile { objects, targets, unknown } =
         offload(request.body.len(), || check(request, &exclude, now_ms))?;
     let missing = missing(saved, &objects, &targets).await?;
     let mut answered = bulk::store(saved, objects, force, "{\"objects\":").await?;
@@ -65,26 +65,26 @@ pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response
 /// Reads a file and does nothing with it.
 pub(crate) fn read_only(file: &[u8]) {
     let exclude = HashSet::new();
-    for Part { text, .. } in file::parts(file).into_iter().flatten() {
-        let room = Room::unbounded();
+    for FileObject { text, .. } in file::parts(file).into_iter().flatten() {
+        let room = MemoryAllowance::unbounded();
         let read = || -> Result<(), Error> {
             let mut members = object("object", text::parse(text, &room)?)?;
             legacy::convert(&mut members)?;
             let Entry::Object(key) = take_key(&mut members, &exclude)? else { return Ok(()) };
             let draft = Draft::parse(key, members, &room)?;
             references::targets(&draft, &room)?;
-            Prepared::of(&draft, 0, &room).map(drop)
+            PreparedObject::new(&draft, 0, &room).map(drop)
         };
         let _ = read();
     }
 }
 
 /// Checks all objects of the body.
-fn check(request: &Request, exclude: &HashSet<String>, now_ms: i64) -> Result<Checked, Error> {
-    let mut checked = Checked::default();
+fn check(request: &Request, exclude: &HashSet<String>, now_ms: i64) -> Result<CheckedFile, Error> {
+    let mut checked = CheckedFile::default();
     let mut places: HashMap<Key, String> = HashMap::new();
     let mut references = 0;
-    for Part { place, text } in file::parts(&request.body)? {
+    for FileObject { place, text } in file::parts(&request.body)? {
         // The values of one object at a time.
         let room = request.room.beside();
         let read = || -> Result<_, Error> {
@@ -97,7 +97,7 @@ fn check(request: &Request, exclude: &HashSet<String>, now_ms: i64) -> Result<Ch
             };
             let draft = Draft::parse(key, members, &room)?;
             let targets = references::targets(&draft, &room)?;
-            Ok(Ok((Prepared::of(&draft, now_ms, &request.room)?, targets)))
+            Ok(Ok((PreparedObject::new(&draft, now_ms, &request.room)?, targets)))
         };
         let (object, targets) = match read().map_err(|error| at(&place, error))? {
             Ok(read) => read,
@@ -146,7 +146,11 @@ fn take_key(members: &mut Map<String, Value>, exclude: &HashSet<String>) -> Resu
 }
 
 /// Lists objects that refer to what is nowhere, with that.
-async fn missing(saved: &Store, objects: &[Prepared], targets: &[Vec<Target>]) -> Result<Vec<Value>, Error> {
+async fn missing(
+    saved: &Store,
+    objects: &[PreparedObject],
+    targets: &[Vec<Target>],
+) -> Result<Vec<Value>, Error> {
     let mut known: HashMap<Target, bool> = HashMap::new();
     for object in objects {
         let Key { kind, id } = &object.key;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::saved_objects::object::{Draft, Kind};
 use crate::error::Error;
-use crate::http::{Room, json};
+use crate::http::{MemoryAllowance, json};
 
 /// A type and an id that an object names; there need be no such object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,7 +18,7 @@ pub(super) struct Target {
 ///
 /// # Errors
 /// 413 and 429 for want of room.
-pub(super) fn targets(draft: &Draft, room: &Room) -> Result<Vec<Target>, Error> {
+pub(super) fn targets(draft: &Draft, room: &MemoryAllowance) -> Result<Vec<Target>, Error> {
     let mut found = Vec::new();
     let mut seen = std::collections::HashSet::new();
     let mut add = |kind: &str, id: &str| {
@@ -64,7 +64,7 @@ fn array(value: Value) -> Vec<Value> {
 }
 
 /// Parses JSON in a string; null where there is none.
-fn parsed(value: Option<&Value>, room: &Room) -> Result<Value, Error> {
+fn parsed(value: Option<&Value>, room: &MemoryAllowance) -> Result<Value, Error> {
     let Some(text) = value.and_then(Value::as_str) else { return Ok(Value::Null) };
     match json::parse(text.as_bytes(), room) {
         Err(error) if error.status() == 400 => Ok(Value::Null),
@@ -81,7 +81,7 @@ mod tests {
 
     fn of(members: Value) -> Vec<(String, String)> {
         let Value::Object(members) = members else { panic!("an object") };
-        let room = Room::of(1 << 20);
+        let room = MemoryAllowance::of(1 << 20);
         let draft = Draft::parse(Key::parse("dashboard", "d").unwrap(), members, &room).unwrap();
         targets(&draft, &room).unwrap().into_iter().map(|target| (target.kind, target.id)).collect()
     }

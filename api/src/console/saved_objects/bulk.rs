@@ -4,12 +4,12 @@ use bytes::Bytes;
 use millrace_storage::metadata::Uuid;
 use serde_json::{Map, Value, json};
 
-use super::object::{Document, Draft, Key, Kind, Stored, Version};
+use super::object::{Document, Draft, Key, Kind, StoredObject, Version};
 use super::{Change, Store, Write, take_version};
 use crate::console::error::{at, invalid, of_object};
 use crate::error::Error;
 use crate::http::json as text;
-use crate::http::{Request, Response, Room, offload};
+use crate::http::{MemoryAllowance, Request, Response, offload};
 
 /// Most objects of a request, a file or an answer.
 pub(in crate::console) const MAX_OBJECTS: usize = 10_000;
@@ -22,19 +22,19 @@ const HEAD: &str = "{\"saved_objects\":";
 
 /// An object that was checked, as it will be stored.
 #[derive(Clone, Debug)]
-pub(in crate::console) struct Prepared {
+pub(in crate::console) struct PreparedObject {
     pub(in crate::console) key: Key,
     document: Document,
     /// The one that it may replace, where that is said.
     version: Option<Version>,
 }
 
-impl Prepared {
+impl PreparedObject {
     /// Renders a draft, whose text is charged to `room`.
     ///
     /// # Errors
     /// As [`Draft::document`]; 413 and 429 for want of room.
-    pub(in crate::console) fn of(draft: &Draft, now_ms: i64, room: &Room) -> Result<Self, Error> {
+    pub(in crate::console) fn new(draft: &Draft, now_ms: i64, room: &MemoryAllowance) -> Result<Self, Error> {
         let document = draft.document(now_ms)?;
         room.take(document.text.len() + OBJECT_BYTES)?;
         Ok(Self { key: draft.key.clone(), document, version: None })
@@ -65,7 +65,7 @@ impl Elements {
     }
 
     /// Adds a stored object.
-    pub(in crate::console) fn push(&mut self, stored: &Stored) {
+    pub(in crate::console) fn push(&mut self, stored: &StoredObject) {
         stored.write(self.begin());
     }
 
@@ -96,7 +96,7 @@ fn push(out: &mut Vec<u8>, value: &Value) {
 /// Stores objects in one request and answers what became of each, behind `head`.
 pub(crate) async fn store(
     saved: &Store,
-    objects: Vec<Prepared>,
+    objects: Vec<PreparedObject>,
     overwrite: bool,
     head: &str,
 ) -> Result<Elements, Error> {
@@ -105,15 +105,15 @@ pub(crate) async fn store(
     if objects.is_empty() {
         return Ok(answered);
     }
-    let write = |Prepared { key, document, version }: &Prepared| Write {
+    let write = |PreparedObject { key, document, version }: &PreparedObject| Write {
         key: key.clone(),
         change: Change::storing(document.clone(), overwrite, *version),
     };
     let results = saved.write(objects.iter().map(write).collect()).await?;
     // Each text goes once it is in the answer, which takes its place in memory.
-    for (Prepared { key, document, .. }, result) in objects.into_iter().zip(results) {
+    for (PreparedObject { key, document, .. }, result) in objects.into_iter().zip(results) {
         match result {
-            Ok(version) => answered.push(&Stored { object: document.object(), version }),
+            Ok(version) => answered.push(&StoredObject { object: document.object(), version }),
             Err(error) => answered.push_error(key.kind.name(), &key.id, &error),
         }
     }
@@ -125,13 +125,13 @@ pub(crate) async fn create(saved: &Store, request: &mut Request) -> Result<Respo
     let overwrite = request.params.take_bool("overwrite")?.unwrap_or(false);
     request.finish()?;
     let now_ms = saved.now_ms();
-    let prepare = |mut members: Map<String, Value>| -> Result<Prepared, Error> {
+    let prepare = |mut members: Map<String, Value>| -> Result<PreparedObject, Error> {
         if !members.contains_key("id") {
             members.insert("id".to_owned(), Uuid::new_v4().to_string().into());
         }
         let (key, version) = (Key::take(&mut members)?, take_version(&mut members)?);
         let draft = Draft::parse(key, members, &request.room)?;
-        Ok(Prepared { version, ..Prepared::of(&draft, now_ms, &request.room)? })
+        Ok(PreparedObject { version, ..PreparedObject::new(&draft, now_ms, &request.room)? })
     };
     let prepare = |(number, members)| prepare(members).map_err(|error| at(&format!("[{number}]"), error));
     let elements = elements(request)?.into_iter().enumerate();
@@ -180,12 +180,12 @@ pub(crate) async fn get(saved: &Store, request: &mut Request) -> Result<Response
 }
 
 /// Leaves the named attributes only.
-fn only(stored: Stored, fields: &[String], room: &Room) -> Result<Stored, Error> {
+fn only(stored: StoredObject, fields: &[String], room: &MemoryAllowance) -> Result<StoredObject, Error> {
     let mut object = text::parse(&stored.object, &room.beside())?;
     if let Some(attributes) = object.get_mut("attributes").and_then(Value::as_object_mut) {
         attributes.retain(|name, _| fields.contains(name));
     }
-    Ok(Stored { object: Bytes::from(object.to_string()), version: stored.version })
+    Ok(StoredObject { object: Bytes::from(object.to_string()), version: stored.version })
 }
 
 fn names(value: Value) -> Result<Vec<String>, Error> {

@@ -31,7 +31,7 @@ const ALWAYS: [&str; 9] = [
 
 /// What a search found.
 #[derive(Debug, Deserialize)]
-struct Found<'a> {
+struct FindResults<'a> {
     #[serde(borrow)]
     hits: Hits<'a>,
 }
@@ -62,7 +62,7 @@ struct Hit<'a> {
 
 /// A page of the objects that are searched for.
 #[derive(Debug)]
-struct Wanted {
+struct FindPage {
     page: i64,
     per_page: i64,
     query: Value,
@@ -73,11 +73,11 @@ struct Wanted {
 
 /// Answers `_find`.
 pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response, Error> {
-    let wanted = Wanted::take(&mut request.params)?;
+    let wanted = FindPage::take(&mut request.params)?;
     request.finish()?;
     let bytes = saved.search(wanted.body()).await?;
     request.room.take(bytes.len().saturating_mul(2))?;
-    let found = offload(bytes.len(), || serde_json::from_slice::<Found<'_>>(&bytes));
+    let found = offload(bytes.len(), || serde_json::from_slice::<FindResults<'_>>(&bytes));
     let found = found.map_err(|error| Error::concealed(500, "illegal_state_exception", &error))?;
     let mut out = Vec::with_capacity(bytes.len());
     out.extend_from_slice(b"{\"page\":");
@@ -102,7 +102,7 @@ pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response
     Ok(Response::raw_json(200, out))
 }
 
-impl Wanted {
+impl FindPage {
     fn take(params: &mut Params) -> Result<Self, Error> {
         let page = whole(params, "page", 1)?;
         let per_page = whole(params, "per_page", PER_PAGE)?;

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::http::{Request, Response, offload};
 pub(crate) use bulk::{create as bulk_create, get as bulk_get};
 pub(crate) use find::run as find;
-use object::{Draft, Key, Kind, Stored, Version, parse_references};
+use object::{Draft, Key, Kind, StoredObject, Version, parse_references};
 pub(crate) use store::{Change, Store, Write};
 
 /// Attempts of an update that names no version, against other writers.
@@ -57,7 +57,7 @@ pub(crate) async fn create(
     })?;
     let object = document.object();
     let version = saved.write_one(key, Change::storing(document, overwrite, version)).await?;
-    Ok(answer(&Stored { object, version }))
+    Ok(answer(&StoredObject { object, version }))
 }
 
 /// Changes some attributes of an object.
@@ -96,7 +96,7 @@ pub(crate) async fn update(
         let change = Change::Replace(document, version.unwrap_or(current.version));
         match saved.write_one(key.clone(), change).await {
             Err(error) if error.status() == 409 && version.is_none() && attempt < UPDATE_ATTEMPTS => {}
-            written => return Ok(answer(&Stored { object, version: written? })),
+            written => return Ok(answer(&StoredObject { object, version: written? })),
         }
     }
     Err(key.missing())
@@ -116,7 +116,7 @@ pub(crate) async fn delete(
     Ok(Response::json(200, Value::Object(Map::new())))
 }
 
-fn answer(stored: &Stored) -> Response {
+fn answer(stored: &StoredObject) -> Response {
     let mut out = Vec::with_capacity(stored.object.len() + 64);
     stored.write(&mut out);
     Response::raw_json(200, out)

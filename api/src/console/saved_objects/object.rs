@@ -1,7 +1,7 @@
 //! What a saved object is: its type and id, its members and the rules for them.
 //!
 //! A [`Draft`] is one that was sent and checked. The [`Document`] that is stored has it as the text that is answered, but for the
-//! version, which the store alone knows ([`Stored::write`]): what dashboards keep in `attributes` goes through the server as it
+//! version, which the store alone knows ([`StoredObject::write`]): what dashboards keep in `attributes` goes through the server as it
 //! came.
 
 use std::fmt;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::super::error::invalid;
 use crate::error::Error;
-use crate::http::{Room, json};
+use crate::http::{MemoryAllowance, json};
 
 /// Longest id, in bytes.
 const MAX_ID_BYTES: usize = 400;
@@ -170,7 +170,11 @@ impl Draft {
     ///
     /// # Errors
     /// 400 that names the member and the reason; 413 and 429 for want of room.
-    pub(crate) fn parse(key: Key, members: Map<String, Value>, room: &Room) -> Result<Self, Error> {
+    pub(crate) fn parse(
+        key: Key,
+        members: Map<String, Value>,
+        room: &MemoryAllowance,
+    ) -> Result<Self, Error> {
         let mut draft = Self { key, attributes: Map::new(), references: Vec::new(), kept: Map::new() };
         let mut given = false;
         for (name, value) in members {
@@ -205,7 +209,7 @@ impl Draft {
     ///
     /// # Errors
     /// As [`Draft::parse`].
-    pub(crate) fn of_stored(stored: &Stored, room: &Room) -> Result<Self, Error> {
+    pub(crate) fn of_stored(stored: &StoredObject, room: &MemoryAllowance) -> Result<Self, Error> {
         let mut members = object("object", json::parse(&stored.object, room)?)?;
         let key = Key::take(&mut members)?;
         Self::parse(key, members, room)
@@ -221,7 +225,7 @@ impl Draft {
     ///
     /// # Errors
     /// As [`Draft::parse`].
-    pub(crate) fn check(&self, room: &Room) -> Result<(), Error> {
+    pub(crate) fn check(&self, room: &MemoryAllowance) -> Result<(), Error> {
         match self.attributes.get("title") {
             Some(Value::String(_)) => {}
             None => return Err(invalid("attributes.title", "is required")),
@@ -385,13 +389,13 @@ fn check_namespaces(name: &str, value: Value) -> Result<Value, Error> {
 
 /// An object as it is stored.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredObject {
     /// The object of its [`Document`].
     pub(crate) object: Bytes,
     pub(crate) version: Version,
 }
 
-impl Stored {
+impl StoredObject {
     /// Appends the object as it is answered.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         write(&self.object, self.version, out);
@@ -417,7 +421,7 @@ mod tests {
     fn draft(members: Value) -> Result<Draft, String> {
         let key = Key::parse("dashboard", "x").unwrap();
         let members = object("", members).unwrap();
-        Draft::parse(key, members, &Room::of(1 << 20)).map_err(|error| error.reason().to_owned())
+        Draft::parse(key, members, &MemoryAllowance::of(1 << 20)).map_err(|error| error.reason().to_owned())
     }
 
     #[test]
@@ -448,7 +452,7 @@ mod tests {
         let whole: Value = serde_json::from_slice(&document.text).unwrap();
         assert_eq!((&whole["title"], &whole["object"]), (&json!("T"), &expected));
         let mut out = Vec::new();
-        Stored { object, version: Version { seq_no: 4, primary_term: 1 } }.write(&mut out);
+        StoredObject { object, version: Version { seq_no: 4, primary_term: 1 } }.write(&mut out);
         let answer: Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(answer["version"], "WzQsMV0=");
     }

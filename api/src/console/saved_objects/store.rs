@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::object::{Document, Key, Stored, Version};
+use super::object::{Document, Key, StoredObject, Version};
 use crate::error::Error;
 
 /// The index.
@@ -108,7 +108,7 @@ impl Store {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) async fn get(&self, key: &Key) -> Result<Option<Stored>, Error> {
+    pub(crate) async fn get(&self, key: &Key) -> Result<Option<StoredObject>, Error> {
         let found = match self.session.get(INDEX, &key.to_string(), None, true).await {
             Err(StorageError::IndexNotFound { .. }) => return Ok(None),
             found => found?,
@@ -117,7 +117,7 @@ impl Store {
         let read = serde_json::from_slice::<Source<'_>>(&source);
         let read = read.map_err(|error| Error::concealed(500, "illegal_state_exception", &error))?;
         let object = source.slice_ref(read.object.get().as_bytes());
-        Ok(Some(Stored { object, version: Version { seq_no, primary_term } }))
+        Ok(Some(StoredObject { object, version: Version { seq_no, primary_term } }))
     }
 
     /// Changes objects in one request and makes the result visible to searches: one result a change. 409 for what is there

@@ -2,13 +2,13 @@
 
 use millrace_storage::source::Scanner;
 
-use super::{Place, Reach};
+use super::{MemberSelection, PatternPath};
 
 /// Deepest nesting of what is filtered: documents nest 128 deep, and what is around them far less.
 const MAX_DEPTH: usize = 512;
 
 /// Filters a text; `None` where it is not JSON or nests deeper than [`MAX_DEPTH`].
-pub(super) fn filter(root: &Place<'_>, text: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn filter(root: &PatternPath<'_>, text: &[u8]) -> Option<Vec<u8>> {
     let mut filter = Filter { scanner: Scanner::new(text), out: Vec::new() };
     let first = filter.scanner.peek()?;
     let kept = filter.value(root, 0)?;
@@ -28,7 +28,7 @@ struct Filter<'t> {
 
 impl Filter<'_> {
     /// Writes what is kept of the next value, and tells whether anything is.
-    fn value(&mut self, place: &Place<'_>, depth: usize) -> Option<bool> {
+    fn value(&mut self, place: &PatternPath<'_>, depth: usize) -> Option<bool> {
         if depth == MAX_DEPTH {
             return None;
         }
@@ -40,7 +40,7 @@ impl Filter<'_> {
         }
     }
 
-    fn object(&mut self, place: &Place<'_>, depth: usize) -> Option<bool> {
+    fn object(&mut self, place: &PatternPath<'_>, depth: usize) -> Option<bool> {
         let start = self.out.len();
         self.out.push(b'{');
         let mut more = self.scanner.open(b'}')?;
@@ -50,7 +50,7 @@ impl Filter<'_> {
             let written = self.scanner.string()?;
             self.scanner.expect(b':')?;
             let reach = place.written_member(&written[1..written.len() - 1])?;
-            if let Reach::Nothing = reach {
+            if let MemberSelection::Nothing = reach {
                 self.scanner.skip()?;
             } else {
                 let before = self.out.len();
@@ -60,7 +60,7 @@ impl Filter<'_> {
                 self.out.extend_from_slice(written);
                 self.out.push(b':');
                 let some = match reach {
-                    Reach::Part(below) => self.value(&below, depth + 1)?,
+                    MemberSelection::Part(below) => self.value(&below, depth + 1)?,
                     _ => self.copy().map(|()| true)?,
                 };
                 kept |= some;
@@ -73,7 +73,7 @@ impl Filter<'_> {
         self.end(place, start, empty, kept, b'}')
     }
 
-    fn array(&mut self, place: &Place<'_>, depth: usize) -> Option<bool> {
+    fn array(&mut self, place: &PatternPath<'_>, depth: usize) -> Option<bool> {
         let start = self.out.len();
         self.out.push(b'[');
         let mut more = self.scanner.open(b']')?;
@@ -95,7 +95,14 @@ impl Filter<'_> {
     }
 
     /// Ends an object or array, or takes it back where nothing of it is kept.
-    fn end(&mut self, place: &Place<'_>, start: usize, empty: bool, kept: bool, with: u8) -> Option<bool> {
+    fn end(
+        &mut self,
+        place: &PatternPath<'_>,
+        start: usize,
+        empty: bool,
+        kept: bool,
+        with: u8,
+    ) -> Option<bool> {
         let keep = kept || (empty && place.includes.is_none());
         if keep {
             self.out.push(with);

@@ -133,5 +133,5 @@ fn what_no_document_holds_is_refused_with_its_column() {
     let field = Arc::new(Field::new("item", words.data_type().clone(), true));
     let offsets = datafusion::arrow::buffer::OffsetBuffer::from_lengths([1_000_000]);
     let list = ListArray::new(field, offsets, Arc::new(words), None);
-    assert_eq!(write(Arc::new(list)), Err(Unwritable::Long));
+    assert_eq!(write(Arc::new(list)), Err(RowError::Long));
 }

@@ -2,7 +2,7 @@
 //! filter: those of Joda-Time and those of `java.time`, with English names.
 //!
 //! [`TimeFormat`] is a compiled pattern; it writes times ([`TimeFormat::format`]) and reads them
-//! ([`TimeFormat::parse`], Joda's patterns only). What was read is a [`Parsed`], whose gaps are filled and which
+//! ([`TimeFormat::parse`], Joda's patterns only). What was read is a [`ParsedTime`], whose gaps are filled and which
 //! becomes an instant in a [`Zone`]. [`iso8601`] reads times without a pattern.
 
 mod format;
@@ -12,7 +12,7 @@ mod resolve;
 mod zone;
 
 pub use iso8601::iso8601;
-pub use resolve::Parsed;
+pub use resolve::ParsedTime;
 pub use zone::Zone;
 
 /// Longest pattern in bytes.

@@ -9,7 +9,7 @@ use millrace_storage::mapping::{DAYS, MONTHS};
 
 use super::resolve::{HalfDay, Hour};
 use super::zone::offset;
-use super::{Field, Item, Parsed, TimeFormat, Zone};
+use super::{Field, Item, ParsedTime, TimeFormat, Zone};
 
 /// Zone names that are read, with what they stand for: as in Joda-Time, a name says which clocks are meant, not whether it is summer.
 const ZONE_NAMES: [(&str, Tz); 11] = [
@@ -31,8 +31,8 @@ const MAX_ZONE_ID: usize = 64;
 impl TimeFormat {
     /// Reads a time; `this_year` says which century years of two digits belong to: from 80 years before to 19
     /// after. `None` where the text does not follow the pattern to its end.
-    pub fn parse(&self, text: &str, this_year: i32) -> Option<Parsed> {
-        let mut parsed = Parsed::default();
+    pub fn parse(&self, text: &str, this_year: i32) -> Option<ParsedTime> {
+        let mut parsed = ParsedTime::default();
         let mut rest = text;
         let mut items = self.items.iter().peekable();
         while let Some(item) = items.next() {
@@ -67,7 +67,7 @@ fn read<'a>(
     number_follows: bool,
     this_year: i32,
     text: &'a str,
-    parsed: &mut Parsed,
+    parsed: &mut ParsedTime,
 ) -> Option<&'a str> {
     let mut rest = text;
     let mut upto = |most: usize| -> Option<u32> {

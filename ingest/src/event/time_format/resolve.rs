@@ -6,7 +6,7 @@ use super::Zone;
 
 /// Fields of a time that a text had.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Parsed {
+pub struct ParsedTime {
     pub(super) before_christ: bool,
     pub(super) year: Option<i32>,
     pub(super) week_year: Option<i32>,
@@ -42,7 +42,7 @@ pub(super) enum HalfDay {
     Pm,
 }
 
-impl Parsed {
+impl ParsedTime {
     /// The instant, in the zone that the text names or else in `zone`. A year that is missing is the one in
     /// which the time is nearest to now by its month: December read in January is last year's, January read
     /// in December next year's. `None` where there is no such time.

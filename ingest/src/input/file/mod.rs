@@ -61,12 +61,12 @@ struct Settings {
     descending: bool,
     exit_after_read: bool,
     check_archives: bool,
-    completed: Completed,
+    completed: CompletionOptions,
 }
 
 /// What is done with a file that was read to its end.
 #[derive(Debug, Default)]
-struct Completed {
+struct CompletionOptions {
     delete: bool,
     log: Option<PathBuf>,
 }
@@ -91,7 +91,7 @@ impl Tail {
         }
         let mut exclude = Vec::new();
         for pattern in options.texts("exclude") {
-            match Glob::of(&pattern) {
+            match Glob::new(&pattern) {
                 Ok(glob) => exclude.push(glob),
                 Err(reason) => options.fault(at, reason),
             }
@@ -159,11 +159,11 @@ impl Tail {
     }
 }
 
-fn completed(options: &mut Options, once: bool) -> Completed {
+fn completed(options: &mut Options, once: bool) -> CompletionOptions {
     let action = options.one_of("file_completed_action", &["delete", "log", "log_and_delete"]);
     let log = options.text("file_completed_log_path").map(PathBuf::from);
     if !once {
-        return Completed::default();
+        return CompletionOptions::default();
     }
     let action = action.unwrap_or("delete");
     let logs = action != "delete";
@@ -171,7 +171,7 @@ fn completed(options: &mut Options, once: bool) -> Completed {
         options
             .fault_here(format!("[file_completed_action => \"{action}\"] needs [file_completed_log_path]"));
     }
-    Completed { delete: action != "log", log: log.filter(|_| logs) }
+    CompletionOptions { delete: action != "log", log: log.filter(|_| logs) }
 }
 
 fn duration(options: &mut Options, name: &'static str, default: f64) -> Duration {

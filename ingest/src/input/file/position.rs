@@ -36,7 +36,7 @@ pub(super) struct Inode {
 }
 
 impl Inode {
-    pub(super) fn of(metadata: &Metadata) -> Self {
+    pub(super) fn new(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 

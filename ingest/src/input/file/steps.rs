@@ -19,7 +19,7 @@ use crate::input::InputError;
 
 /// Where reading begins that has no stored position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
+pub(super) enum StartPosition {
     Beginning,
     /// Behind the last whole line.
     End,
@@ -27,7 +27,7 @@ pub(super) enum Start {
 }
 
 /// What a look at a file found out about it.
-pub(super) enum Identified {
+pub(super) enum FileIdentity {
     NotYet(File),
     Known {
         file: File,
@@ -37,7 +37,7 @@ pub(super) enum Identified {
     Refused(io::Error),
 }
 
-pub(super) struct Found {
+pub(super) struct FoundFile {
     pub(super) path: PathBuf,
     pub(super) inode: Inode,
     pub(super) size: u64,
@@ -45,19 +45,22 @@ pub(super) struct Found {
 }
 
 /// Finds files by the patterns, and those with `wanted` inodes beside them.
-pub(super) fn discover(settings: &Settings, wanted: &HashSet<Inode>) -> (Vec<Found>, Vec<(Inode, PathBuf)>) {
+pub(super) fn discover(
+    settings: &Settings,
+    wanted: &HashSet<Inode>,
+) -> (Vec<FoundFile>, Vec<(Inode, PathBuf)>) {
     let mut paths = Vec::new();
     settings.globs.iter().for_each(|glob| glob.find(&mut paths));
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<FoundFile> = Vec::new();
     let mut seen: HashSet<Inode> = HashSet::new();
     for path in paths {
         if settings.exclude.iter().any(|glob| glob.matches(&path)) {
             continue;
         }
         let Ok(metadata) = std::fs::metadata(&path) else { continue };
-        let inode = Inode::of(&metadata);
+        let inode = Inode::new(&metadata);
         if seen.insert(inode) {
-            found.push(Found { path, inode, size: metadata.len(), modified: metadata.mtime() });
+            found.push(FoundFile { path, inode, size: metadata.len(), modified: metadata.mtime() });
         }
     }
     if settings.sort_by_path {
@@ -74,7 +77,7 @@ pub(super) fn discover(settings: &Settings, wanted: &HashSet<Inode>) -> (Vec<Fou
             let Ok(entries) = std::fs::read_dir(directory) else { continue };
             for entry in entries.flatten() {
                 let Ok(metadata) = entry.metadata() else { continue };
-                let inode = Inode::of(&metadata);
+                let inode = Inode::new(&metadata);
                 if metadata.is_file() && wanted.contains(&inode) && !seen.contains(&inode) {
                     renamed.push((inode, entry.path()));
                 }
@@ -93,19 +96,19 @@ pub(super) fn identify(
     path: &Path,
     inode: Inode,
     file: File,
-) -> Result<Identified, InputError> {
+) -> Result<FileIdentity, InputError> {
     let gzip = is_gzip(settings, path);
     if gzip && settings.check_archives {
         let mut whole = MultiGzDecoder::new(&file);
         if let Err(error) = io::copy(&mut whole, &mut io::sink()) {
-            return Ok(Identified::Refused(error));
+            return Ok(FileIdentity::Refused(error));
         }
     }
     let first =
         first_bytes(&file, &settings.delimiter, settings.once).map_err(|error| named(path, &error))?;
     Ok(match first {
-        Some(first) => Identified::Known { name: inode.file(&first), file },
-        None => Identified::NotYet(file),
+        Some(first) => FileIdentity::Known { name: inode.file(&first), file },
+        None => FileIdentity::NotYet(file),
     })
 }
 
@@ -116,7 +119,7 @@ pub(super) fn resume(
     path: &Path,
     file: File,
     position: Option<Position>,
-    start: Start,
+    start: StartPosition,
     most_of_line: u64,
 ) -> io::Result<(Reader, bool)> {
     let gzip = is_gzip(settings, path);
@@ -131,10 +134,10 @@ pub(super) fn resume(
         }
         None => {
             let offset = match start {
-                Start::Beginning => 0,
-                Start::End => last_line(&file, &settings.delimiter)?,
-                Start::At(offset) if gzip || file.metadata()?.len() >= offset => offset,
-                Start::At(_) => 0,
+                StartPosition::Beginning => 0,
+                StartPosition::End => last_line(&file, &settings.delimiter)?,
+                StartPosition::At(offset) if gzip || file.metadata()?.len() >= offset => offset,
+                StartPosition::At(_) => 0,
             };
             skipped = offset > 0;
             offset
@@ -146,7 +149,7 @@ pub(super) fn resume(
     Ok((reader, skipped))
 }
 
-pub(super) struct Looked {
+pub(super) struct DirectoryScan {
     pub(super) chunk: Chunk,
     /// `None` where there is none in the file any more.
     pub(super) position: Option<Position>,
@@ -163,11 +166,18 @@ pub(super) fn examine(
     size: usize,
     bytes: u64,
     idle: Duration,
-) -> io::Result<Looked> {
+) -> io::Result<DirectoryScan> {
     let replaced = !settings.once && reader.at_end() && reader.was_replaced()?;
     if replaced && !reader.holds() {
         let chunk = Chunk::default();
-        return Ok(Looked { chunk, position: None, grew: false, replaced, complete: false, gone: false });
+        return Ok(DirectoryScan {
+            chunk,
+            position: None,
+            grew: false,
+            replaced,
+            complete: false,
+            gone: false,
+        });
     }
     let before = reader.end();
     let mut chunk = if replaced {
@@ -185,7 +195,14 @@ pub(super) fn examine(
     if gone && chunk.events.is_empty() {
         reader.finish(true, &mut chunk.events);
     }
-    Ok(Looked { chunk, position: Some(reader.position(complete)?), grew, replaced: false, complete, gone })
+    Ok(DirectoryScan {
+        chunk,
+        position: Some(reader.position(complete)?),
+        grew,
+        replaced: false,
+        complete,
+        gone,
+    })
 }
 
 /// Whether no name leads to a file any more.
@@ -207,7 +224,7 @@ pub(super) struct Complete {
 
 /// What a name leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Now {
+enum NameTarget {
     /// The file, with nothing in it that was not read.
     Same,
     /// The file, with more in it.
@@ -218,7 +235,7 @@ enum Now {
 
 /// What became of a file that was read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Completed {
+pub(super) enum CompletionResult {
     Done,
     /// There is more to read.
     Grown,
@@ -227,11 +244,11 @@ pub(super) enum Completed {
 
 /// Does with a file that was read to its end, and is stored, what is to be done. Where it was so before this
 /// start, it may be listed already.
-pub(super) async fn complete(settings: Arc<Settings>, of: Complete) -> Completed {
+pub(super) async fn complete(settings: Arc<Settings>, of: Complete) -> CompletionResult {
     let done = blocking(move || {
         let now = now(&settings, &of).map_err(|error| named(&of.path, &error))?;
-        if now == Now::Grown {
-            return Ok(Completed::Grown);
+        if now == NameTarget::Grown {
+            return Ok(CompletionResult::Grown);
         }
         if let Some(log) = &settings.completed.log {
             let line = of.path.display().to_string();
@@ -243,37 +260,37 @@ pub(super) async fn complete(settings: Arc<Settings>, of: Complete) -> Completed
                 written.map_err(|error| named(log, &error))?;
             }
         }
-        if settings.completed.delete && now == Now::Other {
+        if settings.completed.delete && now == NameTarget::Other {
             return Err(InputError(format!("[{}] is another file by now", of.path.display())));
         }
         if settings.completed.delete {
             std::fs::remove_file(&of.path).map_err(|error| named(&of.path, &error))?;
         }
-        Ok(Completed::Done)
+        Ok(CompletionResult::Done)
     });
     done.await.unwrap_or_else(|InputError(reason)| {
         tracing::error!(reason, "file is read to its end and stays");
-        Completed::Stays
+        CompletionResult::Stays
     })
 }
 
 /// Looks what the name of a file that was read leads to.
-fn now(settings: &Settings, of: &Complete) -> io::Result<Now> {
+fn now(settings: &Settings, of: &Complete) -> io::Result<NameTarget> {
     let file = match File::open(&of.path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Now::Other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(NameTarget::Other),
         Err(error) => return Err(error),
     };
-    if Inode::of(&file.metadata()?) != of.inode {
-        return Ok(Now::Other);
+    if Inode::new(&file.metadata()?) != of.inode {
+        return Ok(NameTarget::Other);
     }
     if has_grown(settings, &of.path, &file, of.position)? {
-        return Ok(Now::Grown);
+        return Ok(NameTarget::Grown);
     }
     let first = first_bytes(&file, &settings.delimiter, settings.once)?;
     let same = first.is_some_and(|first| of.inode.file(&first) == of.name)
         && (is_gzip(settings, &of.path) || of.position.fits(&file)?);
-    Ok(if same { Now::Same } else { Now::Other })
+    Ok(if same { NameTarget::Same } else { NameTarget::Other })
 }
 
 /// Whether there is more in a file than what was read of it. Nobody knows of archives.

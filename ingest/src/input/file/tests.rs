@@ -11,10 +11,10 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::batch::NotStored;
-use crate::input::testing::{Given, Pipeline, Stored, options, refuse};
+use crate::input::testing::{OptionValue, Pipeline, StoredPositions, options, refuse};
 
-fn input(path: &str, given: &[(&str, Given)]) -> Tail {
-    let mut all: Vec<(&str, Given)> = vec![("path", path.into()), ("stat_interval", "10 ms".into())];
+fn input(path: &str, given: &[(&str, OptionValue)]) -> Tail {
+    let mut all: Vec<(&str, OptionValue)> = vec![("path", path.into()), ("stat_interval", "10 ms".into())];
     if !given.iter().any(|(name, _)| *name == "discover_interval") {
         all.push(("discover_interval", "2".into()));
     }
@@ -23,19 +23,19 @@ fn input(path: &str, given: &[(&str, Given)]) -> Tail {
 }
 
 /// A running input and its pipeline.
-struct Running {
+struct RunningInput {
     pipeline: Pipeline,
     ended: JoinHandle<Result<(), InputError>>,
 }
 
-fn start(tail: Tail, stored: &Arc<Stored>) -> Running {
+fn start(tail: Tail, stored: &Arc<StoredPositions>) -> RunningInput {
     let mut pipeline = Pipeline::with(2, Arc::clone(stored));
     let context = pipeline.context();
     let ended = tokio::spawn(async move { tail.run(context).await });
-    Running { pipeline, ended }
+    RunningInput { pipeline, ended }
 }
 
-impl Running {
+impl RunningInput {
     /// Stores batches until there are so many events.
     async fn until(&mut self, events: usize) {
         while self.pipeline.events.len() < events {
@@ -73,7 +73,7 @@ fn lines(range: std::ops::Range<usize>) -> Vec<String> {
     range.map(|line| format!("line {line}")).collect()
 }
 
-fn beginning() -> Vec<(&'static str, Given)> {
+fn beginning() -> Vec<(&'static str, OptionValue)> {
     vec![("start_position", "beginning".into())]
 }
 
@@ -178,7 +178,7 @@ async fn rotation_under_load_loses_and_doubles_nothing() {
     assert_eq!(all, lines(0..7501));
 }
 
-impl Running {
+impl RunningInput {
     async fn until_at_least(&mut self, events: usize) {
         while self.pipeline.events.len() < events {
             let _ = self.pipeline.take().await.unwrap();
@@ -236,7 +236,7 @@ async fn lines_behind_a_truncation_are_told_from_those_before() {
     OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
     append(&path, 0..9);
     running.until(19).await;
-    let from = |running: &Running| -> std::collections::HashSet<_> {
+    let from = |running: &RunningInput| -> std::collections::HashSet<_> {
         running.pipeline.events.iter().map(|event| event.provenance().unwrap()).collect()
     };
     let before = from(&running);
@@ -282,7 +282,7 @@ async fn what_is_not_stored_is_read_again() {
             }
         }
         if nowhere {
-            let distinct = |running: &Running| {
+            let distinct = |running: &RunningInput| {
                 running.pipeline.messages().into_iter().collect::<std::collections::HashSet<_>>().len()
             };
             while distinct(&running) < 2000 {
@@ -341,12 +341,12 @@ async fn files_that_are_read_once_are_done_with_as_asked() {
 }
 
 /// Starts an input among others.
-fn start_among(tail: Tail, stored: &Arc<Stored>, names: &[&'static str]) -> Running {
+fn start_among(tail: Tail, stored: &Arc<StoredPositions>, names: &[&'static str]) -> RunningInput {
     let mut pipeline = Pipeline::with(2, Arc::clone(stored));
     pipeline.names = names.to_vec();
     let context = pipeline.context();
     let ended = tokio::spawn(async move { tail.run(context).await });
-    Running { pipeline, ended }
+    RunningInput { pipeline, ended }
 }
 
 #[tokio::test]
@@ -379,12 +379,12 @@ async fn inputs_of_one_pipeline_leave_each_others_files_alone() {
 #[tokio::test]
 async fn positions_of_an_earlier_version_and_of_other_paths_are_found() {
     let dir = tempfile::tempdir().unwrap();
-    let (path, stored) = (dir.path().join("app.log"), Arc::<Stored>::default());
+    let (path, stored) = (dir.path().join("app.log"), Arc::<StoredPositions>::default());
     append(&path, 0..10);
     let name = path.display().to_string();
     // As they were stored before: without an input.
     let file = File::open(&path).unwrap();
-    let inode = position::Inode::of(&file.metadata().unwrap());
+    let inode = position::Inode::new(&file.metadata().unwrap());
     let first = position::first_bytes(&file, b"\n", false).unwrap().unwrap();
     let position = position::Position {
         offset: 28,
@@ -420,7 +420,7 @@ async fn what_a_stopped_input_has_under_way_is_not_stored_besides() {
     let dir = tempfile::tempdir().unwrap();
     // With and without a position from before.
     for (name, known) in [("new", 0), ("known", 4)] {
-        let (path, stored) = (dir.path().join(name), Arc::<Stored>::default());
+        let (path, stored) = (dir.path().join(name), Arc::<StoredPositions>::default());
         append(&path, 0..known);
         let file = path.display().to_string();
         if known > 0 {
@@ -441,7 +441,7 @@ async fn what_a_stopped_input_has_under_way_is_not_stored_besides() {
         let context = pipeline.context();
         let tail = input(&file, &beginning());
         let ended = tokio::spawn(async move { tail.run(context).await });
-        let mut new = Running { pipeline, ended };
+        let mut new = RunningInput { pipeline, ended };
         let first = new.pipeline.next().await.unwrap();
         assert_eq!(old.pipeline.store(under_way), Err(NotStored::Moved), "{name}");
         new.pipeline.store(first).unwrap();
@@ -498,7 +498,7 @@ async fn lines_that_belong_together_are_read_again_together() {
         }),
     );
     let mut given = beginning();
-    given.push(("codec", Given(Setting::Plugin(Box::new(codec)))));
+    given.push(("codec", OptionValue(Setting::Plugin(Box::new(codec)))));
     let mut running = start(input(&path.display().to_string(), &given), &stored);
     running.until(1).await;
     assert_eq!(running.stop().await, ["a\n 1"]);
@@ -512,7 +512,7 @@ async fn lines_that_belong_together_are_read_again_together() {
 #[test]
 fn options_are_checked() {
     for (given, reason) in [
-        (vec![("path", Given::from("relative"))], "must be absolute"),
+        (vec![("path", OptionValue::from("relative"))], "must be absolute"),
         (vec![], "needs the option [path]"),
         (vec![("path", "/a".into()), ("stat_interval", "1 year".into())], "must be a time"),
         (vec![("path", "/a".into()), ("exit_after_read", "true".into())], "needs [mode => \"read\"]"),
@@ -544,7 +544,7 @@ async fn a_name_that_is_another_files_by_now_is_looked_for_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("app.log");
     append(&path, 0..3);
-    let found = position::Inode::of(&std::fs::metadata(&path).unwrap());
+    let found = position::Inode::new(&std::fs::metadata(&path).unwrap());
     std::fs::rename(&path, dir.path().join("app.log.0")).unwrap();
     append(&path, 3..5);
     let tail = input(&path.display().to_string(), &beginning());
@@ -554,13 +554,13 @@ async fn a_name_that_is_another_files_by_now_is_looked_for_again() {
         inode,
         path: path.clone(),
         size: 0,
-        start: steps::Start::Beginning,
+        start: steps::StartPosition::Beginning,
         closed: 0,
         name: String::new(),
         only: None,
     };
     let permit = || descriptors::Permit::take(0).unwrap();
     assert!(!watch.open(candidate(found), permit()).await);
-    let now = position::Inode::of(&std::fs::metadata(&path).unwrap());
+    let now = position::Inode::new(&std::fs::metadata(&path).unwrap());
     assert!(watch.open(candidate(now), permit()).await);
 }

@@ -22,10 +22,10 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use tokio::sync::watch;
 
-use self::delivery::Acked;
-use self::stored::{LeftBehind, Unclaimed};
-use self::tracked::{Candidate, Closed, Tracked};
-use self::turn::Next;
+use self::delivery::AcknowledgedBatch;
+use self::stored::{LeftBehind, UnclaimedPositions};
+use self::tracked::{Candidate, ClosedFile, OpenFile};
+use self::turn::NextAction;
 use super::Settings;
 use super::position::Inode;
 use crate::FieldReference;
@@ -36,16 +36,16 @@ pub(super) struct Watch {
     settings: Arc<Settings>,
     context: Context,
     stopping: watch::Receiver<bool>,
-    files: BTreeMap<Inode, Tracked>,
+    files: BTreeMap<Inode, OpenFile>,
     /// Files that are not open.
-    closed: HashMap<Inode, Closed>,
+    closed: HashMap<Inode, ClosedFile>,
     /// Files that are to be opened once there is room, those first that waited longest.
     waiting: VecDeque<Candidate>,
     /// Files that were closed, counted.
     closings: u64,
-    acks: FuturesUnordered<BoxFuture<'static, Acked>>,
+    acks: FuturesUnordered<BoxFuture<'static, AcknowledgedBatch>>,
     /// Parts with a stored position that no file was found for yet.
-    unclaimed: Unclaimed,
+    unclaimed: UnclaimedPositions,
     /// Parts by the name of their file that belong to no input of the pipeline: positions of an earlier version, or of an
     /// input that was written otherwise. Who finds the file goes on from there.
     left_behind: LeftBehind,
@@ -96,13 +96,13 @@ impl Watch {
                 }
                 let Some(mut tracked) = self.files.remove(&inode) else { continue };
                 match self.read_some(inode, &mut tracked).await? {
-                    Next::Stop => return Ok(()),
-                    Next::Close => self.close(inode, tracked, false).await,
-                    Next::More => {
+                    NextAction::Stop => return Ok(()),
+                    NextAction::Close => self.close(inode, tracked, false).await,
+                    NextAction::More => {
                         progress = true;
                         self.files.insert(inode, tracked);
                     }
-                    Next::Wait => {
+                    NextAction::Wait => {
                         self.files.insert(inode, tracked);
                     }
                 }

@@ -45,13 +45,13 @@ pub(super) struct Keys {
 
 #[derive(Default)]
 struct State {
-    known: HashMap<String, Known>,
+    known: HashMap<String, KeyState>,
     /// Stored keys by their time.
     by_age: BTreeSet<(i64, String)>,
 }
 
 #[derive(Clone, Copy)]
-enum Known {
+enum KeyState {
     Stored,
     OnItsWay,
 }
@@ -73,7 +73,7 @@ impl Keys {
         for (key, time) in context.positions.list(&source).await? {
             let Ok(time) = <[u8; 8]>::try_from(&time[..]) else { continue };
             state.by_age.insert((i64::from_be_bytes(time), key.clone()));
-            state.known.insert(key, Known::Stored);
+            state.known.insert(key, KeyState::Stored);
         }
         let (positions, batches) = (Arc::clone(&context.positions), context.batches.clone());
         Ok(Self { source, bounds, positions, batches, state: Mutex::new(state) })
@@ -86,11 +86,11 @@ impl Keys {
         let now = Utc::now().timestamp_millis();
         let mut state = self.state.lock();
         match state.known.get(&partition) {
-            Some(Known::Stored) => return Verdict::Stored,
-            Some(Known::OnItsWay) => return Verdict::OnItsWay,
+            Some(KeyState::Stored) => return Verdict::Stored,
+            Some(KeyState::OnItsWay) => return Verdict::OnItsWay,
             None => {}
         }
-        state.known.insert(partition.clone(), Known::OnItsWay);
+        state.known.insert(partition.clone(), KeyState::OnItsWay);
         Verdict::New(Move {
             source: self.source.clone(),
             partition,
@@ -113,7 +113,7 @@ impl Keys {
         let time = <[u8; 8]>::try_from(&moved.new[..]).map_or(0, i64::from_be_bytes);
         let mut state = self.state.lock();
         if outcome.is_ok() {
-            state.known.insert(moved.partition.clone(), Known::Stored);
+            state.known.insert(moved.partition.clone(), KeyState::Stored);
             state.by_age.insert((time, moved.partition.clone()));
         } else {
             state.known.remove(&moved.partition);

@@ -6,7 +6,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use millrace_listen::{Acceptor, Config, Listener, Parked};
+use millrace_listen::{Acceptor, Config, Listener, ReservedSockets};
 
 use super::request::{Handler, Service};
 use crate::input::{InputError, stopped};
@@ -23,7 +23,7 @@ fn open_files() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-static PARKED: LazyLock<Parked> = LazyLock::new(Parked::default);
+static PARKED: LazyLock<ReservedSockets> = LazyLock::new(ReservedSockets::default);
 
 /// Serves requests until the input is to stop, then those under way.
 pub(super) async fn serve(service: Arc<Service>, acceptor: &Acceptor) -> Result<(), InputError> {

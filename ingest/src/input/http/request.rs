@@ -9,7 +9,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use millrace_listen::{Bodies, BodyError, Peer, check_host, check_origin, head_bytes};
+use millrace_listen::{BodyError, BodyReader, Peer, check_host, check_origin, head_bytes};
 use serde_json::{Map, Value};
 use subtle::ConstantTimeEq;
 use tokio::sync::{Semaphore, watch};
@@ -18,9 +18,9 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::Settings;
 use super::idempotency::{Keys, MAX_KEY_BYTES, Verdict};
 use crate::batch::NotStored;
-use crate::budget::{Exceeded, Reservation};
+use crate::budget::{Reservation, ShareExceeded};
 use crate::codec::{Charset, Events};
-use crate::event::Written;
+use crate::event::SharedValue;
 use crate::input::{Context, mark_version};
 use crate::{Ack, Batch, Event};
 
@@ -43,7 +43,7 @@ pub(super) struct Service {
     pub(super) settings: Arc<Settings>,
     context: Context,
     keys: Keys,
-    bodies: Bodies,
+    bodies: BodyReader,
     /// Places of requests whose events are not stored yet.
     pending: Semaphore,
 }
@@ -78,17 +78,17 @@ impl Refusal {
     }
 }
 
-impl From<Exceeded> for Refusal {
-    fn from(exceeded: Exceeded) -> Self {
+impl From<ShareExceeded> for Refusal {
+    fn from(exceeded: ShareExceeded) -> Self {
         match exceeded {
-            Exceeded::Never(_) => Self::new(StatusCode::PAYLOAD_TOO_LARGE, exceeded.to_string()),
-            Exceeded::ForNow(_) => Self::busy(format!("{exceeded}, send it again later")),
+            ShareExceeded::Never(_) => Self::new(StatusCode::PAYLOAD_TOO_LARGE, exceeded.to_string()),
+            ShareExceeded::ForNow(_) => Self::busy(format!("{exceeded}, send it again later")),
         }
     }
 }
 
-impl From<BodyError<Exceeded>> for Refusal {
-    fn from(error: BodyError<Exceeded>) -> Self {
+impl From<BodyError<ShareExceeded>> for Refusal {
+    fn from(error: BodyError<ShareExceeded>) -> Self {
         let reason = error.to_string();
         match error {
             BodyError::Exceeded(exceeded) => exceeded.into(),
@@ -111,7 +111,7 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// The body of a request, and what is reserved for it.
-type Held = millrace_listen::Held<Reservation>;
+type ReservedRequestBody = millrace_listen::ReservedBody<Reservation>;
 
 /// A service as its listener has it.
 pub(super) struct Handler(pub(super) Arc<Service>);
@@ -128,7 +128,7 @@ impl millrace_listen::Service for Handler {
 impl Service {
     pub(super) fn new(settings: Arc<Settings>, context: Context, keys: Keys) -> Self {
         let pending = Semaphore::new(settings.max_pending_requests);
-        let bodies = Bodies::new(settings.max_content_length, BODY_TIMEOUT);
+        let bodies = BodyReader::new(settings.max_content_length, BODY_TIMEOUT);
         Self { settings, context, keys, bodies, pending }
     }
 
@@ -237,7 +237,7 @@ impl Service {
         Err(Refusal::new(StatusCode::UNAUTHORIZED, "credentials are missing or wrong"))
     }
 
-    async fn read(&self, headers: &HeaderMap, body: &mut Incoming) -> Result<Held, Refusal> {
+    async fn read(&self, headers: &HeaderMap, body: &mut Incoming) -> Result<ReservedRequestBody, Refusal> {
         if self.pending.available_permits() == 0 {
             return Err(behind());
         }
@@ -248,7 +248,7 @@ impl Service {
     fn events(
         &self,
         head: &http::request::Parts,
-        body: Held,
+        body: ReservedRequestBody,
         peer: SocketAddr,
     ) -> Result<(Vec<Event>, Reservation), Refusal> {
         let media_type =
@@ -259,9 +259,9 @@ impl Service {
         let codec = codec.map_or(&self.settings.codec, |(_, codec)| codec);
         let headers = Value::Object(described(head, self.settings.authorization.is_some()));
         let host = Value::from(peer.ip().to_canonical().to_string());
-        let (headers, host) = (Written::from(headers), Written::from(host));
+        let (headers, host) = (SharedValue::from(headers), SharedValue::from(host));
         let each = COPIES * (headers.bytes() + host.bytes());
-        let Held { bytes: body, reservation: mut room } = body;
+        let ReservedRequestBody { bytes: body, reservation: mut room } = body;
         let body = match Charset::of_media_type(content_type) {
             None => body,
             Some(charset) => {

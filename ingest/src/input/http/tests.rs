@@ -14,20 +14,20 @@ use super::*;
 use crate::Batch;
 use crate::batch::NotStored;
 use crate::budget::Budget;
-use crate::input::testing::{Given, Pipeline, Stored, options, refuse};
+use crate::input::testing::{OptionValue, Pipeline, StoredPositions, options, refuse};
 
 /// A running input and its pipeline.
-struct Running {
+struct RunningInput {
     address: SocketAddr,
     pipeline: Pipeline,
     ended: JoinHandle<Result<(), InputError>>,
 }
 
-async fn start(given: &[(&str, Given)], pipeline: Pipeline) -> Running {
+async fn start(given: &[(&str, OptionValue)], pipeline: Pipeline) -> RunningInput {
     start_within(given, pipeline, listener::ACCEPTOR.clone()).await
 }
 
-async fn start_within(given: &[(&str, Given)], pipeline: Pipeline, acceptor: Acceptor) -> Running {
+async fn start_within(given: &[(&str, OptionValue)], pipeline: Pipeline, acceptor: Acceptor) -> RunningInput {
     let mut given = given.to_vec();
     if !given.iter().any(|(name, _)| *name == "port") {
         given.push(("port", "0".into()));
@@ -42,10 +42,10 @@ async fn start_within(given: &[(&str, Given)], pipeline: Pipeline, acceptor: Acc
     let mut address = service.address();
     let ended = tokio::spawn(async move { listener::serve(service, &acceptor).await });
     let address = address.wait_for(Option::is_some).await.unwrap().unwrap();
-    Running { address, pipeline, ended }
+    RunningInput { address, pipeline, ended }
 }
 
-impl Running {
+impl RunningInput {
     fn url(&self) -> String {
         format!("http://{}/path?x=1", self.address)
     }
@@ -171,9 +171,10 @@ async fn requests_that_wait_are_bounded() {
 
 #[tokio::test]
 async fn a_request_with_the_same_key_is_stored_once() {
-    let stored: Arc<Stored> = Arc::default();
+    let stored: Arc<StoredPositions> = Arc::default();
     let mut running = start(&[("port", "0".into())], Pipeline::with(8, Arc::clone(&stored))).await;
-    let keyed = |running: &Running, key: &str| running.post(key.to_owned()).header("Idempotency-Key", key);
+    let keyed =
+        |running: &RunningInput, key: &str| running.post(key.to_owned()).header("Idempotency-Key", key);
     // While the first is on its way.
     let (sent, batch) = running.batch(keyed(&running, "a")).await;
     assert!(batch.events[0].provenance().is_some());
@@ -265,7 +266,7 @@ async fn events_are_reserved_before_they_are_made() {
         write!(encoder, "[{body}]").unwrap();
         encoder.finish().unwrap()
     };
-    let post = |running: &Running, body: Vec<u8>| {
+    let post = |running: &RunningInput, body: Vec<u8>| {
         running.post(body).header("Content-Encoding", "gzip").header("Content-Type", "application/json")
     };
     // A few kilobytes that would become hundreds of megabytes, as one array, and with an element that is kept otherwise.
@@ -429,7 +430,7 @@ async fn the_socket_is_handed_over() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port().to_string();
     drop(free);
-    let given = [("port", Given::from(port))];
+    let given = [("port", OptionValue::from(port))];
     let first = start(&given, Pipeline::new(4)).await;
     first.pipeline.stop.send_replace(true);
     first.ended.await.unwrap().unwrap();
@@ -444,7 +445,7 @@ async fn the_socket_is_handed_over() {
 #[test]
 fn options_are_checked() {
     for (given, reason) in [
-        (vec![("user", Given::from("x"))], "need each other"),
+        (vec![("user", OptionValue::from("x"))], "need each other"),
         (vec![("ssl", "true".into())], "needs the options [ssl_certificate]"),
         (vec![("response_code", "404".into())], "must be one of"),
         (vec![("additional_codecs", [("a/b", "nothing")].into())], "there is no codec [nothing]"),

@@ -96,7 +96,7 @@ pub(super) struct Address {
 
 /// What the parameters say of TLS, in whatever order.
 #[derive(Debug, Default)]
-struct Wishes {
+struct TlsParameters {
     mode: Option<Tls>,
     /// `ssl`, `useSSL`.
     enabled: Option<bool>,
@@ -108,7 +108,7 @@ struct Wishes {
     trust: Option<bool>,
 }
 
-impl Wishes {
+impl TlsParameters {
     /// As the drivers decide it: a mode counts before all else.
     fn decide(&self, scheme: &str) -> Tls {
         let on = |wish: Option<bool>| wish == Some(true);
@@ -211,7 +211,7 @@ impl Address {
             return Err("the address names several hosts: one is supported".to_owned());
         }
         address.set_host(host)?;
-        let mut wishes = Wishes::default();
+        let mut wishes = TlsParameters::default();
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
             let Some((name, value)) = parameter.split_once('=') else {
                 address.parameter(parameter, "", &mut wishes).map_err(|_| unknown_parameter(""))?;
@@ -281,7 +281,7 @@ impl Address {
         Ok(())
     }
 
-    fn parameter(&mut self, name: &str, value: &str, wishes: &mut Wishes) -> Result<(), String> {
+    fn parameter(&mut self, name: &str, value: &str, wishes: &mut TlsParameters) -> Result<(), String> {
         let boolean = || match value.to_ascii_lowercase().as_str() {
             "" | "true" | "yes" | "1" => Ok(Some(true)),
             "false" | "no" | "0" => Ok(Some(false)),

@@ -11,7 +11,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection as _, Executor, SqlSafeStr, Statement as _};
 
 use super::address::{Address, Kind, Tls};
-use super::row::{Reading, Row};
+use super::row::{Row, RowReadOptions};
 use super::statement::Literal;
 use super::zone::Zone;
 use super::{mysql, postgres, sqlite};
@@ -132,7 +132,7 @@ impl Connection {
     pub(super) fn rows<'c>(
         &'c mut self,
         sql: String,
-        reading: &'c Reading,
+        reading: &'c RowReadOptions,
         track: Option<&'c str>,
     ) -> BoxStream<'c, sqlx::Result<Row>> {
         let sql = sqlx::raw_sql(AssertSqlSafe(sql));

@@ -32,14 +32,14 @@ pub(super) struct Names {
 
 /// Why a run ended early.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum RunEnd {
     /// The input is to stop.
     Stopped,
     /// It failed.
     Failed(InputError),
 }
 
-impl Ended {
+impl RunEnd {
     pub(super) fn failed(why: impl Into<String>) -> Self {
         Self::Failed(InputError(why.into()))
     }
@@ -96,16 +96,16 @@ impl Delivery {
     ///
     /// # Errors
     /// The store's, or the input is to stop.
-    pub(super) async fn claim(context: Context, names: Names) -> Result<(Self, Option<Bytes>), Ended> {
+    pub(super) async fn claim(context: Context, names: Names) -> Result<(Self, Option<Bytes>), RunEnd> {
         let Names { source, former, record } = names;
         let claimed = context.positions.claim(&source, &context.source).await;
-        let (position, owner_epoch) = claimed.map_err(Ended::Failed)?;
+        let (position, owner_epoch) = claimed.map_err(RunEnd::Failed)?;
         let mut delivery =
             Self { context, source, owner_epoch, position: position.clone(), pending: VecDeque::new() };
         if !record {
             return Ok((delivery, position));
         }
-        let listed = delivery.left_behind(&former).await.map_err(Ended::Failed)?;
+        let listed = delivery.left_behind(&former).await.map_err(RunEnd::Failed)?;
         let Some(_) = position else {
             let inherited = delivery.inherit(listed).await?;
             return Ok((delivery, inherited));
@@ -136,11 +136,11 @@ impl Delivery {
     }
 
     /// Goes on from the newest of other parts, which is claimed first: what its owner still has under way is read again by this one.
-    async fn inherit(&mut self, parts: Vec<(String, String)>) -> Result<Option<Bytes>, Ended> {
+    async fn inherit(&mut self, parts: Vec<(String, String)>) -> Result<Option<Bytes>, RunEnd> {
         let mut newest: Option<Bytes> = None;
         for (source, partition) in &parts {
             let claimed = self.context.positions.claim(source, partition).await;
-            let (position, _) = claimed.map_err(Ended::Failed)?;
+            let (position, _) = claimed.map_err(RunEnd::Failed)?;
             let Some(position) = position else { continue };
             if newest.as_ref().is_none_or(|newest| ran_ms(newest) < ran_ms(&position)) {
                 newest = Some(position);
@@ -159,17 +159,17 @@ impl Delivery {
     }
 
     /// Forgets a part.
-    async fn forget(&mut self, source: String, partition: String) -> Result<(), Ended> {
+    async fn forget(&mut self, source: String, partition: String) -> Result<(), RunEnd> {
         let claimed = self.context.positions.claim(&source, &partition).await;
-        let (Some(previous), owner_epoch) = claimed.map_err(Ended::Failed)? else { return Ok(()) };
+        let (Some(previous), owner_epoch) = claimed.map_err(RunEnd::Failed)? else { return Ok(()) };
         let position =
             Some(Move { source, partition, previous: Some(previous), new: Bytes::new(), owner_epoch });
         let batch = Batch { events: Vec::new(), position, ack: Ack::none(), held: Reservation::default() };
         tokio::select! {
             biased;
-            () = stopped(&mut self.context.stopping) => Err(Ended::Stopped),
+            () = stopped(&mut self.context.stopping) => Err(RunEnd::Stopped),
             // What is not forgotten now is forgotten after another start.
-            sent = self.context.batches.send(batch) => sent.map_err(|_| Ended::Stopped),
+            sent = self.context.batches.send(batch) => sent.map_err(|_| RunEnd::Stopped),
         }
     }
 
@@ -182,8 +182,8 @@ impl Delivery {
     ///
     /// # Errors
     /// The input is to stop.
-    pub(super) async fn room(&self) -> Result<Reservation, Ended> {
-        room(&self.context).await.ok_or(Ended::Stopped)
+    pub(super) async fn room(&self) -> Result<Reservation, RunEnd> {
+        room(&self.context).await.ok_or(RunEnd::Stopped)
     }
 
     /// Hands events on, with the position behind them where they move it. Waits while the pipeline is
@@ -191,7 +191,7 @@ impl Delivery {
     ///
     /// # Errors
     /// The pipeline ends, or an earlier batch was not stored.
-    pub(super) async fn send(&mut self, rows: Rows, position: Option<Bytes>) -> Result<(), Ended> {
+    pub(super) async fn send(&mut self, rows: Rows, position: Option<Bytes>) -> Result<(), RunEnd> {
         let Rows { events, bytes, mut held } = rows;
         held.set(bytes);
         self.check()?;
@@ -205,9 +205,9 @@ impl Delivery {
         let (ack, stored) = Ack::channel();
         tokio::select! {
             biased;
-            () = stopped(&mut self.context.stopping) => Err(Ended::Stopped),
+            () = stopped(&mut self.context.stopping) => Err(RunEnd::Stopped),
             sent = self.context.batches.send(Batch { events, position, ack, held }) => {
-                sent.map_err(|_| Ended::Stopped)?;
+                sent.map_err(|_| RunEnd::Stopped)?;
                 self.pending.push_back(stored);
                 Ok(())
             }
@@ -215,7 +215,7 @@ impl Delivery {
     }
 
     /// Looks what became of earlier batches.
-    fn check(&mut self) -> Result<(), Ended> {
+    fn check(&mut self) -> Result<(), RunEnd> {
         while let Some(first) = self.pending.front_mut() {
             match first.try_recv() {
                 Err(oneshot::error::TryRecvError::Empty) => break,
@@ -231,18 +231,18 @@ impl Delivery {
     ///
     /// # Errors
     /// The pipeline ends, or a batch was not stored.
-    pub(super) async fn drain(&mut self) -> Result<(), Ended> {
+    pub(super) async fn drain(&mut self) -> Result<(), RunEnd> {
         while let Some(first) = self.pending.pop_front() {
             tokio::select! {
                 biased;
                 stored = first => stored.unwrap_or(Err(NotStored::Ended)).map_err(not_stored)?,
-                () = stopped(&mut self.context.stopping) => return Err(Ended::Stopped),
+                () = stopped(&mut self.context.stopping) => return Err(RunEnd::Stopped),
             }
         }
         Ok(())
     }
 }
 
-fn not_stored(why: NotStored) -> Ended {
-    Ended::failed(why.to_string())
+fn not_stored(why: NotStored) -> RunEnd {
+    RunEnd::failed(why.to_string())
 }

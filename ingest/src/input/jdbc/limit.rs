@@ -13,7 +13,7 @@ const ALL: &str = "9223372036854775807";
 
 /// A statement without its own LIMIT.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Lifted {
+pub(super) struct UnlimitedStatement {
     pub(super) sql: String,
     /// Rows that it would give at most.
     pub(super) rows: usize,
@@ -38,7 +38,7 @@ impl Token<'_> {
 
 /// Takes `LIMIT n` or `FETCH FIRST n ROWS ONLY` out of a statement that is filled in. `None` where it has none, or one that must stay: with an
 /// OFFSET, or behind a descending order.
-pub(super) fn lift(kind: Kind, sql: &str) -> Option<Lifted> {
+pub(super) fn lift(kind: Kind, sql: &str) -> Option<UnlimitedStatement> {
     let tokens = tokens(kind, sql);
     let order = tokens.iter().rposition(|token| token.is("order"));
     let behind = |at: usize| tokens.get(at..).unwrap_or_default();
@@ -61,7 +61,7 @@ pub(super) fn lift(kind: Kind, sql: &str) -> Option<Lifted> {
             let rows = count.text.parse().ok()?;
             let mut lifted = sql.to_owned();
             lifted.replace_range(count.at..count.end(), ALL);
-            Some(Lifted { sql: lifted, rows })
+            Some(UnlimitedStatement { sql: lifted, rows })
         }
         [fetch, first, rest @ ..] if fetch.is("fetch") && (first.is("first") || first.is("next")) => {
             let (rows, rest) = match rest {
@@ -76,7 +76,7 @@ pub(super) fn lift(kind: Kind, sql: &str) -> Option<Lifted> {
             }
             let mut lifted = sql.to_owned();
             lifted.replace_range(fetch.at..only.end(), "");
-            Some(Lifted { sql: lifted, rows })
+            Some(UnlimitedStatement { sql: lifted, rows })
         }
         _ => None,
     }
@@ -156,7 +156,11 @@ mod tests {
             ("SELECT * FROM t FETCH FIRST 5 ROWS ONLY", "SELECT * FROM t ", 5),
             ("SELECT * FROM t FETCH NEXT ROW ONLY", "SELECT * FROM t ", 1),
         ] {
-            assert_eq!(lift(Kind::Postgres, sql), Some(Lifted { sql: lifted.to_owned(), rows }), "{sql}");
+            assert_eq!(
+                lift(Kind::Postgres, sql),
+                Some(UnlimitedStatement { sql: lifted.to_owned(), rows }),
+                "{sql}"
+            );
         }
     }
 

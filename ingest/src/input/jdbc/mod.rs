@@ -39,7 +39,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use self::address::Kind;
 use self::connection::Connection;
-use self::delivery::{Delivery, Ended, Names, Rows, stopped};
+use self::delivery::{Delivery, Names, Rows, RunEnd, stopped};
 use self::row::Row;
 use self::settings::{LogLevel, OFFSET, Password, SIZE, Settings};
 use self::statement::{LAST_VALUE, Literal};
@@ -98,8 +98,8 @@ impl Input for Jdbc {
             Names { source: self.source(), former: self.former_source(), record: self.settings.record };
         let (mut delivery, stored) = match Delivery::claim(context, names).await {
             Ok(claimed) => claimed,
-            Err(Ended::Stopped) => return Ok(()),
-            Err(Ended::Failed(error)) => return Err(error),
+            Err(RunEnd::Stopped) => return Ok(()),
+            Err(RunEnd::Failed(error)) => return Err(error),
         };
         let mut progress = self.progress(stored.as_deref())?;
         let schedule = self.settings.schedule.as_ref();
@@ -127,12 +127,12 @@ impl Input for Jdbc {
             };
             let outcome = tokio::select! {
                 outcome = run => outcome,
-                () = stopped(&mut stopping) => Err(Ended::Stopped),
+                () = stopped(&mut stopping) => Err(RunEnd::Stopped),
             };
             match outcome {
                 Ok(()) => {}
-                Err(Ended::Stopped) => return Ok(()),
-                Err(Ended::Failed(error)) => return Err(error),
+                Err(RunEnd::Stopped) => return Ok(()),
+                Err(RunEnd::Failed(error)) => return Err(error),
             }
             self.due.store(false, Ordering::Relaxed);
             progress.ran = Some(began);
@@ -231,7 +231,7 @@ impl Jdbc {
         began: DateTime<Utc>,
         progress: &mut Progress,
         delivery: &mut Delivery,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), RunEnd> {
         let mut connection = self.connect().await?;
         let read = match (&mut progress.window, &self.settings.tracking) {
             (Some(window), Some(tracking)) => {
@@ -246,7 +246,7 @@ impl Jdbc {
         read
     }
 
-    async fn connect(&self) -> Result<Connection, Ended> {
+    async fn connect(&self) -> Result<Connection, RunEnd> {
         let settings = &self.settings;
         let place = settings.address.identity();
         let mut attempt = 1;
@@ -259,7 +259,7 @@ impl Jdbc {
                 Err(_) => format!("no answer within {:?}", settings.connect_timeout),
             };
             if attempt >= settings.connect_attempts {
-                return Err(Ended::failed(format!("cannot connect to [{place}]: {error}")));
+                return Err(RunEnd::failed(format!("cannot connect to [{place}]: {error}")));
             }
             tracing::warn!(%error, attempt, database = place, "cannot connect to the database, trying again");
             attempt += 1;
@@ -267,13 +267,13 @@ impl Jdbc {
         }
     }
 
-    async fn password(&self) -> Result<Option<String>, Ended> {
+    async fn password(&self) -> Result<Option<String>, RunEnd> {
         match &self.settings.password {
             None => Ok(None),
             Some(Password::Text(text)) => Ok(Some(text.expose().to_owned())),
             Some(Password::File(path)) => match tokio::fs::read_to_string(path).await {
                 Ok(text) => Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned())),
-                Err(error) => Err(Ended::failed(format!(
+                Err(error) => Err(RunEnd::failed(format!(
                     "the password file [{}] cannot be read: {error}",
                     path.display()
                 ))),
@@ -317,7 +317,7 @@ impl Jdbc {
     }
 
     /// Lets the session have the clocks by which `:sql_last_value` is written, where the statement names it.
-    async fn set_zone(&self, connection: &mut Connection, at: DateTime<Utc>) -> Result<(), Ended> {
+    async fn set_zone(&self, connection: &mut Connection, at: DateTime<Utc>) -> Result<(), RunEnd> {
         let settings = &self.settings;
         let compared =
             settings.statement.names(LAST_VALUE) || settings.positions.iter().any(names_last_value);
@@ -325,8 +325,8 @@ impl Jdbc {
             return Ok(());
         }
         match timeout(settings.statement_timeout, connection.set_zone(&settings.reading.zone, at)).await {
-            Ok(set) => set.map_err(Ended::failed),
-            Err(_) => Err(Ended::failed(format!(
+            Ok(set) => set.map_err(RunEnd::failed),
+            Err(_) => Err(RunEnd::failed(format!(
                 "no answer within {:?} (statement_timeout)",
                 settings.statement_timeout
             ))),
@@ -340,7 +340,7 @@ impl Jdbc {
         last: Option<DateTime<Utc>>,
         began: DateTime<Utc>,
         delivery: &mut Delivery,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), RunEnd> {
         let settings = &self.settings;
         // The first run has the offset of now: that of 1970 would shift NOW() of the database.
         let clocks = last.unwrap_or(began);
@@ -385,7 +385,7 @@ impl Jdbc {
             match failed {
                 // What was handed on would be read twice.
                 Some(error) if sent || !held.is_empty() || attempt >= settings.statement_attempts => {
-                    return Err(Ended::failed(format!("the statement failed: {error}")));
+                    return Err(RunEnd::failed(format!("the statement failed: {error}")));
                 }
                 Some(error) => {
                     tracing::warn!(error, attempt, "the statement failed, trying again");

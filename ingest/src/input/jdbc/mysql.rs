@@ -5,16 +5,16 @@ use serde_json::{Map, Value};
 use sqlx::mysql::{MySqlRow, MySqlTypeInfo};
 use sqlx::{Column, MySql, Row as _, Type, TypeInfo, ValueRef};
 
-use super::row::{Reading, Row};
+use super::row::{Row, RowReadOptions};
 use super::value;
 
-/// Reads a row. Values of the type TIMESTAMP have the session's offset, and without one the zone of [`Reading`].
+/// Reads a row. Values of the type TIMESTAMP have the session's offset, and without one the zone of [`RowReadOptions`].
 ///
 /// # Errors
 /// A value cannot be had.
 pub(super) fn row(
     row: &MySqlRow,
-    reading: &Reading,
+    reading: &RowReadOptions,
     session: Option<FixedOffset>,
     track: Option<&str>,
 ) -> sqlx::Result<Row> {
@@ -39,7 +39,7 @@ fn of_type(
     bytes: &[u8],
     of: &MySqlTypeInfo,
     column: &str,
-    reading: &Reading,
+    reading: &RowReadOptions,
     session: Option<FixedOffset>,
 ) -> Value {
     let name = of.name();

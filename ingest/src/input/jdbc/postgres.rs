@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use sqlx::postgres::{PgRow, PgTypeInfo, PgTypeKind};
 use sqlx::{Column, Row as _, TypeInfo, ValueRef};
 
-use super::row::{Reading, Row};
+use super::row::{Row, RowReadOptions};
 use super::value;
 use super::zone::Zone;
 
@@ -17,7 +17,7 @@ const MAX_DOMAINS: usize = 8;
 ///
 /// # Errors
 /// A value is not UTF-8.
-pub(super) fn row(row: &PgRow, reading: &Reading, track: Option<&str>) -> sqlx::Result<Row> {
+pub(super) fn row(row: &PgRow, reading: &RowReadOptions, track: Option<&str>) -> sqlx::Result<Row> {
     let mut fields = Map::new();
     let mut tracked = None;
     for (at, column) in row.columns().iter().enumerate() {
@@ -36,7 +36,7 @@ pub(super) fn row(row: &PgRow, reading: &Reading, track: Option<&str>) -> sqlx::
     Ok(Row { fields, tracked })
 }
 
-fn of_column(text: &str, of: &PgTypeInfo, column: &str, reading: &Reading) -> Value {
+fn of_column(text: &str, of: &PgTypeInfo, column: &str, reading: &RowReadOptions) -> Value {
     match bytea(text).filter(|_| of.name() == "BYTEA") {
         Some(bytes) => reading.bytes(column, &bytes),
         None => of_type(text, of, &reading.zone),

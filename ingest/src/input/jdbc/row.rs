@@ -20,7 +20,7 @@ pub(super) struct Row {
 
 /// How rows are read.
 #[derive(Clone, Debug)]
-pub(super) struct Reading {
+pub(super) struct RowReadOptions {
     /// Zone of times without one.
     pub(super) zone: Zone,
     /// Whether names become lower case.
@@ -31,7 +31,7 @@ pub(super) struct Reading {
     pub(super) charset: Option<Charset>,
 }
 
-impl Reading {
+impl RowReadOptions {
     /// The name under which a column goes on.
     pub(super) fn name(&self, column: &str) -> String {
         let name = column

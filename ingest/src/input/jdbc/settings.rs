@@ -10,7 +10,7 @@ use serde_json::Number;
 use sqlx::types::BigDecimal;
 
 use super::address::{Address, Kind};
-use super::row::{Charset, Reading};
+use super::row::{Charset, RowReadOptions};
 use super::statement::{LAST_VALUE, Literal, Statement};
 use super::tracking::{Lag, TrackingType};
 use super::zone::Zone;
@@ -56,7 +56,7 @@ pub(super) struct Settings {
     pub(super) tracking: Option<Tracking>,
     pub(super) record: bool,
     pub(super) clean: bool,
-    pub(super) reading: Reading,
+    pub(super) reading: RowReadOptions,
     pub(super) target: Option<FieldReference>,
     pub(super) page: usize,
     /// Whether the statement pages itself, by `:size` and `:offset`.
@@ -322,7 +322,7 @@ fn take_paging(options: &mut Options, statement: &Statement) -> (usize, bool) {
     (size, enabled && explicit)
 }
 
-fn take_reading(options: &mut Options) -> Reading {
+fn take_reading(options: &mut Options) -> RowReadOptions {
     let local = options.one_of("plugin_timezone", &["utc", "local"]) == Some("local");
     let zone = parsed(options, "jdbc_default_timezone", Zone::parse).flatten();
     let charset = parsed(options, "charset", Charset::parse).flatten();
@@ -333,7 +333,7 @@ fn take_reading(options: &mut Options) -> Reading {
             Err(why) => options.fault_here(format!("option [columns_charset]: {why}")),
         }
     }
-    Reading {
+    RowReadOptions {
         zone: zone.unwrap_or_else(|| if local { Zone::local() } else { Zone::utc() }),
         lowercase: options.boolean("lowercase_column_names").unwrap_or(true),
         charsets,

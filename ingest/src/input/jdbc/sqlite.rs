@@ -4,14 +4,14 @@ use serde_json::{Map, Number, Value};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Column, Row as _, TypeInfo, ValueRef};
 
-use super::row::{Reading, Row};
+use super::row::{Row, RowReadOptions};
 use super::value;
 
 /// Reads a row.
 ///
 /// # Errors
 /// A value cannot be had.
-pub(super) fn row(row: &SqliteRow, reading: &Reading, track: Option<&str>) -> sqlx::Result<Row> {
+pub(super) fn row(row: &SqliteRow, reading: &RowReadOptions, track: Option<&str>) -> sqlx::Result<Row> {
     let mut fields = Map::new();
     let mut tracked = None;
     for (at, column) in row.columns().iter().enumerate() {

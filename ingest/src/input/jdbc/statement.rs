@@ -53,11 +53,11 @@ impl Literal {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Statement {
     kind: Kind,
-    parts: Vec<Part>,
+    parts: Vec<StatementItem>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Part {
+enum StatementItem {
     Text(String),
     /// `:name`.
     Named(String),
@@ -78,13 +78,13 @@ impl Statement {
                 at += length;
             } else if positional && rest.starts_with('?') {
                 push_text(&mut parts, sql, start, at);
-                parts.push(Part::Positional(count));
+                parts.push(StatementItem::Positional(count));
                 count += 1;
                 at += 1;
                 start = at;
             } else if let Some(name) = name(rest).filter(|_| before.is_none_or(|c| c != ':' && !is_word(c))) {
                 push_text(&mut parts, sql, start, at);
-                parts.push(Part::Named(name.to_owned()));
+                parts.push(StatementItem::Named(name.to_owned()));
                 at += 1 + name.len();
                 start = at;
             } else if rest.starts_with(is_word) {
@@ -100,12 +100,12 @@ impl Statement {
 
     /// How many `?` there are.
     pub(super) fn positions(&self) -> usize {
-        self.parts.iter().filter(|part| matches!(part, Part::Positional(_))).count()
+        self.parts.iter().filter(|part| matches!(part, StatementItem::Positional(_))).count()
     }
 
     /// Whether a parameter occurs.
     pub(super) fn names(&self, wanted: &str) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Named(name) if name == wanted))
+        self.parts.iter().any(|part| matches!(part, StatementItem::Named(name) if name == wanted))
     }
 
     /// Whether it reads rows, so that it can be wrapped.
@@ -130,15 +130,15 @@ impl Statement {
         let mut sql = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(text) => sql.push_str(text),
-                Part::Named(name) => match named(name) {
+                StatementItem::Text(text) => sql.push_str(text),
+                StatementItem::Named(name) => match named(name) {
                     Some(literal) => literal.write(self.kind, &mut sql),
                     None => {
                         sql.push(':');
                         sql.push_str(name);
                     }
                 },
-                Part::Positional(at) => match positions.get(*at) {
+                StatementItem::Positional(at) => match positions.get(*at) {
                     Some(literal) => literal.write(self.kind, &mut sql),
                     None => sql.push('?'),
                 },
@@ -150,7 +150,7 @@ impl Statement {
 
 /// Rows of a statement in the order of a column.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ordered<'a> {
+pub(super) struct OrderedStatement<'a> {
     pub(super) kind: Kind,
     /// The statement, filled in.
     pub(super) sql: &'a str,
@@ -170,7 +170,7 @@ pub(super) enum Values<'a> {
     Above(&'a Literal),
 }
 
-impl Ordered<'_> {
+impl OrderedStatement<'_> {
     /// The wrapped statement: rows from a value on, in its order. A comment at the end of the inner
     /// statement ends with its line.
     pub(super) fn sql(&self) -> String {
@@ -203,9 +203,9 @@ fn quote_name(kind: Kind, name: &str, out: &mut String) {
     out.push(quote);
 }
 
-fn push_text(parts: &mut Vec<Part>, sql: &str, start: usize, end: usize) {
+fn push_text(parts: &mut Vec<StatementItem>, sql: &str, start: usize, end: usize) {
     if let Some(text) = sql.get(start..end).filter(|text| !text.is_empty()) {
-        parts.push(Part::Text(text.to_owned()));
+        parts.push(StatementItem::Text(text.to_owned()));
     }
 }
 
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn the_wrapped_statement_orders_and_limits() {
         let from = Literal::Text("2024-01-01".to_owned());
-        let ordered = Ordered {
+        let ordered = OrderedStatement {
             kind: Kind::Postgres,
             sql: "SELECT * FROM t -- all",
             column: "a\"b",

@@ -19,7 +19,7 @@ use tokio::time::sleep;
 use super::address::{Address, Kind};
 use super::build;
 use super::connection::Connection;
-use crate::input::ledger::{Ledger, Running, messages, options, run, text};
+use crate::input::ledger::{Ledger, RunningInput, messages, options, run, text};
 use crate::input::{BatchSize, Input, Positions};
 use crate::{Options, Setting};
 
@@ -134,7 +134,7 @@ async fn each_row_comes_once_whatever_the_pages_and_batches() {
 
 /// Runs an input of this name to its end; the names of its siblings stand behind.
 async fn run_among(ledger: &Arc<Ledger>, input: Box<dyn Input>, names: &[&str]) {
-    let running = Running::start_among(ledger, input, 7, Duration::ZERO, names);
+    let running = RunningInput::start_among(ledger, input, 7, Duration::ZERO, names);
     assert_eq!(running.end().await, None);
 }
 
@@ -352,7 +352,7 @@ async fn a_schedule_survives_a_restart_of_the_database() {
         let mut settings = tracked("id", "numeric", 50);
         settings.push(("schedule", text("* * * * * *")));
         let input = database.input("SELECT * FROM T# WHERE id > :sql_last_value - 1", &settings);
-        let running = Running::start(&ledger, input, 10, Duration::from_millis(5));
+        let running = RunningInput::start(&ledger, input, 10, Duration::from_millis(5));
         running.wait(300).await;
         let restarted =
             tokio::task::spawn_blocking(move || Command::new("sh").args(["-c", &restart]).status());

@@ -11,11 +11,11 @@ use tokio::time::{sleep, timeout};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::connection::Connection;
-use super::delivery::{Delivery, Ended, Rows};
+use super::delivery::{Delivery, Rows, RunEnd};
 use super::row::Row;
 use super::settings::Tracking;
-use super::statement::{Literal, Ordered, Values};
-use super::tracking::{MAX_ROWS, Seen, TrackingType, Window};
+use super::statement::{Literal, OrderedStatement, Values};
+use super::tracking::{MAX_ROWS, RowOutcome, TrackingType, Window};
 use super::{Jdbc, limit};
 use crate::{Event, Provenance};
 
@@ -28,7 +28,7 @@ impl Jdbc {
         window: &mut Window,
         began: DateTime<Utc>,
         delivery: &mut Delivery,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), RunEnd> {
         let settings = &self.settings;
         let first = match tracking.of {
             TrackingType::Numeric => Literal::Number("0".to_owned()),
@@ -38,7 +38,7 @@ impl Jdbc {
         let all = settings.explicit.then_some((i64::MAX as usize, 0));
         let mut attempt = 1;
         let mut column = None;
-        let mut next = Next::More;
+        let mut next = AfterPage::More;
         // How many new rows the statement's own LIMIT still allows in this run.
         let mut allowed = None;
         let mut missed = None;
@@ -54,9 +54,9 @@ impl Jdbc {
                     column = Some(self.column(connection, sql, &tracking.column).await?);
                 }
                 let column = column.as_deref().unwrap_or(&tracking.column);
-                let read = Read { sql, column, began };
+                let read = TrackedRead { sql, column, began };
                 match next {
-                    Next::Alike => self.alike(connection, read, window, delivery).await,
+                    AfterPage::Alike => self.alike(connection, read, window, delivery).await,
                     _ => self.page(connection, read, most, window, delivery).await,
                 }
             };
@@ -65,10 +65,10 @@ impl Jdbc {
             });
             match page {
                 Ok(_) if allowed == Some(0) => return Ok(()),
-                Ok(Page { next: Next::Ended, new: 0 }) => {
+                Ok(Page { next: AfterPage::Ended, new: 0 }) => {
                     // What was there before the page was read, and is not in it, never comes.
                     if let Some(missed) = missed {
-                        return Err(Ended::failed(missed));
+                        return Err(RunEnd::failed(missed));
                     }
                     if !limit::may_limit(settings.address.kind, sql) || lifted.is_some() {
                         return Ok(());
@@ -80,14 +80,14 @@ impl Jdbc {
                         Err(PageError::Ended(ended)) => return Err(ended),
                     }
                 }
-                Ok(Page { next: Next::Ended, .. }) => return Ok(()),
+                Ok(Page { next: AfterPage::Ended, .. }) => return Ok(()),
                 Ok(more) => {
                     next = more.next;
                     (attempt, missed) = (1, None);
                 }
                 Err(PageError::Ended(ended)) => return Err(ended),
                 Err(PageError::Database(error)) if attempt >= settings.statement_attempts => {
-                    return Err(Ended::failed(format!("the statement failed: {error}")));
+                    return Err(RunEnd::failed(format!("the statement failed: {error}")));
                 }
                 Err(PageError::Database(error)) => {
                     tracing::warn!(error, attempt, "the statement failed, trying again");
@@ -112,7 +112,7 @@ impl Jdbc {
         let Some(last) = window.last().filter(|_| settings.uses_last_value()) else { return Ok(None) };
         let sql = self.fill(&last, all);
         let values = Values::Above(&last);
-        let ordered = Ordered { kind: settings.address.kind, sql: &sql, column, values, limit: 1 };
+        let ordered = OrderedStatement { kind: settings.address.kind, sql: &sql, column, values, limit: 1 };
         let mut rows = connection.rows(ordered.sql(), &settings.reading, Some(column));
         let Some(behind) = self.next_row(&mut rows).await?.and_then(|row| row.tracked) else {
             return Ok(None);
@@ -138,7 +138,7 @@ impl Jdbc {
         let exact = columns.iter().find(|column| *column == wanted);
         let alike = || columns.iter().find(|column| column.to_lowercase() == wanted.to_lowercase());
         exact.or_else(alike).cloned().ok_or_else(|| {
-            PageError::Ended(Ended::failed(format!(
+            PageError::Ended(RunEnd::failed(format!(
                 "the statement has no column [{wanted}] to track, it has [{}]",
                 columns.join(", ")
             )))
@@ -156,7 +156,7 @@ impl Jdbc {
     async fn page(
         &self,
         connection: &mut Connection,
-        read: Read<'_>,
+        read: TrackedRead<'_>,
         most: Option<usize>,
         window: &mut Window,
         delivery: &mut Delivery,
@@ -172,8 +172,13 @@ impl Jdbc {
             Some((from, true)) => Values::From(from),
             Some((from, false)) => Values::Above(from),
         };
-        let ordered =
-            Ordered { kind: settings.address.kind, sql: read.sql, column: read.column, values, limit };
+        let ordered = OrderedStatement {
+            kind: settings.address.kind,
+            sql: read.sql,
+            column: read.column,
+            values,
+            limit,
+        };
         let mut rows = connection.rows(ordered.sql(), &settings.reading, Some(read.column));
         let (mut count, mut new, mut events) = (0usize, 0usize, Rows::default());
         let mut alike = false;
@@ -188,14 +193,15 @@ impl Jdbc {
             let Some(tracked) = &row.tracked else { continue };
             let hash = hash(&row);
             let seen = window.take(tracked, hash);
-            let occurrence = match seen.map_err(|error| PageError::Ended(Ended::failed(error.to_string())))? {
-                Seen::New { occurrence } => occurrence,
-                Seen::Before => continue,
-                Seen::TooManyAlike => {
-                    alike = true;
-                    break None;
-                }
-            };
+            let occurrence =
+                match seen.map_err(|error| PageError::Ended(RunEnd::failed(error.to_string())))? {
+                    RowOutcome::New { occurrence } => occurrence,
+                    RowOutcome::Before => continue,
+                    RowOutcome::TooManyAlike => {
+                        alike = true;
+                        break None;
+                    }
+                };
             new += 1;
             if events.is_empty() {
                 events = Rows::within(delivery.room().await?);
@@ -222,11 +228,11 @@ impl Jdbc {
         }
         let next = match failed {
             Some(error) => return Err(error),
-            None if alike => Next::Alike,
-            None if count < limit || page == 0 => Next::Ended,
-            None if new > 0 => Next::More,
+            None if alike => AfterPage::Alike,
+            None if count < limit || page == 0 => AfterPage::Ended,
+            None if new > 0 => AfterPage::More,
             None => {
-                return Err(PageError::Ended(Ended::failed(
+                return Err(PageError::Ended(RunEnd::failed(
                     "the database gives rows below the value in the tracking column that was read last, as with numbers that are not \
                      exact: choose another column",
                 )));
@@ -240,12 +246,12 @@ impl Jdbc {
     async fn alike(
         &self,
         connection: &mut Connection,
-        read: Read<'_>,
+        read: TrackedRead<'_>,
         window: &mut Window,
         delivery: &mut Delivery,
     ) -> Result<Page, PageError> {
         let settings = &self.settings;
-        let Some(value) = window.last() else { return Ok(Page { next: Next::More, new: 0 }) };
+        let Some(value) = window.last() else { return Ok(Page { next: AfterPage::More, new: 0 }) };
         let mut shown = String::new();
         value.write(settings.address.kind, &mut shown);
         tracing::warn!(
@@ -256,7 +262,7 @@ impl Jdbc {
         window.begin();
         let values = Values::From(&value);
         let (kind, limit) = (settings.address.kind, i64::MAX as usize);
-        let ordered = Ordered { kind, sql: read.sql, column: read.column, values, limit };
+        let ordered = OrderedStatement { kind, sql: read.sql, column: read.column, values, limit };
         let mut rows = connection.rows(ordered.sql(), &settings.reading, Some(read.column));
         let (mut new, mut events, mut whole) = (0, Rows::default(), true);
         while let Some(row) = self.next_row(&mut rows).await? {
@@ -289,7 +295,7 @@ impl Jdbc {
         delivery.drain().await?;
         window.pass();
         delivery.send(events, settings.record.then(|| window.store(read.began))).await?;
-        Ok(Page { next: Next::More, new })
+        Ok(Page { next: AfterPage::More, new })
     }
 
     /// The next row of a statement.
@@ -313,7 +319,7 @@ impl Jdbc {
 
 /// What is read of a statement with a tracking column.
 #[derive(Clone, Copy, Debug)]
-struct Read<'a> {
+struct TrackedRead<'a> {
     /// The statement, filled in.
     sql: &'a str,
     /// The tracking column as the database spells it.
@@ -325,14 +331,14 @@ struct Read<'a> {
 /// Rows that were read at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Page {
-    next: Next,
+    next: AfterPage,
     /// How many rows were new.
     new: usize,
 }
 
 /// What follows a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum AfterPage {
     More,
     /// More rows of the greatest value than can be told apart.
     Alike,
@@ -348,12 +354,12 @@ fn hash(row: &Row) -> u128 {
 /// Why a page was not read to its end.
 #[derive(Debug)]
 enum PageError {
-    Ended(Ended),
+    Ended(RunEnd),
     Database(String),
 }
 
-impl From<Ended> for PageError {
-    fn from(ended: Ended) -> Self {
+impl From<RunEnd> for PageError {
+    fn from(ended: RunEnd) -> Self {
         Self::Ended(ended)
     }
 }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::types::BigDecimal;
 
 use super::statement::Literal;
-use super::value::Moment;
+use super::value::DatabaseTimestamp;
 
 /// Greatest number of rows in a window.
 pub(super) const MAX_ROWS: usize = 100_000;
@@ -69,7 +69,9 @@ impl Key {
                 (number.fractional_digit_count().unsigned_abs() <= MAX_DIGITS as u64)
                     .then_some(Self::Number(number))
             }
-            TrackingType::Timestamp => Moment::parse(text).map(|moment| Self::Time(moment.ordered())),
+            TrackingType::Timestamp => {
+                DatabaseTimestamp::parse(text).map(|moment| Self::Time(moment.ordered()))
+            }
         }
     }
 }
@@ -84,7 +86,7 @@ struct Group {
 
 /// What became of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum RowOutcome {
     /// It is new; so many equal rows were there before it.
     New { occurrence: u32 },
     /// It was read before.
@@ -120,7 +122,7 @@ pub(super) struct Window {
 
 /// The form in which a position is stored.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Stored {
+struct StoredPosition {
     /// When the run that stored it began, in milliseconds.
     ran: i64,
     /// Values, each with the hashes of its rows; empty where there is no tracking column.
@@ -174,7 +176,7 @@ impl Window {
             (Lag::Number(lag), Key::Number(last), _) if *lag > BigDecimal::default() => {
                 (last - lag).to_plain_string()
             }
-            (Lag::Time(lag), ..) if !lag.is_zero() => Moment::parse(&group.text)?.earlier(*lag),
+            (Lag::Time(lag), ..) if !lag.is_zero() => DatabaseTimestamp::parse(&group.text)?.earlier(*lag),
             _ => group.text.clone(),
         })
     }
@@ -212,7 +214,7 @@ impl Window {
         let (Literal::Text(from) | Literal::Number(from), _) = self.from()? else { return None };
         let below = match Key::parse(&from, self.of)? {
             Key::Number(number) => (number - BigDecimal::from(1)).to_plain_string(),
-            Key::Time(_) => Moment::parse(&from)?.earlier(TimeDelta::milliseconds(1)),
+            Key::Time(_) => DatabaseTimestamp::parse(&from)?.earlier(TimeDelta::milliseconds(1)),
         };
         Some(self.literal(below))
     }
@@ -228,19 +230,19 @@ impl Window {
     ///
     /// # Errors
     /// Its value does not fit.
-    pub(super) fn take(&mut self, text: &str, hash: u128) -> Result<Seen, TrackingError> {
+    pub(super) fn take(&mut self, text: &str, hash: u128) -> Result<RowOutcome, TrackingError> {
         if self.expects(hash) {
-            return Ok(Seen::Before);
+            return Ok(RowOutcome::Before);
         }
         let key = Key::parse(text, self.of).ok_or_else(|| {
             let wanted = if self.of == TrackingType::Numeric { "number" } else { "timestamp" };
             TrackingError::Type(text.chars().take(64).collect(), wanted)
         })?;
         if self.passed.as_ref().is_some_and(|(passed, _)| key <= *passed) {
-            return Ok(Seen::Before);
+            return Ok(RowOutcome::Before);
         }
         if self.rows >= MAX_ROWS && self.groups.len() == 1 && self.groups.contains_key(&key) {
-            return Ok(Seen::TooManyAlike);
+            return Ok(RowOutcome::TooManyAlike);
         }
         let greatest = self.groups.last_key_value().is_none_or(|(last, _)| key >= *last);
         let group =
@@ -259,7 +261,7 @@ impl Window {
             self.drop_rows(&group);
             self.narrowed = true;
         }
-        Ok(Seen::New { occurrence })
+        Ok(RowOutcome::New { occurrence })
     }
 
     /// Whether a row was read before; each that was counts once.
@@ -316,7 +318,12 @@ impl Window {
             (group.text.clone(), STANDARD.encode(bytes))
         });
         let passed = self.passed.as_ref().map(|(_, text)| text.clone());
-        encode(&Stored { ran: ran.timestamp_millis(), rows: rows.collect(), narrowed: self.narrowed, passed })
+        encode(&StoredPosition {
+            ran: ran.timestamp_millis(),
+            rows: rows.collect(),
+            narrowed: self.narrowed,
+            passed,
+        })
     }
 
     /// Reads what was stored. Answers when the run that stored it began.
@@ -326,7 +333,7 @@ impl Window {
     pub(super) fn restore(&mut self, position: &[u8]) -> Result<DateTime<Utc>, String> {
         let wrong =
             || "the stored position of the statement cannot be read; set clean_run to begin anew".to_owned();
-        let stored: Stored = serde_json::from_slice(position).map_err(|_| wrong())?;
+        let stored: StoredPosition = serde_json::from_slice(position).map_err(|_| wrong())?;
         self.groups.clear();
         self.counts.clear();
         self.rows = 0;
@@ -357,7 +364,7 @@ impl Window {
 
 /// The position of a statement without a tracking column: when its last run began.
 pub(super) fn store_run(ran: DateTime<Utc>) -> Bytes {
-    encode(&Stored { ran: ran.timestamp_millis(), ..Stored::default() })
+    encode(&StoredPosition { ran: ran.timestamp_millis(), ..StoredPosition::default() })
 }
 
 /// Reads such a position.
@@ -370,10 +377,10 @@ pub(super) fn restore_run(position: &[u8]) -> Result<DateTime<Utc>, String> {
 
 /// When the run began that stored a position, in milliseconds; the least where it is none.
 pub(super) fn ran_ms(position: &[u8]) -> i64 {
-    serde_json::from_slice::<Stored>(position).map_or(i64::MIN, |stored| stored.ran)
+    serde_json::from_slice::<StoredPosition>(position).map_or(i64::MIN, |stored| stored.ran)
 }
 
-fn encode(stored: &Stored) -> Bytes {
+fn encode(stored: &StoredPosition) -> Bytes {
     // A structure of texts and numbers can always be written.
     Bytes::from(serde_json::to_vec(stored).unwrap_or_default())
 }
@@ -386,7 +393,7 @@ mod tests {
 
     use super::*;
 
-    const NEW: Seen = Seen::New { occurrence: 0 };
+    const NEW: RowOutcome = RowOutcome::New { occurrence: 0 };
 
     fn numbers(lag: i64) -> Window {
         Window::new(TrackingType::Numeric, Lag::Number(lag.into()))
@@ -397,12 +404,12 @@ mod tests {
         let mut window = numbers(0);
         assert_eq!(window.take("1", 10), Ok(NEW));
         assert_eq!(window.take("2", 20), Ok(NEW));
-        assert_eq!(window.take("2", 20), Ok(Seen::New { occurrence: 1 }));
+        assert_eq!(window.take("2", 20), Ok(RowOutcome::New { occurrence: 1 }));
         assert_eq!(window.from(), Some((Literal::Number("2".to_owned()), true)));
         assert_eq!(window.last_value(), Some(Literal::Number("1".to_owned())));
         window.begin();
-        let third = Seen::New { occurrence: 2 };
-        for (hash, seen) in [(20, Seen::Before), (21, NEW), (20, Seen::Before), (20, third)] {
+        let third = RowOutcome::New { occurrence: 2 };
+        for (hash, seen) in [(20, RowOutcome::Before), (21, NEW), (20, RowOutcome::Before), (20, third)] {
             assert_eq!(window.take("2", hash), Ok(seen));
         }
         assert_eq!(window.rows(), 4);
@@ -422,8 +429,8 @@ mod tests {
         assert_eq!(again.restore(&window.store(ran)), Ok(ran));
         again.begin();
         assert_eq!(again.take("2024-01-01 00:00:03", 9), Ok(NEW));
-        assert_eq!(again.take("2024-01-01 00:00:05", 2), Ok(Seen::Before));
-        assert_eq!(again.take("2024-01-01 00:00:12", 3), Ok(Seen::Before));
+        assert_eq!(again.take("2024-01-01 00:00:05", 2), Ok(RowOutcome::Before));
+        assert_eq!(again.take("2024-01-01 00:00:12", 3), Ok(RowOutcome::Before));
         assert_eq!(again.rows(), 3);
     }
 
@@ -436,7 +443,7 @@ mod tests {
         assert!(window.narrowed() && window.rows() == MAX_ROWS);
         assert_eq!(window.from(), Some((Literal::Number("10".to_owned()), true)));
         let mut window = numbers(0);
-        let first = (0..=MAX_ROWS as u128).find(|row| window.take("7", *row) == Ok(Seen::TooManyAlike));
+        let first = (0..=MAX_ROWS as u128).find(|row| window.take("7", *row) == Ok(RowOutcome::TooManyAlike));
         assert_eq!((first, window.rows()), (Some(MAX_ROWS as u128), MAX_ROWS));
     }
 

@@ -53,7 +53,7 @@ pub(super) fn bytes(bytes: &[u8]) -> Value {
 /// A date and time as ISO 8601 in UTC, with all its digits; one without an offset is read in the
 /// database's zone. What cannot be read stays as it is.
 pub(super) fn timestamp(text: &str, zone: &Zone) -> Value {
-    let moment = Moment::parse(text);
+    let moment = DatabaseTimestamp::parse(text);
     Value::String(moment.map_or_else(|| text.to_owned(), |moment| iso(moment.instant(zone))))
 }
 
@@ -69,7 +69,7 @@ pub(super) fn iso(instant: DateTime<Utc>) -> String {
 
 /// A date and time as a database writes it, with the form in which it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Moment {
+pub(super) struct DatabaseTimestamp {
     /// Date and time as written.
     local: NaiveDateTime,
     offset: Option<FixedOffset>,
@@ -79,7 +79,7 @@ pub(super) struct Moment {
     suffix: String,
 }
 
-impl Moment {
+impl DatabaseTimestamp {
     /// Reads `yyyy-mm-dd`, `yyyy-mm-dd hh:mm:ss` or `…T…`, with or without a fraction and an offset.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (date, rest) = (text.get(..10)?, text.get(10..)?);
@@ -206,14 +206,14 @@ mod tests {
             ("2024-05-01 10:00:00+00", TimeDelta::minutes(1), "2024-05-01 09:59:00+00"),
             ("2024-05-01", TimeDelta::milliseconds(1), "2024-04-30"),
         ] {
-            assert_eq!(Moment::parse(text).expect(text).earlier(by), earlier);
+            assert_eq!(DatabaseTimestamp::parse(text).expect(text).earlier(by), earlier);
         }
     }
 
     proptest! {
         #[test]
         fn any_text_is_read_or_kept(text in "\\PC{0,40}") {
-            let _ = Moment::parse(&text);
+            let _ = DatabaseTimestamp::parse(&text);
             let _ = decimal(&text);
             let _ = float(&text);
         }

@@ -18,7 +18,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::position::{Committed, Position, Reset, Start, mark, start};
+use super::position::{CommittedOffset, Position, Reset, StartOffset, mark, start};
 use super::topics;
 use crate::batch::NotStored;
 use crate::input::{InputError, Positions};
@@ -34,11 +34,11 @@ const LET_GO: Duration = Duration::from_secs(3);
 /// Topic and number of a partition.
 pub(super) type Key = (String, i32);
 /// What becomes of a batch.
-pub(super) type Stored = oneshot::Receiver<Result<(), NotStored>>;
+pub(super) type BatchOutcome = oneshot::Receiver<Result<(), NotStored>>;
 
 /// A partition that is ours.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct AssignedPartition {
     pub(super) epoch: u64,
     /// Epoch of the last reset, which positions name.
     pub(super) adopted: Option<u64>,
@@ -51,7 +51,7 @@ pub(super) struct Part {
     /// Offset of the next record to be handed on, at least.
     pub(super) next: i64,
     /// Batches on their way, with the offset behind each.
-    pub(super) pending: VecDeque<(i64, Stored)>,
+    pub(super) pending: VecDeque<(i64, BatchOutcome)>,
     /// Offset up to which all is stored, where that is known.
     pub(super) stored: Option<i64>,
     pub(super) exported: Option<i64>,
@@ -59,7 +59,7 @@ pub(super) struct Part {
 
 /// What became of the batches of all partitions.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct News {
+pub(super) struct AssignmentUpdate {
     /// The pipeline ended before it stored one.
     pub(super) ended: bool,
     /// Partitions of which a batch was refused, and whether for lack of room.
@@ -77,7 +77,7 @@ pub(super) struct Assignment {
 #[derive(Debug, Default)]
 struct State {
     source: String,
-    parts: HashMap<Key, Part>,
+    parts: HashMap<Key, AssignedPartition>,
     failed: Option<InputError>,
     paused: bool,
 }
@@ -107,13 +107,13 @@ impl Assignment {
     }
 
     /// Looks at a partition that is ours.
-    pub(super) fn with<T>(&self, key: &Key, look: impl FnOnce(&mut Part) -> T) -> Option<T> {
+    pub(super) fn with<T>(&self, key: &Key, look: impl FnOnce(&mut AssignedPartition) -> T) -> Option<T> {
         self.state.lock().parts.get_mut(key).map(look)
     }
 
     /// Takes note of what was stored.
-    pub(super) fn news(&self) -> News {
-        let mut news = News::default();
+    pub(super) fn news(&self) -> AssignmentUpdate {
+        let mut news = AssignmentUpdate::default();
         for (key, part) in &mut self.state.lock().parts {
             while let Some((next, stored)) = part.pending.front_mut() {
                 match stored.try_recv() {
@@ -194,7 +194,10 @@ impl Assignment {
             let (stored, epoch) = self.claim(&key)?;
             let position = stored.as_deref().map(Position::decode).transpose().map_err(InputError)?;
             let group = committed.find_partition(&key.0, key.1).and_then(|element| {
-                Some(Committed { offset: element.offset().to_raw()?, mark: element.metadata().to_owned() })
+                Some(CommittedOffset {
+                    offset: element.offset().to_raw()?,
+                    mark: element.metadata().to_owned(),
+                })
             });
             let topic = topics.get(&key.0);
             let part = self.begin(&key, epoch, position.as_ref(), group.as_ref(), topic, ends)?;
@@ -204,7 +207,7 @@ impl Assignment {
             begin
                 .add_partition_offset(&key.0, key.1, Offset::Offset(part.begin))
                 .map_err(|error| failed("an offset cannot be set", error))?;
-            self.state.lock().parts.insert(key, Part { position: stored, ..part });
+            self.state.lock().parts.insert(key, AssignedPartition { position: stored, ..part });
         }
         // Before anything is fetched: whoever takes over next must know that the reset was seen.
         export(consumer, &adopted, CommitMode::Sync)
@@ -226,16 +229,16 @@ impl Assignment {
         key: &Key,
         epoch: u64,
         position: Option<&Position>,
-        group: Option<&Committed>,
+        group: Option<&CommittedOffset>,
         id: Option<&String>,
         ends: (i64, i64),
-    ) -> Result<Part, InputError> {
+    ) -> Result<AssignedPartition, InputError> {
         let (topic, partition) = (key.0.as_str(), key.1);
         let start = start(position, group, id.map(String::as_str), ends);
         let (begin, adopted) = match start {
-            Start::Stored(offset) => (offset, position.and_then(|position| position.adopted)),
-            Start::Again(offset, epoch) => (offset, Some(epoch)),
-            Start::Adopted(offset) => {
+            StartOffset::Stored(offset) => (offset, position.and_then(|position| position.adopted)),
+            StartOffset::Again(offset, epoch) => (offset, Some(epoch)),
+            StartOffset::Adopted(offset) => {
                 tracing::info!(
                     topic,
                     partition,
@@ -244,7 +247,7 @@ impl Assignment {
                 );
                 (offset, Some(epoch))
             }
-            Start::Unknown | Start::Lost => {
+            StartOffset::Unknown | StartOffset::Lost => {
                 let offset = match self.reset {
                     Reset::Earliest => ends.0,
                     Reset::Latest => ends.1,
@@ -254,7 +257,7 @@ impl Assignment {
                         )));
                     }
                 };
-                if start == Start::Lost {
+                if start == StartOffset::Lost {
                     tracing::warn!(
                         topic,
                         partition,
@@ -266,7 +269,7 @@ impl Assignment {
                 (offset, Some(epoch))
             }
         };
-        Ok(Part {
+        Ok(AssignedPartition {
             epoch,
             adopted,
             topic: id.cloned(),

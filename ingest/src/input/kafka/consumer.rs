@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::assignment::{ANSWER, Assignment, Key, export};
 use super::position::Position;
-use super::settings::{Decorate, Settings};
+use super::settings::{RecordDecoration, Settings};
 use super::topics;
 use crate::budget::Reservation;
 use crate::codec::{Decoder, Events, decode_piece};
@@ -235,7 +235,7 @@ impl Reader<'_> {
             mark_version(event);
         }
         let mut added = open.events.bytes() - bytes_before;
-        if self.settings.decorate != Decorate::Nothing {
+        if self.settings.decorate != RecordDecoration::Nothing {
             let about = Value::Object(about(message, self.settings));
             added += (open.events.len() - before) as u64 * value_bytes(&about);
             for event in open.events.iter_mut().skip(before) {
@@ -437,7 +437,7 @@ fn about(message: &BorrowedMessage<'_>, settings: &Settings) -> Map<String, Valu
     if let Timestamp::CreateTime(time) | Timestamp::LogAppendTime(time) = message.timestamp() {
         about.insert("timestamp".to_owned(), Value::from(time));
     }
-    if settings.decorate == Decorate::Extended {
+    if settings.decorate == RecordDecoration::Extended {
         let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
         let headers = headers.map(|header| (header.key.to_owned(), header.value.map_or(Value::Null, text)));
         about.insert("headers".to_owned(), Value::Object(headers.collect()));

@@ -43,7 +43,7 @@ impl Position {
 
 /// The group's offset in the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Committed {
+pub(super) struct CommittedOffset {
     pub(super) offset: i64,
     pub(super) mark: String,
 }
@@ -64,7 +64,7 @@ pub(super) enum Reset {
 
 /// Where to begin, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
+pub(super) enum StartOffset {
     /// At the stored position.
     Stored(i64),
     /// At an offset that somebody else has set, which is to be exported at once.
@@ -81,33 +81,34 @@ pub(super) enum Start {
 /// partition has, and the one behind its last.
 pub(super) fn start(
     stored: Option<&Position>,
-    committed: Option<&Committed>,
+    committed: Option<&CommittedOffset>,
     topic: Option<&str>,
     ends: (i64, i64),
-) -> Start {
+) -> StartOffset {
     let (low, high) = ends;
     let of_topic = stored.and_then(|stored| stored.topic.as_deref());
     let made_again = of_topic.is_some() && topic.is_some() && of_topic != topic;
     let known = committed.filter(|committed| committed.offset >= 0).and_then(|committed| {
         if committed.mark == MARK {
             // Ours: where nothing is stored, the data was lost, or this pipeline is new to the group.
-            return stored.is_none().then_some(Start::Stored(committed.offset));
+            return stored.is_none().then_some(StartOffset::Stored(committed.offset));
         }
         let adopted = committed.mark.strip_prefix(MARK).and_then(|rest| rest.strip_prefix(" adopted "));
         match adopted.and_then(|epoch| epoch.parse().ok()) {
             Some(epoch) if stored.is_some_and(|stored| stored.adopted == Some(epoch)) => None,
-            Some(epoch) => Some(Start::Again(committed.offset, epoch)),
-            None => Some(Start::Adopted(committed.offset)),
+            Some(epoch) => Some(StartOffset::Again(committed.offset, epoch)),
+            None => Some(StartOffset::Adopted(committed.offset)),
         }
     });
-    let start = known.or(stored.map(|stored| Start::Stored(stored.offset))).unwrap_or(Start::Unknown);
+    let start =
+        known.or(stored.map(|stored| StartOffset::Stored(stored.offset))).unwrap_or(StartOffset::Unknown);
     match start {
         // Our exports are as old as the position; what others have set is not.
-        Start::Stored(_) if made_again => Start::Lost,
-        Start::Stored(offset) | Start::Adopted(offset) | Start::Again(offset, _)
+        StartOffset::Stored(_) if made_again => StartOffset::Lost,
+        StartOffset::Stored(offset) | StartOffset::Adopted(offset) | StartOffset::Again(offset, _)
             if offset < low || offset > high =>
         {
-            Start::Lost
+            StartOffset::Lost
         }
         start => start,
     }
@@ -121,52 +122,58 @@ mod tests {
         Position { offset, adopted, topic: Some("a".to_owned()) }
     }
 
-    fn committed(offset: i64, mark: &str) -> Committed {
-        Committed { offset, mark: mark.to_owned() }
+    fn committed(offset: i64, mark: &str) -> CommittedOffset {
+        CommittedOffset { offset, mark: mark.to_owned() }
     }
 
     #[test]
     fn positions_win_over_our_exports_and_operators_over_positions() {
         let ends = (0, 100);
         let at = stored(50, None);
-        assert_eq!(start(None, None, Some("a"), ends), Start::Unknown);
-        assert_eq!(start(None, Some(&committed(7, "")), Some("a"), ends), Start::Adopted(7));
-        assert_eq!(start(None, Some(&committed(7, &mark(None))), Some("a"), ends), Start::Stored(7));
-        assert_eq!(start(Some(&at), None, Some("a"), ends), Start::Stored(50));
-        assert_eq!(start(Some(&at), Some(&committed(40, &mark(None))), Some("a"), ends), Start::Stored(50));
-        assert_eq!(start(Some(&at), Some(&committed(40, "")), Some("a"), ends), Start::Adopted(40));
-        assert_eq!(start(Some(&at), Some(&committed(-1001, "")), Some("a"), ends), Start::Stored(50));
+        assert_eq!(start(None, None, Some("a"), ends), StartOffset::Unknown);
+        assert_eq!(start(None, Some(&committed(7, "")), Some("a"), ends), StartOffset::Adopted(7));
+        assert_eq!(start(None, Some(&committed(7, &mark(None))), Some("a"), ends), StartOffset::Stored(7));
+        assert_eq!(start(Some(&at), None, Some("a"), ends), StartOffset::Stored(50));
+        assert_eq!(
+            start(Some(&at), Some(&committed(40, &mark(None))), Some("a"), ends),
+            StartOffset::Stored(50)
+        );
+        assert_eq!(start(Some(&at), Some(&committed(40, "")), Some("a"), ends), StartOffset::Adopted(40));
+        assert_eq!(start(Some(&at), Some(&committed(-1001, "")), Some("a"), ends), StartOffset::Stored(50));
     }
 
     #[test]
     fn a_reset_counts_until_something_behind_it_is_stored() {
         let ends = (0, 100);
         let reset = committed(10, &mark(Some(3)));
-        assert_eq!(start(Some(&stored(50, None)), Some(&reset), Some("a"), ends), Start::Again(10, 3));
-        assert_eq!(start(Some(&stored(50, Some(2))), Some(&reset), Some("a"), ends), Start::Again(10, 3));
-        assert_eq!(start(Some(&stored(12, Some(3))), Some(&reset), Some("a"), ends), Start::Stored(12));
+        assert_eq!(start(Some(&stored(50, None)), Some(&reset), Some("a"), ends), StartOffset::Again(10, 3));
+        assert_eq!(
+            start(Some(&stored(50, Some(2))), Some(&reset), Some("a"), ends),
+            StartOffset::Again(10, 3)
+        );
+        assert_eq!(start(Some(&stored(12, Some(3))), Some(&reset), Some("a"), ends), StartOffset::Stored(12));
         // The same offset set once more.
         assert_eq!(
             start(Some(&stored(12, Some(3))), Some(&committed(10, "")), Some("a"), ends),
-            Start::Adopted(10)
+            StartOffset::Adopted(10)
         );
     }
 
     #[test]
     fn what_the_partition_does_not_have_is_lost() {
-        assert_eq!(start(Some(&stored(50, None)), None, Some("a"), (0, 20)), Start::Lost);
-        assert_eq!(start(Some(&stored(5, None)), None, None, (10, 20)), Start::Lost);
-        assert_eq!(start(Some(&stored(20, None)), None, None, (10, 20)), Start::Stored(20));
+        assert_eq!(start(Some(&stored(50, None)), None, Some("a"), (0, 20)), StartOffset::Lost);
+        assert_eq!(start(Some(&stored(5, None)), None, None, (10, 20)), StartOffset::Lost);
+        assert_eq!(start(Some(&stored(20, None)), None, None, (10, 20)), StartOffset::Stored(20));
     }
 
     #[test]
     fn a_topic_made_again_is_told_by_its_id() {
         let at = stored(5, None);
         let ends = (0, 100);
-        assert_eq!(start(Some(&at), None, Some("b"), ends), Start::Lost);
-        assert_eq!(start(Some(&at), Some(&committed(5, &mark(None))), Some("b"), ends), Start::Lost);
-        assert_eq!(start(Some(&at), Some(&committed(7, "")), Some("b"), ends), Start::Adopted(7));
-        assert_eq!(start(Some(&at), None, None, ends), Start::Stored(5));
+        assert_eq!(start(Some(&at), None, Some("b"), ends), StartOffset::Lost);
+        assert_eq!(start(Some(&at), Some(&committed(5, &mark(None))), Some("b"), ends), StartOffset::Lost);
+        assert_eq!(start(Some(&at), Some(&committed(7, "")), Some("b"), ends), StartOffset::Adopted(7));
+        assert_eq!(start(Some(&at), None, None, ends), StartOffset::Stored(5));
     }
 
     #[test]

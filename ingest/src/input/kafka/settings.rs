@@ -33,7 +33,7 @@ const SCHEMAS: &[&str] = &[
 
 /// What of a record goes into the metadata of its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Decorate {
+pub(super) enum RecordDecoration {
     Nothing,
     Basic,
     /// Headers too.
@@ -53,7 +53,7 @@ pub(super) struct Settings {
     pub(super) export: Option<Duration>,
     pub(super) max_records: usize,
     pub(super) poll: Duration,
-    pub(super) decorate: Decorate,
+    pub(super) decorate: RecordDecoration,
     pub(super) codec: Arc<dyn Codec>,
     instance: Option<String>,
     fixed: Vec<(&'static str, String)>,
@@ -85,9 +85,9 @@ impl Settings {
         let poll = o.integer("poll_timeout_ms", 1..=60_000).unwrap_or(100);
         let decorate = o.read("decorate_events", "one of [none, basic, extended]", |setting| {
             match setting.as_text()?.as_str() {
-                "none" | "false" => Some(Decorate::Nothing),
-                "basic" | "true" => Some(Decorate::Basic),
-                "extended" => Some(Decorate::Extended),
+                "none" | "false" => Some(RecordDecoration::Nothing),
+                "basic" | "true" => Some(RecordDecoration::Basic),
+                "extended" => Some(RecordDecoration::Extended),
                 _ => None,
             }
         });
@@ -107,7 +107,7 @@ impl Settings {
             export: automatic.then(|| Duration::from_millis(interval.unsigned_abs())),
             max_records: usize::try_from(max_records).unwrap_or(usize::MAX),
             poll: Duration::from_millis(poll.unsigned_abs()),
-            decorate: decorate.unwrap_or(Decorate::Nothing),
+            decorate: decorate.unwrap_or(RecordDecoration::Nothing),
             codec,
             instance,
             fixed,

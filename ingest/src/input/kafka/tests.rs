@@ -23,9 +23,9 @@ use tokio::sync::{RwLock, watch};
 
 use super::build;
 use crate::input::Input;
-use crate::input::ledger::{Ledger, Running, messages, options, text};
+use crate::input::ledger::{Ledger, RunningInput, messages, options, text};
 use crate::kafka::Client;
-use crate::output::{self, Output, Place};
+use crate::output::{self, OrderTicket, Output};
 use crate::{Event, Setting};
 
 /// Held by the test that restarts the broker, and shared by all others.
@@ -150,7 +150,7 @@ async fn each_record_comes_once_and_the_group_follows() {
     for cluster in Cluster::all().await {
         cluster.produce(0, 1000).await;
         let ledger = Ledger::new();
-        let running = Running::start(&ledger, cluster.input(&[]), 50, Duration::ZERO);
+        let running = RunningInput::start(&ledger, cluster.input(&[]), 50, Duration::ZERO);
         running.wait(1000).await;
         assert_eq!(running.stop().await, None);
         assert_eq!(ledger.sorted("n"), numbers(1000));
@@ -160,7 +160,7 @@ async fn each_record_comes_once_and_the_group_follows() {
         cluster.produce(1000, 1500).await;
         let threads = if cluster.mock.is_some() { "1" } else { "2" };
         let more = [("decorate_events", text("extended")), ("consumer_threads", text(threads))];
-        let running = Running::start(&ledger, cluster.input(&more), 50, Duration::ZERO);
+        let running = RunningInput::start(&ledger, cluster.input(&more), 50, Duration::ZERO);
         running.wait(1500).await;
         assert_eq!(running.stop().await, None);
         assert_eq!(ledger.sorted("n"), numbers(1500));
@@ -185,7 +185,7 @@ async fn a_refused_batch_is_read_again() {
         cluster.produce(0, 600).await;
         let ledger = Ledger::new();
         ledger.refuse(4);
-        let running = Running::start(&ledger, cluster.input(&[]), 20, Duration::ZERO);
+        let running = RunningInput::start(&ledger, cluster.input(&[]), 20, Duration::ZERO);
         running.wait(600).await;
         assert_eq!(running.stop().await, None);
         assert_eq!(ledger.sorted("n"), numbers(600));
@@ -201,7 +201,7 @@ async fn records_are_from_the_same_places_whatever_the_batches() {
         for batch in [1, 7, 100] {
             let ledger = Ledger::new();
             let group = [("group_id", text(name()))];
-            let running = Running::start(&ledger, cluster.input(&group), batch, Duration::ZERO);
+            let running = RunningInput::start(&ledger, cluster.input(&group), batch, Duration::ZERO);
             running.wait(60).await;
             assert_eq!(running.stop().await, None);
             all.push(ledger.provenances("n"));
@@ -221,7 +221,7 @@ async fn a_rebalance_in_the_middle_of_batches_loses_and_doubles_nothing() {
         cluster.produce(0, 3000).await;
         let ledger = Ledger::new();
         let settings = [("partition_assignment_strategy", text(strategy))];
-        let start = || Running::start(&ledger, cluster.input(&settings), 20, Duration::from_millis(20));
+        let start = || RunningInput::start(&ledger, cluster.input(&settings), 20, Duration::from_millis(20));
         let first = start();
         first.wait(200).await;
         let second = start();
@@ -255,7 +255,7 @@ async fn an_operator_sets_the_groups_offsets_once_each_time() {
             cluster.reset(offset);
         }
         expected += if expected == 0 { new } else { again };
-        let running = Running::start(&ledger, cluster.input(&[]), 20, Duration::ZERO);
+        let running = RunningInput::start(&ledger, cluster.input(&[]), 20, Duration::ZERO);
         running.wait(expected).await;
         assert_eq!(running.stop().await, None);
         assert_eq!(ledger.len(), expected);
@@ -269,7 +269,7 @@ async fn a_topic_that_was_made_again_is_read_from_its_start() {
     cluster.create().await;
     cluster.produce(0, 300).await;
     let ledger = Ledger::new();
-    let running = Running::start(&ledger, cluster.input(&[]), 20, Duration::ZERO);
+    let running = RunningInput::start(&ledger, cluster.input(&[]), 20, Duration::ZERO);
     running.wait(300).await;
     assert_eq!(running.stop().await, None);
     let admin: AdminClient<DefaultClientContext> = cluster.config().create().expect("a client");
@@ -289,7 +289,7 @@ async fn a_topic_that_was_made_again_is_read_from_its_start() {
     }
     // More than were read: only the topic's id tells.
     cluster.produce(300, 690).await;
-    let running = Running::start(&ledger, cluster.input(&[]), 20, Duration::ZERO);
+    let running = RunningInput::start(&ledger, cluster.input(&[]), 20, Duration::ZERO);
     running.wait(690).await;
     assert_eq!(running.stop().await, None);
     assert_eq!(ledger.sorted("n"), numbers(690));
@@ -306,7 +306,7 @@ async fn a_restart_of_the_broker_is_survived() {
     cluster.create().await;
     cluster.produce(0, 2000).await;
     let ledger = Ledger::new();
-    let running = Running::start(&ledger, cluster.input(&[]), 20, Duration::from_millis(10));
+    let running = RunningInput::start(&ledger, cluster.input(&[]), 20, Duration::from_millis(10));
     running.wait(300).await;
     let restarted = tokio::task::spawn_blocking(move || Command::new("sh").args(["-c", &restart]).status());
     assert!(restarted.await.expect("a restart").expect("a restart").success());
@@ -359,8 +359,10 @@ async fn what_the_output_sends_the_input_reads() {
             events.insert(50, (Arc::new(large), None));
             events.insert(70, (Arc::new(nowhere), None));
             let (_stop, stopping) = watch::channel(false);
-            let refused =
-                sink(&cluster, &more).send(&events, stopping, Place::new().0).await.expect("all is sent");
+            let refused = sink(&cluster, &more)
+                .send(&events, stopping, OrderTicket::new().0)
+                .await
+                .expect("all is sent");
             assert_eq!(
                 refused.iter().map(|refused| refused.event).collect::<Vec<_>>(),
                 [50, 70],
@@ -369,7 +371,7 @@ async fn what_the_output_sends_the_input_reads() {
         }
         let ledger = Ledger::new();
         let more = [("decorate_events", text("extended"))];
-        let running = Running::start(&ledger, cluster.input(&more), 50, Duration::ZERO);
+        let running = RunningInput::start(&ledger, cluster.input(&more), 50, Duration::ZERO);
         running.wait(500).await;
         assert_eq!(running.stop().await, None);
         assert_eq!(ledger.sorted("n"), numbers(500));
@@ -392,16 +394,16 @@ async fn an_output_waits_for_its_broker_and_can_be_stopped() {
     let events = [(Arc::new(event(&cluster, 0)), None)];
     mock.broker_down(1).expect("a broker down");
     let (stop, stopping) = watch::channel(false);
-    let mut sending = Box::pin(sink.send(&events, stopping, Place::new().0));
+    let mut sending = Box::pin(sink.send(&events, stopping, OrderTicket::new().0));
     let early = tokio::time::timeout(Duration::from_millis(500), &mut sending).await;
     assert!(early.is_err(), "it was sent to a broker that is down");
     mock.broker_up(1).expect("a broker up");
     let sent = tokio::time::timeout(ANSWER, &mut sending).await.expect("it is sent");
     assert_eq!(sent, Ok(Vec::new()));
     mock.broker_down(1).expect("a broker down");
-    let sending = sink.send(&events, stop.subscribe(), Place::new().0);
+    let sending = sink.send(&events, stop.subscribe(), OrderTicket::new().0);
     stop.send(true).expect("somebody listens");
-    assert_eq!(sending.await, Err(output::Interrupted));
+    assert_eq!(sending.await, Err(output::SinkInterrupted));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -25,7 +25,7 @@ use super::connection::Settings;
 use super::operation::{Operation, Operations};
 use crate::Event;
 use crate::offload::offload;
-use crate::output::{Interrupted, Place, Refused, Sink};
+use crate::output::{OrderTicket, RefusedEvent, Sink, SinkInterrupted};
 
 /// Longest answer.
 const MAX_ANSWER: usize = 256 << 20;
@@ -59,7 +59,7 @@ struct Item {
 }
 
 /// How one request ended.
-enum Sent {
+enum RequestOutcome {
     /// Items that were not taken and are to be sent again, with why.
     Again(Vec<Item>, String),
     /// The request is too large for the server.
@@ -85,14 +85,14 @@ impl Remote {
     }
 
     /// Sends one request.
-    async fn send_once(&self, items: Vec<Item>, refused: &mut Vec<Refused>) -> Sent {
+    async fn send_once(&self, items: Vec<Item>, refused: &mut Vec<RefusedEvent>) -> RequestOutcome {
         let client = match self.client.get_or_try_init(|| async { self.settings.client() }).await {
             Ok(client) => client,
-            Err(reason) => return Sent::Again(items, reason),
+            Err(reason) => return RequestOutcome::Again(items, reason),
         };
         let at = self.current.load(Ordering::Relaxed);
         let Some(url) = self.addresses.get(at % self.addresses.len().max(1)) else {
-            return Sent::Again(items, "there are no hosts".to_owned());
+            return RequestOutcome::Again(items, "there are no hosts".to_owned());
         };
         let gzip = self.settings.gzip;
         let (items, body) = offload(move || {
@@ -102,12 +102,12 @@ impl Remote {
         .await;
         let body = match body {
             Ok(body) => body,
-            Err(error) => return Sent::Again(items, format!("cannot compress: {error}")),
+            Err(error) => return RequestOutcome::Again(items, format!("cannot compress: {error}")),
         };
         let fails = |items, reason: String| {
             // The next try goes to the next host.
             self.current.fetch_add(1, Ordering::Relaxed);
-            Sent::Again(items, format!("[{}]: {reason}", url.host_str().unwrap_or_default()))
+            RequestOutcome::Again(items, format!("[{}]: {reason}", url.host_str().unwrap_or_default()))
         };
         let answer = match client.post(url.clone()).body(body).send().await {
             Ok(answer) => answer,
@@ -120,14 +120,14 @@ impl Remote {
         };
         match status {
             StatusCode::OK | StatusCode::CREATED => {}
-            StatusCode::PAYLOAD_TOO_LARGE => return Sent::TooLarge(items),
+            StatusCode::PAYLOAD_TOO_LARGE => return RequestOutcome::TooLarge(items),
             StatusCode::BAD_REQUEST => {
                 let reason =
                     format!("the server refuses the request: {}", cut(&String::from_utf8_lossy(&text)));
                 refused.extend(
-                    items.into_iter().map(|item| Refused { event: item.event, reason: reason.clone() }),
+                    items.into_iter().map(|item| RefusedEvent { event: item.event, reason: reason.clone() }),
                 );
-                return Sent::Done;
+                return RequestOutcome::Done;
             }
             other => return fails(items, format!("{other}: {}", cut(&String::from_utf8_lossy(&text)))),
         }
@@ -152,9 +152,9 @@ impl Remote {
     async fn send_all(
         &self,
         items: Vec<Item>,
-        refused: &mut Vec<Refused>,
+        refused: &mut Vec<RefusedEvent>,
         stopping: &mut watch::Receiver<bool>,
-    ) -> Result<(), Interrupted> {
+    ) -> Result<(), SinkInterrupted> {
         let mut requests = cut_up(items, self.settings.bulk_bytes);
         requests.reverse();
         let mut pause = self.settings.retry_initial;
@@ -163,28 +163,30 @@ impl Remote {
             let count = request.len();
             let sent = tokio::select! {
                 biased;
-                () = crate::input::stopped(stopping) => return Err(Interrupted),
+                () = crate::input::stopped(stopping) => return Err(SinkInterrupted),
                 sent = self.send_once(request, refused) => sent,
             };
             match sent {
-                Sent::Done => {
+                RequestOutcome::Done => {
                     if failures > 0 {
                         tracing::info!(hosts = ?self.hosts(), failures, "the output takes events again");
                     }
                     (failures, pause) = (0, self.settings.retry_initial);
                 }
-                Sent::TooLarge(mut items) if count > 1 => {
+                RequestOutcome::TooLarge(mut items) if count > 1 => {
                     let second = items.split_off(count / 2);
                     requests.push(second);
                     requests.push(items);
                 }
-                Sent::TooLarge(items) => {
+                RequestOutcome::TooLarge(items) => {
                     let reason = "the event is too large for the server".to_owned();
                     refused.extend(
-                        items.into_iter().map(|item| Refused { event: item.event, reason: reason.clone() }),
+                        items
+                            .into_iter()
+                            .map(|item| RefusedEvent { event: item.event, reason: reason.clone() }),
                     );
                 }
-                Sent::Again(items, reason) => {
+                RequestOutcome::Again(items, reason) => {
                     failures += 1;
                     let left = items.len();
                     tracing::warn!(
@@ -196,7 +198,7 @@ impl Remote {
                     requests.push(items);
                     tokio::select! {
                         biased;
-                        () = crate::input::stopped(stopping) => return Err(Interrupted),
+                        () = crate::input::stopped(stopping) => return Err(SinkInterrupted),
                         () = tokio::time::sleep(jittered(pause)) => {}
                     }
                     pause = pause.saturating_mul(2).min(self.settings.retry_max);
@@ -211,13 +213,13 @@ impl Remote {
 fn items(
     operations: &Operations,
     events: &[(Arc<Event>, Option<String>)],
-    refused: &mut Vec<Refused>,
+    refused: &mut Vec<RefusedEvent>,
 ) -> Vec<Item> {
     let mut items = Vec::with_capacity(events.len());
     for (event, (content, stable_id)) in events.iter().enumerate() {
         match operations.of(content, stable_id.clone()) {
             Ok(operation) => items.push(item(event, operation, operations.retry_on_conflict)),
-            Err(reason) => refused.push(Refused { event, reason }),
+            Err(reason) => refused.push(RefusedEvent { event, reason }),
         }
     }
     items
@@ -283,7 +285,7 @@ fn jittered(pause: Duration) -> Duration {
 }
 
 /// Sorts items by what the answer says of each.
-fn sort(items: Vec<Item>, answer: Answer, refused: &mut Vec<Refused>) -> Sent {
+fn sort(items: Vec<Item>, answer: Answer, refused: &mut Vec<RefusedEvent>) -> RequestOutcome {
     let mut again = Vec::new();
     let mut why = String::new();
     for (item, answer) in items.into_iter().zip(answer.items) {
@@ -299,7 +301,7 @@ fn sort(items: Vec<Item>, answer: Answer, refused: &mut Vec<Refused>) -> Sent {
             409 if item.create => {}
             // Somebody else's version is newer: as in Logstash, it stays.
             409 => tracing::warn!(reason = reason(), "an event lost against a newer version of its document"),
-            400 | 404 | 413 => refused.push(Refused { event: item.event, reason: reason() }),
+            400 | 404 | 413 => refused.push(RefusedEvent { event: item.event, reason: reason() }),
             _ => {
                 if again.is_empty() {
                     why = reason();
@@ -308,7 +310,7 @@ fn sort(items: Vec<Item>, answer: Answer, refused: &mut Vec<Refused>) -> Sent {
             }
         }
     }
-    if again.is_empty() { Sent::Done } else { Sent::Again(again, why) }
+    if again.is_empty() { RequestOutcome::Done } else { RequestOutcome::Again(again, why) }
 }
 
 fn cut_up(items: Vec<Item>, most: usize) -> Vec<Vec<Item>> {
@@ -360,8 +362,8 @@ impl Sink for Remote {
         &self,
         events: &[(Arc<Event>, Option<String>)],
         mut stopping: watch::Receiver<bool>,
-        _place: Place,
-    ) -> Result<Vec<Refused>, Interrupted> {
+        _place: OrderTicket,
+    ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
         let (operations, events) = (Arc::clone(&self.operations), events.to_vec());
         let (items, mut refused) = offload(move || {
             let mut refused = Vec::new();

@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::build;
-use crate::input::testing::{Given, options};
-use crate::output::{Interrupted, Local, Output, Place, Refused, Sink};
+use crate::input::testing::{OptionValue, options};
+use crate::output::{Local, OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
 use crate::{Event, Fault};
 
-fn local(given: &[(&str, Given)]) -> Arc<dyn Local> {
+fn local(given: &[(&str, OptionValue)]) -> Arc<dyn Local> {
     match build(options("opensearch", given)).unwrap() {
         Output::Local(local) => local,
         Output::Sink(sink) => panic!("{sink:?}"),
@@ -32,7 +32,7 @@ fn event(fields: Value) -> Event {
     Event::from_fields(fields, DateTime::from_timestamp(1_700_000_000, 0).unwrap())
 }
 
-fn faults(given: &[(&str, Given)]) -> Vec<Fault> {
+fn faults(given: &[(&str, OptionValue)]) -> Vec<Fault> {
     build(options("opensearch", given)).unwrap_err()
 }
 
@@ -116,7 +116,7 @@ fn options_are_checked() {
         [("hosts", "http://a:9200 http://b:9200".into()), ("user", "u".into()), ("codec", "json".into())];
     assert!(build(options("elasticsearch", &given)).is_ok());
     for (given, reason) in [
-        (vec![("action", Given::from("upsert"))], "not one of"),
+        (vec![("action", OptionValue::from("upsert"))], "not one of"),
         (vec![("action", "delete".into())], "needs the option [document_id]"),
         (vec![("pipeline", "p".into())], "no ingest pipelines"),
         (vec![("script", "x".into())], "scripts are not supported"),
@@ -220,8 +220,8 @@ async fn respond(
     Ok(http::Response::new(Full::from(answer.to_string())))
 }
 
-fn remote(server: &Server, given: &[(&str, Given)]) -> Arc<dyn Sink> {
-    let mut all = vec![("hosts", Given::from(server.address.clone())), ("index", "logs".into())];
+fn remote(server: &Server, given: &[(&str, OptionValue)]) -> Arc<dyn Sink> {
+    let mut all = vec![("hosts", OptionValue::from(server.address.clone())), ("index", "logs".into())];
     all.extend([("retry_initial_interval", "1".into()), ("retry_max_interval", "1".into())]);
     all.extend(given.iter().cloned());
     match build(options("opensearch", &all)).unwrap() {
@@ -269,9 +269,9 @@ impl tracing::field::Visit for Log {
     }
 }
 
-async fn send(sink: &Arc<dyn Sink>, events: &[(Arc<Event>, Option<String>)]) -> Vec<Refused> {
+async fn send(sink: &Arc<dyn Sink>, events: &[(Arc<Event>, Option<String>)]) -> Vec<RefusedEvent> {
     let stop = watch::Sender::new(false);
-    sink.send(events, stop.subscribe(), Place::new().0).await.unwrap()
+    sink.send(events, stop.subscribe(), OrderTicket::new().0).await.unwrap()
 }
 
 /// Numbers of the events in a request.
@@ -356,7 +356,7 @@ async fn neither_logs_nor_faults_show_secrets() {
         (vec![("user", "joe".into()), ("password", "s3cr3t".into())], format!("http://{dead}")),
         (vec![("api_key", "id:s3cr3t".into())], format!("http://{dead}")),
     ] {
-        let mut given: Vec<(&str, Given)> = credentials;
+        let mut given: Vec<(&str, OptionValue)> = credentials;
         given.extend([
             ("hosts", hosts.into()),
             ("index", "logs".into()),
@@ -369,7 +369,7 @@ async fn neither_logs_nor_faults_show_secrets() {
         assert!(!format!("{sink:?}").contains("s3cr3t"));
         let stop = watch::Sender::new(false);
         let one = events(1);
-        let sending = sink.send(&one, stop.subscribe(), Place::new().0);
+        let sending = sink.send(&one, stop.subscribe(), OrderTicket::new().0);
         let stopping = async {
             while !log.0.lock().contains("they are sent again") {
                 tokio::task::yield_now().await;
@@ -377,13 +377,13 @@ async fn neither_logs_nor_faults_show_secrets() {
             stop.send_replace(true);
         };
         let (sent, ()) = tokio::join!(sending, stopping);
-        assert_eq!(sent, Err(Interrupted));
+        assert_eq!(sent, Err(SinkInterrupted));
         let logged = std::mem::take(&mut *log.0.lock());
         assert!(!logged.contains("s3cr3t"), "{logged}");
     }
     for hosts in ["https://joe:s3cr3t@host:port", "ftp://joe:s3cr3t@host", "http://joe:s3cr3t/x@host"] {
-        for more in [None, Some(("proxy", Given::from("no:s3cr3t@x y")))] {
-            let mut given = vec![("hosts", Given::from(hosts)), ("index", "logs".into())];
+        for more in [None, Some(("proxy", OptionValue::from("no:s3cr3t@x y")))] {
+            let mut given = vec![("hosts", OptionValue::from(hosts)), ("index", "logs".into())];
             given.extend(more);
             let faults = build(options("opensearch", &given)).unwrap_err();
             assert!(!faults.is_empty() && !format!("{faults:?}").contains("s3cr3t"), "{faults:?}");
@@ -393,7 +393,8 @@ async fn neither_logs_nor_faults_show_secrets() {
 
 #[test]
 fn what_changes_where_documents_land_is_refused() {
-    let faults = |given: &[(&str, Given)]| build(options("elasticsearch", given)).err().unwrap_or_default();
+    let faults =
+        |given: &[(&str, OptionValue)]| build(options("elasticsearch", given)).err().unwrap_or_default();
     for (name, value, instead) in [
         ("ilm_rollover_alias", "logs", "[index]"),
         ("ilm_pattern", "000001", "[index]"),
@@ -413,7 +414,7 @@ fn what_changes_where_documents_land_is_refused() {
     }
     // What Logstash does not look at either.
     for given in [
-        &[("ilm_enabled", Given::from("auto"))][..],
+        &[("ilm_enabled", OptionValue::from("auto"))][..],
         &[("ilm_enabled", "false".into()), ("ilm_rollover_alias", "logs".into())],
         &[("manage_template", "false".into()), ("template_name", "logs".into())],
         &[("data_stream", "auto".into())],
@@ -444,7 +445,7 @@ async fn the_next_host_takes_over_and_a_stop_ends_the_trying() {
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let dead = format!("http://{}", gone.local_addr().unwrap());
     drop(gone);
-    let hosts = Given::from([dead.as_str(), server.address.as_str()]);
+    let hosts = OptionValue::from([dead.as_str(), server.address.as_str()]);
     let given = [("hosts", hosts), ("index", "logs".into()), ("retry_initial_interval", "1".into())];
     let Output::Sink(sink) = build(options("opensearch", &given)).unwrap() else { panic!() };
     assert_eq!(send(&sink, &events(1)).await, []);
@@ -452,7 +453,7 @@ async fn the_next_host_takes_over_and_a_stop_ends_the_trying() {
     server.replies.lock().push_back(Reply::Hang);
     let stop = watch::Sender::new(false);
     let two = events(2);
-    let sending = sink.send(&two, stop.subscribe(), Place::new().0);
+    let sending = sink.send(&two, stop.subscribe(), OrderTicket::new().0);
     let stopping = async {
         while server.sent().len() < 2 {
             tokio::task::yield_now().await;
@@ -460,5 +461,5 @@ async fn the_next_host_takes_over_and_a_stop_ends_the_trying() {
         stop.send_replace(true);
     };
     let (sent, ()) = tokio::join!(sending, stopping);
-    assert_eq!(sent, Err(Interrupted));
+    assert_eq!(sent, Err(SinkInterrupted));
 }

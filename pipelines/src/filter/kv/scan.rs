@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use millrace_ingest::pattern::{Deadline, Expression, Stopped};
+use millrace_ingest::pattern::{Deadline, Expression, MatchStopped};
 
 use crate::filter::characters::Characters;
 
@@ -20,7 +20,12 @@ pub(super) enum Separator {
 
 impl Separator {
     /// The first separator at a place or behind it; what stands behind a backslash is none.
-    fn find(&self, text: &str, from: usize, deadline: &Deadline) -> Result<Option<Range<usize>>, Stopped> {
+    fn find(
+        &self,
+        text: &str,
+        from: usize,
+        deadline: &Deadline,
+    ) -> Result<Option<Range<usize>>, MatchStopped> {
         match self {
             Self::Characters(set) => {
                 let mut escaped = false;
@@ -42,7 +47,7 @@ impl Separator {
                         return Ok(Some(found));
                     }
                     if deadline.is_over() {
-                        return Err(Stopped);
+                        return Err(MatchStopped);
                     }
                     at = match text.get(found.start..).and_then(|rest| rest.chars().next()) {
                         Some(letter) => found.start + letter.len_utf8(),
@@ -66,19 +71,19 @@ pub(super) struct Syntax {
 }
 
 /// The next separators from a place on, so that each is searched once.
-struct Ahead<'a> {
+struct SeparatorLookahead<'a> {
     separator: &'a Separator,
     deadline: &'a Deadline,
     /// Where the search began, and what it found.
     known: Option<(usize, Option<Range<usize>>)>,
 }
 
-impl<'a> Ahead<'a> {
+impl<'a> SeparatorLookahead<'a> {
     fn new(separator: &'a Separator, deadline: &'a Deadline) -> Self {
         Self { separator, deadline, known: None }
     }
 
-    fn find(&mut self, text: &str, from: usize) -> Result<Option<Range<usize>>, Stopped> {
+    fn find(&mut self, text: &str, from: usize) -> Result<Option<Range<usize>>, MatchStopped> {
         if let Some((searched, found)) = &self.known
             && *searched <= from
             && found.as_ref().is_none_or(|found| found.start >= from)
@@ -95,15 +100,15 @@ impl Syntax {
     /// Hands on each key with its value, which may be empty, until `pair` answers `false`.
     ///
     /// # Errors
-    /// [`Stopped`] when the time is over.
+    /// [`MatchStopped`] when the time is over.
     pub(super) fn scan<'t>(
         &self,
         text: &'t str,
         deadline: &Deadline,
         mut pair: impl FnMut(&'t str, &'t str) -> bool,
-    ) -> Result<(), Stopped> {
-        let mut fields = Ahead::new(&self.fields, deadline);
-        let mut values = Ahead::new(&self.values, deadline);
+    ) -> Result<(), MatchStopped> {
+        let mut fields = SeparatorLookahead::new(&self.fields, deadline);
+        let mut values = SeparatorLookahead::new(&self.values, deadline);
         let mut at = 0;
         while at < text.len() {
             // Without a further splitter there is no further pair.
@@ -154,8 +159,8 @@ impl Syntax {
         &self,
         text: &'t str,
         at: usize,
-        fields: &mut Ahead<'_>,
-    ) -> Result<(&'t str, usize), Stopped> {
+        fields: &mut SeparatorLookahead<'_>,
+    ) -> Result<(&'t str, usize), MatchStopped> {
         let rest = text.get(at..).unwrap_or_default();
         let close = match rest.as_bytes().first() {
             Some(b'"') => Some('"'),

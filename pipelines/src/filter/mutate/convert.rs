@@ -10,11 +10,11 @@ use crate::filter::number::integer;
 #[derive(Debug)]
 pub(super) struct Convert {
     field: FieldReference,
-    to: To,
+    to: TargetType,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum To {
+enum TargetType {
     Integer,
     IntegerEu,
     Float,
@@ -26,12 +26,12 @@ enum To {
 impl Convert {
     pub(super) fn parse(field: FieldReference, to: &str) -> Result<Self, String> {
         let to = match to {
-            "integer" => To::Integer,
-            "integer_eu" => To::IntegerEu,
-            "float" => To::Float,
-            "float_eu" => To::FloatEu,
-            "string" => To::Text,
-            "boolean" => To::Boolean,
+            "integer" => TargetType::Integer,
+            "integer_eu" => TargetType::IntegerEu,
+            "float" => TargetType::Float,
+            "float_eu" => TargetType::FloatEu,
+            "string" => TargetType::Text,
+            "boolean" => TargetType::Boolean,
             other => {
                 return Err(format!(
                     "[{field}] cannot be converted to [{other}]: integer, integer_eu, float, float_eu, string and boolean are known"
@@ -56,7 +56,7 @@ impl Convert {
     }
 }
 
-impl To {
+impl TargetType {
     fn convert(self, value: &Value) -> Result<Value, String> {
         Ok(match (self, value) {
             (_, Value::Null) => Value::Null,

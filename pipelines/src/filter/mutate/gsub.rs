@@ -8,7 +8,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(super) struct Gsub {
     field: FieldReference,
-    expression: Part<Expression>,
+    expression: Operand<Expression>,
     replacement: Template,
     /// The replacement, where all events have the same.
     fixed: Option<Replacement>,
@@ -16,7 +16,7 @@ pub(super) struct Gsub {
 
 /// What is the same for all events, or made for each.
 #[derive(Debug)]
-enum Part<T> {
+enum Operand<T> {
     Fixed(T),
     PerEvent(Template),
 }
@@ -26,11 +26,11 @@ impl Gsub {
         let template = Template::parse(expression);
         let replacement = Template::parse(replacement);
         if !template.is_constant() {
-            return Ok(Self { field, expression: Part::PerEvent(template), replacement, fixed: None });
+            return Ok(Self { field, expression: Operand::PerEvent(template), replacement, fixed: None });
         }
         let expression = Expression::compile(expression)?;
         let fixed = replacement.is_constant().then(|| Replacement::parse(replacement.as_str(), &expression));
-        Ok(Self { field, expression: Part::Fixed(expression), replacement, fixed })
+        Ok(Self { field, expression: Operand::Fixed(expression), replacement, fixed })
     }
 
     pub(super) fn apply(&self, event: &mut Event) -> Result<(), String> {
@@ -40,8 +40,8 @@ impl Gsub {
         }
         let compiled;
         let expression = match &self.expression {
-            Part::Fixed(expression) => expression,
-            Part::PerEvent(template) => {
+            Operand::Fixed(expression) => expression,
+            Operand::PerEvent(template) => {
                 compiled = Expression::compile(&template.render(event))?;
                 &compiled
             }

@@ -26,8 +26,8 @@ pub(super) fn manager_of(directory: &Path, engine: &Arc<Engine>) -> Arc<Manager>
     Manager::new(config, of_engine(Arc::clone(engine)), engine.compute().clone())
 }
 
-pub(super) fn wanted(pipeline: Option<&str>, most: usize) -> Wanted<'_> {
-    Wanted { pipeline, after: None, most }
+pub(super) fn wanted(pipeline: Option<&str>, most: usize) -> DeadLetterFilter<'_> {
+    DeadLetterFilter { pipeline, after: None, most }
 }
 
 /// Values of a field of the documents of an index, sorted.
@@ -99,7 +99,8 @@ async fn letters_go_again_to_what_refused_them_while_pipelines_run() {
     // Those that stay do not keep others from being tried.
     let first = manager.replay(wanted(None, 1), None).await.unwrap();
     let next = first.next.clone().unwrap();
-    let second = manager.replay(Wanted { after: Some(&next), ..wanted(None, 1) }, None).await.unwrap();
+    let second =
+        manager.replay(DeadLetterFilter { after: Some(&next), ..wanted(None, 1) }, None).await.unwrap();
     assert!(first.left.len() == 1 && second.left.len() == 1 && first.left[0].0 != second.left[0].0);
 
     let right = WRONG

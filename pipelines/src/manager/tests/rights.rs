@@ -17,7 +17,7 @@ async fn reasons(manager: &Manager, pipeline: &str, count: usize) -> Vec<(String
     loop {
         let letters = manager.letters(wanted(Some(pipeline), 100)).await.unwrap().letters;
         if letters.len() >= count {
-            let of = |letter: Letter| (letter.index.unwrap_or_default(), letter.reason);
+            let of = |letter: StoredDeadLetter| (letter.index.unwrap_or_default(), letter.reason);
             let mut reasons: Vec<_> = letters.into_iter().map(of).collect();
             reasons.sort();
             return reasons;

@@ -12,10 +12,10 @@ use millrace_work::error::Result;
 
 use super::keyed::Candidate;
 use crate::batch::{Batch, Positions, Selection};
-use crate::collector::{Collector, Reduction, ShardReader, Subs, same};
+use crate::collector::{Collector, Reduction, ShardReader, SubCollectors, same};
 use crate::compile::{Compiler, Context};
-use crate::field::Accepts;
-use crate::keys::{Expanded, Form, KeyReader, KeyRule};
+use crate::field::AcceptedTypes;
+use crate::keys::{KeyForm, KeyReader, KeyRule, KeyedRows};
 use crate::metric::{DROPPED, Ordinals, moved};
 use crate::ordinals::{self, NONE};
 use crate::result::{self, Bucket, Detail, Key, Outcome};
@@ -35,7 +35,7 @@ const MAX_KEPT: usize = 20_000;
 
 /// The aggregation with its field.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct AutoDateHistogramSpec {
     auto: Arc<AutoDateHistogram>,
     /// How rows get keys: instants, rounded to milliseconds.
     pub rule: Arc<KeyRule>,
@@ -49,8 +49,8 @@ pub(crate) fn compile(
     compiler: &mut Compiler<'_>,
     context: Context,
     auto: &Arc<AutoDateHistogram>,
-) -> Result<Arc<Shape>> {
-    let values = compiler.values(context, &auto.source, "auto_date_histogram", Accepts::Dates)?;
+) -> Result<Arc<AutoDateHistogramSpec>> {
+    let values = compiler.values(context, &auto.source, "auto_date_histogram", AcceptedTypes::Dates)?;
     let zone = auto.source.time_zone.unwrap_or(Zone::UTC);
     let least = match auto.minimum_interval {
         None | Some(MinimumInterval::Second) => 0,
@@ -61,8 +61,8 @@ pub(crate) fn compile(
         Some(MinimumInterval::Year) => 5,
     };
     let rounding = rounding(least, zone);
-    let rule = Arc::new(KeyRule { values, form: Form::Dates { rounding, bounds: None }, null: false });
-    Ok(Arc::new(Shape { auto: Arc::clone(auto), rule, zone, least }))
+    let rule = Arc::new(KeyRule { values, form: KeyForm::Dates { rounding, bounds: None }, null: false });
+    Ok(Arc::new(AutoDateHistogramSpec { auto: Arc::clone(auto), rule, zone, least }))
 }
 
 fn rounding(unit: usize, zone: Zone) -> Rounding {
@@ -73,7 +73,7 @@ fn rounding(unit: usize, zone: Zone) -> Rounding {
 /// The state.
 #[derive(Debug)]
 pub(crate) struct AutoCollector {
-    shape: Arc<Shape>,
+    shape: Arc<AutoDateHistogramSpec>,
     reader: KeyReader,
     /// Place of the interval by which instants are kept now.
     unit: usize,
@@ -81,14 +81,14 @@ pub(crate) struct AutoCollector {
     counts: ordinals::Counts,
     /// Number of buckets by bucket of the level above.
     kept: Vec<u32>,
-    subs: Subs,
-    expanded: Expanded,
+    subs: SubCollectors,
+    expanded: KeyedRows,
     children: Vec<u32>,
 }
 
 impl AutoCollector {
     /// Makes an empty state.
-    pub(crate) fn new(shape: &Arc<Shape>, subs: Subs) -> Self {
+    pub(crate) fn new(shape: &Arc<AutoDateHistogramSpec>, subs: SubCollectors) -> Self {
         Self {
             shape: Arc::clone(shape),
             reader: KeyReader::new(&shape.rule),
@@ -97,7 +97,7 @@ impl AutoCollector {
             counts: ordinals::Counts::default(),
             kept: Vec::new(),
             subs,
-            expanded: Expanded::default(),
+            expanded: KeyedRows::default(),
             children: Vec::new(),
         }
     }
@@ -242,7 +242,7 @@ impl Collector for AutoCollector {
                     subs: results.next().unwrap_or_default(),
                 });
             }
-            let shape = result::Shape::AutoDateHistogram { interval: interval.into() };
+            let shape = result::BucketsKind::AutoDateHistogram { interval: interval.into() };
             outcomes.push(Outcome::buckets(shape, false, buckets));
         }
         Ok(outcomes)
@@ -287,7 +287,12 @@ impl Plan {
         })
     }
 
-    fn choose(shape: &Shape, unit: usize, first: Option<&(i64, u32)>, last: Option<&(i64, u32)>) -> Self {
+    fn choose(
+        shape: &AutoDateHistogramSpec,
+        unit: usize,
+        first: Option<&(i64, u32)>,
+        last: Option<&(i64, u32)>,
+    ) -> Self {
         let wanted = shape.auto.buckets.max(1);
         let (Some((first, _)), Some((last, _))) = (first, last) else {
             return Self {

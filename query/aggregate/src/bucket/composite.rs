@@ -10,11 +10,11 @@ use millrace_time::{Rounding, Zone};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::keyed::{Candidate, Keyed, KeyedCollector, Kind};
+use super::keyed::{Candidate, KeyedAggregation, KeyedCollector, Kind};
 use crate::collector::Reduction;
-use crate::compile::{Below, Compiler, Context};
-use crate::field::{Accepts, ValueKind, Values};
-use crate::keys::{Form, KeyRule};
+use crate::compile::{Compiler, Context, ParentContext};
+use crate::field::{AcceptedTypes, ValueKind, Values};
+use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::Children;
 use crate::result::{self, Format, Key, Outcome};
 use crate::source::{FirstValues, Question};
@@ -22,13 +22,13 @@ use crate::term_filter::TermFilter;
 
 /// What the answer is made with.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct CompositeSpec {
     composite: Arc<Composite>,
     parts: Arc<[(Arc<str>, Format)]>,
     after: Option<Key>,
 }
 
-impl Shape {
+impl CompositeSpec {
     /// Returns how many buckets a page has.
     pub(crate) fn size(&self) -> usize {
         self.composite.size
@@ -38,7 +38,7 @@ impl Shape {
     /// or values are not told apart as they are.
     pub(super) fn first_of<'a>(&'a self, rules: &'a [Arc<KeyRule>]) -> Option<Question<'a>> {
         let (source, others) = rules.split_first()?;
-        if !matches!(source.form, Form::Terms(_)) || source.null {
+        if !matches!(source.form, KeyForm::Terms(_)) || source.null {
             return None;
         }
         let from = match &self.after {
@@ -74,8 +74,8 @@ pub(crate) fn compile(
     compiler: &mut Compiler<'_>,
     context: Context,
     composite: &Arc<Composite>,
-) -> Result<Arc<Keyed>> {
-    if let Below::Other(parent) = context.below {
+) -> Result<Arc<KeyedAggregation>> {
+    if let ParentContext::Other(parent) = context.below {
         compiler.fail_all(Error::IllegalArgument(format!(
             "[composite] aggregation cannot be used with a parent aggregation of type: [{parent}]"
         )));
@@ -83,9 +83,9 @@ pub(crate) fn compile(
     let (mut rules, mut parts, mut after) = (Vec::new(), Vec::new(), Vec::new());
     for (at, source) in composite.sources.iter().enumerate() {
         let (name, accepts) = match source.kind {
-            CompositeKind::Terms => ("terms", Accepts::Keys),
-            CompositeKind::Histogram { .. } => ("histogram", Accepts::Numbers),
-            CompositeKind::DateHistogram { .. } => ("date_histogram", Accepts::Dates),
+            CompositeKind::Terms => ("terms", AcceptedTypes::Keys),
+            CompositeKind::Histogram { .. } => ("histogram", AcceptedTypes::Numbers),
+            CompositeKind::DateHistogram { .. } => ("date_histogram", AcceptedTypes::Dates),
         };
         let mut values = compiler.values(context, &source.source, name, accepts)?;
         if matches!(values.format, Format::Date(..)) && source.source.format.is_none() {
@@ -103,18 +103,20 @@ pub(crate) fn compile(
         }
         parts.push((source.name.as_str().into(), values.format.clone()));
         let form = match source.kind {
-            CompositeKind::Terms => Form::Terms(TermFilter::default()),
-            CompositeKind::Histogram { interval } => Form::Interval { interval, offset: 0.0, bounds: None },
+            CompositeKind::Terms => KeyForm::Terms(TermFilter::default()),
+            CompositeKind::Histogram { interval } => {
+                KeyForm::Interval { interval, offset: 0.0, bounds: None }
+            }
             CompositeKind::DateHistogram { interval, offset_ms } => {
                 let zone = source.source.time_zone.unwrap_or(Zone::UTC);
-                Form::Dates { rounding: Rounding { interval, zone, offset_ms }, bounds: None }
+                KeyForm::Dates { rounding: Rounding { interval, zone, offset_ms }, bounds: None }
             }
         };
         rules.push(Arc::new(KeyRule { values, form, null: source.missing_bucket }));
     }
     let after = composite.after.is_some().then(|| Key::List(after.into()));
-    let shape = Shape { composite: Arc::clone(composite), parts: parts.into(), after };
-    Ok(Arc::new(Keyed { rules, list: true, kind: Kind::Composite(shape) }))
+    let shape = CompositeSpec { composite: Arc::clone(composite), parts: parts.into(), after };
+    Ok(Arc::new(KeyedAggregation { rules, list: true, kind: Kind::Composite(shape) }))
 }
 
 /// Reads a value of the key after which buckets begin.
@@ -190,7 +192,7 @@ fn parse(
 
 /// Makes the answer.
 pub(crate) fn reduce(
-    shape: &Shape,
+    shape: &CompositeSpec,
     level: &mut KeyedCollector,
     children: &Children,
     parents: &[u32],
@@ -210,7 +212,7 @@ pub(crate) fn reduce(
     let lists = level.finish(chosen, reduction)?;
     let outcome = |buckets: Vec<result::Bucket>| {
         let (parts, after) = (Arc::clone(&shape.parts), buckets.last().map(|bucket| bucket.key.clone()));
-        Outcome::buckets(result::Shape::Composite { parts, after }, false, buckets)
+        Outcome::buckets(result::BucketsKind::Composite { parts, after }, false, buckets)
     };
     Ok(lists.into_iter().map(outcome).collect())
 }

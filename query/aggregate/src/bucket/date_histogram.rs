@@ -8,18 +8,18 @@ use millrace_time::{Rounding, Zone};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::gaps::{self, Layout, Places};
-use super::keyed::{Keyed, KeyedCollector, Kind};
+use super::gaps::{self, BucketPositions, Layout};
+use super::keyed::{KeyedAggregation, KeyedCollector, Kind};
 use crate::collector::Reduction;
 use crate::compile::{Compiler, Context};
-use crate::field::{Accepts, Values};
-use crate::keys::{Form, KeyRule};
+use crate::field::{AcceptedTypes, Values};
+use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::Children;
 use crate::result::{self, Format, Key, Outcome};
 
 /// What the answer is made with.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct DateHistogramSpec {
     histogram: Arc<DateHistogram>,
     rounding: Rounding,
     /// Least and greatest key that empty buckets fill, where given.
@@ -31,8 +31,8 @@ pub(crate) fn compile(
     compiler: &mut Compiler<'_>,
     context: Context,
     histogram: &Arc<DateHistogram>,
-) -> Result<Arc<Keyed>> {
-    let values = compiler.values(context, &histogram.source, "date_histogram", Accepts::Dates)?;
+) -> Result<Arc<KeyedAggregation>> {
+    let values = compiler.values(context, &histogram.source, "date_histogram", AcceptedTypes::Dates)?;
     let rounding = Rounding {
         interval: histogram.interval,
         zone: histogram.source.time_zone.unwrap_or(Zone::UTC),
@@ -70,13 +70,17 @@ pub(crate) fn compile(
             shown(histogram.extended_bounds.as_ref())
         )));
     }
-    let shape = Shape {
+    let shape = DateHistogramSpec {
         histogram: Arc::clone(histogram),
         rounding,
         extended: (extended.0.map(extend), extended.1.map(extend)),
     };
-    let rule = KeyRule { values, form: Form::Dates { rounding, bounds: within }, null: false };
-    Ok(Arc::new(Keyed { rules: vec![Arc::new(rule)], list: false, kind: Kind::DateHistogram(shape) }))
+    let rule = KeyRule { values, form: KeyForm::Dates { rounding, bounds: within }, null: false };
+    Ok(Arc::new(KeyedAggregation {
+        rules: vec![Arc::new(rule)],
+        list: false,
+        kind: Kind::DateHistogram(shape),
+    }))
 }
 
 /// Shows bounds as the request has them.
@@ -124,20 +128,20 @@ pub(crate) fn instant(compiler: &mut Compiler<'_>, values: &Values, value: &Valu
 
 /// Makes the answer.
 pub(crate) fn reduce(
-    shape: &Shape,
+    shape: &DateHistogramSpec,
     level: &mut KeyedCollector,
     children: &Children,
     parents: &[u32],
     reduction: &mut Reduction<'_>,
 ) -> Result<Vec<Outcome>> {
     let DateHistogram { min_doc_count, ref order, keyed, .. } = *shape.histogram;
-    let layout = Layout { min_doc_count, order, keyed, shape: result::Shape::DateHistogram };
+    let layout = Layout { min_doc_count, order, keyed, shape: result::BucketsKind::DateHistogram };
     gaps::reduce(shape, layout, level, children, parents, reduction)
 }
 
 /// Buckets are at their keys.
-impl Places for Shape {
-    type Place = i64;
+impl BucketPositions for DateHistogramSpec {
+    type Position = i64;
 
     fn of(&self, key: &Key) -> Option<i64> {
         match key {

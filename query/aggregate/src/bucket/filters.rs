@@ -9,8 +9,8 @@ use millrace_work::error::Result;
 use super::slot_rule::Rule;
 use super::slots::{Answer, Slots};
 use crate::compile::{Compiler, Context};
-use crate::field::Accepts;
-use crate::result::{Detail, Format, Key, Shape, SingleKind};
+use crate::field::AcceptedTypes;
+use crate::result::{BucketsKind, Detail, Format, Key, SingleKind};
 
 fn single(kind: SingleKind, rule: Rule) -> Arc<Slots> {
     Arc::new(Slots { slots: 1, rule, answer: Answer::Single(kind), format: Format::Raw })
@@ -36,7 +36,7 @@ pub(crate) fn filters(compiler: &mut Compiler<'_>, context: Context, list: &Filt
     Ok(Arc::new(Slots {
         slots: buckets.len().max(1),
         rule: Rule::Filters { filters, other: list.other.is_some() },
-        answer: Answer::Several { buckets, shape: Shape::Filters, keyed: list.keyed, empty: true },
+        answer: Answer::Several { buckets, shape: BucketsKind::Filters, keyed: list.keyed, empty: true },
         format: Format::Raw,
     }))
 }
@@ -62,7 +62,7 @@ pub(crate) fn adjacency_matrix(
     Ok(Arc::new(Slots {
         slots: buckets.len().max(1),
         rule: Rule::Pairs(filters),
-        answer: Answer::Several { buckets, shape: Shape::AdjacencyMatrix, keyed: false, empty: false },
+        answer: Answer::Several { buckets, shape: BucketsKind::AdjacencyMatrix, keyed: false, empty: false },
         format: Format::Raw,
     }))
 }
@@ -73,7 +73,7 @@ pub(crate) fn missing(
     context: Context,
     source: &ValuesSource,
 ) -> Result<Arc<Slots>> {
-    let values = compiler.values(context, source, "missing", Accepts::Any)?;
+    let values = compiler.values(context, source, "missing", AcceptedTypes::Any)?;
     Ok(single(SingleKind::Missing, Rule::Missing(values)))
 }
 

@@ -7,21 +7,21 @@ use super::keyed::{Candidate, KeyedCollector};
 use super::sorted;
 use crate::collector::Reduction;
 use crate::ordinals::Children;
-use crate::result::{Key, Outcome, Shape};
+use crate::result::{BucketsKind, Key, Outcome};
 
 /// The places of a histogram's buckets.
-pub(super) trait Places {
+pub(super) trait BucketPositions {
     /// Where a bucket is.
-    type Place: Copy + PartialOrd;
+    type Position: Copy + PartialOrd;
 
     /// Returns the place of a key; `None` of a key of another kind.
-    fn of(&self, key: &Key) -> Option<Self::Place>;
+    fn of(&self, key: &Key) -> Option<Self::Position>;
 
     /// Returns the key of a place.
-    fn key(&self, place: Self::Place) -> Key;
+    fn key(&self, place: Self::Position) -> Key;
 
     /// Returns the least and the greatest place that empty buckets fill, where given.
-    fn extended(&self) -> (Option<Self::Place>, Option<Self::Place>);
+    fn extended(&self) -> (Option<Self::Position>, Option<Self::Position>);
 
     /// Walks from one place to another, ascending, both included.
     ///
@@ -29,10 +29,10 @@ pub(super) trait Places {
     /// More than so many buckets.
     fn walk(
         &self,
-        first: Self::Place,
-        last: Self::Place,
+        first: Self::Position,
+        last: Self::Position,
         max_buckets: u64,
-    ) -> Result<impl Iterator<Item = Self::Place>>;
+    ) -> Result<impl Iterator<Item = Self::Position>>;
 }
 
 /// What the answer of a histogram is made with.
@@ -44,11 +44,11 @@ pub(super) struct Layout<'a> {
     /// Whether they are members of an object.
     pub keyed: bool,
     /// Which histogram it is.
-    pub shape: Shape,
+    pub shape: BucketsKind,
 }
 
 /// Makes the answer.
-pub(super) fn reduce<P: Places>(
+pub(super) fn reduce<P: BucketPositions>(
     places: &P,
     layout: Layout<'_>,
     level: &mut KeyedCollector,
@@ -74,7 +74,7 @@ pub(super) fn reduce<P: Places>(
 }
 
 /// Puts empty buckets into gaps, each of which `made` counts.
-fn filled<P: Places>(
+fn filled<P: BucketPositions>(
     places: &P,
     candidates: Vec<Candidate>,
     max_buckets: u64,

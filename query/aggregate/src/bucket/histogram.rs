@@ -5,18 +5,18 @@ use std::sync::Arc;
 use millrace_dsl::aggs::{Bounds, Histogram};
 use millrace_work::error::{Error, Result};
 
-use super::gaps::{self, Layout, Places};
-use super::keyed::{Keyed, KeyedCollector, Kind};
+use super::gaps::{self, BucketPositions, Layout};
+use super::keyed::{KeyedAggregation, KeyedCollector, Kind};
 use crate::collector::Reduction;
 use crate::compile::{Compiler, Context};
-use crate::field::Accepts;
-use crate::keys::{Form, KeyRule};
+use crate::field::AcceptedTypes;
+use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::Children;
 use crate::result::{self, Key, Outcome};
 
 /// What the answer is made with.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct HistogramSpec {
     histogram: Arc<Histogram>,
 }
 
@@ -25,32 +25,32 @@ pub(crate) fn compile(
     compiler: &mut Compiler<'_>,
     context: Context,
     histogram: &Arc<Histogram>,
-) -> Result<Arc<Keyed>> {
-    let values = compiler.values(context, &histogram.source, "histogram", Accepts::Numbers)?;
+) -> Result<Arc<KeyedAggregation>> {
+    let values = compiler.values(context, &histogram.source, "histogram", AcceptedTypes::Numbers)?;
     let (interval, offset) = (histogram.interval, histogram.offset);
     let bounds = histogram.hard_bounds.map(|Bounds { min, max }| {
         // Keys are compared without their offset.
         (min.map_or(f64::NEG_INFINITY, |min| min + offset), max.map_or(f64::INFINITY, |max| max + offset))
     });
-    let rule = KeyRule { values, form: Form::Interval { interval, offset, bounds }, null: false };
-    let kind = Kind::Histogram(Shape { histogram: Arc::clone(histogram) });
-    Ok(Arc::new(Keyed { rules: vec![Arc::new(rule)], list: false, kind }))
+    let rule = KeyRule { values, form: KeyForm::Interval { interval, offset, bounds }, null: false };
+    let kind = Kind::Histogram(HistogramSpec { histogram: Arc::clone(histogram) });
+    Ok(Arc::new(KeyedAggregation { rules: vec![Arc::new(rule)], list: false, kind }))
 }
 
 /// Makes the answer.
 pub(crate) fn reduce(
-    shape: &Shape,
+    shape: &HistogramSpec,
     level: &mut KeyedCollector,
     children: &Children,
     parents: &[u32],
     reduction: &mut Reduction<'_>,
 ) -> Result<Vec<Outcome>> {
     let Histogram { min_doc_count, ref order, keyed, .. } = *shape.histogram;
-    let layout = Layout { min_doc_count, order, keyed, shape: result::Shape::Histogram };
+    let layout = Layout { min_doc_count, order, keyed, shape: result::BucketsKind::Histogram };
     gaps::reduce(shape, layout, level, children, parents, reduction)
 }
 
-impl Shape {
+impl HistogramSpec {
     /// How many intervals a number is above the offset.
     fn intervals(&self, number: f64) -> f64 {
         (number - self.histogram.offset) / self.histogram.interval
@@ -58,8 +58,8 @@ impl Shape {
 }
 
 /// Buckets are at the multiples of the interval, by their numbers.
-impl Places for Shape {
-    type Place = f64;
+impl BucketPositions for HistogramSpec {
+    type Position = f64;
 
     fn of(&self, key: &Key) -> Option<f64> {
         match key {

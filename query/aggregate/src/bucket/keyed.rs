@@ -6,25 +6,25 @@ use millrace_work::error::Result;
 
 use super::{composite, date_histogram, histogram, multi_terms, rare_terms, significant_terms, terms};
 use crate::batch::{Batch, Positions, Selection};
-use crate::collector::{Collector, Reduction, ShardReader, Subs, same};
+use crate::collector::{Collector, Reduction, ShardReader, SubCollectors, same};
 use crate::field::ValueKind;
-use crate::keys::{Expanded, KeyRule, RowKeys};
+use crate::keys::{KeyRule, KeyedRows, RowKeys};
 use crate::metric::{DROPPED, Ordinals, moved};
 use crate::ordinals::{self, Children};
 use crate::result::{Bucket, Detail, Key, Outcome, Results};
 use crate::segment::SegmentContext;
-use crate::source::{Ask, Question, Sink, all_of};
+use crate::source::{Question, Sink, SourceQuery, all_of};
 
 /// Bytes of a bucket while an answer is made, with the text of a short key.
 const CANDIDATE_BYTES: usize = size_of::<Candidate>() + 48;
 /// Bytes of a bucket that waits for being chosen.
-const COUNTED_BYTES: usize = size_of::<Counted>();
+const COUNTED_BYTES: usize = size_of::<BucketCandidate>();
 /// Buckets of a `composite` above those of its page at which the ones behind the page are let go.
 const SPARE_BUCKETS: usize = 16_384;
 
 /// An aggregation whose buckets come of values.
 #[derive(Debug)]
-pub(crate) struct Keyed {
+pub(crate) struct KeyedAggregation {
     /// How rows get keys.
     pub rules: Vec<Arc<KeyRule>>,
     /// Whether keys are lists, though there be one rule.
@@ -33,7 +33,7 @@ pub(crate) struct Keyed {
     pub kind: Kind,
 }
 
-impl Keyed {
+impl KeyedAggregation {
     /// Whether rows are counted by the bucket of the level above, too.
     pub(crate) fn counts_rows(&self) -> bool {
         matches!(self.kind, Kind::SignificantTerms(_))
@@ -44,13 +44,13 @@ impl Keyed {
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub(crate) enum Kind {
-    Composite(composite::Shape),
-    DateHistogram(date_histogram::Shape),
-    Histogram(histogram::Shape),
-    MultiTerms(multi_terms::Shape),
-    RareTerms(rare_terms::Shape),
-    SignificantTerms(significant_terms::Shape),
-    Terms(terms::Shape),
+    Composite(composite::CompositeSpec),
+    DateHistogram(date_histogram::DateHistogramSpec),
+    Histogram(histogram::HistogramSpec),
+    MultiTerms(multi_terms::MultiTermsSpec),
+    RareTerms(rare_terms::RareTermsSpec),
+    SignificantTerms(significant_terms::SignificantTermsSpec),
+    Terms(terms::TermsSpec),
 }
 
 /// A bucket while an answer is made.
@@ -75,7 +75,7 @@ impl Candidate {
 
 /// A bucket that has yet to be chosen: what its key is, is told when it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted {
+pub(crate) struct BucketCandidate {
     /// Its key, as [`Keys`] number it.
     pub key: u64,
     /// Number of its documents.
@@ -87,24 +87,28 @@ pub(crate) struct Counted {
 /// The state of an aggregation whose buckets come of values.
 #[derive(Debug)]
 pub(crate) struct KeyedCollector {
-    keyed: Arc<Keyed>,
+    keyed: Arc<KeyedAggregation>,
     /// Keys.
     pub row_keys: RowKeys,
     ordinals: ordinals::Ordinals,
     counts: ordinals::Counts,
     /// Rows by bucket of the level above, where these are asked for.
     rows: ordinals::Counts,
-    subs: Subs,
+    subs: SubCollectors,
     /// By index, the places of the columns that are read below, where these are of numbers only.
     below: Arc<[Option<Vec<usize>>]>,
-    expanded: Expanded,
+    expanded: KeyedRows,
     children: Vec<u32>,
 }
 
 impl KeyedCollector {
     /// Makes an empty state; `below` has by index the places of the columns that all below it reads, where these are plain
     /// columns of numbers, of whose rows each counts for itself, in any order.
-    pub(crate) fn new(keyed: &Arc<Keyed>, subs: Subs, below: &Arc<[Option<Vec<usize>>]>) -> Self {
+    pub(crate) fn new(
+        keyed: &Arc<KeyedAggregation>,
+        subs: SubCollectors,
+        below: &Arc<[Option<Vec<usize>>]>,
+    ) -> Self {
         Self {
             keyed: Arc::clone(keyed),
             below: Arc::clone(below),
@@ -113,7 +117,7 @@ impl KeyedCollector {
             counts: ordinals::Counts::default(),
             rows: ordinals::Counts::default(),
             subs,
-            expanded: Expanded::default(),
+            expanded: KeyedRows::default(),
             children: Vec::new(),
         }
     }
@@ -164,13 +168,13 @@ impl KeyedCollector {
         children: &Children,
         parent: u32,
         reduction: &mut Reduction<'_>,
-    ) -> Result<Vec<Counted>> {
+    ) -> Result<Vec<BucketCandidate>> {
         reduction.room_for(children.of(parent).len() * COUNTED_BYTES)?;
         Ok(self.all(children, parent).collect())
     }
 
-    fn all<'a>(&'a self, children: &'a Children, parent: u32) -> impl Iterator<Item = Counted> + 'a {
-        children.of(parent).iter().map(|ordinal| Counted {
+    fn all<'a>(&'a self, children: &'a Children, parent: u32) -> impl Iterator<Item = BucketCandidate> + 'a {
+        children.of(parent).iter().map(|ordinal| BucketCandidate {
             key: self.ordinals.key(*ordinal),
             doc_count: self.counts.of(*ordinal),
             ordinal: *ordinal,
@@ -178,12 +182,12 @@ impl KeyedCollector {
     }
 
     /// Tells the keys of buckets that were chosen.
-    pub(crate) fn chosen(&self, counted: Vec<Counted>) -> Vec<Candidate> {
+    pub(crate) fn chosen(&self, counted: Vec<BucketCandidate>) -> Vec<Candidate> {
         counted.into_iter().map(|counted| self.candidate(counted)).collect()
     }
 
     /// Tells the key of a bucket.
-    pub(crate) fn candidate(&self, counted: Counted) -> Candidate {
+    pub(crate) fn candidate(&self, counted: BucketCandidate) -> Candidate {
         Candidate {
             key: self.row_keys.key(counted.key),
             doc_count: counted.doc_count,
@@ -296,7 +300,7 @@ impl Collector for KeyedCollector {
         Ok(())
     }
 
-    fn ask(&mut self, segment: &SegmentContext<'_>, answer: &mut Ask<'_>) -> Result<bool> {
+    fn ask(&mut self, segment: &SegmentContext<'_>, answer: &mut SourceQuery<'_>) -> Result<bool> {
         let (keyed, below) = (Arc::clone(&self.keyed), Arc::clone(&self.below));
         let question = match (&keyed.kind, keyed.rules.as_slice()) {
             (Kind::Composite(shape), rules) => shape.first_of(rules),

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use millrace_dsl::aggs::MultiTerms;
 use millrace_work::error::Result;
 
-use super::keyed::{Keyed, KeyedCollector, Kind};
+use super::keyed::{KeyedAggregation, KeyedCollector, Kind};
 use super::sorted;
 use crate::collector::Reduction;
 use crate::compile::{Compiler, Context};
-use crate::field::Accepts;
-use crate::keys::{Form, KeyRule};
+use crate::field::AcceptedTypes;
+use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::Children;
 use crate::result::{self, Format, Outcome};
 use crate::term_filter::TermFilter;
 
 /// What the answer is made with.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct MultiTermsSpec {
     terms: Arc<MultiTerms>,
     formats: Arc<[Format]>,
 }
@@ -27,20 +27,20 @@ pub(crate) fn compile(
     compiler: &mut Compiler<'_>,
     context: Context,
     terms: &Arc<MultiTerms>,
-) -> Result<Arc<Keyed>> {
+) -> Result<Arc<KeyedAggregation>> {
     let (mut rules, mut formats) = (Vec::new(), Vec::new());
     for source in &terms.terms {
-        let values = compiler.values(context, source, "multi_terms", Accepts::Keys)?;
+        let values = compiler.values(context, source, "multi_terms", AcceptedTypes::Keys)?;
         formats.push(values.format.clone());
-        rules.push(Arc::new(KeyRule { values, form: Form::Terms(TermFilter::default()), null: false }));
+        rules.push(Arc::new(KeyRule { values, form: KeyForm::Terms(TermFilter::default()), null: false }));
     }
-    let kind = Kind::MultiTerms(Shape { terms: Arc::clone(terms), formats: formats.into() });
-    Ok(Arc::new(Keyed { rules, list: true, kind }))
+    let kind = Kind::MultiTerms(MultiTermsSpec { terms: Arc::clone(terms), formats: formats.into() });
+    Ok(Arc::new(KeyedAggregation { rules, list: true, kind }))
 }
 
 /// Makes the answer.
 pub(crate) fn reduce(
-    shape: &Shape,
+    shape: &MultiTermsSpec,
     level: &mut KeyedCollector,
     children: &Children,
     parents: &[u32],
@@ -59,7 +59,7 @@ pub(crate) fn reduce(
     let lists = level.finish(chosen, reduction)?;
     let outcome = |(buckets, other)| {
         let (formats, show_error) = (Arc::clone(&shape.formats), shape.terms.show_error);
-        Outcome::buckets(result::Shape::MultiTerms { formats, other, show_error }, false, buckets)
+        Outcome::buckets(result::BucketsKind::MultiTerms { formats, other, show_error }, false, buckets)
     };
     Ok(lists.into_iter().zip(others).map(outcome).collect())
 }

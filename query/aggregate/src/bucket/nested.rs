@@ -7,7 +7,7 @@ use millrace_dsl::aggs::{Nested, ReverseNested};
 use millrace_work::error::{Error, Result};
 
 use crate::batch::{Batch, Positions, Selection};
-use crate::collector::{Collector, Reduction, ShardReader, Subs, same};
+use crate::collector::{Collector, Reduction, ShardReader, SubCollectors, same};
 use crate::compile::{Compiler, Context};
 use crate::metric::{Ordinals, moved};
 use crate::ordinals::Counts;
@@ -16,7 +16,7 @@ use crate::segment::SegmentContext;
 
 /// A `nested` aggregation.
 #[derive(Debug)]
-pub(crate) struct Enter {
+pub(crate) struct NestedAggregation {
     /// Number of the scope around.
     outer: usize,
     /// Number of the scope of the elements.
@@ -27,7 +27,7 @@ pub(crate) struct Enter {
 
 /// A `reverse_nested` aggregation.
 #[derive(Debug)]
-pub(crate) struct Leave {
+pub(crate) struct ReverseNestedAggregation {
     /// Number of the scope of the elements.
     inner: usize,
     /// Number of the scope that is gone back to.
@@ -35,7 +35,11 @@ pub(crate) struct Leave {
 }
 
 /// Adds the scope of a path.
-pub(crate) fn enter(compiler: &mut Compiler<'_>, context: Context, nested: &Nested) -> Result<Arc<Enter>> {
+pub(crate) fn enter(
+    compiler: &mut Compiler<'_>,
+    context: Context,
+    nested: &Nested,
+) -> Result<Arc<NestedAggregation>> {
     let path: Arc<str> = nested.path.as_str().into();
     for (at, index) in compiler.snapshot.indices.iter().enumerate() {
         if index.mapping.nested_id(&path).is_none() && index.mapping.is_object(&path) {
@@ -51,7 +55,7 @@ pub(crate) fn enter(compiler: &mut Compiler<'_>, context: Context, nested: &Nest
     let is_below =
         around.is_none_or(|around| path.strip_prefix(around).is_some_and(|below| below.starts_with('.')));
     let scope = compiler.scope(context.scope, Some(path));
-    Ok(Arc::new(Enter { outer: context.scope, scope, is_below }))
+    Ok(Arc::new(NestedAggregation { outer: context.scope, scope, is_below }))
 }
 
 /// Finds the scope that is gone back to.
@@ -59,19 +63,21 @@ pub(crate) fn leave(
     compiler: &mut Compiler<'_>,
     context: Context,
     leave: &ReverseNested,
-) -> Result<Arc<Leave>> {
+) -> Result<Arc<ReverseNestedAggregation>> {
     if context.scope == 0 {
         compiler.fail_all(Error::IllegalArgument(format!(
             "Reverse nested aggregation [{}] can only be used inside a [nested] aggregation",
             compiler.name()
         )));
-        return Ok(Arc::new(Leave { inner: 0, scope: 0 }));
+        return Ok(Arc::new(ReverseNestedAggregation { inner: 0, scope: 0 }));
     }
-    let Some(path) = &leave.path else { return Ok(Arc::new(Leave { inner: context.scope, scope: 0 })) };
+    let Some(path) = &leave.path else {
+        return Ok(Arc::new(ReverseNestedAggregation { inner: context.scope, scope: 0 }));
+    };
     let mut at = context.scope;
     while let Some(scope) = compiler.scope_at(at) {
         if scope.path.as_deref() == Some(path) {
-            return Ok(Arc::new(Leave { inner: context.scope, scope: at }));
+            return Ok(Arc::new(ReverseNestedAggregation { inner: context.scope, scope: at }));
         }
         if at == 0 {
             break;
@@ -87,7 +93,7 @@ pub(crate) fn leave(
         });
     }
     let scope = compiler.scope(0, Some(path.as_str().into()));
-    Ok(Arc::new(Leave { inner: context.scope, scope }))
+    Ok(Arc::new(ReverseNestedAggregation { inner: context.scope, scope }))
 }
 
 /// Returns, for each element of a scope, its row in another that lies around it: ascending.
@@ -128,14 +134,14 @@ fn places<'s>(segment: &'s SegmentContext<'_>, inner: usize, outer: usize) -> Re
 /// The state of a `nested` aggregation.
 #[derive(Debug)]
 pub(crate) struct EnterCollector {
-    enter: Arc<Enter>,
+    enter: Arc<NestedAggregation>,
     single: Single,
 }
 
 /// The state of a `reverse_nested` aggregation.
 #[derive(Debug)]
 pub(crate) struct LeaveCollector {
-    leave: Arc<Leave>,
+    leave: Arc<ReverseNestedAggregation>,
     single: Single,
 }
 
@@ -144,12 +150,12 @@ pub(crate) struct LeaveCollector {
 pub(crate) struct Single {
     counts: Counts,
     /// The collectors below.
-    pub subs: Subs,
+    pub subs: SubCollectors,
 }
 
 impl Single {
     /// Makes an empty state.
-    pub(crate) fn new(subs: Subs) -> Self {
+    pub(crate) fn new(subs: SubCollectors) -> Self {
         Self { counts: Counts::default(), subs }
     }
 
@@ -240,7 +246,7 @@ impl Single {
 
 impl EnterCollector {
     /// Makes an empty state.
-    pub(crate) fn new(enter: &Arc<Enter>, subs: Subs) -> Self {
+    pub(crate) fn new(enter: &Arc<NestedAggregation>, subs: SubCollectors) -> Self {
         Self { enter: Arc::clone(enter), single: Single::new(subs) }
     }
 }
@@ -301,7 +307,7 @@ impl Collector for EnterCollector {
 
 impl LeaveCollector {
     /// Makes an empty state.
-    pub(crate) fn new(leave: &Arc<Leave>, subs: Subs) -> Self {
+    pub(crate) fn new(leave: &Arc<ReverseNestedAggregation>, subs: SubCollectors) -> Self {
         Self { leave: Arc::clone(leave), single: Single::new(subs) }
     }
 }

@@ -9,13 +9,13 @@ use millrace_work::error::Result;
 use super::slot_rule::Rule;
 use super::slots::{Answer, Slots};
 use crate::compile::{Compiler, Context};
-use crate::field::{Accepts, Values, date_format};
-use crate::result::{Detail, Format, Key, Shape};
+use crate::field::{AcceptedTypes, Values, date_format};
+use crate::result::{BucketsKind, Detail, Format, Key};
 
 /// Makes buckets between numbers.
 pub(crate) fn range(compiler: &mut Compiler<'_>, context: Context, range: &Range) -> Result<Arc<Slots>> {
-    let values = compiler.values(context, &range.source, "range", Accepts::Numbers)?;
-    numbers(values, range.ranges.clone(), Shape::Range, range.keyed)
+    let values = compiler.values(context, &range.source, "range", AcceptedTypes::Numbers)?;
+    numbers(values, range.ranges.clone(), BucketsKind::Range, range.keyed)
 }
 
 /// Makes buckets between dates.
@@ -24,7 +24,7 @@ pub(crate) fn date_range(
     context: Context,
     range: &DateRange,
 ) -> Result<Arc<Slots>> {
-    let mut values = compiler.values(context, &range.source, "date_range", Accepts::Dates)?;
+    let mut values = compiler.values(context, &range.source, "date_range", AcceptedTypes::Dates)?;
     let zone = range.source.time_zone.unwrap_or(Zone::UTC);
     let unformatted = !matches!(values.format, Format::Date(..));
     if unformatted && values.field_type.is_some() && range.source.format.is_none() {
@@ -32,7 +32,7 @@ pub(crate) fn date_range(
         values.format = Format::Date(Arc::new(date_format("strict_date_optional_time||epoch_millis")?), zone);
     }
     let Format::Date(format, zone) = values.format.clone() else {
-        return numbers(values, Vec::new(), Shape::DateRange, range.keyed);
+        return numbers(values, Vec::new(), BucketsKind::DateRange, range.keyed);
     };
     let mut ranges = Vec::with_capacity(range.ranges.len());
     for item in &range.ranges {
@@ -55,10 +55,15 @@ pub(crate) fn date_range(
         let (from, to) = (read(&item.from), read(&item.to));
         ranges.push(NumericRange { key: item.key.clone(), from, to });
     }
-    numbers(values, ranges, Shape::DateRange, range.keyed)
+    numbers(values, ranges, BucketsKind::DateRange, range.keyed)
 }
 
-fn numbers(values: Values, mut ranges: Vec<NumericRange>, shape: Shape, keyed: bool) -> Result<Arc<Slots>> {
+fn numbers(
+    values: Values,
+    mut ranges: Vec<NumericRange>,
+    shape: BucketsKind,
+    keyed: bool,
+) -> Result<Arc<Slots>> {
     let low = |range: &NumericRange| range.from.unwrap_or(f64::NEG_INFINITY);
     let high = |range: &NumericRange| range.to.unwrap_or(f64::INFINITY);
     ranges.sort_by(|a, b| low(a).total_cmp(&low(b)).then(high(a).total_cmp(&high(b))));
@@ -73,7 +78,7 @@ fn numbers(values: Values, mut ranges: Vec<NumericRange>, shape: Shape, keyed: b
 
 /// Makes buckets between addresses.
 pub(crate) fn ip_range(compiler: &mut Compiler<'_>, context: Context, range: &IpRange) -> Result<Arc<Slots>> {
-    let values = compiler.values(context, &range.source, "ip_range", Accepts::Addresses)?;
+    let values = compiler.values(context, &range.source, "ip_range", AcceptedTypes::Addresses)?;
     let mut ranges = range.ranges.clone();
     // An open upper bound is the last.
     ranges.sort_by_key(|range| (range.from, range.to.is_none(), range.to));
@@ -82,7 +87,7 @@ pub(crate) fn ip_range(compiler: &mut Compiler<'_>, context: Context, range: &Ip
         .map(|range| (named(range.key.as_deref()), Detail::IpRange { from: range.from, to: range.to }));
     let buckets = buckets.collect();
     let rule = Rule::Addresses(values, ranges.iter().map(|range| (range.from, range.to)).collect());
-    Ok(slots(rule, buckets, Shape::IpRange, range.keyed, Format::Ip))
+    Ok(slots(rule, buckets, BucketsKind::IpRange, range.keyed, Format::Ip))
 }
 
 /// The key of a bucket that the request may name.
@@ -90,7 +95,13 @@ fn named(key: Option<&str>) -> Key {
     key.map_or(Key::Null, |key| Key::Text(key.into()))
 }
 
-fn slots(rule: Rule, buckets: Vec<(Key, Detail)>, shape: Shape, keyed: bool, format: Format) -> Arc<Slots> {
+fn slots(
+    rule: Rule,
+    buckets: Vec<(Key, Detail)>,
+    shape: BucketsKind,
+    keyed: bool,
+    format: Format,
+) -> Arc<Slots> {
     let slots = buckets.len().max(1);
     Arc::new(Slots { slots, rule, answer: Answer::Several { buckets, shape, keyed, empty: true }, format })
 }

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use millrace_dsl::aggs::RareTerms;
 use millrace_work::error::{Error, Result};
 
-use super::keyed::{Keyed, KeyedCollector, Kind};
+use super::keyed::{KeyedAggregation, KeyedCollector, Kind};
 use super::terms::{filter, key_type};
 use crate::collector::Reduction;
 use crate::compile::{Compiler, Context};
-use crate::field::{Accepts, ValueKind};
-use crate::keys::{Form, KeyRule};
+use crate::field::{AcceptedTypes, ValueKind};
+use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::Children;
 use crate::result::{self, KeyType, Outcome};
 
 /// What the answer is made with.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct RareTermsSpec {
     most: u64,
     key_type: KeyType,
 }
@@ -26,22 +26,22 @@ pub(crate) fn compile(
     compiler: &mut Compiler<'_>,
     context: Context,
     rare: &Arc<RareTerms>,
-) -> Result<Arc<Keyed>> {
-    let values = compiler.values(context, &rare.source, "rare_terms", Accepts::Keys)?;
+) -> Result<Arc<KeyedAggregation>> {
+    let values = compiler.values(context, &rare.source, "rare_terms", AcceptedTypes::Keys)?;
     if matches!(values.kind, Some(ValueKind::Double)) {
         compiler.fail_all(Error::IllegalArgument(
             "RareTerms aggregation does not support floating point fields.".to_owned(),
         ));
     }
-    let shape = Shape { most: rare.max_doc_count, key_type: key_type(&values) };
-    let form = Form::Terms(filter(compiler, &rare.include, &values, Error::IllegalArgument)?);
+    let shape = RareTermsSpec { most: rare.max_doc_count, key_type: key_type(&values) };
+    let form = KeyForm::Terms(filter(compiler, &rare.include, &values, Error::IllegalArgument)?);
     let rule = Arc::new(KeyRule { values, form, null: false });
-    Ok(Arc::new(Keyed { rules: vec![rule], list: false, kind: Kind::RareTerms(shape) }))
+    Ok(Arc::new(KeyedAggregation { rules: vec![rule], list: false, kind: Kind::RareTerms(shape) }))
 }
 
 /// Makes the answer.
 pub(crate) fn reduce(
-    shape: &Shape,
+    shape: &RareTermsSpec,
     level: &mut KeyedCollector,
     children: &Children,
     parents: &[u32],
@@ -56,6 +56,6 @@ pub(crate) fn reduce(
         chosen.push(candidates);
     }
     let lists = level.finish(chosen, reduction)?;
-    let outcome = |buckets| Outcome::buckets(result::Shape::RareTerms(shape.key_type), false, buckets);
+    let outcome = |buckets| Outcome::buckets(result::BucketsKind::RareTerms(shape.key_type), false, buckets);
     Ok(lists.into_iter().map(outcome).collect())
 }

@@ -7,39 +7,39 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use millrace_dsl::aggs::Sampler;
-use millrace_matching::score::collect::{Address, Found};
+use millrace_matching::score::collect::{Address, RowHit};
 use millrace_work::error::Result;
 
 use super::nested::Single;
 use crate::batch::{Batch, Positions, Selection};
-use crate::collector::{Collector, Reduction, ShardReader, Subs, same};
+use crate::collector::{Collector, Reduction, ShardReader, SubCollectors, same};
 use crate::metric::Ordinals;
 use crate::result::{Outcome, SingleKind};
 
 /// What is sampled.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct SamplerSpec {
     /// Most documents of a shard.
     most: usize,
 }
 
 /// Takes over the request.
-pub(crate) fn compile(sampler: &Arc<Sampler>) -> Arc<Shape> {
-    Arc::new(Shape { most: sampler.shard_size })
+pub(crate) fn compile(sampler: &Arc<Sampler>) -> Arc<SamplerSpec> {
+    Arc::new(SamplerSpec { most: sampler.shard_size })
 }
 
 /// The state.
 #[derive(Debug)]
 pub(crate) struct SamplerCollector {
-    shape: Arc<Shape>,
+    shape: Arc<SamplerSpec>,
     /// The best rows of the shard at hand by bucket above, the worst on top.
-    best: HashMap<u32, BinaryHeap<Found>>,
+    best: HashMap<u32, BinaryHeap<RowHit>>,
     single: Single,
 }
 
 impl SamplerCollector {
     /// Makes an empty state.
-    pub(crate) fn new(shape: &Arc<Shape>, subs: Subs) -> Self {
+    pub(crate) fn new(shape: &Arc<SamplerSpec>, subs: SubCollectors) -> Self {
         Self { shape: Arc::clone(shape), best: HashMap::new(), single: Single::new(subs) }
     }
 }
@@ -50,7 +50,7 @@ impl Collector for SamplerCollector {
         selection.for_each(|at, parent| {
             let score = batch.scores.and_then(|scores| scores.get(at as usize)).copied().unwrap_or(0.0);
             let row = batch.rows[at as usize];
-            let found = Found { score, address: Address { segment: batch.segment.number, row } };
+            let found = RowHit { score, address: Address { segment: batch.segment.number, row } };
             let heap = best.entry(parent).or_default();
             if heap.len() < most {
                 heap.push(found);
@@ -79,7 +79,7 @@ impl Collector for SamplerCollector {
 
     fn memory(&self) -> usize {
         let kept: usize = self.best.values().map(BinaryHeap::len).sum();
-        self.single.memory() + kept * size_of::<Found>()
+        self.single.memory() + kept * size_of::<RowHit>()
     }
 
     fn end_shard(&mut self, segments: &mut dyn ShardReader) -> Result<()> {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use millrace_dsl::aggs::{Heuristic, SignificantTerms};
 use millrace_work::error::{Error, Result};
 
-use super::keyed::{Candidate, Keyed, KeyedCollector, Kind};
+use super::keyed::{Candidate, KeyedAggregation, KeyedCollector, Kind};
 use super::terms::{filter, key_type};
 use crate::collector::Reduction;
 use crate::compile::{Compiler, Context};
-use crate::field::{Accepts, ValueKind};
-use crate::keys::{Form, KeyRule};
+use crate::field::{AcceptedTypes, ValueKind};
+use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::Children;
 use crate::result::{self, Detail, KeyType, Outcome};
 
@@ -20,7 +20,7 @@ const BACKGROUND_TERM_BYTES: usize = 64;
 
 /// What the answer is made with.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct SignificantTermsSpec {
     significant: Arc<SignificantTerms>,
     key_type: KeyType,
     background: usize,
@@ -31,23 +31,27 @@ pub(crate) fn compile(
     compiler: &mut Compiler<'_>,
     context: Context,
     significant: &Arc<SignificantTerms>,
-) -> Result<Arc<Keyed>> {
-    let values = compiler.values(context, &significant.source, "significant_terms", Accepts::Keys)?;
+) -> Result<Arc<KeyedAggregation>> {
+    let values = compiler.values(context, &significant.source, "significant_terms", AcceptedTypes::Keys)?;
     if values.kind == Some(ValueKind::Double) {
         compiler
             .fail_all(Error::IllegalArgument("No support for examining floating point numerics".to_owned()));
     }
-    let form = Form::Terms(filter(compiler, &significant.include, &values, Error::IllegalArgument)?);
+    let form = KeyForm::Terms(filter(compiler, &significant.include, &values, Error::IllegalArgument)?);
     let filter = significant.background_filter.as_deref();
     let background = compiler.background(context, &significant.source, filter)?;
-    let shape = Shape { significant: Arc::clone(significant), key_type: key_type(&values), background };
+    let shape = SignificantTermsSpec {
+        significant: Arc::clone(significant),
+        key_type: key_type(&values),
+        background,
+    };
     let rule = Arc::new(KeyRule { values, form, null: false });
-    Ok(Arc::new(Keyed { rules: vec![rule], list: false, kind: Kind::SignificantTerms(shape) }))
+    Ok(Arc::new(KeyedAggregation { rules: vec![rule], list: false, kind: Kind::SignificantTerms(shape) }))
 }
 
 /// Makes the answer.
 pub(crate) fn reduce(
-    shape: &Shape,
+    shape: &SignificantTermsSpec,
     level: &mut KeyedCollector,
     children: &Children,
     parents: &[u32],
@@ -88,7 +92,7 @@ pub(crate) fn reduce(
     let lists = level.finish(chosen, reduction)?;
     let outcome = |(buckets, doc_count)| {
         let shape =
-            result::Shape::SignificantTerms { key_type: shape.key_type, doc_count, background: total };
+            result::BucketsKind::SignificantTerms { key_type: shape.key_type, doc_count, background: total };
         Outcome::buckets(shape, false, buckets)
     };
     Ok(lists.into_iter().zip(totals).map(outcome).collect())

@@ -4,7 +4,7 @@ use arrow::array::AsArray;
 use millrace_work::error::Result;
 
 use crate::batch::{Batch, Positions, Selection};
-use crate::field::{Filled, ValueKind, Values};
+use crate::field::{MissingValue, ValueKind, Values};
 use crate::metric::Ordinals;
 use crate::ordinals::NONE;
 use crate::segment::RowBits;
@@ -38,7 +38,7 @@ pub(crate) enum Rule {
 pub(crate) type AddressRange = (Option<[u8; 16]>, Option<[u8; 16]>);
 
 /// Takes a row's place in a batch, its bucket of the level above, and its bucket here.
-type Each<'a> = dyn FnMut(u32, u32, usize) + 'a;
+type RowVisitor<'a> = dyn FnMut(u32, u32, usize) + 'a;
 
 impl Rule {
     /// Calls `each` with rows, their bucket of the level above, and the number of each bucket here.
@@ -46,7 +46,7 @@ impl Rule {
         &self,
         batch: &Batch<'_>,
         selection: Selection<'_>,
-        each: &mut Each<'_>,
+        each: &mut RowVisitor<'_>,
     ) -> Result<()> {
         match self {
             Self::All => selection.for_each(|at, parent| each(at, parent, 0)),
@@ -109,7 +109,7 @@ fn matching(
     other: bool,
     batch: &Batch<'_>,
     selection: Selection<'_>,
-    each: &mut Each<'_>,
+    each: &mut RowVisitor<'_>,
 ) {
     selection.for_each(|at, parent| {
         let row = batch.rows[at as usize];
@@ -124,7 +124,12 @@ fn matching(
     });
 }
 
-fn matching_pairs(filters: &[&RowBits], batch: &Batch<'_>, selection: Selection<'_>, each: &mut Each<'_>) {
+fn matching_pairs(
+    filters: &[&RowBits],
+    batch: &Batch<'_>,
+    selection: Selection<'_>,
+    each: &mut RowVisitor<'_>,
+) {
     selection.for_each(|at, parent| {
         let row = batch.rows[at as usize];
         let mut slot = 0;
@@ -149,7 +154,7 @@ fn without_value(
     values: &Values,
     batch: &Batch<'_>,
     selection: Selection<'_>,
-    each: &mut Each<'_>,
+    each: &mut RowVisitor<'_>,
 ) -> Result<()> {
     if values.constant_in(batch.segment.index).is_some() || values.missing().is_some() {
         return Ok(());
@@ -178,7 +183,7 @@ fn within_numbers(
     ranges: &[(f64, f64)],
     batch: &Batch<'_>,
     selection: Selection<'_>,
-    each: &mut Each<'_>,
+    each: &mut RowVisitor<'_>,
 ) -> Result<()> {
     let mut one = |at: u32, parent: u32, own: &[f64]| {
         for (slot, (from, to)) in ranges.iter().enumerate() {
@@ -188,8 +193,8 @@ fn within_numbers(
         }
     };
     let filled = match values.missing() {
-        Some(Filled::Long(value)) => Some(*value as f64),
-        Some(Filled::Double(value)) => Some(*value),
+        Some(MissingValue::Long(value)) => Some(*value as f64),
+        Some(MissingValue::Double(value)) => Some(*value),
         _ => None,
     };
     let filled = filled.as_slice();
@@ -211,14 +216,14 @@ fn within_addresses(
     ranges: &[AddressRange],
     batch: &Batch<'_>,
     selection: Selection<'_>,
-    each: &mut Each<'_>,
+    each: &mut RowVisitor<'_>,
 ) {
     let within = |address: &[u8], (from, to): &AddressRange| {
         from.as_ref().is_none_or(|from| address >= from.as_slice())
             && to.as_ref().is_none_or(|to| address < to.as_slice())
     };
     let filled = match values.missing() {
-        Some(Filled::Ip(address)) => Some(*address),
+        Some(MissingValue::Ip(address)) => Some(*address),
         _ => None,
     };
     let column = values.column(batch);

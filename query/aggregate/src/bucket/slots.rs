@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 
 use super::slot_rule::Rule;
 use crate::batch::{Batch, Positions, Selection};
-use crate::collector::{Collector, Reduction, ShardReader, Subs, same};
+use crate::collector::{Collector, Reduction, ShardReader, SubCollectors, same};
 use crate::metric::{DROPPED, Ordinals, moved};
 use crate::ordinals::{Counts, NONE};
-use crate::result::{Bucket, Detail, Format, Key, Outcome, Results, Shape, SingleBucket, SingleKind};
+use crate::result::{Bucket, BucketsKind, Detail, Format, Key, Outcome, Results, SingleBucket, SingleKind};
 use crate::segment::SegmentContext;
-use crate::source::{Ask, Question, Sink, all_of};
+use crate::source::{Question, Sink, SourceQuery, all_of};
 
 /// An aggregation with so many buckets.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) enum Answer {
         /// Key and detail of each, in their order.
         buckets: Vec<(Key, Detail)>,
         /// Which aggregation it is.
-        shape: Shape,
+        shape: BucketsKind,
         /// Whether they are members of an object.
         keyed: bool,
         /// Whether empty ones are shown.
@@ -50,7 +50,7 @@ pub(crate) enum Answer {
 pub(crate) struct SlotCollector {
     slots: Arc<Slots>,
     counts: Counts,
-    subs: Subs,
+    subs: SubCollectors,
     positions: Vec<u32>,
     children: Vec<u32>,
     /// Whether joining parts made more buckets than there are numbers.
@@ -62,7 +62,7 @@ const UNASKED_BYTES: usize = 1 << 20;
 
 impl SlotCollector {
     /// Makes an empty state.
-    pub(crate) fn new(slots: &Arc<Slots>, subs: Subs) -> Self {
+    pub(crate) fn new(slots: &Arc<Slots>, subs: SubCollectors) -> Self {
         Self {
             slots: Arc::clone(slots),
             counts: Counts::default(),
@@ -81,7 +81,7 @@ impl SlotCollector {
     ///
     /// # Errors
     /// [`Error::CircuitBreaking`] where these are more than there are numbers, or than queries may hold.
-    fn make_room(&mut self, parents: Ordinals<'_>, work: &Work) -> Result<()> {
+    fn make_room(&mut self, parents: Ordinals<'_>, work: &QueryContext) -> Result<()> {
         let last = match parents {
             Ordinals::One(parent) => (parent != NONE).then_some(parent),
             Ordinals::Each(parents) => parents.iter().copied().filter(|parent| *parent != NONE).max(),
@@ -161,7 +161,7 @@ impl Collector for SlotCollector {
         done
     }
 
-    fn ask(&mut self, _segment: &SegmentContext<'_>, answer: &mut Ask<'_>) -> Result<bool> {
+    fn ask(&mut self, _segment: &SegmentContext<'_>, answer: &mut SourceQuery<'_>) -> Result<bool> {
         let slots = Arc::clone(&self.slots);
         match &slots.rule {
             _ if !self.subs.is_empty() => Ok(false),
@@ -241,7 +241,7 @@ impl Collector for SlotCollector {
                             subs,
                         });
                     }
-                    if matches!(shape, Shape::AdjacencyMatrix) {
+                    if matches!(shape, BucketsKind::AdjacencyMatrix) {
                         shown.sort_by(|a, b| a.key.compare(&b.key));
                     }
                     outcomes.push(Outcome::buckets(shape.clone(), *keyed, shown));
@@ -282,7 +282,7 @@ mod tests {
     fn collector(slots: usize) -> SlotCollector {
         let answer = Answer::Single(SingleKind::Filter);
         let slots = Slots { slots, rule: Rule::Pairs(Vec::new()), answer, format: Format::default() };
-        SlotCollector::new(&Arc::new(slots), Subs::default())
+        SlotCollector::new(&Arc::new(slots), SubCollectors::default())
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn room_is_asked_for_before_it_is_taken() {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(16 << 20));
-        let work = Work::new(&pool);
+        let work = QueryContext::new(&pool);
         let mut small = collector(1_000);
         small.make_room(Ordinals::Each(&[3, NONE, 1_000]), &work).unwrap();
         assert_eq!((small.counts.len(), pool.reserved()), (1_001_000, 0));

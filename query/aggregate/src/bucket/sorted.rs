@@ -5,13 +5,13 @@ use std::cmp::Ordering;
 use millrace_dsl::aggs::{BucketOrder, OrderBy, PathOrder, Thresholds};
 use millrace_work::error::{Error, Result};
 
-use super::keyed::{Candidate, Counted, KeyedCollector};
+use super::keyed::{BucketCandidate, Candidate, KeyedCollector};
 use crate::collector::Reduction;
 use crate::keys::RowKeys;
 use crate::result::{Outcome, Results};
 
 /// A bucket that is put in order.
-pub(crate) trait Ordered {
+pub(crate) trait OrderedBucket {
     /// Number of its documents.
     fn doc_count(&self) -> u64;
     /// Its number.
@@ -20,7 +20,7 @@ pub(crate) trait Ordered {
     fn by_key(&self, other: &Self, keys: &RowKeys) -> Ordering;
 }
 
-impl Ordered for Candidate {
+impl OrderedBucket for Candidate {
     fn doc_count(&self) -> u64 {
         self.doc_count
     }
@@ -32,7 +32,7 @@ impl Ordered for Candidate {
     }
 }
 
-impl Ordered for Counted {
+impl OrderedBucket for BucketCandidate {
     fn doc_count(&self) -> u64 {
         self.doc_count
     }
@@ -48,7 +48,7 @@ impl Ordered for Counted {
 ///
 /// # Errors
 /// A path of the order that leads nowhere.
-pub(crate) fn take_first<T: Ordered>(
+pub(crate) fn take_first<T: OrderedBucket>(
     level: &mut KeyedCollector,
     order: &BucketOrder,
     candidates: Vec<T>,
@@ -127,11 +127,11 @@ fn leading<T>(candidates: Vec<T>, size: usize, less: impl Fn(&T, &T) -> Ordering
 pub(crate) fn take_passing(
     level: &mut KeyedCollector,
     order: &BucketOrder,
-    mut candidates: Vec<Counted>,
+    mut candidates: Vec<BucketCandidate>,
     thresholds: &Thresholds,
     reduction: &mut Reduction<'_>,
 ) -> Result<(Vec<Candidate>, u64)> {
-    let documents = |of: &[Counted]| of.iter().map(|candidate| candidate.doc_count).sum::<u64>();
+    let documents = |of: &[BucketCandidate]| of.iter().map(|candidate| candidate.doc_count).sum::<u64>();
     candidates.retain(|candidate| candidate.doc_count >= thresholds.min_doc_count);
     let total = documents(&candidates);
     let first = take_first(level, order, candidates, thresholds.size, reduction)?;
@@ -139,7 +139,12 @@ pub(crate) fn take_passing(
     Ok((level.chosen(first), other))
 }
 
-fn by_order<T: Ordered>(order: &BucketOrder, keys: &RowKeys, a: (&T, &[f64]), b: (&T, &[f64])) -> Ordering {
+fn by_order<T: OrderedBucket>(
+    order: &BucketOrder,
+    keys: &RowKeys,
+    a: (&T, &[f64]),
+    b: (&T, &[f64]),
+) -> Ordering {
     for (at, PathOrder { by, ascending }) in order.0.iter().enumerate() {
         let found = match by {
             OrderBy::Key => a.0.by_key(b.0, keys),

@@ -11,12 +11,12 @@ use millrace_storage::mapping::Scalar;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 
-use super::keyed::{Counted, Keyed, KeyedCollector, Kind};
+use super::keyed::{BucketCandidate, KeyedAggregation, KeyedCollector, Kind};
 use super::sorted;
 use crate::collector::Reduction;
 use crate::compile::{Compiler, Context};
-use crate::field::{Accepts, ValueKind, Values};
-use crate::keys::{Form, KeyRule};
+use crate::field::{AcceptedTypes, ValueKind, Values};
+use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::{Children, NONE};
 use crate::result::{self, KeyType, Outcome};
 use crate::term_filter::{TermFilter, TermSet};
@@ -29,7 +29,7 @@ const KNOWN_KEY_BYTES: usize = 16;
 
 /// What the answer is made with.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct TermsSpec {
     terms: Arc<Terms>,
     key_type: KeyType,
     /// Counts of all terms, where terms without documents are shown.
@@ -41,8 +41,8 @@ pub(crate) fn compile(
     compiler: &mut Compiler<'_>,
     context: Context,
     terms: &Arc<Terms>,
-) -> Result<Arc<Keyed>> {
-    let values = compiler.values(context, &terms.source, "terms", Accepts::Keys)?;
+) -> Result<Arc<KeyedAggregation>> {
+    let values = compiler.values(context, &terms.source, "terms", AcceptedTypes::Keys)?;
     let key_type = key_type(&values);
     let refused = |reason| Error::Exception { kind: "aggregation_execution_exception", status: 500, reason };
     let filter = filter(compiler, &terms.include, &values, refused)?;
@@ -50,9 +50,9 @@ pub(crate) fn compile(
         0 => Some(compiler.background(context, &terms.source, None)?),
         _ => None,
     };
-    let rule = KeyRule { values, form: Form::Terms(filter), null: false };
-    let kind = Kind::Terms(Shape { terms: Arc::clone(terms), key_type, all });
-    Ok(Arc::new(Keyed { rules: vec![Arc::new(rule)], list: false, kind }))
+    let rule = KeyRule { values, form: KeyForm::Terms(filter), null: false };
+    let kind = Kind::Terms(TermsSpec { terms: Arc::clone(terms), key_type, all });
+    Ok(Arc::new(KeyedAggregation { rules: vec![Arc::new(rule)], list: false, kind }))
 }
 
 /// Says what keys of values are.
@@ -146,7 +146,7 @@ fn values_of(compiler: &mut Compiler<'_>, values: &Values, list: &[Value]) -> Re
 
 /// Makes the answer.
 pub(crate) fn reduce(
-    shape: &Shape,
+    shape: &TermsSpec,
     level: &mut KeyedCollector,
     children: &Children,
     parents: &[u32],
@@ -162,10 +162,10 @@ pub(crate) fn reduce(
     for parent in parents {
         let mut candidates = level.counted(children, *parent, reduction)?;
         if !all.is_empty() {
-            reduction.room_for(all.len() * (size_of::<Counted>() + KNOWN_KEY_BYTES))?;
+            reduction.room_for(all.len() * (size_of::<BucketCandidate>() + KNOWN_KEY_BYTES))?;
             let mut known: HashSet<u64> = candidates.iter().map(|candidate| candidate.key).collect();
             let empty = all.iter().copied().filter(|key| known.insert(*key));
-            candidates.extend(empty.map(|key| Counted { key, doc_count: 0, ordinal: NONE }));
+            candidates.extend(empty.map(|key| BucketCandidate { key, doc_count: 0, ordinal: NONE }));
         }
         let (first, other) =
             sorted::take_passing(level, &shape.terms.order, candidates, &shape.terms.thresholds, reduction)?;
@@ -175,8 +175,11 @@ pub(crate) fn reduce(
     }
     let lists = level.finish(chosen, reduction)?;
     let outcome = |(buckets, other)| {
-        let shape =
-            result::Shape::Terms { key_type: shape.key_type, other, show_error: shape.terms.show_error };
+        let shape = result::BucketsKind::Terms {
+            key_type: shape.key_type,
+            other,
+            show_error: shape.terms.show_error,
+        };
         Outcome::buckets(shape, false, buckets)
     };
     Ok(lists.into_iter().zip(others).map(outcome).collect())

@@ -1,7 +1,7 @@
 //! `top_hits`: the best documents of a bucket.
 //!
 //! While rows are collected the first of each bucket are kept by the bytes of their sort keys, which
-//! compare as the keys do. Only what an answer shows is fetched: reducing leaves [`Wanted`] behind, and
+//! compare as the keys do. Only what an answer shows is fetched: reducing leaves [`HitFetch`] behind, and
 //! the number of each in the place of the hits.
 
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ use millrace_matching::score::collect::Address;
 use millrace_matching::table::derived_key::DerivedKey;
 use millrace_matching::table::keys::KeySource;
 use millrace_matching::table::resolve::setting;
-use millrace_search::response::Shown;
+use millrace_search::response::RenderOptions;
 use millrace_search::searcher::{implied, shown};
 use millrace_work::bytes_of;
 use millrace_work::error::{Error, Result};
@@ -37,11 +37,11 @@ const MAX_WINDOW: usize = 100;
 
 /// What hits are wanted.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct TopHitsSpec {
     /// Order.
     pub order: Order,
     /// Which parts of hits are shown.
-    pub shown: Shown,
+    pub shown: RenderOptions,
     /// Hits that are skipped.
     from: usize,
     /// Hits that are shown.
@@ -54,7 +54,7 @@ pub(crate) struct Shape {
     slots: Vec<Vec<Option<usize>>>,
 }
 
-impl Shape {
+impl TopHitsSpec {
     /// Whether scores are read.
     pub(crate) fn by_score(&self) -> bool {
         self.scored
@@ -62,7 +62,11 @@ impl Shape {
 }
 
 /// Lets the aggregation meet the mappings.
-pub(crate) fn compile(compiler: &mut Compiler<'_>, context: Context, hits: &TopHits) -> Result<Arc<Shape>> {
+pub(crate) fn compile(
+    compiler: &mut Compiler<'_>,
+    context: Context,
+    hits: &TopHits,
+) -> Result<Arc<TopHitsSpec>> {
     let body = &hits.body;
     let (from, size) = (body.from.unwrap_or(0), body.size.unwrap_or(3));
     let snapshot = Arc::clone(compiler.snapshot);
@@ -97,7 +101,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, context: Context, hits: &TopH
         // An element has the id of its document, and no sequence number of its own.
         (shown.id, shown.seq_no) = (true, false);
     }
-    Ok(Arc::new(Shape { shown, order, from, size, scored, path, slots }))
+    Ok(Arc::new(TopHitsSpec { shown, order, from, size, scored, path, slots }))
 }
 
 /// A row that may be shown.
@@ -165,9 +169,9 @@ impl Top {
 
 /// Hits that are to be fetched for one bucket.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct HitFetch {
     /// How they are shown.
-    pub shape: Arc<Shape>,
+    pub shape: Arc<TopHitsSpec>,
     /// The rows in their order.
     pub rows: Vec<TopRow>,
     /// Number of rows of the bucket.
@@ -179,7 +183,7 @@ pub(crate) struct Wanted {
 /// The state.
 #[derive(Debug)]
 pub(crate) struct TopHitsCollector {
-    shape: Arc<Shape>,
+    shape: Arc<TopHitsSpec>,
     tops: Vec<Top>,
     /// Bytes of the rows of all buckets.
     bytes: usize,
@@ -187,7 +191,7 @@ pub(crate) struct TopHitsCollector {
 
 impl TopHitsCollector {
     /// Makes an empty state.
-    pub(crate) fn new(shape: &Arc<Shape>) -> Self {
+    pub(crate) fn new(shape: &Arc<TopHitsSpec>) -> Self {
         Self { shape: Arc::clone(shape), tops: Vec::new(), bytes: 0 }
     }
 
@@ -224,7 +228,7 @@ fn derived(source: &KeySource, batch: &Batch<'_>) -> Result<Option<ArrayRef>> {
 }
 
 /// Computes the sort keys of all rows of a batch.
-fn keys(shape: &Shape, batch: &Batch<'_>) -> Result<Vec<ArrayRef>> {
+fn keys(shape: &TopHitsSpec, batch: &Batch<'_>) -> Result<Vec<ArrayRef>> {
     let index = batch.segment.index;
     let slots = shape.slots.get(index).map_or(&[][..], Vec::as_slice);
     let rows = batch.rows.len();
@@ -328,7 +332,7 @@ impl Collector for TopHitsCollector {
             reduction.work.hold(rows.iter().map(TopRow::bytes).sum())?;
             outcomes.push(Outcome::TopHits { number: reduction.hits.len(), text: Bytes::new() });
             let shows_best = !self.shape.order.explicit || self.shape.scored;
-            reduction.hits.push(Wanted {
+            reduction.hits.push(HitFetch {
                 shape: Arc::clone(&self.shape),
                 rows,
                 total: top.total,

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use foldhash::fast::FixedState;
 use millrace_work::error::Result;
 
-use super::{Adopted, Expanded, KeyReader};
+use super::{KeyReader, KeyedRows, OrdinalMapping};
 use crate::batch::{Batch, Selection};
 use crate::metric::Ordinals;
 use crate::ordinals::Numbers;
@@ -82,14 +82,14 @@ fn is_null(tuple: &[u64], width: usize, place: usize) -> bool {
 pub(crate) struct SeveralKeys {
     readers: Vec<KeyReader>,
     tuples: Tuples,
-    parts: Vec<Expanded>,
+    parts: Vec<KeyedRows>,
 }
 
 impl SeveralKeys {
     /// Joins the keys of readers.
     pub(super) fn new(readers: Vec<KeyReader>) -> Self {
         let width = readers.len();
-        let parts = readers.iter().map(|_| Expanded::default()).collect();
+        let parts = readers.iter().map(|_| KeyedRows::default()).collect();
         // Behind the keys it stands which of them are null.
         let tuples = Tuples { width: width + width.div_ceil(64), ..Tuples::default() };
         Self { readers, tuples, parts }
@@ -100,7 +100,7 @@ impl SeveralKeys {
         &mut self,
         batch: &Batch<'_>,
         selection: Selection<'_>,
-        out: &mut Expanded,
+        out: &mut KeyedRows,
     ) -> Result<()> {
         out.clear();
         // Each pair of row and bucket is a bucket of its own to the parts, so that they can be joined.
@@ -110,7 +110,7 @@ impl SeveralKeys {
             reader.expand(batch, numbered, part)?;
         }
         let mut tuple = vec![0; self.tuples.width];
-        let one_each = |part: &Expanded| part.whole && part.nulls.is_empty();
+        let one_each = |part: &KeyedRows| part.whole && part.nulls.is_empty();
         if self.parts.iter().all(one_each) {
             let (parts, tuples) = (&self.parts, &mut self.tuples);
             let mut number = 0;
@@ -168,7 +168,7 @@ impl SeveralKeys {
     /// Takes over keys of another: returns what each is here.
     pub(super) fn adopt(&mut self, other: &Self, keys: impl Iterator<Item = u64>) -> Vec<u64> {
         let width = self.readers.len();
-        let mut known: Vec<Adopted> = self.readers.iter().map(|_| Adopted::default()).collect();
+        let mut known: Vec<OrdinalMapping> = self.readers.iter().map(|_| OrdinalMapping::default()).collect();
         let mut tuple = Vec::with_capacity(self.tuples.width);
         // Most of many are new: what two threads have met of a few, both have.
         let more = keys.size_hint().0;
@@ -223,6 +223,6 @@ impl SeveralKeys {
             + self.tuples.keys.capacity() * 8
             + self.tuples.table.memory()
             + self.tuples.dense.capacity() * 4
-            + self.parts.iter().map(Expanded::memory).sum::<usize>()
+            + self.parts.iter().map(KeyedRows::memory).sum::<usize>()
     }
 }

@@ -10,11 +10,11 @@ use millrace_work::error::{Error, Result};
 use super::{Accumulator, Input, Ordinals, hash_bytes, hash_double, hash_long};
 use crate::batch::{Batch, Column, Positions, Selection};
 use crate::collector::{Collector, Reduction, ShardReader, same};
-use crate::field::{Filled, ValueKind, Values};
+use crate::field::{MissingValue, ValueKind, Values};
 use crate::metric;
 use crate::result::Outcome;
 use crate::segment::SegmentContext;
-use crate::source::{Ask, Question, Sink};
+use crate::source::{Question, Sink, SourceQuery};
 
 /// Terms of a dictionary that are hashed at a time.
 const HASHED_TERMS: usize = 65_536;
@@ -128,11 +128,11 @@ impl MetricCollector {
         hashes.clear();
         ordinals.clear();
         let filled = values.missing().map(|filled| match filled {
-            Filled::Long(value) => hash_long(*value),
-            Filled::Double(value) => hash_double(*value),
-            Filled::Text(text) => hash_bytes(text.as_bytes()),
-            Filled::Ip(bytes) => hash_bytes(bytes),
-            Filled::Point(lat, lon) => hash_double(*lat) ^ hash_double(*lon).rotate_left(17),
+            MissingValue::Long(value) => hash_long(*value),
+            MissingValue::Double(value) => hash_double(*value),
+            MissingValue::Text(text) => hash_bytes(text.as_bytes()),
+            MissingValue::Ip(bytes) => hash_bytes(bytes),
+            MissingValue::Point(lat, lon) => hash_double(*lat) ^ hash_double(*lon).rotate_left(17),
         });
         let constant = values.constant_in(batch.segment.index).map(|text| hash_bytes(text.as_bytes()));
         let Some((place, column)) = values.column(batch) else {
@@ -237,7 +237,7 @@ impl MetricCollector {
         lons.clear();
         ordinals.clear();
         let filled = match values.missing() {
-            Some(Filled::Point(lat, lon)) => Some((*lat, *lon)),
+            Some(MissingValue::Point(lat, lon)) => Some((*lat, *lon)),
             _ => None,
         };
         let column = values.column(batch).map(|(_, column)| column);
@@ -306,7 +306,7 @@ impl Collector for MetricCollector {
         }
     }
 
-    fn ask(&mut self, _segment: &SegmentContext<'_>, answer: &mut Ask<'_>) -> Result<bool> {
+    fn ask(&mut self, _segment: &SegmentContext<'_>, answer: &mut SourceQuery<'_>) -> Result<bool> {
         let measure = Arc::clone(&self.measure);
         let Some(values) = measure.fields.first() else { return Ok(false) };
         let question = match measure.metric.as_ref() {
@@ -372,9 +372,11 @@ fn each_number(
     mut each: impl FnMut(u32, u32, &[f64]),
 ) -> Result<()> {
     let filled = match values.missing() {
-        Some(Filled::Double(value)) => Some(*value),
-        Some(Filled::Long(value)) if values.kind == Some(ValueKind::Unsigned) => Some(*value as u64 as f64),
-        Some(Filled::Long(value)) => Some(*value as f64),
+        Some(MissingValue::Double(value)) => Some(*value),
+        Some(MissingValue::Long(value)) if values.kind == Some(ValueKind::Unsigned) => {
+            Some(*value as u64 as f64)
+        }
+        Some(MissingValue::Long(value)) => Some(*value as f64),
         _ => None,
     };
     let filled = filled.as_slice();

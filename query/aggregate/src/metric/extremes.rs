@@ -5,12 +5,12 @@ use crate::result::Metric;
 
 /// Least or greatest values by ordinal.
 #[derive(Clone, Debug)]
-pub(crate) struct Extremes {
+pub(crate) struct MinMaxState {
     states: Vec<f64>,
     greatest: bool,
 }
 
-impl Extremes {
+impl MinMaxState {
     pub(super) fn least() -> Self {
         Self { states: Vec::new(), greatest: false }
     }

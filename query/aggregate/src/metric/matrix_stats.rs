@@ -11,7 +11,7 @@ use crate::result::{MatrixField, MatrixStats, Metric};
 
 /// Sums of powers of the distances to the mean, of one field.
 #[derive(Clone, Copy, Debug, Default)]
-struct Moments {
+struct FieldMoments {
     sum: f64,
     mean: f64,
     second: f64,
@@ -22,7 +22,7 @@ struct Moments {
 #[derive(Clone, Debug, Default)]
 struct State {
     count: u64,
-    fields: Vec<Moments>,
+    fields: Vec<FieldMoments>,
     /// Sums of products of distances to the means: the upper triangle row by row, without the diagonal.
     products: Vec<f64>,
 }
@@ -107,7 +107,8 @@ impl Matrix {
 
     pub(super) fn memory(&self) -> usize {
         let width = self.names.len();
-        let each = size_of::<State>() + width * size_of::<Moments>() + width * width / 2 * size_of::<f64>();
+        let each =
+            size_of::<State>() + width * size_of::<FieldMoments>() + width * width / 2 * size_of::<f64>();
         (self.states.len() + self.shard.len()) * each
     }
 }
@@ -121,7 +122,7 @@ fn place(i: usize, j: usize, width: usize) -> usize {
 impl State {
     fn add(&mut self, row: &[f64]) {
         if self.count == 0 {
-            let first = |value: &f64| Moments { sum: *value, mean: *value, ..Moments::default() };
+            let first = |value: &f64| FieldMoments { sum: *value, mean: *value, ..FieldMoments::default() };
             self.fields = row.iter().map(first).collect();
             self.products = vec![0.0; row.len() * row.len().saturating_sub(1) / 2];
             self.count = 1;
@@ -131,7 +132,7 @@ impl State {
         self.count += 1;
         let n = self.count as f64;
         let mut products = self.products.iter_mut();
-        let distance = |(value, own): (&f64, &Moments)| value * n - (own.sum + value);
+        let distance = |(value, own): (&f64, &FieldMoments)| value * n - (own.sum + value);
         for (i, own) in row.iter().zip(&self.fields).enumerate() {
             let own = 1.0 / (n * before) * distance(own);
             for other in row.iter().zip(&self.fields).skip(i + 1) {
@@ -163,7 +164,7 @@ impl State {
         }
         let (a, b) = (self.count as f64, other.count as f64);
         let n = a + b;
-        let apart = |(own, other): (&Moments, &Moments)| other.sum / b - own.sum / a;
+        let apart = |(own, other): (&FieldMoments, &FieldMoments)| other.sum / b - own.sum / a;
         let deltas: Vec<f64> = self.fields.iter().zip(&other.fields).map(apart).collect();
         for (at, (product, other)) in self.products.iter_mut().zip(&other.products).enumerate() {
             let (i, j) = pair(at, deltas.len());
@@ -184,7 +185,7 @@ impl State {
                 + 6.0 * d2 * (a * a * other.second + b * b * own.second) / (n * n)
                 + 4.0 * d * (a * other.third - b * own.third) / n;
             let mean = (a * own.mean + b * other.mean) / n;
-            *own = Moments { sum: own.sum + other.sum, mean, second, third, fourth };
+            *own = FieldMoments { sum: own.sum + other.sum, mean, second, third, fourth };
         }
         self.count += other.count;
     }

@@ -95,9 +95,9 @@ pub(crate) enum Accumulator {
     /// `value_count`.
     Count(Vec<u64>),
     /// `min`, `max`.
-    Extreme(extremes::Extremes),
+    Extreme(extremes::MinMaxState),
     /// `stats`, `extended_stats`.
-    Moments(moments::Moments),
+    Moments(moments::MomentState),
     /// `cardinality`.
     Cardinality(cardinality::Cardinality),
     /// `percentiles`, `percentile_ranks`, `median_absolute_deviation`.
@@ -138,10 +138,12 @@ impl Accumulator {
             aggs::Metric::Simple(Simple::Sum, _) => Self::Sum(sum::Sums::default(), SumOf::Sum),
             aggs::Metric::Simple(Simple::Avg, _) => Self::Sum(sum::Sums::default(), SumOf::Avg),
             aggs::Metric::Simple(Simple::ValueCount, _) => Self::Count(Vec::new()),
-            aggs::Metric::Simple(Simple::Min, _) => Self::Extreme(extremes::Extremes::least()),
-            aggs::Metric::Simple(Simple::Max, _) => Self::Extreme(extremes::Extremes::greatest()),
-            aggs::Metric::Simple(Simple::Stats, _) => Self::Moments(moments::Moments::new(None)),
-            aggs::Metric::ExtendedStats { sigma, .. } => Self::Moments(moments::Moments::new(Some(*sigma))),
+            aggs::Metric::Simple(Simple::Min, _) => Self::Extreme(extremes::MinMaxState::least()),
+            aggs::Metric::Simple(Simple::Max, _) => Self::Extreme(extremes::MinMaxState::greatest()),
+            aggs::Metric::Simple(Simple::Stats, _) => Self::Moments(moments::MomentState::new(None)),
+            aggs::Metric::ExtendedStats { sigma, .. } => {
+                Self::Moments(moments::MomentState::new(Some(*sigma)))
+            }
             aggs::Metric::Cardinality(options) => {
                 Self::Cardinality(cardinality::Cardinality::new(options.precision_threshold, top))
             }

@@ -39,13 +39,13 @@ impl State {
 
 /// Statistics by ordinal.
 #[derive(Clone, Debug)]
-pub(crate) struct Moments {
+pub(crate) struct MomentState {
     states: Vec<State>,
     /// Present where squares are summed too.
     sigma: Option<f64>,
 }
 
-impl Moments {
+impl MomentState {
     pub(super) fn new(sigma: Option<f64>) -> Self {
         Self { states: Vec::new(), sigma }
     }

@@ -12,7 +12,7 @@ use crate::result::{self, Metric};
 #[derive(Clone, Debug)]
 pub(crate) struct Percentiles {
     states: States,
-    wanted: Wanted,
+    wanted: RequestedPercentiles,
 }
 
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ enum States {
 }
 
 #[derive(Clone, Debug)]
-enum Wanted {
+enum RequestedPercentiles {
     Percentiles { percents: Vec<f64>, keyed: bool },
     Ranks { values: Vec<f64>, keyed: bool },
     Deviation,
@@ -41,17 +41,18 @@ impl States {
 
 impl Percentiles {
     pub(super) fn at(options: &aggs::Percentiles) -> Self {
-        let wanted = Wanted::Percentiles { percents: options.percents.clone(), keyed: options.keyed };
+        let wanted =
+            RequestedPercentiles::Percentiles { percents: options.percents.clone(), keyed: options.keyed };
         Self { states: States::new(options.method), wanted }
     }
 
     pub(super) fn ranks(options: &aggs::PercentileRanks) -> Self {
-        let wanted = Wanted::Ranks { values: options.values.clone(), keyed: options.keyed };
+        let wanted = RequestedPercentiles::Ranks { values: options.values.clone(), keyed: options.keyed };
         Self { states: States::new(options.method), wanted }
     }
 
     pub(super) fn deviation(compression: f64) -> Self {
-        Self { states: States::TDigest(Vec::new(), compression), wanted: Wanted::Deviation }
+        Self { states: States::TDigest(Vec::new(), compression), wanted: RequestedPercentiles::Deviation }
     }
 
     pub(super) fn collect(&mut self, ordinals: Ordinals<'_>, numbers: &[f64]) -> Result<()> {
@@ -128,16 +129,16 @@ impl Percentiles {
                 digest.merge_buffered(*compression);
                 let method = result::PercentileMethod::TDigest;
                 match &self.wanted {
-                    Wanted::Percentiles { percents, keyed } => {
+                    RequestedPercentiles::Percentiles { percents, keyed } => {
                         let found = percents.iter().map(|percent| digest.quantile(percent / 100.0)).collect();
                         Metric::Percentiles(values(*keyed, method, percents, found))
                     }
-                    Wanted::Ranks { values: wanted, keyed } => {
+                    RequestedPercentiles::Ranks { values: wanted, keyed } => {
                         let rank = |value: &f64| digest.cdf(*value).clamp(0.0, 1.0) * 100.0;
                         let found = wanted.iter().map(rank).collect();
                         Metric::PercentileRanks(values(*keyed, method, wanted, found))
                     }
-                    Wanted::Deviation => Metric::MedianAbsoluteDeviation(digest.deviation()),
+                    RequestedPercentiles::Deviation => Metric::MedianAbsoluteDeviation(digest.deviation()),
                 }
             }
             States::Hdr(histograms, bits) => {
@@ -145,15 +146,15 @@ impl Percentiles {
                 let histogram = histograms.get(at).unwrap_or(&none);
                 let method = result::PercentileMethod::Hdr;
                 match &self.wanted {
-                    Wanted::Percentiles { percents, keyed } => {
+                    RequestedPercentiles::Percentiles { percents, keyed } => {
                         let found = histogram.percentiles(percents, *bits);
                         Metric::Percentiles(values(*keyed, method, percents, found))
                     }
-                    Wanted::Ranks { values: wanted, keyed } => {
+                    RequestedPercentiles::Ranks { values: wanted, keyed } => {
                         let found = histogram.ranks(wanted, *bits);
                         Metric::PercentileRanks(values(*keyed, method, wanted, found))
                     }
-                    Wanted::Deviation => Metric::MedianAbsoluteDeviation(f64::NAN),
+                    RequestedPercentiles::Deviation => Metric::MedianAbsoluteDeviation(f64::NAN),
                 }
             }
         }

@@ -14,7 +14,7 @@ const BUFFER: usize = 4_096;
 const MAX_COMPRESSION: f64 = 10_000.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Run {
+struct CentroidRun {
     mean: f64,
     weight: u64,
     /// Whether all its values are equal.
@@ -24,7 +24,7 @@ struct Run {
 /// The digest of a set of numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Digest {
-    runs: Vec<Run>,
+    runs: Vec<CentroidRun>,
     /// Values not yet in `runs`, as integers of the same order.
     buffer: Vec<i64>,
 }
@@ -89,20 +89,20 @@ impl Digest {
             return;
         }
         self.buffer.sort_unstable();
-        let mut fresh: Vec<Run> = Vec::new();
+        let mut fresh: Vec<CentroidRun> = Vec::new();
         for key in self.buffer.drain(..) {
             let mean = number(key);
             match fresh.last_mut() {
                 Some(run) if run.mean == mean => run.weight += 1,
-                _ => fresh.push(Run { mean, weight: 1, pure: true }),
+                _ => fresh.push(CentroidRun { mean, weight: 1, pure: true }),
             }
         }
         self.join(&fresh, compression);
     }
 
     /// Merges sorted runs into its own, and joins neighbours where there are too many.
-    fn join(&mut self, others: &[Run], compression: f64) {
-        let mut merged: Vec<Run> = Vec::with_capacity(self.runs.len() + others.len());
+    fn join(&mut self, others: &[CentroidRun], compression: f64) {
+        let mut merged: Vec<CentroidRun> = Vec::with_capacity(self.runs.len() + others.len());
         let (mut own, mut others) = (self.runs.iter().peekable(), others.iter().peekable());
         loop {
             let next = match (own.peek(), others.peek()) {
@@ -176,7 +176,7 @@ impl Digest {
 
     /// Returns about how many bytes it takes.
     pub(crate) fn memory(&self) -> usize {
-        self.runs.capacity() * size_of::<Run>() + self.buffer.capacity() * size_of::<i64>()
+        self.runs.capacity() * size_of::<CentroidRun>() + self.buffer.capacity() * size_of::<i64>()
     }
 }
 
@@ -185,10 +185,10 @@ fn interpolate(x: f64, low: f64, high: f64) -> f64 {
 }
 
 /// Joins neighbours as the bound allows.
-fn compressed(runs: &[Run], compression: f64) -> Vec<Run> {
+fn compressed(runs: &[CentroidRun], compression: f64) -> Vec<CentroidRun> {
     let compression = compression.clamp(1.0, MAX_COMPRESSION);
     let count = runs.iter().map(|run| run.weight).sum::<u64>() as f64;
-    let mut joined: Vec<Run> = Vec::with_capacity(EXACT_RUNS);
+    let mut joined: Vec<CentroidRun> = Vec::with_capacity(EXACT_RUNS);
     let mut before = 0u64;
     for run in runs {
         if let Some(last) = joined.last_mut() {

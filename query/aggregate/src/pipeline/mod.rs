@@ -11,7 +11,7 @@ mod sibling;
 use std::sync::Arc;
 
 use millrace_dsl::aggs::{Aggregation, Aggregations, Path, Pipeline};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::Result;
 
 use crate::collector::ADDED_RESULT_BYTES;
@@ -23,13 +23,13 @@ use crate::result::{Entry, Format, Header, Outcome, Results};
 /// # Errors
 /// A path that leads nowhere, an expression that is not boolean, and the like, as OpenSearch words it; more than queries may
 /// hold.
-pub(crate) fn apply(aggregations: &Aggregations, results: &mut Results, work: &Work) -> Result<()> {
+pub(crate) fn apply(aggregations: &Aggregations, results: &mut Results, work: &QueryContext) -> Result<()> {
     if !has_pipelines(aggregations) {
         return Ok(());
     }
     level(aggregations, results, work)?;
     for aggregation in ordered(aggregations) {
-        if let Run { header, kind: Pipeline::BucketMetric(metric) } = Run::of(aggregation)? {
+        if let PipelineRun { header, kind: Pipeline::BucketMetric(metric) } = PipelineRun::new(aggregation)? {
             let outcome = sibling::compute(metric, results, work)?;
             results.0.push(Entry { header, outcome: Outcome::Metric(outcome) });
         }
@@ -38,13 +38,13 @@ pub(crate) fn apply(aggregations: &Aggregations, results: &mut Results, work: &W
 }
 
 /// One pipeline aggregation about to run.
-struct Run<'a> {
+struct PipelineRun<'a> {
     header: Arc<Header>,
     kind: &'a Pipeline,
 }
 
-impl<'a> Run<'a> {
-    fn of(aggregation: &'a Aggregation) -> Result<Self> {
+impl<'a> PipelineRun<'a> {
+    fn new(aggregation: &'a Aggregation) -> Result<Self> {
         let millrace_dsl::aggs::Kind::Pipeline(pipeline) = &aggregation.kind else {
             return Err(millrace_work::error::Error::Execution(format!(
                 "[{}] is no pipeline",
@@ -75,7 +75,7 @@ fn has_pipelines(aggregations: &Aggregations) -> bool {
 }
 
 /// Runs what is inside the aggregations of a level.
-fn level(aggregations: &Aggregations, results: &mut Results, work: &Work) -> Result<()> {
+fn level(aggregations: &Aggregations, results: &mut Results, work: &QueryContext) -> Result<()> {
     for aggregation in aggregations.collected().filter(|aggregation| has_pipelines(&aggregation.subs)) {
         let entry = results.0.iter_mut().find(|entry| entry.header.name == aggregation.name);
         let Some(entry) = entry else { continue };
@@ -89,14 +89,14 @@ fn level(aggregations: &Aggregations, results: &mut Results, work: &Work) -> Res
             Outcome::Metric(_) | Outcome::TopHits { .. } => continue,
         }
         for pipeline in ordered(&aggregation.subs) {
-            inside(&Run::of(pipeline)?, &aggregation.name, &mut entry.outcome, work)?;
+            inside(&PipelineRun::new(pipeline)?, &aggregation.name, &mut entry.outcome, work)?;
         }
     }
     Ok(())
 }
 
 /// Runs one pipeline of an aggregation's own.
-fn inside(run: &Run<'_>, parent: &str, outcome: &mut Outcome, work: &Work) -> Result<()> {
+fn inside(run: &PipelineRun<'_>, parent: &str, outcome: &mut Outcome, work: &QueryContext) -> Result<()> {
     work.check()?;
     if let Outcome::Buckets(buckets) = &*outcome {
         work.hold(buckets.buckets.len() * ADDED_RESULT_BYTES)?;

@@ -1,14 +1,14 @@
 //! Sibling pipelines: statistics over the buckets of another aggregation.
 
 use millrace_dsl::aggs::{BucketMetric, Path, Statistic};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::Result;
 
 use super::resolve::ValuePath;
 use crate::result::{Bucket, ExtendedStats, Metric, Outcome, PercentileMethod, Percentiles, Results, Stats};
 
 /// Computes a statistic over the buckets that its path names. The keys that it shows are held by the work.
-pub(super) fn compute(metric: &BucketMetric, results: &Results, work: &Work) -> Result<Metric> {
+pub(super) fn compute(metric: &BucketMetric, results: &Results, work: &QueryContext) -> Result<Metric> {
     let first = Path::parse(&metric.path)?.0.into_iter().next();
     let mut values: Vec<f64> = Vec::new();
     let mut having: Vec<&Bucket> = Vec::new();

@@ -6,7 +6,7 @@ use millrace_dsl::aggs::validate;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::result::{Bucket, Buckets, Detail, Key, Metric, Shape};
+use crate::result::{Bucket, Buckets, BucketsKind, Detail, Key, Metric};
 
 const VALUES: [f64; 10] = [3.5, 1.25, 7.0, 4.0, 9.5, 2.0, 8.0, 6.75, 11.0, 5.0];
 
@@ -33,7 +33,7 @@ fn histogram(values: &[f64]) -> Results {
         )]),
     };
     let buckets = values.iter().enumerate().map(bucket).collect();
-    let buckets = Buckets { shape: Shape::Histogram, keyed: false, buckets };
+    let buckets = Buckets { shape: BucketsKind::Histogram, keyed: false, buckets };
     Results(vec![entry("h", Outcome::Buckets(Box::new(buckets)))])
 }
 
@@ -43,7 +43,7 @@ fn inside_of(values: &[f64], pipeline: Value) -> Value {
         "s": {"sum": {"field": "v"}}, "p": pipeline,
     }}});
     let mut results = histogram(values);
-    let ran = parse(&request).and_then(|parsed| apply(&parsed, &mut results, &Work::default()));
+    let ran = parse(&request).and_then(|parsed| apply(&parsed, &mut results, &QueryContext::default()));
     if let Err(error) = ran {
         return json!(error.to_string());
     }
@@ -57,7 +57,7 @@ fn beside(values: &[f64], pipeline: Value) -> Value {
         "s": {"sum": {"field": "v"}},
     }}, "p": pipeline});
     let mut results = histogram(values);
-    match parse(&request).and_then(|parsed| apply(&parsed, &mut results, &Work::default())) {
+    match parse(&request).and_then(|parsed| apply(&parsed, &mut results, &QueryContext::default())) {
         Ok(()) => {
             let rendered = results.to_value(true);
             rendered
@@ -284,7 +284,7 @@ fn pipelines_read_each_other_in_their_order() {
         "s": {"sum": {"field": "v"}},
     }}, "best": {"max_bucket": {"buckets_path": "h>second"}}});
     let mut results = histogram(&[1.0, 2.0, 5.0]);
-    apply(&parse(&request).unwrap(), &mut results, &Work::default()).unwrap();
+    apply(&parse(&request).unwrap(), &mut results, &QueryContext::default()).unwrap();
     let rendered = results.to_value(false);
     assert_eq!(rendered["h"]["buckets"][2]["second"]["value"], json!(2.0));
     assert_eq!(rendered["best"], json!({"value": 2.0, "keys": ["2.0"]}));

@@ -89,7 +89,7 @@ pub enum SingleKind {
 #[derive(Clone, Debug)]
 pub struct Buckets {
     /// Which aggregation it is, and what is shown beside the buckets.
-    pub shape: Shape,
+    pub shape: BucketsKind,
     /// Whether they are members of an object, by their keys.
     pub keyed: bool,
     /// The buckets.
@@ -98,7 +98,7 @@ pub struct Buckets {
 
 /// Aggregations with buckets.
 #[derive(Clone, Debug)]
-pub enum Shape {
+pub enum BucketsKind {
     /// `terms`.
     Terms {
         /// What keys are.
@@ -240,7 +240,7 @@ impl Results {
 
 impl Outcome {
     /// Makes the result of an aggregation with buckets.
-    pub(crate) fn buckets(shape: Shape, keyed: bool, buckets: Vec<Bucket>) -> Self {
+    pub(crate) fn buckets(shape: BucketsKind, keyed: bool, buckets: Vec<Bucket>) -> Self {
         Self::Buckets(Box::new(Buckets { shape, keyed, buckets }))
     }
 }

@@ -104,12 +104,12 @@ impl Buckets {
     /// Writes a bucket's key as text.
     pub(crate) fn key_text(&self, bucket: &Bucket, format: &Format) -> String {
         match (&self.shape, &bucket.key) {
-            (super::Shape::MultiTerms { formats, .. }, Key::List(keys)) => {
+            (super::BucketsKind::MultiTerms { formats, .. }, Key::List(keys)) => {
                 let keys: Vec<String> =
                     keys.iter().zip(formats.iter()).map(|(key, format)| format.key_text(key)).collect();
                 keys.join("|")
             }
-            (super::Shape::Composite { parts, .. }, Key::List(keys)) => {
+            (super::BucketsKind::Composite { parts, .. }, Key::List(keys)) => {
                 let keys: Vec<String> = keys
                     .iter()
                     .zip(parts.iter())

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::format::{double, plain};
 use super::{
-    Bucket, Buckets, Detail, Entry, ExtendedStats, Format, Key, KeyType, MatrixStats, Metric, Outcome,
-    PercentileMethod, Percentiles, Results, Shape, SingleKind, Stats,
+    Bucket, Buckets, BucketsKind, Detail, Entry, ExtendedStats, Format, Key, KeyType, MatrixStats, Metric,
+    Outcome, PercentileMethod, Percentiles, Results, SingleKind, Stats,
 };
 
 impl Results {
@@ -39,7 +39,7 @@ impl Results {
 impl Results {
     /// Makes a value of what is written.
     pub(crate) fn to_value(&self, typed: bool) -> Value {
-        let mut out = AnswerBuffer::new(&millrace_work::Work::default());
+        let mut out = AnswerBuffer::new(&millrace_work::QueryContext::default());
         self.write(typed, &mut out).unwrap();
         serde_json::from_slice(&out.finish().unwrap()).unwrap()
     }
@@ -60,32 +60,32 @@ impl Outcome {
                 SingleKind::Sampler => "sampler",
             },
             Self::Buckets(buckets) => match &buckets.shape {
-                Shape::Terms { key_type, .. } => match key_type {
+                BucketsKind::Terms { key_type, .. } => match key_type {
                     KeyType::Strings | KeyType::Unmapped => "sterms",
                     KeyType::Longs => "lterms",
                     KeyType::Unsigned => "ulterms",
                     KeyType::Doubles => "dterms",
                 },
-                Shape::MultiTerms { .. } => "multi_terms",
-                Shape::RareTerms(key_type) => match key_type {
+                BucketsKind::MultiTerms { .. } => "multi_terms",
+                BucketsKind::RareTerms(key_type) => match key_type {
                     KeyType::Strings => "srareterms",
                     // So says OpenSearch of a field that no index has.
                     KeyType::Unmapped => "sterms",
                     _ => "lrareterms",
                 },
-                Shape::SignificantTerms { key_type, .. } => match key_type {
+                BucketsKind::SignificantTerms { key_type, .. } => match key_type {
                     KeyType::Strings | KeyType::Unmapped => "sigsterms",
                     _ => "siglterms",
                 },
-                Shape::Composite { .. } => "composite",
-                Shape::DateHistogram => "date_histogram",
-                Shape::AutoDateHistogram { .. } => "auto_date_histogram",
-                Shape::Histogram => "histogram",
-                Shape::Range => "range",
-                Shape::DateRange => "date_range",
-                Shape::IpRange => "ip_range",
-                Shape::Filters => "filters",
-                Shape::AdjacencyMatrix => "adjacency_matrix",
+                BucketsKind::Composite { .. } => "composite",
+                BucketsKind::DateHistogram => "date_histogram",
+                BucketsKind::AutoDateHistogram { .. } => "auto_date_histogram",
+                BucketsKind::Histogram => "histogram",
+                BucketsKind::Range => "range",
+                BucketsKind::DateRange => "date_range",
+                BucketsKind::IpRange => "ip_range",
+                BucketsKind::Filters => "filters",
+                BucketsKind::AdjacencyMatrix => "adjacency_matrix",
             },
         }
     }
@@ -161,17 +161,17 @@ fn write_members(members: &Map<String, Value>, out: &mut AnswerBuffer) {
 impl Buckets {
     fn write(&self, format: &Format, typed: bool, out: &mut AnswerBuffer) -> Result<()> {
         match &self.shape {
-            Shape::Terms { other, .. } | Shape::MultiTerms { other, .. } => {
+            BucketsKind::Terms { other, .. } | BucketsKind::MultiTerms { other, .. } => {
                 out.member("doc_count_error_upper_bound", &0);
                 out.member("sum_other_doc_count", other);
             }
             // As OpenSearch says nothing of a field that no index has.
-            Shape::SignificantTerms { key_type: KeyType::Unmapped, .. } => {}
-            Shape::SignificantTerms { doc_count, background, .. } => {
+            BucketsKind::SignificantTerms { key_type: KeyType::Unmapped, .. } => {}
+            BucketsKind::SignificantTerms { doc_count, background, .. } => {
                 out.member("doc_count", doc_count);
                 out.member("bg_count", background);
             }
-            Shape::Composite { parts, after: Some(after) } => {
+            BucketsKind::Composite { parts, after: Some(after) } => {
                 out.member("after_key", &composite_key(parts, after));
             }
             _ => {}
@@ -190,7 +190,7 @@ impl Buckets {
             out.check()?;
         }
         out.push(if self.keyed { b'}' } else { b']' });
-        if let Shape::AutoDateHistogram { interval } = &self.shape {
+        if let BucketsKind::AutoDateHistogram { interval } = &self.shape {
             out.member("interval", interval.as_ref());
         }
         Ok(())
@@ -201,29 +201,34 @@ impl Buckets {
         let mut object = Map::new();
         let key = &bucket.key;
         match &self.shape {
-            Shape::Terms { .. } | Shape::RareTerms(_) | Shape::SignificantTerms { .. } => {
+            BucketsKind::Terms { .. } | BucketsKind::RareTerms(_) | BucketsKind::SignificantTerms { .. } => {
                 object.insert("key".into(), plain(key));
                 if !format.is_raw() && matches!(key, Key::Long(_) | Key::Unsigned(_) | Key::Double(_)) {
                     object.insert("key_as_string".into(), json!(format.key_text(key)));
                 }
             }
-            Shape::MultiTerms { formats, .. } => {
+            BucketsKind::MultiTerms { formats, .. } => {
                 if let Key::List(keys) = key {
                     let parts = keys.iter().zip(formats.iter());
                     object.insert("key".into(), parts.map(|(key, format)| format.part(key)).collect());
                 }
                 object.insert("key_as_string".into(), json!(self.key_text(bucket, format)));
             }
-            Shape::Composite { parts, .. } => {
+            BucketsKind::Composite { parts, .. } => {
                 object.insert("key".into(), composite_key(parts, key));
             }
-            Shape::DateHistogram | Shape::AutoDateHistogram { .. } | Shape::Histogram => {
+            BucketsKind::DateHistogram | BucketsKind::AutoDateHistogram { .. } | BucketsKind::Histogram => {
                 if !format.is_raw() {
                     object.insert("key_as_string".into(), json!(format.key_text(key)));
                 }
                 object.insert("key".into(), plain(key));
             }
-            Shape::Range | Shape::DateRange | Shape::IpRange | Shape::AdjacencyMatrix if !self.keyed => {
+            BucketsKind::Range
+            | BucketsKind::DateRange
+            | BucketsKind::IpRange
+            | BucketsKind::AdjacencyMatrix
+                if !self.keyed =>
+            {
                 object.insert("key".into(), json!(self.key_text(bucket, format)));
             }
             _ => {}
@@ -249,7 +254,11 @@ impl Buckets {
         }
         object.insert("doc_count".into(), json!(bucket.doc_count));
         match (&self.shape, &bucket.detail) {
-            (Shape::Terms { show_error: true, .. } | Shape::MultiTerms { show_error: true, .. }, _) => {
+            (
+                BucketsKind::Terms { show_error: true, .. }
+                | BucketsKind::MultiTerms { show_error: true, .. },
+                _,
+            ) => {
                 object.insert("doc_count_error_upper_bound".into(), json!(0));
             }
             (_, Detail::Significant { score, background }) => {

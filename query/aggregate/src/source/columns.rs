@@ -2,7 +2,7 @@
 
 use millrace_work::error::Result;
 
-use super::{At, Bid, Question, Sink, Source};
+use super::{Question, SegmentRows, Sink, Source, SourceCost};
 use crate::segment::Rows;
 
 /// Rows of a batch where no column is read.
@@ -16,16 +16,21 @@ impl Source for Columns {
         "columns"
     }
 
-    fn bid<'a>(&self, question: &'a Question<'a>, at: At<'a>, _most: u64) -> Result<Option<Bid<'a>>> {
+    fn bid<'a>(
+        &self,
+        question: &'a Question<'a>,
+        at: SegmentRows<'a>,
+        _most: u64,
+    ) -> Result<Option<SourceCost<'a>>> {
         let Question::Columns(places) = question else { return Ok(None) };
-        Ok(Bid::new(at.rows.len(), move |sink| match places.is_empty() {
+        Ok(SourceCost::new(at.rows.len(), move |sink| match places.is_empty() {
             true => without_columns(at, sink),
             false => read(places, at, sink),
         }))
     }
 }
 
-fn without_columns(at: At<'_>, sink: &mut dyn Sink) -> Result<()> {
+fn without_columns(at: SegmentRows<'_>, sink: &mut dyn Sink) -> Result<()> {
     let columns: Vec<_> = at.placed(&[], []);
     for rows in at.rows.list(0..u32::MAX).chunks(BATCH_ROWS) {
         sink.batch(&at.batch(rows, &columns))?;
@@ -36,7 +41,7 @@ fn without_columns(at: At<'_>, sink: &mut dyn Sink) -> Result<()> {
     Ok(())
 }
 
-fn read(places: &[usize], at: At<'_>, sink: &mut dyn Sink) -> Result<()> {
+fn read(places: &[usize], at: SegmentRows<'_>, sink: &mut dyn Sink) -> Result<()> {
     let reader = &at.segment.source.reader;
     let selected = match at.rows {
         Rows::All(own) if own.len() == reader.rows() as usize => None,

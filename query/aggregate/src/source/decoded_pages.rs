@@ -4,7 +4,7 @@ use millrace_storage::segment::list_rows;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
-use super::{At, Bid, Question, Source};
+use super::{Question, SegmentRows, Source, SourceCost};
 use crate::segment::{Rows, numbers};
 
 /// Of one row in more than so many, all numbers are taken at once: runs would look at every page for each.
@@ -28,7 +28,12 @@ impl Source for DecodedPages {
         "decoded pages"
     }
 
-    fn bid<'a>(&self, question: &'a Question<'a>, at: At<'a>, most: u64) -> Result<Option<Bid<'a>>> {
+    fn bid<'a>(
+        &self,
+        question: &'a Question<'a>,
+        at: SegmentRows<'a>,
+        most: u64,
+    ) -> Result<Option<SourceCost<'a>>> {
         let Question::Columns(places) = question else { return Ok(None) };
         let (all, rows) = (at.segment.source.reader.rows(), at.rows.len());
         let few = matches!(at.rows, Rows::Some(_)) && rows < u64::from(all) / FEW_SHARE;
@@ -38,11 +43,11 @@ impl Source for DecodedPages {
             return Ok(None);
         }
         let columns = at.columns_at(places);
-        let mut runs = Runs { at, length: if few { all } else { RUN_ROWS }, from: at.rows.span().start };
+        let mut runs = RowRuns { at, length: if few { all } else { RUN_ROWS }, from: at.rows.span().start };
         let Some(first) = runs.next() else { return Ok(None) };
         // Whether numbers are kept at all is told by the first.
         let Some(kept) = numbers(&at.segment.source, &columns, &first)? else { return Ok(None) };
-        Ok(Bid::new(cost, move |sink| {
+        Ok(SourceCost::new(cost, move |sink| {
             let mut next = Some((first, kept));
             while let Some((rows, kept)) = next {
                 let (rows, placed) = (list_rows(&rows, 0..u32::MAX), at.placed(places, &kept));
@@ -60,13 +65,13 @@ impl Source for DecodedPages {
 }
 
 /// Walks over rows, so many of the segment at a time.
-struct Runs<'a> {
-    at: At<'a>,
+struct RowRuns<'a> {
+    at: SegmentRows<'a>,
     length: u32,
     from: u32,
 }
 
-impl Iterator for Runs<'_> {
+impl Iterator for RowRuns<'_> {
     type Item = RoaringBitmap;
 
     fn next(&mut self) -> Option<RoaringBitmap> {

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use millrace_storage::bundle::{ValueWalker, Walk};
 use millrace_work::error::Result;
 
-use super::{At, Bid, Question, Sink, Source};
-use crate::field::{Place, ValueKind};
-use crate::keys::Form;
+use super::{Question, SegmentRows, Sink, Source, SourceCost};
+use crate::field::{FieldSource, ValueKind};
+use crate::keys::KeyForm;
 use crate::segment::SegmentContext;
 
 /// What a term costs whose rows are counted, in rows: of each row a pass would have to find the group.
@@ -26,16 +26,21 @@ impl Source for Dictionary {
         "dictionary"
     }
 
-    fn bid<'a>(&self, question: &'a Question<'a>, at: At<'a>, most: u64) -> Result<Option<Bid<'a>>> {
+    fn bid<'a>(
+        &self,
+        question: &'a Question<'a>,
+        at: SegmentRows<'a>,
+        most: u64,
+    ) -> Result<Option<SourceCost<'a>>> {
         let Some(lead) = at.rows.lead() else { return Ok(None) };
         let (place, cost) = match question {
-            Question::Keys(rule) if matches!(rule.form, Form::Terms(_)) && !rule.null => {
+            Question::Keys(rule) if matches!(rule.form, KeyForm::Terms(_)) && !rule.null => {
                 let Some(place) = at.listed(&rule.values) else { return Ok(None) };
                 // No more terms than rows, whatever they are: looking at some would cost as much as it tells.
                 (place, at.priced() * COUNTED_TERM)
             }
             Question::Distinct(values) => {
-                let strings = |place: &&Place| matches!(place.kind, ValueKind::Text | ValueKind::Ip);
+                let strings = |place: &&FieldSource| matches!(place.kind, ValueKind::Text | ValueKind::Ip);
                 let Some(place) = at.listed(values).filter(strings) else { return Ok(None) };
                 let terms = at.priced() * DISTINCT_TERM;
                 (place, terms.div_ceil(rows_of_a_term(place, at.segment)?.max(1)))
@@ -45,14 +50,14 @@ impl Source for Dictionary {
         if cost > most {
             return Ok(None);
         }
-        Ok(Bid::of_segment(cost, move |sink| {
+        Ok(SourceCost::of_segment(cost, move |sink| {
             sink.rows(at.rows.len());
             if lead { tell(place, at, sink) } else { Ok(()) }
         }))
     }
 }
 
-fn tell(place: &Place, at: At<'_>, sink: &mut dyn Sink) -> Result<()> {
+fn tell(place: &FieldSource, at: SegmentRows<'_>, sink: &mut dyn Sink) -> Result<()> {
     let mut done = Ok(());
     at.segment.source.inverted.for_each_value(place.field.id, &mut |term, rows| {
         done = sink.term(place.kind, term, u64::from(rows)).map(drop);
@@ -65,7 +70,7 @@ fn tell(place: &Place, at: At<'_>, sink: &mut dyn Sink) -> Result<()> {
 }
 
 /// Estimates how many rows a term of a field has on average.
-pub(crate) fn rows_of_a_term(place: &Place, segment: &SegmentContext<'_>) -> Result<u64> {
+pub(crate) fn rows_of_a_term(place: &FieldSource, segment: &SegmentContext<'_>) -> Result<u64> {
     let mut sample = Sample::default();
     segment.source.inverted.walk_values(place.field.id, &mut sample)?;
     Ok(sample.rows.div_ceil(sample.terms.max(1)))

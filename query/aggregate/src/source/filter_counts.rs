@@ -2,7 +2,7 @@
 
 use millrace_work::error::Result;
 
-use super::{At, Bid, Question, Source};
+use super::{Question, SegmentRows, Source, SourceCost};
 
 /// Counts that the index knows: what they cost is to look them up, for which no row is read.
 pub(super) struct FilterCounts;
@@ -12,7 +12,12 @@ impl Source for FilterCounts {
         "filter counts"
     }
 
-    fn bid<'a>(&self, question: &'a Question<'a>, at: At<'a>, _most: u64) -> Result<Option<Bid<'a>>> {
+    fn bid<'a>(
+        &self,
+        question: &'a Question<'a>,
+        at: SegmentRows<'a>,
+        _most: u64,
+    ) -> Result<Option<SourceCost<'a>>> {
         let (Question::Filters(filters), Some(lead)) = (question, at.rows.lead()) else { return Ok(None) };
         let mut counts = Vec::with_capacity(filters.len());
         for filter in *filters {
@@ -21,7 +26,7 @@ impl Source for FilterCounts {
                 None => return Ok(None),
             }
         }
-        Ok(Bid::of_segment(0, move |sink| {
+        Ok(SourceCost::of_segment(0, move |sink| {
             let mut counts = (0..).zip(counts).filter(|_| lead);
             counts.try_for_each(|(place, count)| sink.group(place, count))
         }))

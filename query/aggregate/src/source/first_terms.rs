@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::Result;
 
-use super::{At, Bid, FirstValues, Question, Source};
+use super::{FirstValues, Question, SegmentRows, Source, SourceCost};
 use crate::field::ValueKind;
 use crate::keys::KeyRule;
 use crate::result::Key;
@@ -26,11 +26,16 @@ impl Source for FirstTerms {
         "first terms"
     }
 
-    fn bid<'a>(&self, question: &'a Question<'a>, at: At<'a>, most: u64) -> Result<Option<Bid<'a>>> {
+    fn bid<'a>(
+        &self,
+        question: &'a Question<'a>,
+        at: SegmentRows<'a>,
+        most: u64,
+    ) -> Result<Option<SourceCost<'a>>> {
         let Question::First(first) = question else { return Ok(None) };
         let work = at.segment.source.work.part();
         let Some((cost, found)) = walk(first, at, most, &work)? else { return Ok(None) };
-        Ok(Bid::new(cost, move |sink| {
+        Ok(SourceCost::new(cost, move |sink| {
             let _held = work;
             at.read(&found, sink)
         }))
@@ -42,7 +47,12 @@ const HELD_ROWS: usize = 1_024;
 
 /// Finds the rows of the first terms, ascending, which `work` holds, and what that cost; `None` where it would cost more than
 /// `most`.
-fn walk(first: &FirstValues<'_>, at: At<'_>, most: u64, work: &Work) -> Result<Option<(u64, Vec<u32>)>> {
+fn walk(
+    first: &FirstValues<'_>,
+    at: SegmentRows<'_>,
+    most: u64,
+    work: &QueryContext,
+) -> Result<Option<(u64, Vec<u32>)>> {
     let Some(place) = at.listed(first.values) else { return Ok(None) };
     // A row of several terms would come up at each.
     if at.segment.source.reader.is_list(place.field.column) {
@@ -96,7 +106,7 @@ fn walk(first: &FirstValues<'_>, at: At<'_>, most: u64, work: &Work) -> Result<O
 
 /// Whether every row has a key of a rule: else rows of a term may be none of the answer, and there are not enough of those that
 /// were wanted.
-fn has_every_row(rule: &KeyRule, at: At<'_>) -> Result<bool> {
+fn has_every_row(rule: &KeyRule, at: SegmentRows<'_>) -> Result<bool> {
     let values = &rule.values;
     if rule.null || values.missing().is_some() || values.constant_in(at.segment.index).is_some() {
         return Ok(true);

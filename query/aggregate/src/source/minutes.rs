@@ -2,9 +2,9 @@
 
 use millrace_work::error::Result;
 
-use super::{At, Bid, Question, Source};
+use super::{Question, SegmentRows, Source, SourceCost};
 use crate::field::ValueKind;
-use crate::keys::Form;
+use crate::keys::KeyForm;
 
 /// What a minute costs that is put into its span, in rows: it is rounded as the time of one row is.
 const COUNTED_MINUTE: u64 = 1;
@@ -18,9 +18,14 @@ impl Source for RowsByMinute {
         "minutes"
     }
 
-    fn bid<'a>(&self, question: &'a Question<'a>, at: At<'a>, _most: u64) -> Result<Option<Bid<'a>>> {
+    fn bid<'a>(
+        &self,
+        question: &'a Question<'a>,
+        at: SegmentRows<'a>,
+        _most: u64,
+    ) -> Result<Option<SourceCost<'a>>> {
         let (Question::Keys(rule), Some(lead)) = (question, at.rows.lead()) else { return Ok(None) };
-        let Form::Dates { rounding, bounds } = &rule.form else { return Ok(None) };
+        let KeyForm::Dates { rounding, bounds } = &rule.form else { return Ok(None) };
         let place = rule.values.place_in(at.segment.index);
         let Some(place) = place.filter(|place| place.kind == ValueKind::Long && !place.nanos) else {
             return Ok(None);
@@ -41,7 +46,7 @@ impl Source for RowsByMinute {
             }
         }
         let within = |span: i64| bounds.is_none_or(|(least, most)| least <= span && span <= most);
-        Ok(Bid::of_segment(cost, move |sink| {
+        Ok(SourceCost::of_segment(cost, move |sink| {
             let mut found = found.into_iter().filter(|(span, _)| lead && within(*span));
             found.try_for_each(|(span, count)| sink.group(span as u64, count))
         }))

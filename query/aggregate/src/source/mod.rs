@@ -1,7 +1,7 @@
 //! Where the groups of rows come from: the sources that answer what is asked of the rows of a segment, what each costs,
 //! and the choice of the cheapest.
 //!
-//! A [`Question`] says what is wanted of rows. A [`Source`] that can answer it there makes a [`Bid`]: what it would cost, in
+//! A [`Question`] says what is wanted of rows. A [`Source`] that can answer it there makes a [`SourceCost`]: what it would cost, in
 //! rows that a pass over all columns reads in the same time, and how it would go about it. [`choose`] takes the cheapest; what
 //! it tells goes to a [`Sink`]. Where nothing is cheaper than to read the rows, they go through the common pass of all that
 //! want them ([`super::pass`]), which asks its own question, for columns, of the sources that read rows.
@@ -47,7 +47,7 @@ use millrace_storage::mapping::PathId;
 use millrace_work::error::Result;
 
 use super::batch::{Batch, Column, Positions, Selection};
-use super::field::{Place, ValueKind, Values};
+use super::field::{FieldSource, ValueKind, Values};
 use super::keys::KeyRule;
 use super::metric::Ordinals;
 use super::result::Key;
@@ -172,11 +172,11 @@ pub(crate) trait Sink {
 }
 
 /// Asks a question and has the answer told to a sink; whether there was one.
-pub(crate) type Ask<'a> = dyn FnMut(&Question<'_>, &mut dyn Sink) -> Result<bool> + 'a;
+pub(crate) type SourceQuery<'a> = dyn FnMut(&Question<'_>, &mut dyn Sink) -> Result<bool> + 'a;
 
 /// Rows of a segment, of which something is asked.
 #[derive(Clone, Copy)]
-pub(crate) struct At<'a> {
+pub(crate) struct SegmentRows<'a> {
     /// The segment.
     pub segment: &'a SegmentContext<'a>,
     /// The rows.
@@ -185,7 +185,7 @@ pub(crate) struct At<'a> {
     pub sources: &'a [&'a dyn Source],
 }
 
-impl<'a> At<'a> {
+impl<'a> SegmentRows<'a> {
     /// Counts the rows of a run by which sources are priced: all of it, where rows without a deletion are asked about.
     fn priced_in(&self, run: Range<u32>) -> u64 {
         match self.rows {
@@ -200,7 +200,7 @@ impl<'a> At<'a> {
     }
 
     /// Returns where a field has its terms, if each value is one as its column holds it.
-    fn listed(&self, values: &'a Values) -> Option<&'a Place> {
+    fn listed(&self, values: &'a Values) -> Option<&'a FieldSource> {
         let place = values.place_in(self.segment.index)?;
         let plain = values.missing().is_none() && !values.mixed && Some(place.kind) == values.kind;
         let listed = place.field.index
@@ -267,7 +267,7 @@ pub(crate) fn all_of(batch: &Batch<'_>) -> Selection<'static> {
 type Feed<'a> = Box<dyn FnOnce(&mut dyn Sink) -> Result<()> + 'a>;
 
 /// What a source would do for a question.
-pub(crate) struct Bid<'a> {
+pub(crate) struct SourceCost<'a> {
     /// What it costs, in rows of a pass over all.
     pub cost: u64,
     /// Whether it tells of the segment as a whole, at the part that has its first row, and nothing at others.
@@ -275,7 +275,7 @@ pub(crate) struct Bid<'a> {
     feed: Feed<'a>,
 }
 
-impl<'a> Bid<'a> {
+impl<'a> SourceCost<'a> {
     fn new(cost: u64, feed: impl FnOnce(&mut dyn Sink) -> Result<()> + 'a) -> Option<Self> {
         Some(Self { cost, of_segment: false, feed: Box::new(feed) })
     }
@@ -294,7 +294,7 @@ impl<'a> Bid<'a> {
     }
 }
 
-impl fmt::Debug for Bid<'_> {
+impl fmt::Debug for SourceCost<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bid").field("cost", &self.cost).finish_non_exhaustive()
     }
@@ -309,11 +309,16 @@ pub(crate) trait Source: Sync {
     ///
     /// # Errors
     /// Files that cannot be read.
-    fn bid<'a>(&self, question: &'a Question<'a>, at: At<'a>, most: u64) -> Result<Option<Bid<'a>>>;
+    fn bid<'a>(
+        &self,
+        question: &'a Question<'a>,
+        at: SegmentRows<'a>,
+        most: u64,
+    ) -> Result<Option<SourceCost<'a>>>;
 }
 
 /// What a pass over the rows costs, which answers everything.
-fn cost_of_pass(question: &Question<'_>, at: At<'_>) -> u64 {
+fn cost_of_pass(question: &Question<'_>, at: SegmentRows<'_>) -> u64 {
     match question {
         // Told part by part.
         Question::Columns(_) | Question::First(_) => at.rows.len(),
@@ -326,11 +331,14 @@ fn cost_of_pass(question: &Question<'_>, at: At<'_>) -> u64 {
 ///
 /// # Errors
 /// Files that cannot be read.
-pub(crate) fn choose<'a>(question: &'a Question<'a>, at: At<'a>) -> Result<Option<(&'static str, Bid<'a>)>> {
+pub(crate) fn choose<'a>(
+    question: &'a Question<'a>,
+    at: SegmentRows<'a>,
+) -> Result<Option<(&'static str, SourceCost<'a>)>> {
     let pass = cost_of_pass(question, at);
     let (mut most, mut best) = (pass, None);
     for source in at.sources {
-        let cheapest = |bid: &Bid<'_>| bid.cost < most || best.is_none() && bid.cost == most;
+        let cheapest = |bid: &SourceCost<'_>| bid.cost < most || best.is_none() && bid.cost == most;
         if let Some(bid) = source.bid(question, at, most)?.filter(cheapest) {
             most = bid.cost;
             best = Some((source.name(), bid));
@@ -346,7 +354,7 @@ pub(crate) fn choose<'a>(question: &'a Question<'a>, at: At<'a>) -> Result<Optio
 ///
 /// # Errors
 /// Files that cannot be read, what the aggregation refuses.
-pub(crate) fn answer(question: &Question<'_>, sink: &mut dyn Sink, at: At<'_>) -> Result<bool> {
+pub(crate) fn answer(question: &Question<'_>, sink: &mut dyn Sink, at: SegmentRows<'_>) -> Result<bool> {
     match choose(question, at)? {
         Some((_, bid)) => bid.tell(sink).map(|()| true),
         None => Ok(false),

@@ -7,9 +7,9 @@ use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
 use super::statistics::ends;
-use super::{At, Bid, Question, Source};
-use crate::field::{Place, ValueKind, Values};
-use crate::keys::{Form, KeyRule, interval_key};
+use super::{Question, SegmentRows, Source, SourceCost};
+use crate::field::{FieldSource, ValueKind, Values};
+use crate::keys::{KeyForm, KeyRule, interval_key};
 
 /// The statistics of pages. Their rows are read where they straddle buckets.
 pub(super) struct PageStatistics;
@@ -19,7 +19,12 @@ impl Source for PageStatistics {
         "pages"
     }
 
-    fn bid<'a>(&self, question: &'a Question<'a>, at: At<'a>, _most: u64) -> Result<Option<Bid<'a>>> {
+    fn bid<'a>(
+        &self,
+        question: &'a Question<'a>,
+        at: SegmentRows<'a>,
+        _most: u64,
+    ) -> Result<Option<SourceCost<'a>>> {
         match question {
             Question::Keys(rule) if !rule.null => of_keys(rule, at),
             Question::Ranges(values, ranges) => {
@@ -32,16 +37,16 @@ impl Source for PageStatistics {
 }
 
 /// The column of a field, where its pages may tell.
-fn place<'a>(values: &'a Values, at: At<'a>) -> Option<&'a Place> {
+fn place<'a>(values: &'a Values, at: SegmentRows<'a>) -> Option<&'a FieldSource> {
     let place = values.place_in(at.segment.index)?;
     let list = at.segment.source.reader.is_list(place.field.column);
     (!list && !place.is_inside() && place.kind != ValueKind::Text).then_some(place)
 }
 
-fn of_keys<'a>(rule: &'a KeyRule, at: At<'a>) -> Result<Option<Bid<'a>>> {
+fn of_keys<'a>(rule: &'a KeyRule, at: SegmentRows<'a>) -> Result<Option<SourceCost<'a>>> {
     let Some(place) = place(&rule.values, at) else { return Ok(None) };
     match &rule.form {
-        Form::Dates { rounding, bounds } if place.kind == ValueKind::Long => {
+        KeyForm::Dates { rounding, bounds } if place.kind == ValueKind::Long => {
             let mut spans = rounding.cached();
             bid(place, at, &mut |of_page| {
                 let NumberBounds::I64(min, max) = of_page else { return None };
@@ -50,12 +55,12 @@ fn of_keys<'a>(rule: &'a KeyRule, at: At<'a>) -> Result<Option<Bid<'a>>> {
                 Some(within.then_some(span as u64))
             })
         }
-        Form::Interval { interval, offset, bounds } => bid(place, at, &mut |of_page| {
+        KeyForm::Interval { interval, offset, bounds } => bid(place, at, &mut |of_page| {
             let (min, max) = ends(place, of_page)?;
             let number = |value: f64| ((value - offset) / interval).floor();
             (number(min) == number(max)).then(|| interval_key(min, *interval, *offset, *bounds))
         }),
-        Form::Dates { .. } | Form::Terms(_) => Ok(None),
+        KeyForm::Dates { .. } | KeyForm::Terms(_) => Ok(None),
     }
 }
 
@@ -80,10 +85,10 @@ fn cost_of_reading(rows: u64) -> u64 {
 
 /// Prices the pages of a column, of which `of_page` tells the buckets of all their rows by their bounds, if these are the same.
 fn bid<'a, B: IntoIterator<Item = u64> + 'a>(
-    place: &Place,
-    at: At<'a>,
+    place: &FieldSource,
+    at: SegmentRows<'a>,
     of_page: &mut dyn FnMut(&NumberBounds) -> Option<B>,
-) -> Result<Option<Bid<'a>>> {
+) -> Result<Option<SourceCost<'a>>> {
     let mut decided: Vec<(Range<u32>, B)> = Vec::new();
     let (mut straddling, mut known, mut read) = (RoaringBitmap::new(), 0, 0);
     for page in at.segment.source.reader.pages(place.field.column)? {
@@ -102,7 +107,7 @@ fn bid<'a, B: IntoIterator<Item = u64> + 'a>(
     if known == 0 {
         return Ok(None);
     }
-    Ok(Bid::new(cost_of_reading(read), move |sink| {
+    Ok(SourceCost::new(cost_of_reading(read), move |sink| {
         for (page, buckets) in decided {
             let rows = at.rows.count_in(page);
             for bucket in buckets.into_iter().filter(|_| rows > 0) {

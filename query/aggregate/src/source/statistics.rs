@@ -3,8 +3,8 @@
 use millrace_storage::segment::NumberBounds;
 use millrace_work::error::Result;
 
-use super::{At, Bid, Question, Source};
-use crate::field::{Place, ValueKind};
+use super::{Question, SegmentRows, Source, SourceCost};
+use crate::field::{FieldSource, ValueKind};
 
 /// Bounds and counts of columns, as the catalog has them: they cost nothing.
 pub(super) struct Statistics;
@@ -14,23 +14,28 @@ impl Source for Statistics {
         "statistics"
     }
 
-    fn bid<'a>(&self, question: &'a Question<'a>, at: At<'a>, _most: u64) -> Result<Option<Bid<'a>>> {
+    fn bid<'a>(
+        &self,
+        question: &'a Question<'a>,
+        at: SegmentRows<'a>,
+        _most: u64,
+    ) -> Result<Option<SourceCost<'a>>> {
         let (reader, index) = (&at.segment.source.reader, at.segment.index);
         Ok(match question {
-            Question::Count => Bid::new(0, move |sink| sink.group(0, at.rows.len())),
+            Question::Count => SourceCost::new(0, move |sink| sink.group(0, at.rows.len())),
             Question::ValueCount(values) => values
                 .place_in(index)
                 .filter(|place| place.is_metadata() || place.kind != ValueKind::Text)
                 .filter(|place| !reader.is_list(place.field.column))
                 .filter(|place| reader.bounds(place.field.column).full)
-                .and_then(|_| Bid::new(0, move |sink| sink.group(0, at.rows.len()))),
+                .and_then(|_| SourceCost::new(0, move |sink| sink.group(0, at.rows.len()))),
             // Parts of a segment tell the same.
             Question::Extremes(values) if at.rows.lead().is_some() && values.missing().is_none() => {
                 values.place_in(index).and_then(|place| match reader.bounds(place.field.column).values {
-                    NumberBounds::Empty => Bid::new(0, |_| Ok(())),
+                    NumberBounds::Empty => SourceCost::new(0, |_| Ok(())),
                     bounds => {
                         let (least, greatest) = ends(place, &bounds)?;
-                        Bid::new(0, move |sink| sink.numbers(&[least, greatest]))
+                        SourceCost::new(0, move |sink| sink.numbers(&[least, greatest]))
                     }
                 })
             }
@@ -40,7 +45,7 @@ impl Source for Statistics {
 }
 
 /// The ends of bounds as numbers.
-pub(super) fn ends(place: &Place, bounds: &NumberBounds) -> Option<(f64, f64)> {
+pub(super) fn ends(place: &FieldSource, bounds: &NumberBounds) -> Option<(f64, f64)> {
     match bounds {
         NumberBounds::I64(min, max) => Some((place.long(*min) as f64, place.long(*max) as f64)),
         NumberBounds::U64(min, max) => Some((*min as f64, *max as f64)),

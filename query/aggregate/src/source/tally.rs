@@ -5,9 +5,9 @@ use std::sync::Arc;
 use millrace_storage::segment::Tally;
 use millrace_work::error::Result;
 
-use super::{At, Bid, Question, Source};
-use crate::field::{Place, ValueKind, Values};
-use crate::keys::{Form, interval_key};
+use super::{Question, SegmentRows, Source, SourceCost};
+use crate::field::{FieldSource, ValueKind, Values};
+use crate::keys::{KeyForm, interval_key};
 
 /// What an integer costs that is put into its interval, and a bound that is looked up, in rows: as much as one row, at most.
 const COUNTED_VALUE: u64 = 1;
@@ -21,13 +21,18 @@ impl Source for TallyOfValues {
         "tally"
     }
 
-    fn bid<'a>(&self, question: &'a Question<'a>, at: At<'a>, _most: u64) -> Result<Option<Bid<'a>>> {
+    fn bid<'a>(
+        &self,
+        question: &'a Question<'a>,
+        at: SegmentRows<'a>,
+        _most: u64,
+    ) -> Result<Option<SourceCost<'a>>> {
         match question {
             Question::Keys(rule) if !rule.null => {
-                let Form::Interval { interval, offset, bounds } = rule.form else { return Ok(None) };
+                let KeyForm::Interval { interval, offset, bounds } = rule.form else { return Ok(None) };
                 let Some((lead, place, tally)) = tally(&rule.values, at)? else { return Ok(None) };
                 let (values, _) = tally.iter().size_hint();
-                Ok(Bid::of_segment(values as u64 * COUNTED_VALUE, move |sink| {
+                Ok(SourceCost::of_segment(values as u64 * COUNTED_VALUE, move |sink| {
                     for (value, count) in tally.iter().filter(|_| lead) {
                         if let Some(key) = interval_key(place.long(value) as f64, interval, offset, bounds) {
                             sink.group(key, u64::from(count))?;
@@ -38,7 +43,7 @@ impl Source for TallyOfValues {
             }
             Question::Ranges(values, ranges) => {
                 let Some((lead, place, tally)) = tally(values, at)? else { return Ok(None) };
-                Ok(Bid::of_segment(2 * ranges.len() as u64 * COUNTED_VALUE, move |sink| {
+                Ok(SourceCost::of_segment(2 * ranges.len() as u64 * COUNTED_VALUE, move |sink| {
                     let below = |bound: f64| tally.count_first(|value| (place.long(value) as f64) < bound);
                     let mut ranges = (0..).zip(*ranges).filter(|_| lead);
                     ranges.try_for_each(|(slot, (from, to))| {
@@ -52,7 +57,7 @@ impl Source for TallyOfValues {
 }
 
 /// The rows of a whole segment by value, and whether they are told here.
-fn tally<'a>(values: &'a Values, at: At<'a>) -> Result<Option<(bool, &'a Place, Arc<Tally>)>> {
+fn tally<'a>(values: &'a Values, at: SegmentRows<'a>) -> Result<Option<(bool, &'a FieldSource, Arc<Tally>)>> {
     let (Some(lead), Some(place)) = (at.rows.lead(), values.place_in(at.segment.index)) else {
         return Ok(None);
     };

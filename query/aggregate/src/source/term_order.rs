@@ -6,13 +6,13 @@ use std::ops::Range;
 use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;
 use millrace_storage::bundle::{ValueWalker, Walk};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::Result;
 
 use super::dictionary::rows_of_a_term;
-use super::{At, Bid, Question, Sink, Source};
+use super::{Question, SegmentRows, Sink, Source, SourceCost};
 use crate::field::ValueKind;
-use crate::keys::Form;
+use crate::keys::KeyForm;
 use crate::segment::{Rows, numbers};
 
 /// Most rows of a term, on average, of which rows are found by terms in any case.
@@ -37,7 +37,12 @@ impl Source for TermOrder {
         "term order"
     }
 
-    fn bid<'a>(&self, question: &'a Question<'a>, at: At<'a>, most: u64) -> Result<Option<Bid<'a>>> {
+    fn bid<'a>(
+        &self,
+        question: &'a Question<'a>,
+        at: SegmentRows<'a>,
+        most: u64,
+    ) -> Result<Option<SourceCost<'a>>> {
         let (Question::NumbersByKey(rule, places), Rows::All(own)) = (question, at.rows) else {
             return Ok(None);
         };
@@ -47,7 +52,7 @@ impl Source for TermOrder {
         let strings = matches!(place.kind, ValueKind::Text | ValueKind::Ip);
         let all = at.segment.source.reader.rows();
         if !strings
-            || !matches!(rule.form, Form::Terms(_))
+            || !matches!(rule.form, KeyForm::Terms(_))
             || u64::from(all) * places.len() as u64 > MOST_NUMBERS
         {
             return Ok(None);
@@ -64,7 +69,7 @@ impl Source for TermOrder {
         // Parts share the terms out, so that none may go without.
         let bytes = columns.iter().map(|column| column.get_array_memory_size()).sum();
         let work = at.segment.source.work.part_of(bytes)?;
-        Ok(Bid::new(cost, move |sink| {
+        Ok(SourceCost::new(cost, move |sink| {
             let mut walk = TermWalk {
                 work,
                 held: 0,
@@ -91,11 +96,11 @@ impl Source for TermOrder {
 /// Gathers the rows of terms and tells their numbers.
 struct TermWalk<'a, 's> {
     /// Holds the numbers of all rows, and those of the rows that are gathered.
-    work: Work,
+    work: QueryContext,
     /// Rows that are held so.
     held: usize,
     sink: &'s mut dyn Sink,
-    at: At<'a>,
+    at: SegmentRows<'a>,
     kind: ValueKind,
     /// Places of the columns that are read, and their numbers in all rows.
     places: &'a [usize],

@@ -7,13 +7,13 @@ use std::time::Duration;
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool, UnboundedMemoryPool};
 use millrace_dsl::aggs::{Aggregations, CalendarUnit};
 use millrace_matching::score::reader::SegmentReader;
-use millrace_matching::table::parts::Part;
+use millrace_matching::table::partitions::RowPartition;
 use millrace_matching::table::{
     IndexTable, ScanOptions, TableIndex, TableSegment, TableSnapshot, TableState,
 };
 use millrace_storage::metadata::{Metadata, Uuid};
 use millrace_storage::{Action, Config, Engine, ManualClock, Principal, RefreshPolicy, SharedClock, WriteOp};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::Error;
 use rand::rngs::StdRng;
@@ -28,7 +28,7 @@ use crate::pass::PartRows;
 use crate::run::reduce;
 use crate::segment::SegmentSets;
 use crate::tree::Tree;
-use crate::value_counts::{By, CountedRows, Value as CountedValue, ValueCounts};
+use crate::value_counts::{CountKey, CountedRows, Value as CountedValue, ValueCounts};
 
 const START: i64 = 1_700_000_000_000;
 /// Rows of a window: where parts of a segment may end.
@@ -134,7 +134,7 @@ impl Store {
     }
 
     fn context<'a>(&'a self, tree: &'a Tree) -> SegmentContext<'a> {
-        let sets = Arc::new(SegmentSets::new(tree, &Work::default()));
+        let sets = Arc::new(SegmentSets::new(tree, &QueryContext::default()));
         SegmentContext::new(tree, &self.table, 0, &self.table.snapshot.segments[0], sets).unwrap()
     }
 
@@ -151,7 +151,7 @@ impl Store {
             fed.feed(&tree.globals, &mut part.globals, &mut part.backgrounds).unwrap();
             states.merge(part);
         }
-        let (results, _, _) = reduce(states, tree, 100_000, Work::default()).unwrap();
+        let (results, _, _) = reduce(states, tree, 100_000, QueryContext::default()).unwrap();
         results.to_value(false)
     }
 
@@ -160,7 +160,7 @@ impl Store {
         let sources = [source];
         parts.iter().any(|rows| {
             let segment = &self.context(tree);
-            let at = At { segment, rows, sources: &sources };
+            let at = SegmentRows { segment, rows, sources: &sources };
             let mut bids = false;
             let note = &mut |question: &Question<'_>, _: &mut dyn Sink| {
                 bids |= source.bid(question, at, u64::MAX)?.is_some();
@@ -182,7 +182,7 @@ impl Store {
     fn chosen(&self, aggs: &Value, rows: &Rows) -> String {
         let tree = self.tree(aggs);
         let segment = &self.context(&tree);
-        let at = At { segment, rows, sources: all() };
+        let at = SegmentRows { segment, rows, sources: all() };
         let mut chosen = Vec::new();
         let mut states = States::new(&tree);
         let subs = states.roots.0.iter_mut().chain(&mut states.globals.0);
@@ -208,9 +208,9 @@ impl Store {
         let tree = self.tree(aggs);
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
         let mut segment = self.context(&tree);
-        segment.source.work = Work::new(&pool);
-        let (segment, free, rows) = (&segment, &Free(source), &Rows::All(0..self.rows()));
-        let at = At { segment, rows, sources: &[free] };
+        segment.source.work = QueryContext::new(&pool);
+        let (segment, free, rows) = (&segment, &CheapestSource(source), &Rows::All(0..self.rows()));
+        let at = SegmentRows { segment, rows, sources: &[free] };
         let (mut states, mut answered) = (States::new(&tree), true);
         for sub in &mut states.roots.0 {
             let ask = &mut |question: &Question<'_>, sink: &mut dyn Sink| answer(question, sink, at);
@@ -221,15 +221,20 @@ impl Store {
 }
 
 /// A source that is always the cheapest.
-struct Free<'a>(&'a dyn Source);
+struct CheapestSource<'a>(&'a dyn Source);
 
-impl Source for Free<'_> {
+impl Source for CheapestSource<'_> {
     fn name(&self) -> &'static str {
         self.0.name()
     }
 
-    fn bid<'a>(&self, question: &'a Question<'a>, at: At<'a>, _most: u64) -> Result<Option<Bid<'a>>> {
-        Ok(self.0.bid(question, at, u64::MAX)?.map(|bid| Bid { cost: 0, ..bid }))
+    fn bid<'a>(
+        &self,
+        question: &'a Question<'a>,
+        at: SegmentRows<'a>,
+        _most: u64,
+    ) -> Result<Option<SourceCost<'a>>> {
+        Ok(self.0.bid(question, at, u64::MAX)?.map(|bid| SourceCost { cost: 0, ..bid }))
     }
 }
 
@@ -320,7 +325,7 @@ async fn every_source_answers_as_the_rows_do() {
                 assert_eq!(store.answer(&tree, all(), parts), expected, "{count} {aggs} of {parts:?}");
                 for source in all().iter().filter(|source| store.bids(&tree, **source, parts)) {
                     used.insert(source.name());
-                    let found = store.answer(&tree, &[&Free(*source), &columns::Columns], parts);
+                    let found = store.answer(&tree, &[&CheapestSource(*source), &columns::Columns], parts);
                     assert_eq!(found, expected, "{}: {count} {aggs} of {parts:?}", source.name());
                 }
             }
@@ -351,9 +356,9 @@ async fn the_first_of_equal_costs_wins_and_counts_are_not_lost() {
     let store = Store::open(300, true, &mut StdRng::seed_from_u64(20)).await;
     let tree = store.tree(&json!({"a": {"significant_terms": {"field": "word", "min_doc_count": 1}}}));
     let (segment, rows) = (&store.context(&tree), &Rows::All(0..store.rows()));
-    let (one, other) = (&Free(&columns::Columns), &Twin);
+    let (one, other) = (&CheapestSource(&columns::Columns), &CostlessSource);
     let first = |sources: &[&dyn Source]| {
-        choose(&Question::Columns(&[]), At { segment, rows, sources }).unwrap().map(|(name, _)| name)
+        choose(&Question::Columns(&[]), SegmentRows { segment, rows, sources }).unwrap().map(|(name, _)| name)
     };
     assert_eq!((first(&[one, other]), first(&[other, one])), (Some("columns"), Some("twin")));
     // Terms are counted for themselves, not by number.
@@ -362,15 +367,20 @@ async fn the_first_of_equal_costs_wins_and_counts_are_not_lost() {
 }
 
 /// A source that costs nothing.
-struct Twin;
+struct CostlessSource;
 
-impl Source for Twin {
+impl Source for CostlessSource {
     fn name(&self) -> &'static str {
         "twin"
     }
 
-    fn bid<'a>(&self, _question: &'a Question<'a>, _at: At<'a>, _most: u64) -> Result<Option<Bid<'a>>> {
-        Ok(Bid::new(0, |_| Ok(())))
+    fn bid<'a>(
+        &self,
+        _question: &'a Question<'a>,
+        _at: SegmentRows<'a>,
+        _most: u64,
+    ) -> Result<Option<SourceCost<'a>>> {
+        Ok(SourceCost::new(0, |_| Ok(())))
     }
 }
 
@@ -472,7 +482,7 @@ async fn the_cheapest_source_is_chosen() {
 fn counted(store: &Store, counts: &ValueCounts, parts: &[Rows]) -> Option<BTreeMap<String, u64>> {
     let mut found = BTreeMap::new();
     for rows in parts {
-        let part = Part { segment: 0, rows: rows.span() };
+        let part = RowPartition { segment: 0, rows: rows.span() };
         let mut find = || Ok(Some(rows.within(rows.span())));
         let asked = match rows {
             Rows::All(_) => CountedRows::All,
@@ -499,22 +509,22 @@ async fn values_are_told_with_their_rows() {
     let run = [Rows::Some(RoaringBitmap::from_iter(3_000..15_000))];
     let few = [Rows::Some((0..end).step_by(50).collect())];
     let fields = [
-        ("status", By::Value),
-        ("word", By::Value),
-        ("client", By::Value),
-        ("ip", By::Value),
-        ("ok", By::Value),
-        ("id", By::Value),
-        ("list", By::Value),
-        ("wide", By::Value),
-        ("f", By::Value),
-        ("nothing", By::Value),
-        ("name", By::Value),
-        ("cut", By::Value),
-        ("at", By::Span(CalendarUnit::Hour)),
-        ("at", By::Span(CalendarUnit::Day)),
-        ("ns", By::Span(CalendarUnit::Day)),
-        ("at", By::Span(CalendarUnit::Second)),
+        ("status", CountKey::Value),
+        ("word", CountKey::Value),
+        ("client", CountKey::Value),
+        ("ip", CountKey::Value),
+        ("ok", CountKey::Value),
+        ("id", CountKey::Value),
+        ("list", CountKey::Value),
+        ("wide", CountKey::Value),
+        ("f", CountKey::Value),
+        ("nothing", CountKey::Value),
+        ("name", CountKey::Value),
+        ("cut", CountKey::Value),
+        ("at", CountKey::Span(CalendarUnit::Hour)),
+        ("at", CountKey::Span(CalendarUnit::Day)),
+        ("ns", CountKey::Span(CalendarUnit::Day)),
+        ("at", CountKey::Span(CalendarUnit::Second)),
     ];
     let mut told = String::from("groups of all rows, in parts, of a run, of few\n");
     for (field, by) in fields {
@@ -535,7 +545,7 @@ async fn values_are_told_with_their_rows() {
         told +=
             &format!("{field} {by:?}: {}, {}, {}, {}\n", show(&whole), show(&parts), show(&run), show(&few));
     }
-    assert!(ValueCounts::new(&store.table.snapshot, "plain", By::Value).is_none());
+    assert!(ValueCounts::new(&store.table.snapshot, "plain", CountKey::Value).is_none());
     insta::assert_snapshot!(told, @r"
     groups of all rows, in parts, of a run, of few
     status Value: 4, 4, -, -

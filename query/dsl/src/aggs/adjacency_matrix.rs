@@ -4,7 +4,7 @@ use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::filters::NamedFilter;
-use super::members::Part;
+use super::members::ErrorLabel;
 
 /// Most queries, as `index.max_adjacency_matrix_filters` has it by default.
 const MAX_FILTERS: usize = 100;
@@ -19,7 +19,7 @@ pub struct AdjacencyMatrix {
 }
 
 impl AdjacencyMatrix {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let mut matrix = Self { filters: Vec::new(), separator: "&".to_owned() };
         for (key, value) in members {
             match (key.as_str(), value) {

@@ -3,8 +3,8 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::members::Part;
-use super::source::{Takes, ValuesSource};
+use super::members::ErrorLabel;
+use super::source::{AcceptedMembers, ValuesSource};
 
 /// Most buckets that may be asked for: `search.max_buckets` of 65,535 by the 30 of the widest step.
 const MAX_BUCKETS: i64 = 2_184;
@@ -33,7 +33,7 @@ pub enum MinimumInterval {
 }
 
 impl AutoDateHistogram {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let mut auto = Self { source: ValuesSource::default(), buckets: 10, minimum_interval: None };
         for (key, value) in members {
             match key.as_str() {
@@ -65,7 +65,7 @@ impl AutoDateHistogram {
                         }
                     });
                 }
-                _ if auto.source.take(part, Takes::FormatAndZone, key, value)? => {}
+                _ if auto.source.take(part, AcceptedMembers::FormatAndZone, key, value)? => {}
                 _ => {
                     return Err(part.unknown(
                         key,

@@ -3,8 +3,8 @@
 use millrace_work::error::Result;
 use serde_json::{Map, Value};
 
-use super::members::Part;
-use super::source::{Takes, ValuesSource};
+use super::members::ErrorLabel;
+use super::source::{AcceptedMembers, ValuesSource};
 
 /// Values that are counted exactly at least where the request does not say.
 const DEFAULT_THRESHOLD: u64 = 3_000;
@@ -21,7 +21,7 @@ pub struct Cardinality {
 }
 
 impl Cardinality {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let mut cardinality =
             Self { source: ValuesSource::default(), precision_threshold: DEFAULT_THRESHOLD };
         for (key, value) in members {
@@ -43,7 +43,7 @@ impl Cardinality {
                 }
                 "rehash" if value.is_string() => {}
                 "rehash" => return Err(part.wrong_type(key, value)),
-                _ if cardinality.source.take(part, Takes::Plain, key, value)? => {}
+                _ if cardinality.source.take(part, AcceptedMembers::Plain, key, value)? => {}
                 _ => {
                     let known = &[
                         "execution_hint",

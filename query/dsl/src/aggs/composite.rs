@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::date_histogram::offset;
 use super::histogram;
 use super::interval::GivenInterval;
-use super::members::Part;
-use super::source::{Takes, ValueType, ValuesSource};
+use super::members::ErrorLabel;
+use super::source::{AcceptedMembers, ValueType, ValuesSource};
 use crate::json::{content, token};
 
 /// Most sources.
@@ -74,7 +74,7 @@ pub enum MissingOrder {
 }
 
 impl Composite {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let (mut sources, mut size, mut after) = (None, 10, None);
         for (key, value) in members {
             match key.as_str() {
@@ -181,12 +181,12 @@ impl CompositeSource {
             return Err(content(format!("[{kind}] Expected START_OBJECT but was: {}", token(body))));
         };
         let (kind, takes) = match kind {
-            "terms" => ("terms", Takes::Plain),
-            "histogram" => ("histogram", Takes::Plain),
-            "date_histogram" => ("date_histogram", Takes::FormatAndZone),
+            "terms" => ("terms", AcceptedMembers::Plain),
+            "histogram" => ("histogram", AcceptedMembers::Plain),
+            "date_histogram" => ("date_histogram", AcceptedMembers::FormatAndZone),
             other => return Err(Error::Parsing(format!("invalid source type: {other}"))),
         };
-        let part = Part { kind, name: "" };
+        let part = ErrorLabel { kind, name: "" };
         let mut source = ValuesSource::default();
         let (mut interval, mut width, mut offset_ms) = (GivenInterval::default(), None, 0);
         let (mut ascending, mut missing_bucket, mut missing_order) = (true, false, MissingOrder::default());
@@ -245,7 +245,7 @@ impl CompositeSource {
     }
 }
 
-fn direction(part: Part<'_>, key: &str, value: &Value) -> Result<bool> {
+fn direction(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<bool> {
     let text = part.text(key, value)?;
     match text.to_ascii_lowercase().as_str() {
         "asc" => Ok(true),
@@ -258,7 +258,7 @@ fn direction(part: Part<'_>, key: &str, value: &Value) -> Result<bool> {
 }
 
 impl MissingOrder {
-    fn parse(part: Part<'_>, key: &str, value: &Value) -> Result<Self> {
+    fn parse(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<Self> {
         let text = part.text(key, value)?;
         match text.to_ascii_lowercase().as_str() {
             "default" => Ok(Self::Default),

@@ -5,9 +5,9 @@ use millrace_work::error::Result;
 use serde_json::{Map, Value};
 
 use super::interval::{GivenInterval, time_value};
-use super::members::Part;
+use super::members::ErrorLabel;
 use super::order::BucketOrder;
-use super::source::{Takes, ValuesSource};
+use super::source::{AcceptedMembers, ValuesSource};
 use super::terms::not_negative;
 
 /// Members of the aggregation.
@@ -60,7 +60,7 @@ pub struct DateBounds {
 }
 
 impl DateHistogram {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let mut source = ValuesSource::default();
         let mut interval = GivenInterval::default();
         let (mut offset_ms, mut keyed, mut min_doc_count) = (0, false, 0);
@@ -75,7 +75,7 @@ impl DateHistogram {
                 "extended_bounds" => extended_bounds = Some(DateBounds::parse(part, key, value)?),
                 "hard_bounds" => hard_bounds = Some(DateBounds::parse(part, key, value)?),
                 _ if interval.take(part, key, value)? => {}
-                _ if source.take(part, Takes::FormatAndZone, key, value)? => {}
+                _ if source.take(part, AcceptedMembers::FormatAndZone, key, value)? => {}
                 _ => return Err(part.unknown(key, KNOWN)),
             }
         }
@@ -93,9 +93,9 @@ impl DateHistogram {
 }
 
 impl DateBounds {
-    fn parse(part: Part<'_>, key: &str, value: &Value) -> Result<Self> {
+    fn parse(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<Self> {
         let Value::Object(members) = value else { return Err(part.wrong_type(key, value)) };
-        let own = Part { kind: "bounds", name: part.name };
+        let own = ErrorLabel { kind: "bounds", name: part.name };
         let mut bounds = Self::default();
         for (bound, value) in members {
             let parsed = match value {
@@ -114,7 +114,7 @@ impl DateBounds {
 }
 
 /// Reads an offset: milliseconds, or a span of time with a sign.
-pub(super) fn offset(part: Part<'_>, key: &str, value: &Value) -> Result<i64> {
+pub(super) fn offset(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<i64> {
     match value {
         Value::Number(_) => part.long(key, value),
         Value::String(text) => {

@@ -3,9 +3,9 @@
 use millrace_work::error::Result;
 use serde_json::{Map, Value};
 
-use super::members::Part;
+use super::members::ErrorLabel;
 use super::range::{Members, range_key};
-use super::source::{Takes, ValuesSource};
+use super::source::{AcceptedMembers, ValuesSource};
 
 /// Members of the aggregation.
 const KNOWN: &[&str] =
@@ -43,15 +43,15 @@ pub enum DateBound {
 }
 
 impl DateRange {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let Members { source, keyed, ranges } =
-            Members::parse(part, Takes::FormatAndZone, KNOWN, members, DateRangeItem::parse)?;
+            Members::parse(part, AcceptedMembers::FormatAndZone, KNOWN, members, DateRangeItem::parse)?;
         Ok(Self { source, keyed, ranges })
     }
 }
 
 impl DateRangeItem {
-    fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let mut range = Self { key: None, from: None, to: None };
         for (key, value) in members {
             match key.as_str() {
@@ -65,7 +65,7 @@ impl DateRangeItem {
     }
 }
 
-fn bound(part: Part<'_>, key: &str, value: &Value) -> Result<Option<DateBound>> {
+fn bound(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<Option<DateBound>> {
     match value {
         Value::Null => Ok(None),
         Value::Number(number) => Ok(number.as_f64().map(DateBound::Number)),

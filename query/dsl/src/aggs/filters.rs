@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::members::Part;
+use super::members::ErrorLabel;
 use crate::json::token;
 use crate::query::{self, Query};
 
@@ -33,7 +33,7 @@ pub struct NamedFilter {
 }
 
 impl Filters {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let (mut filters, mut keyed) = (Vec::new(), true);
         let (mut other, mut key_of_other) = (None, None);
         for (key, value) in members {

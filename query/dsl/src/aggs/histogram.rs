@@ -3,9 +3,9 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::members::Part;
+use super::members::ErrorLabel;
 use super::order::BucketOrder;
-use super::source::{Takes, ValuesSource};
+use super::source::{AcceptedMembers, ValuesSource};
 use super::terms::not_negative;
 
 /// Members of the aggregation.
@@ -55,7 +55,7 @@ pub struct Bounds {
 }
 
 impl Histogram {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let mut histogram = Self {
             source: ValuesSource::default(),
             interval: 0.0,
@@ -77,7 +77,7 @@ impl Histogram {
                 "order" => histogram.order = BucketOrder::parse(part, key, value)?,
                 "extended_bounds" => histogram.extended_bounds = Some(Bounds::parse(part, key, value)?),
                 "hard_bounds" => histogram.hard_bounds = Some(Bounds::parse(part, key, value)?),
-                _ if histogram.source.take(part, Takes::Format, key, value)? => {}
+                _ if histogram.source.take(part, AcceptedMembers::Format, key, value)? => {}
                 _ => return Err(part.unknown(key, KNOWN)),
             }
         }
@@ -100,7 +100,7 @@ impl Histogram {
 }
 
 /// Reads the width of buckets.
-pub(super) fn interval(part: Part<'_>, key: &str, value: &Value) -> Result<f64> {
+pub(super) fn interval(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<f64> {
     let number = part.double(key, value)?;
     if number.is_finite() && number > 0.0 {
         return Ok(number);
@@ -113,9 +113,9 @@ pub(super) fn interval(part: Part<'_>, key: &str, value: &Value) -> Result<f64> 
 }
 
 impl Bounds {
-    fn parse(part: Part<'_>, key: &str, value: &Value) -> Result<Self> {
+    fn parse(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<Self> {
         let Value::Object(members) = value else { return Err(part.wrong_type(key, value)) };
-        let own = Part { kind: "double_bounds", name: part.name };
+        let own = ErrorLabel { kind: "double_bounds", name: part.name };
         let mut bounds = Self::default();
         for (bound, value) in members {
             let slot = match bound.as_str() {

@@ -3,7 +3,7 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::members::Part;
+use super::members::ErrorLabel;
 use crate::json;
 
 /// Most values of a list.
@@ -32,7 +32,7 @@ pub enum Pattern {
 
 impl IncludeExclude {
     /// Takes `include` or `exclude`; returns whether the key was one of them.
-    pub(super) fn take(&mut self, part: Part<'_>, key: &str, value: &Value) -> Result<bool> {
+    pub(super) fn take(&mut self, part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<bool> {
         match key {
             "include" => match value {
                 Value::Object(members) => {
@@ -65,7 +65,7 @@ impl IncludeExclude {
 }
 
 impl Pattern {
-    fn parse(part: Part<'_>, key: &str, value: &Value) -> Result<Self> {
+    fn parse(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<Self> {
         match value {
             Value::String(text) => Ok(Self::Regexp(text.clone())),
             Value::Array(items) if items.len() > MAX_VALUES => Err(part.refused(

@@ -4,7 +4,7 @@ use millrace_time::{CalendarUnit, Interval};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::members::Part;
+use super::members::ErrorLabel;
 
 /// The interval as the members of a request give it.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(super) struct GivenInterval {
 
 impl GivenInterval {
     /// Takes `interval`, `calendar_interval` or `fixed_interval`; returns whether the key was one of them.
-    pub(super) fn take(&mut self, part: Part<'_>, key: &str, value: &Value) -> Result<bool> {
+    pub(super) fn take(&mut self, part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<bool> {
         let (key, interval) = match key {
             "calendar_interval" => ("calendar_interval", calendar(part, key, &part.text(key, value)?)?),
             "fixed_interval" => ("fixed_interval", fixed(part, key, &part.text(key, value)?)?),
@@ -45,7 +45,7 @@ impl GivenInterval {
     }
 }
 
-fn calendar(part: Part<'_>, key: &str, text: &str) -> Result<Interval> {
+fn calendar(part: ErrorLabel<'_>, key: &str, text: &str) -> Result<Interval> {
     if text.is_empty() {
         return Err(part.refused(key, format!("[interval] must not be null: [{}]", part.kind)));
     }
@@ -57,12 +57,12 @@ fn calendar(part: Part<'_>, key: &str, text: &str) -> Result<Interval> {
     })
 }
 
-fn fixed(part: Part<'_>, key: &str, text: &str) -> Result<Interval> {
+fn fixed(part: ErrorLabel<'_>, key: &str, text: &str) -> Result<Interval> {
     let setting = format!("{}.fixedInterval", part.kind);
     time_value(&setting, text).map(Interval::Fixed).map_err(|error| part.unread(key, error))
 }
 
-fn legacy(part: Part<'_>, key: &str, value: &Value) -> Result<Interval> {
+fn legacy(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<Interval> {
     match value {
         Value::Number(_) => {
             let millis = part.long(key, value)?;

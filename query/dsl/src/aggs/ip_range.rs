@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::members::Part;
+use super::members::ErrorLabel;
 use super::range::{KNOWN, Members};
-use super::source::{Takes, ValuesSource};
+use super::source::{AcceptedMembers, ValuesSource};
 
 /// An `ip_range` aggregation.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,15 +32,15 @@ pub struct IpRangeItem {
 }
 
 impl IpRange {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let Members { source, keyed, ranges } =
-            Members::parse(part, Takes::Plain, KNOWN, members, IpRangeItem::parse)?;
+            Members::parse(part, AcceptedMembers::Plain, KNOWN, members, IpRangeItem::parse)?;
         Ok(Self { source, keyed, ranges })
     }
 }
 
 impl IpRangeItem {
-    fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let (mut range, mut mask) = (Self { key: None, from: None, to: None }, None);
         for (key, value) in members {
             let text = match value {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::members::Part;
+use super::members::ErrorLabel;
 use crate::json::{self, token};
 
 /// Most fields of one aggregation: their products are kept for each bucket.
@@ -35,7 +35,7 @@ pub enum MatrixMode {
 }
 
 impl MatrixStats {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let unexpected = |key: &str, value: &Value| {
             Error::Parsing(format!("Unexpected token {} [{key}] in [{}].", token(value), part.name))
         };

@@ -7,14 +7,14 @@ use crate::json::{self, token};
 
 /// What errors name: the kind of an aggregation, and its name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part<'a> {
+pub(super) struct ErrorLabel<'a> {
     /// Kind, such as `terms`.
     pub kind: &'static str,
     /// Name that the request gives it.
     pub name: &'a str,
 }
 
-impl Part<'_> {
+impl ErrorLabel<'_> {
     /// Makes the error of a value of a type that the member does not take.
     pub(super) fn wrong_type(self, key: &str, value: &Value) -> Error {
         json::content(format!("[{}] {key} doesn't support values of type: {}", self.kind, token(value)))

@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 
 use super::cardinality::Cardinality;
 use super::matrix_stats::MatrixStats;
-use super::members::Part;
+use super::members::ErrorLabel;
 use super::percentiles::{PercentileRanks, Percentiles};
-use super::source::{Takes, ValuesSource};
+use super::source::{AcceptedMembers, ValuesSource};
 use super::weighted_avg::WeightedAvg;
 
 /// Compression of the digest of a deviation where the request does not say.
@@ -89,7 +89,7 @@ impl Metric {
 
 impl Metric {
     /// Parses the metric that `part` names.
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let simple =
             |simple| ValuesSource::parse_only(part, members).map(|source| Self::Simple(simple, source));
         match part.kind {
@@ -120,7 +120,7 @@ impl Metric {
 
 /// Parses a metric with one number as its option.
 fn with_number(
-    part: Part<'_>,
+    part: ErrorLabel<'_>,
     members: &Map<String, Value>,
     option: &str,
     default: f64,
@@ -138,8 +138,8 @@ fn with_number(
                     format!("[{option}] must be greater than {least}. Found [{number:?}] in [{}]", part.name);
                 return Err(part.refused(key, reason));
             }
-        } else if !source.take(part, Takes::Format, key, value)? {
-            let mut known = Takes::Format.known().to_vec();
+        } else if !source.take(part, AcceptedMembers::Format, key, value)? {
+            let mut known = AcceptedMembers::Format.known().to_vec();
             known.push(option);
             return Err(part.unknown(key, &known));
         }
@@ -147,12 +147,12 @@ fn with_number(
     Ok((source.required(part)?, number))
 }
 
-fn geo_bounds(part: Part<'_>, members: &Map<String, Value>) -> Result<Metric> {
+fn geo_bounds(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Metric> {
     let (mut source, mut wrap_longitude) = (ValuesSource::default(), true);
     for (key, value) in members {
         match key.as_str() {
             "wrap_longitude" => wrap_longitude = part.boolean(key, value)?,
-            _ if source.take(part, Takes::Plain, key, value)? => {}
+            _ if source.take(part, AcceptedMembers::Plain, key, value)? => {}
             _ => return Err(part.unknown(key, &["field", "missing", "value_type", "wrap_longitude"])),
         }
     }

@@ -3,9 +3,9 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::members::Part;
+use super::members::ErrorLabel;
 use super::order::BucketOrder;
-use super::source::{Takes, ValuesSource};
+use super::source::{AcceptedMembers, ValuesSource};
 use super::terms::{CollectMode, Thresholds};
 use crate::json::{content, token};
 
@@ -40,7 +40,7 @@ pub struct MultiTerms {
 }
 
 impl MultiTerms {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let mut multi = Self {
             terms: Vec::new(),
             order: BucketOrder::count_descending(),
@@ -66,7 +66,7 @@ impl MultiTerms {
     }
 }
 
-fn terms(part: Part<'_>, key: &str, value: &Value) -> Result<Vec<ValuesSource>> {
+fn terms(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<Vec<ValuesSource>> {
     let Value::Array(items) = value else { return Err(part.wrong_type(key, value)) };
     let sources: Result<Vec<ValuesSource>> =
         items.iter().take(MAX_TERMS + 1).map(|item| field_config(part.name, item)).collect();
@@ -91,14 +91,14 @@ fn terms(part: Part<'_>, key: &str, value: &Value) -> Result<Vec<ValuesSource>> 
 
 /// Parses what one of several fields reads.
 pub(super) fn field_config(name: &str, value: &Value) -> Result<ValuesSource> {
-    let part = Part { kind: "field_config", name };
+    let part = ErrorLabel { kind: "field_config", name };
     let Value::Object(members) = value else {
         return Err(content(format!("[field_config] Expected START_OBJECT but was: {}", token(value))));
     };
     let mut source = ValuesSource::default();
     for (key, value) in members {
-        if !source.take(part, Takes::FormatAndZone, key, value)? {
-            return Err(part.unknown(key, Takes::FormatAndZone.known()));
+        if !source.take(part, AcceptedMembers::FormatAndZone, key, value)? {
+            return Err(part.unknown(key, AcceptedMembers::FormatAndZone.known()));
         }
     }
     if source.field.is_none() {

@@ -3,7 +3,7 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::members::Part;
+use super::members::ErrorLabel;
 use crate::json::token;
 
 /// A `nested` aggregation.
@@ -21,7 +21,7 @@ pub struct ReverseNested {
 }
 
 impl Nested {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let path = path(part, members)?;
         let path = path.ok_or_else(|| {
             Error::Parsing(format!("Missing [path] field for nested aggregation [{}]", part.name))
@@ -31,12 +31,12 @@ impl Nested {
 }
 
 impl ReverseNested {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         Ok(Self { path: path(part, members)? })
     }
 }
 
-fn path(part: Part<'_>, members: &Map<String, Value>) -> Result<Option<String>> {
+fn path(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Option<String>> {
     let mut path = None;
     for (key, value) in members {
         path = match (key.as_str(), value) {

@@ -3,7 +3,7 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::members::Part;
+use super::members::ErrorLabel;
 use super::path::Path;
 use crate::json::token;
 
@@ -61,7 +61,7 @@ impl BucketOrder {
     }
 
     /// Parses the value of `order`: an object, or a list of objects.
-    pub(super) fn parse(part: Part<'_>, key: &str, value: &Value) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<Self> {
         let criteria: Result<Vec<PathOrder>> = match value {
             Value::Object(members) => criterion(members).map(|one| vec![one]),
             Value::Array(items) if items.is_empty() => Err(Error::Exception {

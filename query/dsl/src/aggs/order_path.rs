@@ -24,7 +24,7 @@ const EXTENDED: [&str; 13] = [
 ];
 
 /// What a path may end with.
-enum End<'a> {
+enum PathEnd<'a> {
     /// The documents of one bucket.
     Bucket,
     /// One value.
@@ -75,19 +75,19 @@ fn check(mut subs: &Aggregations, names: &[String], property: Option<&str>) -> R
         return missing(last);
     };
     with_end(&found.kind, |end| match (end, property) {
-        (End::Nothing, _) => refuse(FORM.to_owned()),
-        (End::Bucket, None | Some("doc_count")) | (End::Value, None | Some("value")) => Ok(()),
-        (End::Bucket, Some(_)) => refuse(format!(
+        (PathEnd::Nothing, _) => refuse(FORM.to_owned()),
+        (PathEnd::Bucket, None | Some("doc_count")) | (PathEnd::Value, None | Some("value")) => Ok(()),
+        (PathEnd::Bucket, Some(_)) => refuse(format!(
             "Ordering on a single-bucket aggregation can only be done on its doc_count. Either drop the key (a la \"{last}\") or change it to \"doc_count\" (a la \"{last}.doc_count\") or \"key\"."
         )),
-        (End::Value, Some(_)) => refuse(format!(
+        (PathEnd::Value, Some(_)) => refuse(format!(
             "Ordering on a single-value metrics aggregation can only be done on its value. Either drop the key (a la \"{last}\") or change it to \"value\" (a la \"{last}.value\")"
         )),
-        (End::Values(_), None) => refuse(
+        (PathEnd::Values(_), None) => refuse(
             "When ordering on a multi-value metrics aggregation a metric name must be specified.".to_owned(),
         ),
-        (End::Values(has), Some(name)) if has(name) => Ok(()),
-        (End::Values(_), Some(name)) => {
+        (PathEnd::Values(has), Some(name)) if has(name) => Ok(()),
+        (PathEnd::Values(_), Some(name)) => {
             refuse(format!("Unknown metric name [{name}] on multi-value metrics aggregation [{last}]"))
         }
     })
@@ -105,23 +105,25 @@ fn single_bucket(kind: &Kind) -> bool {
     )
 }
 
-fn with_end<T>(kind: &Kind, then: impl FnOnce(End<'_>) -> T) -> T {
+fn with_end<T>(kind: &Kind, then: impl FnOnce(PathEnd<'_>) -> T) -> T {
     let Kind::Metric(metric) = kind else {
-        return then(if single_bucket(kind) { End::Bucket } else { End::Nothing });
+        return then(if single_bucket(kind) { PathEnd::Bucket } else { PathEnd::Nothing });
     };
     let listed = |numbers: &[f64], name: &str| name.parse().is_ok_and(|number| numbers.contains(&number));
     match metric.as_ref() {
-        Metric::Simple(Simple::Stats, _) => then(End::Values(&|name| STATS.contains(&name))),
+        Metric::Simple(Simple::Stats, _) => then(PathEnd::Values(&|name| STATS.contains(&name))),
         Metric::ExtendedStats { .. } => {
-            then(End::Values(&|name| STATS.contains(&name) || EXTENDED.contains(&name)))
+            then(PathEnd::Values(&|name| STATS.contains(&name) || EXTENDED.contains(&name)))
         }
-        Metric::Percentiles(percentiles) => then(End::Values(&|name| listed(&percentiles.percents, name))),
-        Metric::PercentileRanks(ranks) => then(End::Values(&|name| listed(&ranks.values, name))),
-        Metric::GeoBounds { .. } | Metric::MatrixStats(_) => then(End::Nothing),
+        Metric::Percentiles(percentiles) => {
+            then(PathEnd::Values(&|name| listed(&percentiles.percents, name)))
+        }
+        Metric::PercentileRanks(ranks) => then(PathEnd::Values(&|name| listed(&ranks.values, name))),
+        Metric::GeoBounds { .. } | Metric::MatrixStats(_) => then(PathEnd::Nothing),
         Metric::Simple(..)
         | Metric::Cardinality(_)
         | Metric::MedianAbsoluteDeviation { .. }
-        | Metric::WeightedAvg(_) => then(End::Value),
+        | Metric::WeightedAvg(_) => then(PathEnd::Value),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::members::Part;
+use super::members::ErrorLabel;
 use super::*;
 use crate::json::{did_you_mean, token};
 use crate::query;
@@ -187,7 +187,7 @@ impl Parser {
             let reason = format!("Unknown aggregation type [{kind}]{}", did_you_mean(kind, KNOWN));
             return Err(Error::UnknownQuery { reason, name: kind.to_owned() });
         };
-        let part = Part { kind, name };
+        let part = ErrorLabel { kind, name };
         let metric = |metric: Result<Metric>| metric.map(|metric| Kind::Metric(Arc::new(metric)));
         let pipeline = |pipeline: Result<Pipeline>| pipeline.map(|found| Kind::Pipeline(Arc::new(found)));
         Ok(match kind {

@@ -3,8 +3,8 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::members::Part;
-use super::source::{Takes, ValuesSource};
+use super::members::ErrorLabel;
+use super::source::{AcceptedMembers, ValuesSource};
 
 /// Percents where the request does not say.
 pub(super) const DEFAULT_PERCENTS: [f64; 7] = [1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0];
@@ -49,7 +49,7 @@ pub enum PercentileMethod {
 }
 
 /// What both aggregations have.
-struct Parsed {
+struct SharedMembers {
     source: ValuesSource,
     keyed: bool,
     method: PercentileMethod,
@@ -57,7 +57,7 @@ struct Parsed {
 }
 
 /// Parses either; `list` is the member that says what is wanted.
-fn parse(part: Part<'_>, members: &Map<String, Value>, list: &str) -> Result<Parsed> {
+fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>, list: &str) -> Result<SharedMembers> {
     let (mut source, mut keyed, mut wanted) = (ValuesSource::default(), true, None);
     let (mut tdigest, mut hdr) = (None, None);
     for (key, value) in members {
@@ -66,7 +66,7 @@ fn parse(part: Part<'_>, members: &Map<String, Value>, list: &str) -> Result<Par
             "tdigest" => tdigest = Some(compression(part, key, value)?),
             "hdr" => hdr = Some(digits(part, key, value)?),
             _ if key == list => wanted = Some(numbers(part, key, value)?),
-            _ if source.take(part, Takes::Format, key, value)? => {}
+            _ if source.take(part, AcceptedMembers::Format, key, value)? => {}
             _ => {
                 let known: Vec<&str> = KNOWN
                     .iter()
@@ -84,18 +84,18 @@ fn parse(part: Part<'_>, members: &Map<String, Value>, list: &str) -> Result<Par
         (None, Some(significant_digits)) => PercentileMethod::Hdr { significant_digits },
         (compression, None) => PercentileMethod::TDigest { compression: compression.unwrap_or(100.0) },
     };
-    Ok(Parsed { source: source.required(part)?, keyed, method, wanted })
+    Ok(SharedMembers { source: source.required(part)?, keyed, method, wanted })
 }
 
 /// Makes the error of values that do not go together.
-fn failed(part: Part<'_>, reason: String) -> Error {
+fn failed(part: ErrorLabel<'_>, reason: String) -> Error {
     Error::Content {
         reason: format!("Failed to build [{}] after last required field arrived", part.kind),
         cause: Some(Box::new(Error::IllegalArgument(reason))),
     }
 }
 
-fn numbers(part: Part<'_>, key: &str, value: &Value) -> Result<Vec<f64>> {
+fn numbers(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<Vec<f64>> {
     let items = match value {
         Value::Array(items) => items.as_slice(),
         Value::Number(_) | Value::String(_) => std::slice::from_ref(value),
@@ -110,8 +110,8 @@ fn numbers(part: Part<'_>, key: &str, value: &Value) -> Result<Vec<f64>> {
     Ok(numbers)
 }
 
-fn compression(part: Part<'_>, key: &str, value: &Value) -> Result<f64> {
-    let own = Part { kind: "tdigest", name: part.name };
+fn compression(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<f64> {
+    let own = ErrorLabel { kind: "tdigest", name: part.name };
     let Value::Object(members) = value else { return Err(part.wrong_type(key, value)) };
     let mut compression = 100.0;
     for (option, value) in members {
@@ -133,8 +133,8 @@ fn compression(part: Part<'_>, key: &str, value: &Value) -> Result<f64> {
     Ok(compression)
 }
 
-fn digits(part: Part<'_>, key: &str, value: &Value) -> Result<u8> {
-    let own = Part { kind: "hdr", name: part.name };
+fn digits(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<u8> {
+    let own = ErrorLabel { kind: "hdr", name: part.name };
     let Value::Object(members) = value else { return Err(part.wrong_type(key, value)) };
     let mut digits = 3;
     for (option, value) in members {
@@ -154,8 +154,8 @@ fn digits(part: Part<'_>, key: &str, value: &Value) -> Result<u8> {
 }
 
 impl Percentiles {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
-        let Parsed { source, keyed, method, wanted } = parse(part, members, "percents")?;
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
+        let SharedMembers { source, keyed, method, wanted } = parse(part, members, "percents")?;
         let percents = wanted.unwrap_or_else(|| DEFAULT_PERCENTS.to_vec());
         if percents.is_empty() {
             return Err(failed(part, format!("[percents] must not be empty: [{}]", part.name)));
@@ -169,8 +169,8 @@ impl Percentiles {
 }
 
 impl PercentileRanks {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
-        let Parsed { source, keyed, method, wanted } = parse(part, members, "values")?;
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
+        let SharedMembers { source, keyed, method, wanted } = parse(part, members, "values")?;
         let wanted =
             wanted.ok_or_else(|| failed(part, format!("[values] must not be null: [{}]", part.name)))?;
         if wanted.is_empty() {

@@ -17,7 +17,7 @@ mod serial_diff;
 use millrace_work::error::Result;
 use serde_json::{Map, Value};
 
-use super::members::Part;
+use super::members::ErrorLabel;
 
 pub use bucket_expression::BucketExpression;
 pub use bucket_metric::{BucketMetric, Statistic};
@@ -64,7 +64,7 @@ pub enum GapPolicy {
 
 impl Pipeline {
     /// Parses the pipeline aggregation that `part` names.
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         match part.kind {
             "derivative" => Derivative::parse(part, members).map(Self::Derivative),
             "cumulative_sum" => cumulative_sum::parse(part, members),

@@ -3,8 +3,8 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::members::Part;
-use super::source::{Takes, ValuesSource};
+use super::members::ErrorLabel;
+use super::source::{AcceptedMembers, ValuesSource};
 use crate::json::{self, content, token};
 
 /// Most ranges of one aggregation.
@@ -33,9 +33,9 @@ pub struct NumericRange {
 }
 
 impl Range {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let Members { source, keyed, ranges } =
-            Members::parse(part, Takes::Format, KNOWN, members, NumericRange::parse)?;
+            Members::parse(part, AcceptedMembers::Format, KNOWN, members, NumericRange::parse)?;
         Ok(Self { source, keyed, ranges })
     }
 }
@@ -53,11 +53,11 @@ pub(super) struct Members<T> {
 impl<T> Members<T> {
     /// Reads them: what is read as `takes` says, a range by `parse`. An error lists those that are `known`.
     pub(super) fn parse(
-        part: Part<'_>,
-        takes: Takes,
+        part: ErrorLabel<'_>,
+        takes: AcceptedMembers,
         known: &[&str],
         members: &Map<String, Value>,
-        parse: fn(Part<'_>, &Map<String, Value>) -> Result<T>,
+        parse: fn(ErrorLabel<'_>, &Map<String, Value>) -> Result<T>,
     ) -> Result<Self> {
         let (mut source, mut keyed, mut ranges) = (ValuesSource::default(), false, Vec::new());
         for (key, value) in members {
@@ -76,17 +76,17 @@ impl<T> Members<T> {
 
 /// Parses the list of ranges.
 fn list<T>(
-    part: Part<'_>,
+    part: ErrorLabel<'_>,
     key: &str,
     value: &Value,
-    parse: fn(Part<'_>, &Map<String, Value>) -> Result<T>,
+    parse: fn(ErrorLabel<'_>, &Map<String, Value>) -> Result<T>,
 ) -> Result<Vec<T>> {
     let Value::Array(items) = value else { return Err(part.wrong_type(key, value)) };
     if items.len() > MAX_RANGES {
         let reason = format!("too many ranges: {} given, at most {MAX_RANGES} allowed", items.len());
         return Err(part.refused(key, reason));
     }
-    let own = Part { kind: "range", name: part.name };
+    let own = ErrorLabel { kind: "range", name: part.name };
     let ranges: Result<Vec<T>> = items
         .iter()
         .map(|item| match item {
@@ -98,7 +98,7 @@ fn list<T>(
 }
 
 /// Checks that there are ranges.
-fn specified<T>(part: Part<'_>, ranges: &[T]) -> Result<()> {
+fn specified<T>(part: ErrorLabel<'_>, ranges: &[T]) -> Result<()> {
     if ranges.is_empty() {
         return Err(Error::IllegalArgument(format!(
             "No [ranges] specified for the [{}] aggregation",
@@ -109,7 +109,7 @@ fn specified<T>(part: Part<'_>, ranges: &[T]) -> Result<()> {
 }
 
 impl NumericRange {
-    fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let mut range = Self { key: None, from: None, to: None };
         for (key, value) in members {
             match key.as_str() {
@@ -124,7 +124,7 @@ impl NumericRange {
 }
 
 /// Reads the key of a range.
-pub(super) fn range_key(part: Part<'_>, key: &str, value: &Value) -> Result<Option<String>> {
+pub(super) fn range_key(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<Option<String>> {
     match value {
         Value::Null => Ok(None),
         Value::String(_) | Value::Number(_) => Ok(json::text(value)),
@@ -132,7 +132,7 @@ pub(super) fn range_key(part: Part<'_>, key: &str, value: &Value) -> Result<Opti
     }
 }
 
-fn bound(part: Part<'_>, key: &str, value: &Value) -> Result<Option<f64>> {
+fn bound(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<Option<f64>> {
     match value {
         Value::Null => Ok(None),
         Value::Number(number) => Ok(number.as_f64()),

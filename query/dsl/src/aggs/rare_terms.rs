@@ -4,8 +4,8 @@ use millrace_work::error::Result;
 use serde_json::{Map, Value};
 
 use super::include::IncludeExclude;
-use super::members::Part;
-use super::source::{Takes, ValuesSource};
+use super::members::ErrorLabel;
+use super::source::{AcceptedMembers, ValuesSource};
 
 /// Members of the aggregation.
 const KNOWN: &[&str] = &[
@@ -34,7 +34,7 @@ pub struct RareTerms {
 }
 
 impl RareTerms {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let mut rare = Self {
             source: ValuesSource::default(),
             include: IncludeExclude::default(),
@@ -67,7 +67,7 @@ impl RareTerms {
                     }
                 }
                 _ if rare.include.take(part, key, value)? => {}
-                _ if rare.source.take(part, Takes::Format, key, value)? => {}
+                _ if rare.source.take(part, AcceptedMembers::Format, key, value)? => {}
                 _ => return Err(part.unknown(key, KNOWN)),
             }
         }

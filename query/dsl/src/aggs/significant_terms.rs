@@ -6,8 +6,8 @@ use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::include::IncludeExclude;
-use super::members::Part;
-use super::source::{Takes, ValuesSource};
+use super::members::ErrorLabel;
+use super::source::{AcceptedMembers, ValuesSource};
 use super::terms::{Thresholds, execution_hint};
 use crate::json::{content, token};
 use crate::query::{self, Query};
@@ -39,7 +39,7 @@ pub enum Heuristic {
 }
 
 impl SignificantTerms {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let mut significant = Self {
             source: ValuesSource::default(),
             include: IncludeExclude::default(),
@@ -65,7 +65,7 @@ impl SignificantTerms {
                 }
                 _ if significant.include.take(part, key, value)? => {}
                 _ if significant.thresholds.take(part, key, value)? => {}
-                _ if significant.source.take(part, Takes::Format, key, value)? => {}
+                _ if significant.source.take(part, AcceptedMembers::Format, key, value)? => {}
                 _ => match Heuristic::parse(part, key, value)? {
                     Some(heuristic) => significant.heuristic = heuristic,
                     None => return Err(Error::unknown_member(part.kind, key)),
@@ -80,7 +80,7 @@ impl SignificantTerms {
 
 impl Heuristic {
     /// Parses a heuristic; `None` where there is none of that name.
-    fn parse(part: Part<'_>, key: &str, value: &Value) -> Result<Option<Self>> {
+    fn parse(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<Option<Self>> {
         let known: (&'static str, &[&str]) = match key {
             "jlh" => ("jlh", &[]),
             "mutual_information" => ("mutual_information", &["include_negatives", "background_is_superset"]),
@@ -89,7 +89,7 @@ impl Heuristic {
             "percentage" => ("percentage", &[]),
             _ => return Ok(None),
         };
-        let own = Part { kind: known.0, name: part.name };
+        let own = ErrorLabel { kind: known.0, name: part.name };
         let Value::Object(members) = value else {
             return Err(content(format!("[{key}] Expected START_OBJECT but was: {}", token(value))));
         };

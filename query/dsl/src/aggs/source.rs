@@ -4,7 +4,7 @@ use millrace_time::Zone;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::members::Part;
+use super::members::ErrorLabel;
 use super::zone::unknown;
 
 /// The members that aggregations over values share.
@@ -38,7 +38,7 @@ pub enum ValueType {
 
 /// Which of the shared members an aggregation takes beside `field`, `missing` and `value_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Takes {
+pub(super) enum AcceptedMembers {
     /// No others.
     Plain,
     /// `format`.
@@ -47,7 +47,7 @@ pub(super) enum Takes {
     FormatAndZone,
 }
 
-impl Takes {
+impl AcceptedMembers {
     /// Lists the members.
     pub(super) fn known(self) -> &'static [&'static str] {
         match self {
@@ -60,7 +60,13 @@ impl Takes {
 
 impl ValuesSource {
     /// Takes one of the shared members; returns whether it is one.
-    pub(super) fn take(&mut self, part: Part<'_>, takes: Takes, key: &str, value: &Value) -> Result<bool> {
+    pub(super) fn take(
+        &mut self,
+        part: ErrorLabel<'_>,
+        takes: AcceptedMembers,
+        key: &str,
+        value: &Value,
+    ) -> Result<bool> {
         if !takes.known().contains(&key) {
             return Ok(false);
         }
@@ -86,18 +92,18 @@ impl ValuesSource {
     }
 
     /// Parses an object that has shared members only.
-    pub(super) fn parse_only(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse_only(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let mut source = Self::default();
         for (key, value) in members {
-            if !source.take(part, Takes::Format, key, value)? {
-                return Err(part.unknown(key, Takes::Format.known()));
+            if !source.take(part, AcceptedMembers::Format, key, value)? {
+                return Err(part.unknown(key, AcceptedMembers::Format.known()));
             }
         }
         source.required(part)
     }
 
     /// Checks that there is a field.
-    pub(super) fn required(self, part: Part<'_>) -> Result<Self> {
+    pub(super) fn required(self, part: ErrorLabel<'_>) -> Result<Self> {
         if self.field.is_none() { Err(part.no_field()) } else { Ok(self) }
     }
 }
@@ -119,7 +125,7 @@ impl ValueType {
 }
 
 /// Reads a time zone: a text, or a number of hours.
-pub(super) fn zone(part: Part<'_>, key: &str, value: &Value) -> Result<Zone> {
+pub(super) fn zone(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<Zone> {
     match value {
         Value::String(text) => Zone::parse(text).ok_or_else(|| part.unread(key, unknown(text))),
         Value::Number(number) => match number.as_i64() {

@@ -4,9 +4,9 @@ use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::include::IncludeExclude;
-use super::members::Part;
+use super::members::ErrorLabel;
 use super::order::BucketOrder;
-use super::source::{Takes, ValuesSource};
+use super::source::{AcceptedMembers, ValuesSource};
 
 /// Members of the aggregation.
 const KNOWN: &[&str] = &[
@@ -66,7 +66,7 @@ pub enum CollectMode {
 }
 
 impl Terms {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let mut terms = Self {
             source: ValuesSource::default(),
             order: BucketOrder::count_descending(),
@@ -83,7 +83,7 @@ impl Terms {
                 "execution_hint" => execution_hint(part, key, value)?,
                 _ if terms.include.take(part, key, value)? => {}
                 _ if terms.thresholds.take(part, key, value)? => {}
-                _ if terms.source.take(part, Takes::Format, key, value)? => {}
+                _ if terms.source.take(part, AcceptedMembers::Format, key, value)? => {}
                 _ => return Err(part.unknown(key, KNOWN)),
             }
         }
@@ -99,7 +99,7 @@ impl Thresholds {
     }
 
     /// Takes one of its members; returns whether it is one.
-    pub(super) fn take(&mut self, part: Part<'_>, key: &str, value: &Value) -> Result<bool> {
+    pub(super) fn take(&mut self, part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<bool> {
         let positive = |label: &str| {
             let number = part.int(key, value)?;
             usize::try_from(number).ok().filter(|number| *number > 0).ok_or_else(|| {
@@ -128,7 +128,7 @@ impl Thresholds {
 }
 
 /// Reads a number of documents.
-pub(super) fn not_negative(part: Part<'_>, key: &str, label: &str, value: &Value) -> Result<u64> {
+pub(super) fn not_negative(part: ErrorLabel<'_>, key: &str, label: &str, value: &Value) -> Result<u64> {
     let number = part.long(key, value)?;
     u64::try_from(number).map_err(|_| {
         let reason =
@@ -138,7 +138,7 @@ pub(super) fn not_negative(part: Part<'_>, key: &str, label: &str, value: &Value
 }
 
 impl CollectMode {
-    pub(super) fn parse(part: Part<'_>, key: &str, value: &Value) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<Self> {
         match part.text(key, value)?.as_str() {
             "depth_first" => Ok(Self::DepthFirst),
             "breadth_first" => Ok(Self::BreadthFirst),
@@ -150,7 +150,7 @@ impl CollectMode {
 }
 
 /// Checks a hint, which has no effect.
-pub(super) fn execution_hint(part: Part<'_>, key: &str, value: &Value) -> Result<()> {
+pub(super) fn execution_hint(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<()> {
     match part.text(key, value)?.as_str() {
         "map" | "global_ordinals" => Ok(()),
         other => Err(Error::IllegalArgument(format!(

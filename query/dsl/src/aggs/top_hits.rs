@@ -3,7 +3,7 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::members::Part;
+use super::members::ErrorLabel;
 use crate::body::SearchBody;
 use crate::json::{self, token};
 
@@ -20,7 +20,7 @@ pub struct TopHits {
 }
 
 impl TopHits {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let (mut from, mut size, mut own) = (0, DEFAULT_SIZE, Map::new());
         for (key, value) in members {
             let count = || {

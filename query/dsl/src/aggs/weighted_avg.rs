@@ -3,7 +3,7 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::members::Part;
+use super::members::ErrorLabel;
 use super::multi_terms::field_config;
 
 /// A `weighted_avg` aggregation.
@@ -22,7 +22,7 @@ pub struct WeightedAvg {
 }
 
 impl WeightedAvg {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let (mut value, mut weight, mut format) = (None, None, None);
         for (key, member) in members {
             let config = || match member {

@@ -15,11 +15,11 @@ impl FieldBoosts {
     pub(super) fn parse(clause: &str, value: &Value) -> Result<Self> {
         let listed = json::strings(value)
             .ok_or_else(|| Error::Parsing(format!("[{clause}] query does not support [fields]")))?;
-        Self::of(clause, &listed)
+        Self::new(clause, &listed)
     }
 
     /// Reads names, as a setting of an index lists them.
-    pub fn of(clause: &str, listed: &[String]) -> Result<Self> {
+    pub fn new(clause: &str, listed: &[String]) -> Result<Self> {
         let mut fields = Self::default();
         for text in listed {
             let (name, mut boost) = match text.split_once('^') {
@@ -67,7 +67,7 @@ mod tests {
     fn boosts_follow_names() {
         let fields = |listed: &[&str]| {
             let listed: Vec<String> = listed.iter().map(|text| (*text).to_owned()).collect();
-            FieldBoosts::of("query_string", &listed).map(|fields| fields.0)
+            FieldBoosts::new("query_string", &listed).map(|fields| fields.0)
         };
         assert_eq!(fields(&["a", "b.*^2.5"]).unwrap(), [("a".to_owned(), 1.0), ("b.*".to_owned(), 2.5)]);
         assert_eq!(fields(&["a^3", "a"]).unwrap(), [("a".to_owned(), 3.0)]);

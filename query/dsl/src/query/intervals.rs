@@ -237,7 +237,7 @@ fn parse_filter(parser: &mut Parser, value: &Value) -> Result<Box<IntervalFilter
 
 fn parse_match(parser: &mut Parser, body: &Value) -> Result<IntervalRule> {
     let (mut query, mut filter) = (None, None);
-    let mut place = Placing::default();
+    let mut place = GapsAndOrder::default();
     let mut source = TermSource::default();
     each_member("match", body, &mut |key, value| match key {
         "query" => string(value).map(|text| query = Some(text)),
@@ -252,7 +252,7 @@ fn parse_match(parser: &mut Parser, body: &Value) -> Result<IntervalRule> {
 
 fn parse_all_of(parser: &mut Parser, body: &Value) -> Result<IntervalRule> {
     let (mut intervals, mut filter) = (None, None);
-    let mut place = Placing::default();
+    let mut place = GapsAndOrder::default();
     each_member("all_of", body, &mut |key, value| match key {
         "intervals" => rules(parser, value).map(|own| intervals = Some(own)),
         "filter" => parse_filter(parser, value).map(|own| filter = Some(own)),
@@ -338,13 +338,13 @@ fn parse_fuzzy(body: &Value) -> Result<IntervalRule> {
 
 /// Gaps and order as they are given; `ordered`, which is older, comes before `mode`.
 #[derive(Default)]
-struct Placing {
+struct GapsAndOrder {
     max_gaps: Option<i32>,
     ordered: Option<bool>,
     mode: Option<String>,
 }
 
-impl Placing {
+impl GapsAndOrder {
     fn take(&mut self, key: &str, value: &Value) -> Result<bool> {
         match key {
             "max_gaps" => self.max_gaps = Some(int(value)?),

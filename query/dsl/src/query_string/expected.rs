@@ -9,7 +9,7 @@ use super::lexer::{Kind, Token};
 
 /// What could still have followed a clause beside other clauses.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct After {
+pub(super) struct ClauseFollow {
     /// `^`.
     pub caret: bool,
     /// `~`.
@@ -18,7 +18,7 @@ pub(super) struct After {
 
 /// A place of the grammar.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Expected {
+pub(super) enum GrammarPosition {
     /// The first clause of a group.
     FirstClause,
     /// Another clause of a group.
@@ -28,7 +28,7 @@ pub(super) enum Expected {
     /// A clause behind a field and a colon.
     FieldClause,
     /// Another clause or the end of the group.
-    Clause { after: After, nested: bool },
+    Clause { after: ClauseFollow, nested: bool },
     /// A number behind `^`.
     Number,
     /// A bound of a range.
@@ -55,7 +55,7 @@ const CLAUSE: [Kind; 11] = [
 ];
 const SIGNS: [Kind; 3] = [Kind::Not, Kind::Plus, Kind::Minus];
 
-impl Expected {
+impl GrammarPosition {
     /// Words the error of a token that does not fit.
     pub(super) fn refuse(self, token: &Token<'_>, text: &str) -> SyntaxError {
         let column = |byte: usize| text[..byte].encode_utf16().count();

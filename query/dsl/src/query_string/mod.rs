@@ -15,7 +15,7 @@ pub mod syntax;
 mod tests;
 
 pub use escape::escape;
-pub use parser::{Parsed, parse};
+pub use parser::{ParsedQuery, parse};
 
 /// Reads a number: digits, not the names of what is none.
 pub fn number(text: &str) -> Option<f32> {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::escape::unescape;
-use super::expected::{After, Expected};
+use super::expected::{ClauseFollow, GrammarPosition};
 use super::lexer::{Kind, Token, tokens};
 use super::syntax::{Clause, Conjunction, Expression, Group, Leaf, Modifier};
 use super::{SyntaxError, number};
@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 256;
 
 /// What a text says, as far as it is in the language.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Parsed {
+pub struct ParsedQuery {
     /// Its clauses, or those before the error; `None` where there are none, which matches nothing.
     pub group: Option<Group>,
     /// Why it is not in the language.
@@ -27,15 +27,15 @@ pub struct Parsed {
 }
 
 /// Parses a query string; `field` is what conditions ask that name no field.
-pub fn parse(text: &str, field: Option<&str>) -> Parsed {
+pub fn parse(text: &str, field: Option<&str>) -> ParsedQuery {
     if text.trim().is_empty() {
-        return Parsed::default();
+        return ParsedQuery::default();
     }
     let length = text.encode_utf16().count();
     if length > MAX_LENGTH {
         let reason =
             format!("Query string length exceeds max allowed length {MAX_LENGTH}; actual length: {length}");
-        return Parsed { group: None, error: Some(SyntaxError(reason)) };
+        return ParsedQuery { group: None, error: Some(SyntaxError(reason)) };
     }
     let outermost = Frame { field: field.map(Arc::from), clauses: Vec::new(), joined: None, depth: 0 };
     let mut parser = Parser { text, tokens: tokens(text), at: 0, open: vec![outermost], leaves: 0 };
@@ -46,7 +46,7 @@ pub fn parse(text: &str, field: Option<&str>) -> Parsed {
     let clauses = parser.open.pop().map(|frame| frame.clauses).unwrap_or_default();
     let group = (!clauses.is_empty()).then_some(Group { clauses });
     let error = error.map(|error| SyntaxError(format!("Cannot parse '{text}': {}", error.0)));
-    Parsed { group, error }
+    ParsedQuery { group, error }
 }
 
 struct Parser<'a> {
@@ -82,10 +82,10 @@ impl<'a> Parser<'a> {
                         self.at += 1;
                         let boost = self.boost()?;
                         self.close(boost)?;
-                        after = After { caret: boost.is_none(), tilde: false };
+                        after = ClauseFollow { caret: boost.is_none(), tilde: false };
                     }
                     Kind::End if !nested => return Ok(()),
-                    _ => return Err(self.unexpected(Expected::Clause { after, nested })),
+                    _ => return Err(self.unexpected(GrammarPosition::Clause { after, nested })),
                 }
             }
         }
@@ -103,11 +103,11 @@ impl<'a> Parser<'a> {
         Some(token.image)
     }
 
-    fn expect(&mut self, kind: Kind, expected: Expected) -> Result<&'a str, SyntaxError> {
+    fn expect(&mut self, kind: Kind, expected: GrammarPosition) -> Result<&'a str, SyntaxError> {
         self.take(kind).ok_or_else(|| self.unexpected(expected))
     }
 
-    fn unexpected(&self, expected: Expected) -> SyntaxError {
+    fn unexpected(&self, expected: GrammarPosition) -> SyntaxError {
         match self.tokens.get(self.at).or(self.tokens.last()) {
             Some(token) => expected.refuse(token, self.text),
             None => SyntaxError("Encountered \"<EOF>\"".to_owned()),
@@ -126,7 +126,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads a clause, and returns what could still have followed it; `None` where it opened a group.
-    fn clause(&mut self) -> Result<Option<After>, SyntaxError> {
+    fn clause(&mut self) -> Result<Option<ClauseFollow>, SyntaxError> {
         let outer = self.open.last().and_then(|frame| frame.field.clone());
         let first = self.open.last().is_none_or(|frame| frame.clauses.is_empty());
         if let Some(text) = self.words()? {
@@ -137,18 +137,18 @@ impl<'a> Parser<'a> {
                 expression: Expression::Leaf(outer, Leaf::Words(text)),
                 boost: None,
             });
-            return Ok(Some(After { caret: false, tilde: false }));
+            return Ok(Some(ClauseFollow { caret: false, tilde: false }));
         }
-        let mut expected = if first { Expected::FirstClause } else { Expected::NextClause };
+        let mut expected = if first { GrammarPosition::FirstClause } else { GrammarPosition::NextClause };
         let conjunction = if first { Conjunction::None } else { self.conjunction() };
         let modifier = self.modifier();
         if modifier != Modifier::None {
-            expected = Expected::SignedClause;
+            expected = GrammarPosition::SignedClause;
         }
         let field = match self.field()? {
             None => outer,
             named => {
-                expected = Expected::FieldClause;
+                expected = GrammarPosition::FieldClause;
                 named
             }
         };
@@ -251,7 +251,7 @@ impl<'a> Parser<'a> {
         Ok(Some(name.into()))
     }
 
-    fn leaf(&mut self, expected: Expected) -> Result<(Leaf, Option<f32>, After), SyntaxError> {
+    fn leaf(&mut self, expected: GrammarPosition) -> Result<(Leaf, Option<f32>, ClauseFollow), SyntaxError> {
         let kind = self.kind(0);
         match kind {
             Kind::Term
@@ -286,17 +286,17 @@ impl<'a> Parser<'a> {
             Kind::OpenIncluded | Kind::OpenExcluded => {
                 self.at += 1;
                 let from = self.bound()?;
-                self.expect(Kind::RangeTo, Expected::RangeTo)?;
+                self.expect(Kind::RangeTo, GrammarPosition::RangeTo)?;
                 let to = self.bound()?;
                 let include_to = match self.take(Kind::CloseIncluded) {
                     Some(_) => true,
                     None => {
-                        self.expect(Kind::CloseExcluded, Expected::RangeEnd)?;
+                        self.expect(Kind::CloseExcluded, GrammarPosition::RangeEnd)?;
                         false
                     }
                 };
                 let boost = self.boost()?;
-                let after = After { caret: boost.is_none(), tilde: false };
+                let after = ClauseFollow { caret: boost.is_none(), tilde: false };
                 let include_from = kind == Kind::OpenIncluded;
                 Ok((Leaf::Range { from, to, include_from, include_to }, boost, after))
             }
@@ -306,14 +306,14 @@ impl<'a> Parser<'a> {
 
     /// `^2` and `~1` behind a word or phrase, in either order: the boost, what follows the tilde, and
     /// what could still follow.
-    fn suffixes(&mut self) -> Result<(Option<f32>, Option<&'a str>, After), SyntaxError> {
+    fn suffixes(&mut self) -> Result<(Option<f32>, Option<&'a str>, ClauseFollow), SyntaxError> {
         let tilde = |parser: &mut Self| parser.take(Kind::Tilde).map(|image| &image[1..]);
         let mut fuzziness = tilde(self);
         let factor = self.boost()?;
         if factor.is_some() && fuzziness.is_none() {
             fuzziness = tilde(self);
         }
-        let after = After { caret: factor.is_none(), tilde: fuzziness.is_none() };
+        let after = ClauseFollow { caret: factor.is_none(), tilde: fuzziness.is_none() };
         Ok((factor, fuzziness, after))
     }
 
@@ -321,7 +321,7 @@ impl<'a> Parser<'a> {
         if self.take(Kind::Caret).is_none() {
             return Ok(None);
         }
-        let number = self.expect(Kind::Number, Expected::Number)?;
+        let number = self.expect(Kind::Number, GrammarPosition::Number)?;
         // Digits and a point are always a number.
         Ok(Some(number.parse().unwrap_or(1.0)))
     }
@@ -330,11 +330,11 @@ impl<'a> Parser<'a> {
     fn bound(&mut self) -> Result<Option<String>, SyntaxError> {
         let text = match self.kind(0) {
             Kind::RangeQuoted => {
-                let image = self.expect(Kind::RangeQuoted, Expected::Bound)?;
+                let image = self.expect(Kind::RangeQuoted, GrammarPosition::Bound)?;
                 unescape(&image[1..image.len() - 1])?
             }
-            Kind::RangeTo => self.expect(Kind::RangeTo, Expected::Bound)?.to_owned(),
-            _ => unescape(self.expect(Kind::RangeWord, Expected::Bound)?)?,
+            Kind::RangeTo => self.expect(Kind::RangeTo, GrammarPosition::Bound)?.to_owned(),
+            _ => unescape(self.expect(Kind::RangeWord, GrammarPosition::Bound)?)?,
         };
         Ok(Some(text).filter(|text| text != "*"))
     }

@@ -5,14 +5,14 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::simple::{Flags, Item};
-use super::{Parsed, escape, parse, simple};
+use super::{ParsedQuery, escape, parse, simple};
 
 /// Parses a text of the classic syntax, and shows the tree or the error.
 fn classic(text: &str) -> String {
     match parse(text, None) {
-        Parsed { error: Some(error), .. } => format!("error: {}", error.0),
-        Parsed { group: Some(group), .. } => group.to_string(),
-        Parsed { group: None, .. } => "nothing".to_owned(),
+        ParsedQuery { error: Some(error), .. } => format!("error: {}", error.0),
+        ParsedQuery { group: Some(group), .. } => group.to_string(),
+        ParsedQuery { group: None, .. } => "nothing".to_owned(),
     }
 }
 

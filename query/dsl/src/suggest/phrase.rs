@@ -60,7 +60,7 @@ pub struct Generator {
 
 impl Generator {
     /// Makes the generator of a field where the request names none.
-    pub fn of(field: &str) -> Self {
+    pub fn new(field: &str) -> Self {
         Self {
             field: field.to_owned(),
             size: 5,
@@ -71,7 +71,7 @@ impl Generator {
     }
 
     fn parse(options: &Map<String, Value>) -> Result<Self> {
-        let mut generator = Self::of("");
+        let mut generator = Self::new("");
         let mut field = None;
         for (key, value) in options {
             match key.as_str() {

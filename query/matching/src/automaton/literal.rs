@@ -1,14 +1,14 @@
 //! Texts that are in all terms of a pattern: most terms are told by them to be none of it.
 
-use super::Piece;
+use super::WildcardItem;
 
 /// Returns the longest text between the signs of a pattern.
-pub(super) fn of_pieces(pieces: &[Piece]) -> String {
-    let mut longest = Longest::default();
+pub(super) fn of_pieces(pieces: &[WildcardItem]) -> String {
+    let mut longest = LongestLiteral::default();
     for piece in pieces {
         match piece {
-            Piece::Character(character) => longest.push(*character),
-            Piece::Any | Piece::One => longest.end(),
+            WildcardItem::Character(character) => longest.push(*character),
+            WildcardItem::Any | WildcardItem::One => longest.end(),
         }
     }
     longest.finish()
@@ -17,7 +17,7 @@ pub(super) fn of_pieces(pieces: &[Piece]) -> String {
 /// Returns a text that is in all terms of a regular expression; empty where none is found. Signs that it does not know for
 /// certain are taken for such that nothing follows from.
 pub(super) fn of_regexp(text: &str) -> String {
-    let mut longest = Longest::default();
+    let mut longest = LongestLiteral::default();
     let mut characters = text.chars();
     let mut depth = 0_usize;
     while let Some(character) = characters.next() {
@@ -62,12 +62,12 @@ pub(super) fn of_regexp(text: &str) -> String {
 
 /// The longest of some runs of characters.
 #[derive(Default)]
-struct Longest {
+struct LongestLiteral {
     run: String,
     longest: String,
 }
 
-impl Longest {
+impl LongestLiteral {
     fn push(&mut self, character: char) {
         self.run.push(character);
     }

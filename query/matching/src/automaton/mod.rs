@@ -20,10 +20,10 @@ use millrace_work::compute::Stop;
 use millrace_work::error::{Error, Result};
 use tantivy_fst::Automaton;
 
-use self::near::{Near, Row};
+use self::near::{FuzzyTerms, Row};
 use crate::table::node::TextBound;
 
-pub(crate) use millrace_storage::automaton::{Piece, pieces};
+pub(crate) use millrace_storage::automaton::{WildcardItem, pieces};
 
 /// A set of terms.
 #[derive(Clone, Debug)]
@@ -31,21 +31,21 @@ pub struct Pattern {
     /// What terms start with.
     start: String,
     /// What comes behind.
-    rest: Rest,
+    rest: PatternTail,
     /// What is in all terms, whatever the case of its ASCII letters; empty where nothing is known.
     inside: Box<str>,
 }
 
 #[derive(Clone, Debug)]
-enum Rest {
+enum PatternTail {
     Anything,
     Automaton {
         dfa: Dfa,
         first: Option<u32>,
     },
-    Near(Near),
+    Near(FuzzyTerms),
     /// Anything behind what is near.
-    NearStart(Near),
+    NearStart(FuzzyTerms),
     /// These terms, ascending.
     OneOf(Arc<[String]>),
     /// What is between two terms, by bytes; each with whether it is included.
@@ -54,22 +54,22 @@ enum Rest {
 
 impl Pattern {
     /// Lets a walk over terms of the pattern be told to end.
-    pub fn until<'p>(&'p self, stop: &'p Stop) -> Until<'p> {
-        Until { pattern: self, stop }
+    pub fn until<'p>(&'p self, stop: &'p Stop) -> CancellablePattern<'p> {
+        CancellablePattern { pattern: self, stop }
     }
 
     /// Returns what terms start with, where nothing else is asked of them.
     pub fn only_prefix(&self) -> Option<&str> {
-        matches!(self.rest, Rest::Anything).then_some(self.start.as_str())
+        matches!(self.rest, PatternTail::Anything).then_some(self.start.as_str())
     }
 
     /// Makes the pattern of the terms that start with a text. `folded` takes ASCII letters in either case.
     pub fn prefix(text: &str, folded: bool) -> Result<Self> {
         if !folded || !text.bytes().any(|byte| byte.is_ascii_alphabetic()) {
-            return Ok(Self::of(text.to_owned(), Rest::Anything));
+            return Ok(Self::new(text.to_owned(), PatternTail::Anything));
         }
-        let mut pieces: Vec<Piece> = text.chars().map(Piece::Character).collect();
-        pieces.push(Piece::Any);
+        let mut pieces: Vec<WildcardItem> = text.chars().map(WildcardItem::Character).collect();
+        pieces.push(WildcardItem::Any);
         Self::of_pieces(&pieces, true)
     }
 
@@ -87,25 +87,25 @@ impl Pattern {
 
     /// Makes the pattern of a term with its ASCII letters in either case.
     pub(crate) fn folded(text: &str) -> Result<Self> {
-        let pieces: Vec<Piece> = text.chars().map(Piece::Character).collect();
+        let pieces: Vec<WildcardItem> = text.chars().map(WildcardItem::Character).collect();
         Self::of_pieces(&pieces, true)
     }
 
     /// Makes the pattern of `*` and `?`.
-    pub(crate) fn of_pieces(pieces: &[Piece], folded: bool) -> Result<Self> {
-        if !folded && let Some((Piece::Any, text)) = pieces.split_last() {
-            let plain = |piece: &Piece| match piece {
-                Piece::Character(character) => Some(*character),
+    pub(crate) fn of_pieces(pieces: &[WildcardItem], folded: bool) -> Result<Self> {
+        if !folded && let Some((WildcardItem::Any, text)) = pieces.split_last() {
+            let plain = |piece: &WildcardItem| match piece {
+                WildcardItem::Character(character) => Some(*character),
                 _ => None,
             };
             if let Some(start) = text.iter().map(plain).collect::<Option<String>>() {
-                return Ok(Self::of(start, Rest::Anything));
+                return Ok(Self::new(start, PatternTail::Anything));
             }
         }
         let dfa = Dfa::wildcard(pieces, folded, DEFAULT_EFFORT).map_err(|error| match error {
             TooLarge::Effort(limit) => {
                 let states: usize =
-                    pieces.iter().map(|piece| if *piece == Piece::Any { 1 } else { 2 }).sum();
+                    pieces.iter().map(|piece| if *piece == WildcardItem::Any { 1 } else { 2 }).sum();
                 let transitions = (2 * pieces.len()).saturating_sub(1);
                 Error::TooComplex(format!(
                     "Determinizing automaton with {states} states and {transitions} transitions would require more than {limit} effort."
@@ -132,32 +132,32 @@ impl Pattern {
     /// Makes the pattern of the terms at most so many edits away from one; their first `prefix`
     /// characters are the same.
     pub fn near(term: &str, edits: u8, prefix: usize, transpositions: bool) -> Self {
-        let near = Near::new(term, edits, prefix, transpositions);
-        Self::of(near.start().to_owned(), Rest::Near(near))
+        let near = FuzzyTerms::new(term, edits, prefix, transpositions);
+        Self::new(near.start().to_owned(), PatternTail::Near(near))
     }
 
     /// Makes the pattern of some terms.
     pub(crate) fn one_of(mut terms: Vec<String>) -> Self {
         terms.sort_unstable();
         terms.dedup();
-        Self::of(String::new(), Rest::OneOf(terms.into()))
+        Self::new(String::new(), PatternTail::OneOf(terms.into()))
     }
 
     /// Makes the pattern of the terms between two.
     pub(crate) fn between(from: TextBound, to: TextBound) -> Self {
-        Self::of(String::new(), Rest::Between(from, to))
+        Self::new(String::new(), PatternTail::Between(from, to))
     }
 
     /// Lets anything follow where terms near another are looked for.
     pub fn starting(self) -> Self {
         let rest = match self.rest {
-            Rest::Near(near) => Rest::NearStart(near),
+            PatternTail::Near(near) => PatternTail::NearStart(near),
             rest => rest,
         };
         Self { rest, ..self }
     }
 
-    fn of(start: String, rest: Rest) -> Self {
+    fn new(start: String, rest: PatternTail) -> Self {
         Self { start, rest, inside: Box::default() }
     }
 
@@ -167,7 +167,7 @@ impl Pattern {
         for character in start.chars() {
             first = first.and_then(|state| dfa.step(state, character.into()));
         }
-        Self::of(start, Rest::Automaton { dfa, first })
+        Self::new(start, PatternTail::Automaton { dfa, first })
     }
 
     /// Puts a fixed text before all terms.
@@ -200,15 +200,15 @@ impl Pattern {
     /// `lead` is what [`Pattern::behind`] put before.
     pub fn boost(&self, lead: &str, term: &str) -> f32 {
         match &self.rest {
-            Rest::Near(near) => near.similarity(term.strip_prefix(lead).unwrap_or(term)),
+            PatternTail::Near(near) => near.similarity(term.strip_prefix(lead).unwrap_or(term)),
             _ => 1.0,
         }
     }
 }
 
 /// Where reading has come to: what is near enough may go on as it likes.
-fn near_start(near: &Near, row: Row) -> Place {
-    if near.accepts(&row) { Place::Anywhere } else { Place::Row(Box::new(row)) }
+fn near_start(near: &FuzzyTerms, row: Row) -> StatePosition {
+    if near.accepts(&row) { StatePosition::Anywhere } else { StatePosition::Row(Box::new(row)) }
 }
 
 fn too_many_states(most: usize) -> Error {
@@ -217,8 +217,8 @@ fn too_many_states(most: usize) -> Error {
 
 /// Where reading a term has come to.
 #[derive(Clone, Debug)]
-pub struct Reading {
-    place: Place,
+pub struct MatchState {
+    place: StatePosition,
     /// The character that is being read, as far as it was.
     character: u32,
     /// Bytes of it that are to come.
@@ -226,7 +226,7 @@ pub struct Reading {
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum StatePosition {
     Anywhere,
     State(u32),
     /// Kept apart: what reads terms of other patterns is small.
@@ -247,7 +247,7 @@ enum Place {
 }
 
 /// Reads a byte of a term of a list, behind so many others with which the terms at some places start.
-fn among(terms: &[String], read: u32, (from, to): (u32, u32), byte: u8) -> Place {
+fn among(terms: &[String], read: u32, (from, to): (u32, u32), byte: u8) -> StatePosition {
     // What is as long as what was read comes before what goes on.
     let next = |term: &String| term.as_bytes().get(read as usize).copied();
     let own = &terms[from as usize..to as usize];
@@ -255,13 +255,18 @@ fn among(terms: &[String], read: u32, (from, to): (u32, u32), byte: u8) -> Place
     let to = place(own.partition_point(|term| next(term) <= Some(byte)));
     let from = place(own.partition_point(|term| next(term) < Some(byte)));
     match from < to {
-        true => Place::Among { read: read + 1, from, to },
-        false => Place::Nowhere,
+        true => StatePosition::Among { read: read + 1, from, to },
+        false => StatePosition::Nowhere,
     }
 }
 
 /// Reads a byte of a term between two, behind so many others that are those of the bounds.
-fn between((from, to): (&TextBound, &TextBound), read: u32, (lower, upper): (bool, bool), byte: u8) -> Place {
+fn between(
+    (from, to): (&TextBound, &TextBound),
+    read: u32,
+    (lower, upper): (bool, bool),
+    byte: u8,
+) -> StatePosition {
     let compared = |bound: &TextBound| {
         let (bound, _) = bound.as_ref()?;
         // What is longer than a bound is greater.
@@ -269,9 +274,11 @@ fn between((from, to): (&TextBound, &TextBound), read: u32, (lower, upper): (boo
     };
     let (below, above) = (compared(from).filter(|_| lower), compared(to).filter(|_| upper));
     match (below, above) {
-        (Some(Ordering::Less), _) | (_, Some(Ordering::Greater)) => Place::Nowhere,
-        (below, above) if below != Some(Ordering::Equal) && above != Some(Ordering::Equal) => Place::Anywhere,
-        (below, above) => Place::Between {
+        (Some(Ordering::Less), _) | (_, Some(Ordering::Greater)) => StatePosition::Nowhere,
+        (below, above) if below != Some(Ordering::Equal) && above != Some(Ordering::Equal) => {
+            StatePosition::Anywhere
+        }
+        (below, above) => StatePosition::Between {
             read: read + 1,
             lower: below == Some(Ordering::Equal),
             upper: above == Some(Ordering::Equal),
@@ -289,13 +296,13 @@ fn ends_between((from, to): (&TextBound, &TextBound), read: u32, (lower, upper):
 
 /// A pattern whose walk over terms can be told to end: then nothing matches any more.
 #[derive(Clone, Copy, Debug)]
-pub struct Until<'p> {
+pub struct CancellablePattern<'p> {
     /// What matches.
     pub pattern: &'p Pattern,
     stop: &'p Stop,
 }
 
-impl Until<'_> {
+impl CancellablePattern<'_> {
     /// Whether the walk has not been told to end.
     #[inline]
     pub(crate) fn goes_on(&self) -> bool {
@@ -303,55 +310,59 @@ impl Until<'_> {
     }
 }
 
-impl Automaton for Until<'_> {
-    type State = Reading;
+impl Automaton for CancellablePattern<'_> {
+    type State = MatchState;
 
-    fn start(&self) -> Reading {
+    fn start(&self) -> MatchState {
         Automaton::start(&self.pattern)
     }
 
     #[inline]
-    fn is_match(&self, reading: &Reading) -> bool {
+    fn is_match(&self, reading: &MatchState) -> bool {
         self.pattern.is_match(reading)
     }
 
     #[inline]
-    fn can_match(&self, reading: &Reading) -> bool {
+    fn can_match(&self, reading: &MatchState) -> bool {
         self.pattern.can_match(reading) && self.goes_on()
     }
 
     #[inline]
-    fn accept(&self, reading: &Reading, byte: u8) -> Reading {
+    fn accept(&self, reading: &MatchState, byte: u8) -> MatchState {
         self.pattern.accept(reading, byte)
     }
 }
 
 impl Automaton for &Pattern {
-    type State = Reading;
+    type State = MatchState;
 
-    fn start(&self) -> Reading {
+    fn start(&self) -> MatchState {
         let place = match &self.rest {
-            Rest::Anything => Place::Anywhere,
-            Rest::Automaton { first, .. } => first.map_or(Place::Nowhere, Place::State),
-            Rest::Near(near) => Place::Row(Box::new(near.first())),
-            Rest::NearStart(near) => near_start(near, near.first()),
-            Rest::OneOf(terms) => Place::Among { read: 0, from: 0, to: terms.len() as u32 },
-            Rest::Between(from, to) => Place::Between { read: 0, lower: from.is_some(), upper: to.is_some() },
+            PatternTail::Anything => StatePosition::Anywhere,
+            PatternTail::Automaton { first, .. } => {
+                first.map_or(StatePosition::Nowhere, StatePosition::State)
+            }
+            PatternTail::Near(near) => StatePosition::Row(Box::new(near.first())),
+            PatternTail::NearStart(near) => near_start(near, near.first()),
+            PatternTail::OneOf(terms) => StatePosition::Among { read: 0, from: 0, to: terms.len() as u32 },
+            PatternTail::Between(from, to) => {
+                StatePosition::Between { read: 0, lower: from.is_some(), upper: to.is_some() }
+            }
         };
-        Reading { place, character: 0, missing: 0 }
+        MatchState { place, character: 0, missing: 0 }
     }
 
     #[inline]
-    fn is_match(&self, reading: &Reading) -> bool {
+    fn is_match(&self, reading: &MatchState) -> bool {
         reading.missing == 0
             && match (&reading.place, &self.rest) {
-                (Place::Anywhere, _) => true,
-                (Place::State(state), Rest::Automaton { dfa, .. }) => dfa.accepts(*state),
-                (Place::Row(row), Rest::Near(near)) => near.accepts(row),
-                (Place::Among { read, from, to }, Rest::OneOf(terms)) => {
+                (StatePosition::Anywhere, _) => true,
+                (StatePosition::State(state), PatternTail::Automaton { dfa, .. }) => dfa.accepts(*state),
+                (StatePosition::Row(row), PatternTail::Near(near)) => near.accepts(row),
+                (StatePosition::Among { read, from, to }, PatternTail::OneOf(terms)) => {
                     from < to && terms[*from as usize].len() == *read as usize
                 }
-                (Place::Between { read, lower, upper }, Rest::Between(from, to)) => {
+                (StatePosition::Between { read, lower, upper }, PatternTail::Between(from, to)) => {
                     ends_between((from, to), *read, (*lower, *upper))
                 }
                 _ => false,
@@ -359,17 +370,20 @@ impl Automaton for &Pattern {
     }
 
     #[inline]
-    fn can_match(&self, reading: &Reading) -> bool {
-        !matches!(reading.place, Place::Nowhere)
+    fn can_match(&self, reading: &MatchState) -> bool {
+        !matches!(reading.place, StatePosition::Nowhere)
     }
 
     #[inline]
-    fn accept(&self, reading: &Reading, byte: u8) -> Reading {
+    fn accept(&self, reading: &MatchState, byte: u8) -> MatchState {
         match (&reading.place, &self.rest) {
             // Nearly all that is read of nearly all patterns.
-            (Place::State(state), Rest::Automaton { dfa, .. }) if byte < 0x80 && reading.missing == 0 => {
-                let place = dfa.step(*state, byte.into()).map_or(Place::Nowhere, Place::State);
-                Reading { place, character: 0, missing: 0 }
+            (StatePosition::State(state), PatternTail::Automaton { dfa, .. })
+                if byte < 0x80 && reading.missing == 0 =>
+            {
+                let place =
+                    dfa.step(*state, byte.into()).map_or(StatePosition::Nowhere, StatePosition::State);
+                MatchState { place, character: 0, missing: 0 }
             }
             _ => self.read(reading, byte),
         }
@@ -378,19 +392,19 @@ impl Automaton for &Pattern {
 
 impl Pattern {
     /// Goes on by a byte, whatever was read before.
-    fn read(&self, reading: &Reading, byte: u8) -> Reading {
+    fn read(&self, reading: &MatchState, byte: u8) -> MatchState {
         let place = match &reading.place {
-            Place::Anywhere | Place::Nowhere => return reading.clone(),
+            StatePosition::Anywhere | StatePosition::Nowhere => return reading.clone(),
             // Lists and bounds are compared byte by byte.
-            Place::Among { read, from, to } => {
-                let Rest::OneOf(terms) = &self.rest else { return reading.clone() };
+            StatePosition::Among { read, from, to } => {
+                let PatternTail::OneOf(terms) = &self.rest else { return reading.clone() };
                 let place = among(terms, *read, (*from, *to), byte);
-                return Reading { place, character: 0, missing: 0 };
+                return MatchState { place, character: 0, missing: 0 };
             }
-            Place::Between { read, lower, upper } => {
-                let Rest::Between(from, to) = &self.rest else { return reading.clone() };
+            StatePosition::Between { read, lower, upper } => {
+                let PatternTail::Between(from, to) = &self.rest else { return reading.clone() };
                 let place = between((from, to), *read, (*lower, *upper), byte);
-                return Reading { place, character: 0, missing: 0 };
+                return MatchState { place, character: 0, missing: 0 };
             }
             place => place,
         };
@@ -402,21 +416,21 @@ impl Pattern {
             (missing, _) => (reading.character << 6 | u32::from(byte & 0x3f), missing - 1),
         };
         if missing > 0 {
-            return Reading { place: place.clone(), character, missing };
+            return MatchState { place: place.clone(), character, missing };
         }
         let place = match (place, &self.rest) {
-            (Place::State(state), Rest::Automaton { dfa, .. }) => {
-                dfa.step(*state, character).map_or(Place::Nowhere, Place::State)
+            (StatePosition::State(state), PatternTail::Automaton { dfa, .. }) => {
+                dfa.step(*state, character).map_or(StatePosition::Nowhere, StatePosition::State)
             }
-            (Place::Row(row), Rest::Near(near)) => {
-                near.step(row, character).map_or(Place::Nowhere, |row| Place::Row(Box::new(row)))
+            (StatePosition::Row(row), PatternTail::Near(near)) => near
+                .step(row, character)
+                .map_or(StatePosition::Nowhere, |row| StatePosition::Row(Box::new(row))),
+            (StatePosition::Row(row), PatternTail::NearStart(near)) => {
+                near.step(row, character).map_or(StatePosition::Nowhere, |row| near_start(near, row))
             }
-            (Place::Row(row), Rest::NearStart(near)) => {
-                near.step(row, character).map_or(Place::Nowhere, |row| near_start(near, row))
-            }
-            _ => Place::Nowhere,
+            _ => StatePosition::Nowhere,
         };
-        Reading { place, character: 0, missing: 0 }
+        MatchState { place, character: 0, missing: 0 }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// The terms near a term.
 #[derive(Clone, Debug)]
-pub(crate) struct Near {
+pub(crate) struct FuzzyTerms {
     /// Characters that must be the same at the start.
     start: Arc<str>,
     /// The rest.
@@ -28,7 +28,7 @@ pub(crate) struct Row {
     last: u32,
 }
 
-impl Near {
+impl FuzzyTerms {
     /// Makes the automaton of a term whose first `prefix` characters are fixed.
     pub(super) fn new(term: &str, edits: u8, prefix: usize, transpositions: bool) -> Self {
         let split = term.char_indices().nth(prefix).map_or(term.len(), |(at, _)| at);

@@ -21,7 +21,7 @@ pub(super) const PIECE_BYTES: usize = 3;
 
 /// Where a value is: a field or a column, of documents or of the elements of a nested path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct ValuePath {
     pub(super) nested: Option<PathId>,
     pub(super) path: PathId,
 }
@@ -30,17 +30,17 @@ pub(super) struct Place {
 #[derive(Clone, Debug)]
 pub(super) enum Atom {
     /// An exact value, as terms write it.
-    Value(Place, Vec<u8>),
+    Value(ValuePath, Vec<u8>),
     /// An exact value between two, both included; open where absent.
-    Values(Place, Vec<u8>, Option<Vec<u8>>),
+    Values(ValuePath, Vec<u8>, Option<Vec<u8>>),
     /// A token of a text.
-    Token(Place, String),
+    Token(ValuePath, String),
     /// A number of a column between two, both included, in the order of [`Numbers`].
-    Number(Place, Numbers, u64, u64),
+    Number(ValuePath, Numbers, u64, u64),
     /// A value of a pattern, or a token of it, that has a text in it.
-    Piece { place: Place, text: bool, pattern: Arc<Pattern>, literals: Vec<String> },
+    Piece { place: ValuePath, text: bool, pattern: Arc<Pattern>, literals: Vec<String> },
     /// Any value.
-    Present(Place),
+    Present(ValuePath),
 }
 
 /// The numbers of a column, which are brought into an order of 64 bits.
@@ -68,16 +68,16 @@ impl Numbers {
 }
 
 /// Atoms of which a batch has at least one where a filter matches.
-pub(super) type Needs = Vec<Atom>;
+pub(super) type RequiredAtoms = Vec<Atom>;
 
 /// Lists needs of a filter: each of them holds. None where nothing is known that it needs.
-pub(super) fn of_tree(tree: &Tree, clauses: &[Arc<Clause>]) -> Vec<Needs> {
+pub(super) fn of_tree(tree: &Tree, clauses: &[Arc<Clause>]) -> Vec<RequiredAtoms> {
     match tree {
         Tree::Everything | Tree::Not(_) => Vec::new(),
         Tree::Clause(number) => match clauses.get(*number) {
             Some(clause) if clause.timed.is_none() => {
                 let expansions = &clause.resolved.expansions;
-                Known { expansions, nested: None }.of(&clause.resolved.node)
+                ClauseContext { expansions, nested: None }.of(&clause.resolved.node)
             }
             _ => Vec::new(),
         },
@@ -89,19 +89,19 @@ pub(super) fn of_tree(tree: &Tree, clauses: &[Arc<Clause>]) -> Vec<Needs> {
 }
 
 /// Joins the needs of parts of which so many match.
-fn any(required: usize, parts: Vec<Vec<Needs>>) -> Vec<Needs> {
+fn any(required: usize, parts: Vec<Vec<RequiredAtoms>>) -> Vec<RequiredAtoms> {
     // Any so many of the parts have one that matches: those with the strictest needs are taken.
     let Some(taken) = (parts.len() + 1).checked_sub(required.max(1)).filter(|_| required > 0) else {
         return if required > parts.len() { vec![Vec::new()] } else { Vec::new() };
     };
-    let strictest = |needs: Vec<Needs>| needs.into_iter().min_by_key(|own| looseness(own));
-    let mut strictest: Vec<Option<Needs>> = parts.into_iter().map(strictest).collect();
+    let strictest = |needs: Vec<RequiredAtoms>| needs.into_iter().min_by_key(|own| looseness(own));
+    let mut strictest: Vec<Option<RequiredAtoms>> = parts.into_iter().map(strictest).collect();
     strictest.sort_by_key(|needs| needs.as_deref().map_or(u32::MAX, looseness));
-    let joined: Option<Vec<Needs>> = strictest.into_iter().take(taken).collect();
+    let joined: Option<Vec<RequiredAtoms>> = strictest.into_iter().take(taken).collect();
     joined.map(|needs| vec![needs.concat()]).filter(|needs| few_enough(needs)).unwrap_or_default()
 }
 
-fn few_enough(needs: &[Needs]) -> bool {
+fn few_enough(needs: &[RequiredAtoms]) -> bool {
     needs.iter().all(|own| own.len() <= MAX_ATOMS)
 }
 
@@ -130,18 +130,18 @@ fn is_point(atom: &Atom) -> bool {
 
 /// What is known of the clause that a node is of.
 #[derive(Clone, Copy)]
-struct Known<'a> {
+struct ClauseContext<'a> {
     expansions: &'a [Expansion],
     nested: Option<PathId>,
 }
 
-impl Known<'_> {
-    fn at(self, path: PathId) -> Place {
-        Place { nested: self.nested, path }
+impl ClauseContext<'_> {
+    fn at(self, path: PathId) -> ValuePath {
+        ValuePath { nested: self.nested, path }
     }
 
     /// Lists needs of a node.
-    fn of(self, node: &Node) -> Vec<Needs> {
+    fn of(self, node: &Node) -> Vec<RequiredAtoms> {
         let needs = match node {
             Node::None => vec![Vec::new()],
             Node::Exact { path, column, value, .. } => {
@@ -149,7 +149,7 @@ impl Known<'_> {
             }
             Node::AnyExact { path, column, values, .. } if values.len() <= MAX_ATOMS => {
                 let each = values.iter().map(|value| self.exact(*path, *column, value));
-                each.collect::<Option<Vec<Needs>>>().map(|all| all.concat()).into_iter().collect()
+                each.collect::<Option<Vec<RequiredAtoms>>>().map(|all| all.concat()).into_iter().collect()
             }
             Node::Text { path, term, .. } => vec![vec![Atom::Token(self.at(*path), term.clone())]],
             Node::RawRange { path, from, to, range: ValueRange::Str(..) | ValueRange::Ip(..), .. } => {
@@ -194,7 +194,7 @@ impl Known<'_> {
         if few_enough(&needs) { needs } else { Vec::new() }
     }
 
-    fn exact(self, path: PathId, column: PathId, value: &ExactValue) -> Option<Needs> {
+    fn exact(self, path: PathId, column: PathId, value: &ExactValue) -> Option<RequiredAtoms> {
         let bytes = match &value.value {
             Scalar::Str(text) => text.as_bytes().to_vec(),
             Scalar::Ip(address) => address.to_vec(),
@@ -206,7 +206,7 @@ impl Known<'_> {
         Some(vec![Atom::Value(self.at(path), bytes)])
     }
 
-    fn numbers(self, column: PathId, range: &ValueRange) -> Option<Needs> {
+    fn numbers(self, column: PathId, range: &ValueRange) -> Option<RequiredAtoms> {
         let (kind, from, to) = match range {
             ValueRange::I64(from, to) => (Numbers::Signed, from.cast_unsigned(), to.cast_unsigned()),
             ValueRange::U64(from, to) => (Numbers::Unsigned, *from, *to),
@@ -218,12 +218,12 @@ impl Known<'_> {
         Some(vec![Atom::Number(self.at(column), kind, kind.ordered(from), kind.ordered(to))])
     }
 
-    fn tokens(self, path: PathId, terms: &[String]) -> Needs {
+    fn tokens(self, path: PathId, terms: &[String]) -> RequiredAtoms {
         terms.iter().map(|term| Atom::Token(self.at(path), term.clone())).collect()
     }
 
     /// Each place of a phrase needs one of its terms.
-    fn phrase(self, path: PathId, phrase: &Phrase) -> Vec<Needs> {
+    fn phrase(self, path: PathId, phrase: &Phrase) -> Vec<RequiredAtoms> {
         let Phrase::Places(places, _) = phrase else { return Vec::new() };
         let fixed = places.iter().filter_map(|place| match &place.terms {
             PlaceTerms::Fixed(terms) if !terms.is_empty() => Some(self.tokens(path, terms)),
@@ -232,7 +232,13 @@ impl Known<'_> {
         fixed.collect()
     }
 
-    fn piece(self, path: PathId, text: bool, pattern: &Arc<Pattern>, nested: Option<PathId>) -> Vec<Needs> {
+    fn piece(
+        self,
+        path: PathId,
+        text: bool,
+        pattern: &Arc<Pattern>,
+        nested: Option<PathId>,
+    ) -> Vec<RequiredAtoms> {
         let literals: Vec<String> = pattern
             .literals()
             .filter(|literal| literal.len() >= PIECE_BYTES)
@@ -241,7 +247,7 @@ impl Known<'_> {
         if literals.is_empty() {
             return Vec::new();
         }
-        let place = Place { nested, path };
+        let place = ValuePath { nested, path };
         vec![vec![Atom::Piece { place, text, pattern: Arc::clone(pattern), literals }]]
     }
 }

@@ -15,7 +15,7 @@ use crate::score::reader::SegmentReader;
 
 /// A document that arrived. Making one copies nothing.
 #[derive(Clone, Debug)]
-pub struct Arrival {
+pub struct ArrivedDocument {
     /// Its id (UTF-8).
     pub id: Bytes,
     /// Its source.
@@ -28,7 +28,7 @@ pub struct Arrival {
     pub now_ms: i64,
 }
 
-impl Arrival {
+impl ArrivedDocument {
     fn document(&self) -> Document {
         Document {
             id: String::from_utf8_lossy(&self.id).into(),
@@ -43,23 +43,23 @@ impl Arrival {
 #[derive(Debug)]
 pub struct Batch {
     rows: u32,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<BatchSegment>,
 }
 
 /// Rows of a batch that are a segment in memory.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct BatchSegment {
     pub(super) segment: Arc<dyn SegmentReader>,
     /// Which rows of the batch its rows are, ascending; all where absent.
     rows: Option<Vec<u32>>,
     /// The rows of the segment by what `now` means to them.
     pub(super) times: Vec<(i64, RoaringBitmap)>,
-    pub(super) whom: Whom,
+    pub(super) whom: FilterSelection,
 }
 
 /// Which filters are asked of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whom {
+pub(super) enum FilterSelection {
     /// All.
     All,
     /// Those that need something which is known.
@@ -68,17 +68,17 @@ pub(super) enum Whom {
     Others,
 }
 
-impl Part {
+impl BatchSegment {
     fn build(
         mapping: &Arc<Mapping>,
-        arrivals: &[Arrival],
+        arrivals: &[ArrivedDocument],
         rows: Option<Vec<u32>>,
         fields: &Fields,
-        whom: Whom,
+        whom: FilterSelection,
         compute: Compute,
     ) -> Result<Self> {
         let own = |row: &u32| arrivals.get(*row as usize);
-        let of_part: Vec<&Arrival> = match &rows {
+        let of_part: Vec<&ArrivedDocument> = match &rows {
             None => arrivals.iter().collect(),
             Some(rows) => rows.iter().filter_map(own).collect(),
         };
@@ -113,9 +113,9 @@ impl Batch {
     pub const MAX_BYTES: usize = 32 << 20;
 
     /// Counts the first documents that one batch may have: all, or as many as fit, one at least where there is one.
-    pub fn fitting(arrivals: &[Arrival]) -> usize {
+    pub fn fitting(arrivals: &[ArrivedDocument]) -> usize {
         let mut bytes = 0_usize;
-        let fits = |(at, arrival): &(usize, &Arrival)| {
+        let fits = |(at, arrival): &(usize, &ArrivedDocument)| {
             bytes = bytes.saturating_add(arrival.source.len());
             *at == 0 || bytes <= Self::MAX_BYTES
         };
@@ -130,12 +130,12 @@ impl Batch {
     /// More documents than [`Batch::fitting`] counts.
     pub fn build(
         mapping: &Arc<Mapping>,
-        arrivals: &[Arrival],
+        arrivals: &[ArrivedDocument],
         fields: &Fields,
         compute: Compute,
     ) -> Result<Self> {
         let rows = Self::checked(arrivals)?;
-        let part = Part::build(mapping, arrivals, None, fields, Whom::All, compute)?;
+        let part = BatchSegment::build(mapping, arrivals, None, fields, FilterSelection::All, compute)?;
         Ok(Self { rows, parts: vec![part] })
     }
 
@@ -143,7 +143,7 @@ impl Batch {
     /// at all.
     pub(super) fn of_parts(
         mapping: &Arc<Mapping>,
-        arrivals: &[Arrival],
+        arrivals: &[ArrivedDocument],
         (rows, needing): (RoaringBitmap, &Fields),
         others: Option<&Fields>,
         compute: &Compute,
@@ -151,16 +151,30 @@ impl Batch {
         let mut parts = Vec::new();
         if !rows.is_empty() {
             let rows = Some(rows.iter().collect());
-            parts.push(Part::build(mapping, arrivals, rows, needing, Whom::Needing, compute.clone())?);
+            parts.push(BatchSegment::build(
+                mapping,
+                arrivals,
+                rows,
+                needing,
+                FilterSelection::Needing,
+                compute.clone(),
+            )?);
         }
         if let Some(fields) = others {
-            parts.push(Part::build(mapping, arrivals, None, fields, Whom::Others, compute.clone())?);
+            parts.push(BatchSegment::build(
+                mapping,
+                arrivals,
+                None,
+                fields,
+                FilterSelection::Others,
+                compute.clone(),
+            )?);
         }
         Ok(Self { rows: Self::checked(arrivals)?, parts })
     }
 
     /// Counts documents that fit into a batch.
-    pub(super) fn checked(arrivals: &[Arrival]) -> Result<u32> {
+    pub(super) fn checked(arrivals: &[ArrivedDocument]) -> Result<u32> {
         let fitting = Self::fitting(arrivals);
         if fitting < arrivals.len() {
             return Err(Error::IllegalArgument(format!(

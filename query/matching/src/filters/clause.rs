@@ -8,7 +8,7 @@ use millrace_work::error::{Error, Result};
 
 use super::fields::Fields;
 use super::view::IndexView;
-use crate::table::node::{Keep, Node, Resolved};
+use crate::table::node::{ExpansionSelection, Node, ResolvedPredicate};
 use crate::table::predicate::Predicate;
 use crate::table::resolve::resolve;
 
@@ -33,37 +33,37 @@ pub(super) struct Clause {
     /// How it is written, and who asks: two of the same text are the same under one mapping.
     pub(super) written: Arc<str>,
     /// What it means for the index; where it depends on time, at some time.
-    pub(super) resolved: Resolved,
+    pub(super) resolved: ResolvedPredicate,
     /// What it is made of at each time, where it depends on that.
-    pub(super) timed: Option<Timed>,
+    pub(super) timed: Option<RelativeTimeClause>,
     /// What it asks, at any time.
     pub(super) fields: Fields,
 }
 
 /// A clause in which times are relative to now.
 #[derive(Debug)]
-pub(super) struct Timed {
+pub(super) struct RelativeTimeClause {
     predicate: Predicate,
     view: Arc<IndexView>,
     mapping: Arc<Mapping>,
-    part: Part,
+    part: ClauseContainer,
 }
 
 /// What a clause is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ClauseContainer {
     /// What is asked.
     Asked,
     /// What may be seen: it must not be more than a search by the same shows.
     Narrowing,
 }
 
-impl Timed {
+impl RelativeTimeClause {
     /// Makes what it is at a time.
     ///
     /// # Errors
     /// Those of the mapping.
-    pub(super) fn at(&self, now_ms: i64) -> Result<Resolved> {
+    pub(super) fn at(&self, now_ms: i64) -> Result<ResolvedPredicate> {
         resolved(&self.predicate, &self.view, &self.mapping, self.part, now_ms)
     }
 }
@@ -77,7 +77,7 @@ pub(super) fn tree(
     predicate: &Predicate,
     view: &Arc<IndexView>,
     mapping: &Arc<Mapping>,
-    in_part: Part,
+    in_part: ClauseContainer,
     clauses: &mut Vec<Arc<Clause>>,
 ) -> Result<Tree> {
     let mut of = |part: &Predicate| tree(part, view, mapping, in_part, clauses);
@@ -140,7 +140,12 @@ impl Tree {
 }
 
 impl Clause {
-    fn new(predicate: &Predicate, view: &Arc<IndexView>, mapping: &Arc<Mapping>, part: Part) -> Result<Self> {
+    fn new(
+        predicate: &Predicate,
+        view: &Arc<IndexView>,
+        mapping: &Arc<Mapping>,
+        part: ClauseContainer,
+    ) -> Result<Self> {
         let mut written = format!("{predicate:?}");
         // An escaped letter may be one of `now`.
         let may_be_timed = written.contains("now") || written.contains('\\');
@@ -155,7 +160,7 @@ impl Clause {
                 // A range that is empty at some time asks no field then.
                 fields.add(&other);
                 let (predicate, view, mapping) = (predicate.clone(), Arc::clone(view), Arc::clone(mapping));
-                timed = Some(Timed { predicate, view, mapping, part });
+                timed = Some(RelativeTimeClause { predicate, view, mapping, part });
             }
         }
         if !mapping.field_rules().is_empty() {
@@ -166,7 +171,7 @@ impl Clause {
     }
 }
 
-fn shown(resolved: &Resolved) -> String {
+fn shown(resolved: &ResolvedPredicate) -> String {
     format!("{:?} {:?}", resolved.node, resolved.expansions)
 }
 
@@ -174,9 +179,9 @@ fn resolved(
     predicate: &Predicate,
     view: &IndexView,
     mapping: &Mapping,
-    part: Part,
+    part: ClauseContainer,
     now_ms: i64,
-) -> Result<Resolved> {
+) -> Result<ResolvedPredicate> {
     let mut resolved = resolve(predicate, view.context(mapping, now_ms))?;
     if resolved.node.scores_decide() {
         return Err(Error::IllegalArgument(format!(
@@ -184,7 +189,7 @@ fn resolved(
         )));
     }
     for expansion in &mut resolved.expansions {
-        if part == Part::Narrowing && expansion.is_chosen() {
+        if part == ClauseContainer::Narrowing && expansion.is_chosen() {
             // What the rule is, is not told.
             return Err(Error::IllegalArgument(format!(
                 "no filter is available on [{}], of which the query of a role or the filter of an alias shows documents by terms \
@@ -192,13 +197,13 @@ fn resolved(
                 view.meta.name
             )));
         }
-        if matches!(expansion.keep, Keep::Telling(_)) {
+        if matches!(expansion.keep, ExpansionSelection::InterestingTerms(_)) {
             return Err(Error::IllegalArgument(format!(
                 "statistics of an index decide what matches, so it is no filter: [{predicate}]"
             )));
         }
         // Which terms are the best, or the first, of an index is not known of a batch; it has few.
-        expansion.keep = Keep::AtMost(usize::MAX);
+        expansion.keep = ExpansionSelection::AtMost(usize::MAX);
     }
     Ok(resolved)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use millrace_storage::mapping::PathId;
 
 use crate::score::intervals::Intervals;
-use crate::table::node::{Node, Resolved};
+use crate::table::node::{Node, ResolvedPredicate};
 
 /// Fields and columns that filters ask.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ impl Fields {
     }
 
     /// Takes those of a clause.
-    pub(super) fn add(&mut self, resolved: &Resolved) {
+    pub(super) fn add(&mut self, resolved: &ResolvedPredicate) {
         self.node(&resolved.node);
         self.some.extend(resolved.expansions.iter().map(|expansion| expansion.path));
     }

@@ -10,13 +10,13 @@ use std::ops::ControlFlow;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap as Map;
 use millrace_storage::mapping::PathId;
-use millrace_storage::segment::{Parsed, Place as ParsedPlace};
+use millrace_storage::segment::{ColumnPath as ParsedPlace, ParsedDocuments};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
-use super::atoms::{Atom, Needs, Numbers, Place, looseness};
-use super::between::Between;
-use super::pieces::Pieces;
+use super::atoms::{Atom, Numbers, RequiredAtoms, ValuePath, looseness};
+use super::interval_set::IntervalSet;
+use super::substring_index::SubstringIndex;
 use crate::automaton::Pattern;
 use crate::score::nested::Elements;
 use crate::score::prepare::{Source, visit};
@@ -31,25 +31,25 @@ pub(super) struct Finder {
     filters: usize,
     /// Those of which nothing is known that they need.
     always: Vec<u32>,
-    values: Few<Place, Values>,
-    tokens: Few<Place, Tokens>,
-    numbers: Few<Place, (Option<Numbers>, Between<u64>)>,
-    present: Few<Place, Vec<u32>>,
+    values: Few<ValuePath, Values>,
+    tokens: Few<ValuePath, Tokens>,
+    numbers: Few<ValuePath, (Option<Numbers>, IntervalSet<u64>)>,
+    present: Few<ValuePath, Vec<u32>>,
 }
 
 /// Filters by the exact values of a field.
 #[derive(Debug, Default)]
 struct Values {
     equal: HashMap<Vec<u8>, Vec<u32>>,
-    between: Between<Vec<u8>>,
-    pieces: Pieces,
+    between: IntervalSet<Vec<u8>>,
+    pieces: SubstringIndex,
 }
 
 /// Filters by the tokens of a field.
 #[derive(Debug, Default)]
 struct Tokens {
     equal: HashMap<String, Vec<u32>>,
-    pieces: Pieces,
+    pieces: SubstringIndex,
 }
 
 /// Filters that may match.
@@ -84,12 +84,12 @@ impl Candidates {
 
 impl Finder {
     /// Makes the finder of filters by what they need: any of the atoms of each of the needs.
-    pub(super) fn new(needs: Vec<Vec<Needs>>) -> Self {
+    pub(super) fn new(needs: Vec<Vec<RequiredAtoms>>) -> Self {
         let mut asked: HashMap<Key<'_>, u32> = HashMap::default();
-        let atoms = needs.iter().flatten().flatten().filter_map(Key::of);
+        let atoms = needs.iter().flatten().flatten().filter_map(Key::new);
         atoms.for_each(|key| *asked.entry(key).or_default() += 1);
-        let askers = |atom: &Atom| Key::of(atom).and_then(|key| asked.get(&key)).map_or(1, |askers| *askers);
-        let strictness = |own: &Needs| {
+        let askers = |atom: &Atom| Key::new(atom).and_then(|key| asked.get(&key)).map_or(1, |askers| *askers);
+        let strictness = |own: &RequiredAtoms| {
             let askers = own.iter().map(askers).fold(0_u32, u32::saturating_add);
             u64::from(looseness(own)) * u64::from(askers)
         };
@@ -157,9 +157,9 @@ impl Finder {
     ///
     /// # Errors
     /// An analyzer that is missing.
-    pub(super) fn rows(&self, parsed: &Parsed) -> Result<Option<RoaringBitmap>> {
+    pub(super) fn rows(&self, parsed: &ParsedDocuments) -> Result<Option<RoaringBitmap>> {
         let mut rows = RoaringBitmap::new();
-        let at = |place: &Place| ParsedPlace { nested: place.nested, path: place.path };
+        let at = |place: &ValuePath| ParsedPlace { nested: place.nested, path: place.path };
         for (place, own) in &self.values {
             let mut is_wanted = |value: &[u8]| {
                 own.equal.contains_key(value)
@@ -203,7 +203,7 @@ impl Finder {
             candidates.add_all(Some(&self.always));
         }
         let mut scopes: Few<PathId, Option<Source>> = Few::new();
-        let mut scope = |place: &Place| -> Result<Option<Source>> {
+        let mut scope = |place: &ValuePath| -> Result<Option<Source>> {
             let Some(path) = place.nested else { return Ok(Some(batch.clone())) };
             if let Some(known) = scopes.get(&path) {
                 return Ok(known.clone());
@@ -262,7 +262,7 @@ impl Finder {
     }
 }
 
-fn looked_through(pieces: &Pieces, value: &str, candidates: &mut Candidates) {
+fn looked_through(pieces: &SubstringIndex, value: &str, candidates: &mut Candidates) {
     let found = std::cell::RefCell::new(candidates);
     pieces.of(value, &|filter| !found.borrow().has(filter), &mut |filter| found.borrow_mut().add(filter));
 }
@@ -270,16 +270,16 @@ fn looked_through(pieces: &Pieces, value: &str, candidates: &mut Candidates) {
 /// An atom that several filters may ask for.
 #[derive(PartialEq, Eq, Hash)]
 enum Key<'a> {
-    Value(Place, &'a [u8]),
-    Token(Place, &'a str),
-    Number(Place, u64, u64),
-    Present(Place),
+    Value(ValuePath, &'a [u8]),
+    Token(ValuePath, &'a str),
+    Number(ValuePath, u64, u64),
+    Present(ValuePath),
     /// The longest text of a pattern: whoever writes rules writes the names of the same programs again and again.
-    Piece(Place, &'a str),
+    Piece(ValuePath, &'a str),
 }
 
 impl<'a> Key<'a> {
-    fn of(atom: &'a Atom) -> Option<Self> {
+    fn new(atom: &'a Atom) -> Option<Self> {
         match atom {
             Atom::Value(place, value) => Some(Self::Value(*place, value)),
             Atom::Token(place, term) => Some(Self::Token(*place, term)),

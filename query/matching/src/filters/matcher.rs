@@ -5,33 +5,33 @@ use std::sync::Arc;
 
 use millrace_storage::Compute;
 use millrace_storage::mapping::Mapping;
-use millrace_storage::segment::Parsed;
-use millrace_work::Work;
+use millrace_storage::segment::ParsedDocuments;
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
-use super::batch::{Arrival, Batch, Part, Whom};
+use super::batch::{ArrivedDocument, Batch, BatchSegment, FilterSelection};
 use super::clause::{Clause, Tree};
 use super::fields::Fields;
 use super::finder::{Candidates, Finder};
 use super::{Filter, atoms};
-use crate::score::all::All;
-use crate::score::any::AtLeast;
 use crate::score::collect::row_set;
-use crate::score::condition::Prepared;
-use crate::score::everything::{Everything, Nothing};
-use crate::score::not::Not;
+use crate::score::condition::SharedCondition;
+use crate::score::conjunction::ConjunctionScorer;
+use crate::score::disjunction::AtLeast;
+use crate::score::match_all::{MatchAllScorer, MatchNoneScorer};
+use crate::score::negation::NegationScorer;
 use crate::score::prepare::{Source, prepare};
 use crate::score::reader::SegmentReader;
 use crate::score::row_set::RowSet;
 use crate::table::TableSegment;
-use crate::table::node::Resolved;
+use crate::table::node::ResolvedPredicate;
 use crate::table::statistics::expanded;
 
 /// Filters of one index, compiled for one mapping of it or for such as mean the same to each.
 #[derive(Debug)]
 pub struct Matcher {
-    filters: Vec<Placed>,
+    filters: Vec<CompiledFilter>,
     /// The clauses that filters are made of, each once.
     clauses: Vec<Arc<Clause>>,
     fields: Fields,
@@ -46,14 +46,14 @@ pub struct Matcher {
 
 /// A filter over the clauses of a matcher.
 #[derive(Debug)]
-struct Placed {
+struct CompiledFilter {
     tree: Tree,
     is_timed: bool,
 }
 
 /// What a filter matches of a batch.
 #[derive(Debug)]
-pub struct Found {
+pub struct FilterMatches {
     /// The filter's place among those of the matcher.
     pub filter: usize,
     /// The rows, of which there are some, or why this filter could not be asked.
@@ -77,7 +77,7 @@ impl Matcher {
             };
             let tree = filter.tree.renumbered(&mut number);
             let is_timed = filter.clauses.iter().any(|clause| clause.timed.is_some());
-            placed.push(Placed { tree, is_timed });
+            placed.push(CompiledFilter { tree, is_timed });
         }
         let needs = placed.iter().map(|filter| atoms::of_tree(&filter.tree, &clauses)).collect();
         let finder = Finder::new(needs);
@@ -104,7 +104,12 @@ impl Matcher {
     ///
     /// # Errors
     /// More documents than [`Batch::fitting`] counts, an analyzer that is missing.
-    pub fn batch(&self, mapping: &Arc<Mapping>, arrivals: &[Arrival], compute: &Compute) -> Result<Batch> {
+    pub fn batch(
+        &self,
+        mapping: &Arc<Mapping>,
+        arrivals: &[ArrivedDocument],
+        compute: &Compute,
+    ) -> Result<Batch> {
         Batch::checked(arrivals)?;
         let known = self.finder.always().len() < self.filters.len();
         if !self.prunes || (!known && self.others.is_some()) {
@@ -116,7 +121,7 @@ impl Matcher {
         let documents = arrivals
             .iter()
             .map(|arrival| (std::str::from_utf8(&arrival.id).unwrap_or_default(), arrival.source.as_ref()));
-        let parsed = Parsed::of(mapping, documents, self.needing.some())?;
+        let parsed = ParsedDocuments::new(mapping, documents, self.needing.some())?;
         let Some(rows) = self.finder.rows(&parsed)? else {
             return Batch::build(mapping, arrivals, &self.fields, compute.clone());
         };
@@ -134,16 +139,18 @@ impl Matcher {
     ///
     /// # Errors
     /// [`Error::TimedOut`] once the work should end. What one filter fails of is said of that filter alone.
-    pub fn run(&self, batch: &Batch, work: &Work) -> Result<Vec<Found>> {
+    pub fn run(&self, batch: &Batch, work: &QueryContext) -> Result<Vec<FilterMatches>> {
         let mut all = Vec::new();
         for part in &batch.parts {
             self.run_part(part, work, &mut all)?;
         }
-        if batch.parts.iter().all(|part| part.whom != Whom::All) {
+        if batch.parts.iter().all(|part| part.whom != FilterSelection::All) {
             if batch.rows() > 0 {
                 let rows = || RoaringBitmap::from_iter(0..batch.rows());
                 all.extend(
-                    self.everything.iter().map(|filter| Found { filter: *filter as usize, rows: Ok(rows()) }),
+                    self.everything
+                        .iter()
+                        .map(|filter| FilterMatches { filter: *filter as usize, rows: Ok(rows()) }),
                 );
             }
             // Each filter is asked of one part.
@@ -152,27 +159,29 @@ impl Matcher {
         Ok(all)
     }
 
-    fn run_part(&self, part: &Part, work: &Work, all: &mut Vec<Found>) -> Result<()> {
+    fn run_part(&self, part: &BatchSegment, work: &QueryContext, all: &mut Vec<FilterMatches>) -> Result<()> {
         let source = source(&part.segment, work)?;
         let candidates = self.candidates(part, &source)?;
-        let mut asked = Asked { clauses: &self.clauses, found: HashMap::new(), source };
+        let mut asked = MatchedBatch { clauses: &self.clauses, found: HashMap::new(), source };
         for number in candidates.iter() {
             let Some(filter) = self.filters.get(number) else { continue };
             match asked.of_filter(filter, &part.times) {
                 Err(Error::TimedOut) => return Err(Error::TimedOut),
                 Ok(rows) if rows.is_empty() => {}
-                rows => all.push(Found { filter: number, rows: rows.map(|rows| part.of_batch(rows)) }),
+                rows => {
+                    all.push(FilterMatches { filter: number, rows: rows.map(|rows| part.of_batch(rows)) })
+                }
             }
         }
         Ok(())
     }
 
-    fn candidates(&self, part: &Part, source: &Source) -> Result<Candidates> {
+    fn candidates(&self, part: &BatchSegment, source: &Source) -> Result<Candidates> {
         match part.whom {
             _ if !self.prunes => Ok(Candidates::all(self.filters.len())),
-            Whom::All => self.finder.candidates(source, true),
-            Whom::Needing => self.finder.candidates(source, false),
-            Whom::Others => Ok(self.finder.others(&self.everything)),
+            FilterSelection::All => self.finder.candidates(source, true),
+            FilterSelection::Needing => self.finder.candidates(source, false),
+            FilterSelection::Others => Ok(self.finder.others(&self.everything)),
         }
     }
 
@@ -181,22 +190,27 @@ impl Matcher {
     /// # Errors
     /// [`Error::TimedOut`] once the work should end.
     #[cfg(test)]
-    pub(super) fn asked(&self, batch: &Batch, work: &Work) -> Result<usize> {
-        let of_part = |part: &Part| Ok(self.candidates(part, &source(&part.segment, work)?)?.iter().count());
+    pub(super) fn asked(&self, batch: &Batch, work: &QueryContext) -> Result<usize> {
+        let of_part =
+            |part: &BatchSegment| Ok(self.candidates(part, &source(&part.segment, work)?)?.iter().count());
         batch.parts.iter().map(of_part).sum()
     }
 }
 
 /// A batch that filters are asked of.
-struct Asked<'a> {
+struct MatchedBatch<'a> {
     clauses: &'a [Arc<Clause>],
     /// The rows of clauses, by number and, where it matters, by what `now` means, as far as they were asked for.
-    found: HashMap<(usize, Option<i64>), Prepared>,
+    found: HashMap<(usize, Option<i64>), SharedCondition>,
     source: Source,
 }
 
-impl Asked<'_> {
-    fn of_filter(&mut self, filter: &Placed, times: &[(i64, RoaringBitmap)]) -> Result<RoaringBitmap> {
+impl MatchedBatch<'_> {
+    fn of_filter(
+        &mut self,
+        filter: &CompiledFilter,
+        times: &[(i64, RoaringBitmap)],
+    ) -> Result<RoaringBitmap> {
         self.source.work.check()?;
         if !filter.is_timed {
             return self.rows(&filter.tree, 0);
@@ -216,9 +230,9 @@ impl Asked<'_> {
         }
     }
 
-    fn prepared(&mut self, tree: &Tree, now_ms: i64) -> Result<Prepared> {
+    fn prepared(&mut self, tree: &Tree, now_ms: i64) -> Result<SharedCondition> {
         Ok(match tree {
-            Tree::Everything => Arc::new(Everything(0.0)),
+            Tree::Everything => Arc::new(MatchAllScorer(0.0)),
             Tree::Clause(number) => self.clause(*number, now_ms)?,
             Tree::All(parts) => {
                 let mut all = Vec::with_capacity(parts.len());
@@ -226,23 +240,23 @@ impl Asked<'_> {
                     let part = self.prepared(part, now_ms)?;
                     // Where nothing is left, the other clauses need not be looked for.
                     if part.row_set().is_some_and(RoaringBitmap::is_empty) {
-                        return Ok(Arc::new(Nothing));
+                        return Ok(Arc::new(MatchNoneScorer));
                     }
                     all.push(part);
                 }
-                All::of(all)
+                ConjunctionScorer::of(all)
             }
             Tree::AtLeast(required, parts) => {
                 let parts = parts.iter().map(|part| self.prepared(part, now_ms)).collect::<Result<_>>()?;
                 AtLeast::of(*required, parts)
             }
-            Tree::Not(part) => Arc::new(Not(self.prepared(part, now_ms)?)),
+            Tree::Not(part) => Arc::new(NegationScorer(self.prepared(part, now_ms)?)),
         })
     }
 
     /// Finds the rows of a clause, once.
-    fn clause(&mut self, number: usize, now_ms: i64) -> Result<Prepared> {
-        let Some(clause) = self.clauses.get(number) else { return Ok(Arc::new(Nothing)) };
+    fn clause(&mut self, number: usize, now_ms: i64) -> Result<SharedCondition> {
+        let Some(clause) = self.clauses.get(number) else { return Ok(Arc::new(MatchNoneScorer)) };
         let key = (number, clause.timed.is_some().then_some(now_ms));
         if let Some(found) = self.found.get(&key) {
             return Ok(Arc::clone(found));
@@ -261,13 +275,13 @@ pub(super) fn tree_rows(
     tree: &Tree,
     clauses: &[Arc<Clause>],
     segment: &Arc<dyn SegmentReader>,
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<RoaringBitmap> {
-    Asked { clauses, found: HashMap::new(), source: source(segment, work)? }.rows(tree, 0)
+    MatchedBatch { clauses, found: HashMap::new(), source: source(segment, work)? }.rows(tree, 0)
 }
 
 /// A segment as conditions are asked of it.
-pub(super) fn source(segment: &Arc<dyn SegmentReader>, work: &Work) -> Result<Source> {
+pub(super) fn source(segment: &Arc<dyn SegmentReader>, work: &QueryContext) -> Result<Source> {
     Ok(Source {
         number: 0,
         shard: 0,
@@ -280,7 +294,7 @@ pub(super) fn source(segment: &Arc<dyn SegmentReader>, work: &Work) -> Result<So
 }
 
 /// Finds the rows of a clause; scores are not computed.
-pub(super) fn clause_rows(clause: &Resolved, source: &Source) -> Result<Prepared> {
+pub(super) fn clause_rows(clause: &ResolvedPredicate, source: &Source) -> Result<SharedCondition> {
     let mut source = source.clone();
     if !clause.expansions.is_empty() {
         let (reader, deleted) = (Arc::clone(&source.reader), Arc::default());
@@ -299,6 +313,6 @@ pub(super) fn clause_rows(clause: &Resolved, source: &Source) -> Result<Prepared
 }
 
 /// Finds all rows of a condition in a segment.
-pub(super) fn found(prepared: &Prepared, source: &Source) -> Result<RoaringBitmap> {
+pub(super) fn found(prepared: &SharedCondition, source: &Source) -> Result<RoaringBitmap> {
     row_set(prepared.as_ref(), source.inverted.as_ref(), source.reader.rows(), &source.work)
 }

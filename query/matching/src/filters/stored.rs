@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_storage::segment::Segment;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
@@ -18,7 +18,7 @@ impl Filter {
     /// # Errors
     /// Files that cannot be read, more rows or terms than queries may hold;
     /// [`Error::TimedOut`](millrace_work::error::Error::TimedOut) once the work should end.
-    pub fn stored_rows(&self, segment: &Segment, work: &Work) -> Result<Option<RoaringBitmap>> {
+    pub fn stored_rows(&self, segment: &Segment, work: &QueryContext) -> Result<Option<RoaringBitmap>> {
         if self.is_timed() {
             return Ok(None);
         }

@@ -5,7 +5,7 @@ use millrace_storage::Compute;
 use millrace_storage::access::{DocumentRule, FieldRules};
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use serde_json::{Map, Value, json};
 
 use super::*;
@@ -40,12 +40,12 @@ fn whole() -> Arc<IndexView> {
     Arc::new(IndexView::whole(meta(), Arc::new(mapping())))
 }
 
-fn arrival(row: usize, source: &Value, now_ms: i64) -> Arrival {
+fn arrival(row: usize, source: &Value, now_ms: i64) -> ArrivedDocument {
     let (id, source) = (row.to_string().into(), Bytes::from(source.to_string()));
-    Arrival { id, source, seq_no: row as u64, routing: None, now_ms }
+    ArrivedDocument { id, source, seq_no: row as u64, routing: None, now_ms }
 }
 
-fn arrivals(count: usize) -> Vec<Arrival> {
+fn arrivals(count: usize) -> Vec<ArrivedDocument> {
     let messages = ["disk full", "disk ok", "node joined", "node left the cluster", "disk failed on node"];
     let (levels, names) = (["info", "warn", "error"], ["x", "y"]);
     let document = |row: usize| {
@@ -67,13 +67,13 @@ fn compiled(queries: &[Value], view: &Arc<IndexView>) -> Vec<Arc<Filter>> {
 /// The rows of each filter.
 fn rows(matcher: &Matcher, filters: usize, batch: &Batch) -> Vec<Vec<u32>> {
     let mut all = vec![Vec::new(); filters];
-    for found in matcher.run(batch, &Work::default()).unwrap() {
+    for found in matcher.run(batch, &QueryContext::default()).unwrap() {
         all[found.filter] = found.rows.unwrap().into_iter().collect();
     }
     all
 }
 
-fn matched(query: Value, view: &Arc<IndexView>, arrivals: &[Arrival]) -> Vec<u32> {
+fn matched(query: Value, view: &Arc<IndexView>, arrivals: &[ArrivedDocument]) -> Vec<u32> {
     let matcher = Matcher::new(&compiled(&[query], view));
     let batch = Batch::build(view.mapping(), arrivals, matcher.fields(), COMPUTE.clone()).unwrap();
     let found = rows(&matcher, 1, &batch).remove(0);
@@ -165,12 +165,12 @@ fn only_filters_of_what_a_batch_has_are_asked() {
     let view = whole();
     let matcher = Matcher::new(&compiled(&queries, &view));
     let batch = Batch::build(view.mapping(), &arrivals(100), matcher.fields(), COMPUTE.clone()).unwrap();
-    let found = matcher.run(&batch, &Work::default()).unwrap();
+    let found = matcher.run(&batch, &QueryContext::default()).unwrap();
     assert_eq!(found.iter().map(|own| own.filter).collect::<Vec<_>>(), [4_000, 4_001]);
-    assert_eq!(matcher.asked(&batch, &Work::default()).unwrap(), 2);
+    assert_eq!(matcher.asked(&batch, &QueryContext::default()).unwrap(), 2);
     let own = matcher.batch(view.mapping(), &arrivals(100), &COMPUTE).unwrap();
-    assert_eq!(matcher.run(&own, &Work::default()).unwrap().len(), 2);
-    assert_eq!((own.rows(), matcher.asked(&own, &Work::default()).unwrap()), (100, 2));
+    assert_eq!(matcher.run(&own, &QueryContext::default()).unwrap().len(), 2);
+    assert_eq!((own.rows(), matcher.asked(&own, &QueryContext::default()).unwrap()), (100, 2));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn nothing_is_indexed_for_filters_that_match_everything() {
         assert_eq!(found, rows(&matcher, queries.len(), &whole));
     }
     let none = Matcher::new(&[]).batch(view.mapping(), &[], &COMPUTE).unwrap();
-    assert!(Matcher::new(&[]).run(&none, &Work::default()).unwrap().is_empty());
+    assert!(Matcher::new(&[]).run(&none, &QueryContext::default()).unwrap().is_empty());
 }
 
 #[test]
@@ -252,10 +252,10 @@ fn a_filter_that_fails_does_so_alone() {
     let view = whole();
     let matcher = Matcher::new(&compiled(&[wide, json!({"term": {"level": "error"}})], &view));
     let batch = Batch::build(view.mapping(), &arrivals(10), matcher.fields(), COMPUTE.clone()).unwrap();
-    let found = matcher.run(&batch, &Work::default()).unwrap();
+    let found = matcher.run(&batch, &QueryContext::default()).unwrap();
     assert!(found[0].rows.as_ref().unwrap_err().to_string().contains("too many terms"), "{found:?}");
     assert_eq!(found[1].rows.as_ref().unwrap().len(), 3);
-    let ended = Work::default();
+    let ended = QueryContext::default();
     ended.stop().time_out();
     assert!(matches!(matcher.run(&batch, &ended), Err(millrace_work::error::Error::TimedOut)));
 }
@@ -321,7 +321,7 @@ fn a_filter_is_compiled_anew_where_a_field_that_it_names_changed() {
 fn a_batch_is_bounded() {
     let view = whole();
     let large = json!({"message": "x".repeat(Batch::MAX_BYTES / 2)});
-    let arrivals: Vec<Arrival> = (0..3).map(|row| arrival(row, &large, 0)).collect();
+    let arrivals: Vec<ArrivedDocument> = (0..3).map(|row| arrival(row, &large, 0)).collect();
     assert_eq!(Batch::fitting(&arrivals), 1);
     assert_eq!(Batch::fitting(&[]), 0);
     assert!(Batch::build(view.mapping(), &arrivals, &Fields::all(), COMPUTE.clone()).is_err());

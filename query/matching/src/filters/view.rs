@@ -9,8 +9,8 @@ use millrace_work::error::Result;
 use serde_json::Value;
 
 use crate::rules;
+use crate::table::access_snapshot::Documents;
 use crate::table::resolve::IndexContext;
-use crate::table::seen::Documents;
 use crate::target::Aliases;
 
 /// The fields of queries that name none.
@@ -59,7 +59,7 @@ impl IndexView {
     ///
     /// # Errors
     /// As [`IndexView::under`].
-    pub fn of(meta: Arc<IndexMeta>, mapping: Arc<Mapping>, access: &IndexAccess) -> Result<Self> {
+    pub fn new(meta: Arc<IndexMeta>, mapping: Arc<Mapping>, access: &IndexAccess) -> Result<Self> {
         if !access.allows(Action::Search) {
             let nothing = vec![DocumentRule::default()];
             return Self::under(meta, mapping, nothing, Vec::new());
@@ -75,7 +75,7 @@ impl IndexView {
     /// # Errors
     /// The filter of an alias that cannot be understood.
     pub fn named_by(mut self, parts: &[String]) -> Result<Self> {
-        let of_aliases = Aliases::of(&self.meta, parts)?.filter;
+        let of_aliases = Aliases::new(&self.meta, parts)?.filter;
         self.narrowed
             .extend(of_aliases.map(|predicate| Documents { predicate, mapping: Arc::clone(&self.whole) }));
         Ok(self)

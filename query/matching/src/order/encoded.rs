@@ -11,7 +11,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::row::{RowConverter, Rows, SortField};
 use millrace_work::error::{Error, Result};
 
-use super::{Order, Part};
+use super::{Order, SortKeyKind};
 
 /// A column that rows are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +41,12 @@ impl Order {
         for (part, descending) in &self.parts {
             let mut options = SortOptions { descending: *descending, nulls_first: false };
             match part {
-                Part::Score => columns.push((SortColumn::Score, options)),
-                Part::Key(number, _) => {
+                SortKeyKind::Score => columns.push((SortColumn::Score, options)),
+                SortKeyKind::Key(number, _) => {
                     options.nulls_first = self.keys[*number].nulls_first;
                     columns.push((SortColumn::Key(*number), options));
                 }
-                Part::Doc => {
+                SortKeyKind::Doc => {
                     // What comes behind it decides nothing.
                     of_address = options;
                     break;

@@ -15,7 +15,7 @@ use super::taken;
 use crate::table::TableSnapshot;
 use crate::table::derived_key::DerivedKey;
 use crate::table::distance::Distance;
-use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
+use crate::table::keys::{Key, KeyKind, KeySource, MissingKey, Rescale};
 use crate::table::metadata_field::MetadataField;
 
 /// Makes the source of a metadata field of an index.
@@ -106,7 +106,7 @@ pub(super) fn field_key(
         kind,
         nulls_first: sort.missing == Missing::First,
         mode: sort.mode.unwrap_or(if descending { Mode::Max } else { Mode::Min }),
-        fill: Fill::Null,
+        fill: MissingKey::Null,
         sources,
     };
     // Last when ascending and first when descending is where the greatest value is.
@@ -118,11 +118,11 @@ pub(super) fn field_key(
             fill_of(value)
         }
         // Lucene keeps the small integers as such, and what is missing among them too.
-        (_, KeyKind::I64) if small => Fill::I64(i64::from(if greatest { i32::MAX } else { i32::MIN })),
-        (_, KeyKind::I64) => Fill::I64(if greatest { i64::MAX } else { i64::MIN }),
-        (_, KeyKind::U64) => Fill::U64(if greatest { u64::MAX } else { 0 }),
-        (_, KeyKind::F64) => Fill::F64(if greatest { f64::INFINITY } else { f64::NEG_INFINITY }),
-        _ => Fill::Null,
+        (_, KeyKind::I64) if small => MissingKey::I64(i64::from(if greatest { i32::MAX } else { i32::MIN })),
+        (_, KeyKind::I64) => MissingKey::I64(if greatest { i64::MAX } else { i64::MIN }),
+        (_, KeyKind::U64) => MissingKey::U64(if greatest { u64::MAX } else { 0 }),
+        (_, KeyKind::F64) => MissingKey::F64(if greatest { f64::INFINITY } else { f64::NEG_INFINITY }),
+        _ => MissingKey::Null,
     };
     Ok(key)
 }
@@ -148,7 +148,7 @@ pub(super) fn distance_key(
         kind: KeyKind::F64,
         nulls_first: false,
         mode: sort.mode.unwrap_or(if descending { Mode::Max } else { Mode::Min }),
-        fill: Fill::F64(f64::INFINITY),
+        fill: MissingKey::F64(f64::INFINITY),
         sources,
     })
 }
@@ -263,16 +263,16 @@ fn parse_ip(text: &str) -> Option<[u8; 16]> {
     }
 }
 
-fn fill_of(value: ScalarValue) -> Fill {
+fn fill_of(value: ScalarValue) -> MissingKey {
     match value {
-        ScalarValue::Int64(Some(value)) => Fill::I64(value),
-        ScalarValue::UInt64(Some(value)) => Fill::U64(value),
-        ScalarValue::Float64(Some(value)) => Fill::F64(value),
-        ScalarValue::Utf8View(Some(value)) => Fill::Str(value),
+        ScalarValue::Int64(Some(value)) => MissingKey::I64(value),
+        ScalarValue::UInt64(Some(value)) => MissingKey::U64(value),
+        ScalarValue::Float64(Some(value)) => MissingKey::F64(value),
+        ScalarValue::Utf8View(Some(value)) => MissingKey::Str(value),
         ScalarValue::FixedSizeBinary(_, Some(bytes)) => {
-            <[u8; 16]>::try_from(bytes.as_slice()).map_or(Fill::Null, Fill::Ip)
+            <[u8; 16]>::try_from(bytes.as_slice()).map_or(MissingKey::Null, MissingKey::Ip)
         }
-        _ => Fill::Null,
+        _ => MissingKey::Null,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use millrace_work::error::{Error, Result};
 
-use super::condition::{Condition, Counted, Prepared};
-use super::reader::Inverted;
+use super::condition::{Condition, RowCount, SharedCondition};
+use super::reader::InvertedIndex;
 use super::windows::BoxFilter;
 use super::{BoxScorer, Scorer};
 
@@ -11,23 +11,23 @@ use super::{BoxScorer, Scorer};
 #[derive(Debug)]
 pub(crate) struct Boosting {
     /// What matches.
-    pub positive: Prepared,
+    pub positive: SharedCondition,
     /// Where the second factor applies too.
-    pub negative: Prepared,
+    pub negative: SharedCondition,
     /// Factors of all scores, and where `negative` matches.
     pub factors: (f32, f32),
 }
 
 impl Condition for Boosting {
-    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>> {
+    fn scorer<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxScorer<'a>> {
         let positive = self.positive.scorer(inverted, rows)?;
         let negative = self.negative.scorer(inverted, rows)?;
         Ok(Box::new(BoostingScorer { positive, negative, factors: self.factors }))
     }
-    fn filter<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxFilter<'a>> {
+    fn filter<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxFilter<'a>> {
         self.positive.filter(inverted, rows)
     }
-    fn known_count(&self, of: &Counted<'_>) -> Result<Option<u64>> {
+    fn known_count(&self, of: &RowCount<'_>) -> Result<Option<u64>> {
         self.positive.known_count(of)
     }
     fn failure(&self) -> Option<Error> {

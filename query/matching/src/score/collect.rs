@@ -7,28 +7,28 @@
 //!
 //! `found` has rows and their order, `totals` the counters; `top` keeps the best rows, `matches` finds those that are asked for.
 
-mod found;
 mod matches;
+mod row_hit;
 mod top;
 mod totals;
 
 use std::ops::Range;
 
 use millrace_storage::segment::WindowBits;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::compute::Stop;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
-pub use self::found::{Address, Cursor, Found};
 pub(crate) use self::matches::Matches;
+pub use self::row_hit::{Address, Cursor, RowHit};
 pub(crate) use self::top::Top;
 pub use self::totals::{Budget, Totals};
 use super::END;
 use super::bits::{self, SetBuilder};
-use super::condition::{Condition, Counted};
+use super::condition::{Condition, RowCount};
 use super::failure::Failure;
-use super::reader::Inverted;
+use super::reader::InvertedIndex;
 use super::windows::Windows;
 
 /// One row in so many is few: they are scored by themselves once they have been counted.
@@ -38,7 +38,7 @@ const BLOCK: u32 = 4_096;
 
 /// One segment of a pass.
 #[derive(Clone, Debug)]
-pub struct Pass<'a> {
+pub struct SegmentPass<'a> {
     /// Segment number.
     pub segment: u32,
     /// Rows of the segment, deleted ones included.
@@ -48,7 +48,7 @@ pub struct Pass<'a> {
     /// What matches.
     pub prepared: &'a dyn Condition,
     /// The inverted index.
-    pub inverted: &'a dyn Inverted,
+    pub inverted: &'a dyn InvertedIndex,
     /// Deleted rows.
     pub deleted: &'a RoaringBitmap,
     /// The counter.
@@ -62,7 +62,7 @@ pub struct Pass<'a> {
 /// What counts nothing.
 static UNCOUNTED: Totals = Totals::new(None);
 
-impl<'a> Pass<'a> {
+impl<'a> SegmentPass<'a> {
     /// Returns the same pass, of which matches are not counted, as they have been.
     pub(crate) fn uncounted(&self) -> Self {
         Self { totals: &UNCOUNTED, ..self.clone() }
@@ -71,7 +71,7 @@ impl<'a> Pass<'a> {
     /// Returns the number of matches where the index knows it: those of a whole segment belong to its first pass.
     fn known_count(&self) -> Result<Option<u64>> {
         let (inverted, rows, deleted) = (self.inverted, self.rows, self.deleted);
-        let counted = Counted { inverted, rows, deleted, all: self.totals.counts_all() };
+        let counted = RowCount { inverted, rows, deleted, all: self.totals.counts_all() };
         let known = self.prepared.known_count(&counted)?;
         Ok(known.map(|known| if self.range.start == 0 { known } else { 0 }))
     }
@@ -88,13 +88,13 @@ pub fn overlap(one: &Range<u32>, other: &Range<u32>) -> Range<u32> {
 }
 
 /// Counts the matches of a segment, and returns how many were counted.
-pub(crate) fn count(pass: &Pass<'_>) -> Result<u64> {
+pub(crate) fn count(pass: &SegmentPass<'_>) -> Result<u64> {
     collect_top(pass, &mut Top::new(0, false, None), false)
 }
 
 /// Offers the matches of a segment to `top`, and counts them. `scores` tells whether to compute
 /// scores though they do not order. Returns how many matches were counted.
-pub(crate) fn collect_top(pass: &Pass<'_>, top: &mut Top, scores: bool) -> Result<u64> {
+pub(crate) fn collect_top(pass: &SegmentPass<'_>, top: &mut Top, scores: bool) -> Result<u64> {
     let scores = scores || top.by_score;
     let mut counting = !pass.totals.satisfied();
     let mut sum = 0;
@@ -105,7 +105,7 @@ pub(crate) fn collect_top(pass: &Pass<'_>, top: &mut Top, scores: bool) -> Resul
             sum = known;
             counting = false;
         } else if !scores || !pass.prepared.by_scorer() {
-            let mut few = Few::new(if scores { pass.range.len() as u64 / FEW_SHARE } else { 0 });
+            let mut few = RowBuffer::new(if scores { pass.range.len() as u64 / FEW_SHARE } else { 0 });
             sum = count_windows(pass, pass.windows()?, &mut few)?;
             counting = false;
             if let Some(rows) = few.into_all() {
@@ -155,7 +155,7 @@ pub(crate) fn collect_top(pass: &Pass<'_>, top: &mut Top, scores: bool) -> Resul
             counted += u64::from(counting);
             if collecting && doc >= start {
                 let score = if scores { scorer.score() } else { 0.0 };
-                top.offer(Found { score, address: Address { segment: pass.segment, row: doc } });
+                top.offer(RowHit { score, address: Address { segment: pass.segment, row: doc } });
             }
         }
         doc = scorer.advance();
@@ -165,12 +165,12 @@ pub(crate) fn collect_top(pass: &Pass<'_>, top: &mut Top, scores: bool) -> Resul
 }
 
 /// The rows that were counted, as long as they are few.
-struct Few {
+struct RowBuffer {
     most: u64,
     rows: Option<SetBuilder>,
 }
 
-impl Few {
+impl RowBuffer {
     fn new(most: u64) -> Self {
         Self { most, rows: (most > 0).then(SetBuilder::default) }
     }
@@ -191,7 +191,7 @@ impl Few {
 }
 
 /// Counts matches window by window, as long as the number matters.
-fn count_windows(pass: &Pass<'_>, mut windows: Windows<'_>, few: &mut Few) -> Result<u64> {
+fn count_windows(pass: &SegmentPass<'_>, mut windows: Windows<'_>, few: &mut RowBuffer) -> Result<u64> {
     let mut sum = 0;
     loop {
         if pass.stop.requested() || pass.totals.satisfied() {
@@ -208,7 +208,7 @@ fn count_windows(pass: &Pass<'_>, mut windows: Windows<'_>, few: &mut Few) -> Re
 }
 
 /// Offers some rows that match, none of them deleted.
-fn offer_rows(pass: &Pass<'_>, rows: &RoaringBitmap, top: &mut Top) -> Result<()> {
+fn offer_rows(pass: &SegmentPass<'_>, rows: &RoaringBitmap, top: &mut Top) -> Result<()> {
     let mut scorer = pass.prepared.scorer(pass.inverted, pass.rows)?;
     let max_score = scorer.max_score();
     let mut threshold = f32::NEG_INFINITY;
@@ -218,14 +218,14 @@ fn offer_rows(pass: &Pass<'_>, rows: &RoaringBitmap, top: &mut Top) -> Result<()
         }
         top.raise(&mut threshold, scorer.as_mut());
         if scorer.seek(row) == row {
-            top.offer(Found { score: scorer.score(), address: Address { segment: pass.segment, row } });
+            top.offer(RowHit { score: scorer.score(), address: Address { segment: pass.segment, row } });
         }
     }
     Ok(())
 }
 
 /// Collects all matches of a segment: rows, their scores where asked, and the greatest score.
-pub fn collect_all(pass: &Pass<'_>, scores: bool) -> Result<(RoaringBitmap, Vec<f32>)> {
+pub fn collect_all(pass: &SegmentPass<'_>, scores: bool) -> Result<(RoaringBitmap, Vec<f32>)> {
     let mut found = RoaringBitmap::new();
     let mut scored = Vec::new();
     if !scores && pass.budget.is_none() {
@@ -265,9 +265,9 @@ pub fn collect_all(pass: &Pass<'_>, scores: bool) -> Result<(RoaringBitmap, Vec<
 /// Files that cannot be read, [`Error::TimedOut`](millrace_work::error::Error::TimedOut) once the work should end.
 pub fn row_set(
     prepared: &dyn Condition,
-    inverted: &dyn Inverted,
+    inverted: &dyn InvertedIndex,
     rows: u32,
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<RoaringBitmap> {
     let mut windows = Windows::open(prepared, inverted, rows)?;
     let mut found = SetBuilder::default();
@@ -279,7 +279,7 @@ pub fn row_set(
 }
 
 /// Collects matches window by window.
-fn collect_windows(pass: &Pass<'_>) -> Result<RoaringBitmap> {
+fn collect_windows(pass: &SegmentPass<'_>) -> Result<RoaringBitmap> {
     let mut all = RoaringBitmap::new();
     all.insert_range(pass.range.clone());
     match pass.prepared.row_set() {

@@ -15,22 +15,22 @@ use roaring::RoaringBitmap;
 use super::BoxScorer;
 use super::bm25::Bm25;
 use super::failure::Failure;
-use super::reader::Inverted;
-use super::windows::{BoxFilter, Driven};
+use super::reader::InvertedIndex;
+use super::windows::{BoxFilter, ScorerRows};
 
 /// A condition, shared by those it is a part of.
-pub type Prepared = Arc<dyn Condition>;
+pub type SharedCondition = Arc<dyn Condition>;
 
 /// What matches in one segment. Its methods are called once a segment, or once a part of one.
 pub trait Condition: fmt::Debug + Send + Sync {
     /// Opens a scorer over a segment of `rows` rows.
-    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>>;
+    fn scorer<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxScorer<'a>>;
 
     /// Opens a scorer of which the best rows are wanted, in steps that are not far from each other. An error of a filter
     /// ends its rows, and is put into `failure`.
     fn best_first<'a>(
         &'a self,
-        inverted: &'a dyn Inverted,
+        inverted: &'a dyn InvertedIndex,
         rows: u32,
         _failure: &Failure,
     ) -> Result<BoxScorer<'a>> {
@@ -38,8 +38,8 @@ pub trait Condition: fmt::Debug + Send + Sync {
     }
 
     /// Opens the rows, without scores.
-    fn filter<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxFilter<'a>> {
-        Ok(Box::new(Driven(self.scorer(inverted, rows)?)))
+    fn filter<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxFilter<'a>> {
+        Ok(Box::new(ScorerRows(self.scorer(inverted, rows)?)))
     }
 
     /// Whether the rows of the filter are found by a scorer, one by one.
@@ -48,7 +48,7 @@ pub trait Condition: fmt::Debug + Send + Sync {
     }
 
     /// Counts the matching rows where the index knows the number without visiting them.
-    fn known_count(&self, _of: &Counted<'_>) -> Result<Option<u64>> {
+    fn known_count(&self, _of: &RowCount<'_>) -> Result<Option<u64>> {
         Ok(None)
     }
 
@@ -78,12 +78,12 @@ pub trait Condition: fmt::Debug + Send + Sync {
     }
 
     /// Returns the parts of which any is enough, and whose scores add up.
-    fn any_of(&self) -> Option<&[Prepared]> {
+    fn any_of(&self) -> Option<&[SharedCondition]> {
         None
     }
 
     /// Returns the parts that are all needed, and whose scores add up.
-    fn all_of(&self) -> Option<&[Prepared]> {
+    fn all_of(&self) -> Option<&[SharedCondition]> {
         None
     }
 
@@ -99,9 +99,9 @@ pub enum Role<'a> {
     /// It must match.
     Required,
     /// This must not match.
-    Excluded(&'a Prepared),
+    Excluded(&'a SharedCondition),
     /// This only scores.
-    Optional(&'a Prepared),
+    Optional(&'a SharedCondition),
 }
 
 /// A term of a text field that rows score by.
@@ -117,9 +117,9 @@ pub struct ScoredTerm<'a> {
 
 /// The rows of a segment that are counted.
 #[derive(Clone, Copy, Debug)]
-pub struct Counted<'a> {
+pub struct RowCount<'a> {
     /// The inverted index.
-    pub inverted: &'a dyn Inverted,
+    pub inverted: &'a dyn InvertedIndex,
     /// Rows of the segment, deleted ones included.
     pub rows: u32,
     /// Deleted rows.
@@ -128,7 +128,7 @@ pub struct Counted<'a> {
     pub all: bool,
 }
 
-impl Counted<'_> {
+impl RowCount<'_> {
     /// Counts the rows that are not deleted.
     pub(super) fn live(&self) -> u64 {
         u64::from(self.rows).saturating_sub(self.deleted.len())

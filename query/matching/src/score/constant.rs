@@ -2,8 +2,8 @@
 
 use millrace_work::error::{Error, Result};
 
-use super::condition::{Condition, Counted, Prepared};
-use super::reader::Inverted;
+use super::condition::{Condition, RowCount, SharedCondition};
+use super::reader::InvertedIndex;
 use super::windows::BoxFilter;
 use super::{BoxScorer, Scorer};
 
@@ -13,17 +13,17 @@ pub(crate) struct Constant {
     /// Score.
     pub score: f32,
     /// What matches.
-    pub part: Prepared,
+    pub part: SharedCondition,
 }
 
 impl Condition for Constant {
-    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>> {
+    fn scorer<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxScorer<'a>> {
         Ok(Box::new(Flat { base: self.part.scorer(inverted, rows)?, score: self.score }))
     }
-    fn filter<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxFilter<'a>> {
+    fn filter<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxFilter<'a>> {
         self.part.filter(inverted, rows)
     }
-    fn known_count(&self, of: &Counted<'_>) -> Result<Option<u64>> {
+    fn known_count(&self, of: &RowCount<'_>) -> Result<Option<u64>> {
         self.part.known_count(of)
     }
     fn failure(&self) -> Option<Error> {

@@ -7,10 +7,10 @@ use millrace_storage::mapping::{PathId, Scalar};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
-use super::any::AtLeast;
-use super::condition::Prepared;
-use super::everything::Nothing;
+use super::condition::SharedCondition;
+use super::disjunction::AtLeast;
 use super::functions::ExpandedTerm;
+use super::match_all::MatchNoneScorer;
 use super::prepare::{LeafScore, Source};
 use super::row_set::RowSet;
 use super::term::{Exact, Text};
@@ -23,7 +23,7 @@ pub(super) fn prepare_values(
     path: PathId,
     (from, to): (&RawBound, &RawBound),
     score: f32,
-) -> Result<Prepared> {
+) -> Result<SharedCondition> {
     RowSet::found(source, source.inverted.range_rows(path, from, to, source.work.stop())?, score)
 }
 
@@ -33,7 +33,7 @@ pub(super) fn prepare_terms(
     path: PathId,
     (from, to): (&TextBound, &TextBound),
     score: f32,
-) -> Result<Prepared> {
+) -> Result<SharedCondition> {
     let rows = match source.inverted.text(path) {
         Some(text) => text.range_rows(from, to, source.work.stop())?,
         None => RoaringBitmap::new(),
@@ -48,7 +48,7 @@ pub(super) fn prepare_pattern(
     text: bool,
     pattern: &Pattern,
     score: f32,
-) -> Result<Prepared> {
+) -> Result<SharedCondition> {
     let pattern = pattern.until(source.work.stop());
     let rows = match text {
         false => source.inverted.matching_rows(path, pattern)?,
@@ -61,7 +61,7 @@ pub(super) fn prepare_pattern(
 }
 
 /// Prepares the terms that an expansion found in the shard: any of them.
-pub(super) fn prepare_expanded(source: &Source, slot: usize) -> Prepared {
+pub(super) fn prepare_expanded(source: &Source, slot: usize) -> SharedCondition {
     any_of(expanded(source, slot))
 }
 
@@ -70,18 +70,18 @@ pub(super) fn prepare_many_expanded(
     source: &Source,
     slots: &[usize],
     minimum: &MinimumShouldMatch,
-) -> Prepared {
-    let parts: Vec<Prepared> = slots.iter().flat_map(|slot| expanded(source, *slot)).collect();
+) -> SharedCondition {
+    let parts: Vec<SharedCondition> = slots.iter().flat_map(|slot| expanded(source, *slot)).collect();
     match minimum.required(parts.len()).max(1) {
         1 => any_of(parts),
         required => AtLeast::of(required, parts),
     }
 }
 
-fn expanded(source: &Source, slot: usize) -> Vec<Prepared> {
+fn expanded(source: &Source, slot: usize) -> Vec<SharedCondition> {
     let Some(found) = source.functions.expansion(slot) else { return Vec::new() };
     let path = found.path;
-    let part = |own: &ExpandedTerm| -> Prepared {
+    let part = |own: &ExpandedTerm| -> SharedCondition {
         let (term, score) = (own.term.clone(), own.score.clone());
         match (found.text, score) {
             (true, score) => Arc::new(Text { path, term, score }),
@@ -94,9 +94,9 @@ fn expanded(source: &Source, slot: usize) -> Vec<Prepared> {
     found.terms.iter().map(part).collect()
 }
 
-fn any_of(mut parts: Vec<Prepared>) -> Prepared {
+fn any_of(mut parts: Vec<SharedCondition>) -> SharedCondition {
     match parts.len() {
-        0 => Arc::new(Nothing),
+        0 => Arc::new(MatchNoneScorer),
         1 => parts.remove(0),
         _ => AtLeast::of(1, parts),
     }

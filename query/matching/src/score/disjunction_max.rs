@@ -3,11 +3,11 @@
 use millrace_work::error::{Error, Result};
 
 use super::BoxScorer;
-use super::any::{Any, filters, matching};
-use super::condition::{Condition, Counted, Prepared};
-use super::everything::Nothing;
-use super::reader::Inverted;
-use super::scorer_union::{Joining, UnionScorer};
+use super::condition::{Condition, RowCount, SharedCondition};
+use super::disjunction::{DisjunctionScorer, filters, matching};
+use super::match_all::MatchNoneScorer;
+use super::reader::InvertedIndex;
+use super::scorer_union::{ScoreCombiner, UnionScorer};
 use super::windows::BoxFilter;
 
 /// Any of some parts; the best score counts in full, the others by a share.
@@ -16,22 +16,22 @@ pub(crate) struct DisjunctionMax {
     /// The share of the other scores, from 0 to 1.
     pub tie_breaker: f32,
     /// The parts.
-    pub parts: Vec<Prepared>,
+    pub parts: Vec<SharedCondition>,
 }
 
 impl Condition for DisjunctionMax {
-    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>> {
+    fn scorer<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxScorer<'a>> {
         let mut parts = matching(&self.parts, inverted, rows)?;
         Ok(match parts.len() {
-            0 => Box::new(Nothing),
+            0 => Box::new(MatchNoneScorer),
             1 => parts.remove(0),
-            _ => Box::new(UnionScorer::<Best>::new(parts, 1, self.tie_breaker)),
+            _ => Box::new(UnionScorer::<DisjunctionMaxScore>::new(parts, 1, self.tie_breaker)),
         })
     }
-    fn filter<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxFilter<'a>> {
-        Ok(Box::new(Any(filters(&self.parts, inverted, rows)?)))
+    fn filter<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxFilter<'a>> {
+        Ok(Box::new(DisjunctionScorer(filters(&self.parts, inverted, rows)?)))
     }
-    fn known_count(&self, of: &Counted<'_>) -> Result<Option<u64>> {
+    fn known_count(&self, of: &RowCount<'_>) -> Result<Option<u64>> {
         match self.parts.as_slice() {
             [only] => only.known_count(of),
             _ => Ok(None),
@@ -44,13 +44,13 @@ impl Condition for DisjunctionMax {
 
 /// The scores of one row, joined as Lucene's `DisjunctionMaxScorer` does.
 #[derive(Default)]
-struct Best {
+struct DisjunctionMaxScore {
     best: f32,
     others: f64,
 }
 
-impl Joining for Best {
-    type By = f32;
+impl ScoreCombiner for DisjunctionMaxScore {
+    type Key = f32;
 
     fn add(&mut self, score: f32) {
         self.others += f64::from(self.best.min(score));

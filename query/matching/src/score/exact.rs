@@ -7,10 +7,10 @@ use millrace_storage::mapping::{PathId, Scalar};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
-use super::any::AtLeast;
-use super::condition::Prepared;
+use super::condition::SharedCondition;
 use super::constant::Constant;
-use super::everything::Nothing;
+use super::disjunction::AtLeast;
+use super::match_all::MatchNoneScorer;
 use super::prepare::{Source, visit};
 use super::ranges::{self, range_rows};
 use super::row_set::{RowSet, drain};
@@ -30,7 +30,7 @@ pub(super) fn prepare(
     value: &ExactValue,
     weight: Weight,
     among: Option<&RoaringBitmap>,
-) -> Result<Prepared> {
+) -> Result<SharedCondition> {
     let score = match weight {
         Weight::Bm25(slot) => source.functions.get(slot).map_or(0.0, |function| function.exact_score()),
         other => other.flat(),
@@ -48,12 +48,12 @@ pub(super) fn prepare_any(
     values: &[ExactValue],
     score: f32,
     among: Option<&RoaringBitmap>,
-) -> Result<Prepared> {
+) -> Result<SharedCondition> {
     let terms = values.first().is_some_and(|value| is_term(source, path, value));
     if terms && values.len() <= OPEN_LISTS {
         let parts = values
             .iter()
-            .map(|value| Arc::new(Exact { path, value: value.value.clone(), score: 0.0 }) as Prepared)
+            .map(|value| Arc::new(Exact { path, value: value.value.clone(), score: 0.0 }) as SharedCondition)
             .collect();
         return Ok(Arc::new(Constant { score, part: AtLeast::of(1, parts) }));
     }
@@ -100,12 +100,13 @@ fn bits(value: &Scalar) -> Option<u64> {
 }
 
 /// Prepares fields of which any has a value.
-pub(super) fn prepare_exists(paths: &[PathId], score: f32) -> Prepared {
+pub(super) fn prepare_exists(paths: &[PathId], score: f32) -> SharedCondition {
     match paths {
-        [] => Arc::new(Nothing),
+        [] => Arc::new(MatchNoneScorer),
         [path] => Arc::new(Exists { path: *path, score }),
         several => {
-            let parts = several.iter().map(|path| Arc::new(Exists { path: *path, score: 0.0 }) as Prepared);
+            let parts =
+                several.iter().map(|path| Arc::new(Exists { path: *path, score: 0.0 }) as SharedCondition);
             Arc::new(Constant { score, part: AtLeast::of(1, parts.collect()) })
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::Error;
 use parking_lot::Mutex;
 
@@ -29,7 +29,7 @@ const STEPS: u32 = 1 << 10;
 /// Looks at the stop of some work while a pass finds nothing to return.
 #[derive(Debug)]
 pub(super) struct Watch<'a> {
-    work: &'a Work,
+    work: &'a QueryContext,
     failure: &'a Failure,
     steps: u32,
     ended: bool,
@@ -37,7 +37,7 @@ pub(super) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// Starts the first steps; `failure` is given the error that ends the pass.
-    pub(super) fn new(work: &'a Work, failure: &'a Failure) -> Self {
+    pub(super) fn new(work: &'a QueryContext, failure: &'a Failure) -> Self {
         Self { work, failure, steps: 0, ended: false }
     }
 
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_pass_ends_once_its_work_should() {
-        let (work, failure) = (Work::default(), Failure::default());
+        let (work, failure) = (QueryContext::default(), Failure::default());
         let mut watch = Watch::new(&work, &failure);
         assert!((0..2 * STEPS).all(|_| watch.goes_on()));
         drop(work.until_dropped());

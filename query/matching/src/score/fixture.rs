@@ -22,9 +22,9 @@ use tantivy::fieldnorm::FieldNormReader;
 use tantivy::postings::Postings;
 use tantivy::{DocSet, TERMINATED};
 
-use super::reader::{EachRows, Inverted, SegmentReader, TextReader};
+use super::reader::{EachRows, InvertedIndex, SegmentReader, TextReader};
 use super::term::RowsOf;
-use crate::automaton::{Pattern, Until};
+use crate::automaton::{CancellablePattern, Pattern};
 use crate::table::node::{RawBound, TextBound};
 
 /// Postings as a list of `(row, frequency)` and the positions in each row.
@@ -114,7 +114,7 @@ impl SegmentReader for Fixture {
     fn rows(&self) -> u32 {
         self.keywords.len() as u32
     }
-    fn inverted(&self) -> Result<Arc<dyn Inverted>> {
+    fn inverted(&self) -> Result<Arc<dyn InvertedIndex>> {
         Ok(Arc::new(self.clone()))
     }
     fn range_rows(
@@ -180,7 +180,7 @@ impl SegmentReader for Fixture {
     }
 }
 
-impl Inverted for Fixture {
+impl InvertedIndex for Fixture {
     fn exact(&self, _path: PathId, value: &Scalar) -> Result<Option<Box<dyn Postings>>> {
         let Scalar::Str(value) = value else { return Ok(None) };
         Ok(list(self.keyword_rows(|keyword| keyword == value)))
@@ -192,13 +192,13 @@ impl Inverted for Fixture {
     fn has_exact(&self, path: PathId) -> bool {
         path == KEYWORD
     }
-    fn matching_rows(&self, _path: PathId, pattern: Until<'_>) -> Result<RoaringBitmap> {
+    fn matching_rows(&self, _path: PathId, pattern: CancellablePattern<'_>) -> Result<RoaringBitmap> {
         Ok(bitmap(&self.keyword_rows(|keyword| pattern.pattern.matches(keyword))))
     }
     fn for_each_match(
         &self,
         _path: PathId,
-        pattern: Until<'_>,
+        pattern: CancellablePattern<'_>,
         each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
     ) -> Result<()> {
         for_each_word(self.keywords.iter(), pattern.pattern, each);
@@ -327,14 +327,14 @@ impl TextReader for Fixture {
     fn count(&self, term: &str) -> Result<u32> {
         Ok(self.texts.iter().filter(|tokens| tokens.iter().any(|token| token == term)).count() as u32)
     }
-    fn matching_rows(&self, pattern: Until<'_>) -> Result<RoaringBitmap> {
+    fn matching_rows(&self, pattern: CancellablePattern<'_>) -> Result<RoaringBitmap> {
         let found = |tokens: &Vec<String>| tokens.iter().any(|token| pattern.pattern.matches(token));
         let rows = self.texts.iter().enumerate().filter(|(_, tokens)| found(tokens));
         Ok(rows.map(|(row, _)| row as u32).collect())
     }
     fn for_each_match(
         &self,
-        pattern: Until<'_>,
+        pattern: CancellablePattern<'_>,
         each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
     ) -> Result<()> {
         for_each_word(self.texts.iter().flatten(), pattern.pattern, each);
@@ -351,7 +351,7 @@ impl TextReader for Fixture {
     }
 }
 
-/// What is told of an [`Observed`] segment.
+/// What is told of an [`ObservedSegment`] segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Its inverted index is opened.
@@ -361,12 +361,12 @@ pub enum Access {
 }
 
 /// A segment that tells when it is about to be accessed.
-pub struct Observed {
+pub struct ObservedSegment {
     segment: Arc<dyn SegmentReader>,
     accessed: Box<dyn Fn(Access) + Send + Sync>,
 }
 
-impl Observed {
+impl ObservedSegment {
     /// Tells `accessed` of a segment, which may block.
     pub fn new(
         segment: Arc<dyn SegmentReader>,
@@ -376,17 +376,17 @@ impl Observed {
     }
 }
 
-impl fmt::Debug for Observed {
+impl fmt::Debug for ObservedSegment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Observed").field("segment", &self.segment).finish_non_exhaustive()
     }
 }
 
-impl SegmentReader for Observed {
+impl SegmentReader for ObservedSegment {
     fn rows(&self) -> u32 {
         self.segment.rows()
     }
-    fn inverted(&self) -> Result<Arc<dyn Inverted>> {
+    fn inverted(&self) -> Result<Arc<dyn InvertedIndex>> {
         (self.accessed)(Access::Open);
         self.segment.inverted()
     }

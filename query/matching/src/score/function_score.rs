@@ -7,28 +7,28 @@ use std::fmt;
 use std::sync::Arc;
 
 use millrace_dsl::query::{BoostMode, Combination, ScoreMode};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
-use super::condition::{Condition, Counted, Prepared};
+use super::condition::{Condition, RowCount, SharedCondition};
 use super::failure::{Failure, Watch};
 use super::prepare::{Source, prepare};
-use super::reader::Inverted;
-use super::row_function::{Evaluator, Place, RowFunction};
-use super::windows::{BoxFilter, Driven};
+use super::reader::InvertedIndex;
+use super::row_function::{Evaluator, FunctionScope, RowFunction};
+use super::windows::{BoxFilter, ScorerRows};
 use super::{BoxScorer, END, Scorer};
 use crate::table::node::{Node, NodeFunction};
 
 /// A condition with scores combined with functions.
 #[derive(Debug)]
-struct Combined {
+struct FunctionScoreCondition {
     /// What matches.
-    base: Prepared,
+    base: SharedCondition,
     functions: Vec<FilteredFunction>,
     combination: Combination,
-    place: Place,
-    work: Work,
+    place: FunctionScope,
+    work: QueryContext,
     failure: Failure,
 }
 
@@ -36,7 +36,7 @@ struct Combined {
 #[derive(Debug)]
 struct FilteredFunction {
     /// Rows to which it applies; all where absent.
-    filter: Option<Prepared>,
+    filter: Option<SharedCondition>,
     function: RowFunction,
     weight: Option<f32>,
 }
@@ -48,42 +48,42 @@ pub(super) fn prepare_combined(
     combination: &Combination,
     source: &Source,
     among: Option<&RoaringBitmap>,
-) -> Result<Prepared> {
+) -> Result<SharedCondition> {
     let mut prepared = Vec::with_capacity(functions.len());
     for NodeFunction { filter, function, weight } in functions {
         let filter = filter.as_ref().map(|filter| prepare(filter, source, among)).transpose()?;
         prepared.push(FilteredFunction { filter, function: function.clone(), weight: *weight });
     }
-    Ok(Arc::new(Combined {
+    Ok(Arc::new(FunctionScoreCondition {
         base: prepare(base, source, among)?,
         functions: prepared,
         combination: *combination,
-        place: Place::of(source),
+        place: FunctionScope::new(source),
         work: source.work.clone(),
         failure: Failure::default(),
     }))
 }
 
-impl Condition for Combined {
-    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>> {
+impl Condition for FunctionScoreCondition {
+    fn scorer<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxScorer<'a>> {
         let base = self.base.scorer(inverted, rows)?;
         let mut applied = Vec::with_capacity(self.functions.len());
         for FilteredFunction { filter, function, weight } in &self.functions {
             let filter = filter.as_ref().map(|filter| filter.scorer(inverted, rows)).transpose()?;
-            applied.push(Applied::new(function, filter, *weight, &self.place));
+            applied.push(WeightedFunction::new(function, filter, *weight, &self.place));
         }
         Ok(Box::new(FunctionScore::new(base, applied, self.combination, (&self.work, &self.failure))))
     }
-    fn filter<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxFilter<'a>> {
+    fn filter<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxFilter<'a>> {
         match self.combination.min_score {
             None => self.base.filter(inverted, rows),
-            Some(_) => Ok(Box::new(Driven(self.scorer(inverted, rows)?))),
+            Some(_) => Ok(Box::new(ScorerRows(self.scorer(inverted, rows)?))),
         }
     }
     fn by_scorer(&self) -> bool {
         self.combination.min_score.is_some()
     }
-    fn known_count(&self, of: &Counted<'_>) -> Result<Option<u64>> {
+    fn known_count(&self, of: &RowCount<'_>) -> Result<Option<u64>> {
         if self.by_scorer() { Ok(None) } else { self.base.known_count(of) }
     }
     fn failure(&self) -> Option<Error> {
@@ -96,25 +96,25 @@ impl Condition for Combined {
 }
 
 /// A function with the rows to which it applies and its weight.
-pub struct Applied<'a> {
+pub struct WeightedFunction<'a> {
     filter: Option<BoxScorer<'a>>,
     evaluator: Evaluator<'a>,
     weight: Option<f32>,
 }
 
-impl fmt::Debug for Applied<'_> {
+impl fmt::Debug for WeightedFunction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Applied").finish_non_exhaustive()
     }
 }
 
-impl<'a> Applied<'a> {
+impl<'a> WeightedFunction<'a> {
     /// Makes a function ready; it applies to the rows of `filter`, to all where absent.
     pub fn new(
         function: &'a RowFunction,
         filter: Option<BoxScorer<'a>>,
         weight: Option<f32>,
-        place: &Place,
+        place: &FunctionScope,
     ) -> Self {
         Self { filter, evaluator: Evaluator::new(function, place), weight }
     }
@@ -142,7 +142,7 @@ impl<'a> Applied<'a> {
 /// Rows of a scorer whose scores are combined with functions.
 pub struct FunctionScore<'a> {
     base: BoxScorer<'a>,
-    functions: Vec<Applied<'a>>,
+    functions: Vec<WeightedFunction<'a>>,
     combination: Combination,
     failure: &'a Failure,
     failed: bool,
@@ -162,9 +162,9 @@ impl<'a> FunctionScore<'a> {
     /// that of a work that should end, goes to the failure.
     pub fn new(
         base: BoxScorer<'a>,
-        functions: Vec<Applied<'a>>,
+        functions: Vec<WeightedFunction<'a>>,
         combination: Combination,
-        (work, failure): (&'a Work, &'a Failure),
+        (work, failure): (&'a QueryContext, &'a Failure),
     ) -> Self {
         let watch = Watch::new(work, failure);
         let mut scorer = Self { base, functions, combination, failure, failed: false, watch, known: None };
@@ -233,7 +233,7 @@ impl<'a> FunctionScore<'a> {
 
     /// Bounds the joined values of the functions.
     fn factor_bound(&self) -> f64 {
-        let bounds = self.functions.iter().map(Applied::bound);
+        let bounds = self.functions.iter().map(WeightedFunction::bound);
         match self.combination.score_mode {
             ScoreMode::Sum => bounds.sum::<f64>().max(1.0),
             ScoreMode::Multiply => bounds.map(|bound| bound.max(1.0)).product(),

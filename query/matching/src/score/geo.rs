@@ -25,7 +25,7 @@ const LON_STEP: f64 = 360.0 / STEPS;
 
 /// An area on the earth.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Area {
+pub enum GeoArea {
     /// All points within so many metres of a point.
     Circle {
         /// Latitude of the centre.
@@ -46,7 +46,7 @@ pub enum Area {
     Polygon(Arc<[(f64, f64)]>),
 }
 
-impl Area {
+impl GeoArea {
     /// Makes a box of degrees; with `left` greater than `right` it goes over the date line.
     pub(crate) fn of_box(top: f64, left: f64, bottom: f64, right: f64) -> Self {
         // The end of a range is no step of the grid: a box that begins there is empty.
@@ -133,7 +133,7 @@ fn in_polygon(corners: &[(f64, f64)], lat: f64, lon: f64) -> bool {
 pub(crate) fn rows_in(
     source: &Source,
     column: PathId,
-    area: &Area,
+    area: &GeoArea,
     among: Option<&RoaringBitmap>,
 ) -> Result<RoaringBitmap> {
     let mut rows = RoaringBitmap::new();
@@ -179,8 +179,8 @@ pub(crate) fn for_each_point(column: &ArrayRef, visit: &mut dyn FnMut(usize, f64
 mod tests {
     use super::*;
 
-    fn circle(lat: f64, lon: f64, metres: f64) -> Area {
-        Area::Circle { lat, lon, metres }
+    fn circle(lat: f64, lon: f64, metres: f64) -> GeoArea {
+        GeoArea::Circle { lat, lon, metres }
     }
 
     #[test]
@@ -218,19 +218,19 @@ mod tests {
 
     #[test]
     fn boxes_go_over_the_date_line() {
-        let pacific = Area::of_box(10.0, 170.0, -10.0, -170.0);
+        let pacific = GeoArea::of_box(10.0, 170.0, -10.0, -170.0);
         assert!(pacific.contains(0.0, 175.0) && pacific.contains(0.0, -175.0));
         assert!(!pacific.contains(0.0, 0.0) && !pacific.contains(11.0, 175.0));
-        let world = Area::of_box(90.0, -180.0, -90.0, 180.0);
+        let world = GeoArea::of_box(90.0, -180.0, -90.0, 180.0);
         assert!(world.contains(90.0, 180.0) && world.contains(-90.0, -180.0));
-        assert!(!Area::of_box(53.0, 180.0, 52.0, -180.0).contains(52.5, 13.0));
+        assert!(!GeoArea::of_box(53.0, 180.0, 52.0, -180.0).contains(52.5, 13.0));
     }
 
     #[test]
     fn polygons_have_insides_and_edges() {
         // These coordinates are on the grid, so that edges stay where they are.
         let corners = [(67.5, 11.25), (67.5, 22.5), (45.0, 22.5), (45.0, 11.25), (67.5, 11.25)];
-        let square = Area::Polygon(corners.into());
+        let square = GeoArea::Polygon(corners.into());
         for (lat, lon) in [(50.0, 15.0), (50.0, 11.25), (45.0, 15.0), (67.5, 22.5)] {
             assert!(square.contains(lat, lon), "{lat}, {lon}");
         }
@@ -238,7 +238,7 @@ mod tests {
             assert!(!square.contains(lat, lon), "{lat}, {lon}");
         }
         let corners = [(0.0, 0.0), (10.0, 0.0), (2.0, 5.0), (10.0, 10.0), (0.0, 10.0), (0.0, 0.0)];
-        let notched = Area::Polygon(corners.into());
+        let notched = GeoArea::Polygon(corners.into());
         assert!(notched.contains(1.0, 5.0) && !notched.contains(5.0, 5.0));
     }
 }

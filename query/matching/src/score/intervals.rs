@@ -17,16 +17,16 @@ use millrace_work::error::{Error, Result};
 
 use self::evaluate::intervals;
 use self::source::Source;
-use super::all::All;
-use super::any::AtLeast;
-use super::condition::{Condition, Prepared};
-use super::everything::Nothing;
+use super::condition::{Condition, SharedCondition};
+use super::conjunction::ConjunctionScorer;
+use super::disjunction::AtLeast;
+use super::match_all::MatchNoneScorer;
 use super::prepare::Source as Segment;
-use super::reader::Inverted;
+use super::reader::InvertedIndex;
 use super::term::Text;
 use super::union::PostingsUnion;
 use super::{BoxScorer, END, Scorer};
-use crate::automaton::{Pattern, Until};
+use crate::automaton::{CancellablePattern, Pattern};
 use crate::table::node::Weight;
 use crate::table::ruled::VisibleTerms;
 
@@ -76,7 +76,7 @@ pub struct PreparedIntervals {
     /// Terms of the leaves, by number.
     terms: Vec<Vec<String>>,
     /// Rows that may have an interval.
-    candidates: Prepared,
+    candidates: SharedCondition,
     boost: f32,
 }
 
@@ -106,7 +106,7 @@ pub fn prepare(intervals: &Arc<Intervals>, weight: Weight, segment: &Segment) ->
 }
 
 impl Condition for PreparedIntervals {
-    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>> {
+    fn scorer<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxScorer<'a>> {
         Ok(Box::new(IntervalsScorer::open(self, inverted, rows)?))
     }
     fn by_scorer(&self) -> bool {
@@ -114,7 +114,12 @@ impl Condition for PreparedIntervals {
     }
 }
 
-fn matching(visible: VisibleTerms<'_>, pattern: Until<'_>, shown: &str, most: usize) -> Result<Vec<String>> {
+fn matching(
+    visible: VisibleTerms<'_>,
+    pattern: CancellablePattern<'_>,
+    shown: &str,
+    most: usize,
+) -> Result<Vec<String>> {
     let mut terms = Vec::new();
     visible.for_each(pattern, &mut |term, _| {
         terms.push(term.to_owned());
@@ -131,13 +136,13 @@ fn matching(visible: VisibleTerms<'_>, pattern: Until<'_>, shown: &str, most: us
 }
 
 /// Makes the condition that every row with an interval fulfils.
-fn candidates(source: &Source, intervals: &Intervals, terms: &[Vec<String>]) -> Prepared {
+fn candidates(source: &Source, intervals: &Intervals, terms: &[Vec<String>]) -> SharedCondition {
     let of = |part: &Source| candidates(part, intervals, terms);
     match source {
-        Source::Nothing => Arc::new(Nothing),
+        Source::Nothing => Arc::new(MatchNoneScorer),
         Source::Leaf(leaf) => {
             let (Some(own), Some(terms)) = (intervals.leaves.get(*leaf), terms.get(*leaf)) else {
-                return Arc::new(Nothing);
+                return Arc::new(MatchNoneScorer);
             };
             let part = |term: &String| Text::unscored(own.path, term);
             match terms.as_slice() {
@@ -151,7 +156,7 @@ fn candidates(source: &Source, intervals: &Intervals, terms: &[Vec<String>]) -> 
         | Source::MaxGaps(part, _)
         | Source::Fixed(part) => of(part),
         Source::Ordered(parts) | Source::Unordered(parts) | Source::Block(parts) => {
-            All::of(parts.iter().map(of).collect())
+            ConjunctionScorer::of(parts.iter().map(of).collect())
         }
         Source::Any(parts) => AtLeast::of(1, parts.iter().map(of).collect()),
         Source::Related(
@@ -159,7 +164,7 @@ fn candidates(source: &Source, intervals: &Intervals, terms: &[Vec<String>]) -> 
             own,
             _,
         ) => of(own),
-        Source::Related(_, own, other) => All::of(vec![of(own), of(other)]),
+        Source::Related(_, own, other) => ConjunctionScorer::of(vec![of(own), of(other)]),
     }
 }
 
@@ -184,7 +189,7 @@ impl std::fmt::Debug for IntervalsScorer<'_> {
 
 impl<'a> IntervalsScorer<'a> {
     /// Opens it over a segment of `rows` rows.
-    pub fn open(prepared: &'a PreparedIntervals, inverted: &'a dyn Inverted, rows: u32) -> Result<Self> {
+    pub fn open(prepared: &'a PreparedIntervals, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<Self> {
         let mut leaves = Vec::with_capacity(prepared.terms.len());
         for (leaf, terms) in prepared.intervals.leaves.iter().zip(&prepared.terms) {
             let mut postings = Vec::with_capacity(terms.len());

@@ -23,7 +23,7 @@ const NEAR_RUNS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     /// How often rows have it at most.
-    pub(super) often: Often,
+    pub(super) often: FrequencyBound,
     /// An encoded length that no row that has it falls below.
     pub(super) shortest: u8,
 }
@@ -39,11 +39,11 @@ impl Bounds {
 }
 
 /// A bound of frequencies: they do not exceed this power of two, or are not bounded if it is [`UNBOUNDED`].
-pub(super) type Often = u8;
+pub(super) type FrequencyBound = u8;
 /// The frequencies of rows that have a term once.
-pub(super) const ONCE: Often = 0;
+pub(super) const ONCE: FrequencyBound = 0;
 /// Frequencies of which nothing is known.
-pub(super) const UNBOUNDED: Often = 6;
+pub(super) const UNBOUNDED: FrequencyBound = 6;
 
 /// The lengths of a field's rows.
 #[derive(Clone, Copy)]
@@ -59,8 +59,8 @@ impl<'a> Lengths<'a> {
     }
 
     /// Reads how often rows have a term; `None` where that is not known.
-    pub(super) fn runs(&self, term: &str) -> Option<Runs> {
-        Runs::open(self.text, term)
+    pub(super) fn runs(&self, term: &str) -> Option<ImpactRuns> {
+        ImpactRuns::open(self.text, term)
     }
 
     /// Returns the encoded length of a row that has a term.
@@ -117,19 +117,20 @@ fn not_longer(ids: &[u8], longest: u8) -> u64 {
 
 /// How often rows have a term at most, and how short they are at least, run by run.
 #[derive(Debug)]
-pub(super) struct Runs {
+pub(super) struct ImpactRuns {
     lasts: Vec<u32>,
     bounds: Vec<Bounds>,
     at: usize,
 }
 
-impl Runs {
+impl ImpactRuns {
     /// Reads the runs of a term.
     fn open(text: &dyn TextReader, term: &str) -> Option<Self> {
         // Without runs no row is left out: what cannot be read is found there.
         let impacts = text.impacts(term).ok().flatten()?;
-        let often =
-            |most: u32| (u32::BITS - most.saturating_sub(1).leading_zeros()).min(UNBOUNDED.into()) as Often;
+        let often = |most: u32| {
+            (u32::BITS - most.saturating_sub(1).leading_zeros()).min(UNBOUNDED.into()) as FrequencyBound
+        };
         let weights = Weights::new(text.impact_average());
         // Runs mostly have the same best row as the one before.
         let mut known = ((0, 0), 0);
@@ -205,7 +206,7 @@ impl<'a> Scores<'a> {
     }
 
     /// Returns what no row of a length exceeds that has it so often.
-    pub(super) fn most(&mut self, often: Often) -> &[f32; LENGTHS] {
+    pub(super) fn most(&mut self, often: FrequencyBound) -> &[f32; LENGTHS] {
         let function = self.function;
         self.tables[usize::from(often.min(UNBOUNDED))].get_or_insert_with(|| {
             let most = |id: usize| match often {

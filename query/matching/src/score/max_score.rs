@@ -15,7 +15,7 @@ const LEAST_GAP: u32 = 4_096;
 
 /// The rows that any part matches; the scores of those that do add up.
 pub(crate) struct MaxScore<'a> {
-    parts: Vec<Part<'a>>,
+    parts: Vec<ScoredClause<'a>>,
     /// Parts from here on bring candidates; they are sorted by their bounds in the window.
     first: usize,
     /// Last row of the window; none is open where absent.
@@ -25,7 +25,7 @@ pub(crate) struct MaxScore<'a> {
     score: f32,
 }
 
-struct Part<'a> {
+struct ScoredClause<'a> {
     scorer: BoxScorer<'a>,
     /// Bound of its scores in the window.
     bound: f64,
@@ -40,8 +40,8 @@ struct Part<'a> {
 impl<'a> MaxScore<'a> {
     /// Starts at the first row.
     pub(crate) fn new(scorers: Vec<BoxScorer<'a>>) -> Self {
-        let part = |(place, scorer)| Part { scorer, bound: 0.0, sum: 0.0, place, score: 0.0 };
-        let parts: Vec<Part<'a>> = scorers.into_iter().enumerate().map(part).collect();
+        let part = |(place, scorer)| ScoredClause { scorer, bound: 0.0, sum: 0.0, place, score: 0.0 };
+        let parts: Vec<ScoredClause<'a>> = scorers.into_iter().enumerate().map(part).collect();
         let mut whole =
             Self { parts, first: 0, window: None, threshold: f32::NEG_INFINITY, doc: END, score: 0.0 };
         whole.seek_match(0);

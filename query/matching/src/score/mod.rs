@@ -4,8 +4,6 @@
 //! for one segment (this part reads columns), a file a kind; its scorer opens postings, and [`collect`] drives it. Scores are Lucene's legacy BM25 ([`bm25`]), in its arithmetic:
 //! terms in `f32`, sums in `f64`.
 
-pub(crate) mod all;
-pub(crate) mod any;
 mod bits;
 mod blocks;
 pub mod bm25;
@@ -13,10 +11,11 @@ mod boosting;
 pub mod collect;
 mod column_matching;
 pub mod condition;
+pub(crate) mod conjunction;
 mod constant;
 mod dictionary;
+pub(crate) mod disjunction;
 mod disjunction_max;
-pub(crate) mod everything;
 mod exact;
 pub mod failure;
 #[doc(hidden)]
@@ -26,11 +25,12 @@ pub(crate) mod functions;
 pub(crate) mod geo;
 pub mod intervals;
 mod lengths;
+pub(crate) mod match_all;
 mod max_score;
 pub(crate) mod metadata;
 mod metadata_columns;
+pub(crate) mod negation;
 pub mod nested;
-pub(crate) mod not;
 pub mod one_batch;
 mod optional;
 pub mod phrase;

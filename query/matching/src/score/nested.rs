@@ -15,11 +15,11 @@ use millrace_storage::segment::{ColumnBatch, Nested, PageBounds, RowParts, Store
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
-use super::condition::{Condition, Prepared};
-use super::everything::Nothing;
+use super::condition::{Condition, SharedCondition};
+use super::match_all::MatchNoneScorer;
 use super::metadata_columns;
 use super::prepare::{Source, prepare};
-use super::reader::{Inverted, SegmentReader};
+use super::reader::{InvertedIndex, SegmentReader};
 use super::{BoxScorer, END, Scorer};
 use crate::table::metadata_field::is_metadata_column;
 use crate::table::node::Node;
@@ -60,8 +60,8 @@ impl SegmentReader for Elements {
         self.root.row_bytes()
     }
 
-    fn inverted(&self) -> millrace_storage::Result<Arc<dyn Inverted>> {
-        let bundle: Arc<dyn Inverted> = Arc::clone(self.nested.bundle()) as Arc<_>;
+    fn inverted(&self) -> millrace_storage::Result<Arc<dyn InvertedIndex>> {
+        let bundle: Arc<dyn InvertedIndex> = Arc::clone(self.nested.bundle()) as Arc<_>;
         Ok(bundle)
     }
 
@@ -207,8 +207,8 @@ impl Join {
 #[derive(Debug)]
 struct NestedCondition {
     /// What elements match.
-    inner: Prepared,
-    inverted: Arc<dyn Inverted>,
+    inner: SharedCondition,
+    inverted: Arc<dyn InvertedIndex>,
     elements: u32,
     join: Join,
     mode: NestedScore,
@@ -232,9 +232,11 @@ pub(super) fn prepare_nested(
     node: &NestedNode,
     source: &Source,
     among: Option<&RoaringBitmap>,
-) -> Result<Prepared> {
-    let Some(path) = node.chain.first() else { return Ok(Arc::new(Nothing)) };
-    let Some((inner_source, nested)) = Elements::source(source, *path)? else { return Ok(Arc::new(Nothing)) };
+) -> Result<SharedCondition> {
+    let Some(path) = node.chain.first() else { return Ok(Arc::new(MatchNoneScorer)) };
+    let Some((inner_source, nested)) = Elements::source(source, *path)? else {
+        return Ok(Arc::new(MatchNoneScorer));
+    };
     let join = Join::new(source, &nested, &node.chain, node.to_document)?;
     let among = among.and_then(|rows| join.elements_of(rows));
     let inner = prepare(&node.inner, &inner_source, among.as_ref())?;
@@ -248,7 +250,7 @@ pub(super) fn prepare_nested(
 }
 
 impl Condition for NestedCondition {
-    fn scorer<'a>(&'a self, _inverted: &'a dyn Inverted, _rows: u32) -> Result<BoxScorer<'a>> {
+    fn scorer<'a>(&'a self, _inverted: &'a dyn InvertedIndex, _rows: u32) -> Result<BoxScorer<'a>> {
         let elements = self.inner.scorer(self.inverted.as_ref(), self.elements)?;
         Ok(Box::new(ToParent::new(elements, self.join.places(), self.mode)))
     }

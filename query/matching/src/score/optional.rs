@@ -2,25 +2,25 @@
 
 use millrace_work::error::{Error, Result};
 
-use super::condition::{Condition, Counted, Prepared, Role};
-use super::everything::{EveryRow, EveryWindow};
-use super::reader::Inverted;
+use super::condition::{Condition, Role, RowCount, SharedCondition};
+use super::match_all::{EveryRow, EveryWindow};
+use super::reader::InvertedIndex;
 use super::windows::BoxFilter;
 use super::{BoxScorer, Scorer};
 
 /// Every row; those that a condition matches score.
 #[derive(Debug)]
-pub(crate) struct Optional(pub Prepared);
+pub(crate) struct Optional(pub SharedCondition);
 
 impl Condition for Optional {
-    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>> {
+    fn scorer<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxScorer<'a>> {
         let extra = self.0.scorer(inverted, rows)?;
         Ok(Box::new(WithOptional::new(Box::new(EveryRow::new(rows, 0.0)), extra)))
     }
-    fn filter<'a>(&'a self, _inverted: &'a dyn Inverted, rows: u32) -> Result<BoxFilter<'a>> {
+    fn filter<'a>(&'a self, _inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxFilter<'a>> {
         Ok(Box::new(EveryWindow(rows)))
     }
-    fn known_count(&self, of: &Counted<'_>) -> Result<Option<u64>> {
+    fn known_count(&self, of: &RowCount<'_>) -> Result<Option<u64>> {
         Ok(Some(of.live()))
     }
     fn failure(&self) -> Option<Error> {

@@ -15,17 +15,17 @@ use roaring::RoaringBitmap;
 use self::chain::Chain;
 use super::bits::count;
 use super::bm25::Bm25;
-use super::condition::{Condition, Prepared};
-use super::everything::Nothing;
+use super::condition::{Condition, SharedCondition};
 use super::lengths::Scores;
+use super::match_all::MatchNoneScorer;
 use super::phrase_values;
 use super::phrase_windows::{MANY, PhraseWindows};
 use super::positions::{PlacePositions, RowPositions};
 use super::prepare::{LeafScore, Source};
-use super::reader::{Inverted, TextReader};
+use super::reader::{InvertedIndex, TextReader};
 use super::row_set::RowSet;
 use super::sloppy::Sloppy;
-use super::term_windows::{Ranking, Term, TermWindows, Wanted};
+use super::term_windows::{Ranking, RowCondition, Term, TermWindows};
 use super::union::PostingsUnion;
 use super::{BoxScorer, END, Scorer};
 use crate::table::node::{Values, Weight};
@@ -41,7 +41,7 @@ pub enum PlaceTerms {
 
 /// A place in a phrase.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct PhrasePosition {
     /// Its position in the phrase.
     pub offset: u32,
     /// Its terms.
@@ -52,14 +52,14 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Phrase {
     /// Terms at places, which may be moved by so many positions in all.
-    Places(Vec<Place>, u32),
+    Places(Vec<PhrasePosition>, u32),
     /// Links one behind the other; each is one of several rows of places.
-    Chain(Vec<Vec<Vec<Place>>>),
+    Chain(Vec<Vec<Vec<PhrasePosition>>>),
 }
 
 impl Phrase {
     /// Iterates over the places.
-    pub fn places(&self) -> Box<dyn Iterator<Item = &Place> + '_> {
+    pub fn places(&self) -> Box<dyn Iterator<Item = &PhrasePosition> + '_> {
         match self {
             Self::Places(places, _) => Box::new(places.iter()),
             Self::Chain(links) => Box::new(links.iter().flatten().flatten()),
@@ -68,10 +68,10 @@ impl Phrase {
 
     /// Puts the terms of expansions in their places; a place that has none is left empty.
     pub fn expanded(&self, terms: &dyn Fn(usize) -> Vec<String>) -> Self {
-        let place = |place: &Place| match &place.terms {
+        let place = |place: &PhrasePosition| match &place.terms {
             PlaceTerms::Fixed(_) => place.clone(),
             PlaceTerms::Expanded(slot) => {
-                Place { offset: place.offset, terms: PlaceTerms::Fixed(terms(*slot)) }
+                PhrasePosition { offset: place.offset, terms: PlaceTerms::Fixed(terms(*slot)) }
             }
         };
         match self {
@@ -86,7 +86,7 @@ impl Phrase {
     }
 }
 
-impl Place {
+impl PhrasePosition {
     /// Returns the terms of a place that is not to be expanded any more.
     pub fn fixed(&self) -> &[String] {
         match &self.terms {
@@ -115,10 +115,10 @@ pub(super) fn prepare(
     values: Option<&Values>,
     weight: Weight,
     among: Option<&RoaringBitmap>,
-) -> Result<Prepared> {
+) -> Result<SharedCondition> {
     let phrase = concrete(source, phrase);
     let Some(values) = values else {
-        return Ok(Arc::new(PhraseCondition { path, phrase, score: LeafScore::of(source, weight) }));
+        return Ok(Arc::new(PhraseCondition { path, phrase, score: LeafScore::new(source, weight) }));
     };
     let rows = phrase_values::rows(source, path, &phrase, values, among)?;
     RowSet::found(source, rows, weight.flat())
@@ -137,15 +137,15 @@ fn concrete(source: &Source, phrase: &Arc<Phrase>) -> Arc<Phrase> {
 }
 
 impl Condition for PhraseCondition {
-    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, _rows: u32) -> Result<BoxScorer<'a>> {
-        let Some(text) = inverted.text(self.path) else { return Ok(Box::new(Nothing)) };
+    fn scorer<'a>(&'a self, inverted: &'a dyn InvertedIndex, _rows: u32) -> Result<BoxScorer<'a>> {
+        let Some(text) = inverted.text(self.path) else { return Ok(Box::new(MatchNoneScorer)) };
         let score = match &self.score {
             LeafScore::Flat(score) => PhraseScore::Flat(*score),
             LeafScore::Bm25(function) => PhraseScore::Bm25(function),
         };
         Ok(match PhraseScorer::open(&self.phrase, text, score)? {
             Some(scorer) => Box::new(scorer),
-            None => Box::new(Nothing),
+            None => Box::new(MatchNoneScorer),
         })
     }
     fn by_scorer(&self) -> bool {
@@ -252,16 +252,18 @@ impl Scorer for PhraseScorer<'_> {
 
 /// Finds rows with all terms, and counts the phrase in them.
 enum Matcher<'a> {
-    Exact(Places<'a>),
-    Sloppy(Places<'a>, Box<Sloppy>),
+    Exact(PhrasePositions<'a>),
+    Sloppy(PhrasePositions<'a>, Box<Sloppy>),
     Chain(Chain<'a>),
 }
 
 impl<'a> Matcher<'a> {
     fn open(phrase: &Phrase, text: &'a dyn TextReader, function: Option<&'a Bm25>) -> Result<Option<Self>> {
         Ok(match phrase {
-            Phrase::Places(places, 0) => Places::open_exact(places, text, function)?.map(Self::Exact),
-            Phrase::Places(places, slop) => Places::open(places, text, None)?
+            Phrase::Places(places, 0) => {
+                PhrasePositions::open_exact(places, text, function)?.map(Self::Exact)
+            }
+            Phrase::Places(places, slop) => PhrasePositions::open(places, text, None)?
                 .map(|opened| Self::Sloppy(opened, Box::new(Sloppy::new(places, *slop)))),
             Phrase::Chain(links) => Chain::open(links, text)?.map(Self::Chain),
         })
@@ -294,7 +296,7 @@ impl<'a> Matcher<'a> {
 }
 
 /// Places that must all have a term.
-struct Places<'a> {
+struct PhrasePositions<'a> {
     /// Rows with a term for every place.
     candidates: TermWindows<'a>,
     /// The current one of them.
@@ -314,11 +316,11 @@ struct Places<'a> {
     starts: (Vec<i64>, Vec<i64>),
 }
 
-impl<'a> Places<'a> {
+impl<'a> PhrasePositions<'a> {
     /// Opens places, of which only rows that have them exactly are wanted. Where there is a function, rows whose scores
     /// cannot pass a threshold may be left out.
     fn open_exact(
-        places: &[Place],
+        places: &[PhrasePosition],
         text: &'a dyn TextReader,
         function: Option<&'a Bm25>,
     ) -> Result<Option<Self>> {
@@ -330,7 +332,11 @@ impl<'a> Places<'a> {
     }
 
     /// Opens places. Where there is a function, rows whose scores cannot pass a threshold may be left out.
-    fn open(places: &[Place], text: &'a dyn TextReader, function: Option<&'a Bm25>) -> Result<Option<Self>> {
+    fn open(
+        places: &[PhrasePosition],
+        text: &'a dyn TextReader,
+        function: Option<&'a Bm25>,
+    ) -> Result<Option<Self>> {
         let (mut lists, mut terms) = (Vec::with_capacity(places.len()), Vec::with_capacity(places.len()));
         for place in places {
             let Some(term) = Term::open(text, place.fixed(), function.is_some())? else { return Ok(None) };
@@ -355,7 +361,7 @@ impl<'a> Places<'a> {
         let positions = vec![Vec::new(); lists.len()];
         let offsets = places.iter().map(|place| place.offset).collect();
         let ranking = function.map_or(Ranking::Flat, |function| Ranking::Phrase(Scores::new(function)));
-        let candidates = TermWindows::new(text, terms, Wanted::All, ranking);
+        let candidates = TermWindows::new(text, terms, RowCondition::All, ranking);
         Ok(Some(Self {
             candidates,
             doc: END,

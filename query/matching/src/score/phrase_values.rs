@@ -6,9 +6,9 @@ use millrace_storage::mapping::PathId;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
-use super::all::All;
-use super::any::AtLeast;
-use super::phrase::{Phrase, Place};
+use super::conjunction::ConjunctionScorer;
+use super::disjunction::AtLeast;
+use super::phrase::{Phrase, PhrasePosition};
 use super::prepare::{Source, visit};
 use super::sloppy::Sloppy;
 use super::term::Text;
@@ -85,7 +85,7 @@ pub(super) fn rows(
 }
 
 /// Finds the rows that have a term for every place; `None` where a place has no term at all.
-fn candidates(source: &Source, path: PathId, places: &[Place]) -> Result<Option<RoaringBitmap>> {
+fn candidates(source: &Source, path: PathId, places: &[PhrasePosition]) -> Result<Option<RoaringBitmap>> {
     let term = |term: &String| Text::unscored(path, term);
     let mut parts = Vec::with_capacity(places.len());
     for place in places {
@@ -94,7 +94,7 @@ fn candidates(source: &Source, path: PathId, places: &[Place]) -> Result<Option<
         }
         parts.push(AtLeast::of(1, place.fixed().iter().map(term).collect()));
     }
-    few_rows(All::of(parts).as_ref(), source, source.reader.rows().into())
+    few_rows(ConjunctionScorer::of(parts).as_ref(), source, source.reader.rows().into())
 }
 
 /// The positions of a phrase's terms in one row.
@@ -122,7 +122,7 @@ impl Row {
         self.next = last.saturating_add(1 + POSITION_GAP);
     }
 
-    fn matches(&self, places: &[Place], slop: u32, sloppy: &mut Sloppy) -> bool {
+    fn matches(&self, places: &[PhrasePosition], slop: u32, sloppy: &mut Sloppy) -> bool {
         if self.positions.iter().any(Vec::is_empty) {
             return false;
         }

@@ -5,7 +5,7 @@ use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
 use millrace_work::error::Result;
 
 use super::bits::{NO_ROWS, has, intersect, unite};
-use super::phrase::Place;
+use super::phrase::PhrasePosition;
 use super::positions::{RowPositions, WindowWords};
 use super::reader::TextReader;
 
@@ -26,7 +26,7 @@ pub(super) struct PhraseWindows {
 
 impl PhraseWindows {
     /// Opens places; `None` where one has several terms or lies too far behind the first.
-    pub(super) fn open(places: &[Place], text: &dyn TextReader) -> Result<Option<Self>> {
+    pub(super) fn open(places: &[PhrasePosition], text: &dyn TextReader) -> Result<Option<Self>> {
         let mut opened = Vec::with_capacity(places.len());
         for place in places {
             let ([term], 0..u64::BITS) = (place.fixed(), place.offset) else { return Ok(None) };

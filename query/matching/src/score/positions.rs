@@ -123,9 +123,9 @@ mod tests {
     use crate::score::bits::NO_ROWS;
 
     /// Rows whose positions are as many as told, from their own number on.
-    struct Counted(usize);
+    struct PositionRun(usize);
 
-    impl RowPositions for Counted {
+    impl RowPositions for PositionRun {
         fn read(&mut self, first: u32, rows: &WindowBits, from: u32, into: &mut ReadPositions) {
             for row in bits::rows_from(first, rows, from) {
                 let positions: Vec<u32> = (row..row + self.0 as u32).collect();
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn positions_are_read_as_far_as_there_is_room() {
         for many in [3, MOST_POSITIONS / 7, 2 * MOST_POSITIONS] {
-            let mut place = PlacePositions::new(Box::new(Counted(many)));
+            let mut place = PlacePositions::new(Box::new(PositionRun(many)));
             for first in [0, 2 * WINDOW_ROWS] {
                 let mut rows = NO_ROWS;
                 (0..WINDOW_ROWS).step_by(3).for_each(|at| bits::set(&mut rows, at));

@@ -7,26 +7,28 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{ColumnBatch, ValueRange};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
-use super::any::AtLeast;
 use super::bm25::Bm25;
 use super::boosting::Boosting;
-use super::condition::Prepared;
+use super::condition::SharedCondition;
 use super::constant::Constant;
+use super::disjunction::AtLeast;
 use super::disjunction_max::DisjunctionMax;
-use super::everything::{Everything, Nothing};
 use super::function_score::prepare_combined;
 use super::functions::ShardFunctions;
+use super::match_all::{MatchAllScorer, MatchNoneScorer};
+use super::negation::NegationScorer;
 use super::nested::prepare_nested;
-use super::not::Not;
-use super::reader::{Inverted, SegmentReader};
+use super::reader::{InvertedIndex, SegmentReader};
 use super::row_set::RowSet;
 use super::synonyms::Synonyms;
 use super::term::Text;
-use super::{all, column_matching, dictionary, exact, geo, intervals, metadata, phrase, ranges, spans};
+use super::{
+    column_matching, conjunction, dictionary, exact, geo, intervals, metadata, phrase, ranges, spans,
+};
 use crate::table::node::{Node, Weight};
 use crate::table::ruled::RuledRows;
 
@@ -44,7 +46,7 @@ pub enum LeafScore {
 
 impl LeafScore {
     /// Looks up how a weight scores.
-    pub(super) fn of(source: &Source, weight: Weight) -> Self {
+    pub(super) fn new(source: &Source, weight: Weight) -> Self {
         match weight {
             Weight::Bm25(slot) => source
                 .functions
@@ -70,13 +72,13 @@ pub struct Source {
     /// The segment.
     pub reader: Arc<dyn SegmentReader>,
     /// Its inverted index.
-    pub inverted: Arc<dyn Inverted>,
+    pub inverted: Arc<dyn InvertedIndex>,
     /// Scoring functions and expanded terms of the shard.
     pub functions: Arc<ShardFunctions>,
     /// Rows that rules for documents show; absent where there are no rules.
     pub ruled: Option<RuledRows>,
     /// The work that it is prepared for.
-    pub work: Work,
+    pub work: QueryContext,
 }
 
 impl fmt::Debug for Source {
@@ -90,11 +92,11 @@ impl fmt::Debug for Source {
 /// # Errors
 /// Files that cannot be read, more rows than queries may hold, [`Error::TimedOut`](millrace_work::error::Error::TimedOut) once
 /// the work should end.
-pub fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> Result<Prepared> {
+pub fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> Result<SharedCondition> {
     source.work.check()?;
     Ok(match node {
-        Node::All(weight) => Arc::new(Everything(weight.flat())),
-        Node::None => Arc::new(Nothing),
+        Node::All(weight) => Arc::new(MatchAllScorer(weight.flat())),
+        Node::None => Arc::new(MatchNoneScorer),
         Node::Exact { path, column, value, weight } => {
             exact::prepare(source, (*path, *column), value, *weight, among)?
         }
@@ -102,7 +104,7 @@ pub fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> R
             exact::prepare_any(source, (*path, *column), values, weight.flat(), among)?
         }
         Node::Text { path, term, weight } => {
-            Arc::new(Text { path: *path, term: term.clone(), score: LeafScore::of(source, *weight) })
+            Arc::new(Text { path: *path, term: term.clone(), score: LeafScore::new(source, *weight) })
         }
         Node::RawRange { path, column, from, to, range, weight } => {
             if matches!(range, ValueRange::Str(..)) || source.inverted.has_exact(*path) {
@@ -127,7 +129,7 @@ pub fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> R
         Node::Expanded(slot) => dictionary::prepare_expanded(source, *slot),
         Node::ManyExpanded { slots, minimum } => dictionary::prepare_many_expanded(source, slots, minimum),
         Node::Synonyms { path, terms, weight } => {
-            let score = LeafScore::of(source, *weight);
+            let score = LeafScore::new(source, *weight);
             Arc::new(Synonyms { path: *path, terms: Arc::clone(terms), score })
         }
         Node::Phrase { path, phrase, values, weight } => {
@@ -146,18 +148,18 @@ pub fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> R
             Arc::new(intervals::prepare(intervals, *weight, source)?)
         }
         Node::Spans { path, spans, weight } => {
-            Arc::new(spans::prepare(spans, *path, LeafScore::of(source, *weight), source)?)
+            Arc::new(spans::prepare(spans, *path, LeafScore::new(source, *weight), source)?)
         }
         Node::Metadata { metadata, weight } => {
             RowSet::found(source, metadata::rows(source, metadata, among)?, weight.flat())?
         }
         Node::Listed(lists) => match lists.get(&source.number) {
             Some(rows) => RowSet::found(source, rows.clone(), 0.0)?,
-            None => Arc::new(Nothing),
+            None => Arc::new(MatchNoneScorer),
         },
-        Node::And(parts) => all::prepare(parts, source, among)?,
+        Node::And(parts) => conjunction::prepare(parts, source, among)?,
         Node::AtLeast(required, parts) => AtLeast::of(*required, prepare_all(parts, source, among)?),
-        Node::Not(part) => Arc::new(Not(prepare(part, source, among)?)),
+        Node::Not(part) => Arc::new(NegationScorer(prepare(part, source, among)?)),
         Node::Constant(score, part) => {
             Arc::new(Constant { score: *score, part: prepare(part, source, among)? })
         }
@@ -180,7 +182,11 @@ pub fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> R
     })
 }
 
-fn prepare_all(nodes: &[Node], source: &Source, among: Option<&RoaringBitmap>) -> Result<Vec<Prepared>> {
+fn prepare_all(
+    nodes: &[Node],
+    source: &Source,
+    among: Option<&RoaringBitmap>,
+) -> Result<Vec<SharedCondition>> {
     nodes.iter().map(|node| prepare(node, source, among)).collect()
 }
 

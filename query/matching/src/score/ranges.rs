@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::{PagedRange, ValueRange, WINDOW_ROWS, WindowBits};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
 use super::bits::{first_from, up_to};
-use super::condition::{Condition, Counted, Prepared};
-use super::everything::{Everything, Nothing};
+use super::condition::{Condition, RowCount, SharedCondition};
 use super::failure::Failure;
+use super::match_all::{MatchAllScorer, MatchNoneScorer};
 use super::prepare::Source;
-use super::reader::{Inverted, SegmentReader};
+use super::reader::{InvertedIndex, SegmentReader};
 use super::row_set::RowSet;
 use super::windows::{BoxFilter, RowFilter};
 use super::{BoxScorer, END, Scorer};
@@ -34,13 +34,13 @@ struct Range {
 }
 
 impl Condition for Range {
-    fn scorer<'a>(&'a self, _inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>> {
+    fn scorer<'a>(&'a self, _inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxScorer<'a>> {
         Ok(Box::new(RangeScorer::new(&self.pages, rows, self.score, &self.failure)))
     }
-    fn filter<'a>(&'a self, _inverted: &'a dyn Inverted, _rows: u32) -> Result<BoxFilter<'a>> {
+    fn filter<'a>(&'a self, _inverted: &'a dyn InvertedIndex, _rows: u32) -> Result<BoxFilter<'a>> {
         Ok(Box::new(InRange(&self.pages)))
     }
-    fn known_count(&self, of: &Counted<'_>) -> Result<Option<u64>> {
+    fn known_count(&self, of: &RowCount<'_>) -> Result<Option<u64>> {
         Ok(if of.all && of.deleted.is_empty() { self.pages.count()? } else { None })
     }
     fn failure(&self) -> Option<Error> {
@@ -58,8 +58,8 @@ pub(super) fn prepare(
     range: Option<&ValueRange>,
     among: Option<&RoaringBitmap>,
     score: f32,
-) -> Result<Prepared> {
-    let Some(range) = range else { return Ok(Arc::new(Nothing)) };
+) -> Result<SharedCondition> {
+    let Some(range) = range else { return Ok(Arc::new(MatchNoneScorer)) };
     if let Some(unread) = unread(source, column, range, score)? {
         return Ok(unread);
     }
@@ -80,7 +80,7 @@ pub fn range_rows(
     column: PathId,
     range: &ValueRange,
     among: Option<&RoaringBitmap>,
-    work: &Work,
+    work: &QueryContext,
     each: &mut dyn FnMut(RoaringBitmap) -> bool,
 ) -> Result<()> {
     let total = reader.rows();
@@ -112,7 +112,7 @@ pub(super) fn unread(
     (column, terms): (PathId, Option<PathId>),
     range: &ValueRange,
     score: f32,
-) -> Result<Option<Prepared>> {
+) -> Result<Option<SharedCondition>> {
     match listed(source, terms, range, score)? {
         None => paged(source, column, range, score),
         listed => Ok(listed),
@@ -125,7 +125,7 @@ fn listed(
     terms: Option<PathId>,
     range: &ValueRange,
     score: f32,
-) -> Result<Option<Prepared>> {
+) -> Result<Option<SharedCondition>> {
     let Some(path) = terms else { return Ok(None) };
     let (from, to) = match range {
         ValueRange::I64(from, to) => (Scalar::I64(*from), Scalar::I64(*to)),
@@ -138,12 +138,12 @@ fn listed(
 }
 
 /// Prepares a range that is evaluated where its rows are asked for, where there is such a form.
-fn paged(source: &Source, column: PathId, range: &ValueRange, score: f32) -> Result<Option<Prepared>> {
-    Ok(source.reader.paged_range(column, range)?.map(|pages| -> Prepared {
+fn paged(source: &Source, column: PathId, range: &ValueRange, score: f32) -> Result<Option<SharedCondition>> {
+    Ok(source.reader.paged_range(column, range)?.map(|pages| -> SharedCondition {
         if pages.is_everything() {
-            Arc::new(Everything(score))
+            Arc::new(MatchAllScorer(score))
         } else if pages.most_rows() == 0 {
-            Arc::new(Nothing)
+            Arc::new(MatchNoneScorer)
         } else {
             Arc::new(Range { pages, score, failure: Failure::default() })
         }

@@ -2,31 +2,31 @@
 
 use millrace_work::error::Result;
 
-use super::all;
-use super::condition::Prepared;
+use super::condition::SharedCondition;
+use super::conjunction;
 use super::failure::Failure;
 use super::lengths::Scores;
 use super::max_score::MAX_RANKED;
-use super::reader::Inverted;
-use super::term_windows::{Ranking, Term, TermWindows, Wanted};
+use super::reader::InvertedIndex;
+use super::term_windows::{Ranking, RowCondition, Term, TermWindows};
 use super::{END, Scorer};
 
 /// The rows of words.
-pub(super) struct Ranked<'a> {
+pub(super) struct RankedRows<'a> {
     windows: TermWindows<'a>,
     doc: u32,
     score: f32,
 }
 
-impl<'a> Ranked<'a> {
+impl<'a> RankedRows<'a> {
     /// Opens words, any or all of which are wanted, over a segment of `rows` rows and goes to its first row; `None` where they
     /// are not all scored terms of one field. The others must match too, and do not score; an error of theirs ends the rows, and
     /// is put into `failure`.
     pub(super) fn open(
-        words: impl IntoIterator<Item = &'a Prepared>,
-        wanted: Wanted,
-        others: Vec<&'a Prepared>,
-        inverted: &'a dyn Inverted,
+        words: impl IntoIterator<Item = &'a SharedCondition>,
+        wanted: RowCondition,
+        others: Vec<&'a SharedCondition>,
+        inverted: &'a dyn InvertedIndex,
         rows: u32,
         failure: &Failure,
     ) -> Result<Option<Self>> {
@@ -45,7 +45,7 @@ impl<'a> Ranked<'a> {
                     terms.push(opened);
                     scores.push(Scores::new(word.function));
                 }
-                None if wanted == Wanted::Any => {}
+                None if wanted == RowCondition::Any => {}
                 None => return Ok(None),
             }
         }
@@ -54,7 +54,7 @@ impl<'a> Ranked<'a> {
         }
         let mut windows = TermWindows::new(text, terms, wanted, Ranking::Sum(scores));
         if !others.is_empty() {
-            windows = windows.filtered(all::filter(others, inverted, rows)?, failure.clone());
+            windows = windows.filtered(conjunction::filter(others, inverted, rows)?, failure.clone());
         }
         let mut ranked = Self { windows, doc: END, score: 0.0 };
         ranked.seek_match(0);
@@ -67,7 +67,7 @@ impl<'a> Ranked<'a> {
     }
 }
 
-impl Scorer for Ranked<'_> {
+impl Scorer for RankedRows<'_> {
     fn doc(&self) -> u32 {
         self.doc
     }

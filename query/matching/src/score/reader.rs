@@ -23,7 +23,7 @@ use super::metadata_columns;
 use super::positions::RowPositions;
 use super::term::RowsOf;
 use super::union::PostingsUnion;
-use crate::automaton::Until;
+use crate::automaton::CancellablePattern;
 use crate::table::metadata_field::is_metadata_column;
 use crate::table::node::{RawBound, TextBound};
 
@@ -45,7 +45,7 @@ pub trait SegmentReader: fmt::Debug + Send + Sync {
         0
     }
     /// Returns the inverted index.
-    fn inverted(&self) -> Result<Arc<dyn Inverted>>;
+    fn inverted(&self) -> Result<Arc<dyn InvertedIndex>>;
     /// Finds the rows with a value of a column in a range.
     fn range_rows(
         &self,
@@ -110,7 +110,7 @@ pub trait SegmentReader: fmt::Debug + Send + Sync {
 pub type EachRows<'a> = dyn FnMut(&[u8], &mut dyn RowPostings) -> ControlFlow<()> + 'a;
 
 /// An inverted index as a search reads it.
-pub trait Inverted: fmt::Debug + Send + Sync {
+pub trait InvertedIndex: fmt::Debug + Send + Sync {
     /// Opens the postings of an exact value.
     fn exact(&self, path: PathId, value: &Scalar) -> Result<Option<Box<dyn Postings>>>;
     /// Opens the rows of an exact value.
@@ -122,20 +122,20 @@ pub trait Inverted: fmt::Debug + Send + Sync {
     /// Whether the exact values of a path are terms.
     fn has_exact(&self, path: PathId) -> bool;
     /// Finds the rows with an exact value of a pattern; some of them once it is told to stop.
-    fn matching_rows(&self, path: PathId, pattern: Until<'_>) -> Result<RoaringBitmap>;
+    fn matching_rows(&self, path: PathId, pattern: CancellablePattern<'_>) -> Result<RoaringBitmap>;
     /// Calls `each` with the exact values of a pattern and their row counts, ascending, until it breaks or the walk is told
     /// to stop.
     fn for_each_match(
         &self,
         path: PathId,
-        pattern: Until<'_>,
+        pattern: CancellablePattern<'_>,
         each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
     ) -> Result<()>;
     /// Calls `each` with the exact values of a path, as terms write them, ascending, and their row counts (deleted rows
-    /// included), until it breaks, where [`Inverted::has_exact`].
+    /// included), until it breaks, where [`InvertedIndex::has_exact`].
     fn for_each_value(&self, path: PathId, each: &mut dyn FnMut(&[u8], u32) -> ControlFlow<()>)
     -> Result<()>;
-    /// Walks over the exact values of a path, ascending, and the rows of those that are wanted, where [`Inverted::has_exact`].
+    /// Walks over the exact values of a path, ascending, and the rows of those that are wanted, where [`InvertedIndex::has_exact`].
     fn walk_values(&self, path: PathId, walker: &mut dyn ValueWalker) -> Result<()>;
     /// Finds the rows with an exact value between byte strings; some of them once it is told to stop.
     fn range_rows(&self, path: PathId, from: &RawBound, to: &RawBound, stop: &Stop) -> Result<RoaringBitmap>;
@@ -204,11 +204,11 @@ pub trait TextReader: Send + Sync {
     /// Counts the rows with a term.
     fn count(&self, term: &str) -> Result<u32>;
     /// Finds the rows with a term of a pattern; some of them once it is told to stop.
-    fn matching_rows(&self, pattern: Until<'_>) -> Result<RoaringBitmap>;
+    fn matching_rows(&self, pattern: CancellablePattern<'_>) -> Result<RoaringBitmap>;
     /// Calls `each` with the terms of a pattern and their row counts, ascending, until it breaks or the walk is told to stop.
     fn for_each_match(
         &self,
-        pattern: Until<'_>,
+        pattern: CancellablePattern<'_>,
         each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
     ) -> Result<()>;
     /// Finds the rows with a term between two; some of them once it is told to stop.
@@ -306,7 +306,7 @@ impl SegmentReader for Segment {
         Segment::row_bytes(self)
     }
 
-    fn inverted(&self) -> Result<Arc<dyn Inverted>> {
+    fn inverted(&self) -> Result<Arc<dyn InvertedIndex>> {
         Ok(self.bundle_blocking()?)
     }
 
@@ -390,7 +390,7 @@ fn boxed<P: Postings>(postings: P) -> Box<dyn Postings> {
     Box::new(postings)
 }
 
-impl Inverted for Bundle {
+impl InvertedIndex for Bundle {
     fn exact(&self, path: PathId, value: &Scalar) -> Result<Option<Box<dyn Postings>>> {
         Ok(self.postings(path, value)?.map(boxed))
     }
@@ -407,7 +407,7 @@ impl Inverted for Bundle {
         Bundle::has_exact(self, path)
     }
 
-    fn matching_rows(&self, path: PathId, pattern: Until<'_>) -> Result<RoaringBitmap> {
+    fn matching_rows(&self, path: PathId, pattern: CancellablePattern<'_>) -> Result<RoaringBitmap> {
         match pattern.pattern.only_prefix() {
             Some(prefix) => Bundle::prefix_rows(self, path, prefix.as_bytes(), &|| pattern.goes_on()),
             None => Bundle::matching_rows(self, path, pattern.pattern.start().as_bytes(), pattern),
@@ -417,7 +417,7 @@ impl Inverted for Bundle {
     fn for_each_match(
         &self,
         path: PathId,
-        pattern: Until<'_>,
+        pattern: CancellablePattern<'_>,
         each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
     ) -> Result<()> {
         let start = pattern.pattern.start().as_bytes();
@@ -531,7 +531,7 @@ impl TextReader for TextIndex {
         self.doc_freq(term)
     }
 
-    fn matching_rows(&self, pattern: Until<'_>) -> Result<RoaringBitmap> {
+    fn matching_rows(&self, pattern: CancellablePattern<'_>) -> Result<RoaringBitmap> {
         match pattern.pattern.only_prefix() {
             Some(prefix) => TextIndex::prefix_rows(self, prefix, &|| pattern.goes_on()),
             None => TextIndex::matching_rows(self, pattern.pattern.start(), pattern),
@@ -540,7 +540,7 @@ impl TextReader for TextIndex {
 
     fn for_each_match(
         &self,
-        pattern: Until<'_>,
+        pattern: CancellablePattern<'_>,
         each: &mut dyn FnMut(&str, u32) -> ControlFlow<()>,
     ) -> Result<()> {
         TextIndex::for_each_match(self, pattern.pattern.start(), pattern, &mut |term, count| {

@@ -9,7 +9,7 @@ use millrace_work::error::{Error, Result};
 
 use super::prepare::Source;
 use super::reader::SegmentReader;
-use super::values::{Hashed, Values, Wanted};
+use super::values::{HashInput, RequestedNumbers, Values};
 
 /// A function of a row, as a mapping understands it.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub enum RowFunction {
         /// The seed and Java's hash of the index's name.
         seed: (i32, i32),
         /// What decides the number; the row itself where absent.
-        of: Option<Hashed>,
+        of: Option<HashInput>,
     },
 }
 
@@ -108,7 +108,7 @@ impl Curve {
 
 /// Where the functions of a prepared predicate are evaluated.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct FunctionScope {
     /// The segment.
     pub reader: Arc<dyn SegmentReader>,
     /// Number of the segment in its table.
@@ -117,9 +117,9 @@ pub struct Place {
     pub shard: u32,
 }
 
-impl Place {
+impl FunctionScope {
     /// Takes the segment of a source.
-    pub fn of(source: &Source) -> Self {
+    pub fn new(source: &Source) -> Self {
         Self { reader: Arc::clone(&source.reader), segment: source.number, shard: source.shard }
     }
 }
@@ -134,25 +134,25 @@ pub(super) struct Evaluator<'a> {
 }
 
 impl<'a> Evaluator<'a> {
-    pub(super) fn new(function: &'a RowFunction, place: &Place) -> Self {
+    pub(super) fn new(function: &'a RowFunction, place: &FunctionScope) -> Self {
         let mut salted = 0;
         let wanted = match function {
             RowFunction::One | RowFunction::FieldValue { column: None, .. } => None,
             RowFunction::FieldValue { column: Some((column, unit)), .. } => {
-                Some(Wanted::Numbers { column: *column, unit: *unit })
+                Some(RequestedNumbers::Numbers { column: *column, unit: *unit })
             }
             RowFunction::Decay { from: Origin::Number { column, unit, .. }, .. }
             | RowFunction::Nearness { from: Origin::Number { column, unit, .. }, .. } => {
-                Some(Wanted::Numbers { column: *column, unit: *unit })
+                Some(RequestedNumbers::Numbers { column: *column, unit: *unit })
             }
             RowFunction::Decay { from: Origin::Point { column, lat, lon }, .. }
             | RowFunction::Nearness { from: Origin::Point { column, lat, lon }, .. } => {
-                Some(Wanted::Distances { column: *column, lat: *lat, lon: *lon })
+                Some(RequestedNumbers::Distances { column: *column, lat: *lat, lon: *lon })
             }
             RowFunction::Random { seed: (seed, index), of } => {
                 let salt = (*index << 10) as u32 | place.shard;
                 salted = avalanche(*seed as u32 ^ salt);
-                of.map(|of| Wanted::Hashes { of, seed: salted })
+                of.map(|of| RequestedNumbers::Hashes { of, seed: salted })
             }
         };
         let values = wanted.map(|wanted| Values::new(Arc::clone(&place.reader), wanted));
@@ -207,7 +207,7 @@ impl<'a> Evaluator<'a> {
 }
 
 /// Returns the value of a function at a row.
-pub fn value_at(function: &RowFunction, place: &Place, row: u32) -> Result<f64> {
+pub fn value_at(function: &RowFunction, place: &FunctionScope, row: u32) -> Result<f64> {
     Evaluator::new(function, place).at(row)
 }
 

@@ -10,9 +10,9 @@ use tantivy::COLLECT_BLOCK_BUFFER_LEN;
 use tantivy::postings::Postings;
 
 use super::bits::{FEW, NO_ROWS, count, intersect, retain, set};
-use super::condition::{Condition, Counted, Prepared};
+use super::condition::{Condition, RowCount, SharedCondition};
 use super::prepare::Source;
-use super::reader::Inverted;
+use super::reader::InvertedIndex;
 use super::windows::{BoxFilter, RowFilter};
 use super::{BoxScorer, END, Scorer};
 
@@ -27,7 +27,7 @@ pub(crate) struct RowSet {
 
 impl RowSet {
     /// Prepares rows that were found, which the work of the source holds; what a walk that was told to end has found is none.
-    pub(crate) fn found(source: &Source, rows: RoaringBitmap, score: f32) -> Result<Prepared> {
+    pub(crate) fn found(source: &Source, rows: RoaringBitmap, score: f32) -> Result<SharedCondition> {
         source.work.check()?;
         source.work.hold_rows(&rows)?;
         Ok(Arc::new(Self { rows, score }))
@@ -35,13 +35,13 @@ impl RowSet {
 }
 
 impl Condition for RowSet {
-    fn scorer<'a>(&'a self, _inverted: &'a dyn Inverted, _rows: u32) -> Result<BoxScorer<'a>> {
+    fn scorer<'a>(&'a self, _inverted: &'a dyn InvertedIndex, _rows: u32) -> Result<BoxScorer<'a>> {
         Ok(Box::new(KnownRows::new(self.rows.clone(), self.score)))
     }
-    fn filter<'a>(&'a self, _inverted: &'a dyn Inverted, _rows: u32) -> Result<BoxFilter<'a>> {
+    fn filter<'a>(&'a self, _inverted: &'a dyn InvertedIndex, _rows: u32) -> Result<BoxFilter<'a>> {
         Ok(Box::new(Set::new(&self.rows)))
     }
-    fn known_count(&self, of: &Counted<'_>) -> Result<Option<u64>> {
+    fn known_count(&self, of: &RowCount<'_>) -> Result<Option<u64>> {
         Ok(Some(self.rows.difference_len(of.deleted)))
     }
     fn is_unscored(&self) -> bool {

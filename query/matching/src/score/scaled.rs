@@ -1,12 +1,12 @@
 //! A condition whose scores are multiplied, and of which low scores are left out.
 
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 
-use super::condition::{Condition, Counted, Prepared};
+use super::condition::{Condition, RowCount, SharedCondition};
 use super::failure::{Failure, Watch};
-use super::reader::Inverted;
-use super::windows::{BoxFilter, Driven};
+use super::reader::InvertedIndex;
+use super::windows::{BoxFilter, ScorerRows};
 use super::{BoxScorer, END, Scorer};
 
 /// A condition with scores times a factor; rows of less than a least score are left out.
@@ -16,34 +16,34 @@ pub(crate) struct Scaled {
     /// Least score.
     least: Option<f32>,
     /// What is scaled.
-    part: Prepared,
-    work: Work,
+    part: SharedCondition,
+    work: QueryContext,
     /// The error that ended a pass over its rows.
     failure: Failure,
 }
 
 impl Scaled {
     /// Scales a part for some work.
-    pub(crate) fn new(part: Prepared, factor: f32, least: Option<f32>, work: &Work) -> Self {
+    pub(crate) fn new(part: SharedCondition, factor: f32, least: Option<f32>, work: &QueryContext) -> Self {
         Self { factor, least, part, work: work.clone(), failure: Failure::default() }
     }
 }
 
 impl Condition for Scaled {
-    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>> {
+    fn scorer<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxScorer<'a>> {
         let watch = Watch::new(&self.work, &self.failure);
         Ok(Box::new(ScaledScorer::new(self.part.scorer(inverted, rows)?, self.factor, self.least, watch)))
     }
-    fn filter<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxFilter<'a>> {
+    fn filter<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxFilter<'a>> {
         match self.least {
             None => self.part.filter(inverted, rows),
-            Some(_) => Ok(Box::new(Driven(self.scorer(inverted, rows)?))),
+            Some(_) => Ok(Box::new(ScorerRows(self.scorer(inverted, rows)?))),
         }
     }
     fn by_scorer(&self) -> bool {
         self.least.is_some()
     }
-    fn known_count(&self, of: &Counted<'_>) -> Result<Option<u64>> {
+    fn known_count(&self, of: &RowCount<'_>) -> Result<Option<u64>> {
         if self.least.is_some() { Ok(None) } else { self.part.known_count(of) }
     }
     fn failure(&self) -> Option<Error> {

@@ -6,21 +6,21 @@ use std::collections::BinaryHeap;
 use super::{BoxScorer, END, Scorer};
 
 /// How the scores of the parts on a row become one.
-pub(super) trait Joining: Default {
+pub(super) trait ScoreCombiner: Default {
     /// What it goes by.
-    type By: Copy + Send;
+    type Key: Copy + Send;
 
     /// Takes the score of a part.
     fn add(&mut self, score: f32);
     /// Returns the score of the row.
-    fn total(&self, by: Self::By) -> f32;
+    fn total(&self, by: Self::Key) -> f32;
 }
 
 /// Rows that at least so many parts match, scored by those that do.
-pub(super) struct UnionScorer<'a, J: Joining> {
+pub(super) struct UnionScorer<'a, J: ScoreCombiner> {
     parts: Vec<BoxScorer<'a>>,
     required: usize,
-    by: J::By,
+    by: J::Key,
     /// Parts that are ahead of the current row, least row first.
     ahead: BinaryHeap<Reverse<(u32, usize)>>,
     /// Parts that stand on the current row.
@@ -28,9 +28,9 @@ pub(super) struct UnionScorer<'a, J: Joining> {
     doc: u32,
 }
 
-impl<'a, J: Joining> UnionScorer<'a, J> {
+impl<'a, J: ScoreCombiner> UnionScorer<'a, J> {
     /// Starts at the first row; `required` is at least 1.
-    pub(super) fn new(parts: Vec<BoxScorer<'a>>, required: usize, by: J::By) -> Self {
+    pub(super) fn new(parts: Vec<BoxScorer<'a>>, required: usize, by: J::Key) -> Self {
         let ahead = parts
             .iter()
             .enumerate()
@@ -76,7 +76,7 @@ impl<'a, J: Joining> UnionScorer<'a, J> {
     }
 }
 
-impl<J: Joining> Scorer for UnionScorer<'_, J> {
+impl<J: ScoreCombiner> Scorer for UnionScorer<'_, J> {
     fn doc(&self) -> u32 {
         self.doc
     }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::phrase::Place;
+use super::phrase::PhrasePosition;
 
 /// A place's terms in a row.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Sloppy {
 
 impl Sloppy {
     /// Makes the matcher of places.
-    pub(super) fn new(places: &[Place], slop: u32) -> Self {
+    pub(super) fn new(places: &[PhrasePosition], slop: u32) -> Self {
         let mut cursors: Vec<Cursor> = places
             .iter()
             .map(|place| Cursor { position: 0, taken: 0, offset: place.offset.into(), group: None })

@@ -10,19 +10,19 @@ pub mod walk;
 use std::sync::Arc;
 
 use millrace_storage::mapping::{PathId, Scalar};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 
 use self::expression::{Span, SpanTerms, Spans};
 use self::walk::{END as NO_MORE, Walk};
-use super::all::All;
-use super::any::AtLeast;
-use super::condition::{Condition, Prepared};
-use super::everything::Nothing;
+use super::condition::{Condition, SharedCondition};
+use super::conjunction::ConjunctionScorer;
+use super::disjunction::AtLeast;
 use super::failure::{Failure, Watch};
+use super::match_all::MatchNoneScorer;
 use super::phrase::PhraseScore;
 use super::prepare::{LeafScore, Source};
-use super::reader::{Inverted, TextReader};
+use super::reader::{InvertedIndex, TextReader};
 use super::synonyms::Synonyms;
 use super::term::Text;
 use super::union::PostingsUnion;
@@ -37,9 +37,9 @@ pub struct PreparedSpans {
     /// Terms of the leaves, by number.
     terms: Vec<Vec<String>>,
     /// Rows that may have a span.
-    candidates: Prepared,
+    candidates: SharedCondition,
     score: LeafScore,
-    work: Work,
+    work: QueryContext,
     /// The error that ended a pass over its rows.
     failure: Failure,
 }
@@ -97,13 +97,13 @@ fn without_positions(field: &str, term: &str) -> Error {
 }
 
 /// Makes the condition that every row with a span fulfils.
-fn candidates(span: &Span, spans: &Spans, terms: &[Vec<String>]) -> Prepared {
+fn candidates(span: &Span, spans: &Spans, terms: &[Vec<String>]) -> SharedCondition {
     let of = |part: &Span| candidates(part, spans, terms);
     match span {
-        Span::Nothing(_) => Arc::new(Nothing),
+        Span::Nothing(_) => Arc::new(MatchNoneScorer),
         Span::Leaf(leaf) => {
             let (Some(own), Some(terms)) = (spans.leaves.get(*leaf), terms.get(*leaf)) else {
-                return Arc::new(Nothing);
+                return Arc::new(MatchNoneScorer);
             };
             match terms.as_slice() {
                 [term] => Text::unscored(own.path, term),
@@ -113,13 +113,15 @@ fn candidates(span: &Span, spans: &Spans, terms: &[Vec<String>]) -> Prepared {
             }
         }
         Span::Near { parts, .. } => {
-            All::of(parts.iter().filter(|part| !matches!(part, Span::Gap(_))).map(of).collect())
+            ConjunctionScorer::of(parts.iter().filter(|part| !matches!(part, Span::Gap(_))).map(of).collect())
         }
         Span::Any(parts) => AtLeast::of(1, parts.iter().map(of).collect()),
         Span::Without { include, .. } => of(include),
         Span::First(part, _) | Span::Masked(part, _) => of(part),
-        Span::Containing { big, little } | Span::Within { big, little } => All::of(vec![of(big), of(little)]),
-        Span::Gap(_) => Arc::new(Nothing),
+        Span::Containing { big, little } | Span::Within { big, little } => {
+            ConjunctionScorer::of(vec![of(big), of(little)])
+        }
+        Span::Gap(_) => Arc::new(MatchNoneScorer),
     }
 }
 
@@ -145,7 +147,7 @@ impl std::fmt::Debug for SpansScorer<'_> {
 }
 
 impl Condition for PreparedSpans {
-    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, rows: u32) -> Result<BoxScorer<'a>> {
+    fn scorer<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxScorer<'a>> {
         Ok(Box::new(SpansScorer::open(self, inverted, rows)?))
     }
     fn by_scorer(&self) -> bool {
@@ -161,7 +163,7 @@ impl<'a> SpansScorer<'a> {
     ///
     /// # Errors
     /// Files that cannot be read.
-    pub fn open(prepared: &'a PreparedSpans, inverted: &'a dyn Inverted, rows: u32) -> Result<Self> {
+    pub fn open(prepared: &'a PreparedSpans, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<Self> {
         let mut leaves = Vec::with_capacity(prepared.terms.len());
         for (leaf, terms) in prepared.spans.leaves.iter().zip(&prepared.terms) {
             let mut postings = Vec::with_capacity(terms.len());

@@ -4,7 +4,7 @@
 //! begins with few rows, or with fewer where those of the segment are large on average, and goes on by what it has found.
 
 use millrace_storage::segment::{RowParts, StoredRow};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::Result;
 
 use super::reader::SegmentReader;
@@ -35,7 +35,7 @@ pub fn in_steps(
     reader: &dyn SegmentReader,
     mut rows: &[u32],
     parts: RowParts,
-    work: &Work,
+    work: &QueryContext,
     mut each: impl FnMut(Vec<StoredRow>, usize) -> Result<()>,
 ) -> Result<()> {
     let mut steps = Steps::new(reader, parts.source);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use millrace_storage::mapping::PathId;
 use millrace_work::error::Result;
 
-use super::any::Any;
 use super::condition::Condition;
-use super::everything::Nothing;
+use super::disjunction::DisjunctionScorer;
+use super::match_all::MatchNoneScorer;
 use super::prepare::LeafScore;
-use super::reader::Inverted;
-use super::term::{Listed, TermScore};
+use super::reader::InvertedIndex;
+use super::term::{PostingRows, TermScore};
 use super::union::PostingsUnion;
 use super::windows::BoxFilter;
 use super::{BoxScorer, Scorer};
@@ -27,8 +27,8 @@ pub(crate) struct Synonyms {
 }
 
 impl Condition for Synonyms {
-    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, _rows: u32) -> Result<BoxScorer<'a>> {
-        let Some(text) = inverted.text(self.path) else { return Ok(Box::new(Nothing)) };
+    fn scorer<'a>(&'a self, inverted: &'a dyn InvertedIndex, _rows: u32) -> Result<BoxScorer<'a>> {
+        let Some(text) = inverted.text(self.path) else { return Ok(Box::new(MatchNoneScorer)) };
         let mut postings = Vec::with_capacity(self.terms.len());
         for term in self.terms.iter() {
             postings.extend(text.postings(term)?);
@@ -36,14 +36,14 @@ impl Condition for Synonyms {
         let score = TermScore::of_leaf(&self.score, text);
         Ok(Box::new(SynonymScorer { postings: PostingsUnion::new(postings), score }))
     }
-    fn filter<'a>(&'a self, inverted: &'a dyn Inverted, _rows: u32) -> Result<BoxFilter<'a>> {
+    fn filter<'a>(&'a self, inverted: &'a dyn InvertedIndex, _rows: u32) -> Result<BoxFilter<'a>> {
         let mut parts = Vec::with_capacity(self.terms.len());
         if let Some(text) = inverted.text(self.path) {
             for term in self.terms.iter() {
-                parts.push(Listed::of(text.row_postings(term)?));
+                parts.push(PostingRows::of(text.row_postings(term)?));
             }
         }
-        Ok(Box::new(Any(parts)))
+        Ok(Box::new(DisjunctionScorer(parts)))
     }
     fn is_unscored(&self) -> bool {
         self.score.is_nothing()

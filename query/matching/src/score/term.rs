@@ -10,10 +10,10 @@ use tantivy::postings::Postings;
 use super::bits::{FEW, NO_ROWS, count, intersect, retain, set};
 use super::blocks::Blocks;
 use super::bm25::Bm25;
-use super::condition::{Condition, Counted, Prepared, ScoredTerm};
-use super::everything::Nothing;
+use super::condition::{Condition, RowCount, ScoredTerm, SharedCondition};
+use super::match_all::MatchNoneScorer;
 use super::prepare::LeafScore;
-use super::reader::{Inverted, RowPostings, TextReader};
+use super::reader::{InvertedIndex, RowPostings, TextReader};
 use super::windows::{BoxFilter, RowFilter};
 use super::{BoxScorer, END, Scorer};
 
@@ -30,26 +30,26 @@ pub(crate) struct Text {
 
 impl Text {
     /// Prepares a term that does not score.
-    pub(super) fn unscored(path: PathId, term: &str) -> Prepared {
+    pub(super) fn unscored(path: PathId, term: &str) -> SharedCondition {
         Arc::new(Self { path, term: term.to_owned(), score: LeafScore::Flat(0.0) })
     }
 }
 
 impl Condition for Text {
-    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, _rows: u32) -> Result<BoxScorer<'a>> {
-        let Some(text) = inverted.text(self.path) else { return Ok(Box::new(Nothing)) };
+    fn scorer<'a>(&'a self, inverted: &'a dyn InvertedIndex, _rows: u32) -> Result<BoxScorer<'a>> {
+        let Some(text) = inverted.text(self.path) else { return Ok(Box::new(MatchNoneScorer)) };
         Ok(match text.postings(&self.term)? {
             Some(postings) => {
                 Box::new(TermScorer::of_term(postings, TermScore::of_leaf(&self.score, text), &self.term))
             }
-            None => Box::new(Nothing),
+            None => Box::new(MatchNoneScorer),
         })
     }
-    fn filter<'a>(&'a self, inverted: &'a dyn Inverted, _rows: u32) -> Result<BoxFilter<'a>> {
+    fn filter<'a>(&'a self, inverted: &'a dyn InvertedIndex, _rows: u32) -> Result<BoxFilter<'a>> {
         let text = inverted.text(self.path);
-        Ok(Listed::of(text.map(|text| text.row_postings(&self.term)).transpose()?.flatten()))
+        Ok(PostingRows::of(text.map(|text| text.row_postings(&self.term)).transpose()?.flatten()))
     }
-    fn known_count(&self, of: &Counted<'_>) -> Result<Option<u64>> {
+    fn known_count(&self, of: &RowCount<'_>) -> Result<Option<u64>> {
         of.indexed(|| Ok(of.inverted.text(self.path).map_or(Ok(0), |text| text.count(&self.term))?))
     }
     fn is_unscored(&self) -> bool {
@@ -75,13 +75,13 @@ pub(crate) struct Exact {
 }
 
 impl Condition for Exact {
-    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, _rows: u32) -> Result<BoxScorer<'a>> {
+    fn scorer<'a>(&'a self, inverted: &'a dyn InvertedIndex, _rows: u32) -> Result<BoxScorer<'a>> {
         Ok(TermScorer::flat(inverted.exact(self.path, &self.value)?, self.score))
     }
-    fn filter<'a>(&'a self, inverted: &'a dyn Inverted, _rows: u32) -> Result<BoxFilter<'a>> {
-        Ok(Listed::of(inverted.exact_rows(self.path, &self.value)?))
+    fn filter<'a>(&'a self, inverted: &'a dyn InvertedIndex, _rows: u32) -> Result<BoxFilter<'a>> {
+        Ok(PostingRows::of(inverted.exact_rows(self.path, &self.value)?))
     }
-    fn known_count(&self, of: &Counted<'_>) -> Result<Option<u64>> {
+    fn known_count(&self, of: &RowCount<'_>) -> Result<Option<u64>> {
         of.indexed(|| Ok(of.inverted.exact_count(self.path, &self.value)?))
     }
     fn is_unscored(&self) -> bool {
@@ -99,13 +99,13 @@ pub(crate) struct Exists {
 }
 
 impl Condition for Exists {
-    fn scorer<'a>(&'a self, inverted: &'a dyn Inverted, _rows: u32) -> Result<BoxScorer<'a>> {
+    fn scorer<'a>(&'a self, inverted: &'a dyn InvertedIndex, _rows: u32) -> Result<BoxScorer<'a>> {
         Ok(TermScorer::flat(inverted.exists(self.path)?, self.score))
     }
-    fn filter<'a>(&'a self, inverted: &'a dyn Inverted, _rows: u32) -> Result<BoxFilter<'a>> {
-        Ok(Listed::of(inverted.exists_rows(self.path)?))
+    fn filter<'a>(&'a self, inverted: &'a dyn InvertedIndex, _rows: u32) -> Result<BoxFilter<'a>> {
+        Ok(PostingRows::of(inverted.exists_rows(self.path)?))
     }
-    fn known_count(&self, of: &Counted<'_>) -> Result<Option<u64>> {
+    fn known_count(&self, of: &RowCount<'_>) -> Result<Option<u64>> {
         of.indexed(|| Ok(of.inverted.exists_count(self.path)?))
     }
     fn is_unscored(&self) -> bool {
@@ -167,7 +167,7 @@ impl<'a> TermScorer<'a> {
     fn flat(postings: Option<Box<dyn Postings>>, score: f32) -> BoxScorer<'a> {
         match postings {
             Some(postings) => Box::new(Self::new(postings, TermScore::Flat(score))),
-            None => Box::new(Nothing),
+            None => Box::new(MatchNoneScorer),
         }
     }
 
@@ -253,19 +253,19 @@ impl Scorer for TermScorer<'_> {
 }
 
 /// The rows of a posting list, window by window.
-pub(super) struct Listed(Box<dyn RowPostings>);
+pub(super) struct PostingRows(Box<dyn RowPostings>);
 
-impl Listed {
+impl PostingRows {
     /// Opens rows, as far as there are any.
     pub(super) fn of<'a>(postings: Option<Box<dyn RowPostings>>) -> BoxFilter<'a> {
         match postings {
             Some(postings) => Box::new(Self(postings)),
-            None => Box::new(Nothing),
+            None => Box::new(MatchNoneScorer),
         }
     }
 }
 
-impl RowFilter for Listed {
+impl RowFilter for PostingRows {
     fn next(&mut self, target: u32) -> u32 {
         self.0.seek_row(target)
     }

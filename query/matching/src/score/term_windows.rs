@@ -12,7 +12,7 @@ use millrace_work::error::Result;
 
 use super::bits::{FEW, NO_ROWS, count, first_from, has, intersect, is_empty, retain, set, unite, up_to};
 use super::failure::Failure;
-use super::lengths::{Bounds, LENGTHS, Lengths, ONCE, Runs, Scores};
+use super::lengths::{Bounds, ImpactRuns, LENGTHS, Lengths, ONCE, Scores};
 use super::reader::{RowPostings, TextReader};
 use super::windows::BoxFilter;
 use super::{END, bound_of};
@@ -24,7 +24,7 @@ const EACH: usize = 2;
 
 /// Which rows match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum RowCondition {
     /// Those with any of the terms.
     Any,
     /// Those with all of them.
@@ -44,7 +44,7 @@ pub(super) enum Ranking<'a> {
 /// The rows of terms.
 pub(super) struct TermWindows<'a> {
     terms: Vec<Term>,
-    wanted: Wanted,
+    wanted: RowCondition,
     ranking: Ranking<'a>,
     /// What else rows must match.
     filter: Option<BoxFilter<'a>>,
@@ -60,19 +60,19 @@ pub(super) struct TermWindows<'a> {
     bits: WindowBits,
     threshold: f32,
     /// What can pass the threshold, and what can of rows that have some terms once: those that lead, all, and each.
-    passing: Passing,
-    passing_once: Vec<Passing>,
+    passing: LengthThresholds,
+    passing_once: Vec<LengthThresholds>,
 }
 
 /// How long rows can be that pass a threshold, where they have the terms no more often than said.
-struct Passing {
+struct LengthThresholds {
     threshold: f32,
     bounds: Vec<Bounds>,
     /// The longest, as it is encoded; none passes where absent.
     longest: Option<u8>,
 }
 
-impl Passing {
+impl LengthThresholds {
     fn new() -> Self {
         Self { threshold: f32::NEG_INFINITY, bounds: Vec::new(), longest: Some(u8::MAX) }
     }
@@ -82,7 +82,7 @@ impl Passing {
         &mut self,
         threshold: f32,
         bounds: impl Iterator<Item = Bounds> + Clone,
-        wanted: Wanted,
+        wanted: RowCondition,
         ranking: &mut Ranking<'_>,
     ) {
         if self.threshold == threshold && bounds.clone().eq(self.bounds.iter().copied()) {
@@ -101,8 +101,8 @@ impl Passing {
         match ranking {
             Ranking::Flat => return,
             Ranking::Sum(scores) => scores.iter_mut().zip(bounds).for_each(|(scores, own)| match wanted {
-                Wanted::Any => add(scores, own),
-                Wanted::All => add(scores, Bounds { shortest, ..own }),
+                RowCondition::Any => add(scores, own),
+                RowCondition::All => add(scores, Bounds { shortest, ..own }),
             }),
             Ranking::Phrase(scores) => {
                 let often = bounds.map(|own| own.often).min().unwrap_or(Bounds::UNKNOWN.often);
@@ -119,7 +119,7 @@ impl Passing {
 pub(super) struct Term {
     lists: Vec<Box<dyn RowPostings>>,
     name: String,
-    runs: Option<Runs>,
+    runs: Option<ImpactRuns>,
     /// Of the window: what bounds the scores of its rows, and what the term adds at best.
     bounds: Bounds,
     most: f64,
@@ -201,12 +201,12 @@ impl<'a> TermWindows<'a> {
     pub(super) fn new(
         text: &'a dyn TextReader,
         terms: Vec<Term>,
-        wanted: Wanted,
+        wanted: RowCondition,
         ranking: Ranking<'a>,
     ) -> Self {
         let mut order: Vec<usize> = (0..terms.len()).collect();
         order.sort_by_key(|at| terms[*at].cost());
-        let passing_once = (0..terms.len() + EACH).map(|_| Passing::new()).collect();
+        let passing_once = (0..terms.len() + EACH).map(|_| LengthThresholds::new()).collect();
         Self {
             terms,
             wanted,
@@ -220,7 +220,7 @@ impl<'a> TermWindows<'a> {
             behind: 0,
             bits: NO_ROWS,
             threshold: f32::NEG_INFINITY,
-            passing: Passing::new(),
+            passing: LengthThresholds::new(),
             passing_once,
         }
     }
@@ -244,8 +244,8 @@ impl<'a> TermWindows<'a> {
     pub(super) fn cost(&self) -> u64 {
         let costs = self.terms.iter().map(Term::cost);
         let own = match self.wanted {
-            Wanted::Any => costs.sum(),
-            Wanted::All => costs.min().unwrap_or(0),
+            RowCondition::Any => costs.sum(),
+            RowCondition::All => costs.min().unwrap_or(0),
         };
         self.filter.as_ref().map_or(own, |filter| filter.cost().min(own))
     }
@@ -320,10 +320,10 @@ impl<'a> TermWindows<'a> {
             return END;
         }
         match self.wanted {
-            Wanted::All => self.terms[self.order[0]].seek(target),
+            RowCondition::All => self.terms[self.order[0]].seek(target),
             // To look for the next row of every term is to decode them all.
-            Wanted::Any if self.threshold > 0.0 => target,
-            Wanted::Any => self.terms.iter_mut().map(|term| term.seek(target)).min().unwrap_or(END),
+            RowCondition::Any if self.threshold > 0.0 => target,
+            RowCondition::Any => self.terms.iter_mut().map(|term| term.seek(target)).min().unwrap_or(END),
         }
     }
 
@@ -337,9 +337,9 @@ impl<'a> TermWindows<'a> {
             }
         }
         let leading = match self.wanted {
-            Wanted::All => 1,
-            Wanted::Any if ranked => self.rank(),
-            Wanted::Any => self.terms.len(),
+            RowCondition::All => 1,
+            RowCondition::Any if ranked => self.rank(),
+            RowCondition::Any => self.terms.len(),
         };
         let lead = &self.order[..leading];
         let led: u64 = lead.iter().map(|at| self.terms[*at].cost()).sum();
@@ -369,7 +369,7 @@ impl<'a> TermWindows<'a> {
                 break;
             }
             self.terms[*at].find(self.first, &self.bits);
-            if self.wanted == Wanted::All {
+            if self.wanted == RowCondition::All {
                 intersect(&mut self.bits, &self.terms[*at].found);
             }
         }

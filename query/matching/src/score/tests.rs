@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use millrace_storage::mapping::Scalar;
 use millrace_storage::segment::ValueRange;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::compute::Stop;
 use millrace_work::error::Error;
 use rand::rngs::StdRng;
@@ -11,12 +11,12 @@ use roaring::RoaringBitmap;
 
 use super::END;
 use super::bm25::{Bm25, Statistics, idf};
-use super::collect::{self, Address, Cursor, Pass, Top, Totals};
-use super::condition::{Condition, Counted, Prepared};
-use super::everything::Everything;
+use super::collect::{self, Address, Cursor, SegmentPass, Top, Totals};
+use super::condition::{Condition, RowCount, SharedCondition};
 use super::fixture::{Fixture, KEYWORD, NUMBER, TEXT};
 use super::functions::ShardFunctions;
-use super::phrase::{Phrase, Place, PlaceTerms};
+use super::match_all::MatchAllScorer;
+use super::phrase::{Phrase, PhrasePosition, PlaceTerms};
 use super::prepare::{Source, prepare};
 use super::reader::{SegmentReader, TextReader};
 use super::scaled::Scaled;
@@ -51,7 +51,7 @@ fn functions() -> ShardFunctions {
     ShardFunctions { functions: vec![of(3), of(2)], expansions: Vec::new() }
 }
 
-fn prepared(node: &Node) -> (Source, Prepared) {
+fn prepared(node: &Node) -> (Source, SharedCondition) {
     let reader = fixture();
     let source = Source {
         number: 0,
@@ -60,7 +60,7 @@ fn prepared(node: &Node) -> (Source, Prepared) {
         reader,
         functions: Arc::new(functions()),
         ruled: None,
-        work: Work::default(),
+        work: QueryContext::default(),
     };
     let prepared = prepare(node, &source, None).unwrap();
     (source, prepared)
@@ -118,7 +118,7 @@ fn top(node: Node, limit: usize, cursor: Option<Cursor>) -> (Vec<(u32, f32)>, u6
     let (source, prepared) = prepared(&node);
     let (totals, stop, deleted) = (Totals::new(Some(u64::MAX)), Stop::default(), RoaringBitmap::new());
     let mut top = Top::new(limit, true, cursor);
-    let pass = Pass {
+    let pass = SegmentPass {
         segment: 0,
         rows: 5,
         range: 0..5,
@@ -175,11 +175,11 @@ fn counts_come_from_the_index_where_nothing_is_deleted() {
     let (source, prepared) = prepared(&keyword("info"));
     let inverted = source.inverted.as_ref();
     let none = RoaringBitmap::new();
-    let of = |deleted| Counted { inverted, rows: 5, deleted, all: true };
+    let of = |deleted| RowCount { inverted, rows: 5, deleted, all: true };
     assert_eq!(prepared.known_count(&of(&none)).unwrap(), Some(3));
     let some: RoaringBitmap = [1].into_iter().collect();
     assert_eq!(prepared.known_count(&of(&some)).unwrap(), None);
-    assert_eq!(Everything(1.0).known_count(&of(&some)).unwrap(), Some(4));
+    assert_eq!(MatchAllScorer(1.0).known_count(&of(&some)).unwrap(), Some(4));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn totals_stop_beyond_what_is_tracked() {
     let totals = Totals::new(Some(2));
     let (source, prepared) = prepared(&Node::All(Weight::None));
     let (stop, deleted) = (Stop::default(), RoaringBitmap::new());
-    let pass = Pass {
+    let pass = SegmentPass {
         segment: 0,
         rows: 5,
         range: 0..5,
@@ -230,8 +230,10 @@ fn the_best_are_found_without_visiting_all() {
         });
         let functions = Arc::new(ShardFunctions { functions: functions.to_vec(), expansions: Vec::new() });
         let term = |at: usize| text(words[at], at);
-        let place =
-            |offset: u32, at: usize| Place { offset, terms: PlaceTerms::Fixed(vec![words[at].to_owned()]) };
+        let place = |offset: u32, at: usize| PhrasePosition {
+            offset,
+            terms: PlaceTerms::Fixed(vec![words[at].to_owned()]),
+        };
         let phrase = |slop: u32| Node::Phrase {
             path: TEXT,
             phrase: Arc::new(Phrase::Places(vec![place(0, 0), place(1, 1)], slop)),
@@ -258,13 +260,13 @@ fn the_best_are_found_without_visiting_all() {
                 reader: Arc::clone(&reader) as Arc<dyn SegmentReader>,
                 functions: Arc::clone(&functions),
                 ruled: None,
-                work: Work::default(),
+                work: QueryContext::default(),
             };
             let prepared = prepare(node, &source, None).unwrap();
             let run = |limit: usize, track: Option<u64>| {
                 let (totals, stop, deleted) = (Totals::new(track), Stop::default(), RoaringBitmap::new());
                 let mut top = Top::new(limit, true, None);
-                let pass = Pass {
+                let pass = SegmentPass {
                     segment: 0,
                     rows: rows.len() as u32,
                     range: 0..rows.len() as u32,
@@ -288,9 +290,9 @@ fn the_best_are_found_without_visiting_all() {
 
 #[test]
 fn a_least_score_that_no_row_reaches_ends_with_its_work() {
-    let work = Work::default();
+    let work = QueryContext::default();
     drop(work.until_dropped());
-    let scaled = Scaled::new(Arc::new(Everything(1.0)), 1.0, Some(2.0), &work);
+    let scaled = Scaled::new(Arc::new(MatchAllScorer(1.0)), 1.0, Some(2.0), &work);
     let fixture = fixture();
     let mut scorer = scaled.scorer(fixture.as_ref(), 1 << 20).unwrap();
     assert_eq!((scorer.doc(), scorer.advance(), scorer.seek(1 << 19)), (END, END, END));

@@ -25,7 +25,7 @@ const WINDOW_MAX: u32 = 65_536;
 
 /// What numbers are wanted of a row.
 #[derive(Clone, Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum RequestedNumbers {
     /// The values of a numeric column, divided by a number.
     Numbers {
         /// The column.
@@ -45,7 +45,7 @@ pub(crate) enum Wanted {
     /// One hash of what identifies the row.
     Hashes {
         /// What is hashed.
-        of: Hashed,
+        of: HashInput,
         /// Start of the hash.
         seed: u32,
     },
@@ -53,7 +53,7 @@ pub(crate) enum Wanted {
 
 /// What a row's hash is computed of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hashed {
+pub enum HashInput {
     /// The document's id.
     Id,
     /// The sequence number of the operation that wrote it.
@@ -65,7 +65,7 @@ pub enum Hashed {
 /// Numbers of the rows of one segment.
 pub(crate) struct Values {
     reader: Arc<dyn SegmentReader>,
-    wanted: Wanted,
+    wanted: RequestedNumbers,
     /// First row of the window.
     start: u32,
     /// End of each row's numbers.
@@ -76,7 +76,7 @@ pub(crate) struct Values {
 
 impl Values {
     /// Starts without a window.
-    pub(crate) fn new(reader: Arc<dyn SegmentReader>, wanted: Wanted) -> Self {
+    pub(crate) fn new(reader: Arc<dyn SegmentReader>, wanted: RequestedNumbers) -> Self {
         Self { reader, wanted, start: 0, ends: Vec::new(), numbers: Vec::new(), step: WINDOW_MIN }
     }
 
@@ -100,14 +100,14 @@ impl Values {
         self.start = row;
         self.ends.clear();
         self.numbers.clear();
-        let mut filling = Filling { start: row, ends: &mut self.ends, numbers: &mut self.numbers };
+        let mut filling = WindowBuilder { start: row, ends: &mut self.ends, numbers: &mut self.numbers };
         match &self.wanted {
-            Wanted::Numbers { column, unit } => {
+            RequestedNumbers::Numbers { column, unit } => {
                 read(self.reader.as_ref(), *column, rows.clone(), &mut |array, numbers| {
                     for_each_double(array, &mut |at, number| filling.push(numbers[at], number / unit))
                 })?;
             }
-            Wanted::Distances { column, lat, lon } => {
+            RequestedNumbers::Distances { column, lat, lon } => {
                 read(self.reader.as_ref(), *column, rows.clone(), &mut |array, numbers| {
                     for_each_point(array, &mut |at, point_lat, point_lon| {
                         let (point_lat, point_lon) = on_grid(point_lat, point_lon);
@@ -116,19 +116,19 @@ impl Values {
                     Ok(())
                 })?;
             }
-            Wanted::Hashes { of: Hashed::Column(column), seed } => {
+            RequestedNumbers::Hashes { of: HashInput::Column(column), seed } => {
                 read(self.reader.as_ref(), *column, rows.clone(), &mut |array, numbers| {
                     for_each_least(array, &mut |at, bytes| {
                         filling.push(numbers[at], f64::from(hash32(bytes.iter().copied(), *seed)));
                     })
                 })?;
             }
-            Wanted::Hashes { of, seed } => {
+            RequestedNumbers::Hashes { of, seed } => {
                 let all: Vec<u32> = rows.clone().collect();
-                let parts = RowParts { source: false, versions: *of == Hashed::SeqNo };
+                let parts = RowParts { source: false, versions: *of == HashInput::SeqNo };
                 for stored in self.reader.fetch(&all, parts)? {
                     let text = match of {
-                        Hashed::SeqNo => stored.seq_no.to_string(),
+                        HashInput::SeqNo => stored.seq_no.to_string(),
                         _ => stored.id,
                     };
                     filling.push(stored.row, f64::from(hash32(text.bytes(), *seed)));
@@ -141,13 +141,13 @@ impl Values {
 }
 
 /// A window while it is filled, in the order of rows.
-struct Filling<'a> {
+struct WindowBuilder<'a> {
     start: u32,
     ends: &'a mut Vec<u32>,
     numbers: &'a mut Vec<f64>,
 }
 
-impl Filling<'_> {
+impl WindowBuilder<'_> {
     fn push(&mut self, row: u32, number: f64) {
         self.finish(row);
         self.numbers.push(number);
@@ -251,7 +251,7 @@ mod tests {
     fn windows_hold_what_was_read() {
         let rows: Vec<(&str, &str, i64)> = (0..5_000).map(|number| ("", "", number)).collect();
         let reader = Fixture::new(&rows);
-        let mut values = Values::new(reader, Wanted::Numbers { column: NUMBER, unit: 2.0 });
+        let mut values = Values::new(reader, RequestedNumbers::Numbers { column: NUMBER, unit: 2.0 });
         for row in [0, 1, 1_023, 1_024, 4_500, 4_999] {
             assert_eq!(values.of(row).unwrap(), [f64::from(row) / 2.0], "{row}");
         }

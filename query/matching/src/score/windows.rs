@@ -16,7 +16,7 @@ use super::Scorer;
 use super::bits::{NO_ROWS, SetBuilder, first_from, is_empty, set, up_to};
 use super::condition::Condition;
 use super::prepare::Source;
-use super::reader::Inverted;
+use super::reader::InvertedIndex;
 
 /// Rows of a segment, window by window. Targets and windows do not descend.
 pub trait RowFilter: Send {
@@ -41,7 +41,11 @@ pub(crate) struct Windows<'a> {
 
 impl<'a> Windows<'a> {
     /// Opens a predicate over a segment of `rows` rows.
-    pub(crate) fn open(condition: &'a dyn Condition, inverted: &'a dyn Inverted, rows: u32) -> Result<Self> {
+    pub(crate) fn open(
+        condition: &'a dyn Condition,
+        inverted: &'a dyn InvertedIndex,
+        rows: u32,
+    ) -> Result<Self> {
         Ok(Self { filter: condition.filter(inverted, rows)?, end: rows, at: 0 })
     }
 
@@ -111,9 +115,9 @@ pub(super) fn few_rows(
 }
 
 /// The rows of a scorer.
-pub(super) struct Driven<'a>(pub Box<dyn Scorer + 'a>);
+pub(super) struct ScorerRows<'a>(pub Box<dyn Scorer + 'a>);
 
-impl RowFilter for Driven<'_> {
+impl RowFilter for ScorerRows<'_> {
     fn next(&mut self, target: u32) -> u32 {
         self.0.seek(target)
     }

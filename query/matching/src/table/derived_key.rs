@@ -12,13 +12,13 @@ use arrow::compute::take;
 use arrow::datatypes::Field;
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{ColumnBatch, RowParts};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
 use super::TableSnapshot;
 use super::keys::Lists;
-use super::node::{Node, Resolved};
+use super::node::{Node, ResolvedPredicate};
 use super::statistics::Functions;
 use crate::score::nested::{Elements, NestedNode, matching_elements};
 use crate::score::one_batch::read_rows;
@@ -51,7 +51,7 @@ pub struct NestedKey {
 #[derive(Debug)]
 pub struct NestedLevel {
     /// By index of the table: the condition as a nested clause within those of the levels before.
-    pub resolved: Vec<Option<Resolved>>,
+    pub resolved: Vec<Option<ResolvedPredicate>>,
     /// Terms of the condition.
     pub functions: Functions,
 }
@@ -64,7 +64,7 @@ impl DerivedKey {
         snapshot: &TableSnapshot,
         number: u32,
         rows: &[u32],
-        work: &Work,
+        work: &QueryContext,
     ) -> Result<Option<ArrayRef>> {
         let segment = snapshot
             .segments

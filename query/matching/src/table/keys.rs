@@ -56,7 +56,7 @@ impl KeyKind {
 /// A key's value where a document has none.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
-pub enum Fill {
+pub enum MissingKey {
     I64(i64),
     U64(u64),
     F64(f64),
@@ -108,7 +108,7 @@ pub struct Key {
     /// Which of several values counts.
     pub mode: Mode,
     /// What rows without a value get.
-    pub fill: Fill,
+    pub fill: MissingKey,
     /// By index of the table; `None` where the index has no such field.
     pub sources: Vec<Option<KeySource>>,
 }
@@ -124,7 +124,7 @@ impl Key {
                 let values = cast(&lists.values, &DataType::Int64)?;
                 let values = values.as_primitive::<Int64Type>();
                 let fill = match self.fill {
-                    Fill::I64(fill) => Some(fill),
+                    MissingKey::I64(fill) => Some(fill),
                     _ => None,
                 };
                 let rescaled = |value: i64| match source.rescale {
@@ -147,7 +147,7 @@ impl Key {
                 let values = cast(&lists.values, &DataType::UInt64)?;
                 let values = values.as_primitive::<UInt64Type>();
                 let fill = match self.fill {
-                    Fill::U64(fill) => Some(fill),
+                    MissingKey::U64(fill) => Some(fill),
                     _ => None,
                 };
                 if lists.is_flat() {
@@ -165,7 +165,7 @@ impl Key {
                 let values = cast(&lists.values, &DataType::Float64)?;
                 let values = values.as_primitive::<Float64Type>();
                 let fill = match self.fill {
-                    Fill::F64(fill) => Some(fill),
+                    MissingKey::F64(fill) => Some(fill),
                     _ => None,
                 };
                 if lists.is_flat() {
@@ -191,7 +191,7 @@ impl Key {
                     let best = if self.mode == Mode::Max { own.max() } else { own.min() };
                     match (best, &self.fill) {
                         (Some(value), _) => keys.append_value(value),
-                        (None, Fill::Str(fill)) => keys.append_value(fill),
+                        (None, MissingKey::Str(fill)) => keys.append_value(fill),
                         (None, _) => keys.append_null(),
                     }
                 }
@@ -207,7 +207,7 @@ impl Key {
                     let best = if self.mode == Mode::Max { own.max() } else { own.min() };
                     match (best, &self.fill) {
                         (Some(value), _) => keys.append_value(value)?,
-                        (None, Fill::Ip(fill)) => keys.append_value(fill)?,
+                        (None, MissingKey::Ip(fill)) => keys.append_value(fill)?,
                         (None, _) => keys.append_null(),
                     }
                 }
@@ -218,7 +218,7 @@ impl Key {
 
     /// Computes distances of points.
     fn distances(&self, lists: &Lists, source: &KeySource, rows: usize) -> Result<ArrayRef> {
-        let (Some(values), Some(distance), Fill::F64(fill)) =
+        let (Some(values), Some(distance), MissingKey::F64(fill)) =
             (lists.values.as_struct_opt(), &source.distance, &self.fill)
         else {
             return self.filled(rows);
@@ -237,22 +237,22 @@ impl Key {
     /// Makes the key of rows that all lack the field.
     fn filled(&self, rows: usize) -> Result<ArrayRef> {
         Ok(match &self.fill {
-            Fill::I64(fill) => Arc::new(Int64Array::from_value(*fill, rows)),
-            Fill::U64(fill) => Arc::new(UInt64Array::from_value(*fill, rows)),
-            Fill::F64(fill) => Arc::new(Float64Array::from_value(*fill, rows)),
-            Fill::Str(fill) => {
+            MissingKey::I64(fill) => Arc::new(Int64Array::from_value(*fill, rows)),
+            MissingKey::U64(fill) => Arc::new(UInt64Array::from_value(*fill, rows)),
+            MissingKey::F64(fill) => Arc::new(Float64Array::from_value(*fill, rows)),
+            MissingKey::Str(fill) => {
                 let mut keys = StringViewBuilder::with_capacity(rows);
                 (0..rows).for_each(|_| keys.append_value(fill));
                 Arc::new(keys.finish())
             }
-            Fill::Ip(fill) => {
+            MissingKey::Ip(fill) => {
                 let mut keys = FixedSizeBinaryBuilder::with_capacity(rows, 16);
                 for _ in 0..rows {
                     keys.append_value(fill)?;
                 }
                 Arc::new(keys.finish())
             }
-            Fill::Null => arrow::array::new_null_array(&self.kind.data_type(), rows),
+            MissingKey::Null => arrow::array::new_null_array(&self.kind.data_type(), rows),
         })
     }
 }
@@ -403,7 +403,7 @@ mod tests {
 
     use super::*;
 
-    fn key(kind: KeyKind, mode: Mode, fill: Fill, column: ColumnKind) -> Key {
+    fn key(kind: KeyKind, mode: Mode, fill: MissingKey, column: ColumnKind) -> Key {
         let source = KeySource {
             column: PathId(1),
             terms: None,
@@ -426,7 +426,7 @@ mod tests {
                 Some(vec![Some(7), Some(8)]),
             ]));
         let keys = |mode| {
-            let key = key(KeyKind::I64, mode, Fill::I64(i64::MAX), ColumnKind::Int(32));
+            let key = key(KeyKind::I64, mode, MissingKey::I64(i64::MAX), ColumnKind::Int(32));
             key.compute(0, Some(&lists), 3).unwrap().as_primitive::<Int64Type>().values().to_vec()
         };
         assert_eq!(keys(Mode::Min), [1, i64::MAX, 7]);
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn scalars_and_missing_fields() {
         let column: ArrayRef = Arc::new(Int32Array::from(vec![Some(4), None]));
-        let key = key(KeyKind::F64, Mode::Min, Fill::F64(f64::INFINITY), ColumnKind::Int(32));
+        let key = key(KeyKind::F64, Mode::Min, MissingKey::F64(f64::INFINITY), ColumnKind::Int(32));
         let values = key.compute(0, Some(&column), 2).unwrap();
         assert_eq!(values.as_primitive::<Float64Type>().values().to_vec(), [4.0, f64::INFINITY]);
         let values = key.compute(1, None, 1).unwrap();
@@ -448,7 +448,7 @@ mod tests {
     #[test]
     fn strings_over_the_limit_are_missing() {
         let column: ArrayRef = Arc::new(StringViewArray::from(vec!["abc", "toolong"]));
-        let mut key = key(KeyKind::Str, Mode::Min, Fill::Null, ColumnKind::Str);
+        let mut key = key(KeyKind::Str, Mode::Min, MissingKey::Null, ColumnKind::Str);
         key.sources[0].as_mut().unwrap().ignore_above = Some(3);
         let values = key.compute(0, Some(&column), 2).unwrap();
         assert!(values.is_valid(0) && values.is_null(1));

@@ -5,23 +5,23 @@
 //! carry a [`predicate::Predicate`] are pushed down whole; [`scan::IndexScanExec`] evaluates them
 //! where it runs. The search keeps the [`ScanHandle`] to read totals and failures from.
 
+pub mod access_snapshot;
 mod blend;
-pub mod carried;
 pub mod derived_key;
 pub(crate) mod distance;
+pub(crate) mod interesting_terms;
 pub mod keys;
 pub mod leaf;
-pub(crate) mod meaning;
+pub(crate) mod lower_clause;
 pub mod metadata_field;
 pub mod node;
-pub mod parts;
+pub mod partitions;
 pub mod predicate;
+pub mod predicate_udf;
 pub mod resolve;
 pub mod ruled;
 pub mod scan;
-pub mod seen;
 pub mod statistics;
-pub(crate) mod telling;
 pub mod top_k;
 pub(crate) mod values;
 
@@ -38,19 +38,19 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::compute::{Compute, Stop};
 use millrace_work::error::ShardFailure;
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
+use self::access_snapshot::AccessSnapshot;
 use self::keys::Key;
-use self::node::{Node, Resolved};
+use self::node::{Node, ResolvedPredicate};
 use self::predicate::Predicate;
 use self::resolve::IndexContext;
 use self::ruled::RuledRows;
 use self::scan::IndexScanExec;
-use self::seen::Seen;
 use crate::score::collect::{Address, Budget, Cursor, Totals};
 use crate::score::prepare::Source;
 use crate::score::reader::SegmentReader;
@@ -74,7 +74,7 @@ pub struct TableIndex {
     /// Filter of the aliases through which the index was named.
     pub filter: Option<Predicate>,
     /// What the searcher may see of its documents.
-    pub seen: Seen,
+    pub seen: AccessSnapshot,
     /// Numbers of its shards that are searched.
     pub shards: Vec<u32>,
     /// Factor of the scores of its rows.
@@ -116,7 +116,7 @@ impl TableSnapshot {
         &self,
         number: u32,
         segment: &TableSegment,
-        work: &Work,
+        work: &QueryContext,
     ) -> millrace_work::error::Result<Source> {
         Ok(Source {
             number,
@@ -164,7 +164,7 @@ pub struct ScanOptions {
     /// Whether the time that each shard takes is measured.
     pub profile: bool,
     /// The work that it is done for.
-    pub work: Work,
+    pub work: QueryContext,
 }
 
 /// What a search learns from its scan beside the rows.
@@ -314,7 +314,7 @@ impl IndexTable {
     }
 
     /// Resolves the predicate for each index; those that refuse it are reported and left out.
-    pub fn resolve(&self, predicate: &Predicate) -> Vec<Option<Resolved>> {
+    pub fn resolve(&self, predicate: &Predicate) -> Vec<Option<ResolvedPredicate>> {
         let snapshot = &self.state.snapshot;
         let mut resolved = Vec::with_capacity(snapshot.indices.len());
         for index in &snapshot.indices {

@@ -11,14 +11,14 @@ use millrace_storage::segment::ValueRange;
 use roaring::RoaringBitmap;
 
 use crate::automaton::Pattern;
-use crate::score::geo::Area;
+use crate::score::geo::GeoArea;
 use crate::score::intervals::Intervals;
 use crate::score::metadata::Metadata;
 use crate::score::nested::NestedNode;
 use crate::score::phrase::Phrase;
 use crate::score::row_function::RowFunction;
 use crate::score::spans::expression::Spans;
-use crate::table::telling::Telling;
+use crate::table::interesting_terms::InterestingTerms;
 
 /// What a matching row adds to the score.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub enum Weight {
     None,
     /// One number.
     Constant(f32),
-    /// BM25 by the statistics of this number (see [`Resolved::statistics`]).
+    /// BM25 by the statistics of this number (see [`ResolvedPredicate::statistics`]).
     Bm25(usize),
 }
 
@@ -268,7 +268,7 @@ pub enum Node {
         /// Column.
         column: PathId,
         /// The area.
-        area: Area,
+        area: GeoArea,
         /// Score.
         weight: Weight,
     },
@@ -381,7 +381,7 @@ pub enum StatisticsTerm {
 
 /// Which of the terms that a pattern finds in a shard are kept.
 #[derive(Clone, Debug)]
-pub enum Keep {
+pub enum ExpansionSelection {
     /// So many of the greatest boosts, and among equals the least.
     Best(usize),
     /// All; more than so many are refused.
@@ -389,7 +389,7 @@ pub enum Keep {
     /// The first, segment by segment, until there are so many.
     First(usize),
     /// The most telling of those that examples have.
-    Telling(Arc<Telling>),
+    InterestingTerms(Arc<InterestingTerms>),
 }
 
 /// How the terms of an expansion score.
@@ -421,7 +421,7 @@ pub struct Expansion {
     /// What was put before the pattern, inside of a flat_object.
     pub lead: String,
     /// Which of them are kept.
-    pub keep: Keep,
+    pub keep: ExpansionSelection,
     /// How they score.
     pub score: ExpandedScore,
     /// Boost of the clause.
@@ -433,13 +433,18 @@ pub struct Expansion {
 impl Expansion {
     /// Whether which terms it stands for hangs on what other terms there are: it stands for others in a part of a shard.
     pub fn is_chosen(&self) -> bool {
-        matches!(self.keep, Keep::Best(_) | Keep::First(_) | Keep::Telling(_))
+        matches!(
+            self.keep,
+            ExpansionSelection::Best(_)
+                | ExpansionSelection::First(_)
+                | ExpansionSelection::InterestingTerms(_)
+        )
     }
 }
 
 /// A predicate over one index with what has to be looked up in each shard before.
 #[derive(Clone, Debug)]
-pub struct Resolved {
+pub struct ResolvedPredicate {
     /// The predicate.
     pub node: Node,
     /// Terms to count, in the order of [`Weight::Bm25`].

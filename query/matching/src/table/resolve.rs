@@ -1,4 +1,4 @@
-//! Clauses meet a mapping: [`Predicate`] to [`Resolved`], one index at a time.
+//! Clauses meet a mapping: [`Predicate`] to [`ResolvedPredicate`], one index at a time.
 //!
 //! Here a clause becomes what its field's type makes of it. An error is an error of the shards of
 //! that index (`failed to create query: …`), other indices of the search still answer. A field that
@@ -42,9 +42,9 @@ use millrace_dsl::query::MAX_CLAUSES;
 use millrace_work::error::{Error, Result};
 
 use super::leaf::Leaf;
-use super::meaning::{self, Meaning};
+use super::lower_clause::{self, LowerClause};
 use super::metadata_field::MetadataField;
-use super::node::{Expansion, Join, Node, Resolved, StatisticsTerm, TermStatistics, Weight};
+use super::node::{Expansion, Join, Node, ResolvedPredicate, StatisticsTerm, TermStatistics, Weight};
 use super::predicate::Predicate;
 use super::values;
 use crate::score::metadata::Metadata;
@@ -64,7 +64,7 @@ pub struct IndexContext<'a> {
 }
 
 /// Resolves a predicate for an index.
-pub fn resolve(predicate: &Predicate, index: IndexContext<'_>) -> Result<Resolved> {
+pub fn resolve(predicate: &Predicate, index: IndexContext<'_>) -> Result<ResolvedPredicate> {
     resolve_under(predicate, index, usize::MAX)
 }
 
@@ -73,35 +73,36 @@ pub(crate) fn resolve_under(
     predicate: &Predicate,
     index: IndexContext<'_>,
     rules: usize,
-) -> Result<Resolved> {
-    let everything = Resolved { node: Node::And(Vec::new()), statistics: Vec::new(), expansions: Vec::new() };
+) -> Result<ResolvedPredicate> {
+    let everything =
+        ResolvedPredicate { node: Node::And(Vec::new()), statistics: Vec::new(), expansions: Vec::new() };
     resolve_within(everything, predicate, index, rules)
 }
 
 /// Resolves a predicate for an index and joins it with what was resolved for it before.
 pub(crate) fn resolve_and(
-    before: Resolved,
+    before: ResolvedPredicate,
     predicate: &Predicate,
     index: IndexContext<'_>,
-) -> Result<Resolved> {
+) -> Result<ResolvedPredicate> {
     resolve_within(before, predicate, index, usize::MAX)
 }
 
 /// Resolves a predicate as [`resolve_under`] does and joins it with what was resolved before.
 pub(crate) fn resolve_within(
-    before: Resolved,
+    before: ResolvedPredicate,
     predicate: &Predicate,
     index: IndexContext<'_>,
     rules: usize,
-) -> Result<Resolved> {
-    let Resolved { node, statistics, expansions } = before;
+) -> Result<ResolvedPredicate> {
+    let ResolvedPredicate { node, statistics, expansions } = before;
     let mut resolver = Resolver { index, statistics, expansions, leaves: 0, scope: None, rules };
     let own = resolver.node(predicate).map_err(Error::failed_to_create_query)?;
     let node = match node {
         Node::And(parts) if parts.is_empty() => own,
         other => other.and(own),
     };
-    Ok(Resolved { node, statistics: resolver.statistics, expansions: resolver.expansions })
+    Ok(ResolvedPredicate { node, statistics: resolver.statistics, expansions: resolver.expansions })
 }
 
 /// A bound of a range of strings, and whether it is included.
@@ -188,7 +189,7 @@ impl<'a> Resolver<'a> {
 
     fn leaf(&mut self, leaf: &Leaf) -> Result<Node> {
         let weight = if leaf.scored { Weight::Constant(leaf.boost) } else { Weight::None };
-        meaning::resolve(&leaf.query, self, weight)
+        lower_clause::resolve(&leaf.query, self, weight)
     }
 
     /// Finds a field, or the flat_object that a path leads into.

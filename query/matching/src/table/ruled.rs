@@ -12,21 +12,21 @@ use std::sync::{Arc, OnceLock};
 
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::Nested;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 use tantivy::TERMINATED;
 use tantivy::postings::Postings;
 
-use super::node::Resolved;
+use super::node::ResolvedPredicate;
 use super::resolve::{IndexContext, resolve_under};
 use super::statistics::Functions;
 use super::{TableIndex, TableSegment, TableSnapshot};
-use crate::automaton::Until;
+use crate::automaton::CancellablePattern;
 use crate::score::collect::row_set;
 use crate::score::functions::ShardFunctions;
 use crate::score::prepare::{Source, prepare};
-use crate::score::reader::Inverted;
+use crate::score::reader::InvertedIndex;
 
 /// The segments of a shard of which rules show some documents only.
 struct RuledShard {
@@ -42,7 +42,7 @@ struct RuledShard {
 
 /// A rule with the terms that it stands for in the shard.
 struct PreparedRule {
-    resolved: Resolved,
+    resolved: ResolvedPredicate,
     functions: Arc<ShardFunctions>,
 }
 
@@ -92,7 +92,7 @@ impl RuledRows {
     ///
     /// # Errors
     /// What a rule cannot be asked of the index, files that cannot be read, more rows than queries may hold.
-    pub fn rows(&self, rules: usize, work: &Work) -> Result<Option<Arc<RoaringBitmap>>> {
+    pub fn rows(&self, rules: usize, work: &QueryContext) -> Result<Option<Arc<RoaringBitmap>>> {
         let rows = self.shard.rows(self.at, rules, work)?;
         let (Some(documents), Some(nested)) = (&rows, &self.elements) else { return Ok(rows) };
         let elements = (0..).zip(nested.parents()).filter(|(_, parent)| documents.contains(**parent));
@@ -111,7 +111,7 @@ impl TableSegment {
         &self,
         rules: usize,
         nested: Option<PathId>,
-        work: &Work,
+        work: &QueryContext,
     ) -> Result<Option<Arc<RoaringBitmap>>> {
         let Some(ruled) = &self.ruled else { return Ok(None) };
         match nested.map(|path| self.reader.nested(path)).transpose()?.flatten() {
@@ -122,7 +122,12 @@ impl TableSegment {
 }
 
 impl RuledShard {
-    fn rows(self: &Arc<Self>, at: usize, rules: usize, work: &Work) -> Result<Option<Arc<RoaringBitmap>>> {
+    fn rows(
+        self: &Arc<Self>,
+        at: usize,
+        rules: usize,
+        work: &QueryContext,
+    ) -> Result<Option<Arc<RoaringBitmap>>> {
         let Some(last) = rules.min(self.rules.len()).checked_sub(1) else { return Ok(None) };
         let (Some(segment), Some(cell)) =
             (self.segments.get(at), self.rows.get(at).and_then(|cells| cells.get(last)))
@@ -165,7 +170,7 @@ impl RuledShard {
     }
 
     /// Prepares a rule: its own terms are chosen among the documents that the rules before it show.
-    fn rule(self: &Arc<Self>, place: usize, work: &Work) -> Result<Arc<PreparedRule>> {
+    fn rule(self: &Arc<Self>, place: usize, work: &QueryContext) -> Result<Arc<PreparedRule>> {
         let (Some(cell), Some(rule)) = (self.rules.get(place), self.index.seen.documents.get(place)) else {
             return Err(millrace_work::error::Error::Execution("a rule is not there".to_owned()));
         };
@@ -203,7 +208,7 @@ impl RuledShard {
 #[derive(Clone, Copy)]
 pub struct VisibleTerms<'a> {
     /// The index of the segment, or of elements.
-    pub inverted: &'a dyn Inverted,
+    pub inverted: &'a dyn InvertedIndex,
     /// The field.
     pub path: PathId,
     /// Whether terms are those of a text.
@@ -237,7 +242,7 @@ impl VisibleTerms<'_> {
     /// Files that cannot be read.
     pub fn for_each(
         &self,
-        pattern: Until<'_>,
+        pattern: CancellablePattern<'_>,
         each: &mut dyn FnMut(&str, u64) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut failed = None;

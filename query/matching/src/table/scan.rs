@@ -12,11 +12,11 @@ mod read;
 use std::fmt;
 use std::sync::Arc;
 
-use self::first::{By, FirstRows, KeyOrder};
+use self::first::{FirstRows, KeyOrder, LeadingKey};
 use self::partition::PartitionTask;
 use super::keys::Key;
-use super::node::Resolved;
-use super::parts::{Cut, Openings, Part, count_segments, share_out};
+use super::node::ResolvedPredicate;
+use super::partitions::{Openings, PartitionBoundary, RowPartition, count_segments, share_out};
 use super::predicate::Predicate;
 use super::statistics::Functions;
 use super::{ROW, SCORE, SEGMENT, TableState};
@@ -45,21 +45,21 @@ enum Column {
 /// The scan of a predicate over segments.
 #[derive(Clone, Debug)]
 pub struct IndexScanExec {
-    shared: Arc<Shared>,
+    shared: Arc<ScanState>,
     first: Option<FirstRows>,
     properties: Arc<PlanProperties>,
 }
 
 /// What the partitions of a scan share.
 #[derive(Debug)]
-struct Shared {
+struct ScanState {
     table: Arc<TableState>,
     predicate: Predicate,
     openings: Arc<Openings>,
     columns: Vec<Column>,
     schema: SchemaRef,
     /// The rows of each partition.
-    groups: Vec<Vec<Part>>,
+    groups: Vec<Vec<RowPartition>>,
 }
 
 impl IndexScanExec {
@@ -68,7 +68,7 @@ impl IndexScanExec {
         table: Arc<TableState>,
         schema: &SchemaRef,
         predicate: Predicate,
-        resolved: Vec<Option<Resolved>>,
+        resolved: Vec<Option<ResolvedPredicate>>,
         projection: Vec<usize>,
         partitions: usize,
     ) -> PlanResult<Self> {
@@ -86,15 +86,15 @@ impl IndexScanExec {
         let schema = Arc::new(schema.project(&projection)?);
         // A shard that may stop early counts its matches in order.
         let partitions = if table.options.terminate_after > 0 { 1 } else { partitions };
-        let groups = share_out(&table.snapshot.segments, &resolved, partitions, Cut::Rows);
+        let groups = share_out(&table.snapshot.segments, &resolved, partitions, PartitionBoundary::Rows);
         let work = &table.options.work;
         let functions = Functions::new(table.snapshot.shards, table.options.global_statistics);
         let min_score = table.options.min_score;
         let openings = Arc::new(Openings::new(&table.snapshot, resolved, functions, min_score, work));
-        Ok(Self::of(Shared { table, predicate, openings, columns, schema, groups }))
+        Ok(Self::of(ScanState { table, predicate, openings, columns, schema, groups }))
     }
 
-    fn of(shared: Shared) -> Self {
+    fn of(shared: ScanState) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&shared.schema)),
             Partitioning::UnknownPartitioning(shared.groups.len()),
@@ -111,7 +111,7 @@ impl IndexScanExec {
     }
 
     /// Lists the rows of each partition.
-    pub fn partitions(&self) -> &[Vec<Part>] {
+    pub fn partitions(&self) -> &[Vec<RowPartition>] {
         &self.shared.groups
     }
 
@@ -150,14 +150,14 @@ impl IndexScanExec {
     /// or the search has ended. Blocks; runs on a compute thread.
     pub fn rows_of(
         &self,
-        part: &Part,
+        part: &RowPartition,
         scores: bool,
     ) -> millrace_work::error::Result<Option<(RoaringBitmap, Vec<f32>)>> {
         self.shared.visit(part, scores, |_, pass| collect::collect_all(&pass, scores))
     }
 
     /// Whether every row of a part is found, and none of its segment is deleted. Blocks; runs on a compute thread.
-    pub fn finds_all(&self, part: &Part) -> millrace_work::error::Result<bool> {
+    pub fn finds_all(&self, part: &RowPartition) -> millrace_work::error::Result<bool> {
         let undeleted = self.table().snapshot.segments.get(part.segment as usize);
         if undeleted.is_none_or(|segment| !segment.deleted.is_empty()) {
             return Ok(false);
@@ -167,9 +167,9 @@ impl IndexScanExec {
     }
 
     /// Returns a scan of the same rows as far as they are in some parts, in one partition.
-    pub fn of_parts(&self, parts: Vec<Part>) -> Self {
+    pub fn of_parts(&self, parts: Vec<RowPartition>) -> Self {
         let own = &self.shared;
-        Self::of(Shared {
+        Self::of(ScanState {
             table: Arc::clone(&own.table),
             predicate: own.predicate.clone(),
             openings: Arc::clone(&own.openings),
@@ -200,7 +200,7 @@ impl IndexScanExec {
         let own = &self.shared;
         let mut fields = vec![field];
         fields.extend([SEGMENT, ROW].map(|name| Field::new(name, DataType::UInt32, false)));
-        Self::of(Shared {
+        Self::of(ScanState {
             table: Arc::new(TableState { keys, ..TableState::clone(&own.table) }),
             predicate: own.predicate.clone(),
             openings: Arc::clone(&own.openings),
@@ -226,8 +226,8 @@ impl IndexScanExec {
             Some(name) => Some(number(name)?),
         };
         let place = match order.column {
-            SCORE if order.descending => Some(By::Score),
-            SEGMENT if !order.descending => Some(By::Address),
+            SCORE if order.descending => Some(LeadingKey::Score),
+            SEGMENT if !order.descending => Some(LeadingKey::Address),
             _ => None,
         };
         let first = match place {

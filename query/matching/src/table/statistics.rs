@@ -9,18 +9,20 @@ use std::sync::{Arc, OnceLock};
 use millrace_dsl::query::FeatureFunction;
 use millrace_storage::document::{feature_of, feature_value};
 use millrace_storage::mapping::{PathId, Scalar};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result, ShardFailure};
 
 use super::blend::blend;
-use super::node::{ExpandedScore, Expansion, Join, Keep, Resolved, StatisticsTerm, TermStatistics};
+use super::interesting_terms::SelectedTerms;
+use super::node::{
+    ExpandedScore, Expansion, ExpansionSelection, Join, ResolvedPredicate, StatisticsTerm, TermStatistics,
+};
 use super::ruled::VisibleTerms;
-use super::telling::Chosen;
 use super::{TableSegment, TableSnapshot};
 use crate::score::bm25::{Bm25, Statistics, idf};
 use crate::score::functions::{ExpandedTerm, ExpandedTerms, ShardFunctions};
 use crate::score::prepare::LeafScore;
-use crate::score::reader::{Inverted, SegmentReader};
+use crate::score::reader::{InvertedIndex, SegmentReader};
 
 /// Most terms that an expansion keeps, whatever is asked for.
 const MAX_KEPT: usize = 10_000;
@@ -43,11 +45,11 @@ impl Functions {
     pub fn of(
         &self,
         snapshot: &TableSnapshot,
-        resolved: &[Option<Resolved>],
+        resolved: &[Option<ResolvedPredicate>],
         index: usize,
         shard: u32,
         scored: bool,
-        work: &Work,
+        work: &QueryContext,
     ) -> Result<Arc<ShardFunctions>> {
         let Some(Some(own)) = resolved.get(index) else { return Ok(Arc::default()) };
         if own.expansions.is_empty() && (own.statistics.is_empty() || !scored) {
@@ -85,9 +87,9 @@ fn refused(error: Error, snapshot: &TableSnapshot, index: usize) -> Error {
 pub fn expanded(
     expansions: &[Expansion],
     segments: &[TableSegment],
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<Arc<ShardFunctions>> {
-    let (mut found, mut chosen) = (Vec::with_capacity(expansions.len()), Chosen::default());
+    let (mut found, mut chosen) = (Vec::with_capacity(expansions.len()), SelectedTerms::default());
     for expansion in expansions {
         let unscored = |(term, _)| ExpandedTerm { term, score: LeafScore::Flat(0.0) };
         let terms =
@@ -101,14 +103,16 @@ pub fn expanded(
 fn expand<'a>(
     expansion: &Expansion,
     segments: impl Iterator<Item = &'a TableSegment> + Clone,
-    chosen: &mut Chosen,
-    work: &Work,
+    chosen: &mut SelectedTerms,
+    work: &QueryContext,
 ) -> Result<Vec<(String, f32)>> {
     let mut kept = match &expansion.keep {
-        Keep::Telling(telling) => return chosen.terms(telling, expansion, segments, work),
-        Keep::Best(most) => Kept::best(*most),
-        Keep::AtMost(most) => Kept::all(*most, true),
-        Keep::First(most) => Kept::all((*most).min(MAX_KEPT), false),
+        ExpansionSelection::InterestingTerms(telling) => {
+            return chosen.terms(telling, expansion, segments, work);
+        }
+        ExpansionSelection::Best(most) => TermCollector::best(*most),
+        ExpansionSelection::AtMost(most) => TermCollector::all(*most, true),
+        ExpansionSelection::First(most) => TermCollector::all((*most).min(MAX_KEPT), false),
     };
     for segment in segments {
         let Some(inverted) = searched(&segment.reader, expansion.nested)? else { continue };
@@ -138,10 +142,10 @@ fn expand<'a>(
 pub(super) fn searched(
     segment: &Arc<dyn SegmentReader>,
     nested: Option<PathId>,
-) -> Result<Option<Arc<dyn Inverted>>> {
+) -> Result<Option<Arc<dyn InvertedIndex>>> {
     let Some(path) = nested else { return Ok(Some(segment.inverted()?)) };
     let elements = segment.nested(path)?;
-    Ok(elements.map(|elements| Arc::clone(elements.bundle()) as Arc<dyn Inverted>))
+    Ok(elements.map(|elements| Arc::clone(elements.bundle()) as Arc<dyn InvertedIndex>))
 }
 
 /// A field whose terms are counted.
@@ -168,22 +172,22 @@ impl<'a> From<&'a Expansion> for CountedField<'a> {
 /// A look at the segments of a shard.
 struct Lookup<'a> {
     snapshot: &'a TableSnapshot,
-    resolved: &'a [Option<Resolved>],
+    resolved: &'a [Option<ResolvedPredicate>],
     index: usize,
     shard: u32,
     global: bool,
-    work: &'a Work,
+    work: &'a QueryContext,
 }
 
 /// A term as it is counted.
-enum Counted<'a> {
+enum CountedTerm<'a> {
     Text(&'a str),
     Exact(&'a Scalar),
 }
 
 impl Lookup<'_> {
-    fn functions(&self, own: &Resolved, scored: bool) -> Result<ShardFunctions> {
-        let (mut found, mut chosen) = (Vec::with_capacity(own.expansions.len()), Chosen::default());
+    fn functions(&self, own: &ResolvedPredicate, scored: bool) -> Result<ShardFunctions> {
+        let (mut found, mut chosen) = (Vec::with_capacity(own.expansions.len()), SelectedTerms::default());
         for expansion in &own.expansions {
             let shard = self.snapshot.segments.iter().filter(|segment| segment.shard == self.shard);
             found.push(expand(expansion, shard, &mut chosen, self.work)?);
@@ -206,7 +210,7 @@ impl Lookup<'_> {
     }
 
     /// Counts the terms that are one in several fields, by their place among all.
-    fn blended(&self, own: &Resolved) -> Result<BTreeMap<usize, Statistics>> {
+    fn blended(&self, own: &ResolvedPredicate) -> Result<BTreeMap<usize, Statistics>> {
         let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         // Statistics that are joined over shards count as they are, as in OpenSearch.
         for (at, wanted) in own.statistics.iter().enumerate().filter(|_| !self.global) {
@@ -219,9 +223,11 @@ impl Lookup<'_> {
             let mut sums = Vec::with_capacity(group.len());
             for wanted in group.iter().map(|at| &own.statistics[*at]) {
                 sums.push(match wanted.terms.first() {
-                    Some(StatisticsTerm::Text(term)) => self.count(wanted.into(), &Counted::Text(term))?,
+                    Some(StatisticsTerm::Text(term)) => {
+                        self.count(wanted.into(), &CountedTerm::Text(term))?
+                    }
                     Some(StatisticsTerm::Exact(value)) => {
-                        self.count(wanted.into(), &Counted::Exact(value))?
+                        self.count(wanted.into(), &CountedTerm::Exact(value))?
                     }
                     Some(StatisticsTerm::Expanded(_) | StatisticsTerm::In { .. }) | None => {
                         Statistics::default()
@@ -249,10 +255,10 @@ impl Lookup<'_> {
         if scored && expansion.score != ExpandedScore::Boost {
             for (term, _) in &terms {
                 counted.push(match expansion.text {
-                    true => self.count(expansion.into(), &Counted::Text(term))?,
+                    true => self.count(expansion.into(), &CountedTerm::Text(term))?,
                     false => {
                         let value = Scalar::Str(term.clone());
-                        self.count(expansion.into(), &Counted::Exact(&value))?
+                        self.count(expansion.into(), &CountedTerm::Exact(&value))?
                     }
                 });
             }
@@ -287,7 +293,7 @@ impl Lookup<'_> {
             let Some((bits, number)) = feature_of(&term, &expansion.lead) else { continue };
             if function == FeatureFunction::Saturation(None) {
                 let value = Scalar::Str(term.clone());
-                let count = self.count(expansion.into(), &Counted::Exact(&value))?.doc_freq;
+                let count = self.count(expansion.into(), &CountedTerm::Exact(&value))?.doc_freq;
                 rows += count;
                 sum += count * u64::from(bits);
             }
@@ -307,7 +313,7 @@ impl Lookup<'_> {
     fn function(
         &self,
         wanted: &TermStatistics,
-        own: &Resolved,
+        own: &ResolvedPredicate,
         found: &[Vec<(String, f32)>],
     ) -> Result<Bm25> {
         if wanted.join == Join::Spans {
@@ -318,16 +324,16 @@ impl Lookup<'_> {
             match term {
                 StatisticsTerm::In { path, field, term } => {
                     let field = CountedField { path: *path, nested: wanted.nested, name: field };
-                    all.push(self.count(field, &Counted::Text(term))?);
+                    all.push(self.count(field, &CountedTerm::Text(term))?);
                 }
-                StatisticsTerm::Text(term) => all.push(self.count(wanted.into(), &Counted::Text(term))?),
+                StatisticsTerm::Text(term) => all.push(self.count(wanted.into(), &CountedTerm::Text(term))?),
                 StatisticsTerm::Exact(value) => {
-                    all.push(self.count(wanted.into(), &Counted::Exact(value))?);
+                    all.push(self.count(wanted.into(), &CountedTerm::Exact(value))?);
                 }
                 StatisticsTerm::Expanded(slot) => {
                     let text = own.expansions.get(*slot).is_some_and(|expansion| expansion.text);
                     for (term, _) in found.get(*slot).into_iter().flatten().filter(|_| text) {
-                        all.push(self.count(wanted.into(), &Counted::Text(term))?);
+                        all.push(self.count(wanted.into(), &CountedTerm::Text(term))?);
                     }
                 }
             }
@@ -352,7 +358,12 @@ impl Lookup<'_> {
 
     /// Makes the function of spans, whose terms count once each. Documents are those of the field that scores, of
     /// whichever field a term is.
-    fn spans(&self, wanted: &TermStatistics, own: &Resolved, found: &[Vec<(String, f32)>]) -> Result<Bm25> {
+    fn spans(
+        &self,
+        wanted: &TermStatistics,
+        own: &ResolvedPredicate,
+        found: &[Vec<(String, f32)>],
+    ) -> Result<Bm25> {
         let mut terms = BTreeSet::new();
         for term in &wanted.terms {
             match term {
@@ -369,11 +380,11 @@ impl Lookup<'_> {
                 StatisticsTerm::Text(_) | StatisticsTerm::Exact(_) => {}
             }
         }
-        let field = Statistics { doc_freq: 0, ..self.count(wanted.into(), &Counted::Text(""))? };
+        let field = Statistics { doc_freq: 0, ..self.count(wanted.into(), &CountedTerm::Text(""))? };
         let mut sum = 0.0;
         for (name, term, path) in terms {
             let counted = CountedField { path, nested: wanted.nested, name };
-            let doc_freq = self.count(counted, &Counted::Text(term))?.doc_freq;
+            let doc_freq = self.count(counted, &CountedTerm::Text(term))?.doc_freq;
             // Terms that do not occur do not count.
             if doc_freq > 0 {
                 sum += f64::from(idf(field.docs.max(doc_freq), doc_freq));
@@ -383,7 +394,7 @@ impl Lookup<'_> {
     }
 
     /// Counts a term over the segments whose statistics are joined.
-    fn count(&self, field: CountedField<'_>, term: &Counted<'_>) -> Result<Statistics> {
+    fn count(&self, field: CountedField<'_>, term: &CountedTerm<'_>) -> Result<Statistics> {
         self.work.check()?;
         let mut sum = Statistics::default();
         for segment in &self.snapshot.segments {
@@ -426,18 +437,18 @@ fn add(
     sum: &mut Statistics,
     path: PathId,
     single: bool,
-    term: &Counted<'_>,
-    inverted: &dyn Inverted,
+    term: &CountedTerm<'_>,
+    inverted: &dyn InvertedIndex,
 ) -> Result<()> {
     match term {
-        Counted::Text(term) => {
+        CountedTerm::Text(term) => {
             if let Some(text) = inverted.text(path) {
                 sum.docs += u64::from(text.docs());
                 sum.tokens += text.tokens();
                 sum.doc_freq += u64::from(text.count(term)?);
             }
         }
-        Counted::Exact(value) => {
+        CountedTerm::Exact(value) => {
             let docs = u64::from(inverted.exists_count(path)?);
             sum.docs += docs;
             // Lucene takes several values for a longer field, though it keeps no lengths here.
@@ -449,32 +460,32 @@ fn add(
 }
 
 /// Terms while they are found.
-enum Kept {
+enum TermCollector {
     /// The best: in the heap, the worst first, and whether a term is there.
-    Best { most: usize, heap: BinaryHeap<Reverse<Ranked>>, seen: HashSet<String> },
+    Best { most: usize, heap: BinaryHeap<Reverse<RankedTerm>>, seen: HashSet<String> },
     /// All, or the first.
     All { most: usize, refuse: bool, terms: BTreeMap<String, f32>, over: bool },
 }
 
 /// A term by its boost; among equals the lesser term is greater.
 #[derive(Debug, PartialEq)]
-struct Ranked(f32, Reverse<String>);
+struct RankedTerm(f32, Reverse<String>);
 
-impl Eq for Ranked {}
+impl Eq for RankedTerm {}
 
-impl Ord for Ranked {
+impl Ord for RankedTerm {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.total_cmp(&other.0).then_with(|| self.1.cmp(&other.1))
     }
 }
 
-impl PartialOrd for Ranked {
+impl PartialOrd for RankedTerm {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Kept {
+impl TermCollector {
     fn best(most: usize) -> Self {
         Self::Best { most: most.min(MAX_KEPT), heap: BinaryHeap::new(), seen: HashSet::new() }
     }
@@ -490,12 +501,12 @@ impl Kept {
                 if seen.contains(term) {
                     return ControlFlow::Continue(());
                 }
-                let ranked = Ranked(boost(), Reverse(term.to_owned()));
+                let ranked = RankedTerm(boost(), Reverse(term.to_owned()));
                 if heap.len() == *most {
                     if heap.peek().is_some_and(|worst| ranked <= worst.0) {
                         return ControlFlow::Continue(());
                     }
-                    if let Some(Reverse(Ranked(_, Reverse(worst)))) = heap.pop() {
+                    if let Some(Reverse(RankedTerm(_, Reverse(worst)))) = heap.pop() {
                         seen.remove(&worst);
                     }
                 }
@@ -539,7 +550,7 @@ impl Kept {
             Self::All { terms, .. } => terms.into_iter().collect(),
             Self::Best { heap, .. } => {
                 let mut terms: Vec<(String, f32)> =
-                    heap.into_iter().map(|Reverse(Ranked(boost, Reverse(term)))| (term, boost)).collect();
+                    heap.into_iter().map(|Reverse(RankedTerm(boost, Reverse(term)))| (term, boost)).collect();
                 terms.sort_by(|a, b| a.0.cmp(&b.0));
                 terms
             }

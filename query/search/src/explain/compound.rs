@@ -6,13 +6,13 @@ use std::sync::Arc;
 use millrace_dsl::query::{BoostMode, Combination, NestedScore, ScoreMode};
 use millrace_matching::score::bm25::Bm25;
 use millrace_matching::score::failure::Failure;
-use millrace_matching::score::function_score::{Applied, FunctionScore};
+use millrace_matching::score::function_score::{FunctionScore, WeightedFunction};
 use millrace_matching::score::intervals::{self, Intervals, IntervalsScorer};
 use millrace_matching::score::nested::{Elements, NestedNode, matching_elements};
 use millrace_matching::score::phrase::{Phrase, PhraseScore, PhraseScorer, PlaceTerms};
 use millrace_matching::score::prepare::{LeafScore, prepare};
 use millrace_matching::score::reader::TextReader;
-use millrace_matching::score::row_function::{Place, RowFunction, value_at};
+use millrace_matching::score::row_function::{FunctionScope, RowFunction, value_at};
 use millrace_matching::score::spans::expression::{SpanTerms, Spans};
 use millrace_matching::score::spans::{self, SpansScorer};
 use millrace_matching::score::{Scorer, bm25};
@@ -21,7 +21,7 @@ use millrace_storage::mapping::{PathId, Scalar};
 use millrace_work::error::Result;
 
 use super::describe::described;
-use super::leaf::{Explained, no_term, score};
+use super::leaf::{ExplainedRow, no_term, score};
 use super::{Explanation, few};
 
 fn number(value: f32, text: impl Into<String>) -> Explanation {
@@ -37,7 +37,7 @@ fn one_or_sum(mut details: Vec<Explanation>) -> Option<Explanation> {
     }
 }
 
-impl Explained<'_> {
+impl ExplainedRow<'_> {
     /// Explains nodes that have parts; `None` for all others.
     pub(super) fn compound(&self, node: &Node) -> Result<Option<Explanation>> {
         Ok(Some(match node {
@@ -354,7 +354,7 @@ impl Explained<'_> {
         else {
             return Ok(number(total, text));
         };
-        let inner = Explained { source: &source, peers: &[], row: best.element, ..*self };
+        let inner = ExplainedRow { source: &source, peers: &[], row: best.element, ..*self };
         Ok(Explanation::found(total, text, vec![inner.node(&nested.inner)?]))
     }
 
@@ -377,7 +377,7 @@ impl Explained<'_> {
         if functions.is_empty() {
             return Ok(explained);
         }
-        let place = Place::of(self.source);
+        let place = FunctionScope::new(self.source);
         let mut details = Vec::new();
         for function in functions {
             details.extend(self.function(function, &place)?);
@@ -419,7 +419,7 @@ impl Explained<'_> {
         base: &Node,
         functions: &[NodeFunction],
         combination: &Combination,
-        place: &Place,
+        place: &FunctionScope,
     ) -> Result<f32> {
         let (rows, inverted) = (self.source.reader.rows(), self.source.inverted.as_ref());
         let mut filters = Vec::with_capacity(functions.len());
@@ -430,7 +430,7 @@ impl Explained<'_> {
         let mut applied = Vec::with_capacity(functions.len());
         for (function, filter) in functions.iter().zip(&filters) {
             let scorer = filter.as_ref().map(|filter| filter.scorer(inverted, rows)).transpose()?;
-            applied.push(Applied::new(&function.function, scorer, function.weight, place));
+            applied.push(WeightedFunction::new(&function.function, scorer, function.weight, place));
         }
         let base = prepare(base, self.source, None)?;
         let base = base.scorer(inverted, rows)?;
@@ -441,7 +441,7 @@ impl Explained<'_> {
     }
 
     /// Explains a function; `None` where it does not apply to the row.
-    fn function(&self, function: &NodeFunction, place: &Place) -> Result<Option<Explanation>> {
+    fn function(&self, function: &NodeFunction, place: &FunctionScope) -> Result<Option<Explanation>> {
         if let Some(filter) = &function.filter
             && score(filter, self.source, self.row)?.is_none()
         {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use millrace_dsl::query::Relation;
 use millrace_matching::address::AddressText;
-use millrace_matching::score::intervals::source::{Side, Source};
+use millrace_matching::score::intervals::source::{IntervalSide, Source};
 use millrace_matching::score::intervals::{Intervals, LeafTerms};
 use millrace_matching::score::phrase::{Phrase, PlaceTerms};
 use millrace_matching::table::node::{ExactValue, Node};
@@ -22,15 +22,15 @@ pub(super) fn boosted(text: String, boost: f32) -> String {
 /// Describes a node of an index. `whole` also names the way over doc values where there is one.
 /// `None` for nodes that Lucene has no common words for.
 pub(super) fn described(node: &Node, mapping: &Mapping, whole: bool) -> Option<String> {
-    Describer { mapping, whole }.node(node)
+    ExplanationBuilder { mapping, whole }.node(node)
 }
 
-struct Describer<'a> {
+struct ExplanationBuilder<'a> {
     mapping: &'a Mapping,
     whole: bool,
 }
 
-impl Describer<'_> {
+impl ExplanationBuilder<'_> {
     fn name(&self, path: PathId) -> Option<&str> {
         self.mapping.field_by_id(path).map(|field| field.path.as_ref())
     }
@@ -122,8 +122,8 @@ impl Describer<'_> {
             Source::Extended(part, before, after) => {
                 format!("EXTEND({},{},{})", one(part)?, positions(*before), positions(*after))
             }
-            Source::Beside(part, Side::Before) => format!("PRECEDING({})", one(part)?),
-            Source::Beside(part, Side::Behind) => format!("FOLLOWING({})", one(part)?),
+            Source::Beside(part, IntervalSide::Before) => format!("PRECEDING({})", one(part)?),
+            Source::Beside(part, IntervalSide::Behind) => format!("FOLLOWING({})", one(part)?),
             Source::Repeated(part, count) => vec![one(part)?; *count].join(","),
             Source::Ordered(parts) => format!("ORDERED({})", list(parts)?),
             Source::Unordered(parts) => format!("UNORDERED({})", list(parts)?),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_matching::score::bm25::{B, Bm25, K1};
 use millrace_matching::score::prepare::{Source, prepare};
-use millrace_matching::score::reader::Inverted;
+use millrace_matching::score::reader::InvertedIndex;
 use millrace_matching::table::node::{Node, Weight};
 use millrace_storage::mapping::Mapping;
 use millrace_work::error::Result;
@@ -26,7 +26,8 @@ impl Leaf {
         for segment in row.snapshot.segments.iter().filter(|segment| segment.shard == row.shard) {
             peers.push(segment.reader.inverted()?);
         }
-        let explained = Explained { source: &source, peers: &peers, mapping, row: row.row, text: &self.text };
+        let explained =
+            ExplainedRow { source: &source, peers: &peers, mapping, row: row.row, text: &self.text };
         explained.node(&resolved.node)
     }
 }
@@ -39,17 +40,17 @@ pub(super) fn score(node: &Node, source: &Source, row: u32) -> Result<Option<f32
 }
 
 /// A row of which nodes are explained.
-pub(super) struct Explained<'a> {
+pub(super) struct ExplainedRow<'a> {
     pub source: &'a Source,
     /// The indices of all segments of the shard; of none where elements are explained.
-    pub peers: &'a [Arc<dyn Inverted>],
+    pub peers: &'a [Arc<dyn InvertedIndex>],
     pub mapping: &'a Mapping,
     pub row: u32,
     /// The clause in Millrace's own words.
     pub text: &'a str,
 }
 
-impl Explained<'_> {
+impl ExplainedRow<'_> {
     pub(super) fn node(&self, node: &Node) -> Result<Explanation> {
         match node {
             Node::None => Ok(Explanation::missed("User requested \"match_none\" query.", Vec::new())),

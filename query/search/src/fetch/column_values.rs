@@ -18,7 +18,7 @@ const OWN_FORMAT: &str = "use_field_mapping";
 
 /// How values are written.
 #[derive(Clone, Debug)]
-enum Form {
+enum ValueFormat {
     Raw,
     Date(DateFormat),
     Decimal(DecimalFormat),
@@ -30,7 +30,7 @@ pub(crate) struct ColumnField {
     field: Field,
     /// What values start with that are meant, in the column of a flat_object.
     inside: Option<String>,
-    form: Form,
+    form: ValueFormat,
 }
 
 impl ColumnField {
@@ -140,15 +140,15 @@ impl ColumnField {
 
     fn integer(&self, value: i64) -> Value {
         match &self.form {
-            Form::Raw => json!(value),
-            Form::Date(format) => json!(format.format_nanos(nanos(&self.field, value))),
-            Form::Decimal(format) => json!(format.write(value as f64)),
+            ValueFormat::Raw => json!(value),
+            ValueFormat::Date(format) => json!(format.format_nanos(nanos(&self.field, value))),
+            ValueFormat::Decimal(format) => json!(format.write(value as f64)),
         }
     }
 
     fn float(&self, value: f64) -> Value {
         match &self.form {
-            Form::Decimal(format) => json!(format.write(value)),
+            ValueFormat::Decimal(format) => json!(format.write(value)),
             _ => number(value, false),
         }
     }
@@ -185,14 +185,14 @@ fn check(field: &Field, inside: bool) -> Result<()> {
     Ok(())
 }
 
-fn form(mapping: &Mapping, field: &Field, format: Option<&str>) -> Result<Form> {
+fn form(mapping: &Mapping, field: &Field, format: Option<&str>) -> Result<ValueFormat> {
     let is_date = matches!(field.field_type, FieldType::Date | FieldType::DateNanos);
     match (field.column_kind(), format) {
-        (_, Some(format)) if is_date => date_format(format).map(Form::Date),
-        (_, None) if is_date => default_date_format(mapping, field).map(Form::Date),
-        (_, None) | (ColumnKind::U64, _) => Ok(Form::Raw),
+        (_, Some(format)) if is_date => date_format(format).map(ValueFormat::Date),
+        (_, None) if is_date => default_date_format(mapping, field).map(ValueFormat::Date),
+        (_, None) | (ColumnKind::U64, _) => Ok(ValueFormat::Raw),
         (ColumnKind::Int(_) | ColumnKind::F32 | ColumnKind::F64, Some(format)) => {
-            DecimalFormat::parse(format).map(Form::Decimal)
+            DecimalFormat::parse(format).map(ValueFormat::Decimal)
         }
         _ => Err(Error::IllegalArgument(format!(
             "Field [{}] of type [{}] does not support custom formats",

@@ -16,13 +16,13 @@ use millrace_matching::lower;
 use millrace_matching::score::collect::Address;
 use millrace_matching::score::prepare::{Source, prepare};
 use millrace_matching::score::steps::in_steps;
-use millrace_matching::table::node::Resolved;
+use millrace_matching::table::node::ResolvedPredicate;
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::statistics::{self, Functions};
 use millrace_matching::table::{TableSegment, TableSnapshot};
 use millrace_storage::segment::{RowParts, StoredRow};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
 
@@ -40,7 +40,7 @@ pub async fn rows(
     addresses: &[Address],
     parts: RowParts,
     compute: &Compute,
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<Vec<StoredRow>> {
     let holder = work.clone();
     let read = move |segment: &TableSegment, rows: &[u32]| {
@@ -67,7 +67,7 @@ pub(crate) async fn by_segment<T: Clone + Send + 'static>(
     snapshot: &TableSnapshot,
     addresses: &[Address],
     compute: &Compute,
-    work: &Work,
+    work: &QueryContext,
     read: impl Fn(&TableSegment, &[u32]) -> Result<Vec<T>> + Clone + Send + 'static,
 ) -> Result<Vec<T>> {
     let fetched: Vec<(Vec<usize>, Vec<T>)> = stream::iter(grouped(addresses))
@@ -111,7 +111,7 @@ pub(crate) async fn conceal(
     addresses: &[Address],
     mut hits: Vec<Hit>,
     compute: &Compute,
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<Vec<Hit>> {
     let mut filters: HashMap<usize, Arc<SourceFilter>> = HashMap::new();
     let mut allowed: Vec<Arc<SourceFilter>> = Vec::with_capacity(hits.len());
@@ -158,7 +158,7 @@ pub(crate) async fn matched_queries(
     addresses: &[Address],
     compute: &Compute,
     now_ms: i64,
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<Vec<Vec<(Arc<str>, f32)>>> {
     let mut named: Vec<(Arc<str>, Predicate)> = Vec::new();
     queries.iter().for_each(|query| {
@@ -210,7 +210,7 @@ pub(crate) async fn matched_queries(
                 let functions = Arc::default();
                 let mut source =
                     Source { number, shard: shard_number, reader, inverted, functions, ruled, work };
-                let rows_of = |own: &Resolved| {
+                let rows_of = |own: &ResolvedPredicate| {
                     source.functions = match &scored {
                         Some(snapshot) if with_scores || own.node.scores_decide() => {
                             let mut resolved = vec![None; snapshot.indices.len()];

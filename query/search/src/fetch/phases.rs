@@ -18,7 +18,7 @@ use millrace_storage::metadata::matches;
 use millrace_storage::segment::StoredRow;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
-use millrace_work::{PARSED_SHARE, Work, bytes_of_members};
+use millrace_work::{PARSED_SHARE, QueryContext, bytes_of_members};
 use serde_json::{Map, Value, json};
 
 use super::column_values::ColumnField;
@@ -117,7 +117,7 @@ impl Phases {
         rows: &[StoredRow],
         compute: &Compute,
         now_ms: i64,
-        work: &Work,
+        work: &QueryContext,
     ) -> Result<Vec<Extras>> {
         let mut extras = vec![Extras::default(); addresses.len()];
         if self.is_empty() {
@@ -162,7 +162,7 @@ impl Phases {
         query: &Query,
         rows: &[(u32, StoredRow)],
         now_ms: i64,
-        work: &Work,
+        work: &QueryContext,
     ) -> Result<Vec<Extras>> {
         let of_index = |error: Error| refused(index, error);
         let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms };
@@ -239,7 +239,7 @@ impl Phases {
         rows: &[StoredRow],
         compute: &Compute,
         extras: &mut [Extras],
-        work: &Work,
+        work: &QueryContext,
     ) -> Result<()> {
         for (number, (places, own)) in grouped(addresses) {
             let segment = segment(snapshot, number)?;
@@ -263,7 +263,7 @@ impl Phases {
         reader: &dyn SegmentReader,
         rows: &[u32],
         stored: &[StoredRow],
-        work: &Work,
+        work: &QueryContext,
     ) -> Result<Vec<Map<String, Value>>> {
         let mut made = vec![Map::new(); rows.len()];
         let wanted = column_fields(&index.mapping, &self.docvalues).map_err(|error| refused(index, error))?;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// How values of a type with several forms are written.
 #[derive(Clone, Debug)]
-enum Form {
+enum ValueFormat {
     Usual,
     Date(DateFormat),
     WellKnownText,
@@ -25,7 +25,7 @@ pub(crate) struct SourceField<'a> {
     path: Vec<String>,
     /// Whether a place inside of a flat_object is meant.
     inside: bool,
-    form: Form,
+    form: ValueFormat,
 }
 
 impl<'a> SourceField<'a> {
@@ -68,7 +68,7 @@ impl<'a> SourceField<'a> {
     /// Lists the values in a source. What does not fit the type is left out.
     pub(crate) fn values(&self, source: &Value) -> Vec<Value> {
         let mut found = Vec::new();
-        if let Extracted::Found(value) = extract(source, &self.path, self.null_value()) {
+        if let ExtractedValue::Found(value) = extract(source, &self.path, self.null_value()) {
             if self.field.field_type == FieldType::GeoPoint && is_position(&value) {
                 found.push(value);
             } else {
@@ -136,7 +136,7 @@ impl<'a> SourceField<'a> {
                 let Ok(Scalar::I64(instant)) = self.mapping.parse_value(field, value, 0, false) else {
                     return None;
                 };
-                let Form::Date(format) = &self.form else { return None };
+                let ValueFormat::Date(format) = &self.form else { return None };
                 Some(Value::String(format.format_nanos(nanos(field, instant))))
             }
             FieldType::Ip => text(value).parse::<IpAddr>().ok().map(|ip| Value::String(ip.to_string())),
@@ -146,7 +146,7 @@ impl<'a> SourceField<'a> {
                     return None;
                 };
                 Some(match self.form {
-                    Form::WellKnownText => json!(format!("POINT ({lon:?} {lat:?})")),
+                    ValueFormat::WellKnownText => json!(format!("POINT ({lon:?} {lat:?})")),
                     _ => json!({"coordinates": [lon, lat], "type": "Point"}),
                 })
             }
@@ -175,13 +175,15 @@ pub(super) fn date_format(text: &str) -> Result<DateFormat> {
     DateFormat::parse(check_format(text)?).map_err(Error::IllegalArgument)
 }
 
-fn form(mapping: &Mapping, field: &Field, format: Option<&str>) -> Result<Form> {
+fn form(mapping: &Mapping, field: &Field, format: Option<&str>) -> Result<ValueFormat> {
     match (&field.field_type, format) {
-        (FieldType::Date | FieldType::DateNanos, Some(format)) => date_format(format).map(Form::Date),
-        (FieldType::Date | FieldType::DateNanos, None) => default_date_format(mapping, field).map(Form::Date),
-        (_, None) => Ok(Form::Usual),
-        (FieldType::GeoPoint, Some("geojson")) => Ok(Form::Usual),
-        (FieldType::GeoPoint, Some("wkt")) => Ok(Form::WellKnownText),
+        (FieldType::Date | FieldType::DateNanos, Some(format)) => date_format(format).map(ValueFormat::Date),
+        (FieldType::Date | FieldType::DateNanos, None) => {
+            default_date_format(mapping, field).map(ValueFormat::Date)
+        }
+        (_, None) => Ok(ValueFormat::Usual),
+        (FieldType::GeoPoint, Some("geojson")) => Ok(ValueFormat::Usual),
+        (FieldType::GeoPoint, Some("wkt")) => Ok(ValueFormat::WellKnownText),
         (FieldType::GeoPoint, Some(other)) => {
             Err(Error::IllegalArgument(format!("Unrecognized geometry format [{other}].")))
         }
@@ -204,29 +206,29 @@ fn source_path<'p>(mapping: &Mapping, path: &'p str) -> &'p str {
     }
 }
 
-enum Extracted {
+enum ExtractedValue {
     Found(Value),
     Missing,
 }
 
 /// Finds a path in a source, whose keys may be dotted; over lists, the values of all elements.
-fn extract(value: &Value, path: &[String], null_value: Option<&Value>) -> Extracted {
+fn extract(value: &Value, path: &[String], null_value: Option<&Value>) -> ExtractedValue {
     let or_null_value = || match null_value {
-        Some(value) => Extracted::Found(value.clone()),
-        None => Extracted::Missing,
+        Some(value) => ExtractedValue::Found(value.clone()),
+        None => ExtractedValue::Missing,
     };
     match value {
-        Value::Array(items) => Extracted::Found(Value::Array(
+        Value::Array(items) => ExtractedValue::Found(Value::Array(
             items
                 .iter()
                 .filter_map(|item| match extract(item, path, null_value) {
-                    Extracted::Found(value) => Some(value),
-                    Extracted::Missing => None,
+                    ExtractedValue::Found(value) => Some(value),
+                    ExtractedValue::Missing => None,
                 })
                 .collect(),
         )),
         Value::Null if path.is_empty() => or_null_value(),
-        other if path.is_empty() => Extracted::Found(other.clone()),
+        other if path.is_empty() => ExtractedValue::Found(other.clone()),
         Value::Object(members) => {
             let mut key = String::new();
             for (at, part) in path.iter().enumerate() {
@@ -238,15 +240,15 @@ fn extract(value: &Value, path: &[String], null_value: Option<&Value>) -> Extrac
                     None => {}
                     Some(Value::Null) => return or_null_value(),
                     Some(inner) => {
-                        if let Extracted::Found(value) = extract(inner, &path[at + 1..], null_value) {
-                            return Extracted::Found(value);
+                        if let ExtractedValue::Found(value) = extract(inner, &path[at + 1..], null_value) {
+                            return ExtractedValue::Found(value);
                         }
                     }
                 }
             }
-            Extracted::Missing
+            ExtractedValue::Missing
         }
-        _ => Extracted::Missing,
+        _ => ExtractedValue::Missing,
     }
 }
 

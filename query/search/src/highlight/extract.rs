@@ -12,21 +12,25 @@ use millrace_matching::score::intervals::LeafTerms;
 use millrace_matching::score::phrase as score;
 use millrace_matching::score::spans::expression::{Span, SpanLeaf, SpanTerms};
 use millrace_matching::table::leaf::Leaf;
-use millrace_matching::table::node::{Node, Resolved, TextBound, Weight};
+use millrace_matching::table::node::{Node, ResolvedPredicate, TextBound, Weight};
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::{TableSegment, statistics};
 use millrace_storage::mapping::{FieldType, PathId, Scalar};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::Result;
 
-use super::terms::{Pattern, Place, Spans, Wanted, What};
+use super::terms::{HighlightTarget, Pattern, PositionTerms, Spans, TargetKind};
 
 /// Lists what a query would have marked in an index.
 ///
 /// # Errors
 /// A clause that the index refuses.
-pub(crate) fn wanted(query: &Query, index: IndexContext<'_>, shard: Shard<'_>) -> Result<Vec<Wanted>> {
+pub(crate) fn wanted(
+    query: &Query,
+    index: IndexContext<'_>,
+    shard: Shard<'_>,
+) -> Result<Vec<HighlightTarget>> {
     let mut extractor = Extractor { index, shard, wanted: Vec::new() };
     extractor.query(query, 1.0, false)?;
     Ok(extractor.wanted)
@@ -38,13 +42,13 @@ pub(crate) struct Shard<'a> {
     /// Its segments; none where elements are marked, for which any shard's choice is taken.
     pub segments: &'a [TableSegment],
     /// The work that asks.
-    pub work: &'a Work,
+    pub work: &'a QueryContext,
 }
 
 struct Extractor<'a> {
     index: IndexContext<'a>,
     shard: Shard<'a>,
-    wanted: Vec<Wanted>,
+    wanted: Vec<HighlightTarget>,
 }
 
 impl Extractor<'_> {
@@ -77,17 +81,17 @@ impl Extractor<'_> {
         let mut terms = HashSet::new();
         for wanted in &self.wanted[from..] {
             match &wanted.what {
-                What::Term(term) => terms.insert(term.clone()),
+                TargetKind::Term(term) => terms.insert(term.clone()),
                 _ => return,
             };
         }
         if terms.len() > 1 {
             self.wanted.truncate(from + 1);
-            self.wanted[from].what = What::Pattern(Pattern::OneOf(terms));
+            self.wanted[from].what = TargetKind::Pattern(Pattern::OneOf(terms));
         }
     }
 
-    fn node(&mut self, node: &Node, resolved: &Resolved, boost: f32, hidden: bool) -> Result<()> {
+    fn node(&mut self, node: &Node, resolved: &ResolvedPredicate, boost: f32, hidden: bool) -> Result<()> {
         let of = |weight: &Weight| match weight {
             Weight::None => boost,
             Weight::Constant(own) => *own,
@@ -95,11 +99,11 @@ impl Extractor<'_> {
         };
         match node {
             Node::Text { path, term, weight } => {
-                self.add(*path, of(weight), hidden, What::Term(term.clone()))
+                self.add(*path, of(weight), hidden, TargetKind::Term(term.clone()))
             }
             Node::Exact { path, value, weight, .. } => {
                 if let Some(term) = self.string(*path, &value.value) {
-                    self.add(*path, of(weight), hidden, What::Term(term));
+                    self.add(*path, of(weight), hidden, TargetKind::Term(term));
                 }
             }
             Node::AnyExact { path, values, weight, .. } => {
@@ -107,8 +111,8 @@ impl Extractor<'_> {
                     values.iter().filter_map(|value| self.string(*path, &value.value)).collect();
                 let what = match terms.as_slice() {
                     [] => return Ok(()),
-                    [one] => What::Term(one.clone()),
-                    _ => What::Pattern(Pattern::OneOf(terms.into_iter().collect())),
+                    [one] => TargetKind::Term(one.clone()),
+                    _ => TargetKind::Pattern(Pattern::OneOf(terms.into_iter().collect())),
                 };
                 self.add(*path, of(weight), hidden, what);
             }
@@ -125,13 +129,13 @@ impl Extractor<'_> {
                     let Some(found) = found.expansion(*slot) else { continue };
                     let boost = resolved.expansions.get(*slot).map_or(boost, |expansion| expansion.boost);
                     for term in &found.terms {
-                        self.add(found.path, boost, hidden, What::Term(term.term.clone()));
+                        self.add(found.path, boost, hidden, TargetKind::Term(term.term.clone()));
                     }
                 }
             }
             Node::Synonyms { path, terms, weight } => {
                 for term in terms.iter() {
-                    self.add(*path, of(weight), hidden, What::Term(term.clone()));
+                    self.add(*path, of(weight), hidden, TargetKind::Term(term.clone()));
                 }
             }
             Node::Phrase { path, phrase, weight, .. } => {
@@ -139,14 +143,14 @@ impl Extractor<'_> {
                     let places = places.into_iter().map(|place| (place.offset, place_of(&place, resolved)));
                     let slop = if let score::Phrase::Places(_, slop) = phrase.as_ref() { *slop } else { 0 };
                     let phrase = Spans::phrase(places.collect(), slop);
-                    self.add(*path, of(weight), hidden, What::Spans(phrase));
+                    self.add(*path, of(weight), hidden, TargetKind::Spans(phrase));
                 }
             }
             Node::Intervals { intervals, weight, .. } => {
                 for leaf in &intervals.leaves {
                     match &leaf.terms {
                         LeafTerms::One(term) => {
-                            self.add(leaf.path, of(weight), hidden, What::Term(term.clone()));
+                            self.add(leaf.path, of(weight), hidden, TargetKind::Term(term.clone()));
                         }
                         LeafTerms::Matching { pattern, .. } => {
                             self.automaton(leaf.path, pattern, of(weight), hidden);
@@ -156,7 +160,7 @@ impl Extractor<'_> {
             }
             Node::Spans { path, spans, weight } => match (&spans.root, spans.leaves.as_slice()) {
                 (Span::Leaf(_), [SpanLeaf { terms: SpanTerms::One(term), .. }]) => {
-                    self.add(*path, of(weight), hidden, What::Term(term.clone()));
+                    self.add(*path, of(weight), hidden, TargetKind::Term(term.clone()));
                 }
                 (root, leaves) => {
                     let places = leaves.iter().map(|leaf| {
@@ -164,10 +168,10 @@ impl Extractor<'_> {
                             SpanTerms::One(term) => fixed_place(vec![term.clone()]),
                             SpanTerms::Expanded(at, _) => expanded_place(*at, resolved),
                         };
-                        Place { marked: leaf.path == *path, ..place }
+                        PositionTerms { marked: leaf.path == *path, ..place }
                     });
                     let spans = Spans { root: root.clone(), places: places.collect() };
-                    self.add(*path, of(weight), hidden, What::Spans(spans));
+                    self.add(*path, of(weight), hidden, TargetKind::Spans(spans));
                 }
             },
             Node::TextRange { path, from, to, weight } => {
@@ -175,7 +179,7 @@ impl Extractor<'_> {
                     bound.as_ref().map(|(text, included)| (text.as_bytes().to_vec(), *included))
                 };
                 let pattern = Pattern::Range { from: bytes(from), to: bytes(to) };
-                self.add(*path, of(weight), hidden, What::Pattern(pattern));
+                self.add(*path, of(weight), hidden, TargetKind::Pattern(pattern));
             }
             Node::RawRange { path, from, to, weight, .. } => {
                 let field = self.index.mapping.field_by_id(*path);
@@ -183,7 +187,7 @@ impl Extractor<'_> {
                     .is_some_and(|field| field.field_type == FieldType::Keyword || field.field_type.is_text())
                 {
                     let pattern = Pattern::Range { from: from.clone(), to: to.clone() };
-                    self.add(*path, of(weight), hidden, What::Pattern(pattern));
+                    self.add(*path, of(weight), hidden, TargetKind::Pattern(pattern));
                 }
             }
             Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => {
@@ -198,7 +202,7 @@ impl Extractor<'_> {
         Ok(())
     }
 
-    fn expanded(&mut self, at: usize, resolved: &Resolved, hidden: bool) {
+    fn expanded(&mut self, at: usize, resolved: &ResolvedPredicate, hidden: bool) {
         if let Some(expansion) = resolved.expansions.get(at) {
             self.automaton(expansion.path, &expansion.pattern, expansion.boost, hidden);
         }
@@ -207,12 +211,12 @@ impl Extractor<'_> {
     fn automaton(&mut self, path: PathId, pattern: &Arc<automaton::Pattern>, boost: f32, hidden: bool) {
         let field = self.index.mapping.field_by_id(path);
         if field.is_some_and(|field| field.field_type != FieldType::FlatObject) {
-            self.add(path, boost, hidden, What::Pattern(Pattern::Automaton(Arc::clone(pattern))));
+            self.add(path, boost, hidden, TargetKind::Pattern(Pattern::Automaton(Arc::clone(pattern))));
         }
     }
 
-    fn add(&mut self, field: PathId, boost: f32, hidden: bool, what: What) {
-        self.wanted.push(Wanted { field, boost, hidden, what });
+    fn add(&mut self, field: PathId, boost: f32, hidden: bool, what: TargetKind) {
+        self.wanted.push(HighlightTarget { field, boost, hidden, what });
     }
 
     /// The term of an exact value, of fields whose values are terms as they are shown.
@@ -229,19 +233,19 @@ impl Extractor<'_> {
 const MAX_ROWS: usize = 64;
 
 /// Lists the rows of places that a phrase stands for.
-fn rows(phrase: &score::Phrase) -> Vec<Vec<score::Place>> {
+fn rows(phrase: &score::Phrase) -> Vec<Vec<score::PhrasePosition>> {
     let links = match phrase {
         score::Phrase::Places(places, _) => return vec![places.clone()],
         score::Phrase::Chain(links) => links,
     };
-    let mut rows: Vec<Vec<score::Place>> = vec![Vec::new()];
+    let mut rows: Vec<Vec<score::PhrasePosition>> = vec![Vec::new()];
     for link in links {
         let mut longer = Vec::new();
         for row in &rows {
             let behind = row.last().map_or(0, |place| place.offset + 1);
             for alternative in link {
                 let first = alternative.first().map_or(0, |place| place.offset);
-                let moved = alternative.iter().map(|place| score::Place {
+                let moved = alternative.iter().map(|place| score::PhrasePosition {
                     offset: behind + place.offset - first,
                     terms: place.terms.clone(),
                 });
@@ -254,18 +258,18 @@ fn rows(phrase: &score::Phrase) -> Vec<Vec<score::Place>> {
     rows
 }
 
-fn place_of(place: &score::Place, resolved: &Resolved) -> Place {
+fn place_of(place: &score::PhrasePosition, resolved: &ResolvedPredicate) -> PositionTerms {
     match &place.terms {
         score::PlaceTerms::Fixed(terms) => fixed_place(terms.clone()),
         score::PlaceTerms::Expanded(at) => expanded_place(*at, resolved),
     }
 }
 
-fn fixed_place(terms: Vec<String>) -> Place {
-    Place { terms, pattern: None, marked: true }
+fn fixed_place(terms: Vec<String>) -> PositionTerms {
+    PositionTerms { terms, pattern: None, marked: true }
 }
 
-fn expanded_place(at: usize, resolved: &Resolved) -> Place {
+fn expanded_place(at: usize, resolved: &ResolvedPredicate) -> PositionTerms {
     let pattern = resolved.expansions.get(at).map(|expansion| Arc::clone(&expansion.pattern));
-    Place { terms: Vec::new(), pattern, marked: true }
+    PositionTerms { terms: Vec::new(), pattern, marked: true }
 }

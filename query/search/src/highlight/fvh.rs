@@ -12,7 +12,7 @@ use millrace_work::error::{Error, Result};
 
 use super::boundary::{Boundaries, Unit};
 use super::markup::Markup;
-use super::terms::{Pattern, Place, Wanted, What};
+use super::terms::{HighlightTarget, Pattern, PositionTerms, TargetKind};
 use super::tokens::{SEPARATOR, Token, Tokenizer};
 
 /// Least length of fragments.
@@ -33,7 +33,7 @@ const UNBOUNDED: i64 = i32::MAX as i64;
 enum Slot<'a> {
     Term(&'a str),
     Pattern(&'a Pattern),
-    Place(&'a Place),
+    Place(&'a PositionTerms),
 }
 
 impl Slot<'_> {
@@ -67,13 +67,13 @@ struct Phrases<'a> {
 }
 
 impl<'a> Phrases<'a> {
-    fn new(wanted: &'a [Wanted]) -> Self {
+    fn new(wanted: &'a [HighlightTarget]) -> Self {
         let mut phrases = Self::default();
         for wanted in wanted {
             let (slots, slop) = match &wanted.what {
-                What::Term(term) => (vec![Slot::Term(term)], 0),
-                What::Pattern(pattern) => (vec![Slot::Pattern(pattern)], 0),
-                What::Spans(spans) => {
+                TargetKind::Term(term) => (vec![Slot::Term(term)], 0),
+                TargetKind::Pattern(pattern) => (vec![Slot::Pattern(pattern)], 0),
+                TargetKind::Spans(spans) => {
                     let place = |part: &Span| match part {
                         Span::Leaf(leaf) => spans.places.get(*leaf).filter(|place| place.marked),
                         _ => None,
@@ -378,7 +378,7 @@ impl Source<'_> {
         };
         match self.unit() {
             Some(unit) => {
-                let boundary = Boundaries::of(before, unit).preceding(before.len());
+                let boundary = Boundaries::new(before, unit).preceding(before.len());
                 boundary.map_or(start, |boundary| boundary as i64)
             }
             None => {
@@ -397,7 +397,7 @@ impl Source<'_> {
             return end;
         };
         let distance = match self.unit() {
-            Some(unit) => Boundaries::of(behind, unit).following(0),
+            Some(unit) => Boundaries::new(behind, unit).following(0),
             None => behind.iter().take(MAX_SCAN).position(|unit| is_boundary(*unit)),
         };
         end + distance.unwrap_or(0) as i64
@@ -413,7 +413,7 @@ fn is_boundary(unit: u16) -> bool {
 /// # Errors
 /// Fragments that are too short.
 pub(super) fn highlight(
-    wanted: &[Wanted],
+    wanted: &[HighlightTarget],
     values: &[Vec<u16>],
     tokenizer: Tokenizer<'_>,
     options: &Options,

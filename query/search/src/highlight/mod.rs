@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use self::extract::Shard;
 use self::plain::Fragmenter;
-use self::terms::Wanted;
+use self::terms::HighlightTarget;
 use self::tokens::{SEPARATOR, Tokenizer};
 use crate::fetch::phases::matching;
 use crate::fetch::source_values::SourceField;
@@ -48,7 +48,7 @@ struct MarkedField<'a> {
     source: SourceField<'a>,
     options: &'a Options,
     kind: Kind,
-    wanted: Vec<Wanted>,
+    wanted: Vec<HighlightTarget>,
 }
 
 /// Marks up the hits of one shard.
@@ -132,7 +132,7 @@ impl MarkedField<'_> {
     fn fragments(&self, source: &Value, index: IndexContext<'_>, id: &str, row: u32) -> Result<Vec<String>> {
         let field = self.source.field();
         let options = self.options;
-        let tokenizer = Tokenizer::of(index.mapping, field);
+        let tokenizer = Tokenizer::new(index.mapping, field);
         let values = || {
             self.source.values(source).into_iter().map(|value| match value {
                 Value::String(text) => text.encode_utf16().collect::<Vec<u16>>(),
@@ -179,7 +179,7 @@ impl MarkedField<'_> {
                         "For large texts, indexing with offsets or term vectors, and highlighting with unified or fvh highlighter is recommended!",
                     ));
                 }
-                let wanted: Vec<&Wanted> = self.wanted.iter().collect();
+                let wanted: Vec<&HighlightTarget> = self.wanted.iter().collect();
                 plain::highlight(&wanted, &values, tokenizer, options, fragmenter, limit)
             }
         }

@@ -10,7 +10,7 @@ use millrace_work::error::Result;
 
 use super::markup::Markup;
 use super::spans;
-use super::terms::{Wanted, What};
+use super::terms::{HighlightTarget, TargetKind};
 use super::tokens::{Token, Tokenizer};
 
 /// Most tokens at one place that are looked at together.
@@ -46,7 +46,7 @@ struct Fragment {
 
 /// Marks up the values of a field, each up to a limit: the fragments in their order.
 pub(super) fn highlight(
-    wanted: &[&Wanted],
+    wanted: &[&HighlightTarget],
     values: &[Vec<u16>],
     tokenizer: Tokenizer<'_>,
     options: &Options,
@@ -90,20 +90,20 @@ fn by_rounded_score(fragments: &mut [(f32, String)]) {
 }
 
 /// Finds what of the query is in a value: terms with their weights and, of phrases, their places.
-fn weigh(wanted: &[&Wanted], tokens: &[Token]) -> HashMap<String, Weighted> {
+fn weigh(wanted: &[&HighlightTarget], tokens: &[Token]) -> HashMap<String, Weighted> {
     let mut terms: HashMap<String, Weighted> = HashMap::new();
     for wanted in wanted {
         let anywhere = Weighted { weight: wanted.boost, spans: None };
         match &wanted.what {
-            What::Term(term) => {
+            TargetKind::Term(term) => {
                 terms.insert(term.clone(), anywhere);
             }
-            What::Pattern(pattern) => {
+            TargetKind::Pattern(pattern) => {
                 for token in tokens.iter().filter(|token| pattern.fits(&token.term)) {
                     terms.insert(token.term.clone(), anywhere.clone());
                 }
             }
-            What::Spans(wanted_spans) => {
+            TargetKind::Spans(wanted_spans) => {
                 let found = spans::matches(wanted_spans, tokens);
                 if found.is_empty() {
                     continue;
@@ -171,7 +171,7 @@ impl Group {
 }
 
 /// Decides where fragments begin.
-struct Cutter<'a> {
+struct FragmentCutter<'a> {
     fragmenter: Fragmenter,
     size: i64,
     length: i64,
@@ -182,7 +182,7 @@ struct Cutter<'a> {
     terms: &'a HashMap<String, Weighted>,
 }
 
-impl Cutter<'_> {
+impl FragmentCutter<'_> {
     fn begins(&mut self, token: &Token, step: u32) -> bool {
         let end = token.end as i64;
         let reached = end >= self.size * self.pieces;
@@ -213,7 +213,7 @@ impl Cutter<'_> {
 }
 
 fn best(
-    wanted: &[&Wanted],
+    wanted: &[&HighlightTarget],
     value: &[u16],
     tokens: &[Token],
     options: &Options,
@@ -221,7 +221,7 @@ fn best(
     most: usize,
 ) -> Result<Vec<(f32, String)>> {
     let terms = weigh(wanted, tokens);
-    let mut cutter = Cutter {
+    let mut cutter = FragmentCutter {
         fragmenter,
         size: i64::from(options.fragment_size),
         length: value.len() as i64,

@@ -62,7 +62,7 @@ pub(super) fn matches(spans: &Spans, tokens: &[Token]) -> Vec<Match> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::terms::Place;
+    use super::super::terms::PositionTerms;
     use super::*;
 
     fn tokens(text: &str) -> Vec<Token> {
@@ -76,7 +76,7 @@ mod tests {
         let places = phrase.split(' ').enumerate();
         let places = places
             .map(|(at, term)| {
-                (at as u32, Place { terms: vec![term.to_owned()], pattern: None, marked: true })
+                (at as u32, PositionTerms { terms: vec![term.to_owned()], pattern: None, marked: true })
             })
             .collect();
         let matches = matches(&Spans::phrase(places, slop), &tokens(text));

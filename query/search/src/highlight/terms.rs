@@ -11,7 +11,7 @@ use millrace_storage::mapping::PathId;
 
 /// Something to be marked in a field.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct HighlightTarget {
     /// The field that the query asks.
     pub field: PathId,
     /// Product of the boosts above it.
@@ -19,12 +19,12 @@ pub(crate) struct Wanted {
     /// Whether it is below a clause into which the unified highlighter does not follow phrases.
     pub hidden: bool,
     /// What.
-    pub what: What,
+    pub what: TargetKind,
 }
 
 /// What is to be marked.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub(crate) enum TargetKind {
     /// A term.
     Term(String),
     /// Any term that fits.
@@ -73,12 +73,12 @@ pub(crate) struct Spans {
     /// How the places, which are its leaves, must stand.
     pub root: Span,
     /// The places.
-    pub places: Vec<Place>,
+    pub places: Vec<PositionTerms>,
 }
 
 /// The terms that may stand at one place.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PositionTerms {
     /// Any of these.
     pub terms: Vec<String>,
     /// Any of the terms that this accepts.
@@ -89,7 +89,7 @@ pub(crate) struct Place {
 
 impl Spans {
     /// Makes a phrase of places at positions. Without slop the order counts; gaps between the places are part of it.
-    pub(crate) fn phrase(places: Vec<(u32, Place)>, slop: u32) -> Self {
+    pub(crate) fn phrase(places: Vec<(u32, PositionTerms)>, slop: u32) -> Self {
         let first = places.first().map_or(0, |(position, _)| *position);
         let last = places.last().map_or(0, |(position, _)| *position);
         let gaps = (last.saturating_sub(first) + 1).saturating_sub(places.len() as u32);
@@ -105,7 +105,7 @@ impl Spans {
     }
 
     /// Lists the places of which matches are made, and which are marked then.
-    pub(crate) fn marked(&self) -> Vec<&Place> {
+    pub(crate) fn marked(&self) -> Vec<&PositionTerms> {
         let mut marked = Vec::new();
         self.root
             .for_each_leaf(&mut |leaf| marked.extend(self.places.get(leaf).filter(|place| place.marked)));
@@ -113,7 +113,7 @@ impl Spans {
     }
 }
 
-impl Place {
+impl PositionTerms {
     /// Whether a term may stand here.
     pub(crate) fn fits(&self, term: &str) -> bool {
         self.terms.iter().any(|own| own == term)

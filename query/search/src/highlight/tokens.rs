@@ -33,7 +33,7 @@ pub(super) enum Tokenizer<'a> {
 
 impl<'a> Tokenizer<'a> {
     /// Finds how a field was indexed.
-    pub(super) fn of(mapping: &'a Mapping, field: &Field) -> Self {
+    pub(super) fn new(mapping: &'a Mapping, field: &Field) -> Self {
         match mapping.analyzers().get(&field.analyzer) {
             Some(analyzer) if field.field_type.is_text() => Self::Analyzer(analyzer),
             _ => Self::Whole,

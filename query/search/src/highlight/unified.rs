@@ -13,7 +13,7 @@ use millrace_work::error::Result;
 use super::boundary::{Boundaries, Unit};
 use super::markup::Markup;
 use super::spans;
-use super::terms::{Pattern, Spans, Wanted, What};
+use super::terms::{HighlightTarget, Pattern, Spans, TargetKind};
 use super::tokens::{SEPARATOR, Token, Tokenizer};
 
 /// The character that separates paragraphs.
@@ -32,18 +32,18 @@ pub(super) struct Query<'a> {
 
 impl<'a> Query<'a> {
     /// Sorts what is wanted.
-    pub(super) fn new(wanted: impl Iterator<Item = &'a Wanted>) -> Self {
+    pub(super) fn new(wanted: impl Iterator<Item = &'a HighlightTarget>) -> Self {
         let mut query = Self::default();
         for wanted in wanted {
             match &wanted.what {
-                What::Term(term) => {
+                TargetKind::Term(term) => {
                     query.terms.insert(term);
                     if !wanted.hidden {
                         query.anywhere.insert(term);
                     }
                 }
-                What::Pattern(pattern) => query.patterns.push(pattern),
-                What::Spans(spans) => {
+                TargetKind::Pattern(pattern) => query.patterns.push(pattern),
+                TargetKind::Spans(spans) => {
                     for place in spans.marked() {
                         query.terms.extend(place.terms.iter().map(String::as_str));
                     }
@@ -143,7 +143,7 @@ pub(super) fn highlight(
     let tokens = tokenizer.tokens(text, limit);
     let whole = options.fragments == 0 || !tokenizer.cuts();
     let most = if options.fragments == 0 { usize::MAX } else { options.fragments };
-    let breaks = Breaks::new(text, if whole { None } else { Some(options) });
+    let breaks = PassageBreaks::new(text, if whole { None } else { Some(options) });
     let mut passages = best(query.occurrences(&tokens), breaks, most, text.len());
     if passages.is_empty() {
         passages.extend(no_match(text, options.no_match_size));
@@ -162,7 +162,12 @@ pub(super) fn highlight(
 }
 
 /// Gathers occurrences into passages and keeps the best, in the order of the text.
-fn best(occurrences: Vec<Occurrence>, mut breaks: Breaks<'_>, most: usize, length: usize) -> Vec<Passage> {
+fn best(
+    occurrences: Vec<Occurrence>,
+    mut breaks: PassageBreaks<'_>,
+    most: usize,
+    length: usize,
+) -> Vec<Passage> {
     let mut kept: BinaryHeap<Reverse<Passage>> = BinaryHeap::new();
     let mut keep = |mut passage: Passage| {
         if passage.matches.is_empty() {
@@ -251,7 +256,7 @@ fn no_match(text: &[u16], size: i32) -> Option<Passage> {
     let mut end =
         text[start..].iter().position(|unit| *unit == SEPARATOR).map_or(text.len(), |at| start + at);
     if start.saturating_add(size) < end {
-        end = Boundaries::of(text, Unit::Word).following(start + size).unwrap_or(text.len());
+        end = Boundaries::new(text, Unit::Word).following(start + size).unwrap_or(text.len());
     }
     Some(Passage { start, end, matches: Vec::new(), score: f32::NAN })
 }
@@ -280,15 +285,15 @@ fn format(passage: &Passage, text: &[u16], options: &Options) -> Result<String> 
 }
 
 /// Where passages begin and end. Each value of a field is cut for itself.
-struct Breaks<'a> {
+struct PassageBreaks<'a> {
     text: &'a [u16],
     /// Absent where a value is one passage.
     options: Option<&'a Options>,
     /// The value at hand: its place, and its boundaries.
-    value: Option<(usize, usize, Cutter)>,
+    value: Option<(usize, usize, PassageCutter)>,
 }
 
-impl<'a> Breaks<'a> {
+impl<'a> PassageBreaks<'a> {
     fn new(text: &'a [u16], options: Option<&'a Options>) -> Self {
         Self { text, options, value: None }
     }
@@ -301,7 +306,7 @@ impl<'a> Breaks<'a> {
             let from = before.map_or(0, |at| at + 1);
             let behind = self.text[place..].iter().position(|unit| *unit == SEPARATOR);
             let to = behind.map_or(self.text.len(), |at| place + at);
-            self.value = Some((from, to, Cutter::new(&self.text[from..to], self.options)));
+            self.value = Some((from, to, PassageCutter::new(&self.text[from..to], self.options)));
         }
         let Some((from, to, cutter)) = &mut self.value else { return (place, place) };
         let (start, end) = cutter.around(place - *from);
@@ -310,26 +315,26 @@ impl<'a> Breaks<'a> {
 }
 
 /// Cuts one value.
-enum Cutter {
+enum PassageCutter {
     /// At boundaries of one kind.
     Plain(Boundaries),
     Sentences(Sentences),
-    Bounded(Bounded),
+    Bounded(BoundedSentences),
 }
 
-impl Cutter {
+impl PassageCutter {
     fn new(value: &[u16], options: Option<&Options>) -> Self {
-        let Some(options) = options else { return Self::Plain(Boundaries::of(value, Unit::Whole)) };
+        let Some(options) = options else { return Self::Plain(Boundaries::new(value, Unit::Whole)) };
         match (options.scanner, usize::try_from(options.fragment_size)) {
-            (Some(Scanner::Word), _) => Self::Plain(Boundaries::of(value, Unit::Word)),
-            (_, Ok(size)) if size > 0 => Self::Bounded(Bounded {
-                sentences: Sentences::of(value),
-                words: Boundaries::of(value, Unit::Word),
+            (Some(Scanner::Word), _) => Self::Plain(Boundaries::new(value, Unit::Word)),
+            (_, Ok(size)) if size > 0 => Self::Bounded(BoundedSentences {
+                sentences: Sentences::new(value),
+                words: Boundaries::new(value, Unit::Word),
                 size,
                 window: None,
                 end: 0,
             }),
-            _ => Self::Sentences(Sentences::of(value)),
+            _ => Self::Sentences(Sentences::new(value)),
         }
     }
 
@@ -354,8 +359,8 @@ struct Sentences {
 }
 
 impl Sentences {
-    fn of(value: &[u16]) -> Self {
-        Self { boundaries: Boundaries::of(value, Unit::Sentence), known: None }
+    fn new(value: &[u16]) -> Self {
+        Self { boundaries: Boundaries::new(value, Unit::Sentence), known: None }
     }
 
     fn preceding(&mut self, position: usize) -> usize {
@@ -373,7 +378,7 @@ impl Sentences {
 }
 
 /// Sentences, gathered to a length, or cut at words where they are longer.
-struct Bounded {
+struct BoundedSentences {
     sentences: Sentences,
     words: Boundaries,
     size: usize,
@@ -383,7 +388,7 @@ struct Bounded {
     end: usize,
 }
 
-impl Bounded {
+impl BoundedSentences {
     fn around(&mut self, place: usize) -> (usize, usize) {
         let offset = place + 1;
         let (mut start, end) = match self.window {

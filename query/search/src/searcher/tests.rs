@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use millrace_matching::score::fixture::{Access, Fixture, Observed};
+use millrace_matching::score::fixture::{Access, Fixture, ObservedSegment};
 use millrace_matching::score::reader::SegmentReader;
 use millrace_matching::table::{TableIndex, TableSegment};
 use millrace_storage::mapping::Mapping;
@@ -19,7 +19,7 @@ fn gated(
     release: &Arc<Mutex<Receiver<()>>>,
 ) -> Arc<dyn SegmentReader> {
     let (opened, release) = (Arc::clone(opened), Arc::clone(release));
-    Observed::new(Fixture::new(&[("disk full", "a", 1)]), move |access| {
+    ObservedSegment::new(Fixture::new(&[("disk full", "a", 1)]), move |access| {
         if access == Access::Open {
             opened.fetch_add(1, Ordering::SeqCst);
             entered.send(()).unwrap();
@@ -76,7 +76,7 @@ async fn a_search_that_nobody_waits_for_stops() {
     let search = tokio::spawn(async move {
         let query = Query::match_all();
         searcher
-            .find(Search { size: 3, ..Search::new(snapshot, &query, 0, &Work::default()) })
+            .find(Search { size: 3, ..Search::new(snapshot, &query, 0, &QueryContext::default()) })
             .await
             .map(|_| ())
     });

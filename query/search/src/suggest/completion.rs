@@ -19,10 +19,10 @@ use tantivy::TERMINATED;
 
 /// What is looked for in an index.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct CompletionLookup {
     path: PathId,
     contexts: Contexts,
-    ways: Vec<Way>,
+    ways: Vec<CompletionPattern>,
     fuzzy: bool,
     /// Most documents.
     size: usize,
@@ -33,7 +33,7 @@ pub(super) struct Wanted {
 
 /// One pattern of terms, in one context where the field has any.
 #[derive(Debug)]
-struct Way {
+struct CompletionPattern {
     pattern: Pattern,
     /// The path that is looked for, of which edits may be made.
     asked: String,
@@ -44,7 +44,7 @@ struct Way {
 
 /// A document with the input that completes a text.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Completed {
+pub(super) struct CompletionHit {
     /// Where the document is.
     pub address: Address,
     /// Weight, with what boosts it.
@@ -57,7 +57,7 @@ pub(super) struct Completed {
     pub contexts: BTreeMap<String, Vec<String>>,
 }
 
-impl Completed {
+impl CompletionHit {
     /// Compares by what is to come first.
     pub(super) fn order(&self, other: &Self) -> std::cmp::Ordering {
         let score = other.score.total_cmp(&self.score);
@@ -65,7 +65,7 @@ impl Completed {
     }
 }
 
-impl Wanted {
+impl CompletionLookup {
     /// Makes what is looked for in an index.
     pub(super) fn new(
         suggester: &CompletionSuggester,
@@ -89,7 +89,7 @@ impl Wanted {
         };
         for (lead, open, boost) in &leads {
             for asked in &asked {
-                ways.push(Way::new(suggester.query, asked, lead, *open, *boost)?);
+                ways.push(CompletionPattern::new(suggester.query, asked, lead, *open, *boost)?);
             }
         }
         Ok(Self {
@@ -108,7 +108,7 @@ impl Wanted {
         &self,
         (number, segment): (u32, &TableSegment),
         seen: Option<&RoaringBitmap>,
-        best: &mut Best,
+        best: &mut TopCompletions,
     ) -> Result<()> {
         let inverted = segment.reader.inverted()?;
         let in_contexts = !self.contexts.list().is_empty();
@@ -148,12 +148,12 @@ impl Wanted {
         (number, is_seen): (u32, &dyn Fn(u32) -> bool),
         completion: &Completion<'_>,
         score: f32,
-        best: &mut Best,
+        best: &mut TopCompletions,
     ) {
         let mut row = rows.doc();
         while row != TERMINATED {
             if is_seen(row) {
-                let mut completed = Completed {
+                let mut completed = CompletionHit {
                     address: Address { segment: number, row },
                     score,
                     input: completion.input.to_owned(),
@@ -174,8 +174,8 @@ impl Wanted {
     }
 
     /// Starts the list of the best documents of a shard.
-    pub(super) fn best(&self) -> Best {
-        Best {
+    pub(super) fn best(&self) -> TopCompletions {
+        TopCompletions {
             // A document that has several of the inputs is given once in the end.
             size: if self.skip_duplicates { self.size.saturating_mul(4) } else { self.size },
             by_input: self.skip_duplicates,
@@ -222,7 +222,7 @@ fn asked(
     Ok(paths(super::named(index, name)?, keys.separators, keys.increments, text))
 }
 
-impl Way {
+impl CompletionPattern {
     fn new(query: CompletionQuery, asked: &str, lead: &str, open: bool, boost: f32) -> Result<Self> {
         let (whole, of_path) = match query {
             CompletionQuery::Prefix => (Pattern::prefix(asked, false)?, None),
@@ -253,8 +253,13 @@ impl Way {
     }
 
     /// Takes a term apart and weighs it; `None` where it is none that is looked for.
-    fn weigh<'t>(&self, term: &'t str, in_contexts: bool, wanted: &Wanted) -> Option<(Completion<'t>, f32)> {
-        let completion = Completion::of(term, in_contexts)?;
+    fn weigh<'t>(
+        &self,
+        term: &'t str,
+        in_contexts: bool,
+        wanted: &CompletionLookup,
+    ) -> Option<(Completion<'t>, f32)> {
+        let completion = Completion::new(term, in_contexts)?;
         if self.of_path.as_ref().is_some_and(|pattern| !pattern.matches(completion.path)) {
             return None;
         }
@@ -289,12 +294,12 @@ impl Way {
 
 /// The best documents so far.
 #[derive(Debug)]
-pub(super) struct Best {
+pub(super) struct TopCompletions {
     size: usize,
     /// Whether documents with the same input are one.
     by_input: bool,
-    ranked: BTreeSet<Ranked>,
-    kept: HashMap<Key, Completed>,
+    ranked: BTreeSet<RankedDocument>,
+    kept: HashMap<Key, CompletionHit>,
 }
 
 /// What is kept once.
@@ -306,33 +311,33 @@ enum Key {
 
 /// A kept document by its rank.
 #[derive(Clone, Debug, PartialEq)]
-struct Ranked(Completed, Key);
+struct RankedDocument(CompletionHit, Key);
 
-impl Eq for Ranked {}
+impl Eq for RankedDocument {}
 
-impl Ord for Ranked {
+impl Ord for RankedDocument {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.order(&other.0)
     }
 }
 
-impl PartialOrd for Ranked {
+impl PartialOrd for RankedDocument {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Best {
+impl TopCompletions {
     /// Whether an input of a score can be among the best.
     fn takes(&self, score: f32, input: &str) -> bool {
         self.kept.len() < self.size
-            || self.ranked.last().is_none_or(|Ranked(worst, _)| {
+            || self.ranked.last().is_none_or(|RankedDocument(worst, _)| {
                 score > worst.score || score == worst.score && input <= worst.input.as_str()
             })
     }
 
     /// Takes a document if it is among the best; false where none behind it with the same input is.
-    fn offer(&mut self, mut completed: Completed) -> bool {
+    fn offer(&mut self, mut completed: CompletionHit) -> bool {
         let key = match self.by_input {
             true => Key::Input(completed.input.clone()),
             false => Key::Row(completed.address.segment, completed.address.row),
@@ -353,35 +358,35 @@ impl Best {
                     own.extend(values.into_iter().filter(|value| !own.contains(value)).collect::<Vec<_>>());
                 }
             }
-            self.ranked.remove(&Ranked(known, key.clone()));
-            self.ranked.insert(Ranked(merged.clone(), key.clone()));
+            self.ranked.remove(&RankedDocument(known, key.clone()));
+            self.ranked.insert(RankedDocument(merged.clone(), key.clone()));
             self.kept.insert(key, merged);
             return !self.by_input;
         }
         if self.kept.len() >= self.size {
             match self.ranked.last() {
-                Some(Ranked(worst, _)) if completed.order(worst).is_lt() => {
-                    if let Some(Ranked(_, key)) = self.ranked.pop_last() {
+                Some(RankedDocument(worst, _)) if completed.order(worst).is_lt() => {
+                    if let Some(RankedDocument(_, key)) = self.ranked.pop_last() {
                         self.kept.remove(&key);
                     }
                 }
                 _ => return false,
             }
         }
-        self.ranked.insert(Ranked(completed.clone(), key.clone()));
+        self.ranked.insert(RankedDocument(completed.clone(), key.clone()));
         self.kept.insert(key, completed);
         true
     }
 
     /// Lists them, the best first.
-    pub(super) fn list(self) -> Vec<Completed> {
-        self.ranked.into_iter().map(|Ranked(completed, _)| completed).collect()
+    pub(super) fn list(self) -> Vec<CompletionHit> {
+        self.ranked.into_iter().map(|RankedDocument(completed, _)| completed).collect()
     }
 }
 
 /// Joins the best documents of several shards.
-pub(super) fn joined(mut found: Vec<Completed>, suggester: &CompletionSuggester) -> Vec<Completed> {
-    found.sort_by(Completed::order);
+pub(super) fn joined(mut found: Vec<CompletionHit>, suggester: &CompletionSuggester) -> Vec<CompletionHit> {
+    found.sort_by(CompletionHit::order);
     if suggester.skip_duplicates {
         let mut seen = BTreeSet::new();
         found.retain(|completed| seen.insert(completed.input.clone()));

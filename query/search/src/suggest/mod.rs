@@ -25,17 +25,17 @@ use millrace_storage::mapping::{Field, FieldType};
 use millrace_storage::segment::RowParts;
 use millrace_work::compute::Stop;
 use millrace_work::error::{Error, Result, ShardFailure};
-use millrace_work::{PARSED_SHARE, Work, bytes_of};
+use millrace_work::{PARSED_SHARE, QueryContext, bytes_of};
 use roaring::RoaringBitmap;
 use serde_json::{Map, Value, json};
 
-use self::completion::{Completed, Wanted};
-use self::part::{Part, Seen, Terms};
-use self::phrase::{Corrected, Phrase, Source};
-use self::spelling::{Dictionary, Suggested};
+use self::completion::{CompletionHit, CompletionLookup};
+use self::part::{Terms, VisibleRows, VisibleSegment};
+use self::phrase::{Correction, Phrase, Source};
+use self::spelling::{Dictionary, SuggestedTerm};
 use crate::fetch;
 use crate::fetch::phases::Extras;
-use crate::response::{Hit, HitList, Shown};
+use crate::response::{Hit, HitList, RenderOptions};
 use crate::searcher::{Searcher, index_failures};
 
 /// Most tokens of a text that terms are looked for.
@@ -43,7 +43,7 @@ const MAX_TOKENS: usize = 1_000;
 
 /// The suggestions of an answer.
 #[derive(Debug)]
-pub struct Answered {
+pub struct Suggestions {
     /// The member `suggest`.
     pub answer: Value,
     /// Shards that could not answer.
@@ -52,11 +52,11 @@ pub struct Answered {
 
 /// What the shards say of one suggestion.
 #[derive(Debug)]
-enum Said {
+enum ShardSuggestions {
     /// The words of the text, each with the terms near it.
-    Terms(Vec<(Token, Vec<Suggested>)>),
-    Phrases(Vec<Corrected>),
-    Completions(Vec<Completed>),
+    Terms(Vec<(Token, Vec<SuggestedTerm>)>),
+    Phrases(Vec<Correction>),
+    Completions(Vec<CompletionHit>),
 }
 
 /// Answers the suggestions of a request; of work whose time is over with what was found by then.
@@ -67,10 +67,10 @@ pub fn run<'a>(
     searcher: &'a Searcher,
     snapshot: &'a Arc<TableSnapshot>,
     suggestions: &'a [Suggestion],
-    shown: &'a Shown,
+    shown: &'a RenderOptions,
     typed: bool,
-    work: &'a Work,
-) -> BoxFuture<'a, Result<Answered>> {
+    work: &'a QueryContext,
+) -> BoxFuture<'a, Result<Suggestions>> {
     Box::pin(async move {
         let mut answer = Map::new();
         let mut failures: Vec<ShardFailure> = Vec::new();
@@ -79,7 +79,7 @@ pub fn run<'a>(
         for suggestion in suggestions {
             let (snapshot, asked) = (Arc::clone(snapshot), suggestion.clone());
             let (stop, seen) = (Arc::clone(work.stop()), Arc::clone(&seen));
-            let shared = Asked { snapshot: Arc::clone(&snapshot), seen, stop };
+            let shared = SuggestShards { snapshot: Arc::clone(&snapshot), seen, stop };
             let (said, failed) = searcher.compute.run(move || Ok(suggest(&shared, &asked))).await?;
             for (place, error) in failed {
                 for failure in index_failures(&snapshot, place, error) {
@@ -95,11 +95,11 @@ pub fn run<'a>(
             }
             let text = suggestion.text.as_deref().unwrap_or_default();
             let entries = match said {
-                Said::Terms(words) => words.iter().map(term_entry).collect(),
-                Said::Phrases(options) => {
+                ShardSuggestions::Terms(words) => words.iter().map(term_entry).collect(),
+                ShardSuggestions::Phrases(options) => {
                     vec![entry(text, 0, units(text), options.iter().map(phrase_option).collect())]
                 }
-                Said::Completions(found) => {
+                ShardSuggestions::Completions(found) => {
                     let options = completion_options(searcher, &snapshot, found, shown, work).await?;
                     vec![entry(text, 0, units(text), options)]
                 }
@@ -108,28 +108,28 @@ pub fn run<'a>(
             let name = if typed { format!("{kind}#{}", suggestion.name) } else { suggestion.name.clone() };
             answer.insert(name, Value::Array(entries));
         }
-        Ok(Answered { answer: Value::Object(answer), failures })
+        Ok(Suggestions { answer: Value::Object(answer), failures })
     })
 }
 
 /// Asks the shards of every index; an error is that of the index at a place. Once it is stopped, nobody sees the answer.
-fn suggest(shards: &Asked, suggestion: &Suggestion) -> (Said, Vec<(usize, Error)>) {
+fn suggest(shards: &SuggestShards, suggestion: &Suggestion) -> (ShardSuggestions, Vec<(usize, Error)>) {
     let mut failed = Vec::new();
     let mut said = match &suggestion.suggester {
-        Suggester::Term(_) => Said::Terms(Vec::new()),
-        Suggester::Phrase(_) => Said::Phrases(Vec::new()),
-        Suggester::Completion(_) => Said::Completions(Vec::new()),
+        Suggester::Term(_) => ShardSuggestions::Terms(Vec::new()),
+        Suggester::Phrase(_) => ShardSuggestions::Phrases(Vec::new()),
+        Suggester::Completion(_) => ShardSuggestions::Completions(Vec::new()),
     };
     for (place, index) in shards.snapshot.indices.iter().enumerate() {
         let asked = match (&suggestion.text, &suggestion.suggester, &mut said) {
             (None, ..) => Err(Error::IllegalArgument("The required text option is missing".to_owned())),
-            (Some(text), Suggester::Term(suggester), Said::Terms(words)) => {
+            (Some(text), Suggester::Term(suggester), ShardSuggestions::Terms(words)) => {
                 ask_terms(shards, (place, index), suggester, text, words)
             }
-            (Some(text), Suggester::Phrase(suggester), Said::Phrases(options)) => {
+            (Some(text), Suggester::Phrase(suggester), ShardSuggestions::Phrases(options)) => {
                 ask_phrases(shards, (place, index), suggester, text, options)
             }
-            (Some(text), Suggester::Completion(suggester), Said::Completions(found)) => {
+            (Some(text), Suggester::Completion(suggester), ShardSuggestions::Completions(found)) => {
                 ask_completions(shards, (place, index), suggester, text, found)
             }
             _ => Ok(()),
@@ -139,17 +139,17 @@ fn suggest(shards: &Asked, suggestion: &Suggestion) -> (Said, Vec<(usize, Error)
         }
     }
     match (&suggestion.suggester, &mut said) {
-        (Suggester::Term(suggester), Said::Terms(words)) => {
+        (Suggester::Term(suggester), ShardSuggestions::Terms(words)) => {
             for (_, options) in words {
                 options.sort_by(|a, b| a.order(b, suggester.spelling.sort));
                 options.truncate(suggester.size);
             }
         }
-        (Suggester::Phrase(suggester), Said::Phrases(options)) => {
+        (Suggester::Phrase(suggester), ShardSuggestions::Phrases(options)) => {
             options.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.text.cmp(&b.text)));
             options.truncate(suggester.size);
         }
-        (Suggester::Completion(suggester), Said::Completions(found)) => {
+        (Suggester::Completion(suggester), ShardSuggestions::Completions(found)) => {
             *found = completion::joined(std::mem::take(found), suggester);
         }
         _ => {}
@@ -158,13 +158,13 @@ fn suggest(shards: &Asked, suggestion: &Suggestion) -> (Said, Vec<(usize, Error)
 }
 
 /// The shards that are asked, with what is seen of them.
-struct Asked {
+struct SuggestShards {
     snapshot: Arc<TableSnapshot>,
-    seen: Arc<Seen>,
+    seen: Arc<VisibleRows>,
     stop: Arc<Stop>,
 }
 
-impl Asked {
+impl SuggestShards {
     fn seen(&self, segment: usize) -> Option<&Arc<RoaringBitmap>> {
         self.seen.get(segment).and_then(Option::as_ref)
     }
@@ -185,7 +185,7 @@ impl Asked {
 
     fn dictionary(&self, shard: u32, field: &Field) -> Dictionary {
         let own = self.segments().filter(|(_, segment)| segment.shard == shard);
-        let part = |(number, segment): (usize, &TableSegment)| Part {
+        let part = |(number, segment): (usize, &TableSegment)| VisibleSegment {
             reader: Arc::clone(&segment.reader),
             seen: self.seen(number).cloned(),
         };
@@ -234,11 +234,11 @@ fn analyzer<'s>(index: &'s TableIndex, name: Option<&str>, field: &Field) -> Res
 }
 
 fn ask_terms(
-    shards: &Asked,
+    shards: &SuggestShards,
     (place, index): (usize, &TableIndex),
     suggester: &TermSuggester,
     text: &str,
-    words: &mut Vec<(Token, Vec<Suggested>)>,
+    words: &mut Vec<(Token, Vec<SuggestedTerm>)>,
 ) -> Result<()> {
     let field = field_of(index, &suggester.field)?;
     let mut tokens: Vec<Token> = Vec::new();
@@ -247,8 +247,8 @@ fn ask_terms(
             tokens.push(token.clone());
         }
     });
-    let known = |words: &[(Token, Vec<Suggested>)], token: &Token| {
-        let same = |(other, _): &(Token, Vec<Suggested>)| {
+    let known = |words: &[(Token, Vec<SuggestedTerm>)], token: &Token| {
+        let same = |(other, _): &(Token, Vec<SuggestedTerm>)| {
             other.text == token.text && other.start == token.start && other.end == token.end
         };
         words.iter().position(same)
@@ -285,11 +285,11 @@ fn ask_terms(
 }
 
 fn ask_phrases(
-    shards: &Asked,
+    shards: &SuggestShards,
     (place, index): (usize, &TableIndex),
     suggester: &PhraseSuggester,
     text: &str,
-    options: &mut Vec<Corrected>,
+    options: &mut Vec<Correction>,
 ) -> Result<()> {
     let field = field_of(index, &suggester.field)?;
     let own = analyzer(index, None, field)?;
@@ -307,7 +307,7 @@ fn ask_phrases(
             suggester.field
         )));
     }
-    let default = [Generator::of(&suggester.field)];
+    let default = [Generator::new(&suggester.field)];
     let generators = match suggester.generators.as_slice() {
         [] => default.as_slice(),
         given => given,
@@ -341,13 +341,13 @@ fn ask_phrases(
 }
 
 fn ask_completions(
-    shards: &Asked,
+    shards: &SuggestShards,
     (place, index): (usize, &TableIndex),
     suggester: &CompletionSuggester,
     text: &str,
-    found: &mut Vec<Completed>,
+    found: &mut Vec<CompletionHit>,
 ) -> Result<()> {
-    let wanted = Wanted::new(suggester, text, index, &shards.stop)?;
+    let wanted = CompletionLookup::new(suggester, text, index, &shards.stop)?;
     let mut best = wanted.best();
     for (number, segment) in shards.segments().filter(|(_, segment)| segment.index == place) {
         wanted.find((number as u32, segment), shards.seen(number).map(AsRef::as_ref), &mut best)?;
@@ -364,8 +364,8 @@ fn entry(text: &str, offset: u32, length: usize, options: Vec<Value>) -> Value {
     json!({"text": text, "offset": offset, "length": length, "options": options})
 }
 
-fn term_entry((token, options): &(Token, Vec<Suggested>)) -> Value {
-    let option = |suggested: &Suggested| {
+fn term_entry((token, options): &(Token, Vec<SuggestedTerm>)) -> Value {
+    let option = |suggested: &SuggestedTerm| {
         json!({
             "text": suggested.term,
             "score": number(f64::from(suggested.score), true),
@@ -376,7 +376,7 @@ fn term_entry((token, options): &(Token, Vec<Suggested>)) -> Value {
     entry(&token.text, token.start, length, options.iter().map(option).collect())
 }
 
-fn phrase_option(corrected: &Corrected) -> Value {
+fn phrase_option(corrected: &Correction) -> Value {
     let mut option = Map::new();
     option.insert("text".to_owned(), json!(corrected.text));
     if let Some(highlighted) = &corrected.highlighted {
@@ -390,9 +390,9 @@ fn phrase_option(corrected: &Corrected) -> Value {
 async fn completion_options(
     searcher: &Searcher,
     snapshot: &Arc<TableSnapshot>,
-    found: Vec<Completed>,
-    shown: &Shown,
-    work: &Work,
+    found: Vec<CompletionHit>,
+    shown: &RenderOptions,
+    work: &QueryContext,
 ) -> Result<Vec<Value>> {
     let addresses: Vec<_> = found.iter().map(|completed| completed.address).collect();
     let parts =

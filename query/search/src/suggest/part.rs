@@ -3,31 +3,31 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use millrace_matching::automaton::Until;
-use millrace_matching::score::reader::{Inverted, SegmentReader};
+use millrace_matching::automaton::CancellablePattern;
+use millrace_matching::score::reader::{InvertedIndex, SegmentReader};
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::table::ruled::{VisibleTerms, sum_within};
 use millrace_storage::mapping::{PathId, Scalar};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 use tantivy::TERMINATED;
 use tantivy::postings::Postings;
 
 /// The rows of each segment of a snapshot that are seen; `None` where rules hide none, and deleted rows count, too.
-pub(super) type Seen = Vec<Option<Arc<RoaringBitmap>>>;
+pub(super) type VisibleRows = Vec<Option<Arc<RoaringBitmap>>>;
 
 /// Finds the rows that are seen. Blocks.
 ///
 /// # Errors
 /// What a rule cannot be asked of an index; files that cannot be read.
-pub(super) fn seen(snapshot: &TableSnapshot, work: &Work) -> Result<Seen> {
+pub(super) fn seen(snapshot: &TableSnapshot, work: &QueryContext) -> Result<VisibleRows> {
     snapshot.segments.iter().map(|segment| segment.visible(usize::MAX, None, work)).collect()
 }
 
 /// A segment, with the rows that are seen where some are not.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct VisibleSegment {
     pub reader: Arc<dyn SegmentReader>,
     pub seen: Option<Arc<RoaringBitmap>>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Terms {
     pub text: bool,
 }
 
-impl Part {
+impl VisibleSegment {
     /// Counts the rows.
     pub(super) fn rows(&self) -> u64 {
         self.seen.as_ref().map_or_else(|| self.reader.rows().into(), |seen| seen.len())
@@ -102,7 +102,7 @@ impl Part {
     pub(super) fn for_each(
         &self,
         terms: Terms,
-        pattern: Until<'_>,
+        pattern: CancellablePattern<'_>,
         each: &mut dyn FnMut(&str, u64),
     ) -> Result<()> {
         let inverted = self.reader.inverted()?;
@@ -114,11 +114,15 @@ impl Part {
 }
 
 impl Terms {
-    fn visible<'a>(self, inverted: &'a dyn Inverted, rows: Option<&'a RoaringBitmap>) -> VisibleTerms<'a> {
+    fn visible<'a>(
+        self,
+        inverted: &'a dyn InvertedIndex,
+        rows: Option<&'a RoaringBitmap>,
+    ) -> VisibleTerms<'a> {
         VisibleTerms { inverted, path: self.path, text: self.text, rows }
     }
 
-    fn postings(self, inverted: &dyn Inverted, term: &str) -> Result<Option<Box<dyn Postings>>> {
+    fn postings(self, inverted: &dyn InvertedIndex, term: &str) -> Result<Option<Box<dyn Postings>>> {
         self.visible(inverted, None).postings(term)
     }
 }

@@ -10,7 +10,7 @@ use millrace_dsl::suggest::{Generator, PhraseSuggester, Smoothing, SpellingOptio
 use millrace_storage::analysis::{Analyzer, Token};
 use millrace_work::error::{Error, Result};
 
-use super::spelling::{Dictionary, Suggested};
+use super::spelling::{Dictionary, SuggestedTerm};
 
 /// Most ways through the candidates that are looked at.
 const MAX_STEPS: usize = 200_000;
@@ -39,7 +39,7 @@ pub(super) struct Phrase<'a> {
 
 /// An option.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Corrected {
+pub(super) struct Correction {
     /// The words.
     pub text: String,
     /// The same with tags around what was changed, where asked for.
@@ -75,11 +75,11 @@ struct Word {
 }
 
 /// The words of a way, each by its place among candidates; `None` is the word of the text.
-type Way = Vec<Option<usize>>;
+type WordPath = Vec<Option<usize>>;
 
 impl Phrase<'_> {
     /// Finds the options of a text, the best first.
-    pub(super) fn run(&self, text: &str) -> Result<Vec<Corrected>> {
+    pub(super) fn run(&self, text: &str) -> Result<Vec<Correction>> {
         let mut scorer = Scorer::new(self)?;
         let mut words = self.words(text)?;
         if words.is_empty() || words.len() >= self.suggester.token_limit {
@@ -90,7 +90,7 @@ impl Phrase<'_> {
         }
         let mut cutoff = f64::MIN_POSITIVE;
         if self.suggester.confidence > 0.0 {
-            let given: Way = vec![None; words.len()];
+            let given: WordPath = vec![None; words.len()];
             let mut sum = 0.0;
             for at in 0..words.len() {
                 sum += scorer.score(&words, &given, at)?;
@@ -168,7 +168,7 @@ impl Phrase<'_> {
             let asked = filtered(source.pre_filter, &word.given.term).pop();
             let asked = asked.unwrap_or_else(|| word.given.term.clone());
             let all = source.dictionary.tokens()?;
-            for Suggested { term, score, .. } in source.near(&asked)? {
+            for SuggestedTerm { term, score, .. } in source.near(&asked)? {
                 // What is counted is the term of the generator's field.
                 let occurrences = source.dictionary.occurrences(&term)?;
                 let found = match source.post_filter {
@@ -196,7 +196,7 @@ impl Phrase<'_> {
         Ok(())
     }
 
-    fn corrected(&self, words: &[Word], way: &Way, score: f64) -> Corrected {
+    fn corrected(&self, words: &[Word], way: &WordPath, score: f64) -> Correction {
         let chosen: Vec<&Candidate> = words.iter().zip(way).map(|(word, at)| word.at(*at)).collect();
         let terms: Vec<&str> = chosen.iter().map(|candidate| candidate.term.as_str()).collect();
         let highlighted = self.suggester.highlight.as_ref().map(|(before, behind)| {
@@ -211,7 +211,7 @@ impl Phrase<'_> {
             });
             tagged.collect::<Vec<_>>().join(" ")
         });
-        Corrected { text: terms.join(" "), highlighted, score }
+        Correction { text: terms.join(" "), highlighted, score }
     }
 }
 
@@ -223,7 +223,7 @@ impl Word {
 
 impl Source<'_> {
     /// Finds the terms near a word. Frequent words have candidates that are more frequent only.
-    fn near(&self, asked: &str) -> Result<Vec<Suggested>> {
+    fn near(&self, asked: &str) -> Result<Vec<SuggestedTerm>> {
         let options = &self.generator.spelling;
         if options.mode == SuggestMode::Always {
             return self.dictionary.near(asked, self.generator.size, options);
@@ -294,7 +294,7 @@ impl<'a> Scorer<'a> {
     }
 
     /// The logarithm of how likely the word at a place is.
-    fn score(&mut self, words: &[Word], way: &Way, at: usize) -> Result<f64> {
+    fn score(&mut self, words: &[Word], way: &WordPath, at: usize) -> Result<f64> {
         let Some(word) = words.get(at) else { return Ok(0.0) };
         let chosen = word.at(way.get(at).copied().flatten());
         let before = |back: usize| {
@@ -373,13 +373,13 @@ struct Search<'a> {
     words: &'a [Word],
     cutoff: f64,
     /// The best ways so far, the best first.
-    best: Vec<(f64, Way)>,
+    best: Vec<(f64, WordPath)>,
     steps: usize,
 }
 
 impl Search<'_> {
     /// Goes on from a way with the words that follow; `errors` is how many of them may be others.
-    fn walk(&mut self, way: &mut Way, errors: usize, score: f64) -> Result<()> {
+    fn walk(&mut self, way: &mut WordPath, errors: usize, score: f64) -> Result<()> {
         let at = way.len();
         let Some(word) = self.words.get(at) else {
             self.offer(way, score.exp());
@@ -401,12 +401,12 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn offer(&mut self, way: &Way, score: f64) {
+    fn offer(&mut self, way: &WordPath, score: f64) {
         if score <= self.cutoff {
             return;
         }
         let words = self.words;
-        let terms = |way: &Way| -> Vec<&str> {
+        let terms = |way: &WordPath| -> Vec<&str> {
             words.iter().zip(way).map(|(word, at)| word.at(*at).term.as_str()).collect()
         };
         let own = terms(way);

@@ -9,7 +9,7 @@ use millrace_work::compute::Stop;
 use millrace_work::error::Result;
 
 use super::distance::similarity;
-use super::part::{Part, Terms};
+use super::part::{Terms, VisibleSegment};
 
 /// Most edits of the first look, before more are tried.
 const FIRST_EDITS: u8 = 1;
@@ -18,7 +18,7 @@ const FIRST_EDITS: u8 = 1;
 #[derive(Clone, Debug)]
 pub(super) struct Dictionary {
     /// The shard's segments.
-    pub parts: Vec<Part>,
+    pub parts: Vec<VisibleSegment>,
     /// Its terms.
     pub terms: Terms,
     /// Ends the walks over its terms.
@@ -27,7 +27,7 @@ pub(super) struct Dictionary {
 
 /// A term near another.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Suggested {
+pub(super) struct SuggestedTerm {
     /// The term.
     pub term: String,
     /// How similar it is.
@@ -36,7 +36,7 @@ pub(super) struct Suggested {
     pub freq: u64,
 }
 
-impl Suggested {
+impl SuggestedTerm {
     /// Compares by what is to come first.
     pub(super) fn order(&self, other: &Self, by: SortBy) -> std::cmp::Ordering {
         let score = other.score.total_cmp(&self.score);
@@ -52,7 +52,7 @@ impl Suggested {
 impl Dictionary {
     /// Counts the rows of the shard, deleted ones included where all are seen.
     pub(super) fn rows(&self) -> u64 {
-        self.parts.iter().map(Part::rows).sum()
+        self.parts.iter().map(VisibleSegment::rows).sum()
     }
 
     /// Counts the rows with a term.
@@ -76,7 +76,12 @@ impl Dictionary {
     }
 
     /// Finds the terms near one, the best first.
-    pub(super) fn near(&self, term: &str, most: usize, options: &SpellingOptions) -> Result<Vec<Suggested>> {
+    pub(super) fn near(
+        &self,
+        term: &str,
+        most: usize,
+        options: &SpellingOptions,
+    ) -> Result<Vec<SuggestedTerm>> {
         if term.chars().count() < options.min_word_length {
             return Ok(Vec::new());
         }
@@ -120,7 +125,7 @@ impl Dictionary {
         least: u64,
         edits: u8,
         options: &SpellingOptions,
-    ) -> Result<Vec<Suggested>> {
+    ) -> Result<Vec<SuggestedTerm>> {
         let prefix = options.prefix_length.max(usize::from(edits - 1));
         let pattern = Pattern::near(term, edits, prefix, true);
         let mut freqs: BTreeMap<String, u64> = BTreeMap::new();
@@ -129,7 +134,7 @@ impl Dictionary {
                 *freqs.entry(found.to_owned()).or_default() += rows;
             }
         })?;
-        let mut ranked: Vec<(f32, Suggested)> = Vec::new();
+        let mut ranked: Vec<(f32, SuggestedTerm)> = Vec::new();
         for (found, freq) in freqs.into_iter().filter(|(_, freq)| *freq > least) {
             let near = pattern.boost("", &found);
             let score = match options.distance {
@@ -137,7 +142,7 @@ impl Dictionary {
                 distance => similarity(distance, near, term, &found),
             };
             if score >= options.accuracy {
-                ranked.push((near, Suggested { term: found, score, freq }));
+                ranked.push((near, SuggestedTerm { term: found, score, freq }));
             }
         }
         // The nearest, and among equals the first, are looked at.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use millrace_matching::pinned::Pinned;
+use millrace_matching::pinned::PinnedSnapshot;
 use millrace_sql::cursor::Cursor;
 use tokio::time::MissedTickBehavior;
 
@@ -14,19 +14,19 @@ use crate::contexts::{Contexts, free};
 const TICK: Duration = Duration::from_secs(1);
 
 /// The contexts of a service, which a task of its own does not keep.
-struct Watched {
+struct WeakContexts {
     scrolls: Weak<Contexts<Scroll>>,
-    points_in_time: Weak<Contexts<Pinned>>,
+    points_in_time: Weak<Contexts<PinnedSnapshot>>,
     cursors: Weak<Contexts<Cursor>>,
 }
 
 /// Starts a task that lets go of what has expired, until the registries are gone.
 pub(super) fn start(
     scrolls: &Arc<Contexts<Scroll>>,
-    points_in_time: &Arc<Contexts<Pinned>>,
+    points_in_time: &Arc<Contexts<PinnedSnapshot>>,
     cursors: &Arc<Contexts<Cursor>>,
 ) {
-    let watched = Watched {
+    let watched = WeakContexts {
         scrolls: Arc::downgrade(scrolls),
         points_in_time: Arc::downgrade(points_in_time),
         cursors: Arc::downgrade(cursors),
@@ -43,7 +43,7 @@ pub(super) fn start(
     });
 }
 
-impl Watched {
+impl WeakContexts {
     /// Lets go of what has expired; `None` once the service is gone.
     fn end_expired(&self) -> Option<()> {
         let scrolls = self.scrolls.upgrade()?.expired();

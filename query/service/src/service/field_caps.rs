@@ -9,7 +9,7 @@ use millrace_matching::table::TableSnapshot;
 use millrace_storage::Session;
 use millrace_storage::mapping::{Field, FieldType, Mapping};
 use millrace_storage::metadata::matches;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value, json};
 
@@ -43,7 +43,7 @@ struct Capability {
 
 /// A field of one type over the indices that have it so.
 #[derive(Debug, Default)]
-struct Merged<'a> {
+struct MergedField<'a> {
     indices: Vec<&'a str>,
     not_searchable: Vec<&'a str>,
     not_aggregatable: Vec<&'a str>,
@@ -121,13 +121,13 @@ fn gathered(
     without: Option<&[bool]>,
     patterns: &[String],
     include_unmapped: bool,
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<Value> {
     let mut places: Vec<usize> = (0..snapshot.indices.len())
         .filter(|at| without.is_none_or(|without| !index_has_none(without, snapshot, *at)))
         .collect();
     places.sort_by_key(|at| &snapshot.indices[*at].meta.name);
-    let mut fields: BTreeMap<String, BTreeMap<String, Merged<'_>>> = BTreeMap::new();
+    let mut fields: BTreeMap<String, BTreeMap<String, MergedField<'_>>> = BTreeMap::new();
     for at in &places {
         let index = &snapshot.indices[*at];
         let name: &str = &index.meta.name;
@@ -163,7 +163,7 @@ fn gathered(
             let lack: Vec<&str> = names.iter().copied().filter(|name| !have.contains(name)).collect();
             if !lack.is_empty() {
                 work.hold(FIELD_BYTES + lack.len() * PLACE_BYTES)?;
-                let unmapped = Merged {
+                let unmapped = MergedField {
                     not_searchable: lack.clone(),
                     not_aggregatable: lack.clone(),
                     indices: lack,
@@ -188,7 +188,7 @@ fn gathered(
     Ok(json!({"indices": names, "fields": shown}))
 }
 
-impl<'a> Merged<'a> {
+impl<'a> MergedField<'a> {
     /// Lists the lists of indices that are shown: all where there are several types, and those that are not as the others.
     fn named(&self, several: bool) -> [&[&'a str]; 3] {
         let where_mixed = |list: &'_ Vec<&'a str>| !list.is_empty() && list.len() < self.indices.len();
@@ -227,7 +227,7 @@ impl<'a> Merged<'a> {
 fn capabilities(
     mapping: &Mapping,
     patterns: &[String],
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<BTreeMap<String, (String, Capability)>> {
     let wanted = |name: &str| patterns.iter().any(|pattern| matches(pattern, name));
     let mut found = BTreeMap::new();
@@ -242,7 +242,7 @@ fn capabilities(
             FieldType::TokenCount => FieldType::Integer.name(),
             _ => field.type_name(),
         };
-        found.insert(name.to_owned(), (kind.to_owned(), Capability::of(field)));
+        found.insert(name.to_owned(), (kind.to_owned(), Capability::new(field)));
         let mut parent = name;
         while let Some(dot) = parent.rfind('.') {
             parent = &parent[..dot];
@@ -263,7 +263,7 @@ fn capabilities(
 }
 
 impl Capability {
-    fn of(field: &Field) -> Self {
+    fn new(field: &Field) -> Self {
         let meta = field.params.get("meta").and_then(Value::as_object).into_iter().flatten();
         let aggregatable = match field.field_type {
             FieldType::Text => field.params.get("fielddata") == Some(&json!(true)),

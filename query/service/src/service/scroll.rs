@@ -7,10 +7,10 @@ use millrace_dsl::json;
 use millrace_dsl::query::Query;
 use millrace_dsl::sort::SortKey;
 use millrace_matching::order::Point;
-use millrace_matching::pinned::Pinned;
+use millrace_matching::pinned::PinnedSnapshot;
 use millrace_matching::table::TableSnapshot;
-use millrace_search::response::{Answer, HitList, Shown};
-use millrace_search::searcher::{Found, Search, refused_by_all};
+use millrace_search::response::{Answer, HitList, RenderOptions};
+use millrace_search::searcher::{Search, SearchHits, refused_by_all};
 use millrace_storage::Session;
 use millrace_storage::access::Action;
 use millrace_work::error::{Error, Result};
@@ -52,10 +52,10 @@ struct Pages {
     size: usize,
     track_scores: bool,
     global_statistics: bool,
-    shown: Arc<Shown>,
+    shown: Arc<RenderOptions>,
     now_ms: i64,
     /// What is searched; holds the memory of all of it.
-    pinned: Pinned,
+    pinned: PinnedSnapshot,
 }
 
 impl SearchService {
@@ -154,7 +154,7 @@ impl SearchService {
                 list: HitList { total: progress.total, ..HitList::default() },
                 total_as_int: totals_as_int,
                 scroll_id: Some(id),
-                ..Answer::of(context.shards)
+                ..Answer::new(context.shards)
             };
             let mut shown = None;
             if let Some(pages) = progress.pages.clone() {
@@ -187,7 +187,7 @@ impl SearchService {
             answer.took_ms = self.now_ms() - opened.now_ms;
             match shown {
                 Some(shown) => Ok(Outcome::raw(rendered(answer, shown, &searcher.compute, &work).await?)),
-                None => Ok(Outcome::raw(answer.render(&Shown::nothing(), &work)?)),
+                None => Ok(Outcome::raw(answer.render(&RenderOptions::nothing(), &work)?)),
             }
         })
     }
@@ -247,14 +247,14 @@ impl SearchService {
 pub(super) struct FirstPage<'a> {
     pub snapshot: &'a Arc<TableSnapshot>,
     pub query: &'a Query,
-    pub found: &'a Found,
-    pub shown: &'a Arc<Shown>,
+    pub found: &'a SearchHits,
+    pub shown: &'a Arc<RenderOptions>,
     pub size: usize,
     pub now_ms: i64,
 }
 
 /// Whether a page is the last one: it is short, and not because shards failed or ended early. Those are asked again.
-fn ends_at(found: &Found, hits: usize, size: usize) -> bool {
+fn ends_at(found: &SearchHits, hits: usize, size: usize) -> bool {
     let is_cut = !found.failures.is_empty() || found.timed_out || found.terminated_early == Some(true);
     hits < size && !is_cut
 }
@@ -273,7 +273,7 @@ fn malformed(body: &Value) -> Error {
     ))
 }
 
-fn last_point(found: &Found) -> Result<Option<Point>> {
+fn last_point(found: &SearchHits) -> Result<Option<Point>> {
     let rows = &found.rows;
     let Some(at) = rows.addresses.len().checked_sub(1) else { return Ok(None) };
     found.order.point(&rows.keys, at, rows.scores[at], rows.addresses[at]).map(Some)

@@ -11,24 +11,24 @@ use millrace_dsl::aggs::Aggregations;
 use millrace_dsl::json;
 use millrace_dsl::query::{MatchNoneQuery, Query};
 use millrace_matching::lookup;
-use millrace_matching::pinned::Pinned;
+use millrace_matching::pinned::PinnedSnapshot;
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::target;
-use millrace_search::response::{Answer, HitList, Shown};
+use millrace_search::response::{Answer, HitList, RenderOptions};
 use millrace_search::searcher::{refused_by_all, shown, window};
 use millrace_storage::Session;
 use millrace_storage::access::Action;
 use millrace_storage::metadata::IndicesOptions;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 
-use self::running::{Aggregated, Limits, Running};
+use self::running::{AggregationAnswer, Limits, RunningSearch};
 use super::scroll::FirstPage;
 use super::{Outcome, SearchService};
 use crate::contexts::{InUse, Kind};
-use crate::request::{Lives, SearchRequest};
+use crate::request::{ContextLifetimes, SearchRequest};
 use crate::skip::skipped;
 
 /// Most buckets of an answer where the cluster's settings do not say.
@@ -36,9 +36,9 @@ const MAX_BUCKETS: u64 = 65_535;
 
 /// What keeps a snapshot while it is searched.
 #[derive(Default)]
-struct Held {
-    _kept: Option<Pinned>,
-    _in_use: Option<InUse<Pinned>>,
+struct SnapshotGuard {
+    _kept: Option<PinnedSnapshot>,
+    _in_use: Option<InUse<PinnedSnapshot>>,
 }
 
 impl SearchService {
@@ -62,8 +62,11 @@ impl SearchService {
     }
 
     /// Returns how long the contexts of searches may be kept alive.
-    pub(super) fn lives(&self) -> Lives {
-        Lives { scroll: self.longest_life(Kind::Scroll), point_in_time: self.longest_life(Kind::PointInTime) }
+    pub(super) fn lives(&self) -> ContextLifetimes {
+        ContextLifetimes {
+            scroll: self.longest_life(Kind::Scroll),
+            point_in_time: self.longest_life(Kind::PointInTime),
+        }
     }
 
     /// Runs a search and renders its answer.
@@ -106,11 +109,11 @@ impl SearchService {
                 Some(Aggregation::new(aggregations, &mut snapshot, started_ms, body.profile)?)
             }
         };
-        let limits = Limits::of(request, self.default_timeout());
+        let limits = Limits::new(request, self.default_timeout());
         let (snapshot, shown, work) = (&snapshot, &shown, &work);
-        let search = Running { searcher, request, query, snapshot, shown, limits, started_ms, work };
+        let search = RunningSearch { searcher, request, query, snapshot, shown, limits, started_ms, work };
         let mut found = search.find((from, size), grouping.as_ref()).await?;
-        let mut aggregated = Aggregated::default();
+        let mut aggregated = AggregationAnswer::default();
         if let Some(aggregation) = aggregation {
             aggregated = search.aggregate(aggregation, self.max_buckets(), &mut found).await?;
         }
@@ -153,7 +156,7 @@ impl SearchService {
             list: HitList { total: found.total, max_score: found.max_score, hits },
             scroll_id,
             point_in_time: body.point_in_time.as_ref().map(|pit| pit.id.clone()),
-            ..Answer::of(snapshot.shards)
+            ..Answer::new(snapshot.shards)
         };
         rendered(answer, Arc::clone(shown), &searcher.compute, work).await
     }
@@ -165,18 +168,21 @@ impl SearchService {
         session: &Session,
         expression: &str,
         request: &SearchRequest,
-    ) -> Result<(Arc<TableSnapshot>, Held)> {
+    ) -> Result<(Arc<TableSnapshot>, SnapshotGuard)> {
         Ok(match &request.body.point_in_time {
             None if request.scroll_ms.is_some() => {
                 let kept = self.pin_to_keep(session, expression, &request.scope, 0).await?;
-                (Arc::clone(&kept.snapshot), Held { _kept: Some(kept), ..Held::default() })
+                (Arc::clone(&kept.snapshot), SnapshotGuard { _kept: Some(kept), ..SnapshotGuard::default() })
             }
-            None => (self.pin(session, expression, &request.scope).await?, Held::default()),
+            None => (self.pin(session, expression, &request.scope).await?, SnapshotGuard::default()),
             Some(pit) => {
                 let opened =
                     self.points_in_time.get(&pit.id, session.principal(), request.point_in_time_ms)?;
                 opened.snapshot.check_seen(session, Action::Search)?;
-                (Arc::clone(&opened.snapshot), Held { _in_use: Some(opened), ..Held::default() })
+                (
+                    Arc::clone(&opened.snapshot),
+                    SnapshotGuard { _in_use: Some(opened), ..SnapshotGuard::default() },
+                )
             }
         })
     }
@@ -226,9 +232,9 @@ impl SearchService {
 /// Renders an answer, for some work; the text holds its own memory.
 pub(super) async fn rendered(
     answer: Answer,
-    shown: Arc<Shown>,
+    shown: Arc<RenderOptions>,
     compute: &Compute,
-    work: &Work,
+    work: &QueryContext,
 ) -> Result<Bytes> {
     let (is_small, work) = (answer.is_small(), work.clone());
     let render = move || answer.render(&shown, &work);

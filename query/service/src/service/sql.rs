@@ -85,7 +85,7 @@ impl SearchService {
         if format.as_deref().is_some_and(|name| name.eq_ignore_ascii_case("json")) {
             return self.native(session, request).await;
         }
-        let format = match Format::of(format.as_deref().unwrap_or_default(), sanitize)? {
+        let format = match Format::new(format.as_deref().unwrap_or_default(), sanitize)? {
             Format::Jdbc => return self.paged(session, request).await,
             Format::Lines(format) => format,
         };

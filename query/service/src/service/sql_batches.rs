@@ -6,7 +6,7 @@
 use datafusion::arrow::array::RecordBatch;
 use futures::future::BoxFuture;
 use millrace_sql::batches::Batches;
-use millrace_sql::describe::Described;
+use millrace_sql::describe::StatementDescription;
 use millrace_sql::error::SqlError;
 use millrace_sql::parameters::Parameters;
 use millrace_sql::request::SqlRequest;
@@ -24,7 +24,7 @@ impl SearchService {
         &'a self,
         session: &'a Session,
         query: &'a str,
-    ) -> BoxFuture<'a, Result<Described, SqlError>> {
+    ) -> BoxFuture<'a, Result<StatementDescription, SqlError>> {
         Box::pin(async move {
             self.enabled()?;
             let described = self.runner()?.describe(session, request(query, None)?, self.all_rows()).await;

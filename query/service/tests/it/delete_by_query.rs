@@ -43,7 +43,7 @@ async fn count(store: &Store) -> Value {
 fn grant(index: &str, actions: &[Action]) -> Grant {
     Grant {
         names: vec![NamePattern::parse(index).unwrap()],
-        actions: ActionSet::of(actions),
+        actions: ActionSet::new(actions),
         system: false,
         documents: None,
         fields: None,
@@ -66,14 +66,14 @@ fn ann(rights: Arc<Privileges>) -> Principal {
 }
 
 /// A sender whose rights become others once it was asked so often.
-struct Demoted {
+struct DemotedSender {
     began: Principal,
     becomes: Principal,
     after: usize,
     asked: AtomicUsize,
 }
 
-impl Sender for Demoted {
+impl Sender for DemotedSender {
     fn again(&self) -> BoxFuture<'_, Result<Option<Principal>>> {
         let has_become = self.asked.fetch_add(1, Ordering::Relaxed) >= self.after;
         let now = if has_become { &self.becomes } else { &self.began };
@@ -90,7 +90,7 @@ pub(crate) fn session(
 ) -> Session {
     let [began, becomes] = [began, becomes].map(|rights| ann(Arc::clone(rights)));
     let session = Session::new(&store.engine, began.clone(), action).unwrap();
-    session.sent_by(Arc::new(Demoted { began, becomes, after, asked: AtomicUsize::new(0) }))
+    session.sent_by(Arc::new(DemotedSender { began, becomes, after, asked: AtomicUsize::new(0) }))
 }
 
 const FEW: Option<&str> = Some(r#"{"range":{"n":{"lt":3}}}"#);

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_query::Work;
-use millrace_query::filters::{Arrival, Batch, Fields, Filter, IndexView, Matcher};
+use millrace_query::QueryContext;
+use millrace_query::filters::{ArrivedDocument, Batch, Fields, Filter, IndexView, Matcher};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Map, Value, json};
@@ -622,14 +622,14 @@ async fn a_filter_matches_what_a_search_finds() {
         .map(|hit| (hit["_id"].as_str().unwrap().to_owned(), hit["_seq_no"].as_u64().unwrap()))
         .collect();
     assert_eq!(seq_nos.len(), documents.len());
-    let arrivals: Vec<Arrival> = documents
+    let arrivals: Vec<ArrivedDocument> = documents
         .iter()
         .enumerate()
         .map(|(at, document)| {
             let id = (at + 1).to_string();
             let seq_no = seq_nos[&id];
             let source = Bytes::from(document.to_string());
-            Arrival { id: id.into(), source, seq_no, routing: None, now_ms: NOW_MS }
+            ArrivedDocument { id: id.into(), source, seq_no, routing: None, now_ms: NOW_MS }
         })
         .collect();
 
@@ -669,7 +669,7 @@ async fn a_filter_matches_what_a_search_finds() {
         let (batch, behind) = rest.split_at(rng.random_range(1..=rest.len().min(120)));
         rest = behind;
         let made = matcher.batch(view.mapping(), batch, store.engine.compute()).unwrap();
-        for found in matcher.run(&made, &Work::default()).unwrap() {
+        for found in matcher.run(&made, &QueryContext::default()).unwrap() {
             let own = &mut matched[found.filter];
             let rows = found.rows.unwrap_or_else(|error| panic!("{}: {error}", queries[found.filter]));
             own.extend(rows.iter().map(|row| String::from_utf8_lossy(&batch[row as usize].id).into_owned()));
@@ -682,7 +682,7 @@ async fn a_filter_matches_what_a_search_finds() {
     let whole =
         Batch::build(view.mapping(), &arrivals, &Fields::all(), store.engine.compute().clone()).unwrap();
     let mut unpruned: Vec<BTreeSet<String>> = vec![BTreeSet::new(); filters.len()];
-    for found in Matcher::new(&filters).without_pruning().run(&whole, &Work::default()).unwrap() {
+    for found in Matcher::new(&filters).without_pruning().run(&whole, &QueryContext::default()).unwrap() {
         let rows = found.rows.unwrap();
         unpruned[found.filter] =
             rows.iter().map(|row| String::from_utf8_lossy(&arrivals[row as usize].id).into_owned()).collect();

@@ -217,12 +217,12 @@ async fn hostile_statements_are_refused() {
 }
 
 /// Whether a document meets a condition, where it can be told.
-type Holds = Box<dyn Fn(&Value) -> Option<bool>>;
+type ExpectedTruth = Box<dyn Fn(&Value) -> Option<bool>>;
 
 /// A condition: as SQL, and as a function of a document with three truth values.
 struct Condition {
     sql: String,
-    holds: Holds,
+    holds: ExpectedTruth,
 }
 
 fn values(document: &Value, field: &str) -> Vec<Value> {
@@ -253,7 +253,7 @@ fn condition(rng: &mut StdRng, depth: usize) -> Condition {
             }),
         };
     }
-    let any = |field: &'static str, test: Box<dyn Fn(&Value) -> bool>, none: bool| -> Holds {
+    let any = |field: &'static str, test: Box<dyn Fn(&Value) -> bool>, none: bool| -> ExpectedTruth {
         Box::new(move |document| {
             let values = values(document, field);
             (!values.is_empty()).then(|| values.iter().any(&test) != none)

@@ -493,13 +493,13 @@ async fn a_bulk_under_a_rule_is_looked_up_at_once_and_goes_on_from_itself() {
 
 /// Finds nothing, after somebody has changed what was to be looked at.
 #[derive(Debug)]
-struct Meanwhile(std::sync::Weak<millrace_storage::Engine>);
+struct InterleavedChange(std::sync::Weak<millrace_storage::Engine>);
 
-impl access::Visibility for Meanwhile {
+impl access::Visibility for InterleavedChange {
     fn find<'a>(
         &'a self,
         _: &'a Arc<millrace_storage::Index>,
-        _: access::Sought<'a>,
+        _: access::DocumentLookup<'a>,
         _: &'a access::DocumentRules,
     ) -> futures::future::BoxFuture<'a, millrace_storage::Result<Vec<millrace_storage::StoredDoc>>> {
         Box::pin(async move {
@@ -522,7 +522,7 @@ async fn what_comes_between_look_and_write_is_not_overwritten() {
     let config = millrace_storage::Config { data_dir: directory.path().to_owned(), ..Default::default() };
     let clock = Arc::new(millrace_storage::ManualClock::new(1_700_000_000_000));
     let engine = millrace_storage::Engine::open(config, clock).await.unwrap();
-    let meanwhile: Arc<dyn access::Visibility> = Arc::new(Meanwhile(Arc::downgrade(&engine)));
+    let meanwhile: Arc<dyn access::Visibility> = Arc::new(InterleavedChange(Arc::downgrade(&engine)));
     engine.see_by(&meanwhile);
     let system = Session::system(&engine);
     for (name, body) in [("logs", json!({"aliases": {"app": {}}})), ("other", json!({}))] {

@@ -19,7 +19,7 @@ use sqlparser::ast;
 
 use super::case::result_type;
 use super::condition::null_test;
-use super::{Binder, Bound, Place, Scope, literal, unsupported};
+use super::{Binder, Bound, ExpressionContext, Scope, literal, unsupported};
 use crate::bind::Literal;
 use crate::error::{Result, SqlError};
 use crate::functions::{self, time, values};
@@ -42,7 +42,7 @@ enum Aggregate {
 }
 
 impl Aggregate {
-    fn of(name: &str) -> Option<Self> {
+    fn new(name: &str) -> Option<Self> {
         Some(match name {
             "count" => Self::Count,
             "sum" => Self::Sum,
@@ -122,7 +122,7 @@ impl Binder<'_> {
         &mut self,
         call: &ast::Function,
         scope: &mut Scope,
-        place: Place,
+        place: ExpressionContext,
     ) -> Result<Bound> {
         let name = called(call);
         if let Some(bound) = self.relevance(&name, call, scope)? {
@@ -131,8 +131,8 @@ impl Binder<'_> {
         if let Some(over) = &call.over {
             return self.window(&name, call, over, scope);
         }
-        if let Some(aggregate) = Aggregate::of(&name) {
-            if place == Place::Row {
+        if let Some(aggregate) = Aggregate::new(&name) {
+            if place == ExpressionContext::Row {
                 return Err(SqlError::Semantic(format!("aggregate function [{name}] cannot be used here")));
             }
             return self.aggregate(aggregate, call, scope);
@@ -208,7 +208,7 @@ impl Binder<'_> {
         let filter = match &call.filter {
             None => None,
             Some(filter) => {
-                let filter = self.expr(filter, scope, Place::Row)?;
+                let filter = self.expr(filter, scope, ExpressionContext::Row)?;
                 Some(Box::new(self.truth(filter)?.expr))
             }
         };
@@ -269,7 +269,7 @@ impl Binder<'_> {
                 ast::FunctionArgExpr::Wildcard | ast::FunctionArgExpr::QualifiedWildcard(_),
             ) => Ok((None, distinct)),
             ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => {
-                Ok((Some(self.expr(expr, scope, Place::Row)?), distinct))
+                Ok((Some(self.expr(expr, scope, ExpressionContext::Row)?), distinct))
             }
             other => Err(SqlError::Syntax(format!("[{other}] is no argument of [{}]", call.name))),
         }
@@ -329,14 +329,14 @@ impl Binder<'_> {
         }
         let mut partition_by = Vec::new();
         for expr in &spec.partition_by {
-            partition_by.push(self.expr(expr, scope, Place::Aliased)?.single().expr);
+            partition_by.push(self.expr(expr, scope, ExpressionContext::Aliased)?.single().expr);
         }
         let mut order_by = Vec::new();
         for key in &spec.order_by {
             order_by.push(self.sort_key(key, scope)?);
         }
         let mut wraps = false;
-        let (fun, args, ty, shown) = match (name, Aggregate::of(name)) {
+        let (fun, args, ty, shown) = match (name, Aggregate::new(name)) {
             ("row_number", _) => {
                 (WindowFunctionDefinition::WindowUDF(row_number_udwf()), vec![], SqlType::Integer, None)
             }
@@ -399,7 +399,7 @@ impl Binder<'_> {
             ast::Expr::IsNull(inner) => (inner.as_ref(), Some(false)),
             other => (other, key.options.nulls_first),
         };
-        let bound = self.expr(expr, scope, Place::Aliased)?;
+        let bound = self.expr(expr, scope, ExpressionContext::Aliased)?;
         let expr = match bound.list {
             true if !ascending => values::greatest(bound.expr, bound.ty),
             true => values::least(bound.expr, bound.ty),

@@ -4,7 +4,7 @@ use datafusion::logical_expr::{Case, Expr, Operator};
 use sqlparser::ast;
 
 use super::comparison::compare;
-use super::{Binder, Bound, Literal, Place, Scope, literal};
+use super::{Binder, Bound, ExpressionContext, Literal, Scope, literal};
 use crate::error::{Result, SqlError};
 use crate::types::{NANOS, SqlType, TIMESTAMP};
 
@@ -16,7 +16,7 @@ impl Binder<'_> {
         conditions: &[ast::CaseWhen],
         else_result: Option<&ast::Expr>,
         scope: &mut Scope,
-        place: Place,
+        place: ExpressionContext,
     ) -> Result<Bound> {
         let operand = operand.map(|operand| self.expr(operand, scope, place)).transpose()?;
         if let Some(operand) = &operand {

@@ -1,6 +1,6 @@
 //! Comparisons: of two values, of a value with a list.
 //!
-//! What the index can answer of them goes beside the expression ([`Pushed`]); literals are compared as the other side has them
+//! What the index can answer of them goes beside the expression ([`PushedPredicate`]); literals are compared as the other side has them
 //! ([`operand`]).
 
 use datafusion::logical_expr::{Expr, Operator, cast, not};
@@ -9,10 +9,10 @@ use sqlparser::ast;
 
 use super::arithmetic::operation;
 use super::condition::{and_or, negated_where, negation};
-use super::{Binder, Bound, Literal, Place, Scope, literal, operand, unsupported};
+use super::{Binder, Bound, ExpressionContext, Literal, Scope, literal, operand, unsupported};
 use crate::error::{Result, SqlError};
 use crate::functions::{self, address, time, values};
-use crate::push::{Comparable, Pushed};
+use crate::push::{Comparable, PushedPredicate};
 use crate::source::SourceKind;
 use crate::types::{NANOS, SqlType, TIMESTAMP};
 
@@ -27,7 +27,7 @@ impl Binder<'_> {
         list: &[ast::Expr],
         negated: bool,
         scope: &mut Scope,
-        place: Place,
+        place: ExpressionContext,
     ) -> Result<Bound> {
         if list.len() > MAX_LIST {
             return Err(SqlError::TooLarge(format!(
@@ -202,7 +202,12 @@ fn with_literal(own: &Bound, comparison: &operand::LiteralComparison, scope: &Sc
     Ok(Bound { pushed, ..Bound::new(expr, SqlType::Boolean) })
 }
 
-fn pushed_comparison(left: &Bound, operator: Operator, right: &Bound, scope: &Scope) -> Option<Pushed> {
+fn pushed_comparison(
+    left: &Bound,
+    operator: Operator,
+    right: &Bound,
+    scope: &Scope,
+) -> Option<PushedPredicate> {
     let value = as_compared(right, left)?;
     if value == Literal::Null {
         return None;

@@ -8,7 +8,7 @@ use super::comparison::comparable;
 use super::{Binder, Bound, Literal, Scope, unsupported};
 use crate::error::{Result, SqlError};
 use crate::functions::{self, values};
-use crate::push::{Pushed, has_exists, is_null};
+use crate::push::{PushedPredicate, has_exists, is_null};
 use crate::source::SourceKind;
 use crate::types::SqlType;
 
@@ -42,7 +42,7 @@ pub(super) fn boolean(bound: Bound) -> Result<Bound> {
 
 /// Joins conditions.
 pub(super) fn and_or(parts: &[Bound], and: bool) -> Bound {
-    let pushed: Option<Vec<Pushed>> = parts.iter().map(|part| part.pushed.clone()).collect();
+    let pushed: Option<Vec<PushedPredicate>> = parts.iter().map(|part| part.pushed.clone()).collect();
     let mut level: Vec<Expr> = parts.iter().map(|part| part.expr.clone()).collect();
     while level.len() > 1 {
         let mut next = Vec::with_capacity(level.len().div_ceil(2));
@@ -58,14 +58,14 @@ pub(super) fn and_or(parts: &[Bound], and: bool) -> Bound {
     }
     let expr = level.pop().unwrap_or_else(|| lit(and));
     Bound {
-        pushed: pushed.and_then(|pushed| Pushed::all(&pushed, and)),
+        pushed: pushed.and_then(|pushed| PushedPredicate::all(&pushed, and)),
         ..Bound::new(expr, SqlType::Boolean)
     }
 }
 
 /// Negates a condition.
 pub(super) fn negation(bound: Bound) -> Bound {
-    let pushed = bound.pushed.map(Pushed::not);
+    let pushed = bound.pushed.map(PushedPredicate::not);
     Bound { pushed, ..Bound::new(not(bound.expr), SqlType::Boolean) }
 }
 
@@ -83,7 +83,7 @@ pub(super) fn null_test(value: &Bound, scope: &Scope, null: bool) -> Bound {
     let test = match null {
         true => Bound { pushed, ..Bound::new(value.expr.clone().is_null(), SqlType::Boolean) },
         false => Bound {
-            pushed: pushed.map(Pushed::not),
+            pushed: pushed.map(PushedPredicate::not),
             ..Bound::new(value.expr.clone().is_not_null(), SqlType::Boolean)
         },
     };

@@ -9,7 +9,7 @@ use super::arithmetic::{arithmetic, negative, operation};
 use super::case::cast_type;
 use super::comparison::compare;
 use super::condition::{and_or, like, negated_where, negation, null_test};
-use super::{Binder, Bound, Literal, Place, Scope, literal, unsupported};
+use super::{Binder, Bound, ExpressionContext, Literal, Scope, literal, unsupported};
 use crate::error::{Result, SqlError};
 use crate::functions::{self, time};
 use crate::source;
@@ -17,7 +17,12 @@ use crate::types::{SqlType, TIMESTAMP};
 
 impl Binder<'_> {
     /// Binds an expression.
-    pub(crate) fn expr(&mut self, expr: &ast::Expr, scope: &mut Scope, place: Place) -> Result<Bound> {
+    pub(crate) fn expr(
+        &mut self,
+        expr: &ast::Expr,
+        scope: &mut Scope,
+        place: ExpressionContext,
+    ) -> Result<Bound> {
         use ast::Expr as E;
         self.work.check()?;
         match expr {
@@ -117,7 +122,12 @@ impl Binder<'_> {
     }
 
     /// Binds BETWEEN of a value, the low and the high end.
-    fn between(&mut self, parts: [&ast::Expr; 3], scope: &mut Scope, place: Place) -> Result<Bound> {
+    fn between(
+        &mut self,
+        parts: [&ast::Expr; 3],
+        scope: &mut Scope,
+        place: ExpressionContext,
+    ) -> Result<Bound> {
         let [value, low, high] = parts;
         let value = self.expr(value, scope, place)?;
         let (low, high) = (self.expr(low, scope, place)?, self.expr(high, scope, place)?);
@@ -127,7 +137,13 @@ impl Binder<'_> {
         Ok(and_or(&[from, to], true))
     }
 
-    fn named(&mut self, name: &str, args: &[&ast::Expr], scope: &mut Scope, place: Place) -> Result<Bound> {
+    fn named(
+        &mut self,
+        name: &str,
+        args: &[&ast::Expr],
+        scope: &mut Scope,
+        place: ExpressionContext,
+    ) -> Result<Bound> {
         let mut bound = Vec::with_capacity(args.len());
         for arg in args {
             bound.push(self.expr(arg, scope, place)?);
@@ -140,7 +156,7 @@ impl Binder<'_> {
         inner: &ast::Expr,
         test: fn(Box<Expr>) -> Expr,
         scope: &mut Scope,
-        place: Place,
+        place: ExpressionContext,
     ) -> Result<Bound> {
         let inner = self.expr(inner, scope, place)?;
         self.infer(&inner, SqlType::Boolean);
@@ -148,14 +164,14 @@ impl Binder<'_> {
     }
 
     /// Binds a name: an alias where these win, else a column.
-    fn name(&mut self, parts: &[ast::Ident], scope: &mut Scope, place: Place) -> Result<Bound> {
+    fn name(&mut self, parts: &[ast::Ident], scope: &mut Scope, place: ExpressionContext) -> Result<Bound> {
         let path = parts.iter().map(|part| part.value.as_str()).collect::<Vec<_>>().join(".");
-        if place == Place::Aliased
+        if place == ExpressionContext::Aliased
             && !scope.following
             && let Some(aliased) = scope.aliases.get(&path).cloned()
         {
             scope.following = true;
-            let bound = self.expr(&aliased, scope, Place::Output);
+            let bound = self.expr(&aliased, scope, ExpressionContext::Output);
             scope.following = false;
             let bound = bound?;
             self.repeat(&bound.expr, 1)?;
@@ -202,7 +218,7 @@ impl Binder<'_> {
         op: UnaryOperator,
         inner: &ast::Expr,
         scope: &mut Scope,
-        place: Place,
+        place: ExpressionContext,
     ) -> Result<Bound> {
         let inner = self.expr(inner, scope, place)?;
         match (op, &inner.literal) {
@@ -230,7 +246,13 @@ impl Binder<'_> {
     }
 
     /// Binds ANDs or ORs as one balanced tree: the syntax tree leans to the left, a level for each.
-    fn connected(&mut self, and: bool, whole: &ast::Expr, scope: &mut Scope, place: Place) -> Result<Bound> {
+    fn connected(
+        &mut self,
+        and: bool,
+        whole: &ast::Expr,
+        scope: &mut Scope,
+        place: ExpressionContext,
+    ) -> Result<Bound> {
         let wanted = if and { BinaryOperator::And } else { BinaryOperator::Or };
         let mut parts = Vec::new();
         let mut rest = whole;

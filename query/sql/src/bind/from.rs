@@ -5,20 +5,20 @@ use std::sync::Arc;
 use datafusion::catalog::default_table_source::provider_as_source;
 use datafusion::common::JoinType;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
-use millrace_matching::table::carried::holds_predicate;
+use millrace_matching::table::predicate_udf::holds_predicate;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
 use sqlparser::ast;
 
 use super::{Binder, Bound, unsupported};
 use crate::column::SqlColumn;
 use crate::error::{Result, SqlError};
-use crate::push::{Clause, Pushed};
-use crate::source::{Derived, IndexSource, Source, SourceKind};
+use crate::push::{Clause, PushedPredicate};
+use crate::source::{DerivedColumn, IndexSource, Source, SourceKind};
 use crate::statement::{MAX_SOURCES, too_many_sources};
 use crate::table::SqlTable;
 
 /// The plan of FROM and WHERE.
-pub(super) struct Scanned {
+pub(super) struct ScanPlan {
     pub(super) plan: LogicalPlan,
     /// What counts its rows, where one scan has them.
     pub(super) count: Option<Count>,
@@ -102,7 +102,7 @@ impl Binder<'_> {
                     .columns
                     .into_iter()
                     .enumerate()
-                    .map(|(at, column)| Derived {
+                    .map(|(at, column)| DerivedColumn {
                         column: format!("c{at}"),
                         name: column.alias.unwrap_or(column.name),
                         ty: column.ty,
@@ -122,10 +122,10 @@ impl Binder<'_> {
         sources: Vec<Source>,
         joins: Vec<(JoinType, Option<Expr>)>,
         conditions: Vec<Bound>,
-    ) -> Result<Scanned> {
+    ) -> Result<ScanPlan> {
         // Behind an outer join a condition on the right side is no condition on its scan.
         let outer = joins.iter().any(|(kind, _)| *kind != JoinType::Inner);
-        let (mut pushed, mut left): (Vec<Pushed>, Vec<Expr>) = (Vec::new(), Vec::new());
+        let (mut pushed, mut left): (Vec<PushedPredicate>, Vec<Expr>) = (Vec::new(), Vec::new());
         for condition in conditions {
             match condition.pushed {
                 Some(own) if own.source == 0 || !outer => pushed.push(own),
@@ -191,7 +191,7 @@ impl Binder<'_> {
         for condition in left {
             builder = builder.filter(condition)?;
         }
-        Ok(Scanned { plan: builder.build()?, count, residual })
+        Ok(ScanPlan { plan: builder.build()?, count, residual })
     }
 
     /// Makes the scan of indices: one with the columns, and what counts its rows.

@@ -16,7 +16,7 @@ pub(super) struct AddressBits(Vec<(Expr, Expr)>);
 
 impl AddressBits {
     /// Finds the columns that are grouped by, or of which distinct values are counted.
-    pub(super) fn of(sources: &mut [Source], groups: &[Bound], aggregates: &[Expr]) -> Self {
+    pub(super) fn new(sources: &mut [Source], groups: &[Bound], aggregates: &[Expr]) -> Self {
         let groups = groups.iter().map(|group| &group.expr);
         let counted = aggregates.iter().filter_map(|expr| distinct(expr));
         Self(

@@ -4,10 +4,9 @@
 //! [`select`] binds a SELECT, [`from`] its sources and conditions, [`output`] its columns; [`building`] makes the plan above them, with
 //! [`grouping`] its groups;
 //! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`relevance`] the
-//! functions that the inverted index answers; [`parameter`] finds the types of parameters without values. A [`Bound`] carries beside the expression what the index could answer in its place ([`Pushed`]).
+//! functions that the inverted index answers; [`parameter`] finds the types of parameters without values. A [`Bound`] carries beside the expression what the index could answer in its place ([`PushedPredicate`]).
 
 mod arithmetic;
-mod building;
 mod call;
 mod case;
 mod comparison;
@@ -21,6 +20,7 @@ mod output;
 mod parameter;
 mod relevance;
 mod select;
+mod select_builder;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,14 +33,14 @@ use millrace_matching::table::{ScanHandle, TableSnapshot};
 use sqlparser::ast;
 
 pub(crate) use self::output::OutColumn;
-pub(crate) use self::select::{Planned, Total};
-use millrace_work::Work;
+pub(crate) use self::select::{PlannedQuery, Total};
+use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 
 use super::error::{Result, SqlError};
 use super::functions;
 use super::parameters::Parameters;
-use super::push::Pushed;
+use super::push::PushedPredicate;
 use super::request::SqlRequest;
 use super::source::Source;
 use super::statement::Names;
@@ -84,7 +84,7 @@ pub(crate) struct Bound {
     /// The number of the parameter without a value that it is.
     pub parameter: Option<usize>,
     /// What the index answers in its place.
-    pub pushed: Option<Pushed>,
+    pub pushed: Option<PushedPredicate>,
 }
 
 impl Bound {
@@ -134,7 +134,7 @@ impl Bound {
 
 /// Where an expression stands, which decides what it may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ExpressionContext {
     /// In WHERE, ON or the arguments of an aggregate: rows.
     Row,
     /// In SELECT: what the query answers.
@@ -163,7 +163,7 @@ pub(crate) struct Binder<'a> {
     /// Where work is done.
     pub compute: Compute,
     /// What it is done for.
-    pub work: &'a Work,
+    pub work: &'a QueryContext,
     /// Whether scores are asked for.
     pub scores: bool,
     /// The scans of the statement.
@@ -196,7 +196,7 @@ impl<'a> Binder<'a> {
         parameters: &'a Parameters,
         now_ms: i64,
         compute: Compute,
-        work: &'a Work,
+        work: &'a QueryContext,
     ) -> Self {
         Self {
             snapshots,

@@ -40,13 +40,13 @@ impl LiteralComparison {
 
 /// A number as it is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Written {
+enum NumberLiteral {
     Whole(i128),
     Fraction(f64),
 }
 
-impl Written {
-    fn of(literal: &Literal) -> Option<Self> {
+impl NumberLiteral {
+    fn new(literal: &Literal) -> Option<Self> {
         Some(match literal {
             Literal::Int(number) => Self::Whole((*number).into()),
             Literal::UInt(number) => Self::Whole((*number).into()),
@@ -91,7 +91,7 @@ pub(super) fn compared(
     if !own.ty.is_number() {
         return None;
     }
-    let written = Written::of(literal.literal.as_ref()?)?;
+    let written = NumberLiteral::new(literal.literal.as_ref()?)?;
     if let Some(limits) = limits(own.ty) {
         let (operator, number) = bounded(operator, written, limits)?;
         let literal = i64::try_from(number).map(Literal::Int);
@@ -145,15 +145,15 @@ fn limits(ty: SqlType) -> Option<(i128, i128)> {
 /// Makes the comparison of an integer within limits with any number one with an integer within them.
 fn bounded(
     operator: Operator,
-    written: Written,
+    written: NumberLiteral,
     (least, greatest): (i128, i128),
 ) -> Option<(Operator, i128)> {
     use Operator::{Eq, Gt, GtEq, Lt, LtEq};
     let (operator, number) = match (written, operator) {
-        (Written::Whole(number), operator) => (operator, number),
-        (Written::Fraction(_), Eq) => return Some((Gt, greatest)),
-        (Written::Fraction(number), Lt | LtEq) => (LtEq, number.floor() as i128),
-        (Written::Fraction(number), Gt | GtEq) => (GtEq, number.ceil() as i128),
+        (NumberLiteral::Whole(number), operator) => (operator, number),
+        (NumberLiteral::Fraction(_), Eq) => return Some((Gt, greatest)),
+        (NumberLiteral::Fraction(number), Lt | LtEq) => (LtEq, number.floor() as i128),
+        (NumberLiteral::Fraction(number), Gt | GtEq) => (GtEq, number.ceil() as i128),
         _ => return None,
     };
     within(operator, number, (least, greatest))
@@ -243,16 +243,16 @@ mod tests {
     fn integers_meet_any_number() {
         let byte = (-128, 127);
         for (operator, written, expected) in [
-            (Lt, Written::Whole(5), (Lt, 5)),
-            (Lt, Written::Fraction(2.5), (LtEq, 2)),
-            (LtEq, Written::Fraction(-2.5), (LtEq, -3)),
-            (Gt, Written::Fraction(2.5), (GtEq, 3)),
-            (Eq, Written::Fraction(2.5), (Gt, 127)),
-            (Eq, Written::Whole(200), (Gt, 127)),
-            (Lt, Written::Whole(200), (LtEq, 127)),
-            (GtEq, Written::Whole(200), (Gt, 127)),
-            (GtEq, Written::Whole(-200), (GtEq, -128)),
-            (LtEq, Written::Fraction(-1e300), (Lt, -128)),
+            (Lt, NumberLiteral::Whole(5), (Lt, 5)),
+            (Lt, NumberLiteral::Fraction(2.5), (LtEq, 2)),
+            (LtEq, NumberLiteral::Fraction(-2.5), (LtEq, -3)),
+            (Gt, NumberLiteral::Fraction(2.5), (GtEq, 3)),
+            (Eq, NumberLiteral::Fraction(2.5), (Gt, 127)),
+            (Eq, NumberLiteral::Whole(200), (Gt, 127)),
+            (Lt, NumberLiteral::Whole(200), (LtEq, 127)),
+            (GtEq, NumberLiteral::Whole(200), (Gt, 127)),
+            (GtEq, NumberLiteral::Whole(-200), (GtEq, -128)),
+            (LtEq, NumberLiteral::Fraction(-1e300), (Lt, -128)),
         ] {
             assert_eq!(bounded(operator, written, byte), Some(expected), "{operator} {written:?}");
         }

@@ -3,7 +3,7 @@
 use sqlparser::ast;
 
 use super::from::table_name;
-use super::{Binder, Bound, Place, Scope, unsupported};
+use super::{Binder, Bound, ExpressionContext, Scope, unsupported};
 use crate::error::{Result, SqlError};
 use crate::source::{self, SourceKind};
 use crate::types::SqlType;
@@ -82,7 +82,7 @@ impl Binder<'_> {
         alias: Option<String>,
         scope: &mut Scope,
     ) -> Result<Item> {
-        let bound = self.expr(expr, scope, Place::Output)?;
+        let bound = self.expr(expr, scope, ExpressionContext::Output)?;
         let column = OutColumn { name, alias, ty: bound.ty, list: bound.list, shown: bound.shown_type() };
         Ok(Item { column, bound })
     }

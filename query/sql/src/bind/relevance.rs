@@ -7,13 +7,13 @@ use sqlparser::ast::{self, BinaryOperator};
 use super::call::{arguments, called};
 use super::{Binder, Bound, Scope, unsupported};
 use crate::error::{Result, SqlError};
-use crate::push::{Clause, Pushed, exact_field};
+use crate::push::{Clause, PushedPredicate, exact_field};
 use crate::source::SourceKind;
 use crate::types::SqlType;
 
 /// What a relevance function takes before its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum RelevanceSignature {
     /// A field and a text.
     Field,
     /// A list of fields and a text.
@@ -25,18 +25,18 @@ enum Form {
 }
 
 /// Finds a relevance function: its clause, and what it takes.
-fn clause(name: &str) -> Option<(&'static str, Form)> {
+fn clause(name: &str) -> Option<(&'static str, RelevanceSignature)> {
     Some(match name {
-        "match" | "matchquery" | "match_query" => ("match", Form::Field),
-        "match_phrase" | "matchphrase" | "matchphrasequery" => ("match_phrase", Form::Field),
-        "match_phrase_prefix" => ("match_phrase_prefix", Form::Field),
-        "match_bool_prefix" => ("match_bool_prefix", Form::Field),
-        "wildcard_query" | "wildcardquery" => ("wildcard", Form::Field),
-        "multi_match" | "multimatch" | "multimatchquery" => ("multi_match", Form::Fields),
-        "simple_query_string" => ("simple_query_string", Form::Fields),
-        "query_string" => ("query_string", Form::Fields),
-        "query" => ("query_string", Form::Text),
-        "score" | "scorequery" | "score_query" => ("", Form::Score),
+        "match" | "matchquery" | "match_query" => ("match", RelevanceSignature::Field),
+        "match_phrase" | "matchphrase" | "matchphrasequery" => ("match_phrase", RelevanceSignature::Field),
+        "match_phrase_prefix" => ("match_phrase_prefix", RelevanceSignature::Field),
+        "match_bool_prefix" => ("match_bool_prefix", RelevanceSignature::Field),
+        "wildcard_query" | "wildcardquery" => ("wildcard", RelevanceSignature::Field),
+        "multi_match" | "multimatch" | "multimatchquery" => ("multi_match", RelevanceSignature::Fields),
+        "simple_query_string" => ("simple_query_string", RelevanceSignature::Fields),
+        "query_string" => ("query_string", RelevanceSignature::Fields),
+        "query" => ("query_string", RelevanceSignature::Text),
+        "score" | "scorequery" | "score_query" => ("", RelevanceSignature::Score),
         _ => return None,
     })
 }
@@ -52,11 +52,11 @@ impl Binder<'_> {
         let Some((clause, form)) = clause(name) else { return Ok(None) };
         let args = self.spelt(&arguments(call)?)?;
         let args: Vec<&ast::Expr> = args.iter().collect();
-        if form == Form::Score {
+        if form == RelevanceSignature::Score {
             return self.scored(&args, scope).map(Some);
         }
         let (body, source) = match form {
-            Form::Field => {
+            RelevanceSignature::Field => {
                 let (field, text, options) = match args.as_slice() {
                     [field, text, options @ ..] if option_of(field).is_none() => (field, text, options),
                     _ => return Err(usage(name, "a field and a text")),
@@ -70,7 +70,7 @@ impl Binder<'_> {
                 body.insert(member.to_owned(), json!(text));
                 (json!({clause: {path: body}}), source)
             }
-            Form::Fields => {
+            RelevanceSignature::Fields => {
                 let (fields, text, options) = match args.as_slice() {
                     [fields, text, options @ ..] if option_of(fields).is_none() => {
                         (weighted(fields)?, string(text), options)
@@ -114,11 +114,11 @@ impl Binder<'_> {
         let (source, path) = self.searched(field, scope)?;
         let path = if clause == "wildcard" { exact(source, path, scope) } else { path };
         let body = match (form, clause) {
-            (Form::Field, "wildcard") => {
+            (RelevanceSignature::Field, "wildcard") => {
                 json!({"wildcard": {path: {"value": crate::push::wildcard(&text, true)}}})
             }
-            (Form::Field, _) => json!({clause: {path: {"query": text}}}),
-            (Form::Fields, _) => json!({clause: {"query": text, "fields": [path]}}),
+            (RelevanceSignature::Field, _) => json!({clause: {path: {"query": text}}}),
+            (RelevanceSignature::Fields, _) => json!({clause: {"query": text, "fields": [path]}}),
             _ => return Ok(None),
         };
         answered(source, Clause::Scored(body, 1.0)).map(Some)
@@ -184,7 +184,7 @@ fn exact(source: usize, path: String, scope: &Scope) -> String {
 /// A condition that the index alone answers.
 fn answered(source: usize, clause: Clause) -> Result<Bound> {
     let expr = clause.expr(false)?;
-    Ok(Bound { pushed: Some(Pushed::certain(source, clause)), ..Bound::new(expr, SqlType::Boolean) })
+    Ok(Bound { pushed: Some(PushedPredicate::certain(source, clause)), ..Bound::new(expr, SqlType::Boolean) })
 }
 
 fn usage(name: &str, what: &str) -> SqlError {

@@ -12,14 +12,14 @@ use datafusion::common::JoinType;
 use datafusion::logical_expr::utils::find_aggregate_exprs;
 use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
 use millrace_matching::table::ScanHandle;
-use millrace_matching::table::carried::holds_predicate;
+use millrace_matching::table::predicate_udf::holds_predicate;
 use sqlparser::ast;
 
-use super::building::{Building, Grouping};
-use super::from::Scanned;
+use super::from::ScanPlan;
 use super::grouping::AddressBits;
 use super::output::{Item, OutColumn};
-use super::{Binder, Bound, Place, Scope, unsupported};
+use super::select_builder::{Grouping, SelectBuilder};
+use super::{Binder, Bound, ExpressionContext, Scope, unsupported};
 use crate::error::{Result, SqlError};
 
 /// Deepest queries in FROM.
@@ -40,7 +40,7 @@ pub(crate) enum Total {
 
 /// A bound query.
 #[derive(Debug)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedQuery {
     /// The plan; its columns are those of `columns`.
     pub plan: LogicalPlan,
     /// Output columns.
@@ -64,7 +64,7 @@ impl Binder<'_> {
         query: &ast::Query,
         default_limit: Option<usize>,
         depth: usize,
-    ) -> Result<Planned> {
+    ) -> Result<PlannedQuery> {
         let select = select_of(query, depth)?;
         let (skip, limit) = self.cut_of(query.limit_clause.as_ref())?;
         let limit = limit.or(default_limit);
@@ -81,7 +81,7 @@ impl Binder<'_> {
         let having = match &select.having {
             None => None,
             Some(having) => {
-                let having = self.expr(having, &mut scope, Place::Aliased)?;
+                let having = self.expr(having, &mut scope, ExpressionContext::Aliased)?;
                 Some(self.truth(having)?.expr)
             }
         };
@@ -98,9 +98,9 @@ impl Binder<'_> {
         }
         let aggregates = find_aggregate_exprs(exprs);
         let aggregated = !groups.is_empty() || !aggregates.is_empty() || having.is_some();
-        let bits = AddressBits::of(&mut scope.sources, &groups, &aggregates);
-        let Scanned { plan, count, residual } = self.scan(scope.sources, joins, conditions)?;
-        let mut building = Building { plan, items, sorts };
+        let bits = AddressBits::new(&mut scope.sources, &groups, &aggregates);
+        let ScanPlan { plan, count, residual } = self.scan(scope.sources, joins, conditions)?;
+        let mut building = SelectBuilder { plan, items, sorts };
         if aggregated {
             building = building.group(Grouping { groups, aggregates, having, bits })?;
         }
@@ -131,7 +131,7 @@ impl Binder<'_> {
         let uncut = !sorted && matches!(total, Total::Counted(_));
         let planned_cut = if uncut { (0, None) } else { (skip, limit) };
         let (plan, columns) = building.finish(sorted, planned_cut, distinct)?;
-        Ok(Planned { plan, columns, total, cut: (skip, limit), uncut, residual, streams })
+        Ok(PlannedQuery { plan, columns, total, cut: (skip, limit), uncut, residual, streams })
     }
 
     /// Binds the conditions of joins.
@@ -145,7 +145,7 @@ impl Binder<'_> {
             let condition = match condition {
                 None => None,
                 Some(condition) => {
-                    let condition = self.expr(&condition, scope, Place::Row)?;
+                    let condition = self.expr(&condition, scope, ExpressionContext::Row)?;
                     Some(self.truth(condition)?.expr)
                 }
             };
@@ -185,7 +185,7 @@ impl Binder<'_> {
                 }
                 other => (other, None),
             };
-            let last = self.expr(last, scope, Place::Row)?;
+            let last = self.expr(last, scope, ExpressionContext::Row)?;
             conditions.push(self.truth(last)?);
             rest = before;
         }
@@ -205,7 +205,7 @@ impl Binder<'_> {
                 Some(at) => items.get(at).map(|item| item.bound.clone()).ok_or_else(|| {
                     SqlError::Semantic(format!("Group by ordinal [{expr}] is out of bound"))
                 })?,
-                None => self.expr(expr, scope, Place::Aliased)?,
+                None => self.expr(expr, scope, ExpressionContext::Aliased)?,
             };
             self.repeat(&bound.expr, 1)?;
             if !groups.iter().any(|group| group.expr == bound.expr) {

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 
-use super::{Held, Parts, ROWS_AT_A_TIME, value};
+use super::{ChunkWriter, ROWS_AT_A_TIME, TextReservation, value};
 use crate::bind::OutColumn;
 use crate::error::Result;
 use crate::types::SqlType;
@@ -66,12 +66,12 @@ pub(crate) struct Lines {
     text: String,
     /// A cell, before it is sanitised.
     cell: String,
-    held: Held,
+    held: TextReservation,
 }
 
 impl Lines {
     /// Starts an answer, whose memory is a part of the work's.
-    pub(crate) fn new(format: LineFormat, columns: &[OutColumn], work: &Work) -> Self {
+    pub(crate) fn new(format: LineFormat, columns: &[OutColumn], work: &QueryContext) -> Self {
         let mut text = String::new();
         for (at, column) in columns.iter().enumerate() {
             if at > 0 {
@@ -80,7 +80,7 @@ impl Lines {
             format.cell(column.alias.as_deref().unwrap_or(&column.name), &mut text);
         }
         let types = columns.iter().map(|column| column.ty).collect();
-        Self { format, types, text, cell: String::new(), held: Held::of(work) }
+        Self { format, types, text, cell: String::new(), held: TextReservation::new(work) }
     }
 
     fn row(&mut self, batch: &RecordBatch, row: usize) {
@@ -97,8 +97,8 @@ impl Lines {
     }
 }
 
-impl Parts for Lines {
-    type Part = Bytes;
+impl ChunkWriter for Lines {
+    type Chunk = Bytes;
 
     fn is_full(&self) -> bool {
         self.text.len() >= PART_BYTES
@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn head(format: LineFormat, names: &[&str]) -> Bytes {
-        Lines::new(format, &columns(names), &Work::default()).finish().unwrap()
+        Lines::new(format, &columns(names), &QueryContext::default()).finish().unwrap()
     }
 
     #[test]
@@ -172,7 +172,8 @@ mod tests {
         let cell = "x".repeat(1_000);
         let cells: ArrayRef = Arc::new(StringViewArray::from_iter_values(vec![cell.as_str(); 1_000]));
         let batch = RecordBatch::try_from_iter([("c0", cells)]).unwrap();
-        let mut lines = Lines::new(LineFormat::Csv { sanitize: true }, &columns(&["c"]), &Work::default());
+        let mut lines =
+            Lines::new(LineFormat::Csv { sanitize: true }, &columns(&["c"]), &QueryContext::default());
         let (mut parts, mut row) = (Vec::new(), 0);
         while row < batch.num_rows() {
             row = lines.write(&batch, row).unwrap();

@@ -1,4 +1,4 @@
-//! Writers of answers. [`Writer`] makes one that is sent in one piece, [`Parts`] is what makes one that is sent part by part; each takes batches as
+//! Writers of answers. [`Writer`] makes one that is sent in one piece, [`ChunkWriter`] is what makes one that is sent part by part; each takes batches as
 //! they come, and holds the memory of what it has written until that is sent.
 
 mod hits;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::error::Error;
 
 use self::hits::Hits;
@@ -34,7 +34,7 @@ pub enum Format {
 
 impl Format {
     /// Finds a format by its name.
-    pub fn of(name: &str, sanitize: bool) -> Result<Self> {
+    pub fn new(name: &str, sanitize: bool) -> Result<Self> {
         match name.to_ascii_lowercase().as_str() {
             "jdbc" | "" => Ok(Self::Jdbc),
             "csv" => Ok(Self::Lines(LineFormat::Csv { sanitize })),
@@ -54,9 +54,9 @@ pub enum PageFormat {
 }
 
 /// What makes parts of an answer of its rows, one after the other.
-pub(crate) trait Parts: Send {
+pub(crate) trait ChunkWriter: Send {
     /// A part.
-    type Part: Send + 'static;
+    type Chunk: Send + 'static;
 
     /// Writes rows from the given one until a part is full; returns the first that it has not written.
     ///
@@ -70,14 +70,14 @@ pub(crate) trait Parts: Send {
     /// Takes what is written. It holds its memory until it is dropped.
     ///
     /// # Errors
-    /// As [`Parts::write`].
-    fn take(&mut self) -> Result<Self::Part>;
+    /// As [`ChunkWriter::write`].
+    fn take(&mut self) -> Result<Self::Chunk>;
 
     /// Ends the answer and takes the rest.
     ///
     /// # Errors
-    /// As [`Parts::write`].
-    fn finish(self) -> Result<Self::Part>;
+    /// As [`ChunkWriter::write`].
+    fn finish(self) -> Result<Self::Chunk>;
 }
 
 /// Rows that are written between two looks at the stop and at the memory.
@@ -85,20 +85,20 @@ const ROWS_AT_A_TIME: usize = 256;
 
 /// The memory of a text that grows.
 #[derive(Debug)]
-pub(crate) struct Held {
-    work: Work,
+pub(crate) struct TextReservation {
+    work: QueryContext,
     bytes: usize,
 }
 
-impl Held {
+impl TextReservation {
     /// Holds nothing yet, of a part of the work's memory.
-    pub(crate) fn of(work: &Work) -> Self {
+    pub(crate) fn new(work: &QueryContext) -> Self {
         Self { work: work.part(), bytes: 0 }
     }
 
     /// Holds nothing yet, of another part of the same work.
     pub(crate) fn again(&self) -> Self {
-        Self::of(&self.work)
+        Self::new(&self.work)
     }
 
     /// Refuses to go on once the work should end.
@@ -128,29 +128,29 @@ impl Held {
 /// Writes one answer.
 #[derive(Debug)]
 pub struct Writer {
-    form: Form,
-    held: Held,
+    form: AnswerFormat,
+    held: TextReservation,
 }
 
 #[derive(Debug)]
-enum Form {
+enum AnswerFormat {
     Jdbc(Jdbc),
     Hits(Hits),
 }
 
 impl Writer {
     /// Starts an answer, whose memory is a part of the work's.
-    pub(crate) fn new(format: PageFormat, columns: Arc<[OutColumn]>, work: &Work) -> Self {
+    pub(crate) fn new(format: PageFormat, columns: Arc<[OutColumn]>, work: &QueryContext) -> Self {
         let form = match format {
-            PageFormat::Jdbc => Form::Jdbc(Jdbc::new(columns)),
-            PageFormat::Hits => Form::Hits(Hits::new(columns)),
+            PageFormat::Jdbc => AnswerFormat::Jdbc(Jdbc::new(columns)),
+            PageFormat::Hits => AnswerFormat::Hits(Hits::new(columns)),
         };
-        Self { form, held: Held::of(work) }
+        Self { form, held: TextReservation::new(work) }
     }
 
     /// Starts a page behind the first, which only [`PageFormat::Jdbc`] has.
-    pub(crate) fn later(columns: Arc<[OutColumn]>, work: &Work) -> Self {
-        Self { form: Form::Jdbc(Jdbc::later(columns)), held: Held::of(work) }
+    pub(crate) fn later(columns: Arc<[OutColumn]>, work: &QueryContext) -> Self {
+        Self { form: AnswerFormat::Jdbc(Jdbc::later(columns)), held: TextReservation::new(work) }
     }
 
     /// Writes rows.
@@ -164,8 +164,8 @@ impl Writer {
             let rows = batch.slice(from, ROWS_AT_A_TIME.min(batch.num_rows() - from));
             from += rows.num_rows();
             let bytes = match &mut self.form {
-                Form::Jdbc(writer) => writer.rows(&rows)?,
-                Form::Hits(writer) => writer.rows(&rows)?,
+                AnswerFormat::Jdbc(writer) => writer.rows(&rows)?,
+                AnswerFormat::Hits(writer) => writer.rows(&rows)?,
             };
             self.held.grow_to(bytes)?;
             if bytes > MAX_BYTES {
@@ -182,14 +182,14 @@ impl Writer {
     /// # Errors
     /// [`Error::CircuitBreaking`].
     pub fn finish(mut self, total: u64, cursor: Option<&str>) -> Result<Bytes> {
-        if let Form::Hits(writer) = &self.form {
+        if let AnswerFormat::Hits(writer) = &self.form {
             // The text is made of another.
             let bytes = 2 * writer.bytes();
             self.held.grow_to(bytes)?;
         }
         let text = match self.form {
-            Form::Jdbc(writer) => writer.finish(total, cursor),
-            Form::Hits(writer) => writer.finish(total),
+            AnswerFormat::Jdbc(writer) => writer.finish(total, cursor),
+            AnswerFormat::Hits(writer) => writer.finish(total),
         };
         self.held.grow_to(text.len())?;
         Ok(self.held.until_dropped(text))

@@ -26,21 +26,21 @@ enum Kind {
 }
 
 #[derive(Debug)]
-struct Checked {
+struct CheckedOperation {
     kind: Kind,
     ty: SqlType,
     signature: Signature,
 }
 
-impl PartialEq for Checked {
+impl PartialEq for CheckedOperation {
     fn eq(&self, other: &Self) -> bool {
         (self.kind, self.ty) == (other.kind, other.ty)
     }
 }
 
-impl Eq for Checked {}
+impl Eq for CheckedOperation {}
 
-impl Hash for Checked {
+impl Hash for CheckedOperation {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.kind, self.ty).hash(state);
     }
@@ -48,7 +48,7 @@ impl Hash for Checked {
 
 fn call(kind: Kind, ty: SqlType, args: Vec<Expr>) -> Expr {
     let signature = Signature::variadic_any(Volatility::Immutable);
-    ScalarUDF::from(Checked { kind, ty, signature }).call(args)
+    ScalarUDF::from(CheckedOperation { kind, ty, signature }).call(args)
 }
 
 /// Makes an operation of two integers of a type.
@@ -74,7 +74,7 @@ fn out_of_range(what: impl std::fmt::Display, ty: SqlType) -> datafusion::error:
     evaluation(format!("{what} is out of range of {}, cast to DOUBLE before", ty.general_name()))
 }
 
-impl Checked {
+impl CheckedOperation {
     fn operation(&self, operator: Operator, args: &ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let [left, right] = args.args.as_slice() else {
             return exec_err!("{} takes two values", self.name());
@@ -115,7 +115,7 @@ impl Checked {
     }
 }
 
-impl ScalarUDFImpl for Checked {
+impl ScalarUDFImpl for CheckedOperation {
     fn name(&self) -> &str {
         match self.kind {
             Kind::Operation(Operator::Plus) => "add",

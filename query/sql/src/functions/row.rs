@@ -28,7 +28,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 
 use super::time::{self, Span};
 use crate::error::evaluation;
@@ -109,7 +109,7 @@ pub(crate) struct RowFunction {
     strict: bool,
     signature: Signature,
     /// What it is called for.
-    work: Work,
+    work: QueryContext,
 }
 
 /// Rows that are computed between two looks at the stop and at the memory.
@@ -138,12 +138,12 @@ pub(crate) fn call(name: &str, eval: Eval, strict: bool, context: Context, args:
         true => Signature::nullary(volatility),
         false => Signature::variadic_any(volatility),
     };
-    let (name, work) = (name.to_owned(), Work::default());
+    let (name, work) = (name.to_owned(), QueryContext::default());
     ScalarUDF::from(RowFunction { name, eval, context, strict, signature, work }).call(args)
 }
 
 /// Makes the functions of a plan part of some work: they end with it, and the strings that they make are its memory.
-pub(crate) fn at_work(plan: LogicalPlan, work: &Work) -> PlanResult<LogicalPlan> {
+pub(crate) fn at_work(plan: LogicalPlan, work: &QueryContext) -> PlanResult<LogicalPlan> {
     let function = |expr: Expr| {
         let Expr::ScalarFunction(ScalarFunction { func, args }) = &expr else {
             return Ok(Transformed::no(expr));
@@ -222,20 +222,22 @@ impl ScalarUDFImpl for RowFunction {
 }
 
 /// Makes an array hold the memory of its strings: those that are not in its views.
-fn held(array: &ArrayRef, part: &Work) -> PlanResult<ArrayRef> {
+fn held(array: &ArrayRef, part: &QueryContext) -> PlanResult<ArrayRef> {
     let Some(strings) = array.as_string_view_opt().filter(|strings| !strings.data_buffers().is_empty())
     else {
         return Ok(Arc::clone(array));
     };
     let (views, buffers, nulls) = strings.clone().into_parts();
-    let buffers: Vec<Buffer> =
-        buffers.iter().map(|buffer| Buffer::from(part.clone().held_by(Held(buffer.clone())))).collect();
+    let buffers: Vec<Buffer> = buffers
+        .iter()
+        .map(|buffer| Buffer::from(part.clone().held_by(StringReservation(buffer.clone()))))
+        .collect();
     Ok(Arc::new(StringViewArray::try_new(views, buffers, nulls)?))
 }
 
-struct Held(Buffer);
+struct StringReservation(Buffer);
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for StringReservation {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }

@@ -6,7 +6,7 @@ use super::time::{DAY, SECOND, days, time};
 
 /// Parts of a moment as they are read.
 #[derive(Debug, Default)]
-struct Parts {
+struct DateParts {
     year: Option<i64>,
     month: Option<i64>,
     day: Option<i64>,
@@ -37,14 +37,14 @@ struct Week {
 
 /// Reads a text by a format, in microseconds since 1970; `None` where the text is not of the format.
 pub(super) fn parsed(text: &str, format: &str) -> Option<i64> {
-    let mut parts = Parts::default();
+    let mut parts = DateParts::default();
     let mut rest = text;
     parts.read(&mut rest, format)?;
     let days = i64::from(days(parts.date()?)?);
     Some(days * DAY + parts.time_of_day()?)
 }
 
-impl Parts {
+impl DateParts {
     /// Reads what a format has letters for, and goes past it.
     fn read(&mut self, rest: &mut &str, format: &str) -> Option<()> {
         let mut letters = format.chars();

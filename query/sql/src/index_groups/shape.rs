@@ -8,24 +8,24 @@ use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result as PlanResult;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
-use millrace_aggregate::{By, CountedRows, ValueCounts};
+use millrace_aggregate::{CountKey, CountedRows, ValueCounts};
 use millrace_dsl::aggs::CalendarUnit;
 use millrace_dsl::query::Query;
-use millrace_matching::table::parts::Part;
+use millrace_matching::table::partitions::RowPartition;
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::scan::IndexScanExec;
 use millrace_work::error::Result;
 
-use super::asked::{Aggregate, Asked};
+use super::groups_request::{Aggregate, GroupsRequest};
 use super::spans::unit_of;
-use super::states::{CountOf, Counted, OfColumn, Whole, whole_states};
+use super::states::{ColumnSummary, ColumnValueCounts, CountOf, OfColumn, whole_states};
 use crate::column::{ColumnSource, SqlColumn};
 use crate::table::SqlScanExec;
 use crate::types::{Resolution, SqlType};
 
 /// An aggregation of which segments can tell the states.
 #[derive(Debug)]
-pub(super) enum Shape {
+pub(super) enum StateAggregate {
     /// Counts by what is computed of one column.
     Values(Box<OfValues>),
     /// Counts and extremes of whole columns.
@@ -38,7 +38,7 @@ pub(super) struct OfValues {
     pub(super) column: SqlColumn,
     /// The column alone.
     pub(super) input: SchemaRef,
-    by: By,
+    by: CountKey,
     counts: ValueCounts,
     /// What is computed of it; nothing where all rows are one group.
     pub(super) groups: Vec<Arc<dyn PhysicalExpr>>,
@@ -47,12 +47,12 @@ pub(super) struct OfValues {
     by_ranges: bool,
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for StateAggregate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Values(of) => match of.by {
-                By::Value => write!(f, "values of {}", of.column.name),
-                By::Span(unit) => write!(f, "{} of {}", unit_name(unit), of.column.name),
+                CountKey::Value => write!(f, "values of {}", of.column.name),
+                CountKey::Span(unit) => write!(f, "{} of {}", unit_name(unit), of.column.name),
             },
             Self::Whole(_) => f.write_str("bounds"),
         }
@@ -72,9 +72,9 @@ fn unit_name(unit: CalendarUnit) -> &'static str {
     }
 }
 
-impl Shape {
+impl StateAggregate {
     /// Recognises what is asked of a scan.
-    pub(super) fn of(asked: &Asked, scan: &SqlScanExec) -> PlanResult<Option<Self>> {
+    pub(super) fn new(asked: &GroupsRequest, scan: &SqlScanExec) -> PlanResult<Option<Self>> {
         let alone = asked.groups.is_empty();
         let by_ranges = is_of_ranges(scan.finder().predicate());
         if alone
@@ -86,7 +86,7 @@ impl Shape {
         let input = scan.schema();
         let column = scan.column(0).filter(|column| input.fields().len() == 1 && is_of_columns(column));
         let Some(column) = column.filter(|_| alone || asked.groups_by_columns()) else { return Ok(None) };
-        let Some(by) = by_of(asked, column).filter(|by| by_ranges || *by != By::Value) else {
+        let Some(by) = by_of(asked, column).filter(|by| by_ranges || *by != CountKey::Value) else {
             return Ok(None);
         };
         let mut states = Vec::with_capacity(asked.aggregates.len());
@@ -105,7 +105,7 @@ impl Shape {
     pub(super) fn tell(
         &self,
         finder: &IndexScanExec,
-        part: &Part,
+        part: &RowPartition,
         schema: &SchemaRef,
         memory: &MemoryReservation,
     ) -> Result<Option<Vec<RecordBatch>>> {
@@ -118,10 +118,10 @@ impl Shape {
                 let mut found = || Ok(finder.rows_of(part, false)?.map(|(rows, _)| rows));
                 let rows = match of.by_ranges && finder.finds_all(part)? {
                     true => CountedRows::All,
-                    false if of.by == By::Value => return Ok(None),
+                    false if of.by == CountKey::Value => return Ok(None),
                     false => CountedRows::Found(&mut found),
                 };
-                let mut counted = Counted::new(&of.column, memory);
+                let mut counted = ColumnValueCounts::new(&of.column, memory);
                 let each = &mut |value: millrace_aggregate::Value<'_>, rows| counted.add(value, rows);
                 match of.counts.tell(finder.table(), part, rows, each)? {
                     Some(without) => counted.states(without, of, schema).map(Some),
@@ -153,14 +153,14 @@ fn is_of_columns(column: &SqlColumn) -> bool {
 }
 
 /// What rows of a column are counted by for groups.
-fn by_of(asked: &Asked, column: &SqlColumn) -> Option<By> {
+fn by_of(asked: &GroupsRequest, column: &SqlColumn) -> Option<CountKey> {
     match column.ty {
         SqlType::Timestamp(Resolution::Millis) => {
             let units: Option<Vec<CalendarUnit>> = asked.groups.iter().map(unit_of).collect();
-            units?.into_iter().min().map(By::Span)
+            units?.into_iter().min().map(CountKey::Span)
         }
-        SqlType::Keyword | SqlType::Text | SqlType::Ip | SqlType::Boolean => Some(By::Value),
-        ty => ty.is_integer().then_some(By::Value),
+        SqlType::Keyword | SqlType::Text | SqlType::Ip | SqlType::Boolean => Some(CountKey::Value),
+        ty => ty.is_integer().then_some(CountKey::Value),
     }
 }
 
@@ -186,15 +186,15 @@ fn whole_of(aggregates: &[Aggregate], scan: &SqlScanExec) -> PlanResult<Option<V
     for aggregate in aggregates {
         let state = aggregate.state()?;
         if aggregate.counts_rows() && state == Some(DataType::Int64) {
-            found.push((Whole::Rows, None));
+            found.push((ColumnSummary::Rows, None));
             continue;
         }
         let column = aggregate.column().and_then(|place| scan.column(place));
         let Some(column) = column.filter(|_| !aggregate.is_distinct()) else { return Ok(None) };
         let (whole, ty) = match aggregate.name() {
-            Some("count") => (Whole::Values, DataType::Int64),
-            Some("min") => (Whole::Least, column.arrow()),
-            Some("max") => (Whole::Greatest, column.arrow()),
+            Some("count") => (ColumnSummary::Values, DataType::Int64),
+            Some("min") => (ColumnSummary::Least, column.arrow()),
+            Some("max") => (ColumnSummary::Greatest, column.arrow()),
             _ => return Ok(None),
         };
         let bounded = column.ty.is_number() || matches!(column.ty, SqlType::Timestamp(_));

@@ -13,7 +13,7 @@ use datafusion::scalar::ScalarValue;
 use millrace_aggregate::Value;
 use millrace_matching::address::AddressText;
 use millrace_matching::table::TableSegment;
-use millrace_matching::table::parts::Part;
+use millrace_matching::table::partitions::RowPartition;
 use millrace_work::error::{Error, Result};
 
 use super::shape::OfValues;
@@ -39,7 +39,7 @@ pub(super) enum CountOf {
 
 /// What is known of whole columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whole {
+pub(super) enum ColumnSummary {
     /// How many rows there are.
     Rows,
     /// How many have a value.
@@ -51,10 +51,10 @@ pub(super) enum Whole {
 }
 
 /// What is known, and of which column: none where it is the rows.
-pub(super) type OfColumn = (Whole, Option<SqlColumn>);
+pub(super) type OfColumn = (ColumnSummary, Option<SqlColumn>);
 
 /// Values as they come.
-enum Told {
+enum ValueVisitor {
     Texts(StringViewBuilder),
     Bits(Vec<i128>),
     Longs(Vec<i64>),
@@ -62,23 +62,23 @@ enum Told {
 }
 
 /// Values of a column, and how many rows have each.
-pub(super) struct Counted<'a> {
+pub(super) struct ColumnValueCounts<'a> {
     column: &'a SqlColumn,
-    told: Told,
+    told: ValueVisitor,
     counts: Vec<i64>,
     /// Accounts for the values.
     memory: &'a MemoryReservation,
     bytes: usize,
 }
 
-impl<'a> Counted<'a> {
+impl<'a> ColumnValueCounts<'a> {
     /// Makes what has none yet.
     pub(super) fn new(column: &'a SqlColumn, memory: &'a MemoryReservation) -> Self {
         let told = match column.arrow() {
-            DataType::Utf8View => Told::Texts(StringViewBuilder::new()),
-            DataType::Decimal128(..) => Told::Bits(Vec::new()),
-            DataType::UInt64 => Told::Unsigned(Vec::new()),
-            _ => Told::Longs(Vec::new()),
+            DataType::Utf8View => ValueVisitor::Texts(StringViewBuilder::new()),
+            DataType::Decimal128(..) => ValueVisitor::Bits(Vec::new()),
+            DataType::UInt64 => ValueVisitor::Unsigned(Vec::new()),
+            _ => ValueVisitor::Longs(Vec::new()),
         };
         Self { column, told, counts: Vec::new(), memory, bytes: 0 }
     }
@@ -90,14 +90,16 @@ impl<'a> Counted<'a> {
     pub(super) fn add(&mut self, value: Value<'_>, rows: u64) -> Result<()> {
         let mut length = VALUE_BYTES;
         match (&mut self.told, value) {
-            (Told::Texts(texts), Value::Text(text)) => {
+            (ValueVisitor::Texts(texts), Value::Text(text)) => {
                 length += text.len();
                 texts.append_value(text);
             }
-            (Told::Texts(texts), Value::Ip(address)) => texts.append_value(&*AddressText::new(address)),
-            (Told::Bits(bits), Value::Ip(address)) => bits.push(i128::from_be_bytes(address)),
-            (Told::Longs(longs), Value::Long(value)) => longs.push(value),
-            (Told::Unsigned(numbers), Value::Unsigned(value)) => numbers.push(value),
+            (ValueVisitor::Texts(texts), Value::Ip(address)) => {
+                texts.append_value(&*AddressText::new(address))
+            }
+            (ValueVisitor::Bits(bits), Value::Ip(address)) => bits.push(i128::from_be_bytes(address)),
+            (ValueVisitor::Longs(longs), Value::Long(value)) => longs.push(value),
+            (ValueVisitor::Unsigned(numbers), Value::Unsigned(value)) => numbers.push(value),
             (_, value) => {
                 let name = &self.column.name;
                 return Err(Error::Execution(format!("the column [{name}] has the value {value:?}")));
@@ -126,16 +128,16 @@ impl<'a> Counted<'a> {
             self.counts.push(i64::try_from(without).unwrap_or(i64::MAX));
         }
         let values: ArrayRef = match self.told {
-            Told::Texts(mut texts) => {
+            ValueVisitor::Texts(mut texts) => {
                 (0..usize::from(null)).for_each(|_| texts.append_null());
                 Arc::new(texts.finish())
             }
-            Told::Bits(bits) => {
+            ValueVisitor::Bits(bits) => {
                 let bits: Decimal128Array = with_null(bits, null).collect();
                 Arc::new(bits.with_data_type(self.column.arrow()))
             }
-            Told::Longs(longs) => Arc::new(with_null(longs, null).collect::<Int64Array>()),
-            Told::Unsigned(numbers) => Arc::new(with_null(numbers, null).collect::<UInt64Array>()),
+            ValueVisitor::Longs(longs) => Arc::new(with_null(longs, null).collect::<Int64Array>()),
+            ValueVisitor::Unsigned(numbers) => Arc::new(with_null(numbers, null).collect::<UInt64Array>()),
         };
         let (values, counts) = (cast(&values, &self.column.arrow())?, Int64Array::from(self.counts));
         let starts = (0..values.len()).step_by(BATCH_GROUPS);
@@ -185,7 +187,7 @@ fn states(values: &ArrayRef, counts: &Int64Array, of: &OfValues, schema: &Schema
 pub(super) fn whole_states(
     states: &[OfColumn],
     segment: &TableSegment,
-    part: &Part,
+    part: &RowPartition,
     schema: &SchemaRef,
 ) -> Result<Option<Vec<RecordBatch>>> {
     let rows = i64::from(segment.reader.rows());
@@ -199,12 +201,12 @@ pub(super) fn whole_states(
             },
         };
         let state: ScalarValue = match (whole, known) {
-            (Whole::Rows, _) => rows.into(),
-            (Whole::Values, Some(known)) if known.full => rows.into(),
-            (Whole::Values, Some(known)) if known.least.is_null() => 0_i64.into(),
-            (Whole::Least, Some(known)) => known.least,
-            (Whole::Greatest, Some(known)) => known.most,
-            (Whole::Values | Whole::Least | Whole::Greatest, _) => return Ok(None),
+            (ColumnSummary::Rows, _) => rows.into(),
+            (ColumnSummary::Values, Some(known)) if known.full => rows.into(),
+            (ColumnSummary::Values, Some(known)) if known.least.is_null() => 0_i64.into(),
+            (ColumnSummary::Least, Some(known)) => known.least,
+            (ColumnSummary::Greatest, Some(known)) => known.most,
+            (ColumnSummary::Values | ColumnSummary::Least | ColumnSummary::Greatest, _) => return Ok(None),
         };
         columns.push(state.to_array()?);
     }
@@ -227,7 +229,7 @@ mod tests {
         let memory = MemoryConsumer::new("test").register(&pool);
         let (name, sources) = ("k".to_owned(), Vec::new());
         let column = SqlColumn { name, ty: SqlType::Keyword, list: false, bits: false, sources };
-        let mut counted = Counted::new(&column, &memory);
+        let mut counted = ColumnValueCounts::new(&column, &memory);
         let added = (0..100_000).find_map(|number: u32| {
             counted.add(Value::Text(&number.to_string()), 1).err().map(|error| (number, error))
         });

@@ -27,7 +27,7 @@ const MAX_LEVELS: usize = 200;
 
 /// The tokens between two parentheses.
 #[derive(Default)]
-struct Within {
+struct ParenthesizedTokens {
     /// Tokens since the last comma.
     tokens: usize,
     /// Most tokens that may be above one another within the parentheses since then.
@@ -42,7 +42,7 @@ struct Within {
     arguments: bool,
 }
 
-impl Within {
+impl ParenthesizedTokens {
     fn depth(&self) -> usize {
         self.before.max(self.tokens + self.deepest)
     }
@@ -50,7 +50,7 @@ impl Within {
 
 /// What a parenthesis opens, by what is before it.
 #[derive(Clone, Copy, PartialEq)]
-enum Opened {
+enum ParenthesisKind {
     /// A source of a query.
     Source,
     /// An expression, a list of them, or arguments.
@@ -59,25 +59,25 @@ enum Opened {
     Query,
 }
 
-fn opened_by(before: Keyword) -> Opened {
+fn opened_by(before: Keyword) -> ParenthesisKind {
     match before {
         Keyword::AS
         | Keyword::UNION
         | Keyword::EXCEPT
         | Keyword::INTERSECT
         | Keyword::MINUS
-        | Keyword::ALL => Opened::Query,
-        _ => Opened::Expression,
+        | Keyword::ALL => ParenthesisKind::Query,
+        _ => ParenthesisKind::Expression,
     }
 }
 
 /// Refuses what is not supported behind a parenthesis and what the parser would read several times, and again within that.
-fn check_nested(opened: Option<Opened>, token: &Token, word: Keyword) -> Result<()> {
+fn check_nested(opened: Option<ParenthesisKind>, token: &Token, word: Keyword) -> Result<()> {
     match (opened, token, word) {
-        (Some(Opened::Source), Token::LParen, _) => Err(SqlError::Unsupported(
+        (Some(ParenthesisKind::Source), Token::LParen, _) => Err(SqlError::Unsupported(
             "FROM and JOIN take an index or one query in parentheses; what is in more of them is not supported".to_owned(),
         )),
-        (Some(Opened::Expression), _, Keyword::SELECT | Keyword::WITH | Keyword::VALUES) => {
+        (Some(ParenthesisKind::Expression), _, Keyword::SELECT | Keyword::WITH | Keyword::VALUES) => {
             Err(SqlError::Unsupported("a subquery in an expression is not supported".to_owned()))
         }
         _ => Ok(()),
@@ -86,7 +86,7 @@ fn check_nested(opened: Option<Opened>, token: &Token, word: Keyword) -> Result<
 
 /// Refuses a statement whose tree may be deeper than the parser's thread can hold.
 pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<()> {
-    let mut open = vec![Within::default()];
+    let mut open = vec![ParenthesizedTokens::default()];
     let (mut set_operations, mut arrays) = (0, 0);
     let mut array = false;
     // The words before the last token, and whether that opened what may be a query.
@@ -105,7 +105,11 @@ pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<()> {
         };
         let source = open.last_mut().is_some_and(|within| std::mem::take(&mut within.source));
         check_nested(opened, token, word)?;
-        opened = (*token == Token::LParen).then_some(if source { Opened::Source } else { opened_by(last) });
+        opened = (*token == Token::LParen).then_some(if source {
+            ParenthesisKind::Source
+        } else {
+            opened_by(last)
+        });
         if let Some(within) = open.last_mut() {
             match word {
                 Keyword::FROM if !within.arguments => (within.sources, within.source) = (true, true),
@@ -121,7 +125,7 @@ pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<()> {
         last = word;
         match token {
             Token::LParen | Token::LBracket | Token::LBrace => {
-                open.push(Within { arguments, ..Within::default() });
+                open.push(ParenthesizedTokens { arguments, ..ParenthesizedTokens::default() });
             }
             Token::RParen | Token::RBracket | Token::RBrace if open.len() > 1 => {
                 let depth = open.pop().map_or(0, |within| within.depth());

@@ -13,11 +13,11 @@ use millrace_storage::segment::RowParts;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::scan::{Output, Shared};
+use super::scan::{Output, ScanState};
 use crate::column::ColumnSource;
 
 /// What a scan reads of one index.
-pub(super) struct Wanted {
+pub(super) struct ScanColumns {
     /// Columns, each once.
     pub(super) ids: Vec<PathId>,
     /// Whether sources are read.
@@ -28,10 +28,10 @@ pub(super) struct Wanted {
     versions: bool,
 }
 
-impl Shared {
+impl ScanState {
     /// Returns what is read of an index.
-    pub(super) fn wanted(&self, index: usize) -> Wanted {
-        let mut wanted = Wanted { ids: Vec::new(), source: false, metadata: false, versions: false };
+    pub(super) fn wanted(&self, index: usize) -> ScanColumns {
+        let mut wanted = ScanColumns { ids: Vec::new(), source: false, metadata: false, versions: false };
         for output in &self.outputs {
             let Output::Column(at) = output else { continue };
             match self.columns.get(*at).and_then(|column| column.sources.get(index)) {
@@ -47,11 +47,11 @@ impl Shared {
         wanted
     }
 
-    /// Makes the outputs of some rows of a segment, whose `arrays` of [`Wanted::ids`] and scores are read already.
+    /// Makes the outputs of some rows of a segment, whose `arrays` of [`ScanColumns::ids`] and scores are read already.
     pub(super) fn batch(
         &self,
         number: u32,
-        wanted: &Wanted,
+        wanted: &ScanColumns,
         rows: Vec<u32>,
         arrays: &[ArrayRef],
         scores: Vec<f32>,

@@ -13,8 +13,8 @@ use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 use tokio::sync::mpsc::Sender;
 
-use super::batch::Wanted;
-use super::scan::{Output, Shared};
+use super::batch::ScanColumns;
+use super::scan::{Output, ScanState};
 
 /// Rows of one batch.
 const BATCH_ROWS: usize = 8_192;
@@ -35,7 +35,7 @@ pub(crate) fn scores_of(batch: &RecordBatch) -> Option<&Float32Array> {
     batch.column_by_name(SCORE).and_then(|array| array.as_primitive_opt::<Float32Type>())
 }
 
-impl Shared {
+impl ScanState {
     /// Sends the rows of a partition that the scan finds.
     pub(super) async fn run(
         self: Arc<Self>,
@@ -138,7 +138,7 @@ impl Shared {
         self: &Arc<Self>,
         out: &Sender<PlanResult<RecordBatch>>,
         number: u32,
-        wanted: &Arc<Wanted>,
+        wanted: &Arc<ScanColumns>,
         rows: Vec<u32>,
         arrays: Vec<ArrayRef>,
         scores: &[f32],

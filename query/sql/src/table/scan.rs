@@ -14,7 +14,7 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, Sched
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use millrace_matching::table::parts::Part;
+use millrace_matching::table::partitions::RowPartition;
 use millrace_matching::table::scan::IndexScanExec;
 use millrace_matching::table::{ROW, SEGMENT};
 use millrace_work::error::Result;
@@ -36,13 +36,13 @@ pub(super) enum Output {
 /// Reads the columns of the rows that a scan finds.
 #[derive(Clone, Debug)]
 pub(crate) struct SqlScanExec {
-    shared: Arc<Shared>,
+    shared: Arc<ScanState>,
     properties: Arc<PlanProperties>,
 }
 
 /// What the streams of a scan share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct ScanState {
     pub(super) finder: IndexScanExec,
     pub(super) columns: Arc<Vec<SqlColumn>>,
     pub(super) outputs: Vec<Output>,
@@ -74,10 +74,10 @@ impl SqlScanExec {
             .collect();
         let schema = Arc::new(table.schema.project(&projection)?);
         let columns = Arc::clone(&table.columns);
-        Ok(Self::of(Shared { finder, columns, outputs, schema, scored, limit, first: None }))
+        Ok(Self::of(ScanState { finder, columns, outputs, schema, scored, limit, first: None }))
     }
 
-    fn of(shared: Shared) -> Self {
+    fn of(shared: ScanState) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&shared.schema)),
             Partitioning::UnknownPartitioning(shared.finder.partitions().len()),
@@ -95,14 +95,14 @@ impl SqlScanExec {
 
     /// Whether it reads all rows that are found, and nothing but columns of them.
     pub(crate) fn is_plain(&self) -> bool {
-        let Shared { outputs, limit, first, .. } = &*self.shared;
+        let ScanState { outputs, limit, first, .. } = &*self.shared;
         limit.is_none() && first.is_none() && outputs.iter().all(|output| matches!(output, Output::Column(_)))
     }
 
     /// Returns a scan of the same columns of the rows in some parts, in one partition.
-    pub(crate) fn of_parts(&self, parts: Vec<Part>) -> Self {
-        let Shared { finder, columns, outputs, schema, scored, limit, .. } = &*self.shared;
-        Self::of(Shared {
+    pub(crate) fn of_parts(&self, parts: Vec<RowPartition>) -> Self {
+        let ScanState { finder, columns, outputs, schema, scored, limit, .. } = &*self.shared;
+        Self::of(ScanState {
             finder: finder.of_parts(parts),
             columns: Arc::clone(columns),
             outputs: outputs.clone(),
@@ -153,7 +153,7 @@ impl SqlScanExec {
         let mut fields: Vec<_> =
             places.iter().filter_map(|place| shared.schema.fields().get(*place)).cloned().collect();
         fields.extend([SEGMENT, ROW].map(|name| Arc::new(Field::new(name, DataType::UInt32, false))));
-        Some(Self::of(Shared {
+        Some(Self::of(ScanState {
             finder: shared.finder.clone(),
             columns: Arc::clone(&shared.columns),
             outputs,

@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
-use super::Running;
-use super::turns::{Turn, Turns};
+use super::AbortOnDrop;
+use super::turns::{TurnPermit, TurnScheduler};
 use crate::error::{Result, SqlError};
 
 /// Longest time for which an item waits to be taken. A slow line is not cut off: a socket with a buffer of megabytes takes nothing
@@ -29,10 +29,10 @@ const HASTE: Duration = Duration::from_secs(5);
 /// Where a statement gives its items to.
 pub(crate) struct ItemSink<T> {
     sender: mpsc::Sender<T>,
-    turns: Arc<Turns>,
+    turns: Arc<TurnScheduler>,
     owner: Caller,
     /// There while the statement is at work.
-    turn: Option<Turn>,
+    turn: Option<TurnPermit>,
     /// [`PATIENCE`], but for tests.
     patience: Duration,
     /// What is left of [`HASTE`].
@@ -41,7 +41,7 @@ pub(crate) struct ItemSink<T> {
 
 impl<T> ItemSink<T> {
     /// Waits until the statement may be at work.
-    pub(super) async fn at_work(sender: mpsc::Sender<T>, turns: Arc<Turns>, owner: Caller) -> Self {
+    pub(super) async fn at_work(sender: mpsc::Sender<T>, turns: Arc<TurnScheduler>, owner: Caller) -> Self {
         let turn = Some(turns.take(&owner).await);
         Self { sender, turns, owner, turn, patience: PATIENCE, haste: HASTE }
     }
@@ -98,7 +98,7 @@ pub(crate) enum Item<T> {
 /// The items of a running statement, which ends with them.
 pub(crate) struct Items<T> {
     given: mpsc::Receiver<T>,
-    running: Running<T>,
+    running: AbortOnDrop<T>,
 }
 
 impl<T> fmt::Debug for Items<T> {
@@ -108,7 +108,7 @@ impl<T> fmt::Debug for Items<T> {
 }
 
 impl<T: Send + 'static> Items<T> {
-    pub(super) fn new(given: mpsc::Receiver<T>, running: Running<T>) -> Self {
+    pub(super) fn new(given: mpsc::Receiver<T>, running: AbortOnDrop<T>) -> Self {
         Self { given, running }
     }
 
@@ -164,7 +164,7 @@ mod tests {
     #[tokio::test]
     async fn where_there_is_room_the_turn_is_kept() {
         let (sender, mut given) = mpsc::channel(1);
-        let turns = Turns::new(1);
+        let turns = TurnScheduler::new(1);
         let mut sink = ItemSink::at_work(sender, Arc::clone(&turns), Caller::System).await;
         // Somebody waits for the turn and would get it before the statement.
         let waiting = tokio::spawn(async move { turns.take(&Caller::System).await });

@@ -1,6 +1,6 @@
 //! Turns at work: how many statements may run at a time, shared between users.
 //!
-//! Some statements run at a time ([`Turns::new`]); a user may have all of these turns while nobody else wants one. Whoever comes then does
+//! Some statements run at a time ([`TurnScheduler::new`]); a user may have all of these turns while nobody else wants one. Whoever comes then does
 //! not wait for the long statements of others: users who have fewer than their share at work, and at least one, get a turn
 //! beside them, up to a bound for all. Of those that wait, the first of the user with the fewest at work is next.
 
@@ -15,7 +15,7 @@ const USERS_FOR_EACH: usize = 4;
 
 /// Hands out turns.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct TurnScheduler {
     /// Statements at work while one user wants all turns.
     at_work: usize,
     state: Mutex<State>,
@@ -27,13 +27,13 @@ struct State {
     /// Statements at work by user; nobody who has none.
     owners: HashMap<Caller, usize>,
     /// Those that wait, in the order in which they came.
-    waiting: VecDeque<(Caller, oneshot::Sender<Turn>)>,
+    waiting: VecDeque<(Caller, oneshot::Sender<TurnPermit>)>,
 }
 
 /// A turn at work, given back on drop.
 #[derive(Debug)]
-pub(super) struct Turn {
-    turns: Arc<Turns>,
+pub(super) struct TurnPermit {
+    turns: Arc<TurnScheduler>,
     owner: Caller,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn most(at_work: usize) -> usize {
     at_work * USERS_FOR_EACH
 }
 
-impl Turns {
+impl TurnScheduler {
     /// Makes turns for so many statements at a time.
     pub(super) fn new(at_work: usize) -> Arc<Self> {
         Arc::new(Self { at_work, state: Mutex::default() })
@@ -76,7 +76,7 @@ impl Turns {
     }
 
     /// Waits for a turn. The number of those that wait is bounded by who lets them come here.
-    pub(super) async fn take(self: &Arc<Self>, owner: &Caller) -> Turn {
+    pub(super) async fn take(self: &Arc<Self>, owner: &Caller) -> TurnPermit {
         loop {
             let (sender, given) = oneshot::channel();
             self.state().waiting.push_back((owner.clone(), sender));
@@ -98,7 +98,7 @@ impl Turns {
                 let Some((owner, sender)) = next else { return };
                 state.all += 1;
                 *state.owners.entry(owner.clone()).or_default() += 1;
-                (Turn { turns: Arc::clone(self), owner }, sender)
+                (TurnPermit { turns: Arc::clone(self), owner }, sender)
             };
             // One that does not wait any more gives it back.
             drop(sender.send(turn));
@@ -106,7 +106,7 @@ impl Turns {
     }
 }
 
-impl Drop for Turn {
+impl Drop for TurnPermit {
     fn drop(&mut self) {
         {
             let mut state = self.turns.state();
@@ -130,9 +130,9 @@ mod tests {
 
     use super::*;
 
-    type Taking<'a> = Pin<Box<dyn Future<Output = Turn> + 'a>>;
+    type TurnFuture<'a> = Pin<Box<dyn Future<Output = TurnPermit> + 'a>>;
 
-    fn poll(taking: &mut Taking<'_>) -> Option<Turn> {
+    fn poll(taking: &mut TurnFuture<'_>) -> Option<TurnPermit> {
         match taking.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(turn) => Some(turn),
             Poll::Pending => None,
@@ -140,10 +140,14 @@ mod tests {
     }
 
     /// Asks for so many turns and returns those that come at once, and what waits.
-    fn ask<'a>(turns: &'a Arc<Turns>, owner: &'a Caller, count: usize) -> (Vec<Turn>, Vec<Taking<'a>>) {
+    fn ask<'a>(
+        turns: &'a Arc<TurnScheduler>,
+        owner: &'a Caller,
+        count: usize,
+    ) -> (Vec<TurnPermit>, Vec<TurnFuture<'a>>) {
         let (mut given, mut waiting) = (Vec::new(), Vec::new());
         for _ in 0..count {
-            let mut taking: Taking<'a> = Box::pin(turns.take(owner));
+            let mut taking: TurnFuture<'a> = Box::pin(turns.take(owner));
             match poll(&mut taking) {
                 Some(turn) => given.push(turn),
                 None => waiting.push(taking),
@@ -154,7 +158,7 @@ mod tests {
 
     #[test]
     fn long_statements_of_one_user_leave_others_their_share() {
-        let turns = Turns::new(4);
+        let turns = TurnScheduler::new(4);
         let [ann, bob, cid] = ["ann", "bob", "cid"].map(|name| Caller::User(name.into()));
         let (of_ann, mut ann_waits) = ask(&turns, &ann, 6);
         assert_eq!((of_ann.len(), ann_waits.len()), (4, 2));
@@ -177,7 +181,7 @@ mod tests {
 
     #[test]
     fn all_together_are_bounded() {
-        let turns = Turns::new(2);
+        let turns = TurnScheduler::new(2);
         let users: Vec<Caller> = (0..20).map(|name| Caller::User(format!("{name}").into())).collect();
         let asked: Vec<_> = users.iter().map(|user| ask(&turns, user, 1)).collect();
         let given: usize = asked.iter().map(|(given, _)| given.len()).sum();

@@ -35,7 +35,7 @@ pub struct Notification {
     /// Where alerts are sent.
     pub channels: Vec<Channel>,
     /// What `alert_method` names that sends nothing.
-    pub silent: Vec<Silent>,
+    pub silent: Vec<SilentMethod>,
     /// How alerts are gathered before one notification tells of them.
     pub aggregation: Option<Aggregation>,
     /// Fields of the event for each value of which alerts are gathered apart.
@@ -61,7 +61,7 @@ pub struct Channel {
 
 /// A name in `alert_method` by which nothing is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Silent {
+pub struct SilentMethod {
     /// The name.
     pub name: String,
     /// Why nothing is; `None` where that is what it means.
@@ -158,7 +158,7 @@ impl Notification {
         }
         let mut used = Vec::new();
         for (name, own) in entries {
-            let mut silent = |reason| self.silent.push(Silent { name: name.clone(), reason });
+            let mut silent = |reason| self.silent.push(SilentMethod { name: name.clone(), reason });
             let Some(method) = Method::named(name) else {
                 match name.as_str() {
                     "none" => {}

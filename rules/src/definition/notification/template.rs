@@ -72,9 +72,9 @@ static ALL: LazyLock<Vec<Template>> = LazyLock::new(|| {
 
 /// Why a file is no template.
 #[derive(Debug)]
-struct Wrong(String);
+struct TemplateError(String);
 
-impl fmt::Display for Wrong {
+impl fmt::Display for TemplateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -99,11 +99,11 @@ impl Template {
             .flat_map(|option| option.aliases.iter().map(move |alias| (alias.as_str(), option.name.as_str())))
     }
 
-    fn read(name: &str, text: &str) -> Result<Self, Wrong> {
-        let file: Value = serde_norway::from_str(text).map_err(|error| Wrong(error.to_string()))?;
+    fn read(name: &str, text: &str) -> Result<Self, TemplateError> {
+        let file: Value = serde_norway::from_str(text).map_err(|error| TemplateError(error.to_string()))?;
         let text = |value: &Value, of: &str| match value.as_str() {
             Some(text) => Ok(text.to_owned()),
-            None => Err(Wrong(format!("[{name}.{of}] is no text"))),
+            None => Err(TemplateError(format!("[{name}.{of}] is no text"))),
         };
         let members = |of: &str| file[of].as_object().into_iter().flatten();
         let texts = |list: &Value| -> Vec<String> {
@@ -118,7 +118,7 @@ impl Template {
             default: of["default"].as_str().map(str::to_owned),
         };
         if file["name"] != name {
-            return Err(Wrong(format!("[{name}] has another name in it")));
+            return Err(TemplateError(format!("[{name}] has another name in it")));
         }
         Ok(Self {
             name: name.to_owned(),

@@ -2,26 +2,26 @@
 
 use serde_json::{Value, json};
 
-use super::super::blind::{Blind, Lags};
-use super::super::waiting::{Closing, Looking, Outcome, Sample};
+use super::super::unobserved::{OwnUnobserved, UnobservedIntervals};
+use super::super::window_operator::{ClosedWindow, JudgeContext, Outcome, Sample};
 use super::*;
 use crate::definition::Definition;
 
 /// Notes what is raised.
 #[derive(Debug, Default)]
-struct Raised(Vec<(String, Time, Value)>);
+struct RecordedAlerts(Vec<(String, Time, Value)>);
 
-impl Outcome for Raised {
+impl Outcome for RecordedAlerts {
     fn recovers(&self) -> bool {
         true
     }
 
-    fn alert(&mut self, closing: Closing<'_>) -> bool {
+    fn alert(&mut self, closing: ClosedWindow<'_>) -> bool {
         self.0.push((closing.key.to_string(), closing.end, closing.verdict.added.into_iter().collect()));
         true
     }
 
-    fn revise(&mut self, _: Closing<'_>) {}
+    fn revise(&mut self, _: ClosedWindow<'_>) {}
 
     fn recover(&mut self, _: &Key, _: Time, _: Time) {}
 
@@ -30,26 +30,26 @@ impl Outcome for Raised {
     }
 }
 
-fn waiting(options: Value, bounds: Bounds) -> Box<dyn Waiting> {
+fn waiting(options: Value, bounds: Bounds) -> Box<dyn WindowOperator> {
     let mut rule = json!({"name": "r", "index": "i", "query_key": "k"});
     for (name, value) in options.as_object().unwrap() {
         rule[name] = value.clone();
     }
-    match Work::new(&Definition::parse(&rule).unwrap(), &Timing::default(), bounds) {
-        Work::Waiting(waiting) => waiting,
-        Work::Eager(_) => panic!("{rule}"),
+    match RuleOperator::new(&Definition::parse(&rule).unwrap(), &Timing::default(), bounds) {
+        RuleOperator::Waiting(waiting) => waiting,
+        RuleOperator::Eager(_) => panic!("{rule}"),
     }
 }
 
 /// Closes the windows up to a time.
-fn close(waiting: &mut dyn Waiting, until: Time) -> Vec<(String, Time, Value)> {
-    let mut raised = Raised::default();
-    let mut lags = Lags::default();
+fn close(waiting: &mut dyn WindowOperator, until: Time) -> Vec<(String, Time, Value)> {
+    let mut raised = RecordedAlerts::default();
+    let mut lags = OwnUnobserved::default();
     lags.origin = Some(at(0));
     lags.push(at(-20), at(-10));
     let number = waiting.grid().number(until);
-    let blind = Blind { lags: &lags, absences: &[] };
-    let mut looking = Looking { blind, clock: &|end| end, out: &mut raised };
+    let blind = UnobservedIntervals { lags: &lags, absences: &[] };
+    let mut looking = JudgeContext { blind, clock: &|end| end, out: &mut raised };
     assert!(waiting.settle(&mut looking) && waiting.close(number, &mut looking));
     raised.0
 }
@@ -74,7 +74,7 @@ fn of_each_type() -> Vec<Value> {
 }
 
 /// Gives it an event of a key at a second.
-fn give(waiting: &mut dyn Waiting, second: i64, name: &str, source: Value) {
+fn give(waiting: &mut dyn WindowOperator, second: i64, name: &str, source: Value) {
     let event = event(source, second as u64);
     let sample = Sample { event: &event, time: at(second), second: second % 3 == 0, depth: 0 };
     waiting.event(&sample, &[key(name)], at(second), at(second));
@@ -96,14 +96,14 @@ fn state_of_each_type_that_waits_reads_back_byte_for_byte_and_survives_damage() 
             }
         }
         assert!(raised > 0, "{options}");
-        let bytes = |waiting: &dyn Waiting| {
+        let bytes = |waiting: &dyn WindowOperator| {
             let mut writer = Writer::default();
             waiting.encode(at(299), waiting.closed(), &mut writer);
             writer.finish()
         };
         let written = bytes(&*one);
         assert!(written.len() > 50, "{options}");
-        let read = |bytes: &[u8]| -> Result<Box<dyn Waiting>> {
+        let read = |bytes: &[u8]| -> Result<Box<dyn WindowOperator>> {
             let mut other = waiting(options.clone(), Bounds::default());
             let mut reader = Reader::new(bytes);
             other.decode(&mut reader)?;

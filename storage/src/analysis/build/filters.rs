@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::tokenizers::{check_ngram_diff, gram_range};
-use super::{Before, MAX_DEPTH, Scope, needs_settings, stemmers};
+use super::{MAX_DEPTH, PrecedingChain, Scope, needs_settings, stemmers};
 use crate::analysis::filter::{
-    Apostrophe, AsciiFolding, Characters, CjkBigram, ClassicTokens, CommonGrams, Cuts, Decompounder,
-    DelimitedPayload, Edge, Elision, Encoding, Filter, Fingerprint, FlattenGraph, Grams, Keep, KeepTypes,
-    KeywordMarker, KeywordRepeat, Length, Limit, Lowercase, LowercaseLanguage, MinHash, Multiplexer,
-    PatternCapture, PatternReplaceTokens, PorterStem, RemoveDuplicates, Shingle, StemmerOverride, Stop,
-    Synonyms, Trim, Truncate, TypeAsPayload, Unique, Uppercase, WordDelimiter, subword_types,
+    Apostrophe, AsciiFolding, Characters, CjkBigram, ClassicTokens, CommonGrams, Decompounder,
+    DelimitedPayload, Edge, Elision, Encoding, Filter, Fingerprint, FlattenGraph, Grams, KeepTypes,
+    KeepWords, KeywordMarker, KeywordRepeat, Length, Limit, Lowercase, LowercaseLanguage, MinHash,
+    Multiplexer, PatternCapture, PatternReplaceTokens, PorterStem, RemoveDuplicates, Shingle,
+    StemmerOverride, Stop, Synonyms, Trim, Truncate, TypeAsPayload, Unique, Uppercase, WordBoundaries,
+    WordDelimiter, subword_types,
 };
 use crate::analysis::language;
 use crate::analysis::pattern::JavaPattern;
@@ -25,7 +26,7 @@ fn refused(message: impl Into<String>) -> Error {
 pub(super) fn preconfigured(
     name: &str,
     scope: &Scope,
-    before: Before<'_>,
+    before: PrecedingChain<'_>,
 ) -> Result<Option<Arc<dyn Filter>>> {
     Ok(Some(match name {
         "edge_ngram" => Arc::new(Grams { min: 1, max: 1, edge: Edge::Front, preserve_original: false }),
@@ -52,7 +53,7 @@ pub(super) fn build(
     kind: &str,
     params: &Params,
     scope: &Scope,
-    before: Before<'_>,
+    before: PrecedingChain<'_>,
 ) -> Result<Option<Arc<dyn Filter>>> {
     if let Some(filter) = mapping_characters(kind, params)? {
         return Ok(Some(filter));
@@ -179,7 +180,7 @@ fn choosing_tokens(kind: &str, params: &Params) -> Result<Option<Arc<dyn Filter>
             let words = params.word_set("keep_words", ignore_case)?.ok_or_else(|| {
                 refused("keep requires either `keep_words` or `keep_words_path` to be configured")
             })?;
-            Arc::new(Keep { words, ignore_case })
+            Arc::new(KeepWords { words, ignore_case })
         }
         "keep_types" => {
             needs_settings(params)?;
@@ -235,7 +236,7 @@ fn combining_tokens(
     kind: &str,
     params: &Params,
     scope: &Scope,
-    before: Before<'_>,
+    before: PrecedingChain<'_>,
 ) -> Result<Option<Arc<dyn Filter>>> {
     Ok(Some(match kind {
         "ngram" | "nGram" => {
@@ -409,7 +410,7 @@ fn word_delimiter(params: &Params, graph: bool) -> Result<WordDelimiter> {
         _ => params.boolean(name, default),
     };
     Ok(WordDelimiter {
-        cuts: Cuts {
+        cuts: WordBoundaries {
             on_case_change: flag("split_on_case_change", true)?,
             on_numerics: flag("split_on_numerics", true)?,
             stem_possessive: flag("stem_english_possessive", true)?,
@@ -428,7 +429,7 @@ fn word_delimiter(params: &Params, graph: bool) -> Result<WordDelimiter> {
     })
 }
 
-fn synonyms(params: &Params, scope: &Scope, before: Before<'_>, graph: bool) -> Result<Synonyms> {
+fn synonyms(params: &Params, scope: &Scope, before: PrecedingChain<'_>, graph: bool) -> Result<Synonyms> {
     needs_settings(params)?;
     let lines = params
         .words("synonyms")?
@@ -473,7 +474,7 @@ fn synonyms(params: &Params, scope: &Scope, before: Before<'_>, graph: bool) -> 
     Ok(Synonyms { rules, ignore_case, graph })
 }
 
-fn multiplexer(params: &Params, scope: &Scope, before: Before<'_>) -> Result<Multiplexer> {
+fn multiplexer(params: &Params, scope: &Scope, before: PrecedingChain<'_>) -> Result<Multiplexer> {
     if before.depth >= MAX_DEPTH {
         return Err(refused(format!("filter [{}] is nested too deeply", params.name)));
     }
@@ -482,7 +483,7 @@ fn multiplexer(params: &Params, scope: &Scope, before: Before<'_>) -> Result<Mul
         let mut chain: Vec<(String, Arc<dyn Filter>)> = Vec::new();
         for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
             let all: Vec<(String, Arc<dyn Filter>)> = before.filters.iter().chain(&chain).cloned().collect();
-            let inner = Before { filters: &all, depth: before.depth + 1, ..before };
+            let inner = PrecedingChain { filters: &all, depth: before.depth + 1, ..before };
             let filter = scope.named_filter(name, inner)?.ok_or_else(|| {
                 refused(format!(
                     "Multiplexer filter [{}] refers to undefined tokenfilter [{name}]",

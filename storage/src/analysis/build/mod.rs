@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::analyzer::Parts;
+use super::analyzer::AnalyzerComponents;
 use super::char_filter::CharFilter;
 use super::filter::{Filter, InSynonyms};
 use super::settings::{Params, components};
@@ -42,11 +42,11 @@ pub(super) struct Scope {
 }
 
 /// Components in the order in which they apply, with their names.
-type Named<T> = Vec<(String, Arc<T>)>;
+type NamedComponents<T> = Vec<(String, Arc<T>)>;
 
 /// What a filter comes behind, which synonym rules are analyzed by.
 #[derive(Clone, Copy)]
-struct Before<'a> {
+struct PrecedingChain<'a> {
     char_filters: &'a [Arc<dyn CharFilter>],
     tokenizer: &'a Arc<dyn Tokenizer>,
     filters: &'a [(String, Arc<dyn Filter>)],
@@ -86,7 +86,7 @@ impl Scope {
             typed_char_filter(params)?;
         }
         let tokenizer: Arc<dyn Tokenizer> = Arc::new(Keyword);
-        let before = Before { char_filters: &[], tokenizer: &tokenizer, filters: &[], depth: 0 };
+        let before = PrecedingChain { char_filters: &[], tokenizer: &tokenizer, filters: &[], depth: 0 };
         for params in self.filters.values() {
             // Synonyms are analyzed by the chain that they are put into.
             if !matches!(params.type_name(), Some("synonym" | "synonym_graph" | "multiplexer")) {
@@ -101,7 +101,7 @@ impl Scope {
         tokenizers::build(kind, params, self)?.ok_or_else(|| unknown_type("tokenizer", kind, params))
     }
 
-    fn typed_filter(&self, params: &Params, before: Before<'_>) -> Result<Arc<dyn Filter>> {
+    fn typed_filter(&self, params: &Params, before: PrecedingChain<'_>) -> Result<Arc<dyn Filter>> {
         let kind = type_of(params, "filter")?;
         filters::build(kind, params, self, before)?.ok_or_else(|| unknown_type("filter", kind, params))
     }
@@ -113,7 +113,7 @@ impl Scope {
         }
     }
 
-    fn named_filter(&self, name: &str, before: Before<'_>) -> Result<Option<Arc<dyn Filter>>> {
+    fn named_filter(&self, name: &str, before: PrecedingChain<'_>) -> Result<Option<Arc<dyn Filter>>> {
         match self.filters.get(name) {
             Some(params) => self.typed_filter(params, before).map(Some),
             None => filters::preconfigured(name, self, before),
@@ -169,7 +169,7 @@ impl Scope {
         what: &str,
         params: &Params,
         tokenizer: &Arc<dyn Tokenizer>,
-    ) -> Result<(Named<dyn CharFilter>, Named<dyn Filter>)> {
+    ) -> Result<(NamedComponents<dyn CharFilter>, NamedComponents<dyn Filter>)> {
         let mut char_filters = Vec::new();
         for name in params.list("char_filter").unwrap_or_default() {
             let filter = self.named_char_filter(&name)?.ok_or_else(|| {
@@ -181,9 +181,9 @@ impl Scope {
             char_filters.push((name, filter));
         }
         let plain: Vec<Arc<dyn CharFilter>> = char_filters.iter().map(|(_, filter)| filter.clone()).collect();
-        let mut filters: Named<dyn Filter> = Vec::new();
+        let mut filters: NamedComponents<dyn Filter> = Vec::new();
         for name in params.list("filter").unwrap_or_default() {
-            let before = Before { char_filters: &plain, tokenizer, filters: &filters, depth: 0 };
+            let before = PrecedingChain { char_filters: &plain, tokenizer, filters: &filters, depth: 0 };
             let filter = self.named_filter(&name, before)?.ok_or_else(|| {
                 Error::IllegalArgument(format!(
                     "{what} [{}] failed to find filter under name [{name}]",
@@ -246,7 +246,7 @@ impl Scope {
                 (name, made)
             }
         };
-        let mut made_char_filters: Named<dyn CharFilter> = Vec::new();
+        let mut made_char_filters: NamedComponents<dyn CharFilter> = Vec::new();
         for component in char_filters {
             let (name, filter) = match component {
                 Component::Named(name) => {
@@ -261,10 +261,14 @@ impl Scope {
         }
         let plain: Vec<Arc<dyn CharFilter>> =
             made_char_filters.iter().map(|(_, filter)| filter.clone()).collect();
-        let mut made_filters: Named<dyn Filter> = Vec::new();
+        let mut made_filters: NamedComponents<dyn Filter> = Vec::new();
         for component in filters {
-            let before =
-                Before { char_filters: &plain, tokenizer: &tokenizer.1, filters: &made_filters, depth: 0 };
+            let before = PrecedingChain {
+                char_filters: &plain,
+                tokenizer: &tokenizer.1,
+                filters: &made_filters,
+                depth: 0,
+            };
             let (name, filter) = match component {
                 Component::Named(name) => {
                     (name.clone(), self.named_filter(name, before)?.ok_or_else(|| missing("filter", name))?)
@@ -290,13 +294,13 @@ pub(super) fn lowercase_normalizer() -> Analyzer {
 }
 
 fn assemble(
-    char_filters: Named<dyn CharFilter>,
+    char_filters: NamedComponents<dyn CharFilter>,
     tokenizer: (String, Arc<dyn Tokenizer>),
-    filters: Named<dyn Filter>,
+    filters: NamedComponents<dyn Filter>,
 ) -> Analyzer {
     let (char_filter_names, char_filters) = char_filters.into_iter().unzip();
     let (filter_names, filters) = filters.into_iter().unzip();
-    Analyzer::with_char_filters(char_filters, tokenizer.1, filters).with_parts(Parts {
+    Analyzer::with_char_filters(char_filters, tokenizer.1, filters).with_parts(AnalyzerComponents {
         char_filters: char_filter_names,
         tokenizer: tokenizer.0,
         filters: filter_names,
@@ -333,7 +337,7 @@ fn anonymous(kind: &str, definition: &Map<String, Value>) -> Result<(String, Str
     }
 }
 
-impl Before<'_> {
+impl PrecedingChain<'_> {
     /// The chain that the terms of synonym rules go through.
     fn for_synonyms(&self, tokenizer: Option<Arc<dyn Tokenizer>>) -> Result<Analyzer> {
         let mut filters = Vec::with_capacity(self.filters.len());

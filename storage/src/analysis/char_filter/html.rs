@@ -32,7 +32,7 @@ impl HtmlStrip {
 }
 
 /// What a piece of markup becomes.
-enum Piece {
+enum MarkupReplacement {
     /// Nothing: `len` bytes vanish.
     Gone(usize),
     /// A line feed.
@@ -60,25 +60,25 @@ impl CharFilter for HtmlStrip {
             }
             let piece = if rest.starts_with('<') { self.markup(rest) } else { reference(rest) };
             match piece {
-                Some(Piece::Gone(len)) => {
+                Some(MarkupReplacement::Gone(len)) => {
                     out.replace(&rest[..len], "");
                     at += len;
                 }
-                Some(Piece::Break(len)) => {
+                Some(MarkupReplacement::Break(len)) => {
                     out.replace(&rest[..len], "\n");
                     at += len;
                 }
-                Some(Piece::Character(len, c)) => {
+                Some(MarkupReplacement::Character(len, c)) => {
                     out.replace(&rest[..len], c.encode_utf8(&mut [0; 4]));
                     at += len;
                 }
-                Some(Piece::Content { len, from, to }) => {
+                Some(MarkupReplacement::Content { len, from, to }) => {
                     out.replace(&rest[..from], "");
                     out.keep(&rest[from..to]);
                     out.replace(&rest[to..len], "");
                     at += len;
                 }
-                Some(Piece::Kept(len)) => {
+                Some(MarkupReplacement::Kept(len)) => {
                     out.keep(&rest[..len]);
                     at += len;
                 }
@@ -131,36 +131,40 @@ fn until(text: &str, end: &str) -> Option<usize> {
 
 impl HtmlStrip {
     /// Reads what begins with `<`.
-    fn markup(&self, text: &str) -> Option<Piece> {
+    fn markup(&self, text: &str) -> Option<MarkupReplacement> {
         if let Some(comment) = text.strip_prefix("<!--") {
             let len = until(comment, "-->").map_or(text.len(), |len| 4 + len);
-            return Some(Piece::Gone(len));
+            return Some(MarkupReplacement::Gone(len));
         }
         if prefix_ignoring_case(text, "<![CDATA[") {
             let from = "<![CDATA[".len();
             let len = from + until(&text[from..], "]]>")?;
-            return Some(Piece::Content { len, from, to: len - 3 });
+            return Some(MarkupReplacement::Content { len, from, to: len - 3 });
         }
         if text.starts_with("<!") {
-            return declaration(text).map(Piece::Gone);
+            return declaration(text).map(MarkupReplacement::Gone);
         }
         if let Some(instruction) = text.strip_prefix("<?") {
-            return until(instruction, "?>").map(|len| Piece::Gone(2 + len));
+            return until(instruction, "?>").map(|len| MarkupReplacement::Gone(2 + len));
         }
         let (name, len, closing) = tag(text)?;
         if self.escaped.contains(&name) {
-            return Some(Piece::Kept(len));
+            return Some(MarkupReplacement::Kept(len));
         }
         if !closing && !text[..len].ends_with("/>") && matches!(name.as_str(), "script" | "style") {
             let end = format!("</{name}");
             let close = until(&text[len..], &end)
                 .and_then(|content| Some(len + content + until(&text[len + content..], ">")?));
-            return Some(close.map_or(Piece::Gone(text.len()), Piece::Break));
+            return Some(close.map_or(MarkupReplacement::Gone(text.len()), MarkupReplacement::Break));
         }
         if len == text.len() && !text.ends_with('>') {
-            return Some(Piece::Gone(len));
+            return Some(MarkupReplacement::Gone(len));
         }
-        Some(if INLINE.contains(&name.as_str()) { Piece::Gone(len) } else { Piece::Break(len) })
+        Some(if INLINE.contains(&name.as_str()) {
+            MarkupReplacement::Gone(len)
+        } else {
+            MarkupReplacement::Break(len)
+        })
     }
 }
 
@@ -244,7 +248,7 @@ fn is_name(c: char) -> bool {
 }
 
 /// Reads what begins with `&`. A reference ends in a semicolon or where the text does.
-fn reference(text: &str) -> Option<Piece> {
+fn reference(text: &str) -> Option<MarkupReplacement> {
     let body = &text[1..];
     if body.starts_with('#') {
         let (code, len) = number(text)?;
@@ -256,13 +260,16 @@ fn reference(text: &str) -> Option<Piece> {
             && text[..len + more].ends_with(';')
         {
             let c = char::from_u32(0x1_0000 + ((code - 0xd800) << 10) + (second - 0xdc00))?;
-            return Some(Piece::Character(len + more, c));
+            return Some(MarkupReplacement::Character(len + more, c));
         }
-        return Some(Piece::Character(len, char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)));
+        return Some(MarkupReplacement::Character(
+            len,
+            char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER),
+        ));
     }
     let end = body.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(body.len());
     let c = entity(&body[..end])?;
-    closed(text, 1 + end).map(|len| Piece::Character(len, c))
+    closed(text, 1 + end).map(|len| MarkupReplacement::Character(len, c))
 }
 
 /// The length of a reference whose name or number ends at a place; `None` where something else follows.

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::{End, Filter, InSynonyms, Stage};
+use super::{Filter, InSynonyms, Stage, TextEnd};
 use crate::analysis::Token;
 
 /// See the [module](self).
@@ -63,7 +63,7 @@ impl Stage for Folding<'_> {
         self.next.token(token);
     }
 
-    fn end(&mut self, end: End) -> End {
+    fn end(&mut self, end: TextEnd) -> TextEnd {
         self.next.end(end)
     }
 }

@@ -1,6 +1,6 @@
 //! The `cjk_bigram` filter: neighbouring ideographs, Hiragana, Katakana and Hangul in pairs.
 
-use super::{End, Filter, InSynonyms, Increments, Stage, whole};
+use super::{Filter, InSynonyms, Increments, Stage, TextEnd, whole};
 use crate::analysis::Token;
 
 /// See the [module](self).
@@ -26,7 +26,7 @@ impl Filter for CjkBigram {
 }
 
 impl CjkBigram {
-    fn run(&self, tokens: Vec<Token>, end: End) -> (Vec<Token>, End) {
+    fn run(&self, tokens: Vec<Token>, end: TextEnd) -> (Vec<Token>, TextEnd) {
         let mut out = Vec::with_capacity(tokens.len());
         let mut increments = Increments::default();
         let mut position = -1i64;
@@ -55,7 +55,7 @@ impl CjkBigram {
         }
         self.flush(&mut run, &mut position, &mut out);
         let trailing = end.positions.saturating_sub(after);
-        (out, End { positions: place(position + 1) + trailing, ..end })
+        (out, TextEnd { positions: place(position + 1) + trailing, ..end })
     }
 
     fn flush(&self, run: &mut Vec<(char, u32, u32)>, position: &mut i64, out: &mut Vec<Token>) {

@@ -2,7 +2,7 @@
 
 use hashbrown::HashSet;
 
-use super::{End, Filter, InSynonyms, Stage};
+use super::{Filter, InSynonyms, Stage, TextEnd};
 use crate::analysis::Token;
 use crate::analysis::filter::lowercase::lower;
 
@@ -113,7 +113,7 @@ impl Stage for Decompounding<'_> {
         }
     }
 
-    fn end(&mut self, end: End) -> End {
+    fn end(&mut self, end: TextEnd) -> TextEnd {
         self.next.end(end)
     }
 }

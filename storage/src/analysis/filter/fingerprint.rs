@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{End, Filter, InSynonyms, Stage, whole};
+use super::{Filter, InSynonyms, Stage, TextEnd, whole};
 use crate::analysis::Token;
 
 /// See the [module](self).
@@ -24,9 +24,9 @@ impl Filter for Fingerprint {
 }
 
 impl Fingerprint {
-    fn run(&self, tokens: Vec<Token>, end: End) -> (Vec<Token>, End) {
+    fn run(&self, tokens: Vec<Token>, end: TextEnd) -> (Vec<Token>, TextEnd) {
         // In Lucene, the text ends one position behind whatever comes of it.
-        let empty = End { positions: 1, ..end };
+        let empty = TextEnd { positions: 1, ..end };
         if tokens.is_empty() {
             return (Vec::new(), empty);
         }
@@ -53,6 +53,6 @@ impl Fingerprint {
             kind: "fingerprint",
             ..Token::default()
         };
-        (vec![token], End { positions: 2, ..end })
+        (vec![token], TextEnd { positions: 2, ..end })
     }
 }

@@ -1,7 +1,7 @@
 //! Shingles of one size, as `search_as_you_type` indexes them: so many neighbouring tokens joined, with
 //! nothing between two separators where a position is empty.
 
-use super::{End, Filter, InSynonyms, Stage, whole};
+use super::{Filter, InSynonyms, Stage, TextEnd, whole};
 use crate::analysis::Token;
 use crate::analysis::allowance::Allowance;
 
@@ -23,7 +23,7 @@ impl Filter for FixedShingle {
         whole(
             |tokens, end| {
                 let (tokens, cut) = self.join(&tokens, end.positions);
-                (tokens, End { cut: end.cut || cut, ..end })
+                (tokens, TextEnd { cut: end.cut || cut, ..end })
             },
             next,
         )

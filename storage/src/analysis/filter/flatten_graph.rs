@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{End, Filter, Stage, whole};
+use super::{Filter, Stage, TextEnd, whole};
 use crate::analysis::Token;
 
 /// See the [module](self).
@@ -18,7 +18,7 @@ impl Filter for FlattenGraph {
     }
 }
 
-fn flatten(tokens: Vec<Token>, end: End) -> (Vec<Token>, End) {
+fn flatten(tokens: Vec<Token>, end: TextEnd) -> (Vec<Token>, TextEnd) {
     // Node of the graph to node of the output.
     let mut nodes: BTreeMap<u32, u32> = BTreeMap::new();
     for token in &tokens {
@@ -68,5 +68,5 @@ fn flatten(tokens: Vec<Token>, end: End) -> (Vec<Token>, End) {
         .collect();
     out.sort_by_key(|(from, node, _)| (*from, *node));
     let last = out.iter().map(|(_, _, token)| token.position + token.position_length).max().unwrap_or(0);
-    (out.into_iter().map(|(_, _, token)| token).collect(), End { positions: last + trailing, ..end })
+    (out.into_iter().map(|(_, _, token)| token).collect(), TextEnd { positions: last + trailing, ..end })
 }

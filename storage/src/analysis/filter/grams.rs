@@ -1,6 +1,6 @@
 //! The `ngram` and `edge_ngram` filters: runs of characters of each token, at its position.
 
-use super::{End, Filter, InSynonyms, Stage};
+use super::{Filter, InSynonyms, Stage, TextEnd};
 use crate::analysis::Token;
 use crate::analysis::allowance::{Allowance, TOKEN_BYTES};
 
@@ -27,7 +27,7 @@ pub(crate) struct Grams {
 
 impl Filter for Grams {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-        Box::new(Cutter { grams: self, ends: Vec::new(), allowance: Allowance::default(), next })
+        Box::new(GramCutter { grams: self, ends: Vec::new(), allowance: Allowance::default(), next })
     }
 
     fn growth(&self) -> usize {
@@ -50,7 +50,7 @@ pub(crate) fn growth(min: usize, max: usize, edges_only: bool) -> usize {
     (max.saturating_sub(min) + 1).saturating_mul(mean)
 }
 
-struct Cutter<'a> {
+struct GramCutter<'a> {
     grams: &'a Grams,
     allowance: Allowance,
     /// Byte offsets of the characters of the token, and its end.
@@ -58,7 +58,7 @@ struct Cutter<'a> {
     next: Box<dyn Stage + 'a>,
 }
 
-impl Stage for Cutter<'_> {
+impl Stage for GramCutter<'_> {
     fn token(&mut self, token: &mut Token) {
         let Grams { min, max, edge, preserve_original } = *self.grams;
         self.ends.clear();
@@ -95,7 +95,7 @@ impl Stage for Cutter<'_> {
         }
     }
 
-    fn end(&mut self, end: End) -> End {
-        self.next.end(End { cut: end.cut || self.allowance.is_exhausted(), ..end })
+    fn end(&mut self, end: TextEnd) -> TextEnd {
+        self.next.end(TextEnd { cut: end.cut || self.allowance.is_exhausted(), ..end })
     }
 }

@@ -4,7 +4,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::lowercase::lower;
-use super::{End, Filter, Stage, each};
+use super::{Filter, Stage, TextEnd, each};
 use crate::analysis::Token;
 use crate::analysis::pattern::JavaPattern;
 use crate::{Error, Result};
@@ -67,7 +67,7 @@ impl Stage for Repeat<'_> {
         self.next.token(&mut again);
     }
 
-    fn end(&mut self, end: End) -> End {
+    fn end(&mut self, end: TextEnd) -> TextEnd {
         self.next.end(end)
     }
 }

@@ -59,10 +59,10 @@ pub(crate) use porter::PorterStem;
 #[cfg(test)]
 pub(crate) use porter::stem as porter_stem;
 pub(crate) use possessive::EnglishPossessive;
-pub(crate) use select::{Keep, KeepTypes, Limit, RemoveDuplicates};
+pub(crate) use select::{KeepTypes, KeepWords, Limit, RemoveDuplicates};
 pub(crate) use shingle::Shingle;
 pub(crate) use stop::{Stop, english_stop_words};
-pub(crate) use subwords::{Cuts, types as subword_types};
+pub(crate) use subwords::{WordBoundaries, types as subword_types};
 pub(crate) use synonym::Synonyms;
 pub(crate) use unique::Unique;
 pub(crate) use word_delimiter::WordDelimiter;
@@ -135,7 +135,7 @@ pub(crate) enum InSynonyms {
 
 /// How a text ends.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct End {
+pub(crate) struct TextEnd {
     /// Positions that it took, removed tokens included.
     pub(crate) positions: u32,
     /// Where it ends in the text that was given, in UTF-16 code units.
@@ -149,41 +149,41 @@ pub(crate) trait Stage {
     /// Takes a token.
     fn token(&mut self, token: &mut Token);
     /// Ends the text; returns how it ends behind this stage.
-    fn end(&mut self, end: End) -> End;
+    fn end(&mut self, end: TextEnd) -> TextEnd;
 }
 
 /// A stage that looks at each token by itself: `keep` may change it and says whether it stays.
-struct Each<'a, F> {
+struct PerTokenStage<'a, F> {
     keep: F,
     next: Box<dyn Stage + 'a>,
 }
 
-impl<F: FnMut(&mut Token) -> bool> Stage for Each<'_, F> {
+impl<F: FnMut(&mut Token) -> bool> Stage for PerTokenStage<'_, F> {
     fn token(&mut self, token: &mut Token) {
         if (self.keep)(token) {
             self.next.token(token);
         }
     }
 
-    fn end(&mut self, end: End) -> End {
+    fn end(&mut self, end: TextEnd) -> TextEnd {
         self.next.end(end)
     }
 }
 
 /// A stage that holds all tokens of a text back and hands on what `run` makes of them and of the
 /// number of positions. It holds as many tokens as the text has.
-struct Whole<'a, F> {
+struct BufferingStage<'a, F> {
     tokens: Vec<Token>,
     run: F,
     next: Box<dyn Stage + 'a>,
 }
 
-impl<F: FnMut(Vec<Token>, End) -> (Vec<Token>, End)> Stage for Whole<'_, F> {
+impl<F: FnMut(Vec<Token>, TextEnd) -> (Vec<Token>, TextEnd)> Stage for BufferingStage<'_, F> {
     fn token(&mut self, token: &mut Token) {
         self.tokens.push(token.clone());
     }
 
-    fn end(&mut self, end: End) -> End {
+    fn end(&mut self, end: TextEnd) -> TextEnd {
         let (tokens, end) = (self.run)(std::mem::take(&mut self.tokens), end);
         for mut token in tokens {
             self.next.token(&mut token);
@@ -193,10 +193,10 @@ impl<F: FnMut(Vec<Token>, End) -> (Vec<Token>, End)> Stage for Whole<'_, F> {
 }
 
 fn whole<'a>(
-    run: impl FnMut(Vec<Token>, End) -> (Vec<Token>, End) + 'a,
+    run: impl FnMut(Vec<Token>, TextEnd) -> (Vec<Token>, TextEnd) + 'a,
     next: Box<dyn Stage + 'a>,
 ) -> Box<dyn Stage + 'a> {
-    Box::new(Whole { tokens: Vec::new(), run, next })
+    Box::new(BufferingStage { tokens: Vec::new(), run, next })
 }
 
 /// The position increments of tokens in a row, as Lucene counts them.
@@ -217,5 +217,5 @@ impl Increments {
 }
 
 fn each<'a>(keep: impl FnMut(&mut Token) -> bool + 'a, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-    Box::new(Each { keep, next })
+    Box::new(PerTokenStage { keep, next })
 }

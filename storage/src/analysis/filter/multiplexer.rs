@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 
-use super::{End, Filter, InSynonyms, Stage};
+use super::{Filter, InSynonyms, Stage, TextEnd};
 use crate::analysis::Token;
 use crate::analysis::allowance::Allowance;
 use crate::analysis::analyzer::chain;
@@ -58,7 +58,7 @@ impl Stage for Collect<'_> {
         self.0.push(token.clone());
     }
 
-    fn end(&mut self, end: End) -> End {
+    fn end(&mut self, end: TextEnd) -> TextEnd {
         end
     }
 }
@@ -79,7 +79,7 @@ impl Stage for Splitter<'_> {
             let from = made.len();
             let mut stage = chain(filters, Box::new(Collect(&mut made)));
             stage.token(&mut alone);
-            let end = stage.end(End { positions: 1, offset: token.end, cut: false });
+            let end = stage.end(TextEnd { positions: 1, offset: token.end, cut: false });
             self.cut |= end.cut;
             drop(stage);
             for token_made in &mut made[from..] {
@@ -97,7 +97,7 @@ impl Stage for Splitter<'_> {
         }
     }
 
-    fn end(&mut self, end: End) -> End {
-        self.next.end(End { cut: end.cut || self.cut || self.allowance.is_exhausted(), ..end })
+    fn end(&mut self, end: TextEnd) -> TextEnd {
+        self.next.end(TextEnd { cut: end.cut || self.cut || self.allowance.is_exhausted(), ..end })
     }
 }

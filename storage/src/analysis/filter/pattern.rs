@@ -1,6 +1,6 @@
 //! Filters that take a regular expression: `pattern_replace` and `pattern_capture`.
 
-use super::{End, Filter, Stage, each};
+use super::{Filter, Stage, TextEnd, each};
 use crate::analysis::Token;
 use crate::analysis::pattern::{JavaPattern, Replacement};
 
@@ -84,7 +84,7 @@ impl Stage for Capture<'_> {
         }
     }
 
-    fn end(&mut self, end: End) -> End {
+    fn end(&mut self, end: TextEnd) -> TextEnd {
         self.next.end(end)
     }
 }

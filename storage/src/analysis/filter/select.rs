@@ -3,17 +3,17 @@
 use hashbrown::HashSet;
 
 use super::lowercase::lower;
-use super::{End, Filter, Stage, each};
+use super::{Filter, Stage, TextEnd, each};
 use crate::analysis::Token;
 
 /// Keeps the words of a list.
 #[derive(Debug)]
-pub(crate) struct Keep {
+pub(crate) struct KeepWords {
     pub(crate) words: HashSet<String>,
     pub(crate) ignore_case: bool,
 }
 
-impl Filter for Keep {
+impl Filter for KeepWords {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
         each(
             |token| {
@@ -69,10 +69,10 @@ impl Stage for Limiting<'_> {
         }
     }
 
-    fn end(&mut self, end: End) -> End {
+    fn end(&mut self, end: TextEnd) -> TextEnd {
         // What lies behind the limit is not read.
         let positions = if self.left == 0 { self.after } else { end.positions };
-        self.next.end(End { positions, ..end })
+        self.next.end(TextEnd { positions, ..end })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The `shingle` filter: neighbouring tokens joined.
 
-use super::{End, Filter, InSynonyms, Increments, Shingles, Stage, whole};
+use super::{Filter, InSynonyms, Increments, Shingles, Stage, TextEnd, whole};
 use crate::analysis::Token;
 use crate::analysis::allowance::{Allowance, TOKEN_BYTES};
 
@@ -40,7 +40,7 @@ impl Filter for Shingle {
 }
 
 impl Shingle {
-    fn run(&self, tokens: Vec<Token>, end: End) -> (Vec<Token>, End) {
+    fn run(&self, tokens: Vec<Token>, end: TextEnd) -> (Vec<Token>, TextEnd) {
         let input = self.with_fillers(tokens, end);
         let mut allowance = Allowance::default();
         input.iter().for_each(|(token, _)| allowance.take(token.text.len()));
@@ -80,11 +80,11 @@ impl Shingle {
             }
             position += u32::from(out.len() > before);
         }
-        (out, End { positions: position, cut: end.cut || allowance.is_exhausted(), ..end })
+        (out, TextEnd { positions: position, cut: end.cut || allowance.is_exhausted(), ..end })
     }
 
     /// Puts a filler for each position that a filter left empty, as many as a shingle may span.
-    fn with_fillers(&self, tokens: Vec<Token>, end: End) -> Vec<(Token, bool)> {
+    fn with_fillers(&self, tokens: Vec<Token>, end: TextEnd) -> Vec<(Token, bool)> {
         let mut input = Vec::with_capacity(tokens.len());
         let mut increments = Increments::default();
         let filler = |at: u32| {

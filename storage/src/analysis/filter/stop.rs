@@ -3,7 +3,7 @@
 use hashbrown::HashSet;
 
 use super::lowercase::lower;
-use super::{End, Filter, Stage, each};
+use super::{Filter, Stage, TextEnd, each};
 use crate::analysis::Token;
 
 /// Lucene's English stop words.
@@ -74,7 +74,7 @@ impl Stage for Trailing<'_> {
         }
     }
 
-    fn end(&mut self, end: End) -> End {
+    fn end(&mut self, end: TextEnd) -> TextEnd {
         // Only a word that nothing parts from the end of the text can be going on.
         if let Some(mut token) = self.held.take()
             && token.end == end.offset

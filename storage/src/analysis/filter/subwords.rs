@@ -13,7 +13,7 @@ const ALPHANUMERIC: u8 = ALPHA | DIGIT;
 
 /// Where words are cut.
 #[derive(Clone, Debug)]
-pub(crate) struct Cuts {
+pub(crate) struct WordBoundaries {
     pub(crate) on_case_change: bool,
     pub(crate) on_numerics: bool,
     pub(crate) stem_possessive: bool,
@@ -53,7 +53,7 @@ pub(crate) fn types(rules: &[String]) -> Result<Vec<(char, u8)>> {
         .collect()
 }
 
-impl Cuts {
+impl WordBoundaries {
     fn class(&self, unit: u16) -> u8 {
         let Some(c) = char::from_u32(u32::from(unit)) else { return ALPHANUMERIC };
         if let Some((_, class)) = self.types.iter().rev().find(|(of, _)| *of == c) {
@@ -103,7 +103,7 @@ impl Cuts {
 
 /// A part of a word.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct Subword {
     pub(super) start: usize,
     pub(super) end: usize,
     /// Its class; letters are `ALPHA`.
@@ -111,14 +111,14 @@ pub(super) struct Part {
 }
 
 /// The parts of a word.
-pub(super) struct Parts {
-    pub(super) parts: Vec<Part>,
+pub(super) struct Subwords {
+    pub(super) parts: Vec<Subword>,
     /// The word is one part between delimiters.
     pub(super) single: bool,
 }
 
 /// Cuts a word of UTF-16 code units.
-pub(super) fn cut(word: &[u16], cuts: &Cuts) -> Parts {
+pub(super) fn cut(word: &[u16], cuts: &WordBoundaries) -> Subwords {
     let class = |at: usize| cuts.class(word[at]);
     let mut first = 0;
     while first < word.len() && class(first) & DELIMITER != 0 {
@@ -169,9 +169,9 @@ pub(super) fn cut(word: &[u16], cuts: &Cuts) -> Parts {
             LOWER | UPPER => ALPHA,
             other => other,
         };
-        parts.push(Part { start, end: at, class });
+        parts.push(Subword { start, end: at, class });
     }
     let end = if final_possessive { last - 2 } else { last };
     let single = parts.first().is_some_and(|part| part.start == first && part.end == end);
-    Parts { parts, single }
+    Subwords { parts, single }
 }

@@ -8,7 +8,7 @@
 use hashbrown::HashMap;
 
 use super::lowercase::lower;
-use super::{End, Filter, InSynonyms, Increments, Stage, whole};
+use super::{Filter, InSynonyms, Increments, Stage, TextEnd, whole};
 use crate::analysis::Token;
 use crate::analysis::allowance::{Allowance, TOKEN_BYTES};
 use crate::analysis::synonyms::{Entry, Rules};
@@ -24,7 +24,7 @@ pub(crate) struct Synonyms {
 const KIND: &str = "SYNONYM";
 
 /// A term that lies over a token ahead: text, end if it is its own, length in positions.
-type Ahead<'a> = (&'a str, Option<u32>, u32);
+type PendingTerm<'a> = (&'a str, Option<u32>, u32);
 
 impl Filter for Synonyms {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
@@ -38,7 +38,7 @@ impl Filter for Synonyms {
                 let positions = i64::from(end.positions) + shift;
                 let after = tokens.last().map_or(0, |token| token.position + 1);
                 let positions = u32::try_from(positions).unwrap_or(0).max(after);
-                (tokens, End { positions, cut, ..end })
+                (tokens, TextEnd { positions, cut, ..end })
             },
             next,
         )
@@ -173,7 +173,7 @@ impl Synonyms {
         let mut out: Vec<Token> = Vec::with_capacity(tokens.len());
         let mut increments = Increments::default();
         let increments: Vec<u32> = tokens.iter().map(|token| increments.of(token)).collect();
-        let mut ahead: HashMap<usize, Vec<Ahead<'_>>> = HashMap::new();
+        let mut ahead: HashMap<usize, Vec<PendingTerm<'_>>> = HashMap::new();
         let mut position = -1i64;
         let mut at = 0;
         while at < tokens.len() {

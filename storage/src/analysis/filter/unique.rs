@@ -2,7 +2,7 @@
 
 use hashbrown::HashSet;
 
-use super::{End, Filter, Stage};
+use super::{Filter, Stage, TextEnd};
 use crate::analysis::Token;
 
 /// See the [module](self).
@@ -51,7 +51,7 @@ impl Stage for UniqueStage<'_> {
         }
     }
 
-    fn end(&mut self, end: End) -> End {
-        self.next.end(End { positions: end.positions - self.dropped, ..end })
+    fn end(&mut self, end: TextEnd) -> TextEnd {
+        self.next.end(TextEnd { positions: end.positions - self.dropped, ..end })
     }
 }

@@ -2,14 +2,14 @@
 
 use hashbrown::HashSet;
 
-use super::subwords::{ALPHA, Cuts, DIGIT, Part, cut};
-use super::{End, Filter, InSynonyms, Increments, Stage};
+use super::subwords::{ALPHA, DIGIT, Subword, WordBoundaries, cut};
+use super::{Filter, InSynonyms, Increments, Stage, TextEnd};
 use crate::analysis::Token;
 
 /// What becomes of the parts of a word.
 #[derive(Debug)]
 pub(crate) struct WordDelimiter {
-    pub(crate) cuts: Cuts,
+    pub(crate) cuts: WordBoundaries,
     pub(crate) generate_word_parts: bool,
     pub(crate) generate_number_parts: bool,
     pub(crate) catenate_words: bool,
@@ -58,7 +58,7 @@ impl Filter for WordDelimiter {
 
 /// Parts that are joined.
 #[derive(Default)]
-struct Joined {
+struct CatenatedParts {
     units: Vec<u16>,
     class: u8,
     count: usize,
@@ -67,8 +67,8 @@ struct Joined {
     position: u32,
 }
 
-impl Joined {
-    fn append(&mut self, word: &[u16], part: Part, position: u32) {
+impl CatenatedParts {
+    fn append(&mut self, word: &[u16], part: Subword, position: u32) {
         if self.count == 0 {
             self.class = part.class;
             self.start = part.start;
@@ -81,7 +81,7 @@ impl Joined {
 }
 
 /// A token to be: text, first and last position within the word, place within the word.
-struct Piece {
+struct DelimitedToken {
     units: Vec<u16>,
     from: u32,
     to: u32,
@@ -134,11 +134,11 @@ impl Stage for Splitter<'_> {
         }
     }
 
-    fn end(&mut self, end: End) -> End {
+    fn end(&mut self, end: TextEnd) -> TextEnd {
         // Words that left no token at the end leave no hole either.
         let trailing = end.positions.saturating_sub(self.taken);
         let after = u32::try_from(self.position + 1).unwrap_or(0);
-        self.next.end(End { positions: after + trailing, ..end })
+        self.next.end(TextEnd { positions: after + trailing, ..end })
     }
 }
 
@@ -151,17 +151,17 @@ impl Splitter<'_> {
         self.next.token(token);
     }
 
-    fn graph(&mut self, token: &Token, word: &[u16], parts: &[Part], single: bool) {
+    fn graph(&mut self, token: &Token, word: &[u16], parts: &[Subword], single: bool) {
         let filter = self.filter;
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<DelimitedToken> = Vec::new();
         let mut at = 0u32;
         if single {
             let part = parts[0];
             pieces.push(piece(word, part.start, part.end, 0, 1));
             at = 1;
         } else {
-            let mut joined = Joined::default();
-            let mut all = Joined::default();
+            let mut joined = CatenatedParts::default();
+            let mut all = CatenatedParts::default();
             let mut last_count = 0;
             for &part in parts {
                 if joined.count > 0 && joined.class & part.class == 0 {
@@ -214,7 +214,7 @@ impl Splitter<'_> {
         }
     }
 
-    fn overlay(&mut self, token: &Token, word: &[u16], parts: &[Part], single: bool) {
+    fn overlay(&mut self, token: &Token, word: &[u16], parts: &[Subword], single: bool) {
         let filter = self.filter;
         let legal = filter.adjust_offsets && (token.end - token.start) as usize == word.len();
         let blank = Token { kind: token.kind, payload: token.payload.clone(), ..Token::default() };
@@ -259,8 +259,8 @@ impl Splitter<'_> {
         }
         // Text, increment and offsets, sorted by where they start before they go on.
         let mut pieces: Vec<(Token, u32)> = Vec::new();
-        let mut joined = Joined::default();
-        let mut all = Joined::default();
+        let mut joined = CatenatedParts::default();
+        let mut all = CatenatedParts::default();
         let mut last_count = 0;
         let mut push = |units: &[u16], start: usize, end: usize, increment: u32| {
             let (start, end) = offsets(start, end);
@@ -310,16 +310,16 @@ impl Splitter<'_> {
     }
 }
 
-fn piece(word: &[u16], start: usize, end: usize, from: u32, to: u32) -> Piece {
-    Piece { units: word[start..end].to_vec(), from, to, start, end }
+fn piece(word: &[u16], start: usize, end: usize, from: u32, to: u32) -> DelimitedToken {
+    DelimitedToken { units: word[start..end].to_vec(), from, to, start, end }
 }
 
 fn flush(
     filter: &WordDelimiter,
-    joined: &mut Joined,
+    joined: &mut CatenatedParts,
     at: &mut u32,
     last_count: &mut usize,
-    pieces: &mut Vec<Piece>,
+    pieces: &mut Vec<DelimitedToken>,
 ) {
     let done = std::mem::take(joined);
     *last_count = done.count;
@@ -328,11 +328,11 @@ fn flush(
     }
 }
 
-fn write(joined: Joined, at: &mut u32, pieces: &mut Vec<Piece>) {
+fn write(joined: CatenatedParts, at: &mut u32, pieces: &mut Vec<DelimitedToken>) {
     if *at == joined.position {
         *at += 1;
     }
-    pieces.push(Piece {
+    pieces.push(DelimitedToken {
         units: joined.units,
         from: joined.position,
         to: *at,

@@ -18,7 +18,7 @@ mod suffix;
 mod words;
 
 use super::Token;
-use super::filter::{End, Filter, Stage};
+use super::filter::{Filter, Stage, TextEnd};
 
 pub(crate) use snowball::snowball;
 pub(crate) use words::{articles, french_articles, named_stop_words, stop_words};
@@ -105,7 +105,7 @@ impl std::fmt::Debug for Rewrite {
 
 impl Filter for Rewrite {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-        Box::new(Rewriting { rewrite: self, characters: Vec::new(), next })
+        Box::new(RewriteFilter { rewrite: self, characters: Vec::new(), next })
     }
 
     fn is_normalizing(&self) -> bool {
@@ -117,13 +117,13 @@ impl Filter for Rewrite {
     }
 }
 
-struct Rewriting<'a> {
+struct RewriteFilter<'a> {
     rewrite: &'a Rewrite,
     characters: Vec<char>,
     next: Box<dyn Stage + 'a>,
 }
 
-impl Stage for Rewriting<'_> {
+impl Stage for RewriteFilter<'_> {
     fn token(&mut self, token: &mut Token) {
         let stems = !matches!(self.rewrite, Rewrite::Normalize(_));
         if stems && token.keyword {
@@ -148,7 +148,7 @@ impl Stage for Rewriting<'_> {
         self.next.token(token);
     }
 
-    fn end(&mut self, end: End) -> End {
+    fn end(&mut self, end: TextEnd) -> TextEnd {
         self.next.end(end)
     }
 }

@@ -6,25 +6,25 @@ use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 pub(super) fn german(word: &mut Vec<char>) {
     /// What the letters before say about an `e`.
     #[derive(PartialEq)]
-    enum After {
+    enum PrecedingLetters {
         Other,
         /// A vowel or `q`: a `u` that follows makes no umlaut.
         Vowel,
         /// A vowel that an `e` makes an umlaut.
         Umlaut,
     }
-    let mut after = After::Other;
+    let mut after = PrecedingLetters::Other;
     let mut out = Vec::with_capacity(word.len() + 1);
     for &c in word.iter() {
         after = match c {
-            'e' if after == After::Umlaut => {
-                after = After::Vowel;
+            'e' if after == PrecedingLetters::Umlaut => {
+                after = PrecedingLetters::Vowel;
                 continue;
             }
-            'a' | 'o' => After::Umlaut,
-            'u' if after == After::Other => After::Umlaut,
-            'e' | 'i' | 'q' | 'u' | 'y' | 'ä' | 'ö' | 'ü' => After::Vowel,
-            _ => After::Other,
+            'a' | 'o' => PrecedingLetters::Umlaut,
+            'u' if after == PrecedingLetters::Other => PrecedingLetters::Umlaut,
+            'e' | 'i' | 'q' | 'u' | 'y' | 'ä' | 'ö' | 'ü' => PrecedingLetters::Vowel,
+            _ => PrecedingLetters::Other,
         };
         match c {
             'ä' => out.push('a'),

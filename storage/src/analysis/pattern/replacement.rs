@@ -7,11 +7,11 @@ use crate::{Error, Result};
 /// A replacement with references to groups, `$1` or `${name}`.
 #[derive(Debug)]
 pub(crate) struct Replacement {
-    parts: Vec<Part>,
+    parts: Vec<ReplacementItem>,
 }
 
 #[derive(Debug)]
-enum Part {
+enum ReplacementItem {
     Text(String),
     Group(usize),
 }
@@ -54,15 +54,15 @@ impl JavaPattern {
                         group
                     };
                     if !literal.is_empty() {
-                        parts.push(Part::Text(std::mem::take(&mut literal)));
+                        parts.push(ReplacementItem::Text(std::mem::take(&mut literal)));
                     }
-                    parts.push(Part::Group(group));
+                    parts.push(ReplacementItem::Group(group));
                 }
                 c => literal.push(c),
             }
         }
         if !literal.is_empty() {
-            parts.push(Part::Text(literal));
+            parts.push(ReplacementItem::Text(literal));
         }
         Ok(Replacement { parts })
     }
@@ -95,8 +95,8 @@ impl Replacement {
     pub(crate) fn expand(&self, text: &str, found: &Matches<'_, '_>, out: &mut String, most: usize) -> bool {
         for part in &self.parts {
             let part = match part {
-                Part::Text(literal) => literal.as_str(),
-                Part::Group(group) => found.group(*group).map_or("", |group| &text[group]),
+                ReplacementItem::Text(literal) => literal.as_str(),
+                ReplacementItem::Group(group) => found.group(*group).map_or("", |group| &text[group]),
             };
             let room = most.saturating_sub(out.len());
             if part.len() > room {

@@ -79,7 +79,7 @@ pub(super) struct Flags {
 
 /// A pattern that was read: its tree, and the names of its groups by number.
 #[derive(Debug)]
-pub(super) struct Parsed {
+pub(super) struct ParsedPattern {
     pub(super) node: Node,
     pub(super) names: Vec<Option<String>>,
 }
@@ -88,19 +88,19 @@ pub(super) struct Parsed {
 ///
 /// # Errors
 /// What is wrong with it, in the words of Java.
-pub(super) fn parse(pattern: &str, flags: Flags) -> Result<Parsed, String> {
+pub(super) fn parse(pattern: &str, flags: Flags) -> Result<ParsedPattern, String> {
     let characters = if flags.literal { pattern.chars().collect() } else { unquote(pattern) };
     let mut parser = Parser { characters, at: 0, flags, names: vec![None], depth: 0 };
     if flags.literal {
         let characters = std::mem::take(&mut parser.characters);
         let node = Node::Concat(characters.into_iter().map(|c| parser.literal(u32::from(c))).collect());
-        return Ok(Parsed { node, names: parser.names });
+        return Ok(ParsedPattern { node, names: parser.names });
     }
     let node = parser.alternation()?;
     if parser.peek().is_some() {
         return Err("Unmatched closing ')'".to_owned());
     }
-    Ok(Parsed { node, names: parser.names })
+    Ok(ParsedPattern { node, names: parser.names })
 }
 
 /// Puts a backslash before each sign between `\Q` and `\E`.

@@ -47,7 +47,7 @@ static SHORT_FORMS: LazyLock<[u8; 256]> = LazyLock::new(|| {
 
 /// A way from a state to one that is finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Way {
+struct StateTransition {
     byte: u8,
     /// What the way adds to the number of a term.
     adds: u64,
@@ -59,7 +59,7 @@ struct Way {
 struct State {
     is_final: bool,
     adds: u64,
-    ways: Vec<Way>,
+    ways: Vec<StateTransition>,
 }
 
 /// A state on the path of the last term, which may get more ways.
@@ -82,7 +82,7 @@ pub(super) struct TransducerWriter<W> {
     terms: u64,
     /// Address of the state that was written last.
     last: u64,
-    finished: Finished,
+    finished: StateRegistry,
     /// A state's bytes.
     encoded: Vec<u8>,
 }
@@ -100,7 +100,7 @@ impl<W: Write> TransducerWriter<W> {
             depth: 0,
             terms: 0,
             last: NOWHERE,
-            finished: Finished::default(),
+            finished: StateRegistry::default(),
             encoded: Vec::new(),
         })
     }
@@ -176,7 +176,7 @@ impl<W: Write> TransducerWriter<W> {
             self.depth -= 1;
             let open = &mut self.path[self.depth];
             if let Some((byte, adds)) = open.last.take() {
-                open.state.ways.push(Way { byte, adds, to });
+                open.state.ways.push(StateTransition { byte, adds, to });
             }
         }
         Ok(())
@@ -237,7 +237,7 @@ impl State {
         let pack = |out: &mut Vec<u8>, number: u64, width: u8| {
             out.extend_from_slice(&number.to_le_bytes()[..usize::from(width)]);
         };
-        let distance = |way: &Way| if way.to == END { 0 } else { address - way.to };
+        let distance = |way: &StateTransition| if way.to == END { 0 } else { address - way.to };
         let byte_and_mark = |out: &mut Vec<u8>, byte: u8, mark: u8| {
             let form = SHORT_FORMS[usize::from(byte)];
             if form == 0 {
@@ -295,26 +295,26 @@ fn width(number: u64) -> u8 {
 /// Some of the states that were written, by their parts: ends of terms are often the same. A row has two, the one that was used
 /// last in front.
 #[derive(Debug, Default)]
-struct Finished {
-    rows: Vec<[Written; 2]>,
+struct StateRegistry {
+    rows: Vec<[WrittenState; 2]>,
     remembered: usize,
 }
 
 #[derive(Debug)]
-struct Written {
+struct WrittenState {
     hash: u64,
     /// [`NOWHERE`] where there is none.
     address: u64,
     state: State,
 }
 
-impl Default for Written {
+impl Default for WrittenState {
     fn default() -> Self {
         Self { hash: 0, address: NOWHERE, state: State::default() }
     }
 }
 
-impl Finished {
+impl StateRegistry {
     /// Rows at first, and at most: a megabyte.
     const LEAST: usize = 64;
     const MOST: usize = 8_192;
@@ -322,7 +322,7 @@ impl Finished {
     fn find(&mut self, hash: u64, state: &State) -> Option<u64> {
         let place = self.place(hash);
         let row = self.rows.get_mut(place)?;
-        let is_it = |one: &Written| one.address != NOWHERE && one.hash == hash && one.state == *state;
+        let is_it = |one: &WrittenState| one.address != NOWHERE && one.hash == hash && one.state == *state;
         if !is_it(&row[0]) {
             if !is_it(&row[1]) {
                 return None;

@@ -27,7 +27,7 @@ use self::plan::Plan;
 use self::scratch::Scratch;
 use super::contents::{Contents, NORMS, POSITIONS};
 use super::file::FileWriter;
-use super::nested::Counted;
+use super::nested::CountingWriter;
 use super::postings::{self, PostingsWriter, Record};
 use super::{Bundle, nested};
 use crate::{Error, Result};
@@ -59,7 +59,7 @@ pub(crate) const DROPPED: u32 = u32::MAX;
 /// Buffer of each scratch file.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-type Out = BufWriter<File>;
+type MergeOutput = BufWriter<File>;
 
 /// Merges bundles by their postings, without tokenising again, streaming through files in `scratch`.
 /// `rows` is the number of rows of the output: of all that the maps keep. Elements of nested paths go
@@ -69,7 +69,7 @@ type Out = BufWriter<File>;
 /// Row maps that do not fill `rows` exactly are an internal error; damaged postings are corrupt; a
 /// failing scratch file or `out` is an I/O error.
 pub fn merge(inputs: &[(&Bundle, RowMap)], rows: u32, scratch: &Path, out: &mut dyn Write) -> Result<()> {
-    let mut counted = Counted { out, bytes: 0 };
+    let mut counted = CountingWriter { out, bytes: 0 };
     merge_rows(inputs, rows, scratch, &mut counted)?;
     let bytes = counted.bytes;
     if inputs.iter().all(|(bundle, _)| bundle.nested().is_empty()) {
@@ -141,7 +141,7 @@ struct Section {
 }
 
 impl Section {
-    fn writer(&self, scratch: &Scratch<'_>) -> Result<Out> {
+    fn writer(&self, scratch: &Scratch<'_>) -> Result<MergeOutput> {
         let file = self.file.try_clone().map_err(|error| scratch.error(error))?;
         Ok(BufWriter::with_capacity(BUFFER_BYTES, file))
     }

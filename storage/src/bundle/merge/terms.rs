@@ -7,7 +7,7 @@ use tantivy::termdict::TermStreamer;
 
 use super::plan::{Input, Plan};
 use super::scratch::Scratch;
-use super::{DROPPED, Out, Section, misfit};
+use super::{DROPPED, MergeOutput, Section, misfit};
 use crate::bundle::contents::{Contents, Text};
 use crate::bundle::norms::{self, Location};
 use crate::bundle::postings::{PostingsWriter, Record};
@@ -20,7 +20,7 @@ use crate::{Error, Result};
 pub(super) fn merge(
     plan: &Plan<'_>,
     record: Record,
-    out: PostingsWriter<Out>,
+    out: PostingsWriter<MergeOutput>,
     norms: &mut Section,
     contents: &mut Contents,
     scratch: &Scratch<'_>,
@@ -166,7 +166,7 @@ struct TextState {
 struct Merger<'a, 'b> {
     plan: &'a Plan<'b>,
     record: Record,
-    out: PostingsWriter<Out>,
+    out: PostingsWriter<MergeOutput>,
     scratch: &'a Scratch<'a>,
     norms: &'a mut Section,
     contents: &'a mut Contents,

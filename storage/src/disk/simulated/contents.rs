@@ -9,17 +9,17 @@ const SECTOR: usize = 512;
 pub(super) struct Contents {
     pub(super) cached: Vec<u8>,
     pub(super) durable: Vec<u8>,
-    pub(super) unsynced: Vec<Unsynced>,
+    pub(super) unsynced: Vec<UnsyncedChange>,
     pub(super) modified: u64,
 }
 
 #[derive(Clone)]
-pub(super) enum Unsynced {
+pub(super) enum UnsyncedChange {
     Write { at: usize, bytes: Vec<u8> },
     Cut { len: usize },
 }
 
-impl Unsynced {
+impl UnsyncedChange {
     pub(super) fn apply(self, bytes: &mut Vec<u8>) {
         match self {
             Self::Write { at, bytes: written } => put(bytes, at, &written),
@@ -47,16 +47,18 @@ impl Contents {
                 for part in &self.unsynced[..whole] {
                     part.clone().apply(&mut bytes);
                 }
-                if let Some(Unsynced::Write { at, bytes: written }) = self.unsynced.get(whole) {
+                if let Some(UnsyncedChange::Write { at, bytes: written }) = self.unsynced.get(whole) {
                     put(&mut bytes, *at, &written[..rng.random_range(0..=written.len())]);
                 }
             }
             _ => {
                 for part in &self.unsynced {
                     match part {
-                        Unsynced::Cut { len } if rng.random_bool(0.5) => bytes.truncate(*len),
-                        Unsynced::Cut { .. } => {}
-                        Unsynced::Write { at, bytes: written } => keep_sectors(&mut bytes, *at, written, rng),
+                        UnsyncedChange::Cut { len } if rng.random_bool(0.5) => bytes.truncate(*len),
+                        UnsyncedChange::Cut { .. } => {}
+                        UnsyncedChange::Write { at, bytes: written } => {
+                            keep_sectors(&mut bytes, *at, written, rng)
+                        }
                     }
                 }
                 if rng.random_bool(0.5) && bytes.len() < self.cached.len() {

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::contents::{Contents, Unsynced};
+use super::contents::{Contents, UnsyncedChange};
 
 pub(super) type Inode = u64;
 
@@ -182,7 +182,7 @@ impl State {
         let contents = self.files.entry(inode).or_default();
         contents
             .unsynced
-            .push(Unsynced::Write { at: contents.cached.len(), bytes: bytes[..written].to_vec() });
+            .push(UnsyncedChange::Write { at: contents.cached.len(), bytes: bytes[..written].to_vec() });
         contents.cached.extend_from_slice(&bytes[..written]);
         contents.modified = operations;
         if failing {
@@ -195,7 +195,7 @@ impl State {
         let contents = self.files.entry(inode).or_default();
         let len = usize::try_from(len).unwrap_or(usize::MAX).min(contents.cached.len());
         contents.cached.truncate(len);
-        contents.unsynced.push(Unsynced::Cut { len });
+        contents.unsynced.push(UnsyncedChange::Cut { len });
     }
 
     /// Counts a sync and fails where a fault says so.

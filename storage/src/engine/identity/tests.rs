@@ -4,9 +4,9 @@ fn id(n: u128) -> Uuid {
     Uuid::from_u128(n)
 }
 
-fn around(owner: Option<Uuid>, segments: bool, log: Origin) -> Surroundings {
+fn around(owner: Option<Uuid>, segments: bool, log: Origin) -> StoreTraces {
     let (catalog, objects) = ("data/catalog.sqlite".to_owned(), "bucket".to_owned());
-    Surroundings { catalog, objects, wal: PathBuf::from("data/wal"), owner, noted: None, segments, log }
+    StoreTraces { catalog, objects, wal: PathBuf::from("data/wal"), owner, noted: None, segments, log }
 }
 
 fn stamped(store: Uuid, generation: u64) -> Origin {
@@ -22,7 +22,7 @@ fn named(claimed: bool) -> StoreRecord {
     StoreRecord { id: Some(id(1)), claimed, generation: 10, unnamed: false }
 }
 
-fn refused(around: &Surroundings, record: &StoreRecord, said: &str) {
+fn refused(around: &StoreTraces, record: &StoreRecord, said: &str) {
     match around.judge(record) {
         Err(error @ Error::Mismatch { .. }) => assert!(error.to_string().contains(said), "{error}"),
         other => panic!("{other:?} where [{said}] was expected"),
@@ -58,7 +58,7 @@ fn all_three_must_say_the_same() {
         // A log that is missing as a whole is told of by its opening, where something was in it.
         assert_eq!(around(known, true, NOTHING).judge(&record).unwrap(), known);
     }
-    let written_beside = |store: Uuid, generation| Surroundings {
+    let written_beside = |store: Uuid, generation| StoreTraces {
         noted: Some((store, generation)),
         ..around(known, true, stamped(id(1), 9))
     };

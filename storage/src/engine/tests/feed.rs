@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::super::{Action, Engine, RefreshPolicy, WriteOp};
 use crate::access::{ActionSet, Caller, Grant, NamePattern, Privileges};
-use crate::{Config, Error, FeedItem, Instead, Lease, ManualClock, Principal, SourceWrite};
+use crate::{Config, Error, FeedItem, Lease, ManualClock, OnReject, Principal, SourceWrite};
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
@@ -129,7 +129,7 @@ async fn who_does_not_see_all_documents_does_not_write_from_a_source() {
     };
     let put = async |principal: &Principal| {
         let write = SourceWrite { ops: vec![create(1, 10)], ..SourceWrite::default() };
-        let letter = Arc::new(|_: &WriteOp, _: &Error| Instead::Abandon);
+        let letter = Arc::new(|_: &WriteOp, _: &Error| OnReject::Abandon);
         engine.write_from_source(principal, write, letter, Duration::from_secs(5)).await
     };
     let refused = put(&principal(Some(r#"{"match_all":{}}"#))).await.unwrap_err();

@@ -13,14 +13,14 @@ use crate::catalog::MemoryCatalog;
 use crate::disk::{SimulatedDisk, SystemDisk};
 use crate::mapping::Scalar;
 use crate::objects::Objects;
-use crate::objects::counting::Counting;
+use crate::objects::counting::CountingStore;
 use crate::segment::Segment;
 use crate::{Config, Principal, SystemClock};
 
 /// Documents of a segment.
 const DOCS: usize = 200;
 
-async fn open(dir: &Path, store: &Counting, cache_bytes: u64) -> Arc<Engine> {
+async fn open(dir: &Path, store: &CountingStore, cache_bytes: u64) -> Arc<Engine> {
     let config = Config { data_dir: dir.to_owned(), cache_bytes, compute_threads: 8, ..Config::default() };
     let objects = Objects::remote(Arc::new(store.clone()), Arc::new(SystemDisk));
     let catalog = Arc::new(MemoryCatalog::new(SimulatedDisk::new(1)));
@@ -89,11 +89,11 @@ fn on_disk(dir: &Path) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cache_keeps_its_bound_once_searches_have_ended() {
     let dir = tempfile::tempdir().unwrap();
-    let (bundle, ids) = fill(&*open(dir.path(), &Counting::default(), 1).await, 20).await;
+    let (bundle, ids) = fill(&*open(dir.path(), &CountingStore::default(), 1).await, 20).await;
     // A cache of five bundles, then one of all files.
     for (bound, fetched) in [(5 * bundle, 2), (20 * (bundle + ids), 1)] {
         let dir = tempfile::tempdir().unwrap();
-        let store = Counting::default();
+        let store = CountingStore::default();
         let engine = open(dir.path(), &store, bound).await;
         fill(&engine, 20).await;
         for _ in 0..2 {
@@ -117,7 +117,7 @@ async fn the_cache_keeps_its_bound_once_searches_have_ended() {
 #[tokio::test(flavor = "multi_thread")]
 async fn searches_side_by_side_share_a_fetch_and_its_error() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Counting::default();
+    let store = CountingStore::default();
     let engine = open(dir.path(), &store, 1 << 30).await;
     fill(&engine, 1).await;
     let segment = stored(&engine).await.remove(0);
@@ -151,7 +151,7 @@ async fn searches_side_by_side_share_a_fetch_and_its_error() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_copy_is_fetched_again() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Counting::default();
+    let store = CountingStore::default();
     let engine = open(dir.path(), &store, 1 << 30).await;
     fill(&engine, 1).await;
     let path = object_store::path::Path::parse(store.paths("index.bundle").remove(0)).unwrap();

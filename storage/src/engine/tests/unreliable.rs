@@ -19,7 +19,7 @@ use crate::disk::{Disk, SimulatedDisk, SystemDisk};
 use crate::objects::Objects;
 use crate::objects::unreliable::Unreliable;
 use crate::segment::RowParts;
-use crate::{Config, Error, Principal, Result, Session, ShardFault, Trouble};
+use crate::{Config, Error, NodeFault, Principal, Result, Session, ShardFault};
 
 /// Ids of documents.
 const IDS: u64 = 40;
@@ -362,7 +362,7 @@ async fn of_two_writers_the_later_one_goes_on_and_the_other_deletes_nothing() {
     first.force_merge(&[first.index("a").unwrap()], 1).await.unwrap();
     first.inner.note_generation().await;
     let system = Principal::system();
-    assert_eq!((first.troubles(), second.troubles()), (vec![Trouble::OwnershipLost], vec![]));
+    assert_eq!((first.troubles(), second.troubles()), (vec![NodeFault::OwnershipLost], vec![]));
     let refused = first.write(&system, vec![put(2, 2)], RefreshPolicy::None, Duration::ZERO).await;
     assert!(matches!(refused, Err(Error::Stopped(_))), "{refused:?}");
     assert!(matches!(create(&first, "b").await, Err(Error::Stopped(_))));
@@ -418,7 +418,7 @@ async fn a_claim_that_failed_at_the_start_is_made_later_unless_a_later_start_was
     clock.advance_ms(1);
     let second = open_by(other.path(), &store, clock.clone()).await.unwrap();
     assert!(matches!(slow.inner.identity.ownership.watch().await, Err(Error::Stopped(_))));
-    assert_eq!(slow.troubles(), [Trouble::OwnershipLost]);
+    assert_eq!(slow.troubles(), [NodeFault::OwnershipLost]);
     second.inner.identity.ownership.watch().await.unwrap();
     write(&second, vec![put(1, 1)]).await.remove(0).unwrap();
     assert!(second.troubles().is_empty());

@@ -28,7 +28,7 @@ use millrace_time::Zone;
 use field::Fields;
 use named::NamedFormat;
 pub use names::{DAYS, MONTHS};
-use pattern::{Item, Letters};
+use pattern::{Item, LetterSet};
 use resolve::Style;
 use writer::LocalTime;
 
@@ -97,8 +97,8 @@ struct Pattern {
 impl Pattern {
     fn from_named(format: NamedFormat) -> Result<Self, String> {
         Ok(Self {
-            reads: pattern::compile(format.reads, Letters::Named)?,
-            writes: Some(pattern::compile(format.writes, Letters::Named)?),
+            reads: pattern::compile(format.reads, LetterSet::Named)?,
+            writes: Some(pattern::compile(format.writes, LetterSet::Named)?),
             style: format.style,
             // These take a fraction of a second or none, and a zone or none.
             iso: format.reads.contains("[f][,n]") && format.reads.contains("[z]"),
@@ -107,7 +107,7 @@ impl Pattern {
 
     fn from_letters(letters: &str) -> Result<Self, String> {
         Ok(Self {
-            reads: pattern::compile(letters, Letters::Java)?,
+            reads: pattern::compile(letters, LetterSet::Java)?,
             writes: None,
             style: Style::Strict,
             iso: false,

@@ -142,7 +142,7 @@ pub(super) enum Item {
 
 /// Letters that a pattern is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Letters {
+pub(super) enum LetterSet {
     /// Those of `java.time`, for everybody.
     Java,
     /// Those of [`named`].
@@ -150,7 +150,7 @@ pub(super) enum Letters {
 }
 
 /// Compiles a pattern.
-pub(super) fn compile(pattern: &str, letters: Letters) -> Result<Vec<Item>, String> {
+pub(super) fn compile(pattern: &str, letters: LetterSet) -> Result<Vec<Item>, String> {
     let chars: Vec<char> = pattern.chars().collect();
     let mut compiler = Compiler { chars: &chars, at: 0, letters };
     let items = compiler.section(0)?;
@@ -163,7 +163,7 @@ pub(super) fn compile(pattern: &str, letters: Letters) -> Result<Vec<Item>, Stri
 struct Compiler<'p> {
     chars: &'p [char],
     at: usize,
-    letters: Letters,
+    letters: LetterSet,
 }
 
 impl Compiler<'_> {
@@ -186,7 +186,7 @@ impl Compiler<'_> {
                 ']' if depth > 0 => break,
                 ']' => return Err("Pattern invalid as it contains ] without previous [".to_owned()),
                 '{' | '}' | '#' => return Err(format!("Pattern includes reserved character: '{c}'")),
-                'p' if self.letters == Letters::Java => self.padded(&mut items)?,
+                'p' if self.letters == LetterSet::Java => self.padded(&mut items)?,
                 c if c.is_ascii_alphabetic() => {
                     let count = self.run(c)?;
                     items.push(self.letter(c, count)?);
@@ -202,8 +202,8 @@ impl Compiler<'_> {
 
     fn letter(&self, c: char, count: usize) -> Result<Item, String> {
         match self.letters {
-            Letters::Java => letter(c, count),
-            Letters::Named => named::letter(c, count).ok_or_else(|| format!("Unknown pattern letter: {c}")),
+            LetterSet::Java => letter(c, count),
+            LetterSet::Named => named::letter(c, count).ok_or_else(|| format!("Unknown pattern letter: {c}")),
         }
     }
 

@@ -12,13 +12,13 @@ use crate::sync;
 
 /// A catalog that counts its transactions.
 #[derive(Debug)]
-struct Counted {
+struct CountingCatalog {
     memory: MemoryCatalog,
     commits: AtomicUsize,
 }
 
 #[async_trait]
-impl Catalog for Counted {
+impl Catalog for CountingCatalog {
     async fn load(&self) -> Result<State> {
         self.memory.load().await
     }
@@ -62,7 +62,7 @@ impl Catalog for Counted {
 
 const INDICES: u128 = 200;
 
-async fn catalog() -> Counted {
+async fn catalog() -> CountingCatalog {
     let memory = MemoryCatalog::new(SimulatedDisk::new(1));
     let indices = (1..=INDICES).map(|n| {
         let meta = IndexMeta {
@@ -79,7 +79,7 @@ async fn catalog() -> Counted {
         MetadataChange::PutIndex { meta: Arc::new(meta), mapping: None }
     });
     memory.change(&indices.collect::<Vec<_>>(), &[]).await.unwrap();
-    Counted { memory, commits: AtomicUsize::new(0) }
+    CountingCatalog { memory, commits: AtomicUsize::new(0) }
 }
 
 fn commit_of(index: u128, shard: u32) -> Commit {

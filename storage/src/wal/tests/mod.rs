@@ -41,9 +41,9 @@ fn size(number: FrameNumber) -> usize {
     (number as usize * 37) % 200
 }
 
-type Replayed = Vec<(FrameNumber, Frame)>;
+type ReplayedFrames = Vec<(FrameNumber, Frame)>;
 
-fn open(disk: &SimulatedDisk, options: Options) -> Result<(Wal, Replayed)> {
+fn open(disk: &SimulatedDisk, options: Options) -> Result<(Wal, ReplayedFrames)> {
     let mut frames = Vec::new();
     let wal = Wal::open_with(Arc::new(disk.clone()), Path::new(DIR), options, &mut |number, frame| {
         frames.push((number, frame));
@@ -69,7 +69,7 @@ fn remove_below(wal: &Wal, number: FrameNumber) -> Result<()> {
 }
 
 /// Checks that frames are dense, hold what [`append`] wrote, and end with `last`.
-fn check(frames: &Replayed, first: FrameNumber, last: FrameNumber) {
+fn check(frames: &ReplayedFrames, first: FrameNumber, last: FrameNumber) {
     let numbers: Vec<FrameNumber> = frames.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, (first..=last).collect::<Vec<_>>());
     for (number, found) in frames {

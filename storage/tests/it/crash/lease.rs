@@ -11,14 +11,14 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::oracle::is_outage;
-use super::{End, Machine, seeds};
+use super::{Machine, RunEnd, seeds};
 use crate::documents::index_op;
 
 const LEASE: &str = "rules";
 
 /// What a reader knows: where its lease was acknowledged to be at least, and the document of each frame after that.
 #[derive(Default)]
-struct Known {
+struct ReaderProgress {
     taken: bool,
     /// Where it was taken, and where it was moved last.
     at: FrameNumber,
@@ -28,7 +28,12 @@ struct Known {
 }
 
 /// Writes, reads and moves the lease until the disk fails.
-async fn follow(engine: &Arc<Engine>, steps: u32, rng: &mut SmallRng, known: &mut Known) -> Result<()> {
+async fn follow(
+    engine: &Arc<Engine>,
+    steps: u32,
+    rng: &mut SmallRng,
+    known: &mut ReaderProgress,
+) -> Result<()> {
     let lease = engine.take_lease(LEASE, None).await?;
     (known.taken, known.at) = (true, lease.position);
     known.moved = known.moved.max(lease.position);
@@ -67,7 +72,7 @@ async fn follow(engine: &Arc<Engine>, steps: u32, rng: &mut SmallRng, known: &mu
 }
 
 /// Every frame from the lease on is there, as it was told before, and with it every document written since.
-async fn check(engine: &Arc<Engine>, known: &Known) {
+async fn check(engine: &Arc<Engine>, known: &ReaderProgress) {
     let Some(lease) = engine.lease(LEASE) else {
         assert!(!known.taken, "an acknowledged lease is lost");
         return;
@@ -96,11 +101,11 @@ async fn check(engine: &Arc<Engine>, known: &Known) {
 }
 
 async fn crash_once(seed: u64, steps: u32, after: u64) -> bool {
-    let end = if seed.wrapping_add(after).is_multiple_of(3) { End::Kill } else { End::PowerLoss };
+    let end = if seed.wrapping_add(after).is_multiple_of(3) { RunEnd::Kill } else { RunEnd::PowerLoss };
     println!("seed {seed}, {after} operations, {end:?}");
     let mut machine = Machine::new(seed ^ (after << 20));
     let mut rng = SmallRng::seed_from_u64(seed);
-    let mut known = Known::default();
+    let mut known = ReaderProgress::default();
     machine.disk.crash_after(after);
     if let Ok(engine) = machine.open().await
         && let Err(error) = follow(&engine, steps, &mut rng, &mut known).await
@@ -114,7 +119,7 @@ async fn crash_once(seed: u64, steps: u32, after: u64) -> bool {
     let engine = machine.open().await.unwrap();
     check(&engine, &known).await;
     drop(engine);
-    machine.restart(End::PowerLoss);
+    machine.restart(RunEnd::PowerLoss);
     check(&machine.open().await.unwrap(), &known).await;
     true
 }

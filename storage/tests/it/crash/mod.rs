@@ -20,7 +20,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;
 
-use self::oracle::{Doc, Oracle, Pending, Unsure, is_outage};
+use self::oracle::{Doc, Oracle, Pending, UncertainOperation, is_outage};
 use crate::documents::{index_op, op};
 
 /// Ids that clients choose from.
@@ -36,7 +36,7 @@ struct Machine {
 
 /// How a run ends.
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum RunEnd {
     PowerLoss,
     Kill,
 }
@@ -93,10 +93,10 @@ impl Machine {
         }
     }
 
-    fn restart(&mut self, end: End) {
+    fn restart(&mut self, end: RunEnd) {
         self.disk = match end {
-            End::PowerLoss => self.disk.power_loss(),
-            End::Kill => self.disk.kill(),
+            RunEnd::PowerLoss => self.disk.power_loss(),
+            RunEnd::Kill => self.disk.kill(),
         };
         self.catalog = Arc::new(self.catalog.reopen(self.disk.clone()));
     }
@@ -177,23 +177,29 @@ impl Workload {
     async fn write(&mut self, engine: &Engine, index: &str) -> Result<(), Option<Pending>> {
         let ops = (0..self.rng.random_range(1..12))
             .map(|_| match self.rng.random_range(0..10) {
-                0..4 => Unsure { id: None, source: Some(self.source()) },
-                4..9 => Unsure { id: Some(self.id()), source: Some(self.source()) },
-                _ => Unsure { id: Some(self.id()), source: None },
+                0..4 => UncertainOperation { id: None, source: Some(self.source()) },
+                4..9 => UncertainOperation { id: Some(self.id()), source: Some(self.source()) },
+                _ => UncertainOperation { id: Some(self.id()), source: None },
             })
             .collect();
         self.run(engine, index, ops).await
     }
 
     async fn delete_some(&mut self, engine: &Engine, index: &str) -> Result<(), Option<Pending>> {
-        let mut ops: Vec<Unsure> = (0..4).map(|_| Unsure { id: Some(self.id()), source: None }).collect();
+        let mut ops: Vec<UncertainOperation> =
+            (0..4).map(|_| UncertainOperation { id: Some(self.id()), source: None }).collect();
         // Also of generated ids.
         let generated = self.oracle.indices[index].keys().find(|id| !id.starts_with("id-")).cloned();
-        ops.extend(generated.map(|id| Unsure { id: Some(id), source: None }));
+        ops.extend(generated.map(|id| UncertainOperation { id: Some(id), source: None }));
         self.run(engine, index, ops).await
     }
 
-    async fn run(&mut self, engine: &Engine, index: &str, ops: Vec<Unsure>) -> Result<(), Option<Pending>> {
+    async fn run(
+        &mut self,
+        engine: &Engine,
+        index: &str,
+        ops: Vec<UncertainOperation>,
+    ) -> Result<(), Option<Pending>> {
         let request = ops
             .iter()
             .map(|unsure| match &unsure.source {
@@ -226,7 +232,7 @@ impl Workload {
         };
         let request = vec![op(index, Some(&id), Action::Update(Box::new(update)))];
         self.acknowledge(engine, index, request).await.map_err(|()| {
-            let ops = vec![Unsure { id: Some(id), source: Some(source.to_string()) }];
+            let ops = vec![UncertainOperation { id: Some(id), source: Some(source.to_string()) }];
             Some(Pending::Write { index: index.to_owned(), ops })
         })
     }
@@ -298,7 +304,7 @@ fn outage(result: Result<()>) -> Result<(), Option<Pending>> {
 /// again soon after, in the middle of the recovery. Where `lost`, the catalog is gone with it, and repaired. Returns
 /// whether the workload got that far.
 async fn crash_once(seed: u64, steps: u32, padding: usize, after: u64, lost: bool) -> bool {
-    let end = if seed.wrapping_add(after).is_multiple_of(3) { End::Kill } else { End::PowerLoss };
+    let end = if seed.wrapping_add(after).is_multiple_of(3) { RunEnd::Kill } else { RunEnd::PowerLoss };
     println!("seed {seed}, {after} operations, {end:?}");
     let mut machine = Machine::new(seed ^ (after << 20));
     let mut work = Workload::new(seed, padding);
@@ -318,7 +324,7 @@ async fn crash_once(seed: u64, steps: u32, padding: usize, after: u64, lost: boo
         if !machine.disk.crashed() {
             drop(reopened);
         }
-        machine.restart(End::PowerLoss);
+        machine.restart(RunEnd::PowerLoss);
     }
     if lost {
         machine.lose_catalog().await;
@@ -332,7 +338,7 @@ async fn crash_once(seed: u64, steps: u32, padding: usize, after: u64, lost: boo
     assert!(undisturbed.is_none(), "{undisturbed:?}");
     work.oracle.check(&engine, None).await;
     drop(engine);
-    machine.restart(End::PowerLoss);
+    machine.restart(RunEnd::PowerLoss);
     if lost {
         machine.lose_catalog().await;
     }

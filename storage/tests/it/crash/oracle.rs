@@ -21,7 +21,7 @@ pub(crate) struct Doc {
 /// An operation of a request that was not acknowledged: its id, `None` for a generated one, and the
 /// source that it stores, `None` for a deletion.
 #[derive(Clone, Debug)]
-pub(crate) struct Unsure {
+pub(crate) struct UncertainOperation {
     pub(crate) id: Option<String>,
     pub(crate) source: Option<String>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Unsure {
 /// What was interrupted.
 #[derive(Clone, Debug)]
 pub(crate) enum Pending {
-    Write { index: String, ops: Vec<Unsure> },
+    Write { index: String, ops: Vec<UncertainOperation> },
     DeleteIndex(String),
     CreateIndex(String),
 }
@@ -170,7 +170,7 @@ impl Oracle {
     }
 
     /// An interrupted request is there as a whole or not at all.
-    fn take_up(&mut self, index: &str, ops: &[Unsure], found: &BTreeMap<String, Doc>) {
+    fn take_up(&mut self, index: &str, ops: &[UncertainOperation], found: &BTreeMap<String, Doc>) {
         let known = self.indices.get_mut(index).unwrap();
         let mut last: BTreeMap<&str, Option<&str>> = BTreeMap::new();
         let mut happened = Vec::new();

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_storage::wal::PositionDelta;
-use millrace_storage::{DeadLetter, Engine, Error, Instead, Principal, Result, SourceWrite};
+use millrace_storage::{DeadLetter, Engine, Error, OnReject, Principal, Result, SourceWrite};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::oracle::{is_outage, searched};
-use super::{End, Machine, seeds};
+use super::{Machine, RunEnd, seeds};
 use crate::documents::index_op;
 
 /// Events of the source; every seventh cannot be stored.
@@ -23,10 +23,10 @@ fn event(n: u64, padding: usize) -> String {
 
 fn letters() -> DeadLetter {
     Arc::new(|op, error| {
-        let millrace_storage::Action::Index(source) = &op.action else { return Instead::Nothing };
-        let Ok(event) = serde_json::from_slice::<serde_json::Value>(source) else { return Instead::Nothing };
+        let millrace_storage::Action::Index(source) = &op.action else { return OnReject::Nothing };
+        let Ok(event) = serde_json::from_slice::<serde_json::Value>(source) else { return OnReject::Nothing };
         let letter = serde_json::json!({"event": event["event"], "reason": error.to_string()});
-        Instead::Letter(index_op("letters", None, &letter.to_string()))
+        OnReject::Letter(index_op("letters", None, &letter.to_string()))
     })
 }
 
@@ -115,7 +115,7 @@ async fn searched_sources(engine: &Engine, index: &str) -> Vec<serde_json::Value
 }
 
 async fn crash_once(seed: u64, steps: u32, padding: usize, after: u64) -> bool {
-    let end = if seed.wrapping_add(after).is_multiple_of(3) { End::Kill } else { End::PowerLoss };
+    let end = if seed.wrapping_add(after).is_multiple_of(3) { RunEnd::Kill } else { RunEnd::PowerLoss };
     let mut machine = Machine::new(seed ^ (after << 20));
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut acknowledged = 0;
@@ -135,7 +135,7 @@ async fn crash_once(seed: u64, steps: u32, padding: usize, after: u64) -> bool {
     read(&engine, 6, padding, &mut rng, &mut acknowledged).await.unwrap();
     check(&engine, acknowledged).await;
     drop(engine);
-    machine.restart(End::PowerLoss);
+    machine.restart(RunEnd::PowerLoss);
     check(&machine.open().await.unwrap(), acknowledged).await;
     true
 }

@@ -19,10 +19,10 @@ fn codec(name: &str, given: &[(&str, &str)]) -> Arc<dyn Codec> {
 }
 
 /// Fields of events, with where they are from.
-type Seen = Vec<(String, Provenance)>;
+type SeenEvents = Vec<(String, Provenance)>;
 
 /// Reads a file in steps of so many events; with `true` reading begins anew behind it where all was in events.
-fn read(path: &Path, codec: &dyn Codec, steps: &[(usize, bool)]) -> Seen {
+fn read(path: &Path, codec: &dyn Codec, steps: &[(usize, bool)]) -> SeenEvents {
     let open = |offset| {
         let file = File::open(path).unwrap();
         Reader::open(file, false, (offset, 0), codec.line_decoder(), b"\n", u64::MAX).unwrap()
@@ -90,7 +90,7 @@ fn long_lines_are_cut_at_the_same_places() {
         file.write_all(b"\n").unwrap();
     }
     let codec = codec("plain", &[]);
-    let lengths = |seen: &Seen| seen.iter().map(|(text, from)| (text.len(), *from)).collect::<Vec<_>>();
+    let lengths = |seen: &SeenEvents| seen.iter().map(|(text, from)| (text.len(), *from)).collect::<Vec<_>>();
     let whole = lengths(&read(&path, &*codec, &[(usize::MAX, false)]));
     assert_eq!(whole.len(), 1 + 1 + 2 + 1 + 3);
     assert_eq!(lengths(&read(&path, &*codec, &[(1, true)])), whole);

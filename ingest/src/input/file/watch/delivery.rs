@@ -6,21 +6,21 @@ use serde_json::Value;
 use super::super::position::{Inode, Position, partition};
 use super::Watch;
 use super::stored::SOURCE;
-use super::tracked::Tracked;
+use super::tracked::OpenFile;
 use crate::batch::NotStored;
 use crate::budget::Reservation;
 use crate::input::{mark, stopped};
 use crate::{Ack, Batch, Event, Move};
 
 /// The file of a batch, its generation then, the position behind the batch, and what became of it.
-pub(super) type Acked = (Inode, u64, Option<Bytes>, Result<(), NotStored>);
+pub(super) type AcknowledgedBatch = (Inode, u64, Option<Bytes>, Result<(), NotStored>);
 
 impl Watch {
     /// Hands a batch to the pipeline; `false` when the input is to stop.
     pub(super) async fn send(
         &mut self,
         inode: Inode,
-        tracked: &mut Tracked,
+        tracked: &mut OpenFile,
         mut events: Vec<Event>,
         position: Option<Position>,
         held: Reservation,
@@ -62,7 +62,7 @@ impl Watch {
     }
 
     /// Notes what became of a batch.
-    pub(super) fn acked(&mut self, (inode, generation, position, outcome): Acked) {
+    pub(super) fn acked(&mut self, (inode, generation, position, outcome): AcknowledgedBatch) {
         let Some(tracked) = self.files.get_mut(&inode).filter(|tracked| tracked.generation == generation)
         else {
             return;

@@ -9,10 +9,10 @@ use chrono::Utc;
 
 use super::super::descriptors::Permit;
 use super::super::position::{Inode, parts};
-use super::super::steps::{Found, Start, blocking, discover, named, seconds};
+use super::super::steps::{FoundFile, StartPosition, blocking, discover, named, seconds};
 use super::Watch;
 use super::stored::forget_old;
-use super::tracked::{Candidate, Closed, State, Tracked};
+use super::tracked::{Candidate, ClosedFile, OpenFile, State};
 use crate::input::InputError;
 
 /// Files that are remembered after they were closed, or not opened for their age.
@@ -26,8 +26,9 @@ impl Watch {
     pub(super) fn was_rotated(&self) -> bool {
         !self.settings.once
             && self.files.iter().any(|(inode, tracked)| {
-                std::fs::metadata(&tracked.path)
-                    .is_ok_and(|now| Inode::of(&now) != *inode && !self.files.contains_key(&Inode::of(&now)))
+                std::fs::metadata(&tracked.path).is_ok_and(|now| {
+                    Inode::new(&now) != *inode && !self.files.contains_key(&Inode::new(&now))
+                })
             })
     }
 
@@ -43,15 +44,15 @@ impl Watch {
         let (found, renamed) = blocking(move || Ok(discover(&settings, &wanted))).await?;
         let mut known: HashSet<Inode> = found.iter().map(|found| found.inode).collect();
         let mut candidates = Vec::new();
-        for Found { path, inode, size, modified } in found {
+        for FoundFile { path, inode, size, modified } in found {
             if let Some(tracked) = self.files.get_mut(&inode) {
                 // The name that the patterns know, rather than one that it had before.
                 tracked.path = path;
                 continue;
             }
             let mut start = match (self.settings.once, first && !self.settings.from_beginning) {
-                (false, true) => Start::End,
-                _ => Start::Beginning,
+                (false, true) => StartPosition::End,
+                _ => StartPosition::Beginning,
             };
             let (mut closed, mut name) = (0, String::new());
             if let Some(seen) = self.closed.get(&inode) {
@@ -64,8 +65,9 @@ impl Watch {
             let old = self.settings.ignore_older.is_some_and(|most| age > seconds(most));
             if old && !self.unclaimed.contains_key(&inode) {
                 // What comes later is read.
-                let start = if self.settings.once { Start::Beginning } else { Start::At(size) };
-                self.remember(inode, Closed { size, start, name, closed, made_room: false });
+                let start =
+                    if self.settings.once { StartPosition::Beginning } else { StartPosition::At(size) };
+                self.remember(inode, ClosedFile { size, start, name, closed, made_room: false });
                 continue;
             }
             candidates.push(Candidate { inode, path, size, start, closed, name, only: None });
@@ -77,7 +79,7 @@ impl Watch {
             }
             let of_positions = self.unclaimed.get(&inode).into_iter().flatten();
             let mut only: Vec<String> = of_positions.map(|(part, _)| parts(part).0.to_owned()).collect();
-            let (mut start, mut closed, mut name) = (Start::End, 0, String::new());
+            let (mut start, mut closed, mut name) = (StartPosition::End, 0, String::new());
             if let Some(seen) = self.closed.get(&inode) {
                 let size = std::fs::metadata(&path).map(|now| now.len());
                 if size.is_ok_and(|size| size == seen.size) {
@@ -125,22 +127,22 @@ impl Watch {
                 self.closed.remove(&inode);
                 opened += 1;
             } else if found {
-                let start = if start == Start::End { Start::At(size) } else { start };
-                self.remember(inode, Closed { size: NEVER, start, name, closed, made_room: closed > 0 });
+                let start = if start == StartPosition::End { StartPosition::At(size) } else { start };
+                self.remember(inode, ClosedFile { size: NEVER, start, name, closed, made_room: closed > 0 });
             }
         }
         // What waits since the first look begins where it ended then.
         let mut begun = Vec::new();
         for candidate in &mut self.waiting {
-            if candidate.start == Start::End && candidate.only.is_none() {
-                candidate.start = Start::At(candidate.size);
+            if candidate.start == StartPosition::End && candidate.only.is_none() {
+                candidate.start = StartPosition::At(candidate.size);
                 begun.push((candidate.inode, candidate.start));
             }
         }
         for (inode, start) in begun {
             self.remember(
                 inode,
-                Closed { size: NEVER, start, name: String::new(), closed: 0, made_room: false },
+                ClosedFile { size: NEVER, start, name: String::new(), closed: 0, made_room: false },
             );
         }
         opened
@@ -154,14 +156,14 @@ impl Watch {
         let opened = move || {
             let opened = || {
                 let file = File::open(&opening)?;
-                let is_it = Inode::of(&file.metadata()?) == inode;
+                let is_it = Inode::new(&file.metadata()?) == inode;
                 Ok(is_it.then_some(file))
             };
             opened().map_err(|error| named(&opening, &error))
         };
         match blocking(opened).await {
             Ok(Some(file)) => {
-                let tracked = Tracked {
+                let tracked = OpenFile {
                     path,
                     state: State::Unknown(file, start),
                     name: String::new(),
@@ -196,7 +198,7 @@ impl Watch {
         }
     }
 
-    pub(super) fn remember(&mut self, inode: Inode, closed: Closed) {
+    pub(super) fn remember(&mut self, inode: Inode, closed: ClosedFile) {
         if self.closed.len() < MAX_REMEMBERED || self.closed.contains_key(&inode) {
             self.closed.insert(inode, closed);
         }

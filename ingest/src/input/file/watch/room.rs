@@ -6,10 +6,10 @@
 use std::os::unix::fs::MetadataExt;
 
 use super::super::position::Inode;
-use super::super::steps::Start;
+use super::super::steps::StartPosition;
 use super::Watch;
 use super::discovery::NEVER;
-use super::tracked::{Candidate, Closed, State, Tracked};
+use super::tracked::{Candidate, ClosedFile, OpenFile, State};
 
 /// Batches that a file sends before it may have to make room for others.
 const TURN: usize = 32;
@@ -18,7 +18,7 @@ impl Watch {
     /// Closes files at their end for those that wait; if there are none, lets those leave that have had their turn.
     pub(super) async fn make_room(&mut self) {
         let wanted = self.waiting.len();
-        let is_idle = |tracked: &Tracked| {
+        let is_idle = |tracked: &OpenFile| {
             let complete = matches!(tracked.state, State::Complete(..));
             tracked.idle && tracked.in_flight == 0 && !tracked.again && !complete
         };
@@ -27,7 +27,7 @@ impl Watch {
         if idle.is_empty() {
             let wanted = wanted.saturating_sub(self.files.values().filter(|tracked| tracked.leaving).count());
             // An archive would be decompressed from its beginning again.
-            let goes_on = |tracked: &Tracked| matches!(&tracked.state, State::Known(reader) if reader.read_length().is_some());
+            let goes_on = |tracked: &OpenFile| matches!(&tracked.state, State::Known(reader) if reader.read_length().is_some());
             let had = self
                 .files
                 .values_mut()
@@ -42,7 +42,7 @@ impl Watch {
     }
 
     /// Lets go of a file.
-    pub(super) async fn close(&mut self, inode: Inode, mut tracked: Tracked, makes_room: bool) {
+    pub(super) async fn close(&mut self, inode: Inode, mut tracked: OpenFile, makes_room: bool) {
         let made_room = makes_room || tracked.leaving;
         let (file, read) = match &tracked.state {
             // It is to be read again.
@@ -55,19 +55,19 @@ impl Watch {
         };
         let found =
             file.and_then(|file| file.metadata().ok()).or_else(|| std::fs::metadata(&tracked.path).ok());
-        let Some(found) = found.filter(|found| Inode::of(found) == inode) else { return };
+        let Some(found) = found.filter(|found| Inode::new(found) == inode) else { return };
         if found.nlink() > 0 {
             // One that could not be read is tried again with the next look.
             let failed = matches!(tracked.state, State::Gone) && !self.settings.once;
             let size = if failed { NEVER } else { read.unwrap_or(found.len()) };
             self.closings += 1;
-            let (start, closed) = (Start::At(tracked.stored), self.closings);
-            let Tracked { name, path, leaving, .. } = tracked;
+            let (start, closed) = (StartPosition::At(tracked.stored), self.closings);
+            let OpenFile { name, path, leaving, .. } = tracked;
             if leaving && size != found.len() {
                 let (name, only) = (name.clone(), None);
                 self.waiting.push_back(Candidate { inode, path, size, start, closed, name, only });
             }
-            self.remember(inode, Closed { size, start, name, closed, made_room });
+            self.remember(inode, ClosedFile { size, start, name, closed, made_room });
         } else if !self.settings.once {
             self.forget(&mut tracked).await;
         }

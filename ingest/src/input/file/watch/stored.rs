@@ -9,7 +9,7 @@ use super::super::Settings;
 use super::super::position::{Inode, Position, partition, parts};
 use super::super::steps::seconds;
 use super::Watch;
-use super::tracked::Tracked;
+use super::tracked::OpenFile;
 use crate::budget::Reservation;
 use crate::input::{Context, InputError, stopped};
 use crate::{Ack, Batch, Move};
@@ -18,7 +18,7 @@ use crate::{Ack, Batch, Move};
 pub(super) const SOURCE: &str = "file";
 
 /// Parts with a stored position, and the position, by the inode of their file.
-pub(super) type Unclaimed = HashMap<Inode, Vec<(String, Bytes)>>;
+pub(super) type UnclaimedPositions = HashMap<Inode, Vec<(String, Bytes)>>;
 /// Parts and their positions by the name of their file.
 pub(super) type LeftBehind = HashMap<String, (String, Position)>;
 
@@ -26,8 +26,8 @@ pub(super) type LeftBehind = HashMap<String, (String, Position)>;
 pub(super) async fn list(
     settings: &Settings,
     context: &Context,
-) -> Result<(Unclaimed, LeftBehind), InputError> {
-    let (mut unclaimed, mut left_behind) = (Unclaimed::new(), LeftBehind::new());
+) -> Result<(UnclaimedPositions, LeftBehind), InputError> {
+    let (mut unclaimed, mut left_behind) = (UnclaimedPositions::new(), LeftBehind::new());
     let listed = if settings.stored { context.positions.list(SOURCE).await? } else { Vec::new() };
     for (partition, position) in listed {
         let (file, input) = parts(&partition);
@@ -54,7 +54,7 @@ impl Watch {
     /// Claims the position of a file: whoever had it before moves it no more. Returns it, and whether another input left it behind.
     pub(super) async fn claim(
         &mut self,
-        tracked: &mut Tracked,
+        tracked: &mut OpenFile,
         name: &str,
     ) -> Result<(Option<Position>, bool), InputError> {
         let partition = partition(name, &self.context.source);
@@ -84,7 +84,7 @@ impl Watch {
     }
 
     /// Forgets how far a file was read.
-    pub(super) async fn forget(&mut self, tracked: &mut Tracked) {
+    pub(super) async fn forget(&mut self, tracked: &mut OpenFile) {
         if let Some(previous) = tracked.sent.take() {
             let partition = partition(&tracked.name, &self.context.source);
             forget(&self.context, partition, previous, tracked.epoch).await;

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use super::super::descriptors::Permit;
 use super::super::position::{Inode, Position};
 use super::super::reader::Reader;
-use super::super::steps::Start;
+use super::super::steps::StartPosition;
 
 /// An open file.
-pub(super) struct Tracked {
+pub(super) struct OpenFile {
     pub(super) path: PathBuf,
     pub(super) state: State,
     /// What the file is called in parts; empty until it is known.
@@ -47,11 +47,11 @@ pub(super) struct Tracked {
 }
 
 /// A file that is not open.
-pub(super) struct Closed {
+pub(super) struct ClosedFile {
     /// Its size when it was seen last.
     pub(super) size: u64,
     /// Where reading it goes on.
-    pub(super) start: Start,
+    pub(super) start: StartPosition,
     /// What it is called in parts; empty where that is not known.
     pub(super) name: String,
     /// When it was closed, counted; 0 where it never was open.
@@ -65,8 +65,8 @@ pub(in crate::input::file) struct Candidate {
     pub(in crate::input::file) inode: Inode,
     pub(in crate::input::file) path: PathBuf,
     pub(in crate::input::file) size: u64,
-    pub(in crate::input::file) start: Start,
-    /// When it was closed last, as in [`Closed`].
+    pub(in crate::input::file) start: StartPosition,
+    /// When it was closed last, as in [`ClosedFile`].
     pub(in crate::input::file) closed: u64,
     /// What it was called then.
     pub(in crate::input::file) name: String,
@@ -77,7 +77,7 @@ pub(in crate::input::file) struct Candidate {
 /// What is known of an open file.
 pub(in crate::input::file) enum State {
     /// Nothing can be said about the file before its first line is there.
-    Unknown(File, Start),
+    Unknown(File, StartPosition),
     Known(Box<Reader>),
     /// Read to its end; waits for its batches.
     Complete(File, Position),

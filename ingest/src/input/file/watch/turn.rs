@@ -7,11 +7,11 @@ use std::time::Instant;
 use super::super::position::{Inode, Position};
 use super::super::reader::Reader;
 use super::super::steps::{
-    Complete, Completed, Identified, Looked, Start, blocking, complete, examine, has_grown, identify,
-    is_gone, named, resume,
+    Complete, CompletionResult, DirectoryScan, FileIdentity, StartPosition, blocking, complete, examine,
+    has_grown, identify, is_gone, named, resume,
 };
 use super::Watch;
-use super::tracked::{State, Tracked};
+use super::tracked::{OpenFile, State};
 use crate::budget::Reservation;
 use crate::input::{InputError, room};
 
@@ -19,7 +19,7 @@ use crate::input::{InputError, room};
 const WINDOW: usize = 16;
 
 /// What is next for a file.
-pub(super) enum Next {
+pub(super) enum NextAction {
     /// There may be more at once.
     More,
     Wait,
@@ -32,23 +32,23 @@ impl Watch {
     pub(super) async fn read_some(
         &mut self,
         inode: Inode,
-        tracked: &mut Tracked,
-    ) -> Result<Next, InputError> {
+        tracked: &mut OpenFile,
+    ) -> Result<NextAction, InputError> {
         if tracked.again {
             if !self.read_again(tracked).await? {
-                return Ok(Next::Close);
+                return Ok(NextAction::Close);
             }
             // What was not stored will not be at once.
-            return Ok(Next::Wait);
+            return Ok(NextAction::Wait);
         }
         if tracked.leaving && !matches!(tracked.state, State::Complete(..)) {
-            return Ok(if tracked.in_flight > 0 { Next::Wait } else { Next::Close });
+            return Ok(if tracked.in_flight > 0 { NextAction::Wait } else { NextAction::Close });
         }
         match std::mem::replace(&mut tracked.state, State::Gone) {
             // What it was moved to must be there.
             State::Unknown(file, start) if tracked.in_flight > 0 => {
                 tracked.state = State::Unknown(file, start);
-                Ok(Next::Wait)
+                Ok(NextAction::Wait)
             }
             State::Unknown(file, start) => self.identify(inode, tracked, file, start).await,
             State::Known(reader) => self.read(inode, tracked, *reader).await,
@@ -61,21 +61,21 @@ impl Watch {
                     before: tracked.was_complete,
                 };
                 match complete(Arc::clone(&self.settings), of).await {
-                    Completed::Done if self.settings.completed.delete => self.forget(tracked).await,
-                    Completed::Done | Completed::Stays => {}
-                    Completed::Grown => {
+                    CompletionResult::Done if self.settings.completed.delete => self.forget(tracked).await,
+                    CompletionResult::Done | CompletionResult::Stays => {}
+                    CompletionResult::Grown => {
                         tracked.was_complete = false;
-                        tracked.state = State::Unknown(file, Start::At(position.offset));
-                        return Ok(Next::More);
+                        tracked.state = State::Unknown(file, StartPosition::At(position.offset));
+                        return Ok(NextAction::More);
                     }
                 }
-                Ok(Next::Close)
+                Ok(NextAction::Close)
             }
             State::Complete(file, position) => {
                 tracked.state = State::Complete(file, position);
-                Ok(Next::Wait)
+                Ok(NextAction::Wait)
             }
-            State::Gone => Ok(Next::Close),
+            State::Gone => Ok(NextAction::Close),
         }
     }
 
@@ -83,29 +83,29 @@ impl Watch {
     async fn identify(
         &mut self,
         inode: Inode,
-        tracked: &mut Tracked,
+        tracked: &mut OpenFile,
         file: File,
-        start: Start,
-    ) -> Result<Next, InputError> {
+        start: StartPosition,
+    ) -> Result<NextAction, InputError> {
         let settings = Arc::clone(&self.settings);
         let path = tracked.path.clone();
         let identified = blocking(move || identify(&settings, &path, inode, file)).await?;
         let (file, name) = match identified {
-            Identified::NotYet(file) => {
+            FileIdentity::NotYet(file) => {
                 let gone = is_gone(&file);
                 tracked.state = State::Unknown(file, start);
                 tracked.idle = true;
                 let idle = tracked.changed.elapsed() >= self.settings.close_older;
-                return Ok(if gone || idle { Next::Close } else { Next::Wait });
+                return Ok(if gone || idle { NextAction::Close } else { NextAction::Wait });
             }
-            Identified::Known { file, name } => (file, name),
-            Identified::Refused(error) => {
+            FileIdentity::Known { file, name } => (file, name),
+            FileIdentity::Refused(error) => {
                 tracing::error!(path = %tracked.path.display(), %error, "file is left as it is");
-                return Ok(Next::Close);
+                return Ok(NextAction::Close);
             }
         };
         if tracked.only.as_ref().is_some_and(|only| !only.contains(&name)) {
-            return Ok(Next::Close);
+            return Ok(NextAction::Close);
         }
         if !tracked.name.is_empty() && tracked.name != name {
             // What was truncated begins with another line now.
@@ -113,7 +113,7 @@ impl Watch {
         }
         // Inodes are given again: a file of another name is read from its beginning.
         let former = std::mem::take(&mut tracked.former_name);
-        let start = if former.is_empty() || former == name { start } else { Start::Beginning };
+        let start = if former.is_empty() || former == name { start } else { StartPosition::Beginning };
         let (position, inherited) = match self.settings.stored {
             true => self.claim(tracked, &name).await?,
             false => (None, false),
@@ -132,10 +132,10 @@ impl Watch {
                 if inherited
                     && !self.send(inode, tracked, Vec::new(), Some(position), Reservation::default()).await
                 {
-                    return Ok(Next::Stop);
+                    return Ok(NextAction::Stop);
                 }
                 tracked.state = State::Complete(file, position);
-                return Ok(Next::More);
+                return Ok(NextAction::More);
             }
             return self.resume(inode, tracked, file, Some(position), start, inherited).await;
         }
@@ -146,12 +146,12 @@ impl Watch {
     async fn resume(
         &mut self,
         inode: Inode,
-        tracked: &mut Tracked,
+        tracked: &mut OpenFile,
         file: File,
         position: Option<Position>,
-        start: Start,
+        start: StartPosition,
         inherited: bool,
-    ) -> Result<Next, InputError> {
+    ) -> Result<NextAction, InputError> {
         let (settings, path) = (Arc::clone(&self.settings), tracked.path.clone());
         let most = self.context.budget.most();
         let opened = blocking(move || {
@@ -165,25 +165,25 @@ impl Watch {
             // Where reading begins is kept: what follows is not lost if this ends before.
             let at = reader.position(false).map_err(|error| named(&tracked.path, &error))?;
             if !self.send(inode, tracked, Vec::new(), Some(at), Reservation::default()).await {
-                return Ok(Next::Stop);
+                return Ok(NextAction::Stop);
             }
         }
         tracked.state = State::Known(Box::new(reader));
-        Ok(Next::More)
+        Ok(NextAction::More)
     }
 
     /// Reads a batch and hands it on.
     async fn read(
         &mut self,
         inode: Inode,
-        tracked: &mut Tracked,
+        tracked: &mut OpenFile,
         mut reader: Reader,
-    ) -> Result<Next, InputError> {
+    ) -> Result<NextAction, InputError> {
         if tracked.in_flight >= WINDOW {
             tracked.state = State::Known(Box::new(reader));
-            return Ok(Next::Wait);
+            return Ok(NextAction::Wait);
         }
-        let Some(mut held) = room(&self.context).await else { return Ok(Next::Stop) };
+        let Some(mut held) = room(&self.context).await else { return Ok(NextAction::Stop) };
         let (settings, size) = (Arc::clone(&self.settings), self.context.batch_size.get());
         let bytes = held.bytes();
         let idle = tracked.changed.elapsed();
@@ -199,14 +199,14 @@ impl Watch {
                 tracing::warn!(path = %tracked.path.display(), %error, "cannot read a file, it is tried again");
                 tracked.changed = Instant::now();
                 tracked.again = true;
-                return Ok(Next::Wait);
+                return Ok(NextAction::Wait);
             }
         };
-        let Looked { chunk, position, grew, replaced, complete, gone } = looked;
+        let DirectoryScan { chunk, position, grew, replaced, complete, gone } = looked;
         if replaced {
             if tracked.in_flight > 0 {
                 tracked.state = State::Known(Box::new(reader));
-                return Ok(Next::Wait);
+                return Ok(NextAction::Wait);
             }
             return self.begin_anew(inode, tracked, reader).await;
         }
@@ -218,45 +218,45 @@ impl Watch {
         }
         held.set(chunk.events.bytes());
         if (some || complete) && !self.send(inode, tracked, chunk.events.into_vec(), position, held).await {
-            return Ok(Next::Stop);
+            return Ok(NextAction::Stop);
         }
         if complete {
             let file = reader.file().try_clone().map_err(|error| named(&tracked.path, &error))?;
             let end = reader.position(true).map_err(|error| named(&tracked.path, &error))?;
             tracked.state = State::Complete(file, end);
-            return Ok(Next::More);
+            return Ok(NextAction::More);
         }
         tracked.state = State::Known(Box::new(reader));
         if chunk.at_end && !some && tracked.in_flight == 0 {
             let closes = gone || tracked.changed.elapsed() >= self.settings.close_older;
             if closes {
-                return Ok(Next::Close);
+                return Ok(NextAction::Close);
             }
         }
-        Ok(if chunk.at_end { Next::Wait } else { Next::More })
+        Ok(if chunk.at_end { NextAction::Wait } else { NextAction::More })
     }
 
     /// Goes on with a file that was truncated.
     async fn begin_anew(
         &mut self,
         inode: Inode,
-        tracked: &mut Tracked,
+        tracked: &mut OpenFile,
         reader: Reader,
-    ) -> Result<Next, InputError> {
+    ) -> Result<NextAction, InputError> {
         tracing::info!(path = %tracked.path.display(), "file was truncated, it is read from its beginning");
         let file = reader.file().try_clone().map_err(|error| named(&tracked.path, &error))?;
         let beginning = Position::beginning(reader.truncations() + 1);
         drop(reader);
         tracked.changed = Instant::now();
-        tracked.state = State::Unknown(file, Start::Beginning);
+        tracked.state = State::Unknown(file, StartPosition::Beginning);
         // Its next lines may be the same again: by then, the position must be at its beginning.
         let moved = !self.settings.stored
             || self.send(inode, tracked, Vec::new(), Some(beginning), Reservation::default()).await;
-        Ok(if moved { Next::Wait } else { Next::Stop })
+        Ok(if moved { NextAction::Wait } else { NextAction::Stop })
     }
 
     /// Goes back to the stored position; `false` where the file cannot be read any more.
-    async fn read_again(&mut self, tracked: &mut Tracked) -> Result<bool, InputError> {
+    async fn read_again(&mut self, tracked: &mut OpenFile) -> Result<bool, InputError> {
         let file = match std::mem::replace(&mut tracked.state, State::Gone) {
             State::Unknown(file, _) | State::Complete(file, _) => Ok(file),
             State::Known(reader) => reader.file().try_clone(),
@@ -266,7 +266,7 @@ impl Watch {
         tracked.generation = self.generation();
         (tracked.in_flight, tracked.again) = (0, false);
         // Where positions are not stored, what was stored last is known here only.
-        tracked.state = State::Unknown(file, Start::At(tracked.stored));
+        tracked.state = State::Unknown(file, StartPosition::At(tracked.stored));
         Ok(true)
     }
 }

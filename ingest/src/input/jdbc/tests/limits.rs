@@ -35,7 +35,7 @@ async fn a_limit_that_keeps_a_statement_from_going_on_is_told() {
         let statement =
             "SELECT * FROM (SELECT * FROM T# WHERE id > :sql_last_value ORDER BY id LIMIT 5) AS picked";
         let input = || database.input(statement, &tracked("id", "numeric", 100));
-        let running = Running::start(&ledger, input(), 100, Duration::ZERO);
+        let running = RunningInput::start(&ledger, input(), 100, Duration::ZERO);
         running.wait(5).await;
         let error = running.stop().await;
         // A run that reads is one that ends; the next has nothing but what was read.

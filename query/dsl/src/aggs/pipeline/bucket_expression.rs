@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::super::members::Part;
+use super::super::members::ErrorLabel;
 use super::GapPolicy;
 use super::members::{Members, unknown_key};
 use super::script::script;
@@ -25,7 +25,7 @@ pub struct BucketExpression {
 }
 
 impl BucketExpression {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let (mut shared, mut source) = (Members::default(), None);
         for (key, value) in members {
             match (key.as_str(), part.kind) {

@@ -3,7 +3,7 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::super::members::Part;
+use super::super::members::ErrorLabel;
 use super::super::percentiles::DEFAULT_PERCENTS;
 use super::GapPolicy;
 use super::members::Members;
@@ -36,7 +36,7 @@ pub enum Statistic {
 }
 
 impl BucketMetric {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let mut shared = Members::default();
         let (mut sigma, mut percents, mut keyed) = (2.0, DEFAULT_PERCENTS.to_vec(), true);
         for (key, value) in members {

@@ -3,7 +3,7 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::super::members::Part;
+use super::super::members::ErrorLabel;
 use super::GapPolicy;
 use super::members::Members;
 use super::paths::MAX_PATHS;
@@ -32,7 +32,7 @@ pub struct SortPath {
 }
 
 impl BucketSort {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let failed = |error: Error| Error::Content {
             reason: "failed to build [bucket_sort] after last required field arrived".to_owned(),
             cause: Some(Box::new(error)),
@@ -66,7 +66,7 @@ impl BucketSort {
 }
 
 /// Reads the keys of an order: paths, or objects of paths and directions.
-fn sort_paths(part: Part<'_>, key: &str, value: &Value) -> Result<Vec<SortPath>> {
+fn sort_paths(part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<Vec<SortPath>> {
     let items = match value {
         Value::Array(items) => items.as_slice(),
         Value::Object(_) => std::slice::from_ref(value),

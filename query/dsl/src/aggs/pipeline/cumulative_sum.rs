@@ -3,12 +3,12 @@
 use millrace_work::error::Result;
 use serde_json::{Map, Value};
 
-use super::super::members::Part;
+use super::super::members::ErrorLabel;
 use super::Pipeline;
 use super::members::Members;
 
 /// Parses the aggregation.
-pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Pipeline> {
+pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Pipeline> {
     let mut shared = Members::default();
     for (key, value) in members {
         if key == "gap_policy" || !shared.take(part, key, value)? {

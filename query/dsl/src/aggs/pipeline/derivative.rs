@@ -5,7 +5,7 @@ use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::super::interval::time_value;
-use super::super::members::Part;
+use super::super::members::ErrorLabel;
 use super::GapPolicy;
 use super::members::{Members, unexpected, unknown_key};
 
@@ -23,7 +23,7 @@ pub struct Derivative {
 }
 
 impl Derivative {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let (mut shared, mut unit) = (Members::default(), None);
         for (key, value) in members {
             match (key.as_str(), value) {

@@ -3,7 +3,7 @@
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::super::members::Part;
+use super::super::members::ErrorLabel;
 use super::GapPolicy;
 use super::paths::Paths;
 use crate::json::token;
@@ -18,7 +18,7 @@ pub(super) struct Members {
 
 impl Members {
     /// Takes one of the members that most have; returns whether it is one.
-    pub(super) fn take(&mut self, part: Part<'_>, key: &str, value: &Value) -> Result<bool> {
+    pub(super) fn take(&mut self, part: ErrorLabel<'_>, key: &str, value: &Value) -> Result<bool> {
         match (key, value) {
             ("buckets_path", _) => self.paths = Some(Paths::parse(part, value)?),
             ("format", Value::String(format)) => self.format = Some(format.clone()),
@@ -39,7 +39,7 @@ impl Members {
     }
 
     /// Returns the paths, which are required.
-    pub(super) fn paths(&mut self, part: Part<'_>) -> Result<Paths> {
+    pub(super) fn paths(&mut self, part: ErrorLabel<'_>) -> Result<Paths> {
         self.paths.take().ok_or_else(|| {
             let kind = match part.kind.ends_with("_bucket") {
                 true => String::new(),
@@ -53,18 +53,18 @@ impl Members {
     }
 
     /// Returns the one path, which is required.
-    pub(super) fn path(&mut self, part: Part<'_>) -> Result<String> {
+    pub(super) fn path(&mut self, part: ErrorLabel<'_>) -> Result<String> {
         self.paths(part)?.single(part)
     }
 }
 
 /// Makes the error of a value of a type that no member takes.
-pub(super) fn unexpected(part: Part<'_>, value: &Value) -> Error {
+pub(super) fn unexpected(part: ErrorLabel<'_>, value: &Value) -> Error {
     Error::Parsing(format!("Unexpected token {} in [{}].", token(value), part.name))
 }
 
 /// Makes the error of a member that does not exist.
-pub(super) fn unknown_key(part: Part<'_>, key: &str, value: &Value) -> Error {
+pub(super) fn unknown_key(part: ErrorLabel<'_>, key: &str, value: &Value) -> Error {
     match value {
         Value::String(_) | Value::Number(_) => {
             Error::Parsing(format!("Unknown key for a {} in [{}]: [{key}].", token(value), part.name))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::super::members::Part;
+use super::super::members::ErrorLabel;
 use super::GapPolicy;
 use super::members::Members;
 use super::script::script;
@@ -29,7 +29,7 @@ pub struct MovingFn {
 }
 
 impl MovingFn {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let mut shared = Members::default();
         let (mut window, mut shift, mut source) = (None, 0, None);
         for (key, value) in members {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::super::members::Part;
+use super::super::members::ErrorLabel;
 use crate::json::token;
 
 /// Most paths of one aggregation.
@@ -21,7 +21,7 @@ pub(super) enum Paths {
 
 impl Paths {
     /// Reads the value.
-    pub(super) fn parse(part: Part<'_>, value: &Value) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, value: &Value) -> Result<Self> {
         let unexpected = || Error::Parsing(format!("Unexpected token {} in [{}].", token(value), part.name));
         let path = |value: &Value| value.as_str().map(str::to_owned).ok_or_else(unexpected);
         let paths = match value {
@@ -52,7 +52,7 @@ impl Paths {
     }
 
     /// The one path of an aggregation that has one.
-    pub(super) fn single(self, part: Part<'_>) -> Result<String> {
+    pub(super) fn single(self, part: ErrorLabel<'_>) -> Result<String> {
         match self {
             Self::One(path) => Ok(path),
             Self::Several(paths) => match <[String; 1]>::try_from(paths) {

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::super::members::Part;
+use super::super::members::ErrorLabel;
 use super::members::unexpected;
 use crate::expression::{Expression, Language};
 use crate::json;
 
 /// Reads a script: its text, or an object with `source`, `lang` and `params`.
-pub(super) fn script(part: Part<'_>, value: &Value) -> Result<Expression> {
+pub(super) fn script(part: ErrorLabel<'_>, value: &Value) -> Result<Expression> {
     let (mut source, mut params, mut language) = (None, BTreeMap::new(), Language::Painless);
     match value {
         Value::String(text) => source = Some(text.as_str()),

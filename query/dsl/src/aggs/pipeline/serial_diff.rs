@@ -3,7 +3,7 @@
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::super::members::Part;
+use super::super::members::ErrorLabel;
 use super::GapPolicy;
 use super::members::{Members, unknown_key};
 
@@ -21,7 +21,7 @@ pub struct SerialDiff {
 }
 
 impl SerialDiff {
-    pub(super) fn parse(part: Part<'_>, members: &Map<String, Value>) -> Result<Self> {
+    pub(super) fn parse(part: ErrorLabel<'_>, members: &Map<String, Value>) -> Result<Self> {
         let (mut shared, mut lag) = (Members::default(), 1);
         for (key, value) in members {
             match (key.as_str(), value) {

@@ -8,11 +8,11 @@ use roaring::RoaringBitmap;
 
 use super::super::bits::{self, SetBuilder};
 use super::super::windows::Windows;
-use super::{Few, Pass, collect_all, collect_windows, count_windows, overlap};
+use super::{RowBuffer, SegmentPass, collect_all, collect_windows, count_windows, overlap};
 
 /// The matches of a part of a segment, for who wants those of some rows only.
 pub(crate) struct Matches<'a> {
-    pass: Pass<'a>,
+    pass: SegmentPass<'a>,
     /// All of them, once they have been found; else they are looked for where they are asked for.
     known: OnceCell<RoaringBitmap>,
     /// About how many there are, once they have been opened.
@@ -21,7 +21,7 @@ pub(crate) struct Matches<'a> {
 
 impl<'a> Matches<'a> {
     /// Counts the matches as far as the number matters.
-    pub(crate) fn count(pass: Pass<'a>) -> Result<Self> {
+    pub(crate) fn count(pass: SegmentPass<'a>) -> Result<Self> {
         let mut known = None;
         if pass.budget.is_some() {
             known = Some(collect_all(&pass, false)?.0);
@@ -31,7 +31,7 @@ impl<'a> Matches<'a> {
                 // All are visited, and may as well be kept.
                 None if pass.totals.counts_all() => known = Some(collect_all(&pass, false)?.0),
                 None => {
-                    count_windows(&pass, pass.windows()?, &mut Few::new(0))?;
+                    count_windows(&pass, pass.windows()?, &mut RowBuffer::new(0))?;
                 }
             }
         }

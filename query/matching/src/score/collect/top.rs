@@ -3,7 +3,7 @@
 use std::collections::BinaryHeap;
 
 use super::super::Scorer;
-use super::{Cursor, Found};
+use super::{Cursor, RowHit};
 
 /// The best rows so far.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct Top {
     cursor: Option<Cursor>,
     /// What scores must exceed, where they order.
     least: f32,
-    heap: BinaryHeap<Found>,
+    heap: BinaryHeap<RowHit>,
 }
 
 impl Top {
@@ -58,7 +58,7 @@ impl Top {
     }
 
     /// Keeps a row, if it is one of the best.
-    pub(super) fn offer(&mut self, found: Found) {
+    pub(super) fn offer(&mut self, found: RowHit) {
         if self.by_score && found.score <= self.least {
             return;
         }
@@ -82,7 +82,7 @@ impl Top {
     }
 
     /// Returns the rows, best first.
-    pub(crate) fn into_sorted(self) -> Vec<Found> {
+    pub(crate) fn into_sorted(self) -> Vec<RowHit> {
         self.heap.into_sorted_vec()
     }
 }

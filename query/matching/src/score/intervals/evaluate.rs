@@ -4,7 +4,7 @@
 
 use millrace_dsl::query::Relation;
 
-use super::source::{Side, Source};
+use super::source::{IntervalSide, Source};
 
 /// Behind the last position that an interval may reach.
 const END: i64 = i32::MAX as i64;
@@ -54,8 +54,8 @@ pub(super) fn intervals(source: &Source, positions: &[Vec<u32>]) -> Vec<Interval
         Source::Beside(part, side) => {
             let beside = |own: Interval| {
                 let at = match side {
-                    Side::Before => (own.start - 1).max(0),
-                    Side::Behind => (own.end + 1).min(END - 1),
+                    IntervalSide::Before => (own.start - 1).max(0),
+                    IntervalSide::Behind => (own.end + 1).min(END - 1),
                 };
                 Interval::new(at, at, 0)
             };

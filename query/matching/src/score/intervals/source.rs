@@ -21,7 +21,7 @@ pub enum Source {
     /// Intervals with so many positions more before and behind them.
     Extended(Box<Source>, u32, u32),
     /// The position before each interval, or behind it.
-    Beside(Box<Source>, Side),
+    Beside(Box<Source>, IntervalSide),
     /// So many intervals one behind the other.
     Repeated(Box<Source>, usize),
     /// One of each, in this order.
@@ -43,7 +43,7 @@ pub enum Source {
 /// A side of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
-pub enum Side {
+pub enum IntervalSide {
     Before,
     Behind,
 }
@@ -171,11 +171,11 @@ impl Source {
             | Relation::NotContainedBy => pair(self, other),
             // Before an interval is within all that is before it.
             Relation::Before => {
-                let beside = Self::Beside(Box::new(other), Side::Before);
+                let beside = Self::Beside(Box::new(other), IntervalSide::Before);
                 self.related(Relation::ContainedBy, Self::Extended(Box::new(beside), u32::MAX, 0))
             }
             Relation::After => {
-                let beside = Self::Beside(Box::new(other), Side::Behind);
+                let beside = Self::Beside(Box::new(other), IntervalSide::Behind);
                 self.related(Relation::ContainedBy, Self::Extended(Box::new(beside), 0, u32::MAX))
             }
         }

@@ -4,21 +4,21 @@ use millrace_work::error::Result;
 
 use super::super::END;
 use super::super::reader::TextReader;
-use super::{Place, Places};
+use super::{PhrasePosition, PhrasePositions};
 
 /// Links one behind the other.
 pub(super) struct Chain<'a> {
-    links: Vec<Vec<Places<'a>>>,
+    links: Vec<Vec<PhrasePositions<'a>>>,
     doc: u32,
 }
 
 impl<'a> Chain<'a> {
-    pub(super) fn open(links: &[Vec<Vec<Place>>], text: &'a dyn TextReader) -> Result<Option<Self>> {
+    pub(super) fn open(links: &[Vec<Vec<PhrasePosition>>], text: &'a dyn TextReader) -> Result<Option<Self>> {
         let mut opened = Vec::with_capacity(links.len());
         for link in links {
             let mut ways = Vec::new();
             for way in link {
-                ways.extend(Places::open(way, text, None)?);
+                ways.extend(PhrasePositions::open(way, text, None)?);
             }
             if ways.is_empty() {
                 return Ok(None);
@@ -29,7 +29,7 @@ impl<'a> Chain<'a> {
     }
 
     pub(super) fn cost(&self) -> u64 {
-        let cost = |link: &Vec<Places<'_>>| link.iter().map(Places::cost).sum();
+        let cost = |link: &Vec<PhrasePositions<'_>>| link.iter().map(PhrasePositions::cost).sum();
         self.links.iter().map(cost).min().unwrap_or(0)
     }
 
@@ -75,7 +75,7 @@ impl<'a> Chain<'a> {
 }
 
 /// Lists where the ways of a link lie in a row: first position and the one behind the last.
-fn link_spans(link: &mut [Places<'_>], doc: u32) -> Vec<(i64, i64)> {
+fn link_spans(link: &mut [PhrasePositions<'_>], doc: u32) -> Vec<(i64, i64)> {
     let mut spans = Vec::new();
     for way in link {
         if way.seek_match(doc) != doc {

@@ -12,24 +12,24 @@ use crate::score::metadata::Metadata;
 
 /// A large segment whose work is no longer waited for once it was read from.
 #[derive(Debug)]
-struct Abandoned {
+struct AbandonedSegment {
     segment: Arc<Fixture>,
     guard: Mutex<Option<StopOnDrop>>,
     reads: AtomicUsize,
 }
 
-impl Abandoned {
+impl AbandonedSegment {
     fn read_from(&self) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         drop(self.guard.lock().take());
     }
 }
 
-impl SegmentReader for Abandoned {
+impl SegmentReader for AbandonedSegment {
     fn rows(&self) -> u32 {
         1 << 20
     }
-    fn inverted(&self) -> millrace_storage::Result<Arc<dyn Inverted>> {
+    fn inverted(&self) -> millrace_storage::Result<Arc<dyn InvertedIndex>> {
         self.segment.inverted()
     }
     fn range_rows(
@@ -89,11 +89,11 @@ fn preparing_ends_within_a_segment() {
         Node::ColumnRange { column: NUMBER, terms: None, range, weight },
         Node::Metadata { metadata: Arc::new(Metadata::SeqNo(0, 10)), weight },
         Node::Metadata { metadata: Arc::new(Metadata::InSource("a".to_owned())), weight },
-        Node::Within { column: NUMBER, area: geo::Area::of_box(1.0, 0.0, 0.0, 1.0), weight },
+        Node::Within { column: NUMBER, area: geo::GeoArea::of_box(1.0, 0.0, 0.0, 1.0), weight },
     ] {
-        let work = Work::default();
+        let work = QueryContext::default();
         let segment = Fixture::new(&[("disk full", "a", 1)]);
-        let reader = Arc::new(Abandoned {
+        let reader = Arc::new(AbandonedSegment {
             segment: Arc::clone(&segment),
             guard: Mutex::new(Some(work.until_dropped())),
             reads: AtomicUsize::new(0),

@@ -48,12 +48,12 @@ pub fn over(span: &Span) -> Box<dyn Walk> {
         Span::Near { parts, slop, in_order: true } => {
             let part = |part: &Span| -> Box<dyn Walk> {
                 match part {
-                    Span::Gap(width) => Box::new(Gap { start: BEFORE, width: *width }),
+                    Span::Gap(width) => Box::new(GapSpans { start: BEFORE, width: *width }),
                     other => over(other),
                 }
             };
             let parts = parts.iter().map(part).collect();
-            Box::new(Ordered { parts, slop: *slop, start: BEFORE, end: BEFORE, width: 0 })
+            Box::new(OrderedSpans { parts, slop: *slop, start: BEFORE, end: BEFORE, width: 0 })
         }
         Span::Near { parts, slop, in_order: false } => Box::new(Unordered {
             parts: all(parts),
@@ -65,16 +65,24 @@ pub fn over(span: &Span) -> Box<dyn Walk> {
         }),
         Span::Any(parts) => Box::new(AnyOf { parts: all(parts), at: None }),
         Span::Without { include, exclude, around } => {
-            let (part, keep) = (over(include), Keep::Apart { from: over(exclude), around: *around });
-            Box::new(Kept { part, keep, ended: false })
+            let (part, keep) = (over(include), SpanCondition::Apart { from: over(exclude), around: *around });
+            Box::new(FilteredSpans { part, keep, ended: false })
         }
-        Span::First(part, end) => Box::new(Kept { part: over(part), keep: Keep::Until(*end), ended: false }),
-        Span::Containing { big, little } => {
-            Box::new(Inside { big: over(big), little: over(little), shown: Shown::Big, ended: false })
+        Span::First(part, end) => {
+            Box::new(FilteredSpans { part: over(part), keep: SpanCondition::Until(*end), ended: false })
         }
-        Span::Within { big, little } => {
-            Box::new(Inside { big: over(big), little: over(little), shown: Shown::Little, ended: false })
-        }
+        Span::Containing { big, little } => Box::new(ContainedSpans {
+            big: over(big),
+            little: over(little),
+            shown: SpanSide::Big,
+            ended: false,
+        }),
+        Span::Within { big, little } => Box::new(ContainedSpans {
+            big: over(big),
+            little: over(little),
+            shown: SpanSide::Little,
+            ended: false,
+        }),
         Span::Masked(part, _) => over(part),
     }
 }
@@ -114,12 +122,12 @@ impl Walk for Occurrences {
 }
 
 /// Positions between others, wherever they are asked for.
-struct Gap {
+struct GapSpans {
     start: i64,
     width: i64,
 }
 
-impl Walk for Gap {
+impl Walk for GapSpans {
     fn reset(&mut self) {
         self.start = BEFORE;
     }
@@ -147,7 +155,7 @@ impl Walk for Gap {
 }
 
 /// Spans of all parts in their order: of the parts behind the first, those that come next.
-struct Ordered {
+struct OrderedSpans {
     parts: Vec<Box<dyn Walk>>,
     slop: i64,
     start: i64,
@@ -155,7 +163,7 @@ struct Ordered {
     width: i64,
 }
 
-impl Ordered {
+impl OrderedSpans {
     /// Lines the parts up behind the first; `None` where one has no more spans.
     fn stretch(&mut self, positions: &[Vec<u32>]) -> Option<i64> {
         let (first, rest) = self.parts.split_first_mut()?;
@@ -173,7 +181,7 @@ impl Ordered {
     }
 }
 
-impl Walk for Ordered {
+impl Walk for OrderedSpans {
     fn reset(&mut self) {
         self.parts.iter_mut().for_each(|part| part.reset());
         (self.start, self.end) = (BEFORE, BEFORE);
@@ -330,7 +338,7 @@ impl Walk for AnyOf {
 }
 
 /// Which spans are kept.
-enum Keep {
+enum SpanCondition {
     /// Those that end at or before a position.
     Until(i64),
     /// Those that have none of another walk in them, nor within so many positions before and behind.
@@ -338,17 +346,17 @@ enum Keep {
 }
 
 /// Spans of a part that fulfil a condition.
-struct Kept {
+struct FilteredSpans {
     part: Box<dyn Walk>,
-    keep: Keep,
+    keep: SpanCondition,
     ended: bool,
 }
 
-impl Walk for Kept {
+impl Walk for FilteredSpans {
     fn reset(&mut self) {
         self.part.reset();
         self.ended = false;
-        if let Keep::Apart { from, .. } = &mut self.keep {
+        if let SpanCondition::Apart { from, .. } = &mut self.keep {
             from.reset();
         }
     }
@@ -359,10 +367,10 @@ impl Walk for Kept {
                 break;
             }
             match &mut self.keep {
-                Keep::Until(last) if start >= *last => self.ended = true,
-                Keep::Until(last) if self.part.end() <= *last => return start,
-                Keep::Until(_) => {}
-                Keep::Apart { from, around: (before, behind) } => {
+                SpanCondition::Until(last) if start >= *last => self.ended = true,
+                SpanCondition::Until(last) if self.part.end() <= *last => return start,
+                SpanCondition::Until(_) => {}
+                SpanCondition::Apart { from, around: (before, behind) } => {
                     if from.start() == BEFORE {
                         from.next(positions);
                     }
@@ -394,24 +402,24 @@ impl Walk for Kept {
 
 /// Whose spans are shown where one is inside of another.
 #[derive(Clone, Copy)]
-enum Shown {
+enum SpanSide {
     Big,
     Little,
 }
 
 /// Spans with one of another in them, or those within one of another.
-struct Inside {
+struct ContainedSpans {
     big: Box<dyn Walk>,
     little: Box<dyn Walk>,
-    shown: Shown,
+    shown: SpanSide,
     ended: bool,
 }
 
-impl Inside {
+impl ContainedSpans {
     fn shown(&self) -> &dyn Walk {
         match self.shown {
-            Shown::Big => self.big.as_ref(),
-            Shown::Little => self.little.as_ref(),
+            SpanSide::Big => self.big.as_ref(),
+            SpanSide::Little => self.little.as_ref(),
         }
     }
 
@@ -421,14 +429,14 @@ impl Inside {
         let (big, little) = (&mut self.big, &mut self.little);
         loop {
             match self.shown {
-                Shown::Big => {
+                SpanSide::Big => {
                     let start = walked(big.next(positions))?;
                     walked(little.skip_to(start, positions))?;
                     if big.end() >= little.end() {
                         return Some(start);
                     }
                 }
-                Shown::Little => {
+                SpanSide::Little => {
                     let start = walked(little.next(positions))?;
                     while big.end() < little.end() {
                         walked(big.next(positions))?;
@@ -442,7 +450,7 @@ impl Inside {
     }
 }
 
-impl Walk for Inside {
+impl Walk for ContainedSpans {
     fn reset(&mut self) {
         self.big.reset();
         self.little.reset();

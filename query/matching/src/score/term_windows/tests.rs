@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use roaring::RoaringBitmap;
 
 use super::super::bm25::{Bm25, Statistics};
-use super::super::condition::Prepared;
+use super::super::condition::SharedCondition;
 use super::super::fixture::{Fixture, TEXT};
 use super::super::reader::SegmentReader;
 use super::super::row_set::RowSet;
@@ -51,7 +51,7 @@ fn the_best_are_those_of_a_search_through_all() {
                 Bm25::new(1.0, Statistics { docs: rows as u64, doc_freq, tokens: rows as u64 * 5 })
             })
             .collect();
-        let wanted = [Wanted::Any, Wanted::All][rng.random_range(0..2)];
+        let wanted = [RowCondition::Any, RowCondition::All][rng.random_range(0..2)];
         let among: RoaringBitmap = match rng.random_range(0..3) {
             0 => (0..rows as u32).collect(),
             1 => (0..60).map(|_| rng.random_range(0..rows as u32)).collect(),
@@ -62,8 +62,8 @@ fn the_best_are_those_of_a_search_through_all() {
         for row in &among {
             let here = counts.iter().map(|counts| counts[row as usize]);
             let matches = match wanted {
-                Wanted::Any => here.clone().any(|freq| freq > 0),
-                Wanted::All => here.clone().all(|freq| freq > 0),
+                RowCondition::Any => here.clone().any(|freq| freq > 0),
+                RowCondition::All => here.clone().all(|freq| freq > 0),
             };
             if matches {
                 let scores = here.zip(&functions).filter(|(freq, _)| *freq > 0);
@@ -79,7 +79,7 @@ fn the_best_are_those_of_a_search_through_all() {
         let terms: Option<Vec<Term>> =
             words.iter().map(|word| Term::open(text, &[(*word).to_owned()], true).unwrap()).collect();
         let ranking = Ranking::Sum(functions.iter().map(Scores::new).collect());
-        let filter: Prepared = Arc::new(RowSet { rows: among, score: 0.0 });
+        let filter: SharedCondition = Arc::new(RowSet { rows: among, score: 0.0 });
         let mut found = Vec::new();
         if let Some(terms) = terms {
             let filter = filter.filter(inverted.as_ref(), rows as u32).unwrap();
@@ -132,7 +132,7 @@ fn rows_with_all_are_those_with_a_term_of_each() {
             })
             .collect();
         let Some(terms) = terms else { continue };
-        let mut candidates = TermWindows::new(text, terms, Wanted::All, Ranking::Flat);
+        let mut candidates = TermWindows::new(text, terms, RowCondition::All, Ranking::Flat);
         let listed = |word: &&str| {
             let mut set = BTreeSet::new();
             let mut rows = text.row_postings(word).unwrap();

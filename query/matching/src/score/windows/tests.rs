@@ -6,16 +6,16 @@ use rand::{RngExt, SeedableRng};
 use roaring::RoaringBitmap;
 
 use super::super::END;
-use super::super::all::All;
-use super::super::any::AtLeast;
 use super::super::bits::{SetBuilder, restrict, up_to};
-use super::super::condition::Prepared;
+use super::super::condition::SharedCondition;
+use super::super::conjunction::ConjunctionScorer;
+use super::super::disjunction::AtLeast;
 use super::super::disjunction_max::DisjunctionMax;
-use super::super::everything::Everything;
 use super::super::fixture::{Fixture, KEYWORD, TEXT};
-use super::super::not::Not;
+use super::super::match_all::MatchAllScorer;
+use super::super::negation::NegationScorer;
 use super::super::phrase::PhraseCondition;
-use super::super::phrase::{Phrase, Place, PlaceTerms};
+use super::super::phrase::{Phrase, PhrasePosition, PlaceTerms};
 use super::super::prepare::LeafScore;
 use super::super::reader::SegmentReader;
 use super::super::row_set::RowSet;
@@ -36,12 +36,12 @@ fn fixture(rows: usize, rng: &mut StdRng) -> Arc<Fixture> {
     Fixture::new(&rows)
 }
 
-fn random(rows: u32, depth: u32, rng: &mut StdRng) -> Prepared {
-    let parts = |rng: &mut StdRng| -> Vec<Prepared> {
+fn random(rows: u32, depth: u32, rng: &mut StdRng) -> SharedCondition {
+    let parts = |rng: &mut StdRng| -> Vec<SharedCondition> {
         (0..rng.random_range(1..5)).map(|_| random(rows, depth - 1, rng)).collect()
     };
     match rng.random_range(0..if depth == 0 { 7 } else { 13 }) {
-        0 => Arc::new(Everything(1.0)),
+        0 => Arc::new(MatchAllScorer(1.0)),
         1 => Arc::new(Exact { path: KEYWORD, value: Scalar::Str("b".into()), score: 1.0 }),
         2 => {
             let from = rng.random_range(0..rows);
@@ -56,15 +56,17 @@ fn random(rows: u32, depth: u32, rng: &mut StdRng) -> Prepared {
             score: LeafScore::Flat(1.0),
         }),
         6 => {
-            let place =
-                |offset: u32| Place { offset, terms: PlaceTerms::Fixed(vec![WORDS[offset as usize].into()]) };
+            let place = |offset: u32| PhrasePosition {
+                offset,
+                terms: PlaceTerms::Fixed(vec![WORDS[offset as usize].into()]),
+            };
             let phrase = Arc::new(Phrase::Places(vec![place(0), place(1)], 0));
             Arc::new(PhraseCondition { path: TEXT, phrase, score: LeafScore::Flat(1.0) })
         }
-        7 | 8 => All::of(parts(rng)),
+        7 | 8 => ConjunctionScorer::of(parts(rng)),
         9 => AtLeast::of(1, parts(rng)),
         10 => AtLeast::of(rng.random_range(0..5), parts(rng)),
-        11 => Arc::new(Not(random(rows, depth - 1, rng))),
+        11 => Arc::new(NegationScorer(random(rows, depth - 1, rng))),
         _ => Arc::new(DisjunctionMax { tie_breaker: 0.5, parts: parts(rng) }),
     }
 }

@@ -8,7 +8,7 @@ use super::boolean::Boolean;
 use super::full_text::any_of;
 use super::phrase::quote_analyzer;
 use super::tokens::Tokens;
-use super::{Meaning, Resolver, Target};
+use super::{LowerClause, Resolver, Target};
 use crate::table::node::{Node, Weight};
 
 impl<'a> Resolver<'a> {
@@ -48,7 +48,7 @@ impl<'a> Resolver<'a> {
             }
             None => self.search_analyzer(target.field),
         };
-        analyzer.map(|analyzer| Tokens::of(analyzer, text)).transpose()
+        analyzer.map(|analyzer| Tokens::new(analyzer, text)).transpose()
     }
 
     /// Terms of an analyzed text, of which the last is a start; `None` where none is left.

@@ -7,14 +7,14 @@ use millrace_storage::mapping::{ColumnKind, Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::{Meaning, Resolver, searchable};
+use super::{LowerClause, Resolver, searchable};
 use crate::score::row_function::{Origin, RowFunction};
 use crate::table::node::{Node, NodeFunction, Weight};
 use crate::table::values;
 
 const NANOS_PER_MS: f64 = 1e6;
 
-impl Meaning for DistanceFeatureQuery {
+impl LowerClause for DistanceFeatureQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         let Some(field) = resolver.index.mapping.field(&self.field) else { return Ok(Node::None) };
         let (from, pivot) = match field.field_type {

@@ -7,12 +7,12 @@ use millrace_storage::mapping::{FieldType, PathId};
 use millrace_storage::metadata::matches;
 use millrace_work::error::{Error, Result};
 
-use super::{Meaning, PRESENT, Resolver, metadata, searchable};
+use super::{LowerClause, PRESENT, Resolver, metadata, searchable};
 use crate::automaton::Pattern;
 use crate::score::metadata::Metadata;
 use crate::table::node::{Node, Weight};
 
-impl Meaning for ExistsQuery {
+impl LowerClause for ExistsQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         resolver.count_leaf()?;
         let name = self.field.as_str();

@@ -18,7 +18,7 @@ const DEFAULT_FIELD: &str = "index.query.default_field";
 
 /// Which of the fields that fit a pattern are taken.
 #[derive(Clone, Copy, Debug)]
-struct Taken {
+struct FieldSelection {
     /// Those that no exact value can be asked of, such as points, as well.
     all_types: bool,
     /// Metadata fields as well.
@@ -28,7 +28,7 @@ struct Taken {
 impl Resolver<'_> {
     /// Returns the fields of queries that name none.
     pub(super) fn default_fields(&self, clause: &str) -> Result<FieldBoosts> {
-        FieldBoosts::of(clause, &self.default_field_names())
+        FieldBoosts::new(clause, &self.default_field_names())
     }
 
     /// Lists the fields of queries that name none, as the index has them.
@@ -41,7 +41,7 @@ impl Resolver<'_> {
     pub(super) fn fields(&self, boosts: &FieldBoosts, suffix: Option<&str>) -> Result<Fields> {
         let mut resolved = Fields::new();
         for (name, boost) in &boosts.0 {
-            let taken = Taken { all_types: !name.contains('*'), metadata: name != "*" };
+            let taken = FieldSelection { all_types: !name.contains('*'), metadata: name != "*" };
             for (field, boost) in self.expanded(name, *boost, taken, suffix) {
                 resolved.entry(field).and_modify(|sum| *sum *= boost).or_insert(boost);
             }
@@ -52,7 +52,7 @@ impl Resolver<'_> {
 
     /// Resolves the field, or pattern, that a condition of a query string names.
     pub(super) fn named_fields(&self, name: &str, suffix: Option<&str>) -> Result<Fields> {
-        let taken = Taken { all_types: name != "*", metadata: !name.contains('*') };
+        let taken = FieldSelection { all_types: name != "*", metadata: !name.contains('*') };
         let resolved = self.expanded(name, 1.0, taken, suffix);
         few_enough(&resolved, Some(name))?;
         Ok(resolved)
@@ -73,7 +73,7 @@ impl Resolver<'_> {
         self.target(name).is_some() || PRESENT.contains(&name)
     }
 
-    fn expanded(&self, pattern: &str, boost: f32, taken: Taken, suffix: Option<&str>) -> Fields {
+    fn expanded(&self, pattern: &str, boost: f32, taken: FieldSelection, suffix: Option<&str>) -> Fields {
         let mapping = self.index.mapping;
         let names: Vec<&str> = match pattern.contains('*') {
             false => vec![pattern],

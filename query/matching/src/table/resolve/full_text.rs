@@ -10,9 +10,9 @@ use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::graph::{Stretch, stretches};
+use super::graph::{GraphSection, stretches};
 use super::tokens::Tokens;
-use super::{Meaning, Resolver, Target, searchable, searchable_strings};
+use super::{LowerClause, Resolver, Target, searchable, searchable_strings};
 use crate::automaton::Pattern;
 use crate::table::node::{Join, Node, StatisticsTerm, Weight};
 
@@ -38,7 +38,7 @@ const EVERY_TERM: Terms<'static> = Terms {
     synonym_phrases: false,
 };
 
-impl Meaning for MatchQuery {
+impl LowerClause for MatchQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         let terms = Terms {
             operator: self.operator,
@@ -58,7 +58,7 @@ impl Meaning for MatchQuery {
     }
 }
 
-impl Meaning for MatchBoolPrefixQuery {
+impl LowerClause for MatchBoolPrefixQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         let terms = Terms {
             operator: self.operator,
@@ -103,7 +103,7 @@ impl<'a> Resolver<'a> {
             return self.one_value(&target, query, terms, prefix, weight).map(Some);
         };
         searchable(target.field)?;
-        let tokens = Tokens::of(analyzer, &text(query).unwrap_or_default())?;
+        let tokens = Tokens::new(analyzer, &text(query).unwrap_or_default())?;
         self.terms_of(&target, &tokens, terms, weight)
     }
 
@@ -207,14 +207,14 @@ impl<'a> Resolver<'a> {
         for (at, stretch) in stretches.iter().enumerate() {
             let prefix = terms.prefix && at == last;
             let node = match stretch {
-                Stretch::Terms(same) => match same.as_slice() {
+                GraphSection::Terms(same) => match same.as_slice() {
                     [token] => Some(self.one_term(target, &token.term, terms, prefix, weight)?),
                     _ => {
                         let same: Vec<String> = same.iter().map(|token| token.term.clone()).collect();
                         Some(self.synonyms(target, &same, weight)?)
                     }
                 },
-                Stretch::Ways(ways) => {
+                GraphSection::Ways(ways) => {
                     let mut any = Vec::with_capacity(ways.len());
                     for way in ways {
                         any.extend(match phrases {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::Resolver;
 use crate::score::row_function::{Curve, Origin, RowFunction};
-use crate::score::values::Hashed;
+use crate::score::values::HashInput;
 use crate::table::node::{Node, NodeFunction};
 use crate::table::predicate::Predicate;
 use crate::table::values;
@@ -158,8 +158,8 @@ impl Resolver<'_> {
         let now = (self.index.now_ms ^ self.index.now_ms >> 32) as i32;
         let of = match (query.field.as_deref(), query.seed) {
             (None, None) => None,
-            (None | Some("_id"), _) => Some(Hashed::Id),
-            (Some("_seq_no"), _) => Some(Hashed::SeqNo),
+            (None | Some("_id"), _) => Some(HashInput::Id),
+            (Some("_seq_no"), _) => Some(HashInput::SeqNo),
             (Some(path), _) => match self.index.mapping.field(path) {
                 Some(field) if field.field_type == FieldType::GeoPoint => {
                     return Err(Error::IllegalArgument(format!(
@@ -169,7 +169,7 @@ impl Resolver<'_> {
                 }
                 Some(field) => {
                     has_values(field)?;
-                    Some(Hashed::Column(field.column))
+                    Some(HashInput::Column(field.column))
                 }
                 None => {
                     return Err(Error::IllegalArgument(format!(

@@ -5,11 +5,11 @@ use millrace_dsl::query::{GeoBoundingBoxQuery, GeoDistanceQuery, GeoPolygonQuery
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 
-use super::{Meaning, Resolver};
-use crate::score::geo::Area;
+use super::{LowerClause, Resolver};
+use crate::score::geo::GeoArea;
 use crate::table::node::{Node, Weight};
 
-impl Meaning for GeoBoundingBoxQuery {
+impl LowerClause for GeoBoundingBoxQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         let field = resolver.point_field("geo_bounding_box", &self.field, self.ignore_unmapped)?;
         let Some(field) = field else { return Ok(Node::None) };
@@ -26,12 +26,12 @@ impl Meaning for GeoBoundingBoxQuery {
         }
         on_earth(top_left)?;
         on_earth(bottom_right)?;
-        let area = Area::of_box(top_left.lat, top_left.lon, bottom_right.lat, bottom_right.lon);
+        let area = GeoArea::of_box(top_left.lat, top_left.lon, bottom_right.lat, bottom_right.lon);
         Ok(Node::Within { column: field.column, area, weight })
     }
 }
 
-impl Meaning for GeoDistanceQuery {
+impl LowerClause for GeoDistanceQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         let field = resolver.point_field("geo_distance", &self.field, self.ignore_unmapped)?;
         let Some(field) = field else { return Ok(Node::None) };
@@ -41,12 +41,12 @@ impl Meaning for GeoDistanceQuery {
             _ => center,
         };
         on_earth(center)?;
-        let area = Area::Circle { lat: center.lat, lon: center.lon, metres: self.distance };
+        let area = GeoArea::Circle { lat: center.lat, lon: center.lon, metres: self.distance };
         Ok(Node::Within { column: field.column, area, weight })
     }
 }
 
-impl Meaning for GeoPolygonQuery {
+impl LowerClause for GeoPolygonQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         let refused = |reason: String| Error::QueryShard { reason, caused_by: None };
         let field = match resolver.index.mapping.field(&self.field) {
@@ -80,7 +80,7 @@ impl Meaning for GeoPolygonQuery {
             on_earth(corner)?;
             corners.push((corner.lat, corner.lon));
         }
-        Ok(Node::Within { column: field.column, area: Area::Polygon(corners.into()), weight })
+        Ok(Node::Within { column: field.column, area: GeoArea::Polygon(corners.into()), weight })
     }
 }
 

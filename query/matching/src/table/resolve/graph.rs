@@ -20,7 +20,7 @@ struct Edge {
 
 /// A stretch between two states through which every way goes.
 #[derive(Clone, Debug)]
-pub(super) enum Stretch {
+pub(super) enum GraphSection {
     /// Tokens that span all of it.
     Terms(Vec<Token>),
     /// The ways through it.
@@ -28,7 +28,7 @@ pub(super) enum Stretch {
 }
 
 /// Cuts tokens into stretches.
-pub(super) fn stretches(tokens: &Tokens) -> Result<Vec<Stretch>> {
+pub(super) fn stretches(tokens: &Tokens) -> Result<Vec<GraphSection>> {
     let edges = leading_on(edges(&tokens.list));
     let mut states: Vec<u32> = edges.iter().flat_map(|edge| [edge.from, edge.to]).collect();
     states.sort_unstable();
@@ -41,13 +41,13 @@ pub(super) fn stretches(tokens: &Tokens) -> Result<Vec<Stretch>> {
         let (start, end) = (ends[0], ends[1]);
         let own: Vec<&Edge> = edges.iter().filter(|edge| edge.from >= start && edge.to <= end).collect();
         if own.iter().all(|edge| edge.from == start && edge.to == end) {
-            stretches.push(Stretch::Terms(own.iter().map(|edge| edge.token.clone()).collect()));
+            stretches.push(GraphSection::Terms(own.iter().map(|edge| edge.token.clone()).collect()));
             continue;
         }
         let mut ways = Vec::new();
         walk(&own, start, end, &mut Vec::new(), &mut ways)?;
         let to_the_end = tokens.to_the_end && points.last() == Some(&end);
-        stretches.push(Stretch::Ways(
+        stretches.push(GraphSection::Ways(
             ways.into_iter().map(|list| Tokens { list, to_the_end, by_position_only: false }).collect(),
         ));
     }
@@ -135,13 +135,13 @@ mod tests {
         Tokens { list: list.collect(), to_the_end: true, by_position_only: false }
     }
 
-    fn show(stretches: &[Stretch]) -> String {
+    fn show(stretches: &[GraphSection]) -> String {
         let way = |tokens: &Tokens| {
             tokens.list.iter().map(|t| format!("{}+{}", t.term, t.increment)).collect::<Vec<_>>().join(" ")
         };
-        let one = |stretch: &Stretch| match stretch {
-            Stretch::Terms(terms) => terms.iter().map(|t| t.term.as_str()).collect::<Vec<_>>().join("|"),
-            Stretch::Ways(ways) => format!("({})", ways.iter().map(way).collect::<Vec<_>>().join(" | ")),
+        let one = |stretch: &GraphSection| match stretch {
+            GraphSection::Terms(terms) => terms.iter().map(|t| t.term.as_str()).collect::<Vec<_>>().join("|"),
+            GraphSection::Ways(ways) => format!("({})", ways.iter().map(way).collect::<Vec<_>>().join(" | ")),
         };
         stretches.iter().map(one).collect::<Vec<_>>().join(" ")
     }

@@ -10,9 +10,9 @@ use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 
 use super::full_text::has_positions;
-use super::graph::{Stretch, stretches};
+use super::graph::{GraphSection, stretches};
 use super::tokens::{Token, Tokens};
-use super::{Meaning, Resolver};
+use super::{LowerClause, Resolver};
 use crate::automaton::{Pattern, pieces};
 use crate::score::intervals::source::Source;
 use crate::score::intervals::{Intervals, IntervalsLeaf, LeafTerms};
@@ -21,7 +21,7 @@ use crate::table::node::{Node, Weight};
 /// Most terms of a segment that a pattern may find where the rule does not say otherwise, as Lucene has it.
 const MAX_EXPANSIONS: usize = 128;
 
-impl Meaning for IntervalsQuery {
+impl LowerClause for IntervalsQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         let mapping = resolver.index.mapping;
         let Some(field) = mapping.field(&self.field) else { return Ok(Node::None) };
@@ -61,7 +61,7 @@ impl<'b> Builder<'_, 'b> {
                 let (own, fixed) = self.field(source, field)?;
                 positioned_text(own)?;
                 let analyzer = self.analyzer(source, own)?;
-                let found = match Tokens::of(analyzer, query)? {
+                let found = match Tokens::new(analyzer, query)? {
                     tokens if tokens.list.is_empty() => Source::Nothing,
                     tokens => self.text(own, &tokens, *max_gaps, *mode)?,
                 };
@@ -173,8 +173,8 @@ impl<'b> Builder<'_, 'b> {
         let mut parts = Vec::new();
         for stretch in stretches(tokens)? {
             let ways: Vec<Vec<Token>> = match stretch {
-                Stretch::Terms(same) => same.into_iter().map(|token| vec![token]).collect(),
-                Stretch::Ways(ways) => ways.into_iter().map(|way| way.list).collect(),
+                GraphSection::Terms(same) => same.into_iter().map(|token| vec![token]).collect(),
+                GraphSection::Ways(ways) => ways.into_iter().map(|way| way.list).collect(),
             };
             let mut any = Vec::with_capacity(ways.len());
             for way in ways {

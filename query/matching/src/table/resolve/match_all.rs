@@ -3,23 +3,23 @@
 use millrace_dsl::query::{IdsQuery, MatchAllQuery, MatchNoneQuery};
 use millrace_work::error::Result;
 
-use super::{Meaning, Resolver};
+use super::{LowerClause, Resolver};
 use crate::table::node::{Node, Weight};
 
-impl Meaning for MatchAllQuery {
+impl LowerClause for MatchAllQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         resolver.count_leaf()?;
         Ok(Node::All(weight))
     }
 }
 
-impl Meaning for MatchNoneQuery {
+impl LowerClause for MatchNoneQuery {
     fn resolve(&self, _: &mut Resolver<'_>, _: Weight) -> Result<Node> {
         Ok(Node::None)
     }
 }
 
-impl Meaning for IdsQuery {
+impl LowerClause for IdsQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         resolver.count_leaf()?;
         Ok(Node::Ids { values: self.values.clone().into(), weight })

@@ -11,11 +11,11 @@ use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
 use super::full_text::any_of;
-use super::{Meaning, Resolver};
+use super::{LowerClause, Resolver};
 use crate::automaton::Pattern;
 use crate::lookup::each_value_at;
-use crate::table::node::{ExpandedScore, Expansion, Keep, Node, Weight};
-use crate::table::telling::Telling;
+use crate::table::interesting_terms::InterestingTerms;
+use crate::table::node::{ExpandedScore, Expansion, ExpansionSelection, Node, Weight};
 use crate::table::values;
 
 /// Most tokens of a text that are looked at, as Lucene has it.
@@ -31,7 +31,7 @@ const MAX_FIELDS: usize = 1_024;
 /// How often terms are in examples, and the place of each by its first occurrence.
 type Frequencies = BTreeMap<String, (u32, u32)>;
 
-impl Meaning for MoreLikeThisQuery {
+impl LowerClause for MoreLikeThisQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         let names = names(self, resolver)?;
         let Some(first) = names.first() else { return Ok(Node::None) };
@@ -242,7 +242,7 @@ fn telling(
     }
     let pattern = Arc::new(Pattern::one_of(terms.keys().cloned().collect()));
     let number = |bound: i32| u64::try_from(bound).unwrap_or(0);
-    let telling = Arc::new(Telling {
+    let telling = Arc::new(InterestingTerms {
         fields: fields.iter().map(|field| (field.id, field.field_type.is_text())).collect(),
         frequencies: terms,
         words,
@@ -263,7 +263,7 @@ fn telling(
         text: field.field_type.is_text(),
         pattern: Arc::clone(&pattern),
         lead: String::new(),
-        keep: Keep::Telling(Arc::clone(&telling)),
+        keep: ExpansionSelection::InterestingTerms(Arc::clone(&telling)),
         score,
         boost,
         rules,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::boolean::Boolean;
 use super::fields::Fields;
 use super::full_text::zero_terms;
-use super::{Meaning, Resolver};
+use super::{LowerClause, Resolver};
 use crate::table::node::{Node, Weight};
 
 /// How a text is asked of fields.
@@ -43,7 +43,7 @@ pub(super) struct TextOptions<'q> {
     pub gaps: bool,
 }
 
-impl Meaning for MultiMatchQuery {
+impl LowerClause for MultiMatchQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         resolver.known_analyzer("multi_match", "analyzer", self.analyzer.as_deref())?;
         let named = match self.fields.is_empty() {

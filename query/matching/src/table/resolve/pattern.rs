@@ -12,17 +12,17 @@ use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
 use super::{
-    Meaning, Resolver, Target, is_opaque_metadata, is_searched_by_column, searchable_strings, setting,
+    LowerClause, Resolver, Target, is_opaque_metadata, is_searched_by_column, searchable_strings, setting,
 };
-use crate::automaton::{Pattern, Piece, pieces};
-use crate::table::node::{ExpandedScore, Expansion, Keep, Node, Weight};
+use crate::automaton::{Pattern, WildcardItem, pieces};
+use crate::table::node::{ExpandedScore, Expansion, ExpansionSelection, Node, Weight};
 
 /// Longest expression where the index does not say otherwise.
 const MAX_REGEX_LENGTH: usize = 1_000;
 /// Most work that an expression's automaton may be allowed.
 const MOST_STATES: usize = 100_000;
 
-impl Meaning for PrefixQuery {
+impl LowerClause for PrefixQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         resolver.rewrite_known(self.rewrite.as_ref())?;
         let Some(target) = resolver.target(&self.field) else {
@@ -41,7 +41,7 @@ impl Meaning for PrefixQuery {
     }
 }
 
-impl Meaning for WildcardQuery {
+impl LowerClause for WildcardQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         resolver.rewrite_known(self.rewrite.as_ref())?;
         let Some(target) = resolver.target(&self.field) else {
@@ -53,7 +53,7 @@ impl Meaning for WildcardQuery {
         // What is between the wildcards is made fit by itself.
         for piece in pieces(&self.value) {
             match piece {
-                Piece::Character(character) => plain.push(character),
+                WildcardItem::Character(character) => plain.push(character),
                 other => {
                     resolver.push_plain(&target, &mut plain, &self.normalize, &mut normal)?;
                     normal.push(other);
@@ -68,7 +68,7 @@ impl Meaning for WildcardQuery {
     }
 }
 
-impl Meaning for RegexpQuery {
+impl LowerClause for RegexpQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         let limit = setting(resolver.index.meta, "index.max_regex_length", MAX_REGEX_LENGTH);
         let length = self.value.encode_utf16().count();
@@ -94,7 +94,7 @@ impl Meaning for RegexpQuery {
     }
 }
 
-impl Meaning for FuzzyQuery {
+impl LowerClause for FuzzyQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         resolver.rewrite_known(self.options.rewrite.as_ref())?;
         let Some(target) = resolver.target(&self.field) else {
@@ -117,11 +117,11 @@ impl<'a> Resolver<'a> {
         target: &Target<'_>,
         plain: &mut String,
         normalize: &Normalize,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<WildcardItem>,
     ) -> Result<()> {
         if !plain.is_empty() {
             let normal = self.normalized(target, plain, normalize)?;
-            pieces.extend(normal.chars().map(Piece::Character));
+            pieces.extend(normal.chars().map(WildcardItem::Character));
             plain.clear();
         }
         Ok(())
@@ -196,15 +196,17 @@ impl<'a> Resolver<'a> {
             None | Some(Rewrite::ConstantScore | Rewrite::Unknown(_)) => {
                 return Node::Matching { path: field.id, text, pattern, weight };
             }
-            Some(Rewrite::ConstantScoreBoolean) => (Keep::AtMost(MAX_CLAUSES), ExpandedScore::Boost),
-            Some(Rewrite::ScoringBoolean) => (Keep::AtMost(MAX_CLAUSES), own),
-            Some(Rewrite::TopTerms(most)) => (Keep::Best((*most).min(MAX_CLAUSES)), own),
+            Some(Rewrite::ConstantScoreBoolean) => {
+                (ExpansionSelection::AtMost(MAX_CLAUSES), ExpandedScore::Boost)
+            }
+            Some(Rewrite::ScoringBoolean) => (ExpansionSelection::AtMost(MAX_CLAUSES), own),
+            Some(Rewrite::TopTerms(most)) => (ExpansionSelection::Best((*most).min(MAX_CLAUSES)), own),
             Some(Rewrite::TopTermsBoost(most)) => {
-                (Keep::Best((*most).min(MAX_CLAUSES)), ExpandedScore::Boost)
+                (ExpansionSelection::Best((*most).min(MAX_CLAUSES)), ExpandedScore::Boost)
             }
             Some(Rewrite::TopTermsBlended(most)) => {
                 let score = if constant { ExpandedScore::Boost } else { ExpandedScore::Blended };
-                (Keep::Best((*most).min(MAX_CLAUSES)), score)
+                (ExpansionSelection::Best((*most).min(MAX_CLAUSES)), score)
             }
         };
         let (boost, score) = match weight {

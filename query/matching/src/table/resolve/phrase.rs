@@ -9,20 +9,22 @@ use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
 use super::full_text::{any_of, has_positions, zero_terms};
-use super::graph::{Stretch, stretches};
+use super::graph::{GraphSection, stretches};
 use super::tokens::{Token, Tokens};
-use super::{Meaning, Resolver, Target, searchable};
+use super::{LowerClause, Resolver, Target, searchable};
 use crate::automaton::Pattern;
-use crate::score::phrase::{Phrase, Place, PlaceTerms};
-use crate::table::node::{ExpandedScore, Expansion, Join, Keep, Node, StatisticsTerm, Values, Weight};
+use crate::score::phrase::{Phrase, PhrasePosition, PlaceTerms};
+use crate::table::node::{
+    ExpandedScore, Expansion, ExpansionSelection, Join, Node, StatisticsTerm, Values, Weight,
+};
 
-impl Meaning for MatchPhraseQuery {
+impl LowerClause for MatchPhraseQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         resolver.match_phrase(self, None, weight)
     }
 }
 
-impl Meaning for MatchPhrasePrefixQuery {
+impl LowerClause for MatchPhrasePrefixQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         resolver.match_phrase(&self.phrase, Some(self.max_expansions), weight)
     }
@@ -71,7 +73,7 @@ impl<'a> Resolver<'a> {
         let Some(analyzer) = named.or(own) else {
             return self.exact(&target, &query.query, weight).map(Some);
         };
-        let tokens = Tokens::of(analyzer, &text(&query.query).unwrap_or_default())?;
+        let tokens = Tokens::new(analyzer, &text(&query.query).unwrap_or_default())?;
         self.phrase_of(&target, &tokens, query.slop, expansions, weight)
     }
 
@@ -105,14 +107,14 @@ impl<'a> Resolver<'a> {
         self.check_positions(field)?;
         let last = expansions.and_then(|most| Some((most, places.pop()?)));
         let base = places.first().map_or(0, |(position, _)| *position);
-        let place = |(position, terms): (u32, Vec<String>)| Place {
+        let place = |(position, terms): (u32, Vec<String>)| PhrasePosition {
             offset: position - base,
             terms: PlaceTerms::Fixed(terms),
         };
-        let mut places: Vec<Place> = places.into_iter().map(place).collect();
+        let mut places: Vec<PhrasePosition> = places.into_iter().map(place).collect();
         if let Some((most, (position, starts))) = last {
             let slot = self.expansion(field, &starts, most)?;
-            places.push(Place { offset: position - base, terms: PlaceTerms::Expanded(slot) });
+            places.push(PhrasePosition { offset: position - base, terms: PlaceTerms::Expanded(slot) });
         }
         self.phrase_node(field, Phrase::Places(places, slop), weight).map(Some)
     }
@@ -132,8 +134,8 @@ impl<'a> Resolver<'a> {
             let mut ways = vec![Tokens { to_the_end: tokens.to_the_end, ..Tokens::default() }];
             for stretch in stretches {
                 let parts: Vec<Vec<Token>> = match stretch {
-                    Stretch::Ways(parts) => parts.into_iter().map(|part| part.list).collect(),
-                    Stretch::Terms(same) => same.into_iter().map(|token| vec![token]).collect(),
+                    GraphSection::Ways(parts) => parts.into_iter().map(|part| part.list).collect(),
+                    GraphSection::Terms(same) => same.into_iter().map(|token| vec![token]).collect(),
                 };
                 if ways.len().saturating_mul(parts.len()) > MAX_CLAUSES {
                     return Err(Error::TooManyClauses(MAX_CLAUSES));
@@ -156,24 +158,27 @@ impl<'a> Resolver<'a> {
         for (at, stretch) in stretches.into_iter().enumerate() {
             let prefix = expansions.filter(|_| at == last);
             let ways = match stretch {
-                Stretch::Terms(same) => vec![vec![(0, same.into_iter().map(|token| token.term).collect())]],
-                Stretch::Ways(ways) => ways.iter().map(Tokens::by_position).collect(),
+                GraphSection::Terms(same) => {
+                    vec![vec![(0, same.into_iter().map(|token| token.term).collect())]]
+                }
+                GraphSection::Ways(ways) => ways.iter().map(Tokens::by_position).collect(),
             };
             let mut link = Vec::with_capacity(ways.len());
             for mut way in ways {
                 let end = prefix.and_then(|most| Some((most, way.pop()?)));
                 let base =
                     way.first().or(end.as_ref().map(|(_, end)| end)).map_or(0, |(position, _)| *position);
-                let mut places: Vec<Place> = way
+                let mut places: Vec<PhrasePosition> = way
                     .into_iter()
-                    .map(|(position, terms)| Place {
+                    .map(|(position, terms)| PhrasePosition {
                         offset: position - base,
                         terms: PlaceTerms::Fixed(terms),
                     })
                     .collect();
                 if let Some((most, (position, starts))) = end {
                     let slot = self.expansion(field, &starts, most)?;
-                    places.push(Place { offset: position - base, terms: PlaceTerms::Expanded(slot) });
+                    places
+                        .push(PhrasePosition { offset: position - base, terms: PlaceTerms::Expanded(slot) });
                 }
                 link.push(places);
             }
@@ -228,7 +233,7 @@ impl<'a> Resolver<'a> {
         if let Some(expansion) = self.expansions.get_mut(slot) {
             // What stands alone is a clause a term.
             if most > MAX_CLAUSES {
-                expansion.keep = Keep::AtMost(MAX_CLAUSES);
+                expansion.keep = ExpansionSelection::AtMost(MAX_CLAUSES);
             }
             match weight {
                 Weight::Constant(boost) => expansion.boost = boost,
@@ -255,7 +260,7 @@ impl<'a> Resolver<'a> {
             text: true,
             pattern: Arc::new(pattern),
             lead: String::new(),
-            keep: Keep::First(most.max(1)),
+            keep: ExpansionSelection::First(most.max(1)),
             score: match field.field_type {
                 FieldType::MatchOnlyText => ExpandedScore::Boost,
                 _ => ExpandedScore::Own,

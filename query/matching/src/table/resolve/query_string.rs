@@ -7,17 +7,17 @@ mod leaf;
 
 use millrace_dsl::query::{MAX_CLAUSES, Operator, QueryStringQuery};
 use millrace_dsl::query_string::syntax::{Clause, Conjunction, Expression, Group, Leaf, Modifier};
-use millrace_dsl::query_string::{Parsed, SyntaxError, escape, parse};
+use millrace_dsl::query_string::{ParsedQuery, SyntaxError, escape, parse};
 use millrace_work::error::{Error, Result};
 
 use self::leaf::Strings;
 use super::boolean::Boolean;
 use super::multi_match::{minimum, scaled};
-use super::{Meaning, Resolver};
+use super::{LowerClause, Resolver};
 use crate::table::node::{Node, Weight};
 
 /// What became of an expression: nothing, clauses that may still be taken apart, or one condition.
-enum Built {
+enum BuiltExpression {
     Nothing,
     Clauses(Boolean),
     Node(Node),
@@ -31,7 +31,7 @@ enum Occur {
     MustNot,
 }
 
-impl Meaning for QueryStringQuery {
+impl LowerClause for QueryStringQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         let refused = |error: SyntaxError| Error::QueryShard {
             reason: format!("Failed to parse query [{}]", self.query),
@@ -40,9 +40,9 @@ impl Meaning for QueryStringQuery {
         let (strings, field) = Strings::new(resolver, self)?;
         let minimum = minimum(self.minimum_should_match.as_deref())?;
         let text = if self.escape { escape(&self.query) } else { self.query.clone() };
-        let Parsed { group, error } = parse(&text, field.as_deref());
+        let ParsedQuery { group, error } = parse(&text, field.as_deref());
         let built = match group.map(|group| resolver.group(&strings, &group, weight)) {
-            None => Built::Nothing,
+            None => BuiltExpression::Nothing,
             Some(Err(Error::TooManyClauses(_))) => {
                 let reason = format!("Cannot parse '{text}': too many boolean clauses");
                 return Err(refused(SyntaxError(reason)));
@@ -54,9 +54,9 @@ impl Meaning for QueryStringQuery {
             return Err(refused(error));
         }
         Ok(match built {
-            Built::Nothing => Node::None,
-            Built::Node(node) => node,
-            Built::Clauses(mut boolean) => {
+            BuiltExpression::Nothing => Node::None,
+            BuiltExpression::Node(node) => node,
+            BuiltExpression::Clauses(mut boolean) => {
                 boolean.require(minimum.as_ref());
                 boolean.node(weight)
             }
@@ -65,8 +65,8 @@ impl Meaning for QueryStringQuery {
 }
 
 impl Resolver<'_> {
-    fn group(&mut self, strings: &Strings<'_>, group: &Group, weight: Weight) -> Result<Built> {
-        let mut clauses: Vec<(Occur, Built, Weight)> = Vec::new();
+    fn group(&mut self, strings: &Strings<'_>, group: &Group, weight: Weight) -> Result<BuiltExpression> {
+        let mut clauses: Vec<(Occur, BuiltExpression, Weight)> = Vec::new();
         // Whether the first clause has no sign: alone in its group, it is what the group is.
         let mut unsigned = false;
         for (at, clause) in group.clauses.iter().enumerate() {
@@ -82,11 +82,13 @@ impl Resolver<'_> {
                 _ => false,
             };
             match built {
-                Built::Nothing => continue,
-                Built::Clauses(boolean) if words => {
+                BuiltExpression::Nothing => continue,
+                BuiltExpression::Clauses(boolean) if words => {
                     let must = boolean.must.into_iter().map(|node| (Occur::Must, node));
                     let should = boolean.should.into_iter().map(|node| (Occur::Should, node));
-                    clauses.extend(must.chain(should).map(|(occur, node)| (occur, Built::Node(node), own)));
+                    clauses.extend(
+                        must.chain(should).map(|(occur, node)| (occur, BuiltExpression::Node(node), own)),
+                    );
                 }
                 built => {
                     unsigned |= at == 0 && clause.modifier == Modifier::None;
@@ -98,10 +100,10 @@ impl Resolver<'_> {
             }
         }
         if clauses.len() == 1 && unsigned {
-            return Ok(clauses.pop().map_or(Built::Nothing, |(_, built, _)| built));
+            return Ok(clauses.pop().map_or(BuiltExpression::Nothing, |(_, built, _)| built));
         }
         if clauses.is_empty() {
-            return Ok(Built::Nothing);
+            return Ok(BuiltExpression::Nothing);
         }
         let mut boolean = Boolean::default();
         for (occur, built, own) in clauses {
@@ -113,7 +115,7 @@ impl Resolver<'_> {
             }
         }
         boolean.complete();
-        Ok(Built::Clauses(boolean))
+        Ok(BuiltExpression::Clauses(boolean))
     }
 
     fn expression(
@@ -121,28 +123,30 @@ impl Resolver<'_> {
         strings: &Strings<'_>,
         expression: &Expression,
         weight: Weight,
-    ) -> Result<Built> {
+    ) -> Result<BuiltExpression> {
         let (field, leaf) = match expression {
             Expression::Group(group) => return self.group(strings, group, weight),
             Expression::Leaf(field, leaf) => (field.as_deref(), leaf),
         };
-        let Some(node) = self.string_leaf(strings, field, leaf, weight)? else { return Ok(Built::Nothing) };
+        let Some(node) = self.string_leaf(strings, field, leaf, weight)? else {
+            return Ok(BuiltExpression::Nothing);
+        };
         // The terms of a text in one field are clauses themselves.
         Ok(match (leaf, node) {
             (Leaf::Word(_) | Leaf::Words(_), Node::AtLeast(1, should))
                 if strings.operator() == Operator::Or =>
             {
-                Built::Clauses(Boolean { should, ..Boolean::default() })
+                BuiltExpression::Clauses(Boolean { should, ..Boolean::default() })
             }
             (Leaf::Word(_) | Leaf::Words(_), Node::And(must)) => {
-                Built::Clauses(Boolean { must, ..Boolean::default() })
+                BuiltExpression::Clauses(Boolean { must, ..Boolean::default() })
             }
-            (_, node) => Built::Node(node),
+            (_, node) => BuiltExpression::Node(node),
         })
     }
 }
 
-impl Built {
+impl BuiltExpression {
     fn node(self, weight: Weight) -> Node {
         match self {
             Self::Nothing => Node::None,
@@ -153,7 +157,7 @@ impl Built {
 }
 
 /// Lets an operator decide about the clause before it, unless that is excluded.
-fn join(clauses: &mut [(Occur, Built, Weight)], conjunction: Conjunction, default: Operator) {
+fn join(clauses: &mut [(Occur, BuiltExpression, Weight)], conjunction: Conjunction, default: Operator) {
     let Some((occur, ..)) = clauses.last_mut() else { return };
     if *occur == Occur::MustNot {
         return;

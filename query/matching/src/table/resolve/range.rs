@@ -6,12 +6,12 @@ use millrace_storage::mapping::{Field, FieldType};
 use millrace_storage::segment::ValueRange;
 use millrace_work::error::{Error, Result};
 
-use super::{Meaning, Resolver, is_opaque_metadata, metadata, not_searchable, searchable};
+use super::{LowerClause, Resolver, is_opaque_metadata, metadata, not_searchable, searchable};
 use crate::score::metadata::Metadata;
 use crate::table::node::{Node, Weight};
 use crate::table::values;
 
-impl Meaning for RangeQuery {
+impl LowerClause for RangeQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         resolver.count_leaf()?;
         let mapping = resolver.index.mapping;

@@ -7,14 +7,14 @@ use millrace_storage::document::feature_lead;
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 
-use super::{Meaning, Resolver};
+use super::{LowerClause, Resolver};
 use crate::automaton::Pattern;
-use crate::table::node::{ExpandedScore, Expansion, Keep, Node, Weight};
+use crate::table::node::{ExpandedScore, Expansion, ExpansionSelection, Node, Weight};
 
 /// Most numbers of a feature, whose precision is that of half of a float.
 const MOST_NUMBERS: usize = 10_000;
 
-impl Meaning for RankFeatureQuery {
+impl LowerClause for RankFeatureQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         let Some((field, feature)) = resolver.feature(&self.field) else { return Ok(Node::None) };
         let fits = match field.field_type {
@@ -49,7 +49,7 @@ impl Meaning for RankFeatureQuery {
             text: false,
             pattern: Arc::new(Pattern::prefix(&lead, false)?),
             lead,
-            keep: Keep::AtMost(MOST_NUMBERS),
+            keep: ExpansionSelection::AtMost(MOST_NUMBERS),
             score,
             boost,
             rules: resolver.rules,

@@ -9,7 +9,7 @@ use millrace_work::error::Result;
 use super::boolean::Boolean;
 use super::fields::{Fields, plain};
 use super::multi_match::{TextOptions, best_of, minimum, scaled, unforgivable};
-use super::{Meaning, Resolver};
+use super::{LowerClause, Resolver};
 use crate::table::node::{Node, Weight};
 
 /// A clause's options, read for an index.
@@ -20,13 +20,13 @@ struct Row<'q> {
 }
 
 /// What came so far in a row: nothing, one condition, or clauses that more may join.
-enum Sofar {
+enum ClauseBuffer {
     Nothing,
     One(Node),
     Clauses(Boolean),
 }
 
-impl Meaning for SimpleQueryStringQuery {
+impl LowerClause for SimpleQueryStringQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         const CLAUSE: &str = "simple_query_string";
         let named = match self.fields.is_empty() {
@@ -42,9 +42,9 @@ impl Meaning for SimpleQueryStringQuery {
         }
         let items = parse(&self.query, self.flags)?;
         Ok(match resolver.row(&row, &items, weight)? {
-            Sofar::Nothing => Node::None,
-            Sofar::One(node) => node,
-            Sofar::Clauses(mut boolean) => {
+            ClauseBuffer::Nothing => Node::None,
+            ClauseBuffer::One(node) => node,
+            ClauseBuffer::Clauses(mut boolean) => {
                 boolean.require(minimum.as_ref());
                 boolean.node(weight)
             }
@@ -53,14 +53,14 @@ impl Meaning for SimpleQueryStringQuery {
 }
 
 impl Resolver<'_> {
-    fn row(&mut self, row: &Row<'_>, items: &[Item], weight: Weight) -> Result<Sofar> {
-        let mut sofar = Sofar::Nothing;
+    fn row(&mut self, row: &Row<'_>, items: &[Item], weight: Weight) -> Result<ClauseBuffer> {
+        let mut sofar = ClauseBuffer::Nothing;
         let (mut sign, mut last) = (None, None);
         for item in items {
             let (excluded, branch) = match item {
                 Item::And | Item::Or => {
                     // The first sign counts, and only behind something.
-                    if sign.is_none() && !matches!(sofar, Sofar::Nothing) {
+                    if sign.is_none() && !matches!(sofar, ClauseBuffer::Nothing) {
                         let and = matches!(item, Item::And);
                         sign = Some(if and { Operator::And } else { Operator::Or });
                     }
@@ -76,15 +76,18 @@ impl Resolver<'_> {
             let Some(mut next) = self.branch(row, branch, own)? else { continue };
             if excluded {
                 let should = vec![Node::All(weight)];
-                next =
-                    Sofar::Clauses(Boolean { should, must_not: vec![next.node(own)], ..Boolean::default() });
+                next = ClauseBuffer::Clauses(Boolean {
+                    should,
+                    must_not: vec![next.node(own)],
+                    ..Boolean::default()
+                });
             }
             sofar = match sofar {
-                Sofar::Nothing => next,
+                ClauseBuffer::Nothing => next,
                 sofar => {
                     let operator = sign.unwrap_or(row.query.operator);
                     let mut boolean = match sofar {
-                        Sofar::Clauses(boolean) if last == Some(operator) => boolean,
+                        ClauseBuffer::Clauses(boolean) if last == Some(operator) => boolean,
                         // Another operator than before: what came is one clause of a new whole.
                         other => {
                             let mut boolean = Boolean::default();
@@ -94,7 +97,7 @@ impl Resolver<'_> {
                     };
                     add(&mut boolean, operator, next.node(weight));
                     last = Some(operator);
-                    Sofar::Clauses(boolean)
+                    ClauseBuffer::Clauses(boolean)
                 }
             };
             sign = None;
@@ -103,11 +106,11 @@ impl Resolver<'_> {
     }
 
     /// A branch; `None` where analysis leaves nothing of it.
-    fn branch(&mut self, row: &Row<'_>, branch: &Branch, weight: Weight) -> Result<Option<Sofar>> {
+    fn branch(&mut self, row: &Row<'_>, branch: &Branch, weight: Weight) -> Result<Option<ClauseBuffer>> {
         let node = match branch {
             Branch::Group(items) => {
                 return Ok(match self.row(row, items, weight)? {
-                    Sofar::Nothing => None,
+                    ClauseBuffer::Nothing => None,
                     sofar => Some(sofar),
                 });
             }
@@ -116,12 +119,12 @@ impl Resolver<'_> {
                 // The terms of a text in one field are clauses themselves, unless it has a boost.
                 let plain = plain(&row.fields);
                 return Ok(node.map(|node| match node {
-                    node if !plain => Sofar::One(node),
+                    node if !plain => ClauseBuffer::One(node),
                     Node::AtLeast(1, should) if row.query.operator == Operator::Or => {
-                        Sofar::Clauses(Boolean { should, ..Boolean::default() })
+                        ClauseBuffer::Clauses(Boolean { should, ..Boolean::default() })
                     }
-                    Node::And(must) => Sofar::Clauses(Boolean { must, ..Boolean::default() }),
-                    node => Sofar::One(node),
+                    Node::And(must) => ClauseBuffer::Clauses(Boolean { must, ..Boolean::default() }),
+                    node => ClauseBuffer::One(node),
                 }));
             }
             Branch::Phrase { text, slop } => {
@@ -144,7 +147,7 @@ impl Resolver<'_> {
                 query.resolve(resolver, weight).map(Some)
             })?,
         };
-        Ok(node.map(Sofar::One))
+        Ok(node.map(ClauseBuffer::One))
     }
 
     fn row_prefix(&mut self, row: &Row<'_>, name: &str, text: &str, weight: Weight) -> Result<Option<Node>> {
@@ -205,7 +208,7 @@ impl<'q> Row<'q> {
     }
 }
 
-impl Sofar {
+impl ClauseBuffer {
     fn node(self, weight: Weight) -> Node {
         match self {
             Self::Nothing => Node::None,

@@ -11,11 +11,13 @@ use millrace_storage::mapping::{Field, FieldType, PathId, Scalar};
 use millrace_work::error::{Error, Result};
 
 use super::full_text::has_positions;
-use super::{Meaning, Resolver};
+use super::{LowerClause, Resolver};
 use crate::automaton::Pattern;
 use crate::score::spans::expression::{Span, SpanLeaf, SpanTerms, Spans};
-use crate::table::meaning;
-use crate::table::node::{ExactValue, ExpandedScore, Expansion, Join, Keep, Node, StatisticsTerm, Weight};
+use crate::table::lower_clause;
+use crate::table::node::{
+    ExactValue, ExpandedScore, Expansion, ExpansionSelection, Join, Node, StatisticsTerm, Weight,
+};
 
 /// Spans with the name of the field that they pass for.
 #[derive(Debug)]
@@ -31,7 +33,11 @@ pub(crate) struct SpanBuilder<'r, 'a> {
 }
 
 /// Resolves a clause that finds spans.
-pub(crate) fn resolved<C: Meaning>(clause: &C, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
+pub(crate) fn resolved<C: LowerClause>(
+    clause: &C,
+    resolver: &mut Resolver<'_>,
+    weight: Weight,
+) -> Result<Node> {
     let mut builder = SpanBuilder { resolver, leaves: Vec::new() };
     let FieldSpans { field, span: root } = clause.spans(&mut builder)?;
     let leaves = builder.leaves;
@@ -52,7 +58,7 @@ pub(crate) fn resolved<C: Meaning>(clause: &C, resolver: &mut Resolver<'_>, weig
 
 impl<'a> SpanBuilder<'_, 'a> {
     fn of(&mut self, query: &Query) -> Result<FieldSpans> {
-        meaning::spans(query, self)
+        lower_clause::spans(query, self)
     }
 
     /// Makes spans that all are of one field.
@@ -105,8 +111,8 @@ impl<'a> SpanBuilder<'_, 'a> {
         let Some(expansion) = self.resolver.expansions.get_mut(slot) else {
             return Err(Error::Execution("an expansion is gone".to_owned()));
         };
-        if !matches!(expansion.keep, Keep::Best(_)) {
-            expansion.keep = Keep::AtMost(MAX_CLAUSES);
+        if !matches!(expansion.keep, ExpansionSelection::Best(_)) {
+            expansion.keep = ExpansionSelection::AtMost(MAX_CLAUSES);
         }
         (expansion.score, expansion.boost) = (ExpandedScore::Boost, 0.0);
         let path = expansion.path;
@@ -122,7 +128,7 @@ impl<'a> SpanBuilder<'_, 'a> {
             text,
             pattern,
             lead: String::new(),
-            keep: Keep::AtMost(MAX_CLAUSES),
+            keep: ExpansionSelection::AtMost(MAX_CLAUSES),
             score: ExpandedScore::Boost,
             boost: 0.0,
             rules: self.resolver.rules,
@@ -138,7 +144,7 @@ fn same_field(field: &str, other: &str, refused: &str) -> Result<()> {
     }
 }
 
-impl Meaning for SpanTermQuery {
+impl LowerClause for SpanTermQuery {
     fn spans(&self, builder: &mut SpanBuilder<'_, '_>) -> Result<FieldSpans> {
         let query = &self.0;
         let field = builder.field_name(&query.field);
@@ -163,7 +169,7 @@ impl Meaning for SpanTermQuery {
     }
 }
 
-impl Meaning for SpanMultiQuery {
+impl LowerClause for SpanMultiQuery {
     fn spans(&self, builder: &mut SpanBuilder<'_, '_>) -> Result<FieldSpans> {
         let field = builder.resolver.index.mapping.field(&self.field);
         if let (Query::Prefix(_), Some(field)) = (&self.inner, field)
@@ -175,7 +181,7 @@ impl Meaning for SpanMultiQuery {
                 field.type_name()
             )));
         }
-        let node = meaning::resolve(&self.inner, builder.resolver, Weight::Constant(1.0))?;
+        let node = lower_clause::resolve(&self.inner, builder.resolver, Weight::Constant(1.0))?;
         Ok(FieldSpans {
             span: builder.terms_of(node, shown(&self.inner))?,
             field: builder.field_name(&self.field),
@@ -202,7 +208,7 @@ fn shown(query: &Query) -> String {
     }
 }
 
-impl Meaning for SpanNearQuery {
+impl LowerClause for SpanNearQuery {
     fn spans(&self, builder: &mut SpanBuilder<'_, '_>) -> Result<FieldSpans> {
         let (mut field, mut parts): (Option<String>, _) = (None, Vec::with_capacity(self.clauses.len()));
         for clause in &self.clauses {
@@ -241,7 +247,7 @@ impl Meaning for SpanNearQuery {
     }
 }
 
-impl Meaning for SpanGapQuery {
+impl LowerClause for SpanGapQuery {
     fn spans(&self, _: &mut SpanBuilder<'_, '_>) -> Result<FieldSpans> {
         // It stands within `span_near` only.
         Err(Error::Exception {
@@ -252,14 +258,14 @@ impl Meaning for SpanGapQuery {
     }
 }
 
-impl Meaning for SpanOrQuery {
+impl LowerClause for SpanOrQuery {
     fn spans(&self, builder: &mut SpanBuilder<'_, '_>) -> Result<FieldSpans> {
         let (field, parts) = builder.all(&self.clauses, "Clauses must have same field.")?;
         Ok(FieldSpans { field, span: Span::Any(parts) })
     }
 }
 
-impl Meaning for SpanNotQuery {
+impl LowerClause for SpanNotQuery {
     fn spans(&self, builder: &mut SpanBuilder<'_, '_>) -> Result<FieldSpans> {
         let (include, exclude) = (builder.of(&self.include)?, builder.of(&self.exclude)?);
         same_field(&include.field, &exclude.field, "Clauses must have same field.")?;
@@ -272,14 +278,14 @@ impl Meaning for SpanNotQuery {
     }
 }
 
-impl Meaning for SpanFirstQuery {
+impl LowerClause for SpanFirstQuery {
     fn spans(&self, builder: &mut SpanBuilder<'_, '_>) -> Result<FieldSpans> {
         let FieldSpans { field, span } = builder.of(&self.inner)?;
         Ok(FieldSpans { field, span: Span::First(Box::new(span), self.end.into()) })
     }
 }
 
-impl<const WITHIN: bool> Meaning for SpanEnclosureQuery<WITHIN> {
+impl<const WITHIN: bool> LowerClause for SpanEnclosureQuery<WITHIN> {
     fn spans(&self, builder: &mut SpanBuilder<'_, '_>) -> Result<FieldSpans> {
         let (big, little) = (builder.of(&self.big)?, builder.of(&self.little)?);
         same_field(&big.field, &little.field, "big and little not same field")?;
@@ -289,10 +295,10 @@ impl<const WITHIN: bool> Meaning for SpanEnclosureQuery<WITHIN> {
     }
 }
 
-impl Meaning for SpanFieldMaskingQuery {
+impl LowerClause for SpanFieldMaskingQuery {
     /// By itself it is what it masks.
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
-        meaning::resolve(&self.inner, resolver, weight)
+        lower_clause::resolve(&self.inner, resolver, weight)
     }
 
     fn spans(&self, builder: &mut SpanBuilder<'_, '_>) -> Result<FieldSpans> {

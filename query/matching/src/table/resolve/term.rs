@@ -11,7 +11,7 @@ use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
 use super::range::column_range;
-use super::{Meaning, Resolver, Target, not_searchable, searchable, setting};
+use super::{LowerClause, Resolver, Target, not_searchable, searchable, setting};
 use crate::table::node::{ExactValue, Node, StatisticsTerm, Weight};
 use crate::table::values;
 
@@ -23,7 +23,7 @@ pub(crate) fn max_terms(meta: &IndexMeta) -> usize {
     setting(meta, "index.max_terms_count", MAX_TERMS)
 }
 
-impl Meaning for TermQuery {
+impl LowerClause for TermQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         resolver.count_leaf()?;
         if let Some(node) = resolver.metadata_term(&self.field, &[&self.value], weight) {
@@ -37,7 +37,7 @@ impl Meaning for TermQuery {
     }
 }
 
-impl Meaning for TermsQuery {
+impl LowerClause for TermsQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
         resolver.count_leaf()?;
         if self.lookup.is_some() {

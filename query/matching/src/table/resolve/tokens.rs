@@ -31,7 +31,7 @@ pub(super) struct Tokens {
 
 impl Tokens {
     /// Analyzes a text.
-    pub(super) fn of(analyzer: &Analyzer, text: &str) -> Result<Self> {
+    pub(super) fn new(analyzer: &Analyzer, text: &str) -> Result<Self> {
         let mut list: Vec<Token> = Vec::new();
         let (mut last, mut end) = (None, 0);
         analyzer.analyze(text, &mut |token| {

@@ -6,10 +6,10 @@ use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;
 use millrace_work::error::{Error, Result};
 
-use super::{Column, Shared};
+use super::{Column, ScanState};
 use crate::score::one_batch::read_rows;
 
-impl Shared {
+impl ScanState {
     /// Whether a key of an index is no column of its rows.
     pub(super) fn derives_keys(&self, index: usize) -> bool {
         self.columns.iter().any(|column| match column {

@@ -8,15 +8,15 @@
 //! up, and the next one goes on without the rows that have been looked at. What no source is left for, the partition
 //! streams with its keys.
 
-mod best;
 mod codes;
-mod contest;
 mod find;
+mod full_scan;
+mod missing_field;
 mod pages;
 mod terms;
 mod threshold;
-mod unmapped;
-mod whole;
+mod top_keys;
+mod top_rows;
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,17 +27,17 @@ use millrace_storage::mapping::PathId;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
-pub(super) use self::find::Found;
-use self::threshold::{Asked, Threshold, address};
+pub(super) use self::find::PartitionHits;
+use self::threshold::{Threshold, TopRowsRequest, address};
 use crate::score::collect::Matches;
 use crate::score::prepare::Source;
 use crate::table::keys::{Key, KeyKind, KeySource};
-use crate::table::parts::Part;
+use crate::table::partitions::RowPartition;
 use crate::table::{ROW, SCORE};
 
 /// By what rows are ordered first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum LeadingKey {
     /// The best scores, then addresses.
     Score,
     /// Addresses.
@@ -53,13 +53,13 @@ trait Candidates {
     fn cost(&self) -> u64;
 
     /// Returns the next rows that may be among the first, given the worst key that still competes.
-    fn next(&mut self, threshold: &Threshold) -> Result<Next>;
+    fn next(&mut self, threshold: &Threshold) -> Result<SourceStep>;
 }
 
 /// What a source has next.
-enum Next {
+enum SourceStep {
     /// Rows that none of its runs had before.
-    Run(Run),
+    Run(RowRun),
     /// No row that it has not given competes.
     Done,
     /// Going on would cost more than was estimated.
@@ -68,7 +68,7 @@ enum Next {
 
 /// Rows of a part.
 #[derive(Default)]
-struct Run {
+struct RowRun {
     rows: RoaringBitmap,
     /// Their scores, where they are asked for.
     scores: Vec<f32>,
@@ -76,8 +76,8 @@ struct Run {
     values: Option<(PathId, ArrayRef)>,
 }
 
-impl Run {
-    fn of(rows: RoaringBitmap) -> Self {
+impl RowRun {
+    fn new(rows: RoaringBitmap) -> Self {
         Self { rows, ..Self::default() }
     }
 }
@@ -86,7 +86,7 @@ impl Run {
 #[derive(Clone, Copy)]
 struct KeyPart<'a> {
     source: &'a Source,
-    part: &'a Part,
+    part: &'a RowPartition,
     key: &'a Key,
     matches: &'a Matches<'a>,
     threshold: &'a Threshold,
@@ -95,7 +95,7 @@ struct KeyPart<'a> {
 /// The first rows that are wanted of a scan.
 #[derive(Clone, Debug)]
 pub(super) struct FirstRows {
-    by: By,
+    by: LeadingKey,
     /// Number of the key that tells the groups, where only the best row of each counts.
     group: Option<usize>,
     threshold: Arc<Threshold>,
@@ -110,9 +110,14 @@ impl KeyPart<'_> {
 
 impl FirstRows {
     /// Wants so many rows by score or address, or so many groups.
-    pub(super) fn by_place(by: By, limit: usize, group: Option<usize>) -> Self {
-        let asked =
-            Asked { limit, grouped: group.is_some(), descending: false, by_address: true, after: None };
+    pub(super) fn by_place(by: LeadingKey, limit: usize, group: Option<usize>) -> Self {
+        let asked = TopRowsRequest {
+            limit,
+            grouped: group.is_some(),
+            descending: false,
+            by_address: true,
+            after: None,
+        };
         Self { by, group, threshold: Arc::new(Threshold::of_codes(asked)) }
     }
 
@@ -135,9 +140,9 @@ impl FirstRows {
             None => None,
             Some(after) => Some(codes::of_scalar(&after, descending).filter(|_| key.kind != KeyKind::Str)?),
         };
-        let asked = Asked { limit, grouped: group.is_some(), descending, by_address, after };
+        let asked = TopRowsRequest { limit, grouped: group.is_some(), descending, by_address, after };
         let threshold = Arc::new(Threshold::of_key(key, asked)?);
-        Some(Self { by: By::Key(number), group, threshold })
+        Some(Self { by: LeadingKey::Key(number), group, threshold })
     }
 }
 
@@ -162,10 +167,10 @@ impl FirstRows {
     /// found does not depend on which was faster.
     pub(super) fn of_partition(&self) -> Self {
         match self.by {
-            By::Address => {
+            LeadingKey::Address => {
                 Self { threshold: Arc::new(Threshold::of_codes(*self.threshold.asked())), ..self.clone() }
             }
-            By::Score | By::Key(_) => self.clone(),
+            LeadingKey::Score | LeadingKey::Key(_) => self.clone(),
         }
     }
 
@@ -173,9 +178,9 @@ impl FirstRows {
     pub(super) fn describe(&self, keys: &[Key], f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limit = self.limit();
         match self.by {
-            By::Score => write!(f, ", top={limit} by {SCORE}")?,
-            By::Address => write!(f, ", top={limit} by {ROW}")?,
-            By::Key(key) => {
+            LeadingKey::Score => write!(f, ", top={limit} by {SCORE}")?,
+            LeadingKey::Address => write!(f, ", top={limit} by {ROW}")?,
+            LeadingKey::Key(key) => {
                 let of = if keys[key].kind == KeyKind::Str { "terms of " } else { "" };
                 write!(f, ", first={limit} by {of}{}", keys[key].name)?;
             }

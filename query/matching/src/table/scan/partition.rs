@@ -16,10 +16,10 @@ use futures::{StreamExt, TryStreamExt};
 use millrace_work::error::Result;
 use tokio::sync::mpsc::Sender;
 
-use super::Shared;
-use super::first::{FirstRows, Found};
+use super::ScanState;
+use super::first::{FirstRows, PartitionHits};
 use super::read::{Rows, chunks};
-use crate::table::parts::Part;
+use crate::table::partitions::RowPartition;
 
 /// Rows of the parts that one job visits, at least, where there are more parts.
 const JOB_ROWS: u64 = 200_000;
@@ -27,8 +27,8 @@ const JOB_ROWS: u64 = 200_000;
 /// One partition at work.
 #[derive(Clone)]
 pub(super) struct PartitionTask {
-    shared: Arc<Shared>,
-    group: Vec<Part>,
+    shared: Arc<ScanState>,
+    group: Vec<RowPartition>,
     reservation: Arc<MemoryReservation>,
 }
 
@@ -40,7 +40,7 @@ struct HeldRows {
 
 impl PartitionTask {
     /// Makes the task of a partition, which accounts for its memory with `reservation`.
-    pub(super) fn new(shared: Arc<Shared>, partition: usize, reservation: MemoryReservation) -> Self {
+    pub(super) fn new(shared: Arc<ScanState>, partition: usize, reservation: MemoryReservation) -> Self {
         let group = shared.groups.get(partition).cloned().unwrap_or_default();
         Self { shared, group, reservation: Arc::new(reservation) }
     }
@@ -57,8 +57,8 @@ impl PartitionTask {
     }
 
     /// Cuts parts into jobs.
-    fn jobs(parts: &[Part]) -> Vec<Vec<Part>> {
-        let mut jobs: Vec<Vec<Part>> = Vec::new();
+    fn jobs(parts: &[RowPartition]) -> Vec<Vec<RowPartition>> {
+        let mut jobs: Vec<Vec<RowPartition>> = Vec::new();
         let mut filled = JOB_ROWS;
         for part in parts {
             if filled >= JOB_ROWS {
@@ -108,7 +108,7 @@ impl PartitionTask {
             }
         });
         let sent = found.map(move |found| {
-            let Found { batches, rest } = found?;
+            let PartitionHits { batches, rest } = found?;
             // All that a job left is held until its turn comes.
             let rest = rest.into_iter().map(|rows| self.held(rows)).collect::<Result<Vec<_>>>()?;
             let task = self.clone();

@@ -9,10 +9,10 @@ use millrace_storage::segment::list_rows;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
-use super::{Column, Shared};
-use crate::score::collect::{self, Pass};
+use super::{Column, ScanState};
+use crate::score::collect::{self, SegmentPass};
 use crate::score::prepare::Source;
-use crate::table::parts::Part;
+use crate::table::partitions::RowPartition;
 use crate::table::{SEGMENT, SHARD};
 
 /// Rows of one batch.
@@ -26,14 +26,14 @@ pub(super) struct Rows {
     pub rows: RoaringBitmap,
 }
 
-impl Shared {
+impl ScanState {
     /// Prepares the predicate for a segment and makes a pass over a part of it. `None` where the segment is
     /// not searched or the search has ended. Blocks; runs on a compute thread.
     pub(super) fn visit<T>(
         &self,
-        part: &Part,
+        part: &RowPartition,
         scores: bool,
-        work: impl FnOnce(&Source, Pass<'_>) -> Result<T>,
+        work: impl FnOnce(&Source, SegmentPass<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
         let (table, snapshot) = (&self.table, &self.table.snapshot);
         if table.handle.stop.requested() {
@@ -143,8 +143,8 @@ impl Shared {
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?)
     }
 
-    /// Finds all matches of a part, with scores where these are asked for. `None` as of [`Shared::visit`].
-    pub(super) fn matches(&self, part: &Part) -> Result<Option<Rows>> {
+    /// Finds all matches of a part, with scores where these are asked for. `None` as of [`ScanState::visit`].
+    pub(super) fn matches(&self, part: &RowPartition) -> Result<Option<Rows>> {
         let asked = self.needs_scores();
         self.visit(part, asked, |_, pass| {
             let (rows, scores) = collect::collect_all(&pass, asked)?;
@@ -153,7 +153,7 @@ impl Shared {
     }
 
     /// Counts the matches of parts.
-    pub(super) fn count(&self, group: &[Part]) -> Result<RecordBatch> {
+    pub(super) fn count(&self, group: &[RowPartition]) -> Result<RecordBatch> {
         let mut counted = 0;
         for part in group {
             if !self.table.handle.totals.wants_more() {

@@ -10,7 +10,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{collect as run, displayable};
 use millrace_dsl::sort::Mode;
 use millrace_storage::mapping::ColumnKind;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -21,7 +21,7 @@ use crate::score::collect::Totals;
 use crate::score::fixture::{Fixture, NUMBER, TEXT};
 use crate::score::prepare::{Source, prepare};
 use crate::score::reader::SegmentReader;
-use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
+use crate::table::keys::{Key, KeyKind, KeySource, MissingKey, Rescale};
 use crate::table::node::{Join, Node, StatisticsTerm, TermStatistics, Weight};
 use crate::table::top_k::TopKIntoScan;
 use crate::table::{IndexTable, SEGMENT, ScanHandle, ScanOptions, TableSegment, TableSnapshot};
@@ -53,7 +53,7 @@ fn source(reader: Arc<Fixture>) -> Source {
         reader,
         functions: Arc::default(),
         ruled: None,
-        work: Work::default(),
+        work: QueryContext::default(),
     }
 }
 
@@ -73,13 +73,13 @@ fn number_key() -> Key {
         kind: KeyKind::I64,
         nulls_first: false,
         mode: Mode::Min,
-        fill: Fill::I64(i64::MAX),
+        fill: MissingKey::I64(i64::MAX),
         sources: vec![Some(source)],
     }
 }
 
 /// What matches `disk`, by score.
-fn disk() -> Resolved {
+fn disk() -> ResolvedPredicate {
     let node = Node::Text { path: TEXT, term: "disk".into(), weight: Weight::Bm25(0) };
     let statistics = vec![TermStatistics {
         nested: None,
@@ -90,7 +90,7 @@ fn disk() -> Resolved {
         join: Join::Synonyms,
         boost: 1.0,
     }];
-    Resolved { node, statistics, expansions: Vec::new() }
+    ResolvedPredicate { node, statistics, expansions: Vec::new() }
 }
 
 /// A scan for `disk`, of the named columns.
@@ -203,7 +203,7 @@ async fn the_first_rows_are_those_of_a_sort() {
             let options = ScanOptions { track, ..ScanOptions::default() };
             let compute = Compute::new(millrace_storage::Compute::start(1).unwrap());
             let table = IndexTable::new(Arc::new(snapshot), keys, options, compute);
-            let resolved = vec![Some(Resolved {
+            let resolved = vec![Some(ResolvedPredicate {
                 node: Node::All(Weight::None),
                 statistics: Vec::new(),
                 expansions: Vec::new(),
@@ -247,7 +247,7 @@ async fn the_first_rows_are_those_of_a_sort() {
 }
 
 /// A row's inverted score, segment, number and key.
-type Scored = (((u32, u32), u32), i64);
+type ScoredRow = (((u32, u32), u32), i64);
 
 /// Partitions that run side by side share what they have found, and ties are still won by the first address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -301,7 +301,7 @@ async fn the_best_of_several_partitions_are_those_of_all() {
             best.truncate(limit);
             assert!(best == all[..limit], "{limit} {track:?}");
             assert_eq!(counted, track.map_or(0, |track| total.min(track)));
-            let of_groups = |rows: &[Scored]| {
+            let of_groups = |rows: &[ScoredRow]| {
                 let mut groups = Vec::new();
                 let mut rows: Vec<_> = rows.to_vec();
                 rows.retain(|(_, group)| {

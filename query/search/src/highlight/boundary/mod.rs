@@ -31,7 +31,7 @@ pub(crate) struct Boundaries {
 
 impl Boundaries {
     /// Cuts a text.
-    pub(crate) fn of(text: &[u16], unit: Unit) -> Self {
+    pub(crate) fn new(text: &[u16], unit: Unit) -> Self {
         let mut boundaries = vec![0];
         let mut resumptions = Vec::new();
         match unit {

@@ -9,7 +9,7 @@ use super::{Cell, cells};
 
 /// What a character is to a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum SentenceProperty {
     Lower,
     Letter,
     Space,
@@ -66,8 +66,8 @@ pub(super) fn boundaries(text: &[u16], boundaries: &mut Vec<usize>, resumptions:
 
 /// Finds full stops behind which come closing marks, white space, opening marks and what can begin a
 /// sentence, in this order and but for the last each or none.
-fn resume(cells: &[Cell<Part>], resumptions: &mut Vec<(usize, usize)>) {
-    use Part::{Closing, Danda, FullStop, Leading, Opening, Quote, Space};
+fn resume(cells: &[Cell<SentenceProperty>], resumptions: &mut Vec<(usize, usize)>) {
+    use SentenceProperty::{Closing, Danda, FullStop, Leading, Opening, Quote, Space};
     let start = |at: usize| at.checked_sub(1).map_or(0, |before| cells[before].end);
     // The last full stop, and how far what comes behind it got: marks, white space, opening marks.
     let mut open: Option<(usize, u8)> = None;
@@ -88,8 +88,8 @@ fn resume(cells: &[Cell<Part>], resumptions: &mut Vec<(usize, usize)>) {
 }
 
 /// Returns the number of cells before the end of the sentence that begins at one.
-fn next(cells: &[Cell<Part>], from: usize) -> usize {
-    use Part::*;
+fn next(cells: &[Cell<SentenceProperty>], from: usize) -> usize {
+    use SentenceProperty::*;
     let mut state = State::Body;
     // Where the sentence ends if what follows begins another.
     let mut candidate = from;
@@ -135,24 +135,24 @@ fn next(cells: &[Cell<Part>], from: usize) -> usize {
     if candidate == cells.len() { candidate } else { certain }
 }
 
-fn part(c: char) -> Option<Part> {
+fn part(c: char) -> Option<SentenceProperty> {
     Some(match c {
-        '"' | '\'' => Part::Quote,
-        '!' | '?' | '\u{3002}' | '\u{ff01}' | '\u{ff1f}' => Part::Terminator,
-        '.' | '\u{ff0e}' => Part::FullStop,
-        ',' => Part::Inner,
-        '\u{2029}' => Part::Paragraph,
-        '\u{964}' | '\u{965}' => Part::Danda,
-        '\t' | '\r' | '\n' | '\u{c}' | '\u{2028}' => Part::Space,
+        '"' | '\'' => SentenceProperty::Quote,
+        '!' | '?' | '\u{3002}' | '\u{ff01}' | '\u{ff1f}' => SentenceProperty::Terminator,
+        '.' | '\u{ff0e}' => SentenceProperty::FullStop,
+        ',' => SentenceProperty::Inner,
+        '\u{2029}' => SentenceProperty::Paragraph,
+        '\u{964}' | '\u{965}' => SentenceProperty::Danda,
+        '\t' | '\r' | '\n' | '\u{c}' | '\u{2028}' => SentenceProperty::Space,
         _ => match category(c) {
             Category::Mark | Category::Format => return None,
-            Category::Lower => Part::Lower,
-            Category::OtherLetter => Part::Letter,
-            Category::Space => Part::Space,
-            Category::Opening => Part::Opening,
-            Category::Closing => Part::Closing,
-            Category::Number => Part::Inner,
-            _ => Part::Leading,
+            Category::Lower => SentenceProperty::Lower,
+            Category::OtherLetter => SentenceProperty::Letter,
+            Category::Space => SentenceProperty::Space,
+            Category::Opening => SentenceProperty::Opening,
+            Category::Closing => SentenceProperty::Closing,
+            Category::Number => SentenceProperty::Inner,
+            _ => SentenceProperty::Leading,
         },
     })
 }

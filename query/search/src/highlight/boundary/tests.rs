@@ -2,7 +2,7 @@ use super::*;
 
 fn pieces(text: &str, unit: Unit) -> Vec<String> {
     let units: Vec<u16> = text.encode_utf16().collect();
-    let boundaries = Boundaries::of(&units, unit).places;
+    let boundaries = Boundaries::new(&units, unit).places;
     boundaries.windows(2).map(|pair| String::from_utf16(&units[pair[0]..pair[1]]).unwrap()).collect()
 }
 
@@ -37,7 +37,7 @@ fn words_end_as_the_jdk_ends_them() {
 #[test]
 fn boundaries_are_found_from_anywhere() {
     let units: Vec<u16> = "A b. C d.".encode_utf16().collect();
-    let sentences = Boundaries::of(&units, Unit::Sentence);
+    let sentences = Boundaries::new(&units, Unit::Sentence);
     assert_eq!(
         (sentences.following(0), sentences.following(5), sentences.following(9)),
         (Some(5), Some(9), None)
@@ -51,7 +51,7 @@ fn boundaries_are_found_from_anywhere() {
 #[test]
 fn full_stops_before_marks_resume_sentences() {
     let units: Vec<u16> = "bb. -1c.;d".encode_utf16().collect();
-    let sentences = Boundaries::of(&units, Unit::Sentence);
+    let sentences = Boundaries::new(&units, Unit::Sentence);
     assert_eq!(sentences.places, [0, 8, 10]);
     assert_eq!(
         (sentences.resumption(4), sentences.resumption(5), sentences.resumption(10)),

@@ -6,7 +6,7 @@ use super::{Cell, cells};
 
 /// What a character is to a word. Punctuation has flags, since one mark can be several things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum WordProperty {
     Letter,
     Digit,
     Mark,
@@ -35,14 +35,14 @@ pub(super) fn boundaries(text: &[u16], boundaries: &mut Vec<usize>) {
     }
 }
 
-struct Scan<'a>(&'a [Cell<Part>]);
+struct Scan<'a>(&'a [Cell<WordProperty>]);
 
 impl Scan<'_> {
-    fn at(&self, at: usize) -> Option<Part> {
+    fn at(&self, at: usize) -> Option<WordProperty> {
         self.0.get(at).map(|cell| cell.class)
     }
 
-    fn run(&self, mut at: usize, fits: impl Fn(Part) -> bool) -> usize {
+    fn run(&self, mut at: usize, fits: impl Fn(WordProperty) -> bool) -> usize {
         while self.at(at).is_some_and(&fits) {
             at += 1;
         }
@@ -52,34 +52,39 @@ impl Scan<'_> {
     /// Returns where the piece that begins at a cell ends: the longest that any rule gives.
     fn next(&self, from: usize) -> usize {
         let mut end = from + 1;
-        if let Some(Part::Punctuation { before_number: true, .. }) = self.at(from) {
+        if let Some(WordProperty::Punctuation { before_number: true, .. }) = self.at(from) {
             end = end.max(self.words_and_numbers(from + 1, false));
         }
         end = end.max(self.words_and_numbers(from, true));
         let mut space = self.spaces(from);
-        if self.at(space) == Some(Part::CarriageReturn) {
+        if self.at(space) == Some(WordProperty::CarriageReturn) {
             space += 1;
         }
-        if self.at(space) == Some(Part::LineEnd) {
+        if self.at(space) == Some(WordProperty::LineEnd) {
             space += 1;
         }
         end = end.max(space);
-        end = end.max(self.run(from, |part| matches!(part, Part::Katakana | Part::KanaMark)));
-        end = end.max(self.run(from, |part| matches!(part, Part::Hiragana | Part::KanaMark)));
-        end = end.max(self.run(from, |part| part == Part::Han));
+        end = end.max(self.run(from, |part| matches!(part, WordProperty::Katakana | WordProperty::KanaMark)));
+        end = end.max(self.run(from, |part| matches!(part, WordProperty::Hiragana | WordProperty::KanaMark)));
+        end = end.max(self.run(from, |part| part == WordProperty::Han));
         if !matches!(
             self.at(from),
-            Some(Part::Mark | Part::Control | Part::CarriageReturn | Part::LineEnd) | None
+            Some(
+                WordProperty::Mark
+                    | WordProperty::Control
+                    | WordProperty::CarriageReturn
+                    | WordProperty::LineEnd
+            ) | None
         ) {
-            end = end.max(self.run(from + 1, |part| part == Part::Mark));
+            end = end.max(self.run(from + 1, |part| part == WordProperty::Mark));
         }
         end
     }
 
     /// White space with marks on it.
     fn spaces(&self, mut at: usize) -> usize {
-        while self.at(at) == Some(Part::Space) {
-            at = self.run(at + 1, |part| part == Part::Mark);
+        while self.at(at) == Some(WordProperty::Space) {
+            at = self.run(at + 1, |part| part == WordProperty::Mark);
         }
         at
     }
@@ -98,7 +103,7 @@ impl Scan<'_> {
             let word = self.word(number);
             if word == number {
                 return match self.at(number) {
-                    Some(Part::Punctuation { after_number: true, .. }) => number + 1,
+                    Some(WordProperty::Punctuation { after_number: true, .. }) => number + 1,
                     _ => number,
                 };
             }
@@ -107,27 +112,27 @@ impl Scan<'_> {
     }
 
     fn word(&self, from: usize) -> usize {
-        let mut at = self.based(from, Part::Letter);
+        let mut at = self.based(from, WordProperty::Letter);
         if at == from {
             return at;
         }
-        while let Some(Part::Punctuation { in_word: true, .. }) = self.at(at) {
-            let more = self.based(at + 1, Part::Letter);
+        while let Some(WordProperty::Punctuation { in_word: true, .. }) = self.at(at) {
+            let more = self.based(at + 1, WordProperty::Letter);
             if more == at + 1 {
                 break;
             }
             at = more;
         }
-        if self.at(at) == Some(Part::Danda) { at + 1 } else { at }
+        if self.at(at) == Some(WordProperty::Danda) { at + 1 } else { at }
     }
 
     fn number(&self, from: usize) -> usize {
-        let mut at = self.based(from, Part::Digit);
+        let mut at = self.based(from, WordProperty::Digit);
         if at == from {
             return at;
         }
-        while let Some(Part::Punctuation { in_number: true, .. }) = self.at(at) {
-            let more = self.based(at + 1, Part::Digit);
+        while let Some(WordProperty::Punctuation { in_number: true, .. }) = self.at(at) {
+            let more = self.based(at + 1, WordProperty::Digit);
             if more == at + 1 {
                 break;
             }
@@ -137,33 +142,33 @@ impl Scan<'_> {
     }
 
     /// A run of characters of one class, each with marks on it.
-    fn based(&self, mut at: usize, base: Part) -> usize {
+    fn based(&self, mut at: usize, base: WordProperty) -> usize {
         while self.at(at) == Some(base) {
-            at = self.run(at + 1, |part| part == Part::Mark);
+            at = self.run(at + 1, |part| part == WordProperty::Mark);
         }
         at
     }
 }
 
-fn part(c: char) -> Option<Part> {
+fn part(c: char) -> Option<WordProperty> {
     let category = category(c);
     Some(match c {
-        '\u{964}' | '\u{965}' => Part::Danda,
-        '\u{3005}' | '\u{4e00}'..='\u{9fa5}' | '\u{f900}'..='\u{fa2d}' => Part::Han,
-        '\u{30a1}'..='\u{30fa}' | '\u{30fd}' | '\u{30fe}' => Part::Katakana,
-        '\u{3041}'..='\u{3094}' | '\u{309d}' | '\u{309e}' => Part::Hiragana,
-        '\u{3099}'..='\u{309c}' | '\u{30fb}' | '\u{30fc}' => Part::KanaMark,
-        '\n' | '\u{c}' | '\u{2028}' | '\u{2029}' => Part::LineEnd,
-        '\r' => Part::CarriageReturn,
-        '\t' => Part::Space,
+        '\u{964}' | '\u{965}' => WordProperty::Danda,
+        '\u{3005}' | '\u{4e00}'..='\u{9fa5}' | '\u{f900}'..='\u{fa2d}' => WordProperty::Han,
+        '\u{30a1}'..='\u{30fa}' | '\u{30fd}' | '\u{30fe}' => WordProperty::Katakana,
+        '\u{3041}'..='\u{3094}' | '\u{309d}' | '\u{309e}' => WordProperty::Hiragana,
+        '\u{3099}'..='\u{309c}' | '\u{30fb}' | '\u{30fc}' => WordProperty::KanaMark,
+        '\n' | '\u{c}' | '\u{2028}' | '\u{2029}' => WordProperty::LineEnd,
+        '\r' => WordProperty::CarriageReturn,
+        '\t' => WordProperty::Space,
         _ => match category {
             Category::Format if c != '\u{ad}' => return None,
-            Category::Mark => Part::Mark,
-            Category::Space => Part::Space,
-            Category::Lower | Category::OtherLetter | Category::SpacingMark => Part::Letter,
-            Category::Number => Part::Digit,
-            Category::Control => Part::Control,
-            _ => Part::Punctuation {
+            Category::Mark => WordProperty::Mark,
+            Category::Space => WordProperty::Space,
+            Category::Lower | Category::OtherLetter | Category::SpacingMark => WordProperty::Letter,
+            Category::Number => WordProperty::Digit,
+            Category::Control => WordProperty::Control,
+            _ => WordProperty::Punctuation {
                 in_word: matches!(category, Category::Dash | Category::Connector)
                     || matches!(c, '\u{ad}' | '\u{2027}' | '"' | '\'' | '.'),
                 in_number: matches!(c, '"' | '\'' | ',' | '\u{66b}' | '.'),

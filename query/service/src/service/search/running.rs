@@ -9,10 +9,10 @@ use millrace_matching::order::{Order, Point};
 use millrace_matching::table::{ScanOptions, TableSnapshot};
 use millrace_search::collapse::{Expansion, GroupBy};
 use millrace_search::explain::Explainer;
-use millrace_search::response::{Hit, Shown};
-use millrace_search::searcher::{Found, Search, Searcher, fetching_limit, refused_by_all};
+use millrace_search::response::{Hit, RenderOptions};
+use millrace_search::searcher::{Search, SearchHits, Searcher, fetching_limit, refused_by_all};
 use millrace_search::{profile, suggest};
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::answer::{AnswerBuffer, WriteAnswer};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
@@ -33,7 +33,7 @@ pub(super) struct Limits {
 
 impl Limits {
     /// Joins the times of a request and of the cluster.
-    pub(super) fn of(request: &SearchRequest, default_ms: Option<u64>) -> Self {
+    pub(super) fn new(request: &SearchRequest, default_ms: Option<u64>) -> Self {
         let timeout_ms = request.body.timeout_ms.or(default_ms);
         // A scroll goes on behind the last hit of a page, which has to be a whole one: as in OpenSearch, time does not cut it.
         let timeout_ms = timeout_ms.filter(|_| request.scroll_ms.is_none());
@@ -45,21 +45,21 @@ impl Limits {
 
 /// A search at work.
 #[derive(Debug)]
-pub(super) struct Running<'a> {
+pub(super) struct RunningSearch<'a> {
     pub searcher: &'a Searcher,
     pub request: &'a SearchRequest,
     pub query: &'a Query,
     pub snapshot: &'a Arc<TableSnapshot>,
-    pub shown: &'a Arc<Shown>,
+    pub shown: &'a Arc<RenderOptions>,
     pub limits: Limits,
     /// What `now` means.
     pub started_ms: i64,
-    pub work: &'a Work,
+    pub work: &'a QueryContext,
 }
 
 /// Aggregations of an answer.
 #[derive(Default)]
-pub(super) struct Aggregated {
+pub(super) struct AggregationAnswer {
     /// The results, where they are asked for.
     pub results: Option<Box<dyn WriteAnswer>>,
     /// What each shard took, where measured.
@@ -72,7 +72,7 @@ struct AggregationResults {
     results: aggregate::Results,
     typed_keys: bool,
     /// Holds the results.
-    _held: Work,
+    _held: QueryContext,
 }
 
 impl WriteAnswer for AggregationResults {
@@ -81,13 +81,13 @@ impl WriteAnswer for AggregationResults {
     }
 }
 
-impl Running<'_> {
+impl RunningSearch<'_> {
     /// Finds the rows of the hits.
     pub(super) async fn find(
         &self,
         (from, size): (usize, usize),
         grouping: Option<&GroupBy>,
-    ) -> Result<Found> {
+    ) -> Result<SearchHits> {
         let (request, body) = (self.request, &self.request.body);
         let search = Search {
             post_filter: body.post_filter.as_ref(),
@@ -126,8 +126,8 @@ impl Running<'_> {
         &self,
         aggregation: Aggregation<'_>,
         max_buckets: u64,
-        found: &mut Found,
-    ) -> Result<Aggregated> {
+        found: &mut SearchHits,
+    ) -> Result<AggregationAnswer> {
         let (request, body) = (self.request, &self.request.body);
         let options = ScanOptions {
             now_ms: self.started_ms,
@@ -150,11 +150,11 @@ impl Running<'_> {
         found.failures.extend(aggregation.failures);
         let typed_keys = request.typed_keys;
         let results = AggregationResults { results: done.results, typed_keys, _held: done.work };
-        Ok(Aggregated { results: Some(Box::new(results)), measured })
+        Ok(AggregationAnswer { results: Some(Box::new(results)), measured })
     }
 
     /// Makes suggestions, where they are asked for.
-    pub(super) async fn suggest(&self, found: &mut Found) -> Result<Option<Value>> {
+    pub(super) async fn suggest(&self, found: &mut SearchHits) -> Result<Option<Value>> {
         let Some(asked) = &self.request.body.suggestions else { return Ok(None) };
         let (phase, typed_keys) = (self.work.phase(), self.request.typed_keys);
         let run = suggest::run(self.searcher, self.snapshot, asked, self.shown, typed_keys, &phase);
@@ -179,7 +179,7 @@ impl Running<'_> {
     }
 
     /// Reads what the hits show, then calls `fetched`, then expands and explains them.
-    pub(super) async fn fetch(&self, found: &mut Found, fetched: impl FnOnce()) -> Result<Vec<Hit>> {
+    pub(super) async fn fetch(&self, found: &mut SearchHits, fetched: impl FnOnce()) -> Result<Vec<Hit>> {
         let phase = self.work.phase();
         let read = async {
             let (snapshot, query) = (self.snapshot, self.query);
@@ -209,7 +209,7 @@ impl Running<'_> {
     }
 
     /// Explains hits; returns how many have their explanations, all but the last ones of work whose time is over.
-    async fn explain(&self, found: &Found, hits: &mut [Hit], work: &Work) -> Result<usize> {
+    async fn explain(&self, found: &SearchHits, hits: &mut [Hit], work: &QueryContext) -> Result<usize> {
         let (searcher, snapshot, request) = (self.searcher, self.snapshot, self.request);
         let explainer = |query: &Query| {
             Explainer::new(query, snapshot, request.global_statistics, self.started_ms).map(Arc::new)
@@ -243,7 +243,7 @@ impl Running<'_> {
     /// Renders where the time went, where that was measured.
     pub(super) fn profile(
         &self,
-        found: &Found,
+        found: &SearchHits,
         shows_hits: bool,
         measured: Vec<Vec<Value>>,
     ) -> Result<Option<Value>> {

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::table::node::{Node, Weight};
 use crate::table::resolve::fields::{Fields, has_terms, plain};
 use crate::table::resolve::multi_match::{TextOptions, best_of, scaled, unforgivable};
-use crate::table::resolve::{Meaning, Resolver, setting};
+use crate::table::resolve::{LowerClause, Resolver, setting};
 use crate::table::values;
 
 /// The field name that asks whether a document has a field.

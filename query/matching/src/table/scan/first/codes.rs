@@ -7,7 +7,7 @@ use millrace_dsl::sort::Mode;
 use millrace_storage::mapping::ColumnKind;
 use millrace_storage::segment::{NumberBounds, PageBounds};
 
-use crate::table::keys::{Fill, Key, KeyKind, KeySource, Rescale};
+use crate::table::keys::{Key, KeyKind, KeySource, MissingKey, Rescale};
 
 /// Least and greatest code of rows of which nothing is known.
 pub(super) const ANY: (u64, u64) = (0, u64::MAX);
@@ -137,12 +137,12 @@ fn of_f64(value: f64) -> u64 {
     if bits >> 63 == 1 { !bits } else { bits | (1 << 63) }
 }
 
-fn of_fill(fill: &Fill) -> Option<u64> {
+fn of_fill(fill: &MissingKey) -> Option<u64> {
     match fill {
-        Fill::I64(value) => Some(of_i64(*value)),
-        Fill::U64(value) => Some(*value),
-        Fill::F64(value) => Some(of_f64(*value)),
-        Fill::Str(_) | Fill::Ip(_) | Fill::Null => None,
+        MissingKey::I64(value) => Some(of_i64(*value)),
+        MissingKey::U64(value) => Some(*value),
+        MissingKey::F64(value) => Some(of_f64(*value)),
+        MissingKey::Str(_) | MissingKey::Ip(_) | MissingKey::Null => None,
     }
 }
 

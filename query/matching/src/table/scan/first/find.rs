@@ -9,24 +9,24 @@ use millrace_storage::segment::{NumberBounds, PageBounds, list_rows};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
-use super::best::Best;
+use super::full_scan::FullScanRows;
+use super::missing_field::MissingFieldRows;
 use super::pages::Pages;
 use super::terms::{LEAST_STEPS, Terms};
-use super::threshold::{Compared, address};
-use super::unmapped::Unmapped;
-use super::whole::Whole;
-use super::{By, Candidates, FirstRows, KeyPart, Next, Run, codes};
+use super::threshold::{ComparableKeys, address};
+use super::top_rows::TopRows;
+use super::{Candidates, FirstRows, KeyPart, LeadingKey, RowRun, SourceStep, codes};
 use crate::score::END;
-use crate::score::collect::{self, Matches, Pass};
+use crate::score::collect::{self, Matches, SegmentPass};
 use crate::score::prepare::Source;
 use crate::table::keys::KeyKind;
-use crate::table::parts::Part;
-use crate::table::scan::Shared;
+use crate::table::partitions::RowPartition;
+use crate::table::scan::ScanState;
 use crate::table::scan::read::{BATCH_ROWS, Rows, chunks, read};
 
 /// What was found in a part.
 #[derive(Default)]
-pub(in crate::table::scan) struct Found {
+pub(in crate::table::scan) struct PartitionHits {
     /// Rows that compete, in no order.
     pub batches: Vec<RecordBatch>,
     /// Matches of which it is not known which of them compete.
@@ -34,7 +34,7 @@ pub(in crate::table::scan) struct Found {
 }
 
 /// Where rows are that sources find.
-struct Place<'a> {
+struct RowSource<'a> {
     segment: u32,
     index: usize,
     first: &'a FirstRows,
@@ -43,10 +43,10 @@ struct Place<'a> {
     columns: Vec<PathId>,
 }
 
-impl Shared {
+impl ScanState {
     /// Bounds the codes of a part's rows, as far as it is known without reading.
-    pub(in crate::table::scan) fn bounds(&self, part: &Part, first: &FirstRows) -> (u64, u64) {
-        let By::Key(number) = first.by else { return codes::ANY };
+    pub(in crate::table::scan) fn bounds(&self, part: &RowPartition, first: &FirstRows) -> (u64, u64) {
+        let LeadingKey::Key(number) = first.by else { return codes::ANY };
         let segment = &self.table.snapshot.segments[part.segment as usize];
         let key = &self.table.keys[number];
         let source = key.sources.get(segment.index).and_then(Option::as_ref);
@@ -58,7 +58,7 @@ impl Shared {
     }
 
     /// Whether rows of a part may be among the first.
-    fn admits(&self, part: &Part, first: &FirstRows) -> bool {
+    fn admits(&self, part: &RowPartition, first: &FirstRows) -> bool {
         let passed = self.table.options.cursor.is_some_and(|cursor| cursor.start(part.segment) == END);
         let address = address(part.segment, part.rows.start);
         !passed && first.threshold.admits_run(address, self.bounds(part, first))
@@ -66,8 +66,12 @@ impl Shared {
 
     /// Finds the rows of parts that may be among the first, and counts matches as far as their number matters. Blocks; runs on
     /// a compute thread.
-    pub(in crate::table::scan) fn find(&self, parts: &[Part], first: &FirstRows) -> Result<Found> {
-        let (handle, mut found) = (&self.table.handle, Found::default());
+    pub(in crate::table::scan) fn find(
+        &self,
+        parts: &[RowPartition],
+        first: &FirstRows,
+    ) -> Result<PartitionHits> {
+        let (handle, mut found) = (&self.table.handle, PartitionHits::default());
         for part in parts {
             if self.admits(part, first) {
                 self.visit(part, self.needs_scores(), |source, pass| {
@@ -87,14 +91,15 @@ impl Shared {
 
     fn find_in(
         &self,
-        found: &mut Found,
-        part: &Part,
+        found: &mut PartitionHits,
+        part: &RowPartition,
         first: &FirstRows,
         source: &Source,
-        pass: Pass<'_>,
+        pass: SegmentPass<'_>,
     ) -> Result<()> {
         let index = self.table.snapshot.segments[part.segment as usize].index;
-        let place = Place { segment: part.segment, index, first, source, columns: self.key_columns(index) };
+        let place =
+            RowSource { segment: part.segment, index, first, source, columns: self.key_columns(index) };
         let asked = self.needs_scores();
         if !first.threshold.tells() {
             let (rows, scores) = collect::collect_all(&pass, asked)?;
@@ -102,7 +107,7 @@ impl Shared {
             return Ok(());
         }
         match first.by {
-            By::Key(key) => {
+            LeadingKey::Key(key) => {
                 let (key, threshold) = (&self.table.keys[key], first.threshold.as_ref());
                 let matches = &Matches::count(pass)?;
                 let own = KeyPart { source, part, key, matches, threshold };
@@ -111,9 +116,9 @@ impl Shared {
                     found.rest.push(Rows { segment: part.segment, scores: Vec::new(), rows });
                 }
             }
-            By::Score | By::Address => {
-                let (by_score, cursor) = (first.by == By::Score, self.table.options.cursor);
-                let best = Best::open(pass.clone(), by_score, asked, cursor, &first.threshold);
+            LeadingKey::Score | LeadingKey::Address => {
+                let (by_score, cursor) = (first.by == LeadingKey::Score, self.table.options.cursor);
+                let best = TopRows::open(pass.clone(), by_score, asked, cursor, &first.threshold);
                 if self.run(&place, vec![Box::new(best)], &mut found.batches)?.is_some() {
                     // Whoever looks for groups may meet a row again.
                     let (rows, scores) = collect::collect_all(&pass.uncounted(), asked)?;
@@ -128,7 +133,7 @@ impl Shared {
     /// looked at where no source is left that tells which others do.
     fn run(
         &self,
-        place: &Place<'_>,
+        place: &RowSource<'_>,
         sources: Vec<Box<dyn Candidates + '_>>,
         batches: &mut Vec<RecordBatch>,
     ) -> Result<Option<RoaringBitmap>> {
@@ -141,13 +146,13 @@ impl Shared {
                     return Ok(None);
                 }
                 let mut run = match source.next(threshold)? {
-                    Next::Run(run) => run,
-                    Next::Done => return Ok(None),
-                    Next::GivenUp => break,
+                    SourceStep::Run(run) => run,
+                    SourceStep::Done => return Ok(None),
+                    SourceStep::GivenUp => break,
                 };
                 own |= &run.rows;
                 if !seen.is_disjoint(&run.rows) {
-                    run = Run::of(run.rows - &seen);
+                    run = RowRun::new(run.rows - &seen);
                 }
                 self.take(place, run, batches)?;
                 if !threshold.tells() {
@@ -160,8 +165,8 @@ impl Shared {
     }
 
     /// Reads the keys of rows, and makes batches of those that compete.
-    fn take(&self, place: &Place<'_>, run: Run, batches: &mut Vec<RecordBatch>) -> Result<()> {
-        let Run { rows, mut scores, values } = run;
+    fn take(&self, place: &RowSource<'_>, run: RowRun, batches: &mut Vec<RecordBatch>) -> Result<()> {
+        let RowRun { rows, mut scores, values } = run;
         let mut add = |rows: Vec<u32>, arrays: &[ArrayRef]| -> Result<()> {
             let later = scores.split_off(rows.len().min(scores.len()));
             let own = mem::replace(&mut scores, later);
@@ -181,7 +186,7 @@ impl Shared {
     /// Makes a batch of those of some rows that compete, if there are any.
     fn competing(
         &self,
-        place: &Place<'_>,
+        place: &RowSource<'_>,
         rows: Vec<u32>,
         scores: &[f32],
         arrays: &[ArrayRef],
@@ -190,9 +195,11 @@ impl Shared {
         let threshold = &first.threshold;
         let key = |number: usize| self.key(number, index, columns, arrays, rows.len());
         let compared = match first.by {
-            By::Key(number) => threshold.compared(&key(number)?)?,
-            By::Score => Compared::Codes(scores.iter().map(|score| codes::of_score(*score)).collect()),
-            By::Address => Compared::Codes(vec![0; rows.len()]),
+            LeadingKey::Key(number) => threshold.compared(&key(number)?)?,
+            LeadingKey::Score => {
+                ComparableKeys::Codes(scores.iter().map(|score| codes::of_score(*score)).collect())
+            }
+            LeadingKey::Address => ComparableKeys::Codes(vec![0; rows.len()]),
         };
         let groups = first.group.map(key).transpose()?;
         let competes = threshold.admit(segment, &rows, &compared, groups.as_ref())?;
@@ -223,13 +230,13 @@ impl Shared {
 fn sources<'a>(place: KeyPart<'a>, index: usize) -> Result<Vec<Box<dyn Candidates + 'a>>> {
     let mut sources: Vec<Box<dyn Candidates + 'a>> = Vec::new();
     let Some(of) = place.key.sources.get(index).and_then(Option::as_ref) else {
-        sources.push(Box::new(Unmapped::open(place)));
+        sources.push(Box::new(MissingFieldRows::open(place)));
         return Ok(sources);
     };
     if place.key.kind != KeyKind::Str {
         let pages = Pages::open(place, of)?;
         // Of those that cost the same, the one that reads all at once comes first.
-        if let Some(whole) = Whole::open(place)? {
+        if let Some(whole) = FullScanRows::open(place)? {
             sources.push(Box::new(whole));
         }
         sources.push(Box::new(pages));

@@ -10,7 +10,7 @@ use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
 use super::threshold::{Threshold, address};
-use super::{Candidates, KeyPart, Next, Run, codes};
+use super::{Candidates, KeyPart, RowRun, SourceStep, codes};
 use crate::score::collect::overlap;
 use crate::table::keys::KeySource;
 
@@ -66,7 +66,7 @@ impl Candidates for Pages<'_> {
         self.cost
     }
 
-    fn next(&mut self, threshold: &Threshold) -> Result<Next> {
+    fn next(&mut self, threshold: &Threshold) -> Result<SourceStep> {
         while self.at < self.pages.len() {
             let mut rows = RoaringBitmap::new();
             for (bounds, page) in self.pages.iter().skip(self.at).take(self.step) {
@@ -83,10 +83,10 @@ impl Candidates for Pages<'_> {
                 rows = self.place.matches.among(&rows)?;
             }
             if !rows.is_empty() {
-                return Ok(Next::Run(Run::of(rows)));
+                return Ok(SourceStep::Run(RowRun::new(rows)));
             }
         }
-        Ok(Next::Done)
+        Ok(SourceStep::Done)
     }
 }
 

@@ -17,10 +17,10 @@ use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
 use super::threshold::{Threshold, address};
-use super::{Candidates, KeyPart, Next, Run, whole};
+use super::{Candidates, KeyPart, RowRun, SourceStep, full_scan};
 use crate::score::END;
 use crate::score::reader::RowPostings;
-use crate::table::keys::{Fill, KeyKind, KeySource};
+use crate::table::keys::{KeyKind, KeySource, MissingKey};
 
 /// Terms and rows that are looked at in any case, since their keys would cost as much; and most rows of first terms that are
 /// looked for among matches that are not known, each perhaps in a window of its own.
@@ -57,12 +57,12 @@ pub(super) struct Terms<'a> {
     given: RoaringBitmap,
     /// The term and the row where it goes on.
     at: Option<(Vec<u8>, u32)>,
-    end: Option<End>,
+    end: Option<WalkEnd>,
 }
 
 /// Why a walk has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum WalkEnd {
     /// No term that follows competes.
     Beyond,
     /// There are no more terms.
@@ -73,7 +73,7 @@ enum End {
 
 /// Rows of a run with their terms.
 #[derive(Default)]
-struct Gathered {
+struct RowsWithTerms {
     rows: RoaringBitmap,
     /// Rows that are to be looked for among the matches.
     sought: RoaringBitmap,
@@ -94,7 +94,7 @@ impl<'a> Terms<'a> {
             return Ok(None);
         }
         let is_full = source.inverted.exists_count(path)? >= source.reader.rows();
-        if !is_full && key.fill != Fill::Null {
+        if !is_full && key.fill != MissingKey::Null {
             return Ok(None);
         }
         let matches = match place.matches.estimate()? {
@@ -115,7 +115,7 @@ impl<'a> Terms<'a> {
             is_list,
             cost: LEAST_STEPS.saturating_add(expected),
             seeks: is_full && place.matches.known().is_none() && expected <= LEAST_STEPS,
-            may_know: key.kind == KeyKind::Str || matches > whole::MAX_ROWS,
+            may_know: key.kind == KeyKind::Str || matches > full_scan::MAX_ROWS,
             lacking_first: !is_full && key.nulls_first,
             lacking_last: !is_full && !key.nulls_first,
             wanted,
@@ -137,9 +137,9 @@ impl<'a> Terms<'a> {
     }
 
     /// Walks on until there are enough rows, and tells why it ended if it did.
-    fn walk(&mut self, threshold: &Threshold, gathered: &mut Gathered) -> Result<Option<End>> {
+    fn walk(&mut self, threshold: &Threshold, gathered: &mut RowsWithTerms) -> Result<Option<WalkEnd>> {
         let (place, path, from) = (self.place, self.path, self.at.take());
-        let (mut end, mut failure) = (Some(End::Last), None);
+        let (mut end, mut failure) = (Some(WalkEnd::Last), None);
         let mut each = |term: &[u8], rows: &mut dyn RowPostings| {
             let start = from.as_ref().filter(|(own, _)| own == term).map_or(0, |(_, row)| *row);
             let first = address(place.part.segment, start.max(place.part.rows.start));
@@ -147,7 +147,7 @@ impl<'a> Terms<'a> {
                 // The rows of the term have been given, or those that compete.
                 _ if start == END => Ok(ControlFlow::Continue(())),
                 false if start > 0 => Ok(ControlFlow::Continue(())),
-                false => Ok(ControlFlow::Break(Some(End::Beyond))),
+                false => Ok(ControlFlow::Break(Some(WalkEnd::Beyond))),
                 true if self.seeks => self.seek(term, rows, start, threshold.asked().by_address, gathered),
                 true => self.cut(term, rows, start, threshold.asked().by_address, gathered),
             };
@@ -165,7 +165,7 @@ impl<'a> Terms<'a> {
             return Err(error);
         }
         // Also where another part has told the end, rows of the terms before it have still to be looked for.
-        if end != Some(End::GivenUp) {
+        if end != Some(WalkEnd::GivenUp) {
             self.look_up(gathered)?;
         }
         Ok(end)
@@ -178,12 +178,12 @@ impl<'a> Terms<'a> {
         rows: &mut dyn RowPostings,
         start: u32,
         by_address: bool,
-        gathered: &mut Gathered,
-    ) -> Result<ControlFlow<Option<End>>> {
-        const GIVEN_UP: Result<ControlFlow<Option<End>>> = Ok(ControlFlow::Break(Some(End::GivenUp)));
+        gathered: &mut RowsWithTerms,
+    ) -> Result<ControlFlow<Option<WalkEnd>>> {
+        const GIVEN_UP: Result<ControlFlow<Option<WalkEnd>>> = Ok(ControlFlow::Break(Some(WalkEnd::GivenUp)));
         let matches = self.place.matches.all()?;
         let (Some(least), Some(greatest)) = (matches.min(), matches.max()) else {
-            return Ok(ControlFlow::Break(Some(End::Beyond)));
+            return Ok(ControlFlow::Break(Some(WalkEnd::Beyond)));
         };
         // A term counts, whether or not it has rows between the first and the last that matter.
         if !self.step() {
@@ -232,8 +232,8 @@ impl<'a> Terms<'a> {
         rows: &mut dyn RowPostings,
         start: u32,
         by_address: bool,
-        gathered: &mut Gathered,
-    ) -> Result<ControlFlow<Option<End>>> {
+        gathered: &mut RowsWithTerms,
+    ) -> Result<ControlFlow<Option<WalkEnd>>> {
         let (range, mut own) = (self.place.part.rows.clone(), Vec::new());
         let mut goes_on = self.step();
         let mut row = rows.seek_row(start.max(range.start));
@@ -250,7 +250,7 @@ impl<'a> Terms<'a> {
         }
         // Of a term whose rows are too many some may not have been listed.
         if !goes_on {
-            return Ok(ControlFlow::Break(Some(End::GivenUp)));
+            return Ok(ControlFlow::Break(Some(WalkEnd::GivenUp)));
         }
         if self.place.key.kind == KeyKind::Str {
             gathered.terms.push((term.to_vec(), own));
@@ -264,14 +264,14 @@ impl<'a> Terms<'a> {
     }
 
     /// Looks for the rows that are listed, more of them the next time; whether there are enough now.
-    fn look_up_enough(&mut self, gathered: &mut Gathered) -> Result<bool> {
+    fn look_up_enough(&mut self, gathered: &mut RowsWithTerms) -> Result<bool> {
         self.look_up(gathered)?;
         self.sought *= 2;
         Ok(gathered.rows.len() >= self.wanted)
     }
 
     /// Looks for the rows that are listed among the matches.
-    fn look_up(&self, gathered: &mut Gathered) -> Result<()> {
+    fn look_up(&self, gathered: &mut RowsWithTerms) -> Result<()> {
         if !gathered.sought.is_empty() {
             let sought = std::mem::take(&mut gathered.sought);
             gathered.rows |= self.place.matches.among(&sought)? - &self.given;
@@ -288,7 +288,7 @@ impl<'a> Terms<'a> {
     }
 
     /// Lists the terms of the rows, which have one or none each.
-    fn values(&self, gathered: &Gathered) -> Option<ArrayRef> {
+    fn values(&self, gathered: &RowsWithTerms) -> Option<ArrayRef> {
         if self.is_list || self.place.key.kind != KeyKind::Str {
             return None;
         }
@@ -308,23 +308,25 @@ impl Candidates for Terms<'_> {
         self.cost
     }
 
-    fn next(&mut self, threshold: &Threshold) -> Result<Next> {
+    fn next(&mut self, threshold: &Threshold) -> Result<SourceStep> {
         if std::mem::take(&mut self.lacking_first) {
             let rows = self.lacking(threshold)?;
             if !rows.is_empty() {
                 self.given |= &rows;
-                return Ok(Next::Run(Run::of(rows)));
+                return Ok(SourceStep::Run(RowRun::new(rows)));
             }
         }
-        let mut gathered = Gathered::default();
+        let mut gathered = RowsWithTerms::default();
         while gathered.rows.is_empty() {
             match self.end {
                 None => {}
                 // With too few rows that have a term, those without one follow.
-                Some(End::Last) if self.lacking_last => return Ok(Next::GivenUp),
-                Some(End::Last | End::Beyond) => return Ok(Next::Done),
-                Some(End::GivenUp) if self.seeks && self.may_know => (self.seeks, self.steps) = (false, None),
-                Some(End::GivenUp) => return Ok(Next::GivenUp),
+                Some(WalkEnd::Last) if self.lacking_last => return Ok(SourceStep::GivenUp),
+                Some(WalkEnd::Last | WalkEnd::Beyond) => return Ok(SourceStep::Done),
+                Some(WalkEnd::GivenUp) if self.seeks && self.may_know => {
+                    (self.seeks, self.steps) = (false, None)
+                }
+                Some(WalkEnd::GivenUp) => return Ok(SourceStep::GivenUp),
             }
             if self.steps.is_none() {
                 self.steps = Some(match self.seeks {
@@ -332,16 +334,16 @@ impl Candidates for Terms<'_> {
                     false => self.place.matches.all()?.len().max(LEAST_STEPS),
                 });
             }
-            gathered = Gathered::default();
+            gathered = RowsWithTerms::default();
             let at = self.at.clone();
             self.end = self.walk(threshold, &mut gathered)?;
-            if self.end == Some(End::GivenUp) {
-                (self.at, gathered) = (at, Gathered::default());
+            if self.end == Some(WalkEnd::GivenUp) {
+                (self.at, gathered) = (at, RowsWithTerms::default());
             }
         }
         self.wanted *= 2;
         self.given |= &gathered.rows;
         let values = self.values(&gathered).map(|values| (self.column, values));
-        Ok(Next::Run(Run { rows: gathered.rows, values, ..Run::default() }))
+        Ok(SourceStep::Run(RowRun { rows: gathered.rows, values, ..RowRun::default() }))
     }
 }

@@ -2,16 +2,16 @@ use std::ops::Range;
 
 use millrace_dsl::sort::Mode;
 use millrace_storage::mapping::ColumnKind;
-use millrace_work::Work;
+use millrace_work::QueryContext;
 use millrace_work::compute::Stop;
 
 use super::terms::Terms;
 use super::*;
-use crate::score::collect::{Pass, Totals};
+use crate::score::collect::{SegmentPass, Totals};
 use crate::score::fixture::{Fixture, KEYWORD};
 use crate::score::reader::SegmentReader;
 use crate::score::row_set::RowSet;
-use crate::table::keys::{Fill, Rescale};
+use crate::table::keys::{MissingKey, Rescale};
 
 fn keyword_key() -> Key {
     let source = KeySource {
@@ -29,13 +29,18 @@ fn keyword_key() -> Key {
         kind: KeyKind::Str,
         nulls_first: false,
         mode: Mode::Min,
-        fill: Fill::Null,
+        fill: MissingKey::Null,
         sources: vec![Some(source)],
     }
 }
 
 /// The runs of rows that terms give of some matches, and whether they give up.
-fn given(segment: &Arc<Fixture>, matches: Range<u32>, sought: bool, asked: Asked) -> (Vec<Vec<u32>>, bool) {
+fn given(
+    segment: &Arc<Fixture>,
+    matches: Range<u32>,
+    sought: bool,
+    asked: TopRowsRequest,
+) -> (Vec<Vec<u32>>, bool) {
     let rows = SegmentReader::rows(segment.as_ref());
     let source = Source {
         number: 0,
@@ -44,13 +49,13 @@ fn given(segment: &Arc<Fixture>, matches: Range<u32>, sought: bool, asked: Asked
         reader: Arc::clone(segment) as Arc<dyn SegmentReader>,
         functions: Arc::default(),
         ruled: None,
-        work: Work::default(),
+        work: QueryContext::default(),
     };
     let prepared = RowSet { rows: matches.collect(), score: 0.0 };
     // All are found where all are counted.
     let totals = Totals::new((!sought).then_some(u64::MAX));
     let (stop, deleted) = (Stop::default(), RoaringBitmap::new());
-    let pass = Pass {
+    let pass = SegmentPass {
         segment: 0,
         rows,
         range: 0..rows,
@@ -61,7 +66,7 @@ fn given(segment: &Arc<Fixture>, matches: Range<u32>, sought: bool, asked: Asked
         budget: None,
         stop: &stop,
     };
-    let (key, part) = (keyword_key(), Part { segment: 0, rows: 0..rows });
+    let (key, part) = (keyword_key(), RowPartition { segment: 0, rows: 0..rows });
     let threshold = Threshold::of_key(&key, asked).unwrap();
     let matches = Matches::count(pass).unwrap();
     if !sought {
@@ -73,9 +78,9 @@ fn given(segment: &Arc<Fixture>, matches: Range<u32>, sought: bool, asked: Asked
     let mut runs = Vec::new();
     loop {
         match terms.next(&threshold).unwrap() {
-            Next::Done => return (runs, false),
-            Next::GivenUp => return (runs, true),
-            Next::Run(run) => {
+            SourceStep::Done => return (runs, false),
+            SourceStep::GivenUp => return (runs, true),
+            SourceStep::Run(run) => {
                 let rows: Vec<u32> = run.rows.iter().collect();
                 let (_, values) = run.values.unwrap();
                 let keys = threshold.compared(&values).unwrap();
@@ -92,7 +97,8 @@ fn segment(keyword: impl Fn(u32) -> u32) -> Arc<Fixture> {
     Fixture::new(&rows)
 }
 
-const ASKED: Asked = Asked { limit: 5, grouped: false, descending: false, by_address: true, after: None };
+const ASKED: TopRowsRequest =
+    TopRowsRequest { limit: 5, grouped: false, descending: false, by_address: true, after: None };
 
 #[test]
 fn a_walk_over_terms_without_wanted_rows_is_given_up() {
@@ -113,9 +119,9 @@ fn rows_of_first_terms_are_looked_for_among_matches() {
     }
     // Where other keys decide between rows that tie, all of a term are.
     let first: Vec<u32> = (5_950..6_000).collect();
-    let tied = Asked { by_address: false, ..ASKED };
+    let tied = TopRowsRequest { by_address: false, ..ASKED };
     assert!(given(&segment, 0..6_000, true, tied) == (vec![first], false));
-    let last = Asked { descending: true, ..ASKED };
+    let last = TopRowsRequest { descending: true, ..ASKED };
     assert!(given(&segment, 0..6_000, false, last) == (vec![vec![0, 1, 2, 3, 4]], false));
 }
 
@@ -123,7 +129,7 @@ fn rows_of_first_terms_are_looked_for_among_matches() {
 fn terms_go_on_until_there_are_enough_groups() {
     let segment = segment(|row| row / 20);
     for sought in [false, true] {
-        let (runs, gave_up) = given(&segment, 10..6_000, sought, Asked { grouped: true, ..ASKED });
+        let (runs, gave_up) = given(&segment, 10..6_000, sought, TopRowsRequest { grouped: true, ..ASKED });
         let rows: Vec<u32> = runs.concat();
         // The first four groups with all rows, and one row at least of the fifth.
         assert!(rows.len() >= 71 && rows[..71].iter().copied().eq(10..81) && !gave_up);

@@ -11,12 +11,12 @@ use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 
 use super::codes;
-use super::contest::{Contest, Text, TextOrder};
+use super::top_keys::{Contest, Text, TextOrder};
 use crate::table::keys::{Key, KeyKind};
 
 /// What is asked of the first rows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct TopRowsRequest {
     /// How many rows are wanted, or the best rows of how many groups.
     pub limit: usize,
     /// Whether only the best row of each group counts.
@@ -37,36 +37,36 @@ pub(super) fn address(segment: u32, row: u32) -> u64 {
 /// The worst key that still competes.
 #[derive(Debug)]
 pub(super) struct Threshold {
-    asked: Asked,
+    asked: TopRowsRequest,
     kind: KeyKind,
-    best: Best,
+    best: TopThresholds,
 }
 
 #[derive(Debug)]
-enum Best {
+enum TopThresholds {
     Codes(Mutex<Contest<u64>>),
     Texts(TextOrder, Mutex<Contest<Text>>),
 }
 
 /// Keys of rows as they are compared.
 #[derive(Debug)]
-pub(super) enum Compared {
+pub(super) enum ComparableKeys {
     Codes(Vec<u64>),
     Texts(StringViewArray),
 }
 
 impl Threshold {
     /// Makes a threshold of codes that nothing has met yet, as those of scores and addresses are.
-    pub(super) fn of_codes(asked: Asked) -> Self {
+    pub(super) fn of_codes(asked: TopRowsRequest) -> Self {
         Self {
             asked,
             kind: KeyKind::U64,
-            best: Best::Codes(Mutex::new(Contest::new(asked.limit, asked.grouped))),
+            best: TopThresholds::Codes(Mutex::new(Contest::new(asked.limit, asked.grouped))),
         }
     }
 
     /// Makes a threshold of keys that nothing has met yet; `None` for a kind that has none.
-    pub(super) fn of_key(key: &Key, asked: Asked) -> Option<Self> {
+    pub(super) fn of_key(key: &Key, asked: TopRowsRequest) -> Option<Self> {
         let best = match key.kind {
             KeyKind::I64 | KeyKind::U64 | KeyKind::F64 => {
                 return Some(Self { kind: key.kind, ..Self::of_codes(asked) });
@@ -74,30 +74,30 @@ impl Threshold {
             KeyKind::Ip => return None,
             KeyKind::Str => {
                 let order = TextOrder { descending: asked.descending, nulls_first: key.nulls_first };
-                Best::Texts(order, Mutex::new(Contest::new(asked.limit, asked.grouped)))
+                TopThresholds::Texts(order, Mutex::new(Contest::new(asked.limit, asked.grouped)))
             }
         };
         Some(Self { asked, kind: key.kind, best })
     }
 
     /// Returns what is asked.
-    pub(super) fn asked(&self) -> &Asked {
+    pub(super) fn asked(&self) -> &TopRowsRequest {
         &self.asked
     }
 
     /// Whether it tells what does not compete, or will once more rows are met: not where groups are few.
     pub(super) fn tells(&self) -> bool {
         match &self.best {
-            Best::Codes(best) => best.lock().tells(),
-            Best::Texts(_, best) => best.lock().tells(),
+            TopThresholds::Codes(best) => best.lock().tells(),
+            TopThresholds::Texts(_, best) => best.lock().tells(),
         }
     }
 
     /// Returns the code and the address of the worst row that competes, once there are enough.
     pub(super) fn worst(&self) -> Option<(u64, u64)> {
         match &self.best {
-            Best::Codes(best) => best.lock().worst().copied(),
-            Best::Texts(..) => None,
+            TopThresholds::Codes(best) => best.lock().worst().copied(),
+            TopThresholds::Texts(..) => None,
         }
     }
 
@@ -105,10 +105,10 @@ impl Threshold {
     ///
     /// # Errors
     /// Keys of another kind, numbers that are missing.
-    pub(super) fn compared(&self, keys: &ArrayRef) -> Result<Compared> {
+    pub(super) fn compared(&self, keys: &ArrayRef) -> Result<ComparableKeys> {
         let compared = match self.best {
-            Best::Codes(_) => codes::of_keys(keys, self.asked.descending).map(Compared::Codes),
-            Best::Texts(..) => keys.as_string_view_opt().cloned().map(Compared::Texts),
+            TopThresholds::Codes(_) => codes::of_keys(keys, self.asked.descending).map(ComparableKeys::Codes),
+            TopThresholds::Texts(..) => keys.as_string_view_opt().cloned().map(ComparableKeys::Texts),
         };
         compared.ok_or_else(|| Error::Execution("a sort key has no number".to_owned()))
     }
@@ -122,7 +122,7 @@ impl Threshold {
         &self,
         segment: u32,
         rows: &[u32],
-        keys: &Compared,
+        keys: &ComparableKeys,
         groups: Option<&ArrayRef>,
     ) -> Result<Vec<bool>> {
         let group = |at: usize| match groups {
@@ -132,7 +132,7 @@ impl Threshold {
         let place = |row: u32| if self.asked.by_address { address(segment, row) } else { 0 };
         let places = rows.iter().map(|row| place(*row));
         match (&self.best, keys) {
-            (Best::Codes(best), Compared::Codes(codes)) => {
+            (TopThresholds::Codes(best), ComparableKeys::Codes(codes)) => {
                 let mut best = best.lock();
                 for (at, (code, place)) in codes.iter().zip(places.clone()).enumerate() {
                     // Whether rows of the point's own code are behind it is not known here.
@@ -149,7 +149,7 @@ impl Threshold {
                     .map(|(code, place)| *code >= after && (*code, place) <= worst)
                     .collect())
             }
-            (Best::Texts(order, best), Compared::Texts(texts)) => {
+            (TopThresholds::Texts(order, best), ComparableKeys::Texts(texts)) => {
                 let mut best = best.lock();
                 for (at, (text, place)) in texts.iter().zip(places.clone()).enumerate() {
                     let text = text.map(str::as_bytes);
@@ -177,11 +177,11 @@ impl Threshold {
     /// Whether rows of a term may compete, by the address of the first.
     pub(super) fn admits_term(&self, first: u64, term: &[u8]) -> bool {
         match &self.best {
-            Best::Codes(_) => match codes::of_term(self.kind, term, self.asked.descending) {
+            TopThresholds::Codes(_) => match codes::of_term(self.kind, term, self.asked.descending) {
                 Some(code) => self.admits_run(first, (code, code)),
                 None => true,
             },
-            Best::Texts(order, best) => {
+            TopThresholds::Texts(order, best) => {
                 let first = if self.asked.by_address { first } else { 0 };
                 best.lock().worst().is_none_or(|worst| order.place_cmp((Some(term), first), worst).is_le())
             }

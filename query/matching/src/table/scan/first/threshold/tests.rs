@@ -4,10 +4,11 @@ use datafusion::arrow::array::Int64Array;
 
 use super::*;
 
-const ASKED: Asked = Asked { limit: 2, grouped: false, descending: false, by_address: false, after: None };
+const ASKED: TopRowsRequest =
+    TopRowsRequest { limit: 2, grouped: false, descending: false, by_address: false, after: None };
 
 fn admitted(threshold: &Threshold, segment: u32, rows: &[u32], codes: &[u64]) -> Vec<bool> {
-    threshold.admit(segment, rows, &Compared::Codes(codes.to_vec()), None).unwrap()
+    threshold.admit(segment, rows, &ComparableKeys::Codes(codes.to_vec()), None).unwrap()
 }
 
 #[test]
@@ -21,7 +22,7 @@ fn the_threshold_falls_as_better_rows_come() {
 
 #[test]
 fn among_rows_of_one_code_the_first_are_wanted() {
-    let threshold = Threshold::of_codes(Asked { by_address: true, ..ASKED });
+    let threshold = Threshold::of_codes(TopRowsRequest { by_address: true, ..ASKED });
     admitted(&threshold, 1, &[4, 6, 7], &[5, 5, 5]);
     assert_eq!(admitted(&threshold, 1, &[6, 7], &[5, 5]), [true, false]);
     assert!(threshold.admits_run(address(1, 5), (5, 5)) && !threshold.admits_run(address(1, 7), (5, 5)));
@@ -33,7 +34,7 @@ fn among_rows_of_one_code_the_first_are_wanted() {
 #[test]
 fn rows_before_the_point_are_left_out_and_its_own_do_not_count() {
     let after = codes::of_scalar(&ScalarValue::Int64(Some(10)), true);
-    let threshold = Threshold::of_codes(Asked { limit: 1, descending: true, after, ..ASKED });
+    let threshold = Threshold::of_codes(TopRowsRequest { limit: 1, descending: true, after, ..ASKED });
     let keys: ArrayRef = Arc::new(Int64Array::from(vec![11, 10, 9, 8]));
     let keys = threshold.compared(&keys).unwrap();
     assert_eq!(threshold.admit(0, &[0, 1, 2, 3], &keys, None).unwrap(), [false, true, true, false]);

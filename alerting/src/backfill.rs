@@ -1,0 +1,587 @@
+//! Rules that begin in the past: each catches up by itself, over what is stored, while the others go on with what arrives.
+//!
+//! A rule that is saved with a time to start from, and one of `new_term`, which has to know the terms of its window, is not asked
+//! of what arrives at first. It has a core of its own that sees the frames read back in their order, muted where it is only to
+//! remember. Once it is nearly where the others are, these are held while it sees the rest, a second at most, and its state is taken over
+//! between two frames: of all frames before that the rule has seen what is stored, all behind it it sees as they arrive, and
+//! none twice.
+//!
+//! What it raises is written as it goes, also in the midst of a frame of which much is raised, under the ids that it has in any case.
+//! There is no position: after a crash, or a change of the rule, it begins again, and what was written is there already. The document says that the rule catches up until a
+//! snapshot with its state is durable; before that no start takes the state of it from a snapshot.
+//!
+//! One that is paused on the way ends there, and says why. Enabled, it begins anew. So does one that does not catch up while others wait
+//! for their turn, once these have had it.
+
+mod progress;
+mod turns;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use millrace_notifications::Notifications;
+use millrace_query::QueryContext;
+use millrace_rules::engine::{Condition, Engine as Rules, Operation, Rule, SilenceOrder};
+use millrace_rules::{Bounds, Time, Timing};
+use millrace_storage::{Choice, Error as StorageError, Index, Priority};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+pub(crate) use self::progress::{CatchUp, Progress};
+use self::progress::{MAX_ROUNDS, PauseDurations};
+use self::turns::{BackfillSlots, WaitingRules};
+use crate::alert_chunks::{AlertChunk, MAX_PENDING, Matches};
+use crate::commit::{self, Pending};
+use crate::error::{Error, Result};
+use crate::frame_reader::{FrameReader, Step};
+use crate::matching::Matching;
+use crate::replay::{LiveRuleKnowledge, can_begin};
+use crate::runner::{RunnerState, keep_state, take_state};
+use crate::state::{roles_of, rows_of};
+use crate::store::StoredRule;
+
+/// Rules that catch up at a time, each of which may hold as much as a rule at work; others wait for their turn.
+const AT_A_TIME: usize = 2;
+/// After a rest that took longer than this the others are not held for the next one, unless rests never get shorter.
+const SHORT: Duration = Duration::from_millis(250);
+/// For how long the others are held at most for a rest, the step at its end not counted, and for how many documents of it.
+const MAX_HELD: Duration = Duration::from_secs(1);
+const MAX_HELD_ROWS: usize = 20_000;
+/// What may have been raised in that time: one write.
+const MAX_HELD_PENDING: usize = 1_000;
+/// How long a rule waits that could not go on.
+const RETRY: Duration = Duration::from_secs(2);
+/// How long what was raised waits that could not be written.
+const WRITE_AGAIN: Duration = Duration::from_millis(500);
+
+/// Has rules catch up that have to, until it is told to stop.
+pub(crate) async fn run(shared: Arc<RunnerState>) {
+    let mut stopping = shared.stopping.subscribe();
+    let mut running: JoinSet<(String, Result<()>)> = JoinSet::new();
+    let mut busy: HashSet<String> = HashSet::new();
+    let mut later: HashMap<String, Instant> = HashMap::new();
+    let (mut turns, waiting) = (BackfillSlots::default(), Arc::new(WaitingRules::default()));
+    while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
+        let wanted = shared.store.catching_up();
+        shared.told.only_catching_up(&wanted);
+        let wants = |id: &str| wanted.iter().any(|kept| kept.rule.id == id);
+        later.retain(|id, until| wants(id) && *until > Instant::now());
+        turns.only(wants);
+        let can_begin = |kept: &&Arc<StoredRule>| {
+            let id = &kept.rule.id;
+            !busy.contains(id) && !later.contains_key(id) && !shared.told.is_paused(id)
+        };
+        let wanting: Vec<Arc<StoredRule>> = wanted.iter().filter(can_begin).cloned().collect();
+        let free = AT_A_TIME.saturating_sub(running.len());
+        let (begin, wait) = turns.give(wanting, free, |kept| kept.rule.id.as_str());
+        waiting.set(wait.len());
+        for kept in wait {
+            shared.told.catches_up(&kept.rule.id, |told| told.waits = true);
+        }
+        for kept in begin {
+            let id = kept.rule.id.clone();
+            busy.insert(id.clone());
+            let (shared, waiting) = (Arc::clone(&shared), Arc::clone(&waiting));
+            running.spawn(async move {
+                // A fault in what one does stops no other.
+                let ended = AssertUnwindSafe(catch_up(&shared, &kept, &waiting)).catch_unwind().await;
+                (id, ended.unwrap_or_else(|_| Err(interrupted())))
+            });
+        }
+        let next = later.values().min().copied();
+        tokio::select! {
+            _ = stopping.changed() => {}
+            () = shared.catching_up.notified() => {}
+            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+            Some(ended) = running.join_next(), if !running.is_empty() => match ended {
+                Ok((id, ended)) => {
+                    busy.remove(&id);
+                    if let Err(error) = ended {
+                        tracing::warn!(rule = id, %error, "a rule does not catch up");
+                        shared.told.catches_up(&id, |told| told.error = Some(error.to_string()));
+                        later.insert(id, Instant::now() + RETRY);
+                    }
+                }
+                Err(error) => {
+                    tracing::error!(%error, "catching up has failed");
+                    // Which it was is not known: none of those that are on their way is taken for busy for ever.
+                    end(&shared, std::mem::take(&mut running)).await;
+                    busy.clear();
+                    sleep(RETRY).await;
+                }
+            },
+        }
+    }
+    end(&shared, running).await;
+}
+
+/// Ends rules that are on their way. Who goes live holds the rules: ended there, one would be live by its document and its state, and not be
+/// asked.
+async fn end(shared: &RunnerState, mut running: JoinSet<(String, Result<()>)>) {
+    let _held = shared.core.lock().await;
+    running.abort_all();
+}
+
+/// A rule that catches up.
+struct BackfillingRule<'a> {
+    shared: &'a RunnerState,
+    kept: &'a Arc<StoredRule>,
+    from: CatchUp,
+    /// `None` while a step is on its way.
+    evaluating: Option<(Matching, Rules)>,
+    /// What of a step is not evaluated before that is written which was raised.
+    left: Matches,
+    /// What is to be written.
+    pending: VecDeque<Pending>,
+    /// The first frame that it has not seen.
+    next: u64,
+    /// At which it is evaluated: others wait for it while they are held.
+    priority: Priority,
+    /// Orders to be quiet that it knows of.
+    quiet: Vec<SilenceOrder>,
+    /// Why it is paused.
+    paused: Option<String>,
+    /// What is told of rests that do not get shorter.
+    lags: Option<String>,
+}
+
+/// Whether a rule went on to the end of what it was to see.
+#[derive(PartialEq, Eq)]
+enum BackfillOutcome {
+    On,
+    /// It is another one by now, or gone, or the server ends; or it is paused.
+    Away,
+}
+
+/// Has a rule catch up and go live. It ends early where the rule has become another one, or does not catch up while others wait.
+async fn catch_up(shared: &RunnerState, kept: &Arc<StoredRule>, waiting: &WaitingRules) -> Result<()> {
+    let Some(from) = kept.catching_up else { return Ok(()) };
+    shared.told.catches_up(&kept.rule.id, |told| *told = Progress::default());
+    let rule = Rule { since: 0, ..kept.rule.clone() };
+    let (mut rules, mut matching) = (
+        Rules::new(Timing::default(), Bounds::default()),
+        Matching::new(&shared.engine, &shared.accounts, Priority::Background),
+    );
+    let lived = LiveRuleKnowledge::new(shared, &rule.id).await;
+    matching.put(&rule);
+    let window = rule.definition.timeframe().ms();
+    rules.put(rule);
+    rules.set_absences(lived.absences);
+    // Else it begins with what it sees first.
+    if can_begin(from.seen_from, lived.now, window) {
+        rules.begin(Time::from_ms(from.seen_from));
+    }
+    let mut own = BackfillingRule {
+        shared,
+        kept,
+        from,
+        evaluating: Some((matching, rules)),
+        left: Matches::default(),
+        pending: VecDeque::new(),
+        next: 0,
+        priority: Priority::Background,
+        quiet: Vec::new(),
+        paused: None,
+        lags: None,
+    };
+    let (mut round, mut is_first, mut rests) = (0, true, PauseDurations::default());
+    loop {
+        // Nothing is left to be written here. Its state would be one more to be held while others catch up.
+        if own.lags.is_some() && waiting.take_one() {
+            tracing::info!(rule = kept.rule.id, "a rule that does not catch up lets others do so first");
+            return Ok(());
+        }
+        let began = Instant::now();
+        // Asked first: an index that is made later has nothing before it.
+        let Some(until) = own.reached().await else { return Ok(()) };
+        // At first only what may match is read; later there is little, and looking for it would take longer.
+        if own.see(until, is_first).await? == BackfillOutcome::Away {
+            return Ok(());
+        }
+        round += 1;
+        let took = began.elapsed();
+        if took > SHORT {
+            // The first is no rest.
+            if !std::mem::take(&mut is_first) {
+                own.tell_lag(rests.note(took));
+            }
+            if round < MAX_ROUNDS {
+                continue;
+            }
+        }
+        is_first = false;
+        match own.go_live().await? {
+            LiveTransition::Yes | LiveTransition::Away => return Ok(()),
+            LiveTransition::TooLong => {
+                round = 0;
+                own.tell_lag(rests.note(MAX_HELD));
+                // The others get on meanwhile.
+                sleep(SHORT).await;
+            }
+            LiveTransition::Later => sleep(WRITE_AGAIN).await,
+        }
+    }
+}
+
+/// Whether a rule is live.
+enum LiveTransition {
+    Yes,
+    Away,
+    /// The rest is too long for the others to be held.
+    TooLong,
+    /// The others are not where they can be joined.
+    Later,
+}
+
+impl BackfillingRule<'_> {
+    /// Whether the rule is still this one, and the server goes on.
+    fn is_wanted(&self) -> bool {
+        let now = self.shared.store.get(&self.kept.rule.id);
+        let same =
+            |now: Arc<StoredRule>| now.rule == self.kept.rule && now.catching_up == self.kept.catching_up;
+        now.is_some_and(same) && !self.shared.is_stopping()
+    }
+
+    /// Returns the first frame that the others have not seen, once they are at work; `None` where nobody waits any more.
+    async fn reached(&self) -> Option<u64> {
+        loop {
+            if !self.is_wanted() {
+                return None;
+            }
+            if let Some(core) = self.shared.core.lock().await.as_ref() {
+                return Some(core.next);
+            }
+            tokio::select! {
+                () = self.shared.advanced.notified() => {}
+                () = sleep(WRITE_AGAIN) => {}
+            }
+        }
+    }
+
+    /// Sees what is stored of the frames before one, and writes what the rule raises.
+    async fn see(&mut self, until: u64, choose: bool) -> Result<BackfillOutcome> {
+        if until <= self.next {
+            return Ok(BackfillOutcome::On);
+        }
+        let (indices, choice) = self.find(choose).await?;
+        let mut reading = self.open(until, &indices, choice).await?;
+        while let Some(step) = reading.next().await? {
+            self.evaluate(Some(step)).await?;
+            if self.finish().await? == BackfillOutcome::Away {
+                return Ok(BackfillOutcome::Away);
+            }
+        }
+        if reading.end() < until {
+            let reason = format!("frame {} is not there yet", reading.end());
+            return Err(Error::Storage(StorageError::Internal(reason)));
+        }
+        self.next = until;
+        Ok(BackfillOutcome::On)
+    }
+
+    /// Finds the indices to be read, and what of them.
+    async fn find(&mut self, choose: bool) -> Result<(Vec<Arc<Index>>, Option<SelectedRows>)> {
+        let (mut matching, rules) = self.evaluating.take().ok_or_else(interrupted)?;
+        let work = QueryContext::default();
+        let of_choice = work.clone();
+        let find = move || {
+            let found = match choose {
+                true => {
+                    let (indices, choice) = matching.stored(&of_choice);
+                    (indices, Some(choice))
+                }
+                false => (matching.watched(), None),
+            };
+            Ok((matching, rules, found))
+        };
+        let (matching, rules, (indices, choice)) =
+            self.shared.engine.compute().run(self.priority, find).await?;
+        self.evaluating = Some((matching, rules));
+        Ok((indices, choice.map(|choice| SelectedRows { choice, work })))
+    }
+
+    /// Begins to read. It may be dropped.
+    async fn open(
+        &self,
+        until: u64,
+        indices: &[Arc<Index>],
+        chosen: Option<SelectedRows>,
+    ) -> Result<FrameReader> {
+        let engine = &self.shared.engine;
+        let (frames, times) = (self.next..until, self.from.seen_from..i64::MAX);
+        let reading = match chosen {
+            Some(SelectedRows { choice, work }) => {
+                // Who goes away stops the choosing of rows, too.
+                let _ends = work.until_dropped();
+                engine.read_back_chosen(indices, frames, times.clone(), &choice).await?
+            }
+            None => engine.read_back(indices, frames).await?,
+        };
+        Ok(FrameReader::begin(reading.at(self.priority), times).await?)
+    }
+
+    /// Takes the orders to be quiet that were given since.
+    fn new_orders(&mut self) -> Vec<SilenceOrder> {
+        let Some(now) = self.shared.store.get(&self.kept.rule.id) else { return Vec::new() };
+        let new: Vec<SilenceOrder> =
+            now.quiet.iter().filter(|quiet| !self.quiet.contains(quiet)).cloned().collect();
+        self.quiet.clone_from(&now.quiet);
+        new
+    }
+
+    /// Tells that rests do not get shorter, or that they do.
+    fn tell_lag(&mut self, lags: Option<String>) {
+        self.lags.clone_from(&lags);
+        self.shared.told.catches_up(&self.kept.rule.id, |told| told.error = lags);
+    }
+
+    /// Tells why it is paused, unless it is another one by now.
+    async fn tell_paused(&mut self) {
+        // Who changes rules holds them.
+        let _held = self.shared.core.lock().await;
+        if self.is_wanted() {
+            let reason = self.paused.take();
+            tracing::warn!(rule = self.kept.rule.id, reason, "a rule was paused while it caught up");
+            self.shared.told.catches_up(&self.kept.rule.id, |told| {
+                (told.error, told.paused) = (reason, true);
+            });
+        }
+    }
+
+    /// Evaluates a step, or what is left of one, until there is enough to be written.
+    async fn evaluate(&mut self, step: Option<Step>) -> Result<()> {
+        let (mut matching, mut rules) = self.evaluating.take().ok_or_else(interrupted)?;
+        let mut left = std::mem::take(&mut self.left);
+        let (kept, from, now_ms) = (Arc::clone(self.kept), self.from, self.shared.engine.clock().now_ms());
+        let notifies = self.shared.notifications.as_ref().map(Notifications::give_up_ms);
+        let orders = self.new_orders();
+        let priority = self.priority;
+        let documents = step.as_ref().map_or(0, |step| step.rows as u64);
+        let job = move || {
+            let id = &kept.rule.id;
+            for order in orders {
+                rules.quiet(id, order);
+            }
+            matching.set_priority(priority);
+            let mut pending = Vec::new();
+            if let Some(step) = step {
+                left = Matches::new(&mut matching, &step);
+                let frame = step.frames.last().map_or(0, |frame| frame.number);
+                for (place, (rule, reason)) in matching.take_told().into_iter().enumerate() {
+                    let problem = Operation::Problem { rule, frame, reason };
+                    let roles = roles_of(&rules, &problem);
+                    pending.push(Pending::of(problem, frame, place + 1_000_000, now_ms, roles));
+                }
+            }
+            let (mut bytes, mut at_ms, mut paused) = (0, None, None);
+            while bytes < MAX_PENDING {
+                if let Some(next) = left.next_frame()
+                    && from.mutes(&kept.rule, next.frame.number, next.frame.time)
+                {
+                    rules.learn(next.frame.number);
+                }
+                let Some(AlertChunk { frame, time, before, operations, ends }) = left.evaluate(&mut rules)
+                else {
+                    break;
+                };
+                for (place, operation) in (before..).zip(operations) {
+                    let roles = roles_of(&rules, &operation);
+                    // Of what was there before the rule nobody is told. That these frames may be seen again is said by the number.
+                    let rows = match frame > kept.rule.since {
+                        true => rows_of(&rules, &operation, 0, now_ms, notifies),
+                        false => Vec::new(),
+                    };
+                    let raised = Pending::of(operation, frame, place, now_ms, roles).with_rows(rows);
+                    bytes += raised.bytes;
+                    pending.push(raised);
+                }
+                if !ends {
+                    continue;
+                }
+                at_ms = Some(time.ms());
+                // What it tells comes with the end of a frame.
+                if let Some(Condition::Paused { reason, .. }) =
+                    rules.status(id).map(|status| status.condition)
+                {
+                    paused = Some(reason);
+                    matching.remove(id);
+                    left = Matches::default();
+                    break;
+                }
+            }
+            rules.tick();
+            Ok((matching, rules, left, pending, at_ms, paused))
+        };
+        let ran = self.shared.engine.compute().run(priority, job).await?;
+        let (matching, rules, left, pending, at_ms, paused) = ran;
+        if let Some(seen) = rules.position() {
+            self.next = self.next.max(seen + 1);
+        }
+        self.evaluating = Some((matching, rules));
+        self.left = left;
+        self.pending.extend(pending);
+        self.paused = paused;
+        let lags = self.lags.clone();
+        self.shared.told.catches_up(&self.kept.rule.id, |told| {
+            told.at_ms = at_ms.or(told.at_ms);
+            told.documents += documents;
+            told.error = lags;
+        });
+        Ok(())
+    }
+
+    /// Writes what the rule has raised, and evaluates what is left of a step, until all of that is done.
+    async fn finish(&mut self) -> Result<BackfillOutcome> {
+        loop {
+            if self.write().await? == BackfillOutcome::Away {
+                return Ok(BackfillOutcome::Away);
+            }
+            if self.paused.is_some() {
+                self.tell_paused().await;
+                return Ok(BackfillOutcome::Away);
+            }
+            if self.left.is_empty() {
+                return Ok(BackfillOutcome::On);
+            }
+            self.evaluate(None).await?;
+        }
+    }
+
+    /// Writes what the rule has raised, however long that takes.
+    async fn write(&mut self) -> Result<BackfillOutcome> {
+        loop {
+            if !self.is_wanted() {
+                return Ok(BackfillOutcome::Away);
+            }
+            match commit::beside(&self.shared.engine, &mut self.pending).await {
+                Ok(_) => {
+                    self.shared
+                        .notifications
+                        .iter()
+                        .for_each(|notifications| notifications.committed(0, true));
+                    return Ok(BackfillOutcome::On);
+                }
+                Err(error) => {
+                    let reason = format!("alerts cannot be written: {error}");
+                    self.shared.told.catches_up(&self.kept.rule.id, |told| told.error = Some(reason));
+                }
+            }
+            sleep(WRITE_AGAIN).await;
+        }
+    }
+
+    /// Sees the rest before a frame while the others are held; returns whether it came to its end.
+    async fn see_rest(&mut self, until: u64) -> Result<bool> {
+        if until <= self.next {
+            return Ok(true);
+        }
+        let deadline = Instant::now() + MAX_HELD;
+        let (indices, _) = self.find(false).await?;
+        let Ok(reading) = timeout_at(deadline, self.open(until, &indices, None)).await else {
+            return Ok(false);
+        };
+        let (mut reading, mut rows) = (reading?, 0);
+        loop {
+            let Ok(step) = timeout_at(deadline, reading.next()).await else { return Ok(false) };
+            let Some(step) = step? else { break };
+            rows += step.rows;
+            if rows > MAX_HELD_ROWS {
+                return Ok(false);
+            }
+            self.evaluate(Some(step)).await?;
+            let is_much = !self.left.is_empty() || self.pending.len() > MAX_HELD_PENDING;
+            if self.paused.is_some() || is_much {
+                return Ok(false);
+            }
+        }
+        if reading.end() < until {
+            return Ok(false);
+        }
+        self.next = until;
+        Ok(true)
+    }
+
+    /// Sees the rest while the others are held, and hands the rule over to them.
+    async fn go_live(&mut self) -> Result<LiveTransition> {
+        let mut held = match self.shared.held().await {
+            // The others do not get on; this one has seen what it has.
+            Err(Error::Storage(StorageError::Rejected(_))) => return Ok(LiveTransition::Later),
+            held => held?,
+        };
+        if !self.is_wanted() {
+            return Ok(LiveTransition::Away);
+        }
+        let Some(core) = held.as_mut().filter(|core| core.can_be_joined()) else {
+            return Ok(LiveTransition::Later);
+        };
+        let until = core.next;
+        // Live it raises alerts of all that it sees: of what it only is to learn the others have none to come.
+        if until < self.next || until <= self.kept.rule.since {
+            return Ok(LiveTransition::Later);
+        }
+        self.priority = Priority::Follow;
+        let saw = self.see_rest(until).await;
+        self.priority = Priority::Background;
+        if !saw? {
+            drop(held);
+            return match self.finish().await? {
+                BackfillOutcome::On => Ok(LiveTransition::TooLong),
+                BackfillOutcome::Away => Ok(LiveTransition::Away),
+            };
+        }
+        // Where it cannot be written the others are not held for it.
+        if commit::beside(&self.shared.engine, &mut self.pending).await.is_err() {
+            drop(held);
+            return match self.write().await? {
+                BackfillOutcome::On => Ok(LiveTransition::Later),
+                BackfillOutcome::Away => Ok(LiveTransition::Away),
+            };
+        }
+        let Some(now) = self.shared.store.get(&self.kept.rule.id) else { return Ok(LiveTransition::Away) };
+        let since = until.saturating_sub(1);
+        let orders = self.new_orders();
+        let (_, mut own) = self.evaluating.take().ok_or_else(interrupted)?;
+        for order in orders {
+            own.quiet(&now.rule.id, order);
+        }
+        let rule = Rule { since, ..now.rule.clone() };
+        if !core.rules.adopt(&mut own, &rule.id, since) {
+            return Err(interrupted());
+        }
+        let (mut held, taken) = take_state(self.shared, held, Priority::Follow).await?;
+        // Its state is durable before the document says that it is there.
+        let stored = match taken {
+            Some(taken) => keep_state(self.shared, taken).await,
+            None => Err(StorageError::Internal("there is no state of rules".to_owned())),
+        };
+        let put = StoredRule { rule: rule.clone(), catching_up: None, ..StoredRule::clone(&now) };
+        let stored = match stored {
+            Ok(()) => self.shared.store.put(put).await.map(drop),
+            Err(error) => Err(error.into()),
+        };
+        let Some(core) = held.as_mut() else { return Ok(LiveTransition::Away) };
+        if let Err(error) = stored {
+            core.rules.remove(&rule.id);
+            return Err(error);
+        }
+        core.ask(&rule);
+        core.touched.insert(rule.id.clone());
+        self.shared.told.update(core, None);
+        self.shared.told.no_longer_catches_up(&rule.id);
+        tracing::info!(rule = rule.id, frame = until, "a rule that caught up is live");
+        Ok(LiveTransition::Yes)
+    }
+}
+
+/// Which rows are wanted, and the work of choosing them.
+struct SelectedRows {
+    choice: Choice,
+    work: QueryContext,
+}
+
+fn interrupted() -> Error {
+    Error::Storage(StorageError::Internal("catching up was interrupted".to_owned()))
+}

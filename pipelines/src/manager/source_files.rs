@@ -1,0 +1,554 @@
+//! Which pipelines there are: `*.conf` in a directory, each a pipeline of its name, and those that `pipelines.yml`
+//! there describes. A file that `pipelines.yml` names is no pipeline by itself.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use millrace_ingest::dead_letter::{Limits, Policy};
+use millrace_ingest::options::suggest;
+use millrace_storage::metadata::{matches, parse_bytes};
+use ring::digest::{Context, SHA256};
+use serde_norway::{Mapping, Value};
+
+use crate::language::MAX_BYTES;
+use crate::settings::{EventOrder, Settings};
+use crate::spool;
+
+/// Name of the file that describes pipelines.
+const DESCRIPTION: &str = "pipelines.yml";
+/// Most pipelines of a directory.
+const MAX_PIPELINES: usize = 1_000;
+/// Most files of one pipeline.
+const MAX_FILES: usize = 1_000;
+/// Longest id of a pipeline.
+const MAX_ID: usize = 255;
+
+const KEYS: [&str; 26] = [
+    "config.string",
+    "config.support_escapes",
+    "dead_letter_queue.enable",
+    "dead_letter_queue.flush_interval",
+    "dead_letter_queue.max_bytes",
+    "dead_letter_queue.retain.age",
+    "dead_letter_queue.storage_policy",
+    "path.config",
+    "path.dead_letter_queue",
+    "path.queue",
+    "pipeline.batch.delay",
+    "pipeline.batch.size",
+    "pipeline.ecs_compatibility",
+    "pipeline.enabled",
+    "pipeline.id",
+    "pipeline.ordered",
+    "pipeline.workers",
+    "queue.checkpoint.acks",
+    "queue.checkpoint.interval",
+    "queue.checkpoint.retry",
+    "queue.checkpoint.writes",
+    "queue.drain",
+    "queue.max_bytes",
+    "queue.max_events",
+    "queue.page_capacity",
+    "queue.type",
+];
+/// Smallest bound of dead letters.
+const MIN_LETTER_BYTES: u64 = 1 << 20;
+/// Smallest bound of a queue on disk.
+const MIN_QUEUE_BYTES: u64 = 1 << 20;
+/// How Logstash keeps the files of its queue and its dead letters.
+const WITHOUT_EFFECT: [&str; 10] = [
+    "dead_letter_queue.enable",
+    "dead_letter_queue.flush_interval",
+    "path.dead_letter_queue",
+    "path.queue",
+    "queue.checkpoint.acks",
+    "queue.checkpoint.interval",
+    "queue.checkpoint.retry",
+    "queue.checkpoint.writes",
+    "queue.drain",
+    "queue.page_capacity",
+];
+
+/// A pipeline as its files describe it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PipelineSource {
+    pub(crate) id: String,
+    /// Files and their texts, read one behind the other.
+    pub(crate) texts: Vec<(String, String)>,
+    pub(crate) settings: Settings,
+    pub(crate) support_escapes: bool,
+    pub(crate) enabled: bool,
+    /// Bytes of a queue on disk (`queue.type: persisted`).
+    pub(crate) persisted: Option<u64>,
+    /// What its dead letters may take.
+    pub(crate) letters: Limits,
+    /// What cannot be read or is set wrong.
+    pub(crate) problems: Vec<String>,
+    /// Changes with everything above.
+    pub(crate) hash: String,
+}
+
+impl PipelineSource {
+    pub(crate) fn new(id: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            texts: Vec::new(),
+            settings: Settings::default(),
+            support_escapes: false,
+            enabled: true,
+            persisted: None,
+            letters: Limits::default(),
+            problems: Vec::new(),
+            hash: String::new(),
+        }
+    }
+
+    /// The whole text.
+    pub(crate) fn text(&self) -> String {
+        let mut whole = String::new();
+        for (_, text) in &self.texts {
+            whole.push_str(text);
+            if !whole.ends_with('\n') {
+                whole.push('\n');
+            }
+        }
+        whole
+    }
+
+    /// File and line there of a line of the whole text.
+    pub(crate) fn place(&self, line: u32) -> (&str, u32) {
+        let mut line = line;
+        for (number, (file, text)) in self.texts.iter().enumerate() {
+            let lines = u32::try_from(text.matches('\n').count()).unwrap_or(u32::MAX);
+            let lines = lines.saturating_add(u32::from(!text.ends_with('\n')));
+            if line <= lines || number + 1 == self.texts.len() {
+                return (file, line);
+            }
+            line -= lines;
+        }
+        ("", line)
+    }
+
+    fn add_file(&mut self, path: &Path) {
+        match read(path) {
+            Ok(text) => self.texts.push((path.display().to_string(), text)),
+            Err(problem) => self.problems.push(problem),
+        }
+    }
+
+    fn done(mut self) -> Self {
+        if self.id.is_empty()
+            || self.id.len() > MAX_ID
+            || self.id.contains(|c: char| c.is_control() || c == '/')
+        {
+            self.problems.push(format!("[{}] cannot be the id of a pipeline", self.id.escape_debug()));
+        }
+        if let Err(problem) = self.settings.check() {
+            self.problems.push(problem);
+        }
+        let mut context = Context::new(&SHA256);
+        let settings = format!(
+            "{:?} {} {} {:?} {:?}",
+            self.settings, self.support_escapes, self.enabled, self.persisted, self.letters
+        );
+        let texts = self.texts.iter().flat_map(|(file, text)| [file, text]);
+        for part in texts.chain(&self.problems).chain([&settings]) {
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part.as_bytes());
+        }
+        let digest = context.finish();
+        self.hash = digest.as_ref().iter().fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"));
+        self
+    }
+}
+
+/// Looks what pipelines there are. A directory that is not there has none.
+///
+/// # Errors
+/// The directory or `pipelines.yml` cannot be read.
+pub(crate) fn find(directory: &Path) -> Result<BTreeMap<String, PipelineSource>, String> {
+    let mut found: BTreeMap<String, PipelineSource> = BTreeMap::new();
+    let mut described = HashSet::new();
+    let description = directory.join(DESCRIPTION);
+    if description.exists() {
+        for one in describe(directory, &read(&description)?, &mut described)? {
+            if let Some(earlier) = found.get_mut(&one.id) {
+                earlier.problems.push(format!("{DESCRIPTION} describes [{}] twice", one.id));
+                continue;
+            }
+            found.insert(one.id.clone(), one);
+        }
+    }
+    for path in conf_files(directory)? {
+        let name = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
+        let Some(name) = name.filter(|_| !described.contains(&path)) else { continue };
+        match found.get_mut(&name) {
+            Some(earlier) => {
+                let path = path.display();
+                earlier.problems.push(format!("{path} and {DESCRIPTION} both describe [{name}]: rename one"));
+            }
+            None => {
+                let mut one = PipelineSource::new(name.clone());
+                one.add_file(&path);
+                found.insert(name, one);
+            }
+        }
+    }
+    if found.len() > MAX_PIPELINES {
+        return Err(format!("{} has more than {MAX_PIPELINES} pipelines", directory.display()));
+    }
+    Ok(found.into_iter().map(|(id, found)| (id, found.done())).collect())
+}
+
+/// Files that a pattern names: a file, a directory with all its files, or one with `*` in the last part.
+fn files(directory: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+    let whole = directory.join(pattern);
+    if whole.is_file() {
+        return Ok(vec![whole]);
+    }
+    let (parent, name) = if whole.is_dir() {
+        (whole.clone(), "*".to_owned())
+    } else {
+        let name = whole.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        (whole.parent().unwrap_or(directory).to_owned(), name)
+    };
+    let mut files: Vec<PathBuf> = match std::fs::read_dir(&parent) {
+        Ok(entries) => entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.is_file())
+            .filter(|path| {
+                let file = path.file_name().and_then(|file| file.to_str());
+                file.is_some_and(|file| !file.starts_with('.') && matches(&name, file))
+            })
+            .take(MAX_FILES + 1)
+            .collect(),
+        Err(error) => return Err(format!("[path.config]: cannot read {}: {error}", parent.display())),
+    };
+    files.sort();
+    match files.len() {
+        0 => Err(format!("[path.config]: there is no file {}", whole.display())),
+        1..=MAX_FILES => Ok(files),
+        _ => Err(format!("[path.config]: {} names more than {MAX_FILES} files", whole.display())),
+    }
+}
+
+fn conf_files(directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(format!("cannot read {}: {error}", directory.display())),
+    };
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "conf") && path.is_file())
+        .filter(|path| path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.')))
+        .take(MAX_PIPELINES + 1)
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+/// Reads a file of bounded length.
+pub(crate) fn read(path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    let file = std::fs::File::open(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("cannot read {shown}: {error}"))?;
+    if bytes.len() > MAX_BYTES {
+        return Err(format!("{shown} is longer than {MAX_BYTES} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|_| format!("{shown} is not UTF-8"))
+}
+
+/// Reads `pipelines.yml`.
+fn describe(
+    directory: &Path,
+    text: &str,
+    described: &mut HashSet<PathBuf>,
+) -> Result<Vec<PipelineSource>, String> {
+    let wrong = |why: &str| format!("{}: {why}", directory.join(DESCRIPTION).display());
+    let list: Value = serde_norway::from_str(text).map_err(|error| wrong(&error.to_string()))?;
+    let entries = match list {
+        Value::Null => return Ok(Vec::new()),
+        Value::Sequence(entries) => entries,
+        _ => return Err(wrong("it must be a list of pipelines, each beginning with `- pipeline.id: …`")),
+    };
+    if entries.len() > MAX_PIPELINES {
+        return Err(wrong(&format!("it describes more than {MAX_PIPELINES} pipelines")));
+    }
+    let mut all = Vec::with_capacity(entries.len());
+    for (number, entry) in entries.into_iter().enumerate() {
+        let Value::Mapping(entry) = entry else {
+            return Err(wrong(&format!("entry {} is not a mapping of keys to values", number + 1)));
+        };
+        let mut keys = BTreeMap::new();
+        flatten("", &entry, &mut keys);
+        all.push(one(directory, number, keys, described));
+    }
+    Ok(all)
+}
+
+/// `pipeline: {batch: {size: 5}}` means the same as `pipeline.batch.size: 5`.
+fn flatten(prefix: &str, mapping: &Mapping, keys: &mut BTreeMap<String, Value>) {
+    for (name, value) in mapping {
+        let name = name.as_str().map_or_else(|| format!("{name:?}"), str::to_owned);
+        let name = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
+        match value {
+            Value::Mapping(inner) if keys.len() < KEYS.len() * 4 => flatten(&name, inner, keys),
+            value => drop(keys.insert(name, value.clone())),
+        }
+    }
+}
+
+fn one(
+    directory: &Path,
+    number: usize,
+    mut keys: BTreeMap<String, Value>,
+    described: &mut HashSet<PathBuf>,
+) -> PipelineSource {
+    let mut problems = Vec::new();
+    for key in keys.keys().filter(|key| !KEYS.contains(&key.as_str())) {
+        problems.push(format!("{DESCRIPTION} has an unknown key [{key}]{}", suggest(key, KEYS)));
+    }
+    let mut text = |key: &str| {
+        let value = keys.remove(key)?;
+        let text = match &value {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            Value::Bool(value) => Some(value.to_string()),
+            _ => None,
+        };
+        if text.is_none() {
+            problems.push(format!("[{key}] of {DESCRIPTION} must be a single value"));
+        }
+        text
+    };
+    let id = text("pipeline.id");
+    let path = text("path.config");
+    let string = text("config.string");
+    let mut found = PipelineSource::new(id.clone().unwrap_or_else(|| format!("entry-{}", number + 1)));
+    let boolean =
+        |given: Option<String>| given.map_or(Ok(None), |given| given.parse().map(Some).map_err(|_| given));
+    let workers = text("pipeline.workers");
+    let size = text("pipeline.batch.size");
+    let delay = text("pipeline.batch.delay");
+    let ordered = text("pipeline.ordered");
+    let enabled = boolean(text("pipeline.enabled"));
+    let escapes = boolean(text("config.support_escapes"));
+    let ecs = text("pipeline.ecs_compatibility");
+    let queue = text("queue.type");
+    let max_bytes = text("queue.max_bytes");
+    let max_events = text("queue.max_events");
+    let letter_bytes = text("dead_letter_queue.max_bytes");
+    let letter_policy = text("dead_letter_queue.storage_policy");
+    let letter_age = text("dead_letter_queue.retain.age");
+    for key in WITHOUT_EFFECT {
+        text(key);
+    }
+
+    if id.is_none() {
+        problems.push(format!("entry {} of {DESCRIPTION} has no [pipeline.id]", number + 1));
+    }
+    let mut count = |key: &str, given: Option<String>| {
+        let given = given?;
+        let count = given.parse::<usize>().ok();
+        if count.is_none() {
+            problems.push(format!("[{key}] must be a whole number, not [{given}]"));
+        }
+        count
+    };
+    let defaults = Settings::default();
+    found.settings.workers = count("pipeline.workers", workers).unwrap_or(defaults.workers);
+    found.settings.batch_size = count("pipeline.batch.size", size).unwrap_or(defaults.batch_size);
+    let delay = count("pipeline.batch.delay", delay).map(|delay| Duration::from_millis(delay as u64));
+    found.settings.batch_delay = delay.unwrap_or(defaults.batch_delay);
+    match ordered.as_deref() {
+        None | Some("auto") => {}
+        Some("true") => found.settings.ordered = EventOrder::Yes,
+        Some("false") => found.settings.ordered = EventOrder::No,
+        Some(other) => {
+            problems.push(format!("[pipeline.ordered] must be auto, true or false, not [{other}]"))
+        }
+    }
+    for (key, given, place) in [
+        ("pipeline.enabled", enabled, &mut found.enabled),
+        ("config.support_escapes", escapes, &mut found.support_escapes),
+    ] {
+        match given {
+            Ok(given) => *place = given.unwrap_or(*place),
+            Err(other) => problems.push(format!("[{key}] must be true or false, not [{other}]")),
+        }
+    }
+    if let Some(other) = ecs.filter(|mode| mode != "disabled") {
+        problems.push(format!("[pipeline.ecs_compatibility] must be disabled, not [{other}]"));
+    }
+    if max_events.is_some_and(|events| events != "0") {
+        problems.push("[queue.max_events] must be 0: [queue.max_bytes] bounds the queue".to_owned());
+    }
+    match letter_bytes.as_deref().map(parse_bytes) {
+        None => {}
+        Some(Ok(Some(bytes))) if bytes >= MIN_LETTER_BYTES => found.letters.max_bytes = bytes,
+        Some(_) => problems
+            .push("[dead_letter_queue.max_bytes] must be a size of at least 1mb, such as 1024mb".to_owned()),
+    }
+    match letter_policy.as_deref() {
+        None | Some("drop_newer") => {}
+        Some("drop_older") => found.letters.policy = Policy::DropOlder,
+        Some(other) => problems.push(format!(
+            "[dead_letter_queue.storage_policy] must be drop_newer or drop_older, not [{other}]"
+        )),
+    }
+    match letter_age.as_deref().map(|age| (age, age_of(age))) {
+        None => {}
+        Some((_, Some(age))) => found.letters.retain = Some(age),
+        Some((other, None)) => problems.push(format!(
+            "[dead_letter_queue.retain.age] must be a time such as 2d, 12h, 30m or 90s, not [{other}]"
+        )),
+    }
+    match queue.as_deref() {
+        None | Some("memory") => {}
+        Some("persisted") => match max_bytes.as_deref().map(parse_bytes) {
+            None => found.persisted = Some(spool::MAX_BYTES),
+            Some(Ok(Some(bytes))) if bytes >= MIN_QUEUE_BYTES => found.persisted = Some(bytes),
+            Some(_) => {
+                problems.push("[queue.max_bytes] must be a size of at least 1mb, such as 1024mb".to_owned())
+            }
+        },
+        Some(other) => problems.push(format!("[queue.type] must be memory or persisted, not [{other}]")),
+    }
+    match (path, string) {
+        (Some(_), Some(_)) => {
+            problems.push("[path.config] and [config.string] exclude each other".to_owned())
+        }
+        (None, None) => problems.push("[path.config] or [config.string] is needed".to_owned()),
+        (None, Some(string)) => found.texts.push((format!("{DESCRIPTION} [config.string]"), string)),
+        (Some(path), None) => match files(directory, &path) {
+            Ok(files) => {
+                for file in files {
+                    found.add_file(&file);
+                    described.insert(file);
+                }
+            }
+            Err(problem) => problems.push(problem),
+        },
+    }
+    found.problems.extend(problems);
+    found
+}
+
+/// A whole number of days, hours, minutes or seconds.
+fn age_of(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let seconds = match unit {
+        "d" => 86_400,
+        "h" => 3_600,
+        "m" => 60,
+        "s" => 1,
+        _ => return None,
+    };
+    let number = number.parse::<u64>().ok().filter(|number| *number > 0)?;
+    number.checked_mul(seconds).map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_descriptions() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(find(&dir.path().join("absent")).unwrap().len(), 0);
+        std::fs::write(dir.path().join("alone.conf"), "input { }").unwrap();
+        std::fs::write(dir.path().join("10-in.conf"), "input { }\n# two lines").unwrap();
+        std::fs::write(dir.path().join("20-out.conf"), "output { }").unwrap();
+        let text = "
+- pipeline.id: both
+  path.config: '?0-*.conf'
+- pipeline.id: parts
+  path.config: \"*0-*.conf\"
+  pipeline:
+    workers: 1
+    batch: {size: 50, delay: 5}
+  pipeline.ordered: true
+  queue: {type: persisted, max_bytes: 4gb, checkpoint.writes: 1}
+  dead_letter_queue: {enable: true, max_bytes: 10mb, storage_policy: drop_older, retain.age: 2d}
+- pipeline.id: wrong
+  config.string: 'input {}'
+  pipelin.workers: 2
+  pipeline.batch.size: many
+  queue.type: disk
+  dead_letter_queue: {max_bytes: 1kb, storage_policy: drop_all, retain.age: 2}
+- config.string: ''
+  pipeline.enabled: false
+";
+        std::fs::write(dir.path().join("pipelines.yml"), text).unwrap();
+        let found = find(dir.path()).unwrap();
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["alone", "both", "entry-4", "parts", "wrong"]);
+        assert!(found["both"].problems[0].contains("there is no file"), "{:?}", found["both"].problems);
+        let parts = &found["parts"];
+        assert_eq!(parts.problems, Vec::<String>::new());
+        let settings = Settings {
+            workers: 1,
+            batch_size: 50,
+            batch_delay: Duration::from_millis(5),
+            ordered: EventOrder::Yes,
+        };
+        assert_eq!(parts.settings, settings);
+        assert_eq!((parts.persisted, found["alone"].persisted), (Some(4 << 30), None));
+        let letters = Limits {
+            max_bytes: 10 << 20,
+            policy: Policy::DropOlder,
+            retain: Some(Duration::from_secs(172_800)),
+        };
+        assert_eq!((parts.letters, found["alone"].letters), (letters, Limits::default()));
+        assert_eq!(parts.text(), "input { }\n# two lines\noutput { }\n");
+        assert!(parts.place(2).0.ends_with("10-in.conf") && parts.place(2).1 == 2);
+        assert!(parts.place(3).0.ends_with("20-out.conf") && parts.place(3).1 == 1);
+        let wrong = found["wrong"].problems.join("\n");
+        for part in [
+            "[pipelin.workers], did you mean [pipeline.workers]?",
+            "not [many]",
+            "not [disk]",
+            "at least 1mb",
+            "not [drop_all]",
+            "not [2]",
+        ] {
+            assert!(wrong.contains(part), "{wrong}");
+        }
+        assert!(!found["entry-4"].enabled);
+
+        let before = parts.hash.clone();
+        std::fs::write(dir.path().join("20-out.conf"), "output {  }").unwrap();
+        assert_ne!(find(dir.path()).unwrap()["parts"].hash, before);
+    }
+
+    #[test]
+    fn a_directory_of_numbered_files_is_one_pipeline() {
+        let dir = tempfile::tempdir().unwrap();
+        let parts = dir.path().join("conf.d");
+        std::fs::create_dir(&parts).unwrap();
+        for (name, text) in [
+            ("30-output.conf", "output { stdout { } }"),
+            ("10-input.conf", "input { stdin { } }"),
+            ("20-filter.conf", "filter { drop { } }"),
+            ("20-filter.conf.bak", "not read"),
+            ("README", "not read"),
+        ] {
+            std::fs::write(parts.join(name), text).unwrap();
+        }
+        for path in ["conf.d/*.conf".to_owned(), format!("{}/*.conf", parts.display())] {
+            let text = format!("- pipeline.id: main\n  path.config: \"{path}\"\n");
+            std::fs::write(dir.path().join("pipelines.yml"), text).unwrap();
+            let found = find(dir.path()).unwrap();
+            assert_eq!(found.keys().collect::<Vec<_>>(), ["main"]);
+            let main = &found["main"];
+            assert_eq!(main.problems, Vec::<String>::new());
+            assert_eq!(main.text(), "input { stdin { } }\nfilter { drop { } }\noutput { stdout { } }\n");
+            crate::check(&main.text(), &crate::Dialect::default()).unwrap();
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Rules of the physical planner that are functions of one node: what the index answers better than the nodes of a plan
+//! ([`index_groups`](super::index_groups), [`late_materialization`](super::late_materialization)).
+
+use std::sync::Arc;
+
+use datafusion::common::Result as PlanResult;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+
+type Node = Arc<dyn ExecutionPlan>;
+
+/// Puts other nodes in the place of some of a plan, from above; what stands there then is looked at no further.
+#[derive(Debug)]
+pub(crate) struct NodeRewriter {
+    pub(crate) name: &'static str,
+    /// Makes what stands in the place of a node; `None` where the node stays.
+    pub(crate) rewritten: fn(&Node) -> PlanResult<Option<Node>>,
+}
+
+impl PhysicalOptimizerRule for NodeRewriter {
+    fn optimize(&self, plan: Node, _config: &ConfigOptions) -> PlanResult<Node> {
+        plan.transform_down(|node| match (self.rewritten)(&node)? {
+            Some(other) => Ok(Transformed::new(other, true, TreeNodeRecursion::Jump)),
+            None => Ok(Transformed::no(node)),
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
