@@ -8,14 +8,14 @@
 //! - [`changes`]: what becomes of state when rules change
 //! - `matching`: which documents match which rules, by patterns, rights and filters
 //! - [`runner`], [`state`], [`commit`]: the feed followed, evaluated, and what is raised written with the position
-//! - [`parts`]: frames evaluated, and no more held of what is raised than is written at once
+//! - [`alert_chunks`]: frames evaluated, and no more held of what is raised than is written at once
 //! - [`snapshot`], [`recovery`]: state on disk, and the start
-//! - [`reading`], [`gap`]: frames read back from what is stored, where the log was cut
-//! - [`catching_up`]: rules that begin in the past
+//! - [`frame_reader`], [`log_gap`]: frames read back from what is stored, where the log was cut
+//! - [`backfill`]: rules that begin in the past
 //! - [`replay`]: tests, dry runs and runs over what is stored
 //! - [`recompute`]: what rules raise of the log, computed at once, for checks
 //! - [`status`]: what people say of alerts, and tests of channels
-//! - [`indices`], [`told`]: what is written beside alerts, and what is told of rules
+//! - [`indices`], [`status_reporter`]: what is written beside alerts, and what is told of rules
 
 mod alert_chunks;
 mod backfill;

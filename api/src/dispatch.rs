@@ -56,6 +56,8 @@ pub struct Service {
     in_flight: Budget,
     /// Bytes of answers that are being made or sent.
     answers: Budget,
+    /// Bytes of answers to changes: readers that are slow keep no writer waiting.
+    acknowledgements: Budget,
     routes: Routes,
     /// Whether the server ends after the requests under way.
     ending: watch::Sender<bool>,
@@ -167,8 +169,9 @@ impl Service {
         let least = longest.saturating_mul(2).saturating_add(INFLATE_BYTES);
         let in_flight = Budget::new(config.max_in_flight_bytes.max(least));
         let answers = Budget::new(config.max_answer_bytes);
+        let acknowledgements = Budget::new(config.max_answer_bytes);
         let (routes, ending) = (Routes::Data, watch::Sender::default());
-        Self { node, bodies, open_bodies, in_flight, answers, routes, ending }
+        Self { node, bodies, open_bodies, in_flight, answers, acknowledgements, routes, ending }
     }
 
     /// What says, once it is set, that the server ends after the requests under way.
@@ -260,6 +263,9 @@ impl Service {
                     return answer;
                 }
             };
+        if !route.reads {
+            style.set_tells_change();
+        }
         let bodies = if route.open { &self.open_bodies } else { &self.bodies };
         let held = match bodies.read(&parts.headers, &mut body, self.in_flight.empty()).await {
             Ok(held) => held,
@@ -274,7 +280,7 @@ impl Service {
         let own = head.bytes() + held.reservation.bytes();
         let (room, answer, filter) = (
             MemoryAllowance::beside_own(&self.in_flight, own),
-            MemoryAllowance::of_answer(&self.answers),
+            MemoryAllowance::of_answer(if route.reads { &self.answers } else { &self.acknowledgements }),
             style.filter(),
         );
         // A page of elsewhere can have a browser send a change without a body, but not one with a body of this kind.

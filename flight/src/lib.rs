@@ -4,11 +4,11 @@
 //! [`millrace_api`] ([`Beside`](millrace_api::ListenerContext)): accounts, audit, the store and the bytes that requests may hold.
 //!
 //! - [`listener`]: heads of requests: who asks, before anything else is read; [`upload`] bounds what comes behind them, with
-//!   [`framing`], which tells messages in it, and [`whole`], which tells what was broken off
+//!   [`framing`], which tells messages in it, and [`truncation`], which tells what was broken off
 //! - [`health`]: what probes without credentials are told
 //! - [`service`]: the methods of Flight, a file a group
 //! - [`statement`]: what `millrace-query` is asked; [`wire`]: batches as they are sent
-//! - [`tickets`], [`handles`], [`running`]: what clients are given to come back with, prepared statements, statements under way
+//! - [`tickets`], [`handles`], [`active_answers`]: what clients are given to come back with, prepared statements, statements under way
 //! - [`metadata`], [`options`]: catalogs, tables, types, what the server can do
 //! - [`bound`]: values for parameters as they are kept
 //! - [`decode`], [`ingest`]: batches that are sent, and documents that are made of them

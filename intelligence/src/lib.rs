@@ -8,9 +8,9 @@
 //! - [`definition`], [`frame`], [`schedule`]: what a rule says
 //! - [`store`]: rules as documents, with what runs maintain
 //! - [`source`], [`kuery`]: the saved search that a rule reads
-//! - [`samples`], [`walk`], [`run`], [`fill`], [`filling`]: a run, from which times it predicts, and what became of that
-//! - [`documents`], [`results`], [`artefacts`], [`books`]: what runs write: predictions, models for later, and what stands on the record
-//! - [`scheduler`], [`under_way`]: when rules run, and a run from its turn to what is noted of it
+//! - [`samples`], [`walk`], [`run`], [`fill`], [`active_backfills`]: a run, from which times it predicts, and what became of that
+//! - [`documents`], [`results`], [`artefacts`], [`run_record`]: what runs write: predictions, models for later, and what stands on the record
+//! - [`scheduler`], [`in_flight`]: when rules run, and a run from its turn to what is noted of it
 //! - [`picture`]: a rule's last predictions as a picture
 
 mod active_backfills;

@@ -8,7 +8,7 @@
 //! - [`compiled`]: the filters of an index, compiled anew only where they may mean something else
 //! - [`filter_cache`]: which filters of indices are kept
 //! - [`stored`]: which stored documents rules may match, by the index
-//! - [`apart`]: filters that panic
+//! - [`panic_isolation`]: filters that panic
 //! - [`formats`]: event times that are written in a way of their own
 //! - [`slow`]: which filter it is that takes too long
 

@@ -2,7 +2,7 @@
 //!
 //! The dispatcher makes a [`Request`] (after authentication, body decoded) and renders the
 //! [`Response`] that a handler returned: [`content`] knows media types, [`json`] reads values,
-//! [`render`] applies `pretty`, `filter_path`, `format` and compression, [`room`] bounds what requests take,
+//! [`render`] applies `pretty`, `filter_path`, `format` and compression, [`memory_allowance`] bounds what requests take,
 //! [`listing`] writes long lists within it. A handler takes what it
 //! knows from [`Params`], calls [`Request::finish`] *before it changes anything*, then acts.
 

@@ -50,6 +50,8 @@ pub(crate) struct Style {
     filter: Arc<FilterPath>,
     gzip: bool,
     head: bool,
+    /// Whether the answer tells of a change that was made: it is sent whatever memory there is.
+    tells_change: bool,
     opaque_id: Option<HeaderValue>,
 }
 
@@ -64,6 +66,7 @@ impl Style {
             filter: Arc::default(),
             gzip: content::takes_gzip(headers),
             head,
+            tells_change: false,
             opaque_id: headers.get("x-opaque-id").cloned(),
         }
     }
@@ -106,6 +109,11 @@ impl Style {
             Body::RawJson(bytes) | Body::HeldJson(bytes) => bytes.len() > LARGE && !self.is_plain(),
             Body::Bytes { .. } | Body::Text(_) | Body::Parts(_) | Body::Empty => false,
         }
+    }
+
+    /// Says that the answer tells of a change that was made: a refusal of it would have the change made twice.
+    pub(crate) fn set_tells_change(&mut self) {
+        self.tells_change = true;
     }
 
     /// Whether serialized JSON is answered as it is.
@@ -189,7 +197,7 @@ impl Style {
         const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=UTF-8");
         let media = || HeaderValue::try_from(self.media.content_type()).ok();
         // A head is sent without what it is of.
-        let charge = |text: Bytes| if self.head { Ok(text) } else { charged(budget, text) };
+        let charge = |text: Bytes| if self.head { Ok(text) } else { self.charge(budget, text) };
         Ok(match body {
             Body::Json(value) => (media(), self.write(value, status, budget)?),
             Body::RawJson(text) => (media(), self.rewrite(charge(text)?, status, budget)?),
@@ -212,7 +220,7 @@ impl Style {
         }
         let text = serde_json::to_vec(&value).unwrap_or_default();
         drop(value);
-        self.formed(charged(budget, text.into())?, is_error, budget)
+        self.formed(self.charge(budget, text.into())?, is_error, budget)
     }
 
     /// Puts serialized JSON, which is accounted for, into the form that was asked for; what is none stays as it is.
@@ -239,37 +247,66 @@ impl Style {
         };
         let mut human = self.human;
         if !self.filter.is_empty() && !is_error {
+            let whole = text.clone();
             // What is left out may have a twin that is kept.
             if std::mem::take(&mut human) {
                 let form = RewriteForm { layout: Layout::Compact, human: true };
                 text = Rewriter::new(text.clone(), form).finish().unwrap_or(text);
             }
-            // The whole text goes at once, on one of few threads; what is left of it is to be sent.
-            text = charged(budget, self.filter.apply(&text).into())?;
+            // The whole text goes at once, on one of few threads; what is left of it is to be sent. Where there is no room
+            // for both, the account of the whole text serves for what is left.
+            let filtered = Bytes::from(self.filter.apply(&text));
+            text = match self.charge(budget, filtered.clone()) {
+                Ok(charged) => charged,
+                Err(_) => Bytes::from_owner(FilteredText { filtered, _whole: whole }),
+            };
         }
         if layout == Layout::Compact && !human {
             return Ok(Content::Whole(text));
         }
-        let (is_long, rewriter) =
-            (text.len() > LARGE, Rewriter::new(text.clone(), RewriteForm { layout, human }));
-        if is_long {
+        let mut rewriter = Rewriter::new(text.clone(), RewriteForm { layout, human });
+        if text.len() > LARGE {
             return Ok(Content::Parts(BodyChunks::new(futures::stream::iter(rewriter))));
         }
-        Ok(Content::Whole(rewriter.finish().unwrap_or(text)))
+        // Deep values grow by their indentation: what gets long is sent step by step, too.
+        let mut out = Vec::new();
+        while let Some(step) = rewriter.next() {
+            let Ok(step) = step else { return Ok(Content::Whole(text)) };
+            out.extend_from_slice(&step);
+            if out.len() > LARGE {
+                let steps = std::iter::once(Ok(Bytes::from(out))).chain(rewriter);
+                return Ok(Content::Parts(BodyChunks::new(futures::stream::iter(steps))));
+            }
+        }
+        Ok(Content::Whole(out.into()))
+    }
+
+    /// Makes a text hold its share of the bytes of all answers until it and its slices are dropped.
+    ///
+    /// # Errors
+    /// 429 where it does not fit beside other answers, 413 where it never will; none where it tells of a change.
+    fn charge(&self, budget: &Budget, text: Bytes) -> Result<Bytes, Error> {
+        if text.len() <= FREE {
+            return Ok(text);
+        }
+        match budget.reserve(text.len() as u64) {
+            Ok(reservation) => Ok(Bytes::from_owner(ReservedText { text, _reservation: reservation })),
+            Err(_) if self.tells_change => Ok(text),
+            Err(exceeded) => Err(Error::answers_full(&exceeded)),
+        }
     }
 }
 
-/// Makes a text hold its share of the bytes of all answers until it and its slices are dropped.
-///
-/// # Errors
-/// 429 where it does not fit beside other answers, 413 where it never will.
-fn charged(budget: &Budget, text: Bytes) -> Result<Bytes, Error> {
-    if text.len() <= FREE {
-        return Ok(text);
+/// What a filter left of a text, with the account of the whole text.
+struct FilteredText {
+    filtered: Bytes,
+    _whole: Bytes,
+}
+
+impl AsRef<[u8]> for FilteredText {
+    fn as_ref(&self) -> &[u8] {
+        &self.filtered
     }
-    let reserved = budget.reserve(text.len() as u64);
-    let reservation = reserved.map_err(|exceeded| Error::answers_full(&exceeded))?;
-    Ok(Bytes::from_owner(ReservedText { text, _reservation: reservation }))
 }
 
 /// A text with the reservation that it is accounted for by.

@@ -53,7 +53,7 @@ async fn forms_of_the_answer() {
     assert_eq!(answer.text(), "{\n  \"version\" : {\n    \"number\" : \"7.10.2\"\n  }\n}\n");
     let answer = node.send("GET /?format=yaml&filter_path=tagline", &[], "").await;
     assert_eq!(answer.headers["content-type"], "application/yaml");
-    assert_eq!(answer.text(), "---\ntagline: You Know, for Search\n");
+    assert_eq!(answer.text(), "---\ntagline: \"You Know, for Search\"\n");
     let vendor = "application/vnd.elasticsearch+json; compatible-with=8";
     let answer = node.send("GET /", &[("accept", vendor), ("x-opaque-id", "q1")], "").await;
     assert_eq!(answer.headers["content-type"], "application/vnd.elasticsearch+json;compatible-with=8");

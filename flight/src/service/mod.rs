@@ -1,6 +1,6 @@
 //! The methods of Flight.
 //!
-//! Commands of Flight SQL come in descriptors ([`asked`]), tickets and actions. Each request begins sessions of the actions that it
+//! Commands of Flight SQL come in descriptors ([`command`]), tickets and actions. Each request begins sessions of the actions that it
 //! is ([`Call::begin`]), and how it ends is told to the audit here.
 
 mod action;

@@ -190,7 +190,7 @@ fn said(event: &Event) -> String {
 #[test]
 fn numbers_that_values_cannot_hold_stay_as_they_are_written() {
     let now = Utc.timestamp_opt(7, 0).unwrap();
-    let numbers = "123456789012345678901234567890,-98765432109876543210,0.1234567890123456789,1e29,1.5";
+    let numbers = "123456789012345678901234567890,-98765432109876543210,0.1234567890123456789,1.5";
     let text = format!("{{\"a\":[{numbers}],\"b\":1}}");
     let (mut event, _) = Event::scan(&text, &mut Scratch::default(), || now).unwrap();
     event.set_text("c", "d");

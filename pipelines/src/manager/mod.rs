@@ -1,8 +1,8 @@
 //! The pipelines of a server: found in a directory, started, reloaded when their files change, stopped together.
 //!
-//! Every few seconds the directory is looked at ([`found`]); where the content of a pipeline's files is another,
+//! Every few seconds the directory is looked at ([`source_files`]); where the content of a pipeline's files is another,
 //! a graph is built of them. If that fails the running one stays, and status and log say why. Settings given through
-//! the API are [`kept`].
+//! the API are [`stored_changes`].
 
 mod source_files;
 mod stored_changes;
@@ -26,14 +26,14 @@ use uuid::Uuid;
 pub use millrace_ingest::dead_letter::{Cursor, DeadLetterFilter, Page, ReplayReport, StoredDeadLetter};
 pub use stored_changes::Change;
 
-use crate::language::{self, Dialect, Environment};
+use crate::language::Environment;
 use crate::meter::CounterSnapshot;
+use crate::rights;
 use crate::runtime::{PersistedQueueOptions, Pipeline, REDELIVERY_PATIENCE};
 use crate::settings::Settings;
 use crate::spool::Spool;
 use crate::store::Store;
-use crate::{Graph, rights};
-use source_files::PipelineSource;
+use source_files::{PipelineSource, build};
 use stored_changes::StoredChanges;
 
 /// Time for which trouble makes a pipeline one with a warning.
@@ -581,22 +581,4 @@ async fn keep_letters(store: Arc<dyn Store>, mut stopping: watch::Receiver<bool>
             }
         }
     }
-}
-
-/// Builds the graph of what was found.
-fn build(found: &PipelineSource, environment: Environment, before: Option<&Graph>) -> Result<Graph, String> {
-    if !found.problems.is_empty() {
-        return Err(found.problems.join("; "));
-    }
-    let dialect = Dialect { environment, support_escapes: found.support_escapes };
-    let text = found.text();
-    let built =
-        language::parse(&text, &dialect).and_then(|definition| Graph::build_after(definition, before));
-    built.map_err(|faults| {
-        let lines = faults.iter().map(|fault| {
-            let (file, line) = found.place(fault.at.line);
-            format!("{file}:{line}:{}: {}", fault.at.column, fault.message)
-        });
-        lines.collect::<Vec<_>>().join("\n")
-    })
 }

@@ -12,7 +12,8 @@ use millrace_storage::metadata::{matches, parse_bytes};
 use ring::digest::{Context, SHA256};
 use serde_norway::{Mapping, Value};
 
-use crate::language::MAX_BYTES;
+use crate::Graph;
+use crate::language::{self, Dialect, Environment, MAX_BYTES};
 use crate::settings::{EventOrder, Settings};
 use crate::spool;
 
@@ -452,6 +453,28 @@ fn age_of(text: &str) -> Option<Duration> {
     };
     let number = number.parse::<u64>().ok().filter(|number| *number > 0)?;
     number.checked_mul(seconds).map(Duration::from_secs)
+}
+
+/// Builds the graph of a pipeline's files.
+pub(super) fn build(
+    found: &PipelineSource,
+    environment: Environment,
+    before: Option<&Graph>,
+) -> Result<Graph, String> {
+    if !found.problems.is_empty() {
+        return Err(found.problems.join("; "));
+    }
+    let dialect = Dialect { environment, support_escapes: found.support_escapes };
+    let text = found.text();
+    let built =
+        language::parse(&text, &dialect).and_then(|definition| Graph::build_after(definition, before));
+    built.map_err(|faults| {
+        let lines = faults.iter().map(|fault| {
+            let (file, line) = found.place(fault.at.line);
+            format!("{file}:{line}:{}: {}", fault.at.column, fault.message)
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    })
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ input { htp { } generator { id => same cout => 5 } }
 filter { grok { match => { message => '%{NOPE}' } } drop { id => same } mutate { add_field => { '[a' => 1 } } }
 output { stdout { codec => jsn } if [a] { nowhere { } } }
 ";
-    let faults = crate::check(text, &Dialect::default()).unwrap_err();
+    let faults = crate::check(text, &crate::Dialect::default()).unwrap_err();
     let all = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
     for part in [
         "line 2, column 9: there is no input [htp], did you mean [http]?",

@@ -8,7 +8,7 @@
 const BASE_BYTES: usize = 1 << 20;
 /// What each byte of a text may come to beside: `ngram` from 1 to 20 makes of it about 500.
 const BYTES_PER_BYTE: usize = 4096;
-/// What a text may come to in all, beyond four times its own tokens.
+/// What a text may come to in all, beyond four times its own tokens, which count up to this, too.
 pub(super) const MAX_ADDED_BYTES: usize = 256 << 20;
 /// What a token costs beside its bytes.
 pub(super) const TOKEN_BYTES: usize = 16;
@@ -41,7 +41,8 @@ impl Allowance {
     /// Spends what a token of so many bytes costs; tells whether it may be made.
     pub(super) fn spend(&mut self, bytes: usize) -> bool {
         let by_text = BASE_BYTES.saturating_add(self.taken.saturating_mul(BYTES_PER_BYTE));
-        let by_size = MAX_ADDED_BYTES.saturating_add(self.own.saturating_mul(4));
+        // What the stage before made grows with each stage of a chain: it counts up to a bound.
+        let by_size = MAX_ADDED_BYTES.saturating_add(self.own.saturating_mul(4).min(MAX_ADDED_BYTES));
         self.spent = self.spent.saturating_add(bytes + TOKEN_BYTES);
         self.exhausted |= self.spent > by_text.min(by_size);
         !self.exhausted

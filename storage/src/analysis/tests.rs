@@ -97,6 +97,30 @@ fn long_words_are_cut_into_pieces() {
 }
 
 #[test]
+fn long_words_beyond_ascii_are_cut_at_the_same_places() {
+    let built_in = analyzers(json!({})).unwrap();
+    let word = format!("é{}", "a1".repeat(100_000));
+    let cut = tokens(&built_in, "standard", &format!("{word} end"));
+    assert_eq!(cut.concat(), format!("{word}end"));
+    assert!(cut.iter().rev().skip(2).all(|token| token.chars().count() == 255), "{}", cut.len());
+}
+
+#[test]
+fn markup_that_is_never_closed_is_read_once() {
+    let analyzers = analyzers(json!({
+        "index.analysis.analyzer.a.tokenizer": "keyword",
+        "index.analysis.analyzer.a.char_filter.0": "html_strip",
+    }))
+    .unwrap();
+    for opening in ["<?", "<!", "<![CDATA["] {
+        // Each of these costs a search of a megabyte otherwise.
+        let text = opening.repeat(1_000_000 / opening.len());
+        let made: usize = tokens(&analyzers, "a", &text).iter().map(String::len).sum();
+        assert!(made > 0, "{opening}");
+    }
+}
+
+#[test]
 fn custom_analyzers_chain_filters() {
     let custom = analyzers(json!({
         "index.analysis.tokenizer.commas.type": "pattern",

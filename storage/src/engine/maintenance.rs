@@ -70,7 +70,7 @@ impl Compactions {
 
 /// What a task works on.
 #[derive(Debug, Default)]
-pub(super) struct BusyGuard {
+pub(super) struct BusySet {
     /// Shards, by identity, and kinds of work.
     shards: HashSet<(usize, MaintenanceKind)>,
     /// Whether the log is being cut.

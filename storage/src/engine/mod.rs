@@ -19,6 +19,7 @@ mod leases;
 mod maintenance;
 mod maintenance_queue;
 mod node_faults;
+mod orphans;
 mod ownership;
 mod positions;
 #[cfg(test)]
@@ -104,7 +105,7 @@ struct Inner {
     /// Permits of flushes; a large one takes several.
     flushes: Semaphore,
     compactions: maintenance::Compactions,
-    busy: Mutex<maintenance::BusyGuard>,
+    busy: Mutex<maintenance::BusySet>,
     /// Whether the log may have a file that is needed no more.
     wants_cut: AtomicBool,
     leases: sync::Mutex<leases::Leases>,
@@ -113,7 +114,7 @@ struct Inner {
     positions: positions::Positions,
     identity: identity::Identity,
     /// Files that no commit knows, left to their time.
-    orphans: Mutex<Vec<recovery::Orphan>>,
+    orphans: Mutex<Vec<orphans::Orphan>>,
     /// Shared by updates of sources while they are decided, alone with one that lost against another.
     source_updates: tokio::sync::RwLock<()>,
     /// Shards that are out of use; held while they are looked at again.

@@ -1,7 +1,7 @@
 //! The write path: resolve, parse, decide versions, log, apply, fsync, acknowledge.
 //!
 //! A request is executed in *rounds*: a round is one frame of the log with operations on any number
-//! of shards. Where no operation is a partial update, one round does; [`super::rounds`] has the others.
+//! of shards. Where no operation is a partial update, one round does; [`super::batched_write`] has the others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

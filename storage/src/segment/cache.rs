@@ -176,6 +176,17 @@ impl FileCache {
     /// # Errors
     /// The object store's or the disk's, to all who wait for the same fetch.
     pub(super) fn get(env: &Env, wanted: &FileRequest<'_>) -> Result<LocalFile> {
+        match Self::open_local(env, wanted) {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                // Somebody else removed it from the directory: it is fetched again.
+                env.files.forget(wanted.key);
+                Self::open_local(env, wanted)
+            }
+            other => other,
+        }
+    }
+
+    fn open_local(env: &Env, wanted: &FileRequest<'_>) -> Result<LocalFile> {
         let cache = &env.files;
         let (fetch, verified, here) = {
             let mut files = cache.files.lock();

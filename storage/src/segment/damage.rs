@@ -73,6 +73,8 @@ impl StoredSegment {
         };
         if let Err(error) = read {
             tracing::debug!(%file, %error, "a file of a segment stays damaged");
+            // A file that was restored under its name is another one: the next look opens it.
+            self.reopen();
         }
     }
 }

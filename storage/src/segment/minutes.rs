@@ -1,7 +1,7 @@
 //! How many rows of a segment have a time in each minute.
 //!
 //! Histograms over all rows ask for nothing else, whatever their interval and zone: so the minutes are counted once a
-//! segment and kept ([`super::counted`]), as long as they are few beside its rows.
+//! segment and kept ([`super::count_cache`]), as long as they are few beside its rows.
 
 use std::sync::Arc;
 

@@ -22,6 +22,7 @@ mod ids;
 mod interleave;
 pub(crate) mod layout;
 mod list_rows;
+mod lookup;
 mod memory;
 mod merge;
 mod minutes;

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::UInt64Type;
+use arrow::array::RecordBatch;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
     RowSelection,
@@ -22,12 +21,11 @@ use super::count_cache::CountCache;
 use super::damage::DamageRecord;
 use super::elements::NestedRecord;
 use super::file::{BlockCache, DataFile, Remote, beneath, reading};
-use super::ids::{Fingerprint, Ids};
+use super::ids::Ids;
 use super::memory::{owned, stored_row};
 use super::opened::{FileKind, OpenedCache, Slot};
-use super::range::Bounds;
 use super::values::ValueCache;
-use super::{DocumentLocation, RowParts, StoredRow, delete_files, layout};
+use super::{RowParts, StoredRow, delete_files, layout};
 use crate::bundle::{Bundle, FrequentCache, FrequentTerms};
 use crate::catalog::{ColumnRecord, SegmentRecord};
 use crate::mapping::PathId;
@@ -173,6 +171,14 @@ impl StoredSegment {
     /// Whether the files go with the last search that uses them.
     pub(crate) fn is_discarded(&self) -> bool {
         self.discarded.load(Ordering::Relaxed)
+    }
+
+    /// Lets go of the opened files and of their local copies: who comes next opens them anew.
+    pub(super) fn reopen(&self) {
+        for kind in [FileKind::Data, FileKind::Bundle, FileKind::Ids] {
+            self.env.opened.forget((self.record.id, kind));
+            self.env.files.forget((self.record.id, kind));
+        }
     }
 
     fn place(&self) -> (uuid::Uuid, u32, uuid::Uuid) {
@@ -500,86 +506,6 @@ impl StoredSegment {
             self.ids()?;
         }
         Ok(())
-    }
-
-    /// Finds the rows of an id.
-    pub(crate) fn rows_of(&self, id: &str, fingerprint: Fingerprint) -> Result<RoaringBitmap> {
-        if let Some(ids) = self.ids()? {
-            return Ok(ids.find(fingerprint)?.into_iter().map(|entry| entry.row).collect());
-        }
-        self.generated_rows(id)
-    }
-
-    /// Finds the rows of an id and what a write needs to know of them; `ids` are the segment's.
-    pub(crate) fn find(
-        &self,
-        ids: Option<&Ids>,
-        id: &str,
-        fingerprint: Fingerprint,
-    ) -> Result<Vec<DocumentLocation>> {
-        let Some(ids) = ids else { return self.find_generated(id) };
-        let located = |e: super::ids::Entry| DocumentLocation {
-            row: e.row,
-            version: e.version,
-            seq_no: e.seq_no,
-            primary_term: e.primary_term,
-        };
-        Ok(ids.find(fingerprint)?.into_iter().map(located).collect())
-    }
-
-    /// Finds the row of a generated id by the page index of `_id`, whose order is the row order.
-    fn generated_rows(&self, id: &str) -> Result<RoaringBitmap> {
-        let mut found = RoaringBitmap::new();
-        match &self.record.generated_ids {
-            Some((least, greatest)) if least.as_str() <= id && id <= greatest.as_str() => {}
-            _ => return Ok(found),
-        }
-        let Some(root) = self.named_root(layout::ID)? else { return Ok(found) };
-        let mut candidates = RoaringBitmap::new();
-        self.for_each_page(root, |rows, bounds, _| {
-            if let Bounds::Bytes(min, max) = bounds
-                && min <= id.as_bytes()
-                && id.as_bytes() <= max
-            {
-                candidates.insert_range(rows);
-            }
-        })?;
-        let mut rows = candidates.iter();
-        self.read_named(&[layout::ID], Some(&candidates), |batch| {
-            let ids = batch.column(0).as_string_view();
-            for at in 0..ids.len() {
-                let row = rows.next();
-                if ids.value(at) == id {
-                    found.extend(row);
-                }
-            }
-            found.is_empty()
-        })?;
-        Ok(found)
-    }
-
-    fn find_generated(&self, id: &str) -> Result<Vec<DocumentLocation>> {
-        let found = self.generated_rows(id)?;
-        if found.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut located = Vec::new();
-        let mut numbers = found.iter();
-        self.read_named(&[layout::SEQ_NO, layout::VERSION, layout::PRIMARY_TERM], Some(&found), |batch| {
-            let value = |name: &str, at| {
-                batch.column_by_name(name).map_or(0, |a| a.as_primitive::<UInt64Type>().value(at))
-            };
-            for at in 0..batch.num_rows() {
-                located.extend(numbers.next().map(|row| DocumentLocation {
-                    row,
-                    version: value(layout::VERSION, at),
-                    seq_no: value(layout::SEQ_NO, at),
-                    primary_term: value(layout::PRIMARY_TERM, at),
-                }));
-            }
-            true
-        })?;
-        Ok(located)
     }
 }
 

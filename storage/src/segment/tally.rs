@@ -1,7 +1,7 @@
 //! How many rows of a segment have each integer of a column.
 //!
 //! Where every page has values on both sides of a bound, counting the rows of a range is to compare them all. So the
-//! rows of each value are counted once a segment, and kept as sums ([`super::counted`]), as long as there are few values
+//! rows of each value are counted once a segment, and kept as sums ([`super::count_cache`]), as long as there are few values
 //! beside rows.
 
 use std::collections::HashMap;

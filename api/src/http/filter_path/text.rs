@@ -4,10 +4,10 @@ use millrace_storage::source::Scanner;
 
 use super::{MemberSelection, PatternPath};
 
-/// Deepest nesting of what is filtered: documents nest 128 deep, and what is around them far less.
+/// Deepest nesting of what is filtered; deeper values are kept or left out as a whole.
 const MAX_DEPTH: usize = 512;
 
-/// Filters a text; `None` where it is not JSON or nests deeper than [`MAX_DEPTH`].
+/// Filters a text; `None` where it is not JSON.
 pub(super) fn filter(root: &PatternPath<'_>, text: &[u8]) -> Option<Vec<u8>> {
     let mut filter = Filter { scanner: Scanner::new(text), out: Vec::new() };
     let first = filter.scanner.peek()?;
@@ -29,10 +29,9 @@ struct Filter<'t> {
 impl Filter<'_> {
     /// Writes what is kept of the next value, and tells whether anything is.
     fn value(&mut self, place: &PatternPath<'_>, depth: usize) -> Option<bool> {
-        if depth == MAX_DEPTH {
-            return None;
-        }
         match self.scanner.peek()? {
+            _ if depth == MAX_DEPTH && place.includes.is_some() => self.scanner.skip().map(|_| false),
+            _ if depth == MAX_DEPTH => self.copy().map(|()| true),
             b'{' => self.object(place, depth),
             b'[' => self.array(place, depth),
             _ if place.includes.is_none() => self.copy().map(|()| true),

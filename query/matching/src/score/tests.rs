@@ -93,7 +93,7 @@ fn a_conjunction_ends_at_what_matches_nothing() {
         vec![several(), keyword("nowhere")],
         vec![several(), text("disk", 0), keyword("nowhere")],
     ] {
-        assert_eq!(format!("{:?}", prepared(&Node::And(parts)).1), "Nothing");
+        assert_eq!(format!("{:?}", prepared(&Node::And(parts)).1), "MatchNoneScorer");
     }
     let optional = Node::AtLeast(0, vec![matching("nowhere")]);
     assert_eq!(rows(Node::And(vec![matching("info"), optional])), [1, 2, 4]);

@@ -156,7 +156,7 @@ impl SearchService {
                 scroll_id: Some(id),
                 ..Answer::new(context.shards)
             };
-            let mut shown = None;
+            let (mut shown, mut last, mut ends) = (None, None, false);
             if let Some(pages) = progress.pages.clone() {
                 let snapshot = Arc::clone(&pages.pinned.snapshot);
                 let search = Search {
@@ -172,23 +172,25 @@ impl SearchService {
                 let found = searcher.find(search).await?;
                 let hits = searcher.hits(&snapshot, &pages.query, &found, &pages.shown, pages.now_ms, &work);
                 answer.list.hits = hits.await?;
-                if let Some(last) = last_point(&found)? {
-                    progress.after = Some(last);
-                }
+                last = last_point(&found)?;
                 shown = Some(Arc::clone(&pages.shown));
-                if ends_at(&found, answer.list.hits.len(), pages.size) {
-                    progress.pages = None;
-                    free((pages, snapshot));
-                }
+                ends = ends_at(&found, answer.list.hits.len(), pages.size);
                 answer.list.max_score = found.max_score;
                 answer.failures = found.failures;
             }
-            drop(progress);
             answer.took_ms = self.now_ms() - opened.now_ms;
-            match shown {
-                Some(shown) => Ok(Outcome::raw(rendered(answer, shown, &searcher.compute, &work).await?)),
-                None => Ok(Outcome::raw(answer.render(&RenderOptions::nothing(), &work)?)),
+            let text = match shown {
+                Some(shown) => rendered(answer, shown, &searcher.compute, &work).await?,
+                None => answer.render(&RenderOptions::nothing(), &work)?,
+            };
+            // A page that was refused is answered again.
+            if last.is_some() {
+                progress.after = last;
             }
+            if ends {
+                free(progress.pages.take());
+            }
+            Ok(Outcome::raw(text))
         })
     }
 

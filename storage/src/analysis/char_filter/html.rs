@@ -50,6 +50,8 @@ impl CharFilter for HtmlStrip {
     fn apply(&self, text: &str, _most: usize) -> (String, Corrections) {
         let mut out = Output { text: String::with_capacity(text.len()), ..Output::default() };
         let mut at = 0;
+        // Up to where no end of a section, a declaration and an instruction was found: it is not looked for again.
+        let mut unclosed = [0; 3];
         while at < text.len() {
             let rest = &text[at..];
             let plain = rest.find(['<', '&']).unwrap_or(rest.len());
@@ -58,7 +60,17 @@ impl CharFilter for HtmlStrip {
                 at += plain;
                 continue;
             }
-            let piece = if rest.starts_with('<') { self.markup(rest) } else { reference(rest) };
+            let piece = match rest.starts_with('<').then(|| unclosed_kind(rest)) {
+                None => reference(rest),
+                Some(Some(kind)) if at < unclosed[kind] => None,
+                Some(kind) => {
+                    let piece = self.markup(rest);
+                    if let (Some(kind), None) = (kind, &piece) {
+                        unclosed[kind] = at + MAX_MARKUP_BYTES;
+                    }
+                    piece
+                }
+            };
             match piece {
                 Some(MarkupReplacement::Gone(len)) => {
                     out.replace(&rest[..len], "");
@@ -118,6 +130,16 @@ impl Output {
 
 fn prefix_ignoring_case(text: &str, prefix: &str) -> bool {
     text.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix))
+}
+
+/// Tells CDATA sections, declarations and instructions from other markup.
+fn unclosed_kind(text: &str) -> Option<usize> {
+    match text.as_bytes() {
+        _ if prefix_ignoring_case(text, "<![CDATA[") => Some(0),
+        [b'<', b'!', rest @ ..] if !rest.starts_with(b"--") => Some(1),
+        [b'<', b'?', ..] => Some(2),
+        _ => None,
+    }
 }
 
 /// Finds `end` (ASCII, in any case) and returns the length up to its own end.

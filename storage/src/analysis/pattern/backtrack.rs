@@ -8,6 +8,8 @@ use super::class::LINE_TERMINATORS;
 use super::program::{Instruction, Program};
 use super::syntax::{Assertion, Case};
 
+/// Most marks on one letter that are looked behind.
+const MAX_MARKS: usize = 1_000;
 /// Steps for a text, those for each of its bytes, and the most.
 const STEPS: (usize, usize, usize) = (1 << 14, 1_000, 1 << 28);
 /// Most entries of the stack.
@@ -218,7 +220,9 @@ impl<'t> Matcher<'t> {
         if end == usize::MAX || end < start {
             return Ok(None);
         }
-        self.steps = self.steps.checked_sub(end - start).ok_or(Exhausted)?;
+        // Folding takes far longer than comparing.
+        let cost = if case == Case::Ignore { 256 } else { 1 };
+        self.steps = self.steps.checked_sub((end - start).saturating_mul(cost)).ok_or(Exhausted)?;
         let mut text = self.text[at..].chars();
         for wanted in self.text[start..end].chars() {
             if !text.next().is_some_and(|c| equal(c, wanted, case)) {
@@ -278,6 +282,7 @@ impl<'t> Matcher<'t> {
             && self.text[..at]
                 .chars()
                 .rev()
+                .take(MAX_MARKS)
                 .find(|c| c.general_category() != Category::NonspacingMark)
                 .is_some_and(letter_or_digit)
     }

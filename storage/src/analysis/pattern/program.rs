@@ -210,7 +210,12 @@ impl Program {
             return Ok(());
         }
         for _ in 0..min {
+            let before = self.here();
             self.node(node)?;
+            if self.here() == before {
+                // It matches the empty text and does nothing: once is as often as many times.
+                break;
+            }
         }
         match max {
             Some(max) => {

@@ -12,6 +12,9 @@ use super::class::LINE_TERMINATORS;
 use super::program::width;
 use super::syntax::{Assertion, Node, Repetition};
 
+/// Longest expression, in bytes: classes are written as their ranges, of which the parser holds many times the bytes.
+const MAX_EXPRESSION_BYTES: usize = 1 << 20;
+
 /// Texts for which an expression is right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Domain {
@@ -44,7 +47,7 @@ struct Writer {
 impl Writer {
     fn node(&mut self, node: &Node) -> Option<()> {
         match node {
-            Node::Class(class) => self.class(class),
+            Node::Class(class) => self.class(class)?,
             Node::Concat(nodes) => nodes.iter().try_for_each(|node| self.node(node))?,
             Node::Alternate(nodes) => {
                 self.text.push_str("(?:");
@@ -86,14 +89,14 @@ impl Writer {
         Some(())
     }
 
-    fn class(&mut self, class: &ClassUnicode) {
+    fn class(&mut self, class: &ClassUnicode) -> Option<()> {
         let single = match class.ranges() {
             [only] if only.start() == only.end() => Some(only.start()),
             _ => None,
         };
         if let Some(c) = single {
             self.text.push_str(&regex::escape(c.encode_utf8(&mut [0; 4])));
-            return;
+            return Some(());
         }
         self.text.push('[');
         for range in class.ranges() {
@@ -109,6 +112,7 @@ impl Writer {
             self.text.push_str("^\\x{0}-\\x{10ffff}");
         }
         self.text.push(']');
+        (self.text.len() <= MAX_EXPRESSION_BYTES).then_some(())
     }
 
     fn assertion(&mut self, assertion: Assertion) -> Option<()> {

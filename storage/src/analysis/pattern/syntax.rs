@@ -382,7 +382,10 @@ impl Parser {
         loop {
             match self.raw() {
                 Some('>') if !name.is_empty() => return Ok(name),
-                Some(c) if c.is_ascii_alphabetic() || (c.is_ascii_digit() && !name.is_empty()) => {
+                // Java has no underscores; patterns of other languages have them.
+                Some(c)
+                    if c.is_ascii_alphabetic() || ((c.is_ascii_digit() || c == '_') && !name.is_empty()) =>
+                {
                     name.push(c)
                 }
                 _ if name.is_empty() => {

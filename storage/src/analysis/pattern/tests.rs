@@ -19,6 +19,17 @@ struct Case {
     entire: bool,
 }
 
+#[test]
+fn what_repeats_nothing_costs_nothing() {
+    for pattern in ["(?:(?:){4294967295}){4294967295}", "(?:(?:ab){0}){4000000000}c", "(?:){9,}x"] {
+        assert!(JavaPattern::new(pattern, "").is_ok(), "{pattern}");
+    }
+    // Classes that are long in the `regex` crate are matched by backtracking.
+    let many = "\\pL".repeat(3_000);
+    let pattern = JavaPattern::new(&many, "").unwrap();
+    assert!(pattern.captures_all(&"a".repeat(3_000)).find_next().is_some());
+}
+
 fn units(text: &str, range: Option<Range<usize>>) -> (i64, i64) {
     let at = |end: usize| text[..end].encode_utf16().count() as i64;
     range.map_or((-1, -1), |range| (at(range.start), at(range.end)))

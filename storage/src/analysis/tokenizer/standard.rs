@@ -157,8 +157,18 @@ impl Standard {
         let mut at = start;
         // An open run of a script without spaces, and its code units: UAX #29 breaks at each of its letters.
         let mut complex: Option<(usize, usize)> = None;
+        // A segment that is longer than this is cut anyway, so that a long word is not read to its end at each cut.
+        let stretch = self.max_token_length.max(64).saturating_mul(16);
         'restart: while at < end {
-            for segment in text[at..end].split_word_bounds() {
+            let near = text.floor_char_boundary(end.min(at.saturating_add(stretch)));
+            for segment in text[at..near].split_word_bounds() {
+                if near < end
+                    && at + segment.len() == near
+                    && !longer_than_utf16_units(segment, self.max_token_length)
+                {
+                    // The segment may go on.
+                    continue 'restart;
+                }
                 let joins = segment.chars().next().is_some_and(is_complex_context);
                 if joins {
                     let (mut run, mut units) = complex.unwrap_or((at, 0));
