@@ -4,7 +4,6 @@
 //! have unless a number follows directly; names are accepted short and in full, in any case; `yy` with
 //! other than two digits is the year itself.
 
-use chrono_tz::Tz;
 use millrace_storage::mapping::{DAYS, MONTHS};
 
 use super::resolve::{HalfDay, Hour};
@@ -12,18 +11,18 @@ use super::zone::offset;
 use super::{Field, Item, ParsedTime, TimeFormat, Zone};
 
 /// Zone names that are read, with what they stand for: as in Joda-Time, a name says which clocks are meant, not whether it is summer.
-const ZONE_NAMES: [(&str, Tz); 11] = [
-    ("UTC", Tz::UTC),
-    ("UT", Tz::UTC),
-    ("GMT", Tz::UTC),
-    ("EST", Tz::America__New_York),
-    ("EDT", Tz::America__New_York),
-    ("CST", Tz::America__Chicago),
-    ("CDT", Tz::America__Chicago),
-    ("MST", Tz::America__Denver),
-    ("MDT", Tz::America__Denver),
-    ("PST", Tz::America__Los_Angeles),
-    ("PDT", Tz::America__Los_Angeles),
+const ZONE_NAMES: [(&str, &str); 11] = [
+    ("UTC", "UTC"),
+    ("UT", "UTC"),
+    ("GMT", "UTC"),
+    ("EST", "America/New_York"),
+    ("EDT", "America/New_York"),
+    ("CST", "America/Chicago"),
+    ("CDT", "America/Chicago"),
+    ("MST", "America/Denver"),
+    ("MDT", "America/Denver"),
+    ("PST", "America/Los_Angeles"),
+    ("PDT", "America/Los_Angeles"),
 ];
 /// Longest id of a time zone.
 const MAX_ZONE_ID: usize = 64;
@@ -124,7 +123,7 @@ fn read<'a>(
                 .iter()
                 .find_map(|(name, zone)| Some((strip_prefix_ignoring_case(text, name)?, *zone)))?;
             rest = behind;
-            parsed.zone = Some(Zone::Named(zone));
+            parsed.zone = Some(Zone::named(zone)?);
         }
         Field::Offset | Field::OffsetColon => {
             if let Some(behind) = text.strip_prefix('Z') {

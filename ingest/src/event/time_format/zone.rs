@@ -1,22 +1,24 @@
 //! Time zones by name, by offset, or that of the machine.
 
 use chrono::{DateTime, FixedOffset, Local, LocalResult, NaiveDateTime, Offset, TimeZone, Utc};
-use chrono_tz::{OffsetName, Tz};
+use millrace_time::{LocalOffset, Region};
 
 /// A time zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zone {
+    /// Coordinated universal time.
+    Utc,
     /// That of the machine.
     Local,
     /// One of the time zone database.
-    Named(Tz),
+    Named(&'static Region),
     /// An offset.
     Fixed(FixedOffset),
 }
 
 impl Zone {
     /// Coordinated universal time.
-    pub const UTC: Self = Self::Named(Tz::UTC);
+    pub const UTC: Self = Self::Utc;
 
     /// Finds a zone by its id (`Europe/Berlin`) or offset (`+02:00`).
     pub fn named(name: &str) -> Option<Self> {
@@ -27,7 +29,7 @@ impl Zone {
         if let Some((offset, "")) = offset(name) {
             return Some(Self::Fixed(offset));
         }
-        name.parse().ok().map(Self::Named)
+        Region::find(name).map(Self::Named)
     }
 
     /// The instant at which clocks of the zone show a time; the earlier one where there are two, none where the
@@ -40,8 +42,16 @@ impl Zone {
             }
         }
         match self {
+            Self::Utc => Some(time.and_utc()),
             Self::Local => earliest(&Local, time),
-            Self::Named(zone) => earliest(zone, time),
+            Self::Named(region) => {
+                let local = millrace_time::Zone::Named(region).local(time.and_utc().timestamp());
+                let offset = match local {
+                    LocalOffset::Gap { .. } => return None,
+                    other => FixedOffset::east_opt(other.first())?,
+                };
+                earliest(&offset, time)
+            }
             Self::Fixed(zone) => earliest(zone, time),
         }
     }
@@ -49,8 +59,12 @@ impl Zone {
     /// The offset at an instant.
     pub(super) fn offset_at(&self, time: DateTime<Utc>) -> FixedOffset {
         match self {
+            Self::Utc => Utc.fix(),
             Self::Local => Local.offset_from_utc_datetime(&time.naive_utc()).fix(),
-            Self::Named(zone) => zone.offset_from_utc_datetime(&time.naive_utc()).fix(),
+            Self::Named(region) => {
+                let seconds = millrace_time::Zone::Named(region).span(time.timestamp()).offset;
+                FixedOffset::east_opt(seconds).unwrap_or_else(|| Utc.fix())
+            }
             Self::Fixed(zone) => *zone,
         }
     }
@@ -58,12 +72,8 @@ impl Zone {
     /// Id of the zone, and its abbreviation at an instant.
     pub(super) fn names_at(&self, time: DateTime<Utc>) -> (String, String) {
         match self {
-            Self::Named(zone) => {
-                let offset = zone.offset_from_utc_datetime(&time.naive_utc());
-                let id = zone.name().to_owned();
-                let short = offset.abbreviation().unwrap_or(&id).to_owned();
-                (id, short)
-            }
+            Self::Utc => ("UTC".to_owned(), "UTC".to_owned()),
+            Self::Named(region) => (region.name().to_owned(), region.abbreviation(time.timestamp()).text),
             zone => {
                 let offset = zone.offset_at(time).to_string();
                 (offset.clone(), offset)

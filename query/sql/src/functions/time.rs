@@ -3,7 +3,8 @@
 //! Timestamps are microseconds since 1970 in UTC, dates days, times microseconds since midnight. Everything that
 //! leaves the years 0 to 9999 is no value.
 
-use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, NaiveTime, Offset, Timelike};
+use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, NaiveTime, Timelike};
+use millrace_time::{LocalOffset, Region};
 
 /// Microseconds of a second.
 pub(crate) const SECOND: i64 = 1_000_000;
@@ -265,7 +266,7 @@ pub(crate) fn zone(text: &str) -> Option<Zone> {
     if matches!(text, "Z" | "UTC") {
         return Some(Zone::Fixed(0));
     }
-    text.parse().ok().map(Zone::Named)
+    Region::find(text).map(Zone::Named)
 }
 
 /// A time zone.
@@ -274,7 +275,7 @@ pub(crate) enum Zone {
     /// So many seconds east.
     Fixed(i64),
     /// One of the tz database.
-    Named(chrono_tz::Tz),
+    Named(&'static Region),
 }
 
 impl Zone {
@@ -282,7 +283,10 @@ impl Zone {
     pub(crate) fn local(self, utc: i64) -> Option<i64> {
         match self {
             Self::Fixed(seconds) => utc.checked_add(seconds * SECOND),
-            Self::Named(zone) => micros(civil(utc).and_utc().with_timezone(&zone).naive_local()),
+            Self::Named(region) => {
+                let offset = time_zone(region).span(utc.div_euclid(SECOND)).offset;
+                micros(civil(utc.checked_add(i64::from(offset) * SECOND)?))
+            }
         }
     }
 
@@ -291,35 +295,16 @@ impl Zone {
     pub(crate) fn utc(self, local: i64) -> Option<i64> {
         match self {
             Self::Fixed(seconds) => local.checked_sub(seconds * SECOND),
-            Self::Named(zone) => {
-                let clock = civil(local);
-                match clock.and_local_timezone(zone).earliest() {
-                    Some(moment) => micros(moment.naive_utc()),
-                    None => end_of_gap(clock, zone).map(|end| end + local.rem_euclid(SECOND)),
-                }
-            }
+            Self::Named(region) => match time_zone(region).local(local.div_euclid(SECOND)) {
+                LocalOffset::Gap { at, .. } => Some(at * SECOND + local.rem_euclid(SECOND)),
+                offset => micros(civil(local.checked_sub(i64::from(offset.first()) * SECOND)?)),
+            },
         }
     }
 }
 
-/// Longest gap that is looked across, in hours: a zone may leave out a day.
-const MAX_GAP_HOURS: i64 = 26;
-
-/// Finds the moment of UTC at which a gap ends that a local time lies in.
-fn end_of_gap(clock: NaiveDateTime, zone: chrono_tz::Tz) -> Option<i64> {
-    let shown = |hours: i64| {
-        let clock = clock.checked_add_signed(chrono::Duration::hours(hours))?;
-        clock.and_local_timezone(zone).single().map(|moment| moment.timestamp())
-    };
-    let mut before = (1..=MAX_GAP_HOURS).find_map(|hours| shown(-hours))?;
-    let mut after = (1..=MAX_GAP_HOURS).find_map(shown)?;
-    let offset = |at: i64| civil(at * SECOND).and_utc().with_timezone(&zone).offset().fix();
-    let former = offset(before);
-    while after - before > 1 {
-        let middle = before + (after - before) / 2;
-        if offset(middle) == former { before = middle } else { after = middle }
-    }
-    Some(after * SECOND)
+fn time_zone(region: &'static Region) -> millrace_time::Zone {
+    millrace_time::Zone::Named(region)
 }
 
 /// Writes a year with four digits, one before the year 0 with its sign before them.
