@@ -85,7 +85,7 @@ impl MemoryAllowance {
 
     /// Makes a text that was taken hold the room until it and its slices are dropped.
     pub(crate) fn hold(&self, text: Vec<u8>) -> Bytes {
-        Bytes::from_owner(Held { text, _room: self.clone() })
+        Bytes::from_owner(ReservedText { text, _room: self.clone() })
     }
 
     #[cold]
@@ -121,13 +121,13 @@ impl MemoryAllowance {
     }
 }
 
-/// A text with the room that it was taken from.
-struct Held {
+/// A text with the allowance that it is charged to.
+struct ReservedText {
     text: Vec<u8>,
     _room: MemoryAllowance,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for ReservedText {
     fn as_ref(&self) -> &[u8] {
         &self.text
     }
