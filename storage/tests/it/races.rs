@@ -118,8 +118,16 @@ async fn a_caller_that_goes_away_parts_nothing() {
     }
     engine.refresh(&[engine.index("a").unwrap()]).await.unwrap();
     assert_eq!(searched(&engine).await.len(), 61);
-    // A change waits for those before it, which nobody waited for.
-    engine.change(&Principal::system(), |_| Ok(Vec::new())).await.unwrap();
+    // A change waits for those before it of the same name, which nobody waited for: it makes the index or finds it.
+    let principal = Principal::system();
+    for round in 0..60u64 {
+        let name = format!("new-{round}");
+        let again = engine.change(&principal, |m| {
+            m.create_index(&name, &json!({}), 0, millrace_storage::metadata::Uuid::new_v4())
+        });
+        let _ = again.await;
+        assert!(engine.index(&name).is_ok(), "{name}");
+    }
     let names: Vec<_> = engine.metadata().indices().map(|meta| meta.name.clone()).collect();
     drop(engine);
     let engine = reopen(dir.path()).await;
