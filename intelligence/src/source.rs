@@ -188,7 +188,7 @@ async fn object(engine: &Arc<Engine>, kind: &str, id: &str) -> Result<Option<Byt
 #[derive(Debug, PartialEq, Eq)]
 struct PatternReference {
     id: String,
-    /// Whether it is the name of indices where there is no such index pattern.
+    /// True if it is the name of indices where there is no such index pattern.
     may_be_name: bool,
 }
 

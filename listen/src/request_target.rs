@@ -36,7 +36,7 @@ enum ConnectionPart {
     Headers,
     /// So many bytes of a body are to come.
     Body(u64),
-    /// What is not followed any more.
+    /// A connection whose bytes are passed on unread.
     Opaque,
 }
 
@@ -46,7 +46,7 @@ struct Scanner {
     part: ConnectionPart,
     line_start: Vec<u8>,
     length: Option<u64>,
-    /// Whether the end of the body cannot be told by its length.
+    /// True if the end of the body cannot be told by its length.
     unbounded: bool,
 }
 
@@ -136,7 +136,7 @@ impl Scanner {
     }
 }
 
-/// Whether a byte of a request line is one that OpenSearch takes and `http::Uri` refuses.
+/// Returns true if a byte of a request line is one that OpenSearch takes and `http::Uri` refuses.
 fn is_refused(byte: u8) -> bool {
     match byte {
         b'\t'..=b'\r' | b' ' => false,

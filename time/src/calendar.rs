@@ -25,7 +25,7 @@ pub fn civil_from_days(days: i64) -> (i64, u32, u32) {
     (year, month as u32, day as u32)
 }
 
-/// Whether a year has 366 days.
+/// Returns true if a year has 366 days.
 pub fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }

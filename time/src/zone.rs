@@ -36,7 +36,7 @@ impl OffsetSpan {
     }
 }
 
-/// What a zone makes of a local time.
+/// Offsets of a local time in a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalOffset {
     /// Clocks show it once.

@@ -35,7 +35,7 @@ struct AllowanceState {
     /// Bytes that may be spent without asking.
     held: AtomicUsize,
     reservation: Mutex<Reservation>,
-    /// Whether it is an answer that takes them.
+    /// True if it is an answer that takes them.
     is_answer: bool,
 }
 

@@ -50,7 +50,7 @@ pub struct Request {
     pub body: Bytes,
     /// What the request may take in memory beside its body.
     pub(crate) room: MemoryAllowance,
-    /// What the answer takes, until it is sent.
+    /// Memory allowance of the answer, until it is sent.
     pub(crate) answer: MemoryAllowance,
     /// What of the answer is kept.
     pub(crate) filter: Arc<FilterPath>,

@@ -50,7 +50,7 @@ pub(crate) struct Style {
     filter: Arc<FilterPath>,
     gzip: bool,
     head: bool,
-    /// Whether the answer tells of a change that was made: it is sent whatever memory there is.
+    /// True if the answer tells of a change that was made: it is sent whatever memory there is.
     tells_change: bool,
     opaque_id: Option<HeaderValue>,
 }
@@ -297,7 +297,7 @@ impl Style {
     }
 }
 
-/// What a filter left of a text, with the account of the whole text.
+/// Filtered text, with the account of the whole text.
 struct FilteredText {
     filtered: Bytes,
     _whole: Bytes,

@@ -20,7 +20,7 @@ const LONGEST_SHORT_NAME: usize = 1 << 10;
 /// Members whose values are documents, which have no twins.
 const DOCUMENTS: [&[u8]; 3] = [b"\"_source\"", b"\"fields\"", b"\"hits\""];
 
-/// How JSON is laid out.
+/// Layout of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// Without any space.
@@ -35,7 +35,7 @@ pub(super) enum Layout {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RewriteForm {
     pub layout: Layout,
-    /// Whether every `*_in_bytes` and `*_in_millis` has a readable twin before it, outside of documents.
+    /// True if every `*_in_bytes` and `*_in_millis` has a readable twin before it, outside of documents.
     pub human: bool,
 }
 
@@ -43,13 +43,13 @@ pub(super) struct RewriteForm {
 #[derive(Debug)]
 struct Frame {
     is_object: bool,
-    /// Whether nothing of it is written yet.
+    /// True if nothing of it is written yet.
     is_empty: bool,
     /// Levels of indentation of its members or items.
     level: usize,
-    /// Whether the first of them goes on the line at hand, behind the dash of an array in YAML.
+    /// True if the first of them goes on the line at hand, behind the dash of an array in YAML.
     inline: bool,
-    /// Whether its members get twins.
+    /// True if its members get twins.
     human: bool,
     /// Offset of its opening.
     start: usize,
@@ -63,7 +63,7 @@ impl Frame {
     }
 }
 
-/// What comes next in the text.
+/// Next step through the text.
 #[derive(Clone, Copy, Debug)]
 enum RewriteStep {
     /// A value; `human` tells whether objects in it get twins.
@@ -72,7 +72,7 @@ enum RewriteStep {
     },
     /// A member or item of the innermost object or array.
     Item,
-    /// What follows a value.
+    /// The comma, bracket or end that follows a value.
     Behind,
     Done,
 }
@@ -103,7 +103,7 @@ impl Rewriter {
         Self { text, at: 0, form, frames: Vec::new(), next, out, ready: VecDeque::new() }
     }
 
-    /// Whether a text has the outline of one JSON value.
+    /// Returns true if a text has the outline of one JSON value.
     pub(super) fn takes(text: &[u8]) -> bool {
         let mut scanner = Scanner::new(text);
         scanner.skip().is_some() && scanner.is_at_end()

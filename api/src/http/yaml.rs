@@ -37,7 +37,7 @@ pub(super) fn push_name(out: &mut Vec<u8>, written: &[u8], indentation: usize) {
     out.resize(out.len() + indentation, b' ');
 }
 
-/// Whether a name means itself without quotes.
+/// Returns true if a name means itself without quotes.
 fn is_plain_name(name: &[u8]) -> bool {
     let is_inner =
         |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'/' | b' ');

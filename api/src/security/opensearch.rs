@@ -313,11 +313,11 @@ impl Plan {
     }
 }
 
-/// What a change has come to.
+/// Outcome of a change.
 struct Changed {
     /// Of each that was said whether it is new.
     made: Vec<bool>,
-    /// What does not mean what it seems to say.
+    /// Warnings about entries that do not mean what they seem to say.
     warnings: Vec<String>,
 }
 

@@ -399,7 +399,7 @@ impl FieldSource {
         if self.nanos { value.div_euclid(1_000_000) } else { value }
     }
 
-    /// Whether values are metadata, of which every document has exactly one.
+    /// Returns true if values are metadata, of which every document has exactly one.
     pub(crate) fn is_metadata(&self) -> bool {
         is_metadata_column(self.field.column)
     }
@@ -462,7 +462,7 @@ fn metadata_field(field: MetadataField, path: &str) -> Field {
     }
 }
 
-/// Whether values of a field are whole numbers and nothing else.
+/// Returns true if values of a field are whole numbers and nothing else.
 fn is_whole_number(field: &Field) -> bool {
     matches!(field.column_kind(), ColumnKind::Int(_) | ColumnKind::U64)
 }

@@ -59,7 +59,7 @@ use super::{index_groups, late_materialization, metadata};
 /// Name of the cluster in metadata.
 const CLUSTER: &str = "millrace";
 
-/// What brings the parts of an answer in lines behind the first; dropping it ends the statement.
+/// Source of the parts of an answer in lines behind the first; dropping it ends the statement.
 pub type LineParts = BoxStream<'static, Result<Bytes>>;
 
 /// Runs statements within the memory of queries.

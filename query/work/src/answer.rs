@@ -54,7 +54,7 @@ impl AnswerBuffer {
         self.text.len()
     }
 
-    /// Whether nothing is written.
+    /// Returns true if nothing is written.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }

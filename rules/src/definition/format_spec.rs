@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// Most characters of a width or a precision.
 const MAX_WIDTH: usize = 1_000;
 
-/// Where a value stands in its width.
+/// Alignment of a value within its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Align {
     Left,

@@ -147,7 +147,7 @@ impl Text {
         Ok(())
     }
 
-    /// Whether the subject, or else the text, is a template.
+    /// Returns true if the subject, or else the text, is a template.
     fn is_template(&self, subject: bool) -> bool {
         self.text_type == Some(TextType::Jinja) && (!subject || self.subject_args.is_empty())
     }

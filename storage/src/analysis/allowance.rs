@@ -4,13 +4,13 @@
 //! document was acknowledged. Each stage that multiplies tokens has an [`Allowance`] for a text: it spends
 //! the bytes of the tokens that it makes, and ends the text where nothing is left.
 
-/// What any text may come to, in bytes.
+/// Output that is allowed for any text, in bytes.
 const BASE_BYTES: usize = 1 << 20;
-/// What each byte of a text may come to beside: `ngram` from 1 to 20 makes of it about 500.
+/// Output that is allowed for each byte of a text, in bytes: `ngram` from 1 to 20 makes about 500.
 const BYTES_PER_BYTE: usize = 4096;
-/// What a text may come to in all, beyond four times its own tokens, which count up to this, too.
+/// Most output of a text in bytes, beyond four times its own tokens, which count up to this, too.
 pub(super) const MAX_ADDED_BYTES: usize = 256 << 20;
-/// What a token costs beside its bytes.
+/// Cost of a token beside its bytes.
 pub(super) const TOKEN_BYTES: usize = 16;
 
 /// Bytes that may be made of so many, a byte of which becomes so many more; no bound where an [`Allowance`] for
@@ -20,12 +20,12 @@ pub(super) fn most_made(bytes: usize, growth: usize) -> usize {
     if growth > BYTES_PER_BYTE && made > BASE_BYTES { usize::MAX } else { made }
 }
 
-/// What is left to a stage for one text.
+/// Remaining output of a stage for one text.
 #[derive(Debug, Default)]
 pub(super) struct Allowance {
     /// Bytes of the text or the tokens that came in.
     taken: usize,
-    /// What those cost as tokens.
+    /// Cost of those as tokens.
     own: usize,
     spent: usize,
     exhausted: bool,
@@ -48,7 +48,7 @@ impl Allowance {
         !self.exhausted
     }
 
-    /// Whether a token was left out, and all behind it.
+    /// Returns true if a token was left out, and all behind it.
     pub(super) fn is_exhausted(&self) -> bool {
         self.exhausted
     }

@@ -81,7 +81,7 @@ pub struct Outcome {
     pub positions: u32,
     /// Whether a token was cut for its length, or the text.
     pub cut: bool,
-    /// Whether the end of the text was left out, since too much would come of it.
+    /// True if the end of the text was left out, since too much would come of it.
     pub text_cut: bool,
     /// Where the text ends, in UTF-16 code units.
     pub end: u32,
@@ -143,7 +143,7 @@ impl Analyzer {
         self.filters.iter().take(filters).any(|filter| filter.reports_keywords())
     }
 
-    /// Whether queries take its tokens by position alone, although some span several positions.
+    /// Returns true if queries take its tokens by position alone, although some span several positions.
     pub fn disables_graph(&self) -> bool {
         self.filters.iter().any(|filter| filter.disables_graph())
     }
@@ -189,18 +189,18 @@ impl Analyzer {
         Outcome { positions, cut: text_cut || last.cut, text_cut, end: 0 }
     }
 
-    /// Whether more than its own tokens may come of a text.
+    /// Returns true if more than its own tokens may come of a text.
     pub(super) fn multiplies(&self) -> bool {
         const ANY: usize = 1 << 20;
         self.growth.0 > 1 || !self.growth.1.is_empty() || self.tokenizer.growth(ANY) > ANY
     }
 
-    /// Whether the end of a text is left out, since too much would come of it.
+    /// Returns true if the end of a text is left out, since too much would come of it.
     pub(crate) fn exceeds_bounds(&self, text: &str) -> bool {
         self.may_exceed_bounds(text.len()) && self.run(text, &mut |_| {}).text_cut
     }
 
-    /// Whether too much could come of any text of so many bytes: most are far from that, and are not analyzed
+    /// Returns true if too much could come of any text of so many bytes: most are far from that, and are not analyzed
     /// to be told.
     pub(super) fn may_exceed_bounds(&self, bytes: usize) -> bool {
         let (text_growth, growths) = &self.growth;

@@ -1,4 +1,4 @@
-//! What is made of a text is bounded, and told.
+//! Output of analysis is bounded, and its loss is reported.
 
 use serde_json::{Map, Value, json};
 

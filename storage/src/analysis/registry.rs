@@ -66,7 +66,7 @@ impl Analyzers {
         Ok(Self { analyzers, normalizers, scope, multiply })
     }
 
-    /// Whether more than its own tokens may come of a text by any analyzer of the index: by those that every
+    /// Returns true if more than its own tokens may come of a text by any analyzer of the index: by those that every
     /// index has, it does not.
     pub(crate) fn multiply(&self) -> bool {
         self.multiply

@@ -20,7 +20,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// What its outputs cost as tokens.
+    /// Cost of its outputs as tokens.
     pub(crate) fn bytes(&self) -> usize {
         self.outputs.iter().flatten().map(|term| term.len() + TOKEN_BYTES).sum()
     }
@@ -43,7 +43,7 @@ impl Rules {
         self.longest
     }
 
-    /// What the outputs of a sequence of terms cost at most.
+    /// Greatest cost of the outputs of a sequence of terms.
     pub(crate) fn largest(&self) -> usize {
         self.entries.values().map(Entry::bytes).max().unwrap_or(0)
     }

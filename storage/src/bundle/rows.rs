@@ -83,7 +83,7 @@ struct PrefixedAutomaton<'a, A> {
     automaton: A,
 }
 
-/// Where a [`PrefixedAutomaton`] is.
+/// State of a [`PrefixedAutomaton`].
 #[derive(Clone)]
 enum PrefixedState<S> {
     /// So far into the start.

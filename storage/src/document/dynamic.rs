@@ -128,7 +128,7 @@ impl ChunkBuilder {
         }
     }
 
-    /// Whether an object may be a value of a field.
+    /// Returns true if an object may be a value of a field.
     fn is_structured(&self, leaf: u32) -> bool {
         matches!(
             self.mapping.leaf(leaf).field.field_type,

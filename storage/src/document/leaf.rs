@@ -377,7 +377,7 @@ fn store(
     Ok(StoreOutcome::Yes)
 }
 
-/// Whether the end of a text is left out of a field, since its analyzer would make too much of it.
+/// Returns true if the end of a text is left out of a field, since its analyzer would make too much of it.
 fn exceeds_bounds(mapping: &Mapping, field: &Field, text: &str) -> bool {
     let analyzers = mapping.analyzers();
     field.index

@@ -77,7 +77,7 @@ pub(super) struct BusySet {
     cut: bool,
     /// Whether it is found out what works again.
     pub(super) probes: bool,
-    /// Whether damaged files are read again.
+    /// True if damaged files are read again.
     pub(super) damage_probes: bool,
 }
 

@@ -236,13 +236,13 @@ impl Field {
         self.ignore_above.filter(|_| self.column != self.id)
     }
 
-    /// Whether a string of the column does not count for the field.
+    /// Returns true if a string of the column does not count for the field.
     pub fn ignores_in_column(&self, value: &str) -> bool {
         exceeds(value, self.column_limit())
     }
 }
 
-/// Whether a string has more UTF-16 code units than a limit.
+/// Returns true if a string has more UTF-16 code units than a limit.
 fn exceeds(value: &str, limit: Option<usize>) -> bool {
     // UTF-8 never has fewer bytes than UTF-16 has code units: most strings are settled by length.
     limit.is_some_and(|limit| value.len() > limit && value.encode_utf16().count() > limit)

@@ -312,7 +312,7 @@ impl Mapping {
         self.total_fields() + 1 != mark.objects + mark.leaves + mark.aliases
     }
 
-    /// Whether a child was added since a mark.
+    /// Returns true if a child was added since a mark.
     pub(crate) fn is_newer(&self, child: Child, mark: GrowthMark) -> bool {
         match child {
             Child::Object(at) => at as usize >= mark.objects,

@@ -13,7 +13,7 @@ use crate::objects::is_missing;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DamagedPlace {
     pub(super) file: Arc<str>,
-    /// Where the damaged block begins; `None` where the file cannot be opened.
+    /// Number of the damaged block; `None` where the file cannot be opened.
     pub(super) block: Option<usize>,
 }
 
@@ -51,7 +51,7 @@ impl DamageRecord {
 }
 
 impl StoredSegment {
-    /// Whether a read has met damage in the files that is not known to be gone.
+    /// Returns true if a read has met damage in the files that is not known to be gone.
     pub(crate) fn is_damaged(&self) -> bool {
         self.damage.is_set()
     }
@@ -79,7 +79,7 @@ impl StoredSegment {
     }
 }
 
-/// Whether a file is damaged or missing, as this error says.
+/// Returns true if a file is damaged or missing, as this error says.
 pub(crate) fn is_damage(error: &Error) -> bool {
     match error {
         Error::Corrupt { .. } => true,

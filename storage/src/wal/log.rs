@@ -88,7 +88,7 @@ impl UnappliedFrame {
         self.time_ms
     }
 
-    /// Whether somebody reads the change feed, so that [`UnappliedFrame::hand_over`] is worth its while.
+    /// Returns true if somebody reads the change feed, so that [`UnappliedFrame::hand_over`] is worth its while.
     pub fn is_followed(&self) -> bool {
         self.queue.is_followed()
     }

@@ -33,7 +33,7 @@ struct CheckedFile {
     unknown: Vec<Target>,
 }
 
-/// What a value of a file is.
+/// Kind of a value of a file.
 #[derive(Debug)]
 enum Entry {
     /// An object to be imported.

@@ -21,7 +21,7 @@ pub(crate) struct NestedAggregation {
     outer: usize,
     /// Number of the scope of the elements.
     pub scope: usize,
-    /// Whether the elements lie in the rows of the scope around, not just in the same documents.
+    /// True if the elements lie in the rows of the scope around, not just in the same documents.
     is_below: bool,
 }
 

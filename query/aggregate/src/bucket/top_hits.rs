@@ -205,7 +205,7 @@ impl TopHitsCollector {
     }
 }
 
-/// Whether a key is made of more than a column of the rows; elements are themselves what a nested key looks for.
+/// Returns true if a key is made of more than a column of the rows; elements are themselves what a nested key looks for.
 fn is_derived(source: &KeySource, elements: bool) -> bool {
     match &source.derived {
         None => false,

@@ -351,7 +351,7 @@ impl TextReader for Fixture {
     }
 }
 
-/// What is told of an [`ObservedSegment`] segment.
+/// Events of an [`ObservedSegment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Its inverted index is opened.

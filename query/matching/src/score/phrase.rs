@@ -305,7 +305,7 @@ struct PhrasePositions<'a> {
     offsets: Vec<u32>,
     /// The lists by the number of their rows, fewest first.
     order: Vec<usize>,
-    /// Whether the first place has several terms: where more than one stands, each counts as an occurrence.
+    /// True if the first place has several terms: where more than one stands, each counts as an occurrence.
     repeats: bool,
     /// Tells rows of many at once, and the window of which it was asked last.
     windows: Option<PhraseWindows>,

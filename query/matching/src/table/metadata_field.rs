@@ -56,7 +56,7 @@ impl MetadataField {
         }))
     }
 
-    /// Whether a name is of a metadata field, with values or without.
+    /// Returns true if a name is of a metadata field, with values or without.
     pub fn is_name(name: &str) -> bool {
         !matches!(Self::find(name), Ok(None))
     }
@@ -79,7 +79,7 @@ impl MetadataField {
     }
 }
 
-/// Whether a column is of metadata.
+/// Returns true if a column is of metadata.
 pub fn is_metadata_column(column: PathId) -> bool {
     column == ID_COLUMN || column == SEQ_NO_COLUMN
 }

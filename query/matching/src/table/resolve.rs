@@ -273,7 +273,7 @@ fn seq_no_term(value: &Value) -> Result<Node> {
     })
 }
 
-/// Whether values of a metadata field are no strings that patterns and ranges look for.
+/// Returns true if values of a metadata field are no strings that patterns and ranges look for.
 fn is_opaque_metadata(field: &str) -> bool {
     MetadataField::is_name(field) && !matches!(field, "_ignored" | "_nested_path" | "_routing")
 }
@@ -292,7 +292,7 @@ fn searchable_strings(field: &Field) -> Result<()> {
     if is_searched_by_column(field) { Ok(()) } else { searchable(field) }
 }
 
-/// Whether strings of a field are looked for in its column, for want of an index.
+/// Returns true if strings of a field are looked for in its column, for want of an index.
 fn is_searched_by_column(field: &Field) -> bool {
     !field.index && field.doc_values && field.field_type == FieldType::Keyword
 }

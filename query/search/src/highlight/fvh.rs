@@ -21,7 +21,7 @@ const MIN_FRAGMENT: i64 = 18;
 const MARGIN: i64 = 6;
 /// Most matches of a document.
 const MAX_PHRASES: usize = 256;
-/// How far a boundary is looked for.
+/// Most characters that are searched for a boundary.
 const MAX_SCAN: usize = 20;
 /// Characters that are boundaries.
 const BOUNDARIES: &str = ".,!? \t\n";
@@ -116,7 +116,7 @@ impl<'a> Phrases<'a> {
         self.all.push(phrase);
     }
 
-    /// Whether a term is part of any phrase.
+    /// Returns true if a term is part of any phrase.
     fn has(&self, term: &str) -> bool {
         self.terms.contains(term) || self.patterns.iter().any(|slot| slot.fits(term))
     }

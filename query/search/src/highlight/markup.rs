@@ -11,7 +11,7 @@ const MAX_MARKED_BYTES: usize = 32 << 20;
 pub(super) struct Markup<'a> {
     options: &'a Options,
     out: String,
-    /// Whether tags were left out, because they would make the text too long.
+    /// True if tags were left out, because they would make the text too long.
     overflown: bool,
 }
 

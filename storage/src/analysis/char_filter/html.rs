@@ -320,7 +320,7 @@ fn number(text: &str) -> Option<(u32, usize)> {
     Some((code, closed(text, prefix + end)?))
 }
 
-/// Whether a reference is to half of a surrogate pair, from `first` on, without leading zeros.
+/// Returns true if a reference is to half of a surrogate pair, from `first` on, without leading zeros.
 fn is_half(code: u32, text: &str, len: usize, first: u32) -> bool {
     let digits = text[..len].trim_end_matches(';').trim_start_matches(['&', '#', 'x', 'X']);
     (first..first + 0x400).contains(&code) && !digits.starts_with('0')

@@ -87,7 +87,7 @@ pub(crate) trait Filter: Debug + Send + Sync {
         false
     }
 
-    /// Whether queries take the tokens by position alone, although some span several positions: each of
+    /// Returns true if queries take the tokens by position alone, although some span several positions: each of
     /// several lengths stands beside the others, so that paths through them explode.
     fn disables_graph(&self) -> bool {
         false
@@ -140,7 +140,7 @@ pub(crate) struct TextEnd {
     pub(crate) positions: u32,
     /// Where it ends in the text that was given, in UTF-16 code units.
     pub(crate) offset: u32,
-    /// Whether tokens were left out, since too much would come of the text.
+    /// True if tokens were left out, since too much would come of the text.
     pub(crate) cut: bool,
 }
 

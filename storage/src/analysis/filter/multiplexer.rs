@@ -45,7 +45,7 @@ impl Filter for Multiplexer {
 struct Splitter<'a> {
     filter: &'a Multiplexer,
     allowance: Allowance,
-    /// Whether a chain left tokens out.
+    /// True if a chain left tokens out.
     cut: bool,
     next: Box<dyn Stage + 'a>,
 }

@@ -15,7 +15,7 @@ const STEPS: (usize, usize, usize) = (1 << 14, 1_000, 1 << 28);
 /// Most entries of the stack.
 const MAX_STACK: usize = 1 << 20;
 
-/// Where a match is tried, and what was found.
+/// State of a match: the position that is tried, and the groups that were found.
 #[derive(Debug)]
 pub(super) struct Matcher<'t> {
     text: &'t str,
@@ -261,7 +261,7 @@ impl<'t> Matcher<'t> {
         }
     }
 
-    /// Whether the character at a position is part of a word: a mark is where it stands on a letter or digit.
+    /// Returns true if the character at a position is part of a word: a mark is where it stands on a letter or digit.
     fn is_word(&self, c: char, at: usize, unicode: bool) -> bool {
         use unicode_properties::UnicodeGeneralCategory;
         use unicode_properties::{GeneralCategory as Category, GeneralCategoryGroup as Group};

@@ -35,7 +35,7 @@ const MAX_REGEX_BYTES: usize = 4 << 20;
 /// A compiled pattern.
 #[derive(Debug)]
 pub(crate) struct JavaPattern {
-    /// What matches in linear time, and the texts for which it is right.
+    /// Expression that matches in linear time, and the texts for which it is right.
     regular: Option<(Regex, Domain)>,
     program: Program,
     /// Names of the groups by number, the whole match first.
@@ -108,7 +108,7 @@ impl JavaPattern {
         Matches { text, engine, from: Some(0) }
     }
 
-    /// Whether the pattern occurs in a text.
+    /// Returns true if the pattern occurs in a text.
     pub(crate) fn matches(&self, text: &str) -> bool {
         self.find_all(text).find_next().is_some()
     }
@@ -129,7 +129,7 @@ impl JavaPattern {
 pub(crate) struct Matches<'p, 't> {
     text: &'t str,
     engine: Engine<'p, 't>,
-    /// Where the next search begins; `None` at the end.
+    /// Start of the next search; `None` at the end.
     from: Option<usize>,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Domain {
 }
 
 impl Domain {
-    /// Whether a text is one of them.
+    /// Returns true if a text is one of them.
     pub(super) fn contains(self, text: &str) -> bool {
         (!self.ascii || text.is_ascii())
             && (!self.single_line || (!text.is_empty() && !text.contains(&LINE_TERMINATORS[..])))

@@ -87,7 +87,7 @@ pub(super) struct ParsedPattern {
 /// Reads a pattern.
 ///
 /// # Errors
-/// What is wrong with it, in the words of Java.
+/// The error, in the words of Java.
 pub(super) fn parse(pattern: &str, flags: Flags) -> Result<ParsedPattern, String> {
     let characters = if flags.literal { pattern.chars().collect() } else { unquote(pattern) };
     let mut parser = Parser { characters, at: 0, flags, names: vec![None], depth: 0 };

@@ -43,7 +43,7 @@ fn all(pattern: &JavaPattern, mut matches: Matches<'_, '_>, text: &str) -> Vec<V
     found
 }
 
-/// What answers otherwise than Java, by either way of matching.
+/// Lists the cases that either way of matching answers otherwise than Java.
 fn differences(lines: &str) -> Vec<String> {
     let mut differences = Vec::new();
     for line in lines.lines() {

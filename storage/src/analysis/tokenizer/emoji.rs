@@ -18,7 +18,7 @@ pub(super) fn is_emoji(segment: &str) -> bool {
     }
 }
 
-/// Whether a segment is a key with its cap: right before it an emoji presentation selector may stand,
+/// Returns true if a segment is a key with its cap: right before it an emoji presentation selector may stand,
 /// elsewhere only other marks.
 fn is_keycap(segment: &str) -> bool {
     const CAP: char = '\u{20e3}';

@@ -41,7 +41,7 @@ pub(crate) trait Tokenizer: Debug + Send + Sync {
         bytes
     }
 
-    /// Whether it leaves tokens out, since too much would come of the text.
+    /// Returns true if it leaves tokens out, since too much would come of the text.
     fn cuts(&self, _text: &str) -> bool {
         false
     }

@@ -25,7 +25,7 @@ pub(super) struct Tokens {
     pub list: Vec<Token>,
     /// Whether the last one ends where the text does.
     pub to_the_end: bool,
-    /// Whether only positions count, not how many of them a token spans.
+    /// True if only positions count, not how many of them a token spans.
     pub by_position_only: bool,
 }
 
@@ -56,12 +56,12 @@ impl Tokens {
         Ok(Self { list, to_the_end, by_position_only: analyzer.disables_graph() })
     }
 
-    /// Whether tokens span several positions and are queried as a graph.
+    /// Returns true if tokens span several positions and are queried as a graph.
     pub(super) fn is_graph(&self) -> bool {
         !self.by_position_only && self.spans_positions()
     }
 
-    /// Whether tokens span several positions.
+    /// Returns true if tokens span several positions.
     pub(super) fn spans_positions(&self) -> bool {
         self.list.iter().any(|token| token.length > 1)
     }
