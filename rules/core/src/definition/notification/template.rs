@@ -48,7 +48,7 @@ impl PartialEq for Template {
 
 macro_rules! files {
     ($($name:literal),* $(,)?) => {
-        [$(($name, include_str!(concat!("../../../../deploy/notifications/", $name, ".yaml")))),*]
+        [$(($name, include_str!(concat!("../../../../../deploy/notifications/", $name, ".yaml")))),*]
     };
 }
 
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn each_file_is_a_template_with_options_of_its_own() {
-        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/notifications");
+        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/notifications");
         let files: BTreeSet<String> = std::fs::read_dir(dir)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

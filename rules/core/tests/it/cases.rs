@@ -39,7 +39,7 @@ fn worked_cases_hold() {
 
 #[test]
 fn rules_that_are_ready_for_use_hold_their_cases() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/rules");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/rules");
     let tests = files(&directory, ".test.yaml");
     let mut rules = files(&directory, ".yaml");
     rules.retain(|file| !tests.contains(file));
