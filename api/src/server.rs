@@ -5,60 +5,21 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
+use millrace_console::{Console, Management};
+use millrace_data_api::{DataApi, SearchQueryParser, memory_limit};
+use millrace_gateway::{
+    AuditConfig, AuditWriter, BoundListeners, HttpConfig, Identity, ListenError, ListenerConfig,
+    ListenerContext, NAME, Node, Service,
+};
 use millrace_intelligence::Intelligence;
-use millrace_listen::{Config, Listener, Tls, TlsFiles};
+use millrace_listen::{Config, Tls, TlsFiles};
 use millrace_notifications::Notifications;
 use millrace_pipelines::Manager;
 use millrace_query::SearchService;
 use millrace_storage::Engine;
-use tokio::task::JoinHandle;
-
-use crate::pipelines::Management;
-use crate::security::SearchQueryParser;
-use crate::{Audit, AuditConfig, Identity, ListenerContext, Node, Service};
-
-/// Name of the node and of its cluster.
-pub(crate) const NAME: &str = "millrace";
-
-/// Bounds on what requests hold.
-#[derive(Clone, Debug)]
-pub struct HttpConfig {
-    /// Longest request body in bytes, before and after decompression; beyond it requests get 413.
-    pub max_content_length: u64,
-    /// Bytes of the bodies of all requests that are read or answered; beyond it requests get 429.
-    pub max_in_flight_bytes: u64,
-    /// Bytes of the answers that are being made or sent, beside those of searches; beyond it requests get 429.
-    pub max_answer_bytes: u64,
-    /// Longest silence within a request's body.
-    pub body_timeout: Duration,
-}
-
-/// Bytes of bodies where nothing is said: no more than a quarter of the memory that there is.
-fn in_flight_within(memory: u64) -> u64 {
-    const USUAL: u64 = 192 << 20;
-    if memory == 0 { USUAL } else { USUAL.min(memory / 4) }
-}
-
-/// Bytes of answers where nothing is said: no more than a quarter of the memory that there is.
-fn answers_within(memory: u64) -> u64 {
-    const USUAL: u64 = 256 << 20;
-    if memory == 0 { USUAL } else { USUAL.min(memory / 4) }
-}
-
-impl Default for HttpConfig {
-    fn default() -> Self {
-        Self {
-            max_content_length: 100 << 20,
-            max_in_flight_bytes: in_flight_within(crate::memory_limit()),
-            max_answer_bytes: answers_within(crate::memory_limit()),
-            body_timeout: Duration::from_secs(60),
-        }
-    }
-}
 
 /// What the listeners are and who may use them.
 #[derive(Clone, Debug)]
@@ -106,57 +67,12 @@ pub enum StartError {
     Intelligence(millrace_intelligence::Error),
 }
 
-/// Where something is listened for; what is served there may need to know the addresses that it got, and comes after.
-#[derive(Debug)]
-struct Listening<'a> {
-    /// For logs.
-    name: &'static str,
-    addresses: &'a [SocketAddr],
-    tls: Option<&'a Tls>,
-    /// Whether requests need no credentials.
-    insecure: bool,
-}
-
-/// The same with its sockets.
-#[derive(Debug)]
-struct Bound {
-    name: &'static str,
-    listeners: Vec<Listener>,
-    /// Those really listened on.
-    addresses: Vec<SocketAddr>,
-}
-
-impl Listening<'_> {
-    fn beyond_loopback(&self) -> impl Iterator<Item = &SocketAddr> {
-        self.addresses.iter().filter(|address| !address.ip().is_loopback())
-    }
-
-    /// Opens all of the listeners or none.
-    async fn bind(self) -> Result<Bound, StartError> {
-        if let Some(address) = self.beyond_loopback().next().filter(|_| self.insecure) {
-            return Err(StartError::Insecure(*address));
+impl From<ListenError> for StartError {
+    fn from(error: ListenError) -> Self {
+        match error {
+            ListenError::Io(error) => Self::Listen(error),
+            ListenError::Insecure(address) => Self::Insecure(address),
         }
-        let mut listeners = Vec::with_capacity(self.addresses.len());
-        for address in self.addresses {
-            let listener = Listener::bind(self.name, *address, self.tls.cloned()).await;
-            listeners.push(listener.map_err(StartError::Listen)?);
-        }
-        for address in self.beyond_loopback().filter(|_| self.tls.is_none()) {
-            tracing::warn!(
-                listener = self.name,
-                %address,
-                "credentials are taken in clear text beyond loopback: set tls.certificate and tls.key, or listen on 127.0.0.1"
-            );
-        }
-        let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-        Ok(Bound { name: self.name, listeners, addresses })
-    }
-}
-
-impl Bound {
-    /// Returns the first address, which stands for all of them.
-    fn address(&self) -> String {
-        self.addresses.first().map_or_else(String::new, SocketAddr::to_string)
     }
 }
 
@@ -167,43 +83,15 @@ pub struct Server {
     /// Those really listened on, by the name of what is listened for.
     addresses: Vec<(&'static str, Vec<SocketAddr>)>,
     data: Service,
+    console: Arc<Console>,
     alerting: Alerting,
     intelligence: Intelligence,
     insecure: bool,
     generated_password: Option<String>,
     tls: Option<Tls>,
-    audit: Auditing,
+    audit: AuditWriter,
 }
 
-/// The audit and the task that writes it, which ends with this.
-#[derive(Debug)]
-struct Auditing {
-    audit: Audit,
-    writing: JoinHandle<()>,
-}
-
-impl Auditing {
-    fn start(audit: Audit) -> Self {
-        Self { writing: tokio::spawn(audit.clone().run()), audit }
-    }
-
-    /// Writes the rest, for as long as the end may wait for it.
-    async fn finish(&self) {
-        let flushed = tokio::time::timeout(LAST_WRITE, self.audit.flush()).await;
-        if !matches!(flushed, Ok(Ok(()))) {
-            tracing::warn!("the last events of the audit were not written");
-        }
-    }
-}
-
-impl Drop for Auditing {
-    fn drop(&mut self) {
-        self.writing.abort();
-    }
-}
-
-/// Time that the end of the server waits for the audit.
-const LAST_WRITE: Duration = Duration::from_secs(5);
 /// Name of the data API's listeners.
 const DATA: &str = "data API";
 /// Name of those of the management of pipelines.
@@ -223,7 +111,7 @@ impl Server {
     ) -> Result<Self, StartError> {
         let insecure = config.insecure;
         let tls = config.tls.map(Tls::load).transpose().map_err(StartError::Listen)?;
-        let listening = Listening { name: DATA, addresses: &config.listen, tls: tls.as_ref(), insecure };
+        let listening = ListenerConfig { name: DATA, addresses: &config.listen, tls: tls.as_ref(), insecure };
         let bound = listening.bind().await?;
         let of_accounts = millrace_accounts::Config {
             admin_password: config.admin_password,
@@ -248,17 +136,22 @@ impl Server {
             Alerting::start_with(&engine, &users, Some(notifications)).await.map_err(StartError::Rules)?;
         let intelligence =
             Intelligence::start(&engine, &search, &users).await.map_err(StartError::Intelligence)?;
+        let console = Console::new(&engine, &search);
+        let console = console.with_alerting(alerting.clone()).with_intelligence(intelligence.clone());
+        let console = Arc::new(console);
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
-        let node = node.with_alerting(alerting.clone()).with_intelligence(intelligence.clone());
-        let node = Arc::new(node.with_audit(config.audit));
-        let audit = Auditing::start(node.audit().clone());
-        let http = HttpConfig { max_content_length: config.max_content_length, ..HttpConfig::default() };
-        let data = Service::new(node, &http);
+        let node = node.with_faults(Arc::clone(&console) as _).with_audit(config.audit);
+        let node = Arc::new(node);
+        let audit = AuditWriter::start(node.audit().clone());
+        let bounds = HttpConfig::within(memory_limit());
+        let http = HttpConfig { max_content_length: config.max_content_length, ..bounds };
+        let data = Service::new(node, &http, Arc::new(DataApi));
         let serving = millrace_listen::Server::new(Config::default().within(open_files()));
         let mut server = Self {
             serving,
             addresses: Vec::new(),
             data: data.clone(),
+            console,
             alerting,
             intelligence,
             insecure,
@@ -280,9 +173,9 @@ impl Server {
         pipelines: Arc<Manager>,
     ) -> Result<(), StartError> {
         let (tls, insecure) = (self.tls.as_ref(), self.insecure);
-        let bound = Listening { name: MANAGEMENT, addresses: &listen, tls, insecure }.bind().await?;
+        let bound = ListenerConfig { name: MANAGEMENT, addresses: &listen, tls, insecure }.bind().await?;
         let management = Management::new(pipelines, bound.address());
-        let service = self.data.clone().with_management(Arc::new(management));
+        let service = self.data.clone().with_router(Arc::new(management));
         self.serve(bound, service);
         Ok(())
     }
@@ -293,8 +186,8 @@ impl Server {
     /// An address in use, not this machine's, or without authentication and not on loopback.
     pub async fn console(&mut self, listen: Vec<SocketAddr>) -> Result<(), StartError> {
         let (tls, insecure) = (self.tls.as_ref(), self.insecure);
-        let bound = Listening { name: CONSOLE, addresses: &listen, tls, insecure }.bind().await?;
-        let service = self.data.clone().with_console();
+        let bound = ListenerConfig { name: CONSOLE, addresses: &listen, tls, insecure }.bind().await?;
+        let service = self.data.clone().with_router(Arc::clone(&self.console) as _);
         self.serve(bound, service);
         Ok(())
     }
@@ -311,14 +204,14 @@ impl Server {
         service: impl FnOnce(ListenerContext) -> S,
     ) -> Result<(), StartError> {
         let (tls, insecure) = (self.tls.as_ref(), self.insecure);
-        let bound = Listening { name, addresses: &listen, tls, insecure }.bind().await?;
+        let bound = ListenerConfig { name, addresses: &listen, tls, insecure }.bind().await?;
         let service = service(self.data.beside());
         self.serve(bound, service);
         Ok(())
     }
 
     /// Has a service answer on listeners from the start of [`Server::run`] on.
-    fn serve(&mut self, bound: Bound, service: impl millrace_listen::Service) {
+    fn serve(&mut self, bound: BoundListeners, service: impl millrace_listen::Service) {
         let service = Arc::new(service);
         for listener in bound.listeners {
             self.serving.add(listener, Arc::clone(&service));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| millrace_api::fuzzing::bulk(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millrace_data_api::fuzzing::bulk(data));

@@ -1,8 +1,10 @@
 //! Bytes of answers: how many there may be that nobody has read yet, and long ones in other forms.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use millrace_api::{HttpConfig, Service};
+use millrace_api::{DataApi, HttpConfig, Service};
 use serde_json::{Value, json};
 
 use crate::support::Node;
@@ -24,7 +26,7 @@ async fn node() -> Node {
 async fn answers_that_nobody_reads_are_bounded() {
     let node = node().await;
     let config = HttpConfig { max_answer_bytes: 1 << 20, ..HttpConfig::default() };
-    let service = Service::new(node.api.clone(), &config);
+    let service = Service::new(node.api.clone(), &config, Arc::new(DataApi));
     let get = |line: &str, body: &str| {
         let request = http::Request::post(line).header("content-type", "application/json");
         let request = match body {

@@ -12,9 +12,9 @@ type Target = fn(&[u8]);
 
 const TARGETS: [(&str, Target); 11] = [
     ("analysis", millrace_storage::fuzzing::analysis),
-    ("bulk", millrace_api::fuzzing::bulk),
+    ("bulk", millrace_data_api::fuzzing::bulk),
     ("credentials", millrace_accounts::fuzzing::credentials),
-    ("dashboards", millrace_api::fuzzing::dashboards),
+    ("dashboards", millrace_console::fuzzing::dashboards),
     ("date_math", millrace_storage::fuzzing::date_math),
     ("dsl", millrace_query::fuzzing::dsl),
     ("mapping", millrace_storage::fuzzing::mapping),

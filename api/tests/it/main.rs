@@ -15,6 +15,7 @@ mod documents;
 mod fuzzing;
 mod imports;
 mod protocol;
+mod routes;
 mod searches;
 mod security;
 mod server;

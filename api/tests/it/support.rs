@@ -8,7 +8,9 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use millrace_accounts::{Accounts, Config as AccountsConfig, Store, TokenLifetimes};
 use millrace_alerting::Alerting;
-use millrace_api::{AuditConfig, HttpConfig, Identity, Node as Shared, SearchQueryParser, Service};
+use millrace_api::{
+    AuditConfig, Console, DataApi, HttpConfig, Identity, Node as Shared, SearchQueryParser, Service,
+};
 use millrace_intelligence::Intelligence;
 use millrace_notifications::Notifications;
 use millrace_query::SearchService;
@@ -86,6 +88,7 @@ pub(crate) async fn accounts(
 pub(crate) struct Node {
     pub(crate) api: Arc<Shared>,
     pub(crate) service: Service,
+    console: Arc<Console>,
     data: TempDir,
 }
 
@@ -132,16 +135,17 @@ impl Node {
 
     /// Stops it and starts it again over its data.
     pub(crate) async fn restarted(self) -> Self {
-        let Self { api, service, data } = self;
+        let Self { api, service, console, data } = self;
         api.engine.shutdown().await.unwrap();
         let accounts = api.accounts.clone();
-        drop((api, service));
+        drop((api, service, console));
         Self::over(data, accounts, false).await
     }
 
     /// Has it answer as the console.
     pub(crate) fn into_console(self) -> Self {
-        Self { service: self.service.with_console(), ..self }
+        let router = Arc::clone(&self.console);
+        Self { service: self.service.with_router(router), ..self }
     }
 
     async fn over(data: TempDir, accounts: Accounts, rules: bool) -> Self {
@@ -153,7 +157,8 @@ impl Node {
         let identity =
             Identity::open(&Memory::default(), "node-1", "millrace", data_dir, address).await.unwrap();
         let (store, users) = (Arc::clone(&engine), Arc::new(accounts.clone()));
-        let mut api = Shared::new(engine, search, accounts, identity).with_audit(AuditConfig::default());
+        let api = Shared::new(engine, search, accounts, identity).with_audit(AuditConfig::default());
+        let mut console = Console::new(&store, &api.search);
         if rules {
             let notifying = millrace_notifications::Config {
                 secret_key: Some([7; 32]),
@@ -161,13 +166,15 @@ impl Node {
                 ..millrace_notifications::Config::default()
             };
             let notifications = Notifications::start(&store, &api.search, &users, notifying).await.unwrap();
-            api = api.with_alerting(Alerting::start_with(&store, &users, Some(notifications)).await.unwrap());
+            let alerting = Alerting::start_with(&store, &users, Some(notifications)).await.unwrap();
             let intelligence = Intelligence::start(&store, &api.search, &users).await.unwrap();
-            api = api.with_intelligence(intelligence);
+            console = console.with_alerting(alerting).with_intelligence(intelligence);
         }
-        let api = Arc::new(api);
+        let console = Arc::new(console);
+        let api = Arc::new(api.with_faults(Arc::clone(&console) as _));
         let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };
-        Self { service: Service::new(api.clone(), &config), api, data }
+        let service = Service::new(api.clone(), &config, Arc::new(DataApi));
+        Self { service, console, api, data }
     }
 
     /// Sends a request; a JSON body unless a header says otherwise.
@@ -182,7 +189,8 @@ impl Node {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Answer {
-        Self::send_to(&self.service.clone().with_console(), line, headers, body).await
+        let router = Arc::clone(&self.console);
+        Self::send_to(&self.service.clone().with_router(router), line, headers, body).await
     }
 
     async fn send_to(

@@ -1,0 +1,6 @@
+//! What fuzzers feed: bytes go through a parser of this crate, as `millrace_storage::fuzzing` does it for storage.
+
+/// A file of dashboards.
+pub fn dashboards(data: &[u8]) {
+    crate::dashboards::read_only(data);
+}

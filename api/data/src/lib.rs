@@ -1,0 +1,26 @@
+//! The data API: documents, searches, administration of indices and the cluster, users and their rights.
+//!
+//! [`DataApi`] is the router of the data listener; [`routes`] is its table. Handlers are grouped by
+//! what they are about: `documents` and `bulk` write and read documents through the
+//! [`Engine`](millrace_storage::Engine), `search` and `sql` pass on to
+//! [`SearchService`](millrace_query::SearchService), `admin` looks after indices and the cluster, `security` after
+//! [`Accounts`](millrace_accounts::Accounts).
+
+mod admin;
+mod bulk;
+mod documents;
+#[doc(hidden)]
+pub mod fuzzing;
+mod root;
+mod route;
+mod search;
+mod security;
+mod sql;
+
+pub use admin::{anonymous_bytes, memory_limit};
+pub use route::{DataApi, data as routes};
+pub use security::SearchQueryParser;
+
+use millrace_gateway::{API_VERSION, Api, Identity, error, http};
+#[cfg(test)]
+use millrace_gateway::{Node, Requester};

@@ -1,0 +1,84 @@
+//! The routes of the data API, one line each; there is a file for each group of them.
+
+mod cat;
+mod cluster;
+mod documents;
+mod indices;
+mod search;
+mod security;
+
+use std::sync::LazyLock;
+
+use http::Method;
+use millrace_gateway::route::{Call, HandlerFuture, Route, RouteCondition, RouteMatch, Router, Table};
+use millrace_gateway::routes;
+
+use crate::error::Error;
+use crate::http::{Params, Response};
+use crate::security::opensearch;
+
+/// What is under a type of documents as well, and so is no id.
+const UNDER_TYPES: [&str; 6] = ["_bulk", "_count", "_delete_by_query", "_mget", "_msearch", "_search"];
+
+/// Parts of `_nodes` that are not served.
+const NOT_NODES: [&str; 3] = ["hot_threads", "reload_secure_settings", "usage"];
+
+/// Returns the routes of the data API.
+pub fn data() -> &'static Table<DataApi> {
+    static DATA: LazyLock<Table<DataApi>> = LazyLock::new(|| {
+        let groups = [
+            documents::routes(),
+            search::routes(),
+            indices::routes(),
+            cluster::routes(),
+            cat::routes(),
+            security::routes(),
+        ];
+        Table::with_parameter_check(groups, may_be)
+    });
+    &DATA
+}
+
+/// The router of the data API. Its handlers share nothing but what every handler gets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DataApi;
+
+impl Router for DataApi {
+    fn listener(&self) -> &'static str {
+        "data"
+    }
+
+    fn find(&self, method: &Method, path: &[String], params: &Params) -> Result<RouteMatch, Vec<Method>> {
+        data().find(method, path, params)
+    }
+
+    fn handle<'a>(&'a self, position: usize, call: &'a mut Call) -> HandlerFuture<'a> {
+        data().handle(position, self, call)
+    }
+
+    fn answer_unmatched(&self, method: &Method, path: &[String], uri: &str) -> Result<Response, Error> {
+        match path {
+            // Who creates or deletes what one segment names means an index.
+            [name] if matches!(*method, Method::PUT | Method::DELETE) => {
+                let reason = format!("Invalid index name [{name}], must not start with '_', '-', or '+'");
+                Err(Error::invalid_index_name(name, reason))
+            }
+            _ => Err(Error::no_handler(uri, method)),
+        }
+    }
+}
+
+/// Whether a segment may stand for a parameter of a name in a path.
+fn may_be(path: &str, name: &str, segment: &str) -> bool {
+    let plain = || !segment.starts_with('_');
+    match name {
+        // What begins with `_` is an endpoint, known or not, but for the words for all.
+        "index" => plain() || segment == "_all" || segment.starts_with("_all,"),
+        "doc_type" => plain(),
+        "any_type" => plain() || matches!(segment, "_all" | "_doc"),
+        "id" if path.starts_with("/{index}/") => !UNDER_TYPES.contains(&segment),
+        "kind" => opensearch::Kind::new(segment).is_some(),
+        "nodes" | "parts" => !NOT_NODES.contains(&segment),
+        _ => true,
+    }
+}

@@ -1,0 +1,29 @@
+//! The way in for requests: authentication, routes, sessions, audit, and the forms of HTTP.
+//!
+//! A [`Service`] takes the requests of a listener. It authenticates the caller, finds the route by a [`Router`](route::Router), begins
+//! the route's action, reads the body, has the handler answer, and renders the answer. Crates above bring the routers. A handler
+//! gets a [`Request`](http::Request) and an [`Api`], which holds a [`Session`](millrace_storage::Session) in place of the engine,
+//! and returns a [`Response`](http::Response) or an [`Error`]. Listeners of other protocols enter their requests by a
+//! [`ListenerContext`].
+
+mod audit;
+mod client;
+mod config;
+mod dispatch;
+mod entry;
+pub mod error;
+pub mod http;
+mod identity;
+mod listeners;
+mod node;
+pub mod route;
+
+pub use audit::{Audit, Config as AuditConfig, DeniedRule, HandlerNotes, QueueStats};
+pub use client::ClientConnection;
+pub use config::HttpConfig;
+pub use dispatch::Service;
+pub use entry::{Entry, ListenerContext};
+pub use error::Error;
+pub use identity::{API_VERSION, Identity, NAME};
+pub use listeners::{AuditWriter, BoundListeners, ListenError, ListenerConfig};
+pub use node::{Api, FaultSource, Node, Requester};

@@ -1,0 +1,174 @@
+//! What all requests share ([`Node`]), and what the handler of one gets ([`Api`]).
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::request::Parts;
+use millrace_accounts::{Accounts, Credentials, Scheme};
+use millrace_listen::Tls;
+use millrace_query::SearchService;
+use millrace_storage::access::{Action, ActionSet, Caller, Privileges};
+use millrace_storage::{Engine, Principal, Session};
+
+use crate::audit::{Audit, Config as AuditConfig, HandlerNotes};
+use crate::client::ClientConnection;
+use crate::error::Error;
+use crate::identity::Identity;
+
+/// Faults of what works beside the store, which the health of the cluster shows.
+pub trait FaultSource: fmt::Debug + Send + Sync {
+    /// Lists the faults of now, a sentence each; none where all is well.
+    fn faults(&self) -> Vec<String>;
+}
+
+/// What all requests share.
+#[derive(Debug)]
+pub struct Node {
+    /// The store.
+    pub engine: Arc<Engine>,
+    /// Searches.
+    pub search: Arc<SearchService>,
+    /// Who may ask.
+    pub accounts: Accounts,
+    /// How the server presents itself.
+    pub identity: Arc<Identity>,
+    /// What is told of requests.
+    pub(crate) audit: Audit,
+    /// Faults of what works beside the store, such as rules.
+    faults: Option<Arc<dyn FaultSource>>,
+    /// True if a principal in the extensions of a request stands for its credentials.
+    takes_principals: bool,
+    /// Certificate and key, which can be read again.
+    tls: Option<Tls>,
+    /// Held by a change of users, roles or mappings from the reading of one to its writing.
+    changing: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Node {
+    /// Puts the parts together.
+    pub fn new(
+        engine: Arc<Engine>,
+        search: Arc<SearchService>,
+        accounts: Accounts,
+        identity: Identity,
+    ) -> Self {
+        let (identity, audit, changing) = (Arc::new(identity), Audit::default(), Arc::default());
+        let (faults, takes_principals, tls) = (None, false, None);
+        Self { engine, search, accounts, identity, audit, faults, takes_principals, tls, changing }
+    }
+
+    /// Adds the faults of what works beside the store to those that the health of the cluster shows.
+    #[must_use]
+    pub fn with_faults(self, source: Arc<dyn FaultSource>) -> Self {
+        Self { faults: Some(source), ..self }
+    }
+
+    /// Takes a [`Principal`] that an in-process caller puts into the extensions of a request in place of credentials.
+    /// For tests of rights alone: a server never asks for it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_principals_of_requests(self) -> Self {
+        Self { takes_principals: true, ..self }
+    }
+
+    /// Returns the principal that a test puts into a request.
+    pub(crate) fn injected(&self, parts: &Parts) -> Option<Principal> {
+        if self.takes_principals { parts.extensions.get().cloned() } else { None }
+    }
+
+    /// Tells requests to an audit.
+    #[must_use]
+    pub fn with_audit(self, config: AuditConfig) -> Self {
+        let audit = Audit::new(Arc::clone(&self.engine), Arc::clone(&self.identity), config);
+        Self { audit, ..self }
+    }
+
+    /// Returns what is told of requests.
+    pub fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
+    /// Serves with TLS.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<Tls>) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// Makes what the handler of a principal's request gets. What only that knows goes to `noted`.
+    ///
+    /// # Errors
+    /// 403 where the action is not allowed on anything.
+    pub fn api(&self, asker: Requester, action: Action, noted: Arc<HandlerNotes>) -> Result<Api, Error> {
+        let Requester { principal, scheme, token, address } = asker;
+        let session = Session::new(&self.engine, principal, action)?;
+        Ok(Api {
+            session,
+            search: Arc::clone(&self.search),
+            identity: Arc::clone(&self.identity),
+            accounts: self.accounts.clone(),
+            faults: self.faults.clone(),
+            scheme,
+            token,
+            address,
+            noted,
+            client: ClientConnection::default(),
+            audit: self.audit.clone(),
+            tls: self.tls.clone(),
+            changing: Arc::clone(&self.changing),
+        })
+    }
+}
+
+/// Who asks, and how that is known.
+#[derive(Debug)]
+pub struct Requester {
+    /// Its name, roles and rights.
+    pub principal: Principal,
+    /// What was shown; nothing on a route that is open to all.
+    pub scheme: Option<Scheme>,
+    /// The login token, if that is what was shown.
+    pub token: Option<Credentials>,
+    /// Address of the client.
+    pub address: IpAddr,
+}
+
+impl Requester {
+    /// Makes the caller that shows no credentials: it may do nothing but what is open.
+    pub(crate) fn anonymous(address: IpAddr) -> Self {
+        let nothing = Arc::new(Privileges::new(ActionSet::NONE, Vec::new()));
+        let principal = Principal::new(Caller::User("_anonymous".into()), Vec::new(), nothing);
+        Self { principal, scheme: None, token: None, address }
+    }
+}
+
+/// What a handler gets: the store as the principal sees it, never the store itself.
+#[derive(Debug)]
+pub struct Api {
+    /// The store, for this principal and action.
+    pub session: Session,
+    /// Searches.
+    pub search: Arc<SearchService>,
+    /// How the server presents itself.
+    pub identity: Arc<Identity>,
+    /// Who may ask.
+    pub accounts: Accounts,
+    /// Faults of what works beside the store.
+    pub faults: Option<Arc<dyn FaultSource>>,
+    /// How it is known who asks.
+    pub scheme: Option<Scheme>,
+    /// The login token in use.
+    pub token: Option<Credentials>,
+    /// Where the request comes from.
+    pub address: IpAddr,
+    /// What is noted for the audit.
+    pub noted: Arc<HandlerNotes>,
+    /// Whether the client waits for the answer.
+    pub client: ClientConnection,
+    /// What is told of requests.
+    pub audit: Audit,
+    /// Certificate and key.
+    pub tls: Option<Tls>,
+    /// Held by a change of users, roles or mappings.
+    pub changing: Arc<tokio::sync::Mutex<()>>,
+}

@@ -1,0 +1,67 @@
+//! What a route is, apart from its handler, and what its path captured.
+
+use std::fmt;
+
+use http::Method;
+use millrace_storage::access::Action;
+
+use crate::http::Params;
+
+/// What a route is, apart from its handler.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Its methods.
+    pub methods: &'static [Method],
+    /// Its path; names it in metrics, too.
+    pub path: &'static str,
+    /// What has to be allowed, and by what the store is seen.
+    pub action: Action,
+    /// Whether a request ends with its client; those that change something run to their end.
+    pub reads: bool,
+    /// Whether the console wants it to be asked for by a header that pages of elsewhere cannot send.
+    pub guarded: bool,
+    /// Whether it needs no credentials.
+    pub open: bool,
+    /// What has to hold beside the path.
+    pub when: Option<RouteCondition>,
+    /// Parameters of the path that the handler asks for; a test compares them with the path.
+    pub takes: &'static [&'static str],
+}
+
+/// A condition beside the path.
+#[derive(Clone, Copy)]
+pub struct RouteCondition {
+    /// For documents: `?op_type=create`.
+    pub words: &'static str,
+    /// Whether it holds for the segments of a path, and the parameters.
+    pub holds: fn(&[String], &Params) -> bool,
+}
+
+/// What stands in a path for parameters, by their names.
+#[derive(Clone, Debug, Default)]
+pub struct PathParams(pub(super) Vec<(&'static str, String)>);
+
+impl PathParams {
+    /// Returns what stands for a parameter of the route's path.
+    pub fn get(&self, name: &str) -> &str {
+        let found = self.0.iter().find(|(known, _)| *known == name);
+        debug_assert!(found.is_some(), "the path has no parameter {name}");
+        found.map_or("", |(_, segment)| segment)
+    }
+
+    /// Lists the parameters of the route's path and what stands for them.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.iter().map(|(name, segment)| (*name, segment.as_str()))
+    }
+
+    /// Returns what stands for a parameter, where the route's path has it.
+    pub fn find(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, segment)| segment.as_str())
+    }
+}
+
+impl fmt::Debug for RouteCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words)
+    }
+}

@@ -1,0 +1,122 @@
+//! What a listener serves: heads of requests are looked at here, methods are answered by [`Service`](crate::service::Service).
+//!
+//! Nobody gets further without credentials but for a handshake, which is for showing them: it logs in here, too, because all that it
+//! needs is in the head; and but for what [`health`](crate::health) tells.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_flight::flight_service_server::FlightServiceServer;
+use futures::FutureExt;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use millrace_gateway::ListenerContext;
+use millrace_listen::head_bytes;
+use millrace_query::PATIENCE;
+use tonic::Status;
+use tonic::body::Body;
+use tower::Service as _;
+
+use crate::call::LoggedIn;
+use crate::health::{self, Health};
+use crate::limits::{MAX_SENT, MAX_TAKEN};
+use crate::service::Service;
+use crate::status;
+use crate::tickets::User;
+use crate::truncation::UntruncatedBody;
+use crate::upload::{Length, Shares, Upload};
+
+/// Path of the methods.
+const METHODS: &str = "/arrow.flight.protocol.FlightService/";
+/// The one that is for showing credentials.
+const HANDSHAKE: &str = "Handshake";
+/// Those whose requests are as long as their clients want.
+const UPLOADS: [&str; 2] = ["DoPut", "DoExchange"];
+/// What the audit calls the listener.
+const LISTENER: &str = "flight";
+/// What a login answers where nobody has to log in: clients insist on something to show.
+const NO_TOKEN: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Arrow Flight SQL over the store of a node, for its users.
+#[derive(Clone, Debug)]
+pub struct Flight {
+    beside: ListenerContext,
+    service: FlightServiceServer<Service>,
+    health: Health,
+    shares: Arc<Shares>,
+}
+
+impl Flight {
+    /// Serves what is shared with the data API.
+    pub fn new(beside: ListenerContext) -> Self {
+        let service = FlightServiceServer::new(Service::new(beside.clone()))
+            .max_decoding_message_size(MAX_TAKEN)
+            .max_encoding_message_size(MAX_SENT);
+        let shares = Arc::new(Shares::new(&beside.room));
+        let health = Health::new(&beside);
+        Self { beside, service, health, shares }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, Status> {
+        let (mut head, body) = request.into_parts();
+        let head_bytes = head_bytes(&head.uri, &head.headers);
+        let _head = self.shares.begin(None).try_reserve(head_bytes)?;
+        if let Some(method) = head.uri.path().strip_prefix(health::METHODS) {
+            let method = method.to_owned();
+            let body = Upload::new(UntruncatedBody::new(body), Length::Open, self.shares.begin(None));
+            return Ok(self.health.answer(&method, Request::from_parts(head, body)).await);
+        }
+        let method = head.uri.path().strip_prefix(METHODS).unwrap_or_default().to_owned();
+        let received = if method == HANDSHAKE {
+            let token = self.beside.log_in(&head, LISTENER).await.map_err(status::of)?;
+            let token =
+                token.or_else(|| self.beside.node.accounts.is_insecure().then(|| NO_TOKEN.to_owned()));
+            head.extensions.insert(LoggedIn(token));
+            self.shares.begin(None)
+        } else {
+            let entry = self.beside.enter(head.clone(), LISTENER).await.map_err(status::of)?;
+            let received = self.shares.begin(Some(User::new(entry.principal())));
+            head.extensions.insert(Arc::new(entry));
+            received
+        };
+        let length = match method.as_str() {
+            HANDSHAKE => Length::Open,
+            method if UPLOADS.contains(&method) => Length::Batches,
+            _ => Length::Message,
+        };
+        head.extensions.insert(received.clone());
+        let body = Upload::new(UntruncatedBody::new(body), length, received);
+        let Ok(response) = self.service.clone().call(Request::from_parts(head, body)).await;
+        Ok(response)
+    }
+}
+
+impl millrace_listen::Service for Flight {
+    type Body = Body;
+
+    async fn call(&self, request: Request<Incoming>) -> Response<Body> {
+        if request.version() != Version::HTTP_2 || !is_grpc(request.headers()) {
+            let mut response =
+                Response::new(Body::new("this listener speaks gRPC: Arrow Flight SQL\n".to_owned()));
+            *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return response;
+        }
+        let answered = AssertUnwindSafe(self.answer(request)).catch_unwind().await;
+        let answered =
+            answered.unwrap_or_else(|_| Err(status::internal(&"a method of Arrow Flight panicked")));
+        answered.unwrap_or_else(Status::into_http)
+    }
+
+    /// All calls of a client share a connection: one answer that waits for its reader is not to end the others.
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
+}
+
+/// Whether a request is one of gRPC. Browsers do not send this for a page of elsewhere unless they are told that they may.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    matches!(kind.strip_prefix("application/grpc"), Some(rest) if rest.is_empty() || rest.starts_with(['+', ';']))
+}
