@@ -21,6 +21,7 @@ pub use admin::{anonymous_bytes, memory_limit};
 pub use route::{DataApi, data as routes};
 pub use security::SearchQueryParser;
 
+// Handlers name the types of the gateway by paths of this crate.
 use millrace_gateway::{API_VERSION, Api, Identity, error, http};
 #[cfg(test)]
 use millrace_gateway::{Node, Requester};

@@ -86,7 +86,7 @@ impl Service {
         Self { node, bodies, open_bodies, in_flight, answers, acknowledgements, router, ending }
     }
 
-    /// What says, once it is set, that the server ends after the requests under way.
+    /// Returns the switch that tells probes and listeners that the server ends after the requests under way.
     pub fn ending(&self) -> watch::Sender<bool> {
         self.ending.clone()
     }

@@ -1,4 +1,4 @@
-//! What all requests share ([`Node`]), and what the handler of one gets ([`Api`]).
+//! The services that all requests share ([`Node`]), and those that the handler of one request gets ([`Api`]).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ pub trait FaultSource: fmt::Debug + Send + Sync {
     fn faults(&self) -> Vec<String>;
 }
 
-/// What all requests share.
+/// The services that all requests share.
 #[derive(Debug)]
 pub struct Node {
     /// The store.

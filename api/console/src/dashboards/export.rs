@@ -4,8 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use super::references::{self, Target};
 use crate::API_VERSION;
-use crate::error::Error;
-use crate::error::invalid;
+use crate::error::{Error, invalid};
 use crate::http::{MemoryAllowance, Request, Response, offload};
 use crate::saved_objects::Store;
 use crate::saved_objects::bulk::{Elements, MAX_OBJECTS};

@@ -6,8 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::object::{Document, Draft, Key, Kind, StoredObject, Version};
 use super::{Change, Store, Write, take_version};
-use crate::error::Error;
-use crate::error::{at, invalid, of_object};
+use crate::error::{Error, at, invalid, of_object};
 use crate::http::json as text;
 use crate::http::{MemoryAllowance, Request, Response, offload};
 

@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 
 use super::object::{self, Kind, Version};
 use super::store::{Source, Store};
-use crate::error::Error;
-use crate::error::invalid;
+use crate::error::{Error, invalid};
 use crate::http::json as text;
 use crate::http::{Params, Request, Response, offload};
 

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::http::{Params, Response};
 use crate::security::opensearch;
 
-/// What is under a type of documents as well, and so is no id.
+/// Endpoints that are under a type of documents as well, and so are no ids.
 const UNDER_TYPES: [&str; 6] = ["_bulk", "_count", "_delete_by_query", "_mget", "_msearch", "_search"];
 
 /// Parts of `_nodes` that are not served.

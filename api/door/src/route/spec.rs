@@ -1,4 +1,4 @@
-//! What a route is, apart from its handler, and what its path captured.
+//! The description of a route, apart from its handler, and the parameters that its path captured.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use millrace_storage::access::Action;
 
 use crate::http::Params;
 
-/// What a route is, apart from its handler.
+/// The description of a route, apart from its handler.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     /// Its methods.
