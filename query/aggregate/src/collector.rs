@@ -8,7 +8,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use millrace_matching::score::collect::Address;
+use millrace_scoring::collect::Address;
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 

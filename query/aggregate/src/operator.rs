@@ -20,12 +20,12 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, Sched
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{TryStreamExt, stream};
-use millrace_matching::score::collect::{Address, collect_all};
 use millrace_matching::table::partitions::{
     Openings, PartitionBoundary, RowPartition, count_segments, share_out,
 };
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::{TableSegment, TableState};
+use millrace_scoring::collect::{Address, collect_all};
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;

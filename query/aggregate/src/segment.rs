@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use millrace_matching::score::collect::{overlap, row_set};
-use millrace_matching::score::condition::RowCount;
-use millrace_matching::score::nested::{Elements, NestedNode};
-use millrace_matching::score::one_batch::read_rows;
-use millrace_matching::score::prepare::{Source, prepare};
-use millrace_matching::table::node::Node;
 use millrace_matching::table::{TableSegment, TableState};
+use millrace_scoring::collect::{overlap, row_set};
+use millrace_scoring::condition::RowCount;
+use millrace_scoring::nested::{Elements, NestedNode};
+use millrace_scoring::node::Node;
+use millrace_scoring::one_batch::read_rows;
+use millrace_scoring::prepare::{Source, prepare};
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{Nested, list_rows};
 use millrace_work::QueryContext;

@@ -5,15 +5,12 @@
 //! [`order`] has the sort keys of hits, [`target`] pins what a request names, [`pinned`] counts what stays pinned.
 
 pub mod address;
-pub mod automaton;
 pub mod filters;
-mod heap;
 pub mod lookup;
 pub mod lower;
 pub mod order;
 pub mod pinned;
 mod plan_node;
 pub mod rules;
-pub mod score;
 pub mod table;
 pub mod target;

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use millrace_dsl::query::{Lookup, Query};
+use millrace_scoring::path_values::{MAX_DEPTH, visit_values_at};
 use millrace_storage::access::Action;
 use millrace_storage::metadata::IndexMeta;
 use millrace_storage::{Kind, Session};
@@ -17,8 +18,6 @@ use serde_json::Value;
 use crate::table::TableSnapshot;
 use crate::table::resolve::max_terms;
 
-/// Deepest place in a document that values are taken from.
-const MAX_DEPTH: usize = 100;
 /// Most documents that one query may take values from.
 const MAX_LOOKUPS: usize = 4_096;
 
@@ -116,7 +115,7 @@ fn values_of(source: &[u8], lookup: &Lookup, most: usize, work: &QueryContext) -
     match &lookup.path {
         None => values.push(source),
         Some(path) => {
-            collect(&source, path, MAX_DEPTH, &mut |value| {
+            visit_values_at(&source, path, MAX_DEPTH, &mut |value| {
                 values.push(value.clone());
                 values.len() < most
             });
@@ -124,72 +123,4 @@ fn values_of(source: &[u8], lookup: &Lookup, most: usize, work: &QueryContext) -
     }
     work.hold(values.iter().map(bytes_of).sum())?;
     Ok(values)
-}
-
-/// Gives `found` the scalars that a document has at a dotted path.
-pub(crate) fn each_value_at(source: &Value, path: &str, found: &mut dyn FnMut(&Value)) {
-    collect(source, path, MAX_DEPTH, &mut |value| {
-        found(value);
-        true
-    });
-}
-
-/// Whether a document has a scalar at a dotted path.
-pub(crate) fn has_value_at(source: &Value, path: &str) -> bool {
-    let mut found = false;
-    collect(source, path, MAX_DEPTH, &mut |_| {
-        found = true;
-        false
-    });
-    found
-}
-
-/// Gives `found` the scalars at a dotted path until it returns false; names in the document may have dots themselves. Returns
-/// whether it goes on.
-fn collect(value: &Value, path: &str, depth: usize, found: &mut dyn FnMut(&Value) -> bool) -> bool {
-    if depth == 0 {
-        return true;
-    }
-    match value {
-        Value::Array(items) => items.iter().all(|item| collect(item, path, depth - 1, found)),
-        Value::Object(members) if !path.is_empty() => {
-            members.iter().all(|(name, member)| match path.strip_prefix(name.as_str()) {
-                Some("") => collect(member, "", depth - 1, found),
-                Some(rest) => match rest.strip_prefix('.') {
-                    Some(rest) => collect(member, rest, depth - 1, found),
-                    None => true,
-                },
-                None => true,
-            })
-        }
-        Value::Object(_) | Value::Null => true,
-        scalar if path.is_empty() => found(scalar),
-        _ => true,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn values_at_a_path() {
-        let source = json!({"a": {"b": [1, {"c": "x"}, null], "b.c": "y"}, "a.b": 2, "d": [[3], 4]});
-        let at = |path: &str| {
-            let mut found = Vec::new();
-            collect(&source, path, MAX_DEPTH, &mut |value| {
-                found.push(value.clone());
-                found.len() < 3
-            });
-            json!(found)
-        };
-        assert_eq!(at("a.b"), json!([1, 2]));
-        assert_eq!(at("a.b.c"), json!(["x", "y"]));
-        assert_eq!(at("d"), json!([3, 4]));
-        assert_eq!(at("a"), json!([]));
-        assert_eq!(at("e"), json!([]));
-        assert!(has_value_at(&source, "a.b.c") && !has_value_at(&source, "a"));
-    }
 }

@@ -14,6 +14,7 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, SortExpr, ident, lit};
 use millrace_dsl::fields::check_format;
 use millrace_dsl::json::integer;
+use millrace_scoring::collect::{Address, Cursor};
 use millrace_storage::mapping::DateFormat;
 use serde_json::{Value, json};
 
@@ -24,7 +25,6 @@ use millrace_dsl::sort::{SortBy, SortKey};
 use millrace_work::error::{Error, Result};
 
 use self::render::render_key;
-use crate::score::collect::{Address, Cursor};
 use crate::table::keys::Key;
 use crate::table::values::{REFORMATTED, reformatted};
 use crate::table::{ROW, SCORE, SEGMENT, TableSnapshot};

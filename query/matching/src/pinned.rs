@@ -233,9 +233,9 @@ impl Drop for PinnedSnapshot {
 #[cfg(test)]
 mod tests {
     use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use millrace_scoring::fixture::Fixture;
 
     use super::*;
-    use crate::score::fixture::Fixture;
     use crate::table::TableSegment;
 
     fn snapshot(deleted: &[&Arc<RoaringBitmap>]) -> Arc<TableSnapshot> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt, stream};
 use millrace_dsl::params::Scope;
 use millrace_dsl::query;
+use millrace_scoring::reader::SegmentReader;
 use millrace_storage::access::{Action, DocumentRules, FieldRules};
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata, matches};
@@ -15,10 +16,9 @@ use serde_json::Value;
 
 use crate::lower;
 use crate::rules;
-use crate::score::reader::SegmentReader;
 use crate::table::access_snapshot::AccessSnapshot;
 use crate::table::predicate::Predicate;
-use crate::table::ruled::RuledRows;
+use crate::table::ruled::attach_ruled_rows;
 use crate::table::{TableIndex, TableSegment, TableSnapshot};
 
 /// Indices that a search refreshes at a time.
@@ -99,7 +99,7 @@ fn add(table: &mut TableSnapshot, snapshot: &Snapshot, index: TableIndex, now_ms
                 ruled: None,
             });
         }
-        RuledRows::attach(&index, shard.shard, now_ms, &mut table.segments[first..]);
+        attach_ruled_rows(&index, shard.shard, now_ms, &mut table.segments[first..]);
         table.shards += 1;
     }
     table.indices.push(index);

@@ -10,6 +10,12 @@ use arrow::array::{ArrayRef, ListArray, StringViewArray, UInt32Array, UInt64Arra
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::take;
 use arrow::datatypes::Field;
+use millrace_scoring::lists::Lists;
+use millrace_scoring::nested::{Elements, NestedNode, matching_elements};
+use millrace_scoring::node::{Node, ResolvedPredicate};
+use millrace_scoring::one_batch::read_rows;
+use millrace_scoring::prepare::Source;
+use millrace_scoring::reader::SegmentReader;
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{ColumnBatch, RowParts};
 use millrace_work::QueryContext;
@@ -17,13 +23,7 @@ use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
 use super::TableSnapshot;
-use super::keys::Lists;
-use super::node::{Node, ResolvedPredicate};
 use super::statistics::Functions;
-use crate::score::nested::{Elements, NestedNode, matching_elements};
-use crate::score::one_batch::read_rows;
-use crate::score::prepare::Source;
-use crate::score::reader::SegmentReader;
 
 /// What a key is made of.
 #[derive(Clone, Debug)]

@@ -14,7 +14,6 @@ pub mod keys;
 pub mod leaf;
 pub(crate) mod lower_clause;
 pub mod metadata_field;
-pub mod node;
 pub mod partitions;
 pub mod predicate;
 pub mod predicate_udf;
@@ -36,6 +35,11 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use millrace_scoring::collect::{Address, Budget, Cursor, Totals};
+use millrace_scoring::node::{Node, ResolvedPredicate};
+use millrace_scoring::prepare::Source;
+use millrace_scoring::reader::SegmentReader;
+use millrace_scoring::ruled_rows::RuledRows;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
 use millrace_work::QueryContext;
@@ -46,14 +50,9 @@ use roaring::RoaringBitmap;
 
 use self::access_snapshot::AccessSnapshot;
 use self::keys::Key;
-use self::node::{Node, ResolvedPredicate};
 use self::predicate::Predicate;
 use self::resolve::IndexContext;
-use self::ruled::RuledRows;
 use self::scan::IndexScanExec;
-use crate::score::collect::{Address, Budget, Cursor, Totals};
-use crate::score::prepare::Source;
-use crate::score::reader::SegmentReader;
 
 /// Score of a row; 0 where the query does not score.
 pub const SCORE: &str = "_score";

@@ -5,18 +5,18 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use millrace_scoring::collect::SegmentPass;
+use millrace_scoring::condition::SharedCondition;
+use millrace_scoring::node::ResolvedPredicate;
+use millrace_scoring::prepare::{Source, prepare};
+use millrace_scoring::scaled::Scaled;
 use millrace_storage::segment::WINDOW_ROWS;
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 
-use super::node::ResolvedPredicate;
 use super::statistics::Functions;
 use super::{TableSegment, TableSnapshot, TableState};
-use crate::score::collect::SegmentPass;
-use crate::score::condition::SharedCondition;
-use crate::score::prepare::{Source, prepare};
-use crate::score::scaled::Scaled;
 
 /// Least rows of a partition: below, another thread costs more than it does.
 /// Debug builds cut as soon as they can, so that tests meet it.

@@ -4,6 +4,11 @@ use std::sync::Arc;
 
 use millrace_dsl::json::text;
 use millrace_dsl::query::{MAX_CLAUSES, MatchPhrasePrefixQuery, MatchPhraseQuery};
+use millrace_scoring::automaton::Pattern;
+use millrace_scoring::node::{
+    ExpandedScore, Expansion, ExpansionSelection, Join, Node, StatisticsTerm, Values, Weight,
+};
+use millrace_scoring::phrase::{Phrase, PhrasePosition, PlaceTerms};
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
@@ -12,11 +17,6 @@ use super::full_text::{any_of, has_positions, zero_terms};
 use super::graph::{GraphSection, stretches};
 use super::tokens::{Token, Tokens};
 use super::{LowerClause, Resolver, Target, searchable};
-use crate::automaton::Pattern;
-use crate::score::phrase::{Phrase, PhrasePosition, PlaceTerms};
-use crate::table::node::{
-    ExpandedScore, Expansion, ExpansionSelection, Join, Node, StatisticsTerm, Values, Weight,
-};
 
 impl LowerClause for MatchPhraseQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {

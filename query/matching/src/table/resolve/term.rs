@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use millrace_dsl::json::text;
 use millrace_dsl::query::{TermQuery, TermsQuery};
+use millrace_scoring::node::{ExactValue, Node, StatisticsTerm, Weight};
 use millrace_storage::mapping::{Field, FieldType, Scalar};
 use millrace_storage::metadata::IndexMeta;
 use millrace_storage::segment::ValueRange;
@@ -12,7 +13,6 @@ use serde_json::Value;
 
 use super::range::column_range;
 use super::{LowerClause, Resolver, Target, not_searchable, searchable, setting};
-use crate::table::node::{ExactValue, Node, StatisticsTerm, Weight};
 use crate::table::values;
 
 /// Most values of a `terms` clause where the index does not say otherwise.

@@ -23,14 +23,14 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
+use millrace_scoring::collect::Matches;
+use millrace_scoring::prepare::Source;
 use millrace_storage::mapping::PathId;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
 pub(super) use self::find::PartitionHits;
 use self::threshold::{Threshold, TopRowsRequest, address};
-use crate::score::collect::Matches;
-use crate::score::prepare::Source;
 use crate::table::keys::{Key, KeyKind, KeySource};
 use crate::table::partitions::RowPartition;
 use crate::table::{ROW, SCORE};

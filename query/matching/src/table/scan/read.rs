@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::arrow::array::{ArrayRef, Float32Array, RecordBatch, RecordBatchOptions, UInt32Array};
+use millrace_scoring::collect::{self, SegmentPass};
+use millrace_scoring::prepare::Source;
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::list_rows;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
 use super::{Column, ScanState};
-use crate::score::collect::{self, SegmentPass};
-use crate::score::prepare::Source;
 use crate::table::partitions::RowPartition;
 use crate::table::{SEGMENT, SHARD};
 
