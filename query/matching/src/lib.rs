@@ -5,12 +5,11 @@
 //! [`order`] has the sort keys of hits, [`target`] pins what a request names, [`pinned`] counts what stays pinned.
 
 pub mod address;
+pub mod aliases;
 pub mod filters;
-pub mod lookup;
 pub mod lower;
 pub mod order;
 pub mod pinned;
 mod plan_node;
 pub mod rules;
 pub mod table;
-pub mod target;

@@ -41,7 +41,7 @@ use millrace_storage::metadata::{IndexMeta, matches};
 use serde_json::Value;
 
 use self::nested::Scope;
-pub(crate) use self::term::max_terms;
+pub use self::term::max_terms;
 use millrace_dsl::query::MAX_CLAUSES;
 use millrace_work::error::{Error, Result};
 

@@ -19,7 +19,7 @@ use crate::table::values;
 const MAX_TERMS: usize = 65_536;
 
 /// Returns the most values that an index lets a `terms` clause have.
-pub(crate) fn max_terms(meta: &IndexMeta) -> usize {
+pub fn max_terms(meta: &IndexMeta) -> usize {
     setting(meta, "index.max_terms_count", MAX_TERMS)
 }
 

@@ -6,6 +6,8 @@
 use std::collections::{HashMap, HashSet};
 
 use millrace_dsl::query::{Lookup, Query};
+use millrace_matching::table::TableSnapshot;
+use millrace_matching::table::resolve::max_terms;
 use millrace_scoring::path_values::{MAX_DEPTH, visit_values_at};
 use millrace_storage::access::Action;
 use millrace_storage::metadata::IndexMeta;
@@ -14,9 +16,6 @@ use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
 use millrace_work::{PARSED_SHARE, QueryContext, bytes_of};
 use serde_json::Value;
-
-use crate::table::TableSnapshot;
-use crate::table::resolve::max_terms;
 
 /// Most documents that one query may take values from.
 const MAX_LOOKUPS: usize = 4_096;

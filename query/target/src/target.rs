@@ -4,22 +4,18 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use millrace_dsl::params::Scope;
-use millrace_dsl::query;
+use millrace_matching::aliases::Aliases;
+use millrace_matching::rules;
+use millrace_matching::table::access_snapshot::AccessSnapshot;
+use millrace_matching::table::ruled::attach_ruled_rows;
+use millrace_matching::table::{TableIndex, TableSegment, TableSnapshot};
 use millrace_scoring::reader::SegmentReader;
 use millrace_storage::access::{Action, DocumentRules, FieldRules};
 use millrace_storage::mapping::Mapping;
-use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata, matches};
+use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
 use millrace_storage::routing;
 use millrace_storage::{Index, Session, Snapshot};
-use millrace_work::error::{Error, Result};
-use serde_json::Value;
-
-use crate::lower;
-use crate::rules;
-use crate::table::access_snapshot::AccessSnapshot;
-use crate::table::predicate::Predicate;
-use crate::table::ruled::attach_ruled_rows;
-use crate::table::{TableIndex, TableSegment, TableSnapshot};
+use millrace_work::error::Result;
 
 /// Indices that a search refreshes at a time.
 const REFRESHES: usize = 32;
@@ -128,50 +124,6 @@ fn seen(session: &Session, index: &str, mapping: Arc<Mapping>) -> Result<(Access
 pub fn resolve(session: &Session, expression: &str, options: &IndicesOptions) -> Result<Vec<Arc<Index>>> {
     let expression = if expression.is_empty() { "_all" } else { expression };
     Ok(session.resolve(expression, options)?)
-}
-
-/// What the aliases through which an index was named bring along.
-#[derive(Debug, Default)]
-pub(crate) struct Aliases {
-    pub(crate) filter: Option<Predicate>,
-    routing: Option<Vec<String>>,
-}
-
-impl Aliases {
-    /// An index that is named itself, or by an alias without a filter, is searched whole.
-    pub(crate) fn new(meta: &IndexMeta, parts: &[String]) -> Result<Self> {
-        let mut filters = Vec::new();
-        let mut routings: Vec<String> = Vec::new();
-        let (mut unfiltered, mut unrouted) = (false, false);
-        for part in parts {
-            if part.is_empty() || part == "_all" || matches(part, &meta.name) {
-                return Ok(Self::default());
-            }
-            for (name, alias) in &meta.aliases {
-                if !matches(part, name) {
-                    continue;
-                }
-                match alias.get("filter").filter(|filter| !filter.is_null()) {
-                    Some(filter) => {
-                        let filter = query::parse(filter).map_err(|error| {
-                            Error::IllegalArgument(format!(
-                                "failed to parse filter for alias [{name}]: {error}"
-                            ))
-                        })?;
-                        filters.push(lower::lower_filter(&filter));
-                    }
-                    None => unfiltered = true,
-                }
-                match alias.get("search_routing").and_then(Value::as_str) {
-                    Some(values) => routings.extend(values.split(',').map(str::to_owned)),
-                    None => unrouted = true,
-                }
-            }
-        }
-        let filter = (!unfiltered && !filters.is_empty()).then(|| Predicate::any(filters));
-        let routing = (!unrouted && !routings.is_empty()).then_some(routings);
-        Ok(Self { filter, routing })
-    }
 }
 
 /// Lists the shards that routing values and preferences leave.
