@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::keyed::{BucketCandidate, KeyedAggregation, KeyedCollector, Kind};
 use super::sorted;
 use crate::collector::Reduction;
-use crate::compile::{Compiler, Context};
+use crate::compiler::{Compiler, Context};
 use crate::field::{AcceptedTypes, ValueKind, Values};
 use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::{Children, NONE};

@@ -134,8 +134,8 @@ impl Store {
     }
 
     fn context<'a>(&'a self, tree: &'a Tree) -> SegmentContext<'a> {
-        let sets = Arc::new(SegmentSets::new(tree, &QueryContext::default()));
-        SegmentContext::new(tree, &self.table, 0, &self.table.snapshot.segments[0], sets).unwrap()
+        let sets = Arc::new(SegmentSets::new(&tree.scan, &QueryContext::default()));
+        SegmentContext::new(&tree.scan, &self.table, 0, &self.table.snapshot.segments[0], sets).unwrap()
     }
 
     /// Makes the answer of parts of the rows.
