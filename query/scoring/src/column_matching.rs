@@ -8,7 +8,7 @@ use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
 use crate::automaton::Pattern;
-use crate::prepare::{Source, visit};
+use crate::source::{Source, visit};
 
 /// Finds the rows, of those that matter. Strings longer than `ignore_above` UTF-16 code units do not count.
 pub(super) fn rows(

@@ -11,10 +11,11 @@ use crate::automaton::Pattern;
 use crate::condition::SharedCondition;
 use crate::disjunction::AtLeast;
 use crate::functions::ExpandedTerm;
+use crate::functions::LeafScore;
 use crate::match_all::MatchNoneScorer;
-use crate::node::{RawBound, TextBound};
-use crate::prepare::{LeafScore, Source};
+use crate::operands::{RawBound, TextBound};
 use crate::row_set::RowSet;
+use crate::source::Source;
 use crate::term::{Exact, Text};
 
 /// Prepares exact values between two.

@@ -12,10 +12,10 @@ use crate::constant::Constant;
 use crate::disjunction::AtLeast;
 use crate::lists::for_each_number;
 use crate::match_all::MatchNoneScorer;
-use crate::node::{ExactValue, Weight};
-use crate::prepare::{Source, visit};
+use crate::operands::{ExactValue, Weight};
 use crate::ranges::{self, range_rows};
 use crate::row_set::{RowSet, drain};
+use crate::source::{Source, visit};
 use crate::term::{Exact, Exists};
 
 /// Values that are opened as posting lists side by side; more are united first.

@@ -23,9 +23,9 @@ use tantivy::postings::Postings;
 use tantivy::{DocSet, TERMINATED};
 
 use crate::automaton::{CancellablePattern, Pattern};
-use crate::node::{RawBound, TextBound};
+use crate::operands::{RawBound, TextBound};
 use crate::reader::{EachRows, InvertedIndex, SegmentReader, TextReader};
-use crate::term::RowsOf;
+use crate::row_postings::RowsOf;
 
 /// Postings as a list of `(row, frequency)` and the positions in each row.
 struct List(Vec<(u32, u32)>, usize, Vec<Vec<u32>>);

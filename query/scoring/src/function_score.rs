@@ -14,9 +14,10 @@ use roaring::RoaringBitmap;
 use crate::condition::{Condition, RowCount, SharedCondition};
 use crate::failure::{Failure, Watch};
 use crate::node::{Node, NodeFunction};
-use crate::prepare::{Source, prepare};
+use crate::prepare::prepare;
 use crate::reader::InvertedIndex;
 use crate::row_function::{Evaluator, FunctionScope, RowFunction};
+use crate::source::Source;
 use crate::windows::{BoxFilter, ScorerRows};
 use crate::{BoxScorer, END, Scorer};
 

@@ -3,7 +3,22 @@
 use std::sync::Arc;
 
 use crate::bm25::Bm25;
-use crate::prepare::LeafScore;
+
+/// How a leaf scores in this segment.
+#[derive(Clone, Debug)]
+pub enum LeafScore {
+    /// All rows alike.
+    Flat(f32),
+    /// By frequency and length.
+    Bm25(Arc<Bm25>),
+}
+
+impl LeafScore {
+    /// Whether no row scores anything.
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(self, Self::Flat(score) if *score == 0.0)
+    }
+}
 
 /// A term that an expansion found.
 #[derive(Clone, Debug)]
@@ -28,7 +43,7 @@ pub struct ExpandedTerms {
 /// Functions and terms of a shard.
 #[derive(Debug, Default)]
 pub struct ShardFunctions {
-    /// In the order of [`crate::node::Weight::Bm25`].
+    /// In the order of [`crate::operands::Weight::Bm25`].
     pub functions: Vec<Arc<Bm25>>,
     /// In the order of [`crate::node::Node::Expanded`].
     pub expansions: Vec<ExpandedTerms>,

@@ -12,7 +12,7 @@ use millrace_storage::mapping::PathId;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
-use crate::prepare::{Source, visit};
+use crate::source::{Source, visit};
 
 /// Mean radius of the earth, in metres, as Lucene has it.
 const EARTH_RADIUS: f64 = 6_371_008.771_4;

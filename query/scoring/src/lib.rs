@@ -1,8 +1,10 @@
 //! Finding and scoring rows of one segment, a document at a time.
 //!
-//! [`prepare`](prepare::prepare) turns a [`crate::node::Node`] into a [`Condition`](condition::Condition)
-//! for one segment (this part reads columns), a file a kind; its scorer opens postings, and [`collect`] drives it. Scores are Lucene's legacy BM25 ([`bm25`]), in its arithmetic:
-//! terms in `f32`, sums in `f64`.
+//! A [`Node`](node::Node) is a predicate as one index's mapping understands it; the table of `millrace-matching` makes it.
+//! [`prepare`](prepare::prepare) turns it into a [`Condition`](condition::Condition)
+//! for one segment (this part reads columns), a file a kind; its scorer opens postings, and [`collect`] drives it.
+//! Patterns walk dictionaries as an [`automaton`]. Segments are read through [`reader`]s, and [`ruled_rows`] tells which rows rules show.
+//! Scores are Lucene's legacy BM25 ([`bm25`]), in its arithmetic: terms in `f32`, sums in `f64`.
 
 pub mod automaton;
 mod bits;
@@ -37,6 +39,7 @@ pub mod negation;
 pub mod nested;
 pub mod node;
 pub mod one_batch;
+pub mod operands;
 mod optional;
 pub mod path_values;
 pub mod phrase;
@@ -48,11 +51,13 @@ pub mod ranges;
 mod ranked;
 pub mod reader;
 pub mod row_function;
+mod row_postings;
 pub mod row_set;
 pub mod ruled_rows;
 pub mod scaled;
 mod scorer_union;
 mod sloppy;
+pub mod source;
 pub mod spans;
 pub mod steps;
 mod synonyms;

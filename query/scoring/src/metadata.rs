@@ -10,7 +10,7 @@ use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
 use crate::path_values::has_value_at;
-use crate::prepare::Source;
+use crate::source::Source;
 use crate::steps::in_steps;
 
 /// What is asked of a row's metadata.

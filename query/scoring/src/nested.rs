@@ -20,8 +20,9 @@ use crate::match_all::MatchNoneScorer;
 use crate::metadata_columns;
 use crate::metadata_columns::is_metadata_column;
 use crate::node::Node;
-use crate::prepare::{Source, prepare};
+use crate::prepare::prepare;
 use crate::reader::{InvertedIndex, SegmentReader};
+use crate::source::Source;
 use crate::{BoxScorer, END, Scorer};
 
 /// The elements of a nested path as a segment.

@@ -15,17 +15,18 @@ use roaring::RoaringBitmap;
 use crate::bits::count;
 use crate::bm25::Bm25;
 use crate::condition::{Condition, SharedCondition};
+use crate::functions::LeafScore;
 use crate::lengths::Scores;
 use crate::match_all::MatchNoneScorer;
-use crate::node::{Values, Weight};
+use crate::operands::{AnalyzedColumn, Weight};
 use crate::phrase::chain::Chain;
 use crate::phrase_values;
 use crate::phrase_windows::{MANY, PhraseWindows};
 use crate::positions::{PlacePositions, RowPositions};
-use crate::prepare::{LeafScore, Source};
 use crate::reader::{InvertedIndex, TextReader};
 use crate::row_set::RowSet;
 use crate::sloppy::Sloppy;
+use crate::source::Source;
 use crate::term_windows::{Ranking, RowCondition, Term, TermWindows};
 use crate::union::PostingsUnion;
 use crate::{BoxScorer, END, Scorer};
@@ -112,7 +113,7 @@ pub(super) fn prepare(
     source: &Source,
     path: PathId,
     phrase: &Arc<Phrase>,
-    values: Option<&Values>,
+    values: Option<&AnalyzedColumn>,
     weight: Weight,
     among: Option<&RoaringBitmap>,
 ) -> Result<SharedCondition> {

@@ -9,10 +9,10 @@ use roaring::RoaringBitmap;
 use crate::conjunction::ConjunctionScorer;
 use crate::disjunction::AtLeast;
 use crate::lists::for_each_string;
-use crate::node::Values;
+use crate::operands::AnalyzedColumn;
 use crate::phrase::{Phrase, PhrasePosition};
-use crate::prepare::{Source, visit};
 use crate::sloppy::Sloppy;
+use crate::source::{Source, visit};
 use crate::term::Text;
 use crate::windows::few_rows;
 
@@ -26,7 +26,7 @@ pub(super) fn rows(
     source: &Source,
     path: PathId,
     phrase: &Phrase,
-    values: &Values,
+    values: &AnalyzedColumn,
     among: Option<&RoaringBitmap>,
 ) -> Result<RoaringBitmap> {
     let mut found = RoaringBitmap::new();

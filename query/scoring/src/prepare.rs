@@ -1,91 +1,34 @@
 //! A predicate made ready for one segment: columns, ids and prefixes are looked up here, and what
 //! remains is postings and row sets. Runs on a compute thread, where reading may block.
 
-use std::fmt;
+mod conjunction;
+
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::{ColumnBatch, ValueRange};
-use millrace_work::QueryContext;
+use millrace_storage::segment::ValueRange;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
-use crate::bm25::Bm25;
+use self::conjunction::prepare_conjunction;
 use crate::boosting::Boosting;
 use crate::condition::SharedCondition;
 use crate::constant::Constant;
 use crate::disjunction::AtLeast;
 use crate::disjunction_max::DisjunctionMax;
 use crate::function_score::prepare_combined;
-use crate::functions::ShardFunctions;
+use crate::functions::LeafScore;
 use crate::match_all::{MatchAllScorer, MatchNoneScorer};
 use crate::negation::NegationScorer;
 use crate::nested::prepare_nested;
-use crate::node::{Node, Weight};
-use crate::reader::{InvertedIndex, SegmentReader};
+use crate::node::Node;
 use crate::row_set::RowSet;
-use crate::ruled_rows::RuledRows;
+use crate::source::Source;
 use crate::synonyms::Synonyms;
 use crate::term::Text;
-use crate::{
-    column_matching, conjunction, dictionary, exact, geo, intervals, metadata, phrase, ranges, spans,
-};
+use crate::{column_matching, dictionary, exact, geo, intervals, metadata, phrase, ranges, spans};
 
 /// Ids that are looked up between two looks at the stop.
 const IDS: usize = 256;
-
-/// How a leaf scores in this segment.
-#[derive(Clone, Debug)]
-pub enum LeafScore {
-    /// All rows alike.
-    Flat(f32),
-    /// By frequency and length.
-    Bm25(Arc<Bm25>),
-}
-
-impl LeafScore {
-    /// Looks up how a weight scores.
-    pub(super) fn new(source: &Source, weight: Weight) -> Self {
-        match weight {
-            Weight::Bm25(slot) => source
-                .functions
-                .get(slot)
-                .map_or(Self::Flat(0.0), |function| Self::Bm25(Arc::clone(function))),
-            other => Self::Flat(other.flat()),
-        }
-    }
-
-    /// Whether no row scores anything.
-    pub(super) fn is_nothing(&self) -> bool {
-        matches!(self, Self::Flat(score) if *score == 0.0)
-    }
-}
-
-/// Everything that preparing needs of one segment.
-#[derive(Clone)]
-pub struct Source {
-    /// Number of the segment in its table.
-    pub number: u32,
-    /// Number of its shard in the index.
-    pub shard: u32,
-    /// The segment.
-    pub reader: Arc<dyn SegmentReader>,
-    /// Its inverted index.
-    pub inverted: Arc<dyn InvertedIndex>,
-    /// Scoring functions and expanded terms of the shard.
-    pub functions: Arc<ShardFunctions>,
-    /// Rows that rules for documents show; absent where there are no rules.
-    pub ruled: Option<RuledRows>,
-    /// The work that it is prepared for.
-    pub work: QueryContext,
-}
-
-impl fmt::Debug for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source").field("number", &self.number).finish_non_exhaustive()
-    }
-}
 
 /// Prepares a predicate. `among` are the only rows that matter, where known. Row sets are held by the work of the source.
 ///
@@ -157,7 +100,7 @@ pub fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> R
             Some(rows) => RowSet::found(source, rows.clone(), 0.0)?,
             None => Arc::new(MatchNoneScorer),
         },
-        Node::And(parts) => conjunction::prepare(parts, source, among)?,
+        Node::And(parts) => prepare_conjunction(parts, source, among)?,
         Node::AtLeast(required, parts) => AtLeast::of(*required, prepare_all(parts, source, among)?),
         Node::Not(part) => Arc::new(NegationScorer(prepare(part, source, among)?)),
         Node::Constant(score, part) => {
@@ -188,24 +131,6 @@ fn prepare_all(
     among: Option<&RoaringBitmap>,
 ) -> Result<Vec<SharedCondition>> {
     nodes.iter().map(|node| prepare(node, source, among)).collect()
-}
-
-/// Calls `each` with the batches of one column.
-pub fn visit(
-    source: &Source,
-    column: PathId,
-    rows: Option<RoaringBitmap>,
-    each: &mut dyn FnMut(&ColumnBatch, &ArrayRef) -> Result<()>,
-) -> Result<()> {
-    let mut done = Ok(());
-    source.reader.read(&[column], rows, &mut |batch| {
-        done = source.work.check();
-        if let (Ok(()), Some(array)) = (&done, batch.columns.first()) {
-            done = each(&batch, array);
-        }
-        done.is_ok()
-    })?;
-    done
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ use crate::bits::{first_from, up_to};
 use crate::condition::{Condition, RowCount, SharedCondition};
 use crate::failure::Failure;
 use crate::match_all::{MatchAllScorer, MatchNoneScorer};
-use crate::prepare::Source;
 use crate::reader::{InvertedIndex, SegmentReader};
 use crate::row_set::RowSet;
+use crate::source::Source;
 use crate::windows::{BoxFilter, RowFilter};
 use crate::{BoxScorer, END, Scorer};
 

@@ -22,9 +22,9 @@ use tantivy::postings::Postings;
 use crate::automaton::CancellablePattern;
 use crate::metadata_columns;
 use crate::metadata_columns::is_metadata_column;
-use crate::node::{RawBound, TextBound};
+use crate::operands::{RawBound, TextBound};
 use crate::positions::RowPositions;
-use crate::term::RowsOf;
+use crate::row_postings::RowsOf;
 use crate::union::PostingsUnion;
 
 /// A segment as a search reads it. Every call but [`SegmentReader::rows`] may block on a remote

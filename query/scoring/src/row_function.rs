@@ -7,8 +7,8 @@ use millrace_storage::mapping::PathId;
 use millrace_storage::murmur::avalanche;
 use millrace_work::error::{Error, Result};
 
-use crate::prepare::Source;
 use crate::reader::SegmentReader;
+use crate::source::Source;
 use crate::values::{HashInput, RequestedNumbers, Values};
 
 /// A function of a row, as a mapping understands it.

@@ -11,8 +11,8 @@ use tantivy::postings::Postings;
 
 use crate::bits::{FEW, NO_ROWS, count, intersect, retain, set};
 use crate::condition::{Condition, RowCount, SharedCondition};
-use crate::prepare::Source;
 use crate::reader::InvertedIndex;
+use crate::source::Source;
 use crate::windows::{BoxFilter, RowFilter};
 use crate::{BoxScorer, END, Scorer};
 

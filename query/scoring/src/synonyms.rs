@@ -7,8 +7,8 @@ use millrace_work::error::Result;
 
 use crate::condition::Condition;
 use crate::disjunction::DisjunctionScorer;
+use crate::functions::LeafScore;
 use crate::match_all::MatchNoneScorer;
-use crate::prepare::LeafScore;
 use crate::reader::InvertedIndex;
 use crate::term::{PostingRows, TermScore};
 use crate::union::PostingsUnion;

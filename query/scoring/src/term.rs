@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
+use millrace_storage::segment::WindowBits;
 use millrace_work::error::Result;
 use tantivy::postings::Postings;
 
-use crate::bits::{FEW, NO_ROWS, count, intersect, retain, set};
+use crate::bits::{FEW, NO_ROWS, count, intersect, retain};
 use crate::blocks::Blocks;
 use crate::bm25::Bm25;
 use crate::condition::{Condition, RowCount, ScoredTerm, SharedCondition};
+use crate::functions::LeafScore;
 use crate::match_all::MatchNoneScorer;
-use crate::prepare::LeafScore;
 use crate::reader::{InvertedIndex, RowPostings, TextReader};
 use crate::windows::{BoxFilter, RowFilter};
 use crate::{BoxScorer, END, Scorer};
@@ -281,36 +281,5 @@ impl RowFilter for PostingRows {
     }
     fn cost(&self) -> u64 {
         self.0.cost()
-    }
-}
-
-/// Rows of postings, without frequencies.
-pub(crate) struct RowsOf<P>(pub P);
-
-impl<P: Postings> RowPostings for RowsOf<P> {
-    fn seek_row(&mut self, target: u32) -> u32 {
-        // Postings must not be asked to seek backwards.
-        match self.0.doc() {
-            doc if doc >= target => doc,
-            _ => self.0.seek(target),
-        }
-    }
-    fn fill(&mut self, first: u32, bits: &mut WindowBits) {
-        self.fill_often(first, bits, &mut Vec::new());
-    }
-    fn fill_often(&mut self, first: u32, bits: &mut WindowBits, often: &mut Vec<(u32, u32)>) {
-        let end = first.saturating_add(WINDOW_ROWS).min(END);
-        let mut row = self.seek_row(first);
-        while row < end {
-            set(bits, row - first);
-            often.extend(Some((row, self.0.term_freq())).filter(|(_, freq)| *freq > 1));
-            row = self.0.advance();
-        }
-    }
-    fn freq(&self) -> u32 {
-        self.0.term_freq()
-    }
-    fn cost(&self) -> u64 {
-        self.0.size_hint().into()
     }
 }

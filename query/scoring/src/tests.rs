@@ -16,11 +16,13 @@ use crate::condition::{Condition, RowCount, SharedCondition};
 use crate::fixture::{Fixture, KEYWORD, NUMBER, TEXT};
 use crate::functions::ShardFunctions;
 use crate::match_all::MatchAllScorer;
-use crate::node::{ExactValue, Node, Weight};
+use crate::node::Node;
+use crate::operands::{ExactValue, Weight};
 use crate::phrase::{Phrase, PhrasePosition, PlaceTerms};
-use crate::prepare::{Source, prepare};
+use crate::prepare::prepare;
 use crate::reader::{SegmentReader, TextReader};
 use crate::scaled::Scaled;
+use crate::source::Source;
 
 fn fixture() -> Arc<Fixture> {
     Fixture::new(&[

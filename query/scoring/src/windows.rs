@@ -15,8 +15,8 @@ use roaring::RoaringBitmap;
 use crate::Scorer;
 use crate::bits::{NO_ROWS, SetBuilder, first_from, is_empty, set, up_to};
 use crate::condition::Condition;
-use crate::prepare::Source;
 use crate::reader::InvertedIndex;
+use crate::source::Source;
 
 /// Rows of a segment, window by window. Targets and windows do not descend.
 pub trait RowFilter: Send {

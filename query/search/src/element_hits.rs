@@ -12,7 +12,7 @@ use millrace_dsl::source_filter::SourceFilter;
 use millrace_matching::table::TableSnapshot;
 use millrace_scoring::collect::Address;
 use millrace_scoring::nested::{Elements, MatchingElement, nested_ordinals};
-use millrace_scoring::prepare::Source;
+use millrace_scoring::source::Source;
 use millrace_scoring::steps::in_steps;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::segment::{RowParts, StoredRow};

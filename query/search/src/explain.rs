@@ -19,7 +19,7 @@ use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::statistics::Functions;
 use millrace_scoring::collect::Address;
 use millrace_scoring::node::{Node, ResolvedPredicate};
-use millrace_scoring::prepare::Source;
+use millrace_scoring::source::Source;
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};

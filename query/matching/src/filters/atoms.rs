@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use millrace_scoring::automaton::Pattern;
-use millrace_scoring::node::{ExactValue, Expansion, Node, RawBound};
+use millrace_scoring::node::{Expansion, Node};
+use millrace_scoring::operands::{ExactValue, RawBound};
 use millrace_scoring::phrase::{Phrase, PlaceTerms};
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::ValueRange;

@@ -12,7 +12,7 @@ use hashbrown::HashMap as Map;
 use millrace_scoring::automaton::Pattern;
 use millrace_scoring::lists::for_each_number;
 use millrace_scoring::nested::Elements;
-use millrace_scoring::prepare::{Source, visit};
+use millrace_scoring::source::{Source, visit};
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{ColumnPath as ParsedPlace, ParsedDocuments};
 use millrace_work::error::Result;

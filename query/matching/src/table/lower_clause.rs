@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use millrace_dsl::query::{Clause, Query};
-use millrace_scoring::node::{Node, Weight};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_work::error::{Error, Result};
 
 use super::predicate::Predicate;

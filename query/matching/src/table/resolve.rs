@@ -33,9 +33,8 @@ use std::sync::Arc;
 
 use millrace_dsl::json::{integer, text};
 use millrace_scoring::metadata::Metadata;
-use millrace_scoring::node::{
-    Expansion, Join, Node, ResolvedPredicate, StatisticsTerm, TermStatistics, Weight,
-};
+use millrace_scoring::node::{Expansion, Join, Node, ResolvedPredicate, StatisticsTerm, TermStatistics};
+use millrace_scoring::operands::Weight;
 use millrace_storage::mapping::{Field, FieldType, Mapping};
 use millrace_storage::metadata::{IndexMeta, matches};
 use serde_json::Value;

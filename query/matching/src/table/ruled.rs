@@ -1,7 +1,7 @@
 //! The rows of segments that rules for documents show.
 //!
 //! A term that only hidden documents have must not tell of itself by being found, so the terms that a query stands for are chosen among
-//! those of visible documents: [`RuledRows`] goes with each segment of an index that has rules (`target`), and expansions,
+//! those of visible documents: [`RuledRows`] goes with each segment of an index that has rules, and expansions,
 //! intervals and suggesters ask it. The rows are found when they are first asked for, and kept with the snapshot: one bit a row
 //! at most. Rules come in order; a rule whose writer is bound by others, as an API key's query is, chooses among the documents that
 //! the rules before it show.
@@ -12,8 +12,9 @@ use std::sync::{Arc, OnceLock};
 use millrace_scoring::collect::row_set;
 use millrace_scoring::functions::ShardFunctions;
 use millrace_scoring::node::ResolvedPredicate;
-use millrace_scoring::prepare::{Source, prepare};
+use millrace_scoring::prepare::prepare;
 use millrace_scoring::ruled_rows::{RowVisibility, RuledRows};
+use millrace_scoring::source::Source;
 use millrace_storage::mapping::PathId;
 use millrace_work::QueryContext;
 use millrace_work::error::Result;

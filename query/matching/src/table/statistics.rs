@@ -8,11 +8,11 @@ use std::sync::{Arc, OnceLock};
 
 use millrace_dsl::query::FeatureFunction;
 use millrace_scoring::bm25::{Bm25, Statistics, idf};
+use millrace_scoring::functions::LeafScore;
 use millrace_scoring::functions::{ExpandedTerm, ExpandedTerms, ShardFunctions};
 use millrace_scoring::node::{
     ExpandedScore, Expansion, ExpansionSelection, Join, ResolvedPredicate, StatisticsTerm, TermStatistics,
 };
-use millrace_scoring::prepare::LeafScore;
 use millrace_scoring::reader::{InvertedIndex, SegmentReader};
 use millrace_scoring::visible_terms::VisibleTerms;
 use millrace_storage::document::{feature_of, feature_value};

@@ -23,7 +23,7 @@ use tantivy_fst::Automaton;
 pub use millrace_storage::automaton::{WildcardItem, pieces};
 
 use crate::automaton::near::{FuzzyTerms, Row};
-use crate::node::TextBound;
+use crate::operands::TextBound;
 
 /// A set of terms.
 #[derive(Clone, Debug)]

@@ -1,14 +1,18 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::stream::BoxStream;
-use millrace_storage::segment::{PageBounds, RowParts, StoredRow};
+use millrace_storage::mapping::PathId;
+use millrace_storage::segment::{ColumnBatch, PageBounds, RowParts, StoredRow};
+use millrace_work::QueryContext;
 use millrace_work::compute::StopOnDrop;
 use millrace_work::error::Error;
 use parking_lot::Mutex;
 
 use crate::fixture::{Fixture, NUMBER};
 use crate::metadata::Metadata;
+use crate::operands::Weight;
 use crate::prepare::*;
+use crate::reader::{InvertedIndex, SegmentReader};
 
 /// A large segment whose work is no longer waited for once it was read from.
 #[derive(Debug)]

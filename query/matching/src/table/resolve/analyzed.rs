@@ -1,7 +1,8 @@
 //! Starts of terms as the query strings ask for them: normalized only, or analyzed.
 
 use millrace_dsl::query::{Normalize, Operator, PrefixQuery, Rewrite};
-use millrace_scoring::node::{Node, Weight};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_work::error::Result;
 use serde_json::Value;
 

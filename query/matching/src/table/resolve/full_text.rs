@@ -6,7 +6,8 @@ use millrace_dsl::query::{
     Fuzziness, FuzzyOptions, MAX_CLAUSES, MatchBoolPrefixQuery, MatchQuery, Operator, ZeroTerms,
 };
 use millrace_scoring::automaton::Pattern;
-use millrace_scoring::node::{Join, Node, StatisticsTerm, Weight};
+use millrace_scoring::node::{Join, Node, StatisticsTerm};
+use millrace_scoring::operands::Weight;
 use millrace_storage::analysis::Analyzer;
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};

@@ -8,7 +8,8 @@ use millrace_dsl::query::{
 use millrace_scoring::automaton::{Pattern, pieces};
 use millrace_scoring::intervals::source::Source;
 use millrace_scoring::intervals::{Intervals, IntervalsLeaf, LeafTerms};
-use millrace_scoring::node::{Node, Weight};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_storage::analysis::Analyzer;
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};

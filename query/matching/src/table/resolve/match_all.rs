@@ -1,7 +1,8 @@
 //! `match_all`, `match_none` and `ids`, which no mapping changes.
 
 use millrace_dsl::query::{IdsQuery, MatchAllQuery, MatchNoneQuery};
-use millrace_scoring::node::{Node, Weight};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_work::error::Result;
 
 use super::{LowerClause, Resolver};

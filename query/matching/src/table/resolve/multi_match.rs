@@ -5,7 +5,8 @@ use millrace_dsl::query::{
     Fuzziness, FuzzyOptions, MAX_CLAUSES, MatchBoolPrefixQuery, MatchPhrasePrefixQuery, MatchPhraseQuery,
     MatchQuery, MatchType, MultiMatchQuery, Operator, ZeroTerms,
 };
-use millrace_scoring::node::{Node, Weight};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

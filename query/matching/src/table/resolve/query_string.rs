@@ -8,7 +8,8 @@ mod leaf;
 use millrace_dsl::query::{MAX_CLAUSES, Operator, QueryStringQuery};
 use millrace_dsl::query_string::syntax::{Clause, Conjunction, Expression, Group, Leaf, Modifier};
 use millrace_dsl::query_string::{ParsedQuery, SyntaxError, escape, parse};
-use millrace_scoring::node::{Node, Weight};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_work::error::{Error, Result};
 
 use self::leaf::Strings;

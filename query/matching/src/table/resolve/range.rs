@@ -3,7 +3,8 @@
 use millrace_dsl::json::{self, text};
 use millrace_dsl::query::RangeQuery;
 use millrace_scoring::metadata::Metadata;
-use millrace_scoring::node::{Node, Weight};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_storage::segment::ValueRange;
 use millrace_work::error::{Error, Result};

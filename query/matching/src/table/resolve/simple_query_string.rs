@@ -4,7 +4,8 @@ use millrace_dsl::query::{
     Fuzziness, FuzzyOptions, FuzzyQuery, MatchType, Normalize, Operator, SimpleQueryStringQuery,
 };
 use millrace_dsl::query_string::simple::{Branch, Item, parse};
-use millrace_scoring::node::{Node, Weight};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_work::error::Result;
 
 use super::boolean::Boolean;

@@ -8,9 +8,8 @@ use millrace_dsl::query::{
     SpanMultiQuery, SpanNearQuery, SpanNotQuery, SpanOrQuery, SpanTermQuery,
 };
 use millrace_scoring::automaton::Pattern;
-use millrace_scoring::node::{
-    ExactValue, ExpandedScore, Expansion, ExpansionSelection, Join, Node, StatisticsTerm, Weight,
-};
+use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Join, Node, StatisticsTerm};
+use millrace_scoring::operands::{ExactValue, Weight};
 use millrace_scoring::spans::expression::{Span, SpanLeaf, SpanTerms, Spans};
 use millrace_storage::mapping::{Field, FieldType, PathId, Scalar};
 use millrace_work::error::{Error, Result};

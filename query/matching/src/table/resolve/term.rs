@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use millrace_dsl::json::text;
 use millrace_dsl::query::{TermQuery, TermsQuery};
-use millrace_scoring::node::{ExactValue, Node, StatisticsTerm, Weight};
+use millrace_scoring::node::{Node, StatisticsTerm};
+use millrace_scoring::operands::{ExactValue, Weight};
 use millrace_storage::mapping::{Field, FieldType, Scalar};
 use millrace_storage::metadata::IndexMeta;
 use millrace_storage::segment::ValueRange;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
 use millrace_scoring::collect::Matches;
-use millrace_scoring::prepare::Source;
+use millrace_scoring::source::Source;
 use millrace_storage::mapping::PathId;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use datafusion::arrow::array::{ArrayRef, Float32Array, RecordBatch, RecordBatchOptions, UInt32Array};
 use millrace_scoring::collect::{self, SegmentPass};
-use millrace_scoring::prepare::Source;
+use millrace_scoring::source::Source;
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::list_rows;
 use millrace_work::error::{Error, Result};

@@ -3,8 +3,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_dsl::query;
 use millrace_scoring::nested::{MatchingElement, matching_elements};
-use millrace_scoring::prepare::Source;
 use millrace_scoring::reader::SegmentReader;
+use millrace_scoring::source::Source;
 use millrace_storage::{Action, Engine, ManualClock, Principal, RefreshPolicy, SharedClock, WriteOp};
 use serde_json::{Value, json};
 

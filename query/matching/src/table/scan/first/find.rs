@@ -6,7 +6,7 @@ use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use datafusion::arrow::compute::{concat_batches, filter};
 use millrace_scoring::END;
 use millrace_scoring::collect::{self, Matches, SegmentPass};
-use millrace_scoring::prepare::Source;
+use millrace_scoring::source::Source;
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{NumberBounds, PageBounds, list_rows};
 use millrace_work::error::Result;
