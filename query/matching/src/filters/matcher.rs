@@ -26,7 +26,7 @@ use super::clause::{Clause, Tree};
 use super::fields::Fields;
 use super::finder::{Candidates, Finder};
 use super::{Filter, atoms};
-use crate::table::TableSegment;
+use crate::table::snapshot::TableSegment;
 use crate::table::statistics::expanded;
 
 /// Filters of one index, compiled for one mapping of it or for such as mean the same to each.

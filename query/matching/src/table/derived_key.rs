@@ -22,8 +22,8 @@ use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
-use super::TableSnapshot;
 use super::statistics::Functions;
+use crate::table::snapshot::TableSnapshot;
 
 /// What a key is made of.
 #[derive(Clone, Debug)]

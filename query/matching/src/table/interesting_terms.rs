@@ -14,8 +14,8 @@ use millrace_storage::mapping::PathId;
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 
-use super::TableSegment;
 use super::statistics::searched;
+use crate::table::snapshot::TableSegment;
 
 /// A term that was chosen: its field, and its boost.
 type ChosenTerm = (PathId, String, f32);

@@ -17,7 +17,8 @@ use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 
 use super::statistics::Functions;
-use super::{TableSegment, TableSnapshot, TableState};
+use crate::table::snapshot::{TableSegment, TableSnapshot};
+use crate::table::state::TableState;
 
 /// Least rows of a partition: below, another thread costs more than it does.
 /// Debug builds cut as soon as they can, so that tests meet it.

@@ -22,7 +22,7 @@ use roaring::RoaringBitmap;
 
 use super::resolve::{IndexContext, resolve_under};
 use super::statistics::Functions;
-use super::{TableIndex, TableSegment, TableSnapshot};
+use crate::table::snapshot::{TableIndex, TableSegment, TableSnapshot};
 
 /// The segments of a shard of which rules show some documents only.
 struct RuledShard {

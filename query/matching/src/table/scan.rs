@@ -18,7 +18,7 @@ use super::keys::Key;
 use super::partitions::{Openings, PartitionBoundary, RowPartition, count_segments, share_out};
 use super::predicate::Predicate;
 use super::statistics::Functions;
-use super::{ROW, SCORE, SEGMENT, TableState};
+use crate::table::state::{ROW, SCORE, SEGMENT, TableState};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::stats::Precision;
 use datafusion::common::{Result as PlanResult, Statistics};

@@ -22,7 +22,7 @@ use millrace_work::error::{Error, Result, ShardFailure};
 
 use super::blend::blend;
 use super::interesting_terms::SelectedTerms;
-use super::{TableSegment, TableSnapshot};
+use crate::table::snapshot::{TableSegment, TableSnapshot};
 
 /// Most terms that an expansion keeps, whatever is asked for.
 const MAX_KEPT: usize = 10_000;

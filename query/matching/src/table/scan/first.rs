@@ -33,7 +33,7 @@ pub(super) use self::find::PartitionHits;
 use self::threshold::{Threshold, TopRowsRequest, address};
 use crate::table::keys::{Key, KeyKind, KeySource};
 use crate::table::partitions::RowPartition;
-use crate::table::{ROW, SCORE};
+use crate::table::state::{ROW, SCORE};
 
 /// By what rows are ordered first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

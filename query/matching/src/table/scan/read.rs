@@ -13,7 +13,7 @@ use roaring::RoaringBitmap;
 
 use super::{Column, ScanState};
 use crate::table::partitions::RowPartition;
-use crate::table::{SEGMENT, SHARD};
+use crate::table::state::{SEGMENT, SHARD};
 
 /// Rows of one batch.
 pub(super) const BATCH_ROWS: usize = 8_192;

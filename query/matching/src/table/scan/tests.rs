@@ -24,9 +24,11 @@ use rand::{RngExt, SeedableRng};
 use roaring::RoaringBitmap;
 
 use super::*;
+use crate::table::IndexTable;
 use crate::table::keys::{Key, KeyKind, KeySource, MissingKey, Rescale};
+use crate::table::snapshot::{TableSegment, TableSnapshot};
+use crate::table::state::{SEGMENT, ScanHandle, ScanOptions};
 use crate::table::top_k::TopKIntoScan;
-use crate::table::{IndexTable, SEGMENT, ScanHandle, ScanOptions, TableSegment, TableSnapshot};
 
 fn snapshot() -> TableSnapshot {
     let first = Fixture::new(&[("disk full", "a", 30), ("disk", "b", 10), ("node", "a", 20)]);
