@@ -19,16 +19,16 @@ use super::backgrounds::BackgroundPlan;
 use super::field::{AcceptedTypes, EVERY_INDEX, FieldResolution, Values};
 use super::scan_plan::{FilterPlan, ScanPlan, Scope};
 
-/// Where an aggregation stands.
+/// The position of an aggregation in the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Context {
     /// Number of the scope.
     pub scope: usize,
-    /// What is around.
+    /// The aggregation around.
     pub below: ParentContext,
 }
 
-/// What is around an aggregation.
+/// The kind of aggregation around another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ParentContext {
     /// Nothing.
@@ -43,9 +43,9 @@ pub(crate) enum ParentContext {
 pub(crate) struct Compiler<'a> {
     /// The indices.
     pub snapshot: &'a Arc<TableSnapshot>,
-    /// What `now` means.
+    /// The time of `now`, in milliseconds since 1970.
     pub now_ms: i64,
-    /// Whether times are measured.
+    /// True if times are measured.
     pub profile: bool,
     /// Scopes and filters so far.
     pub scan: ScanPlan,
@@ -59,9 +59,9 @@ pub(crate) struct Compiler<'a> {
     pub name: Arc<str>,
     /// Name of the aggregation around.
     pub parent: Arc<str>,
-    /// Whether scores are read.
+    /// True if scores are read.
     pub scores: bool,
-    /// Whether something is decided shard by shard.
+    /// True if an aggregation decides something shard by shard.
     pub by_shard: bool,
 }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Bytes of the allocations of a row beside what is in them.
 const ALLOCATION_BYTES: usize = 32;
 
-/// What hits are wanted.
+/// The hits that a `top_hits` aggregation requests.
 #[derive(Debug)]
 pub(crate) struct TopHitsSpec {
     /// Order.
@@ -23,7 +23,7 @@ pub(crate) struct TopHitsSpec {
     pub from: usize,
     /// Hits that are shown.
     pub size: usize,
-    /// Whether scores are shown.
+    /// True if scores are shown.
     pub scored: bool,
     /// The nested path whose elements are shown; documents where absent.
     pub path: Option<Arc<str>>,
@@ -32,7 +32,7 @@ pub(crate) struct TopHitsSpec {
 }
 
 impl TopHitsSpec {
-    /// Whether scores are read.
+    /// Returns true if scores are read.
     pub(crate) fn by_score(&self) -> bool {
         self.scored
     }
@@ -82,7 +82,7 @@ impl TopRow {
 /// Hits that are to be fetched for one bucket.
 #[derive(Debug)]
 pub(crate) struct HitFetch {
-    /// How they are shown.
+    /// The request for these hits.
     pub shape: Arc<TopHitsSpec>,
     /// The rows in their order.
     pub rows: Vec<TopRow>,

@@ -50,7 +50,7 @@ impl Scope {
 pub(crate) struct FilterPlan {
     /// Number of the scope whose rows are filtered.
     pub scope: usize,
-    /// What it is for each index.
+    /// The predicate of the filter in each index that understands it.
     pub resolved: Vec<Option<ResolvedPredicate>>,
     /// Terms that it expands to, by shard.
     pub functions: Functions,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::lower;
 use crate::table::predicate::Predicate;
 
-/// What the aliases through which an index was named bring along.
+/// Filter and routing of the aliases through which an index was named.
 #[derive(Debug, Default)]
 pub struct Aliases {
     /// Rows that the aliases show; all where absent.

@@ -16,7 +16,7 @@ pub struct InterestingTerms {
     /// Fields that terms may be of, each with whether its terms are those of a text; a term is taken as one of the field
     /// in which it is most frequent.
     pub fields: Vec<(PathId, bool)>,
-    /// How often the examples have each term, and its place by its first occurrence.
+    /// The frequency of each term in the examples, and its place by its first occurrence.
     pub frequencies: BTreeMap<String, (u32, u32)>,
     /// Number of all terms of the examples, those included that are too rare in them.
     pub words: usize,

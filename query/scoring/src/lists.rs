@@ -32,7 +32,7 @@ impl Lists {
         }
     }
 
-    /// Whether each row has one value, or none.
+    /// Returns true if each row has one value, or none.
     pub fn is_flat(&self) -> bool {
         self.offsets.is_none()
     }

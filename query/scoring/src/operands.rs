@@ -6,7 +6,7 @@ use millrace_storage::analysis::Analyzers;
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::ValueRange;
 
-/// What a matching row adds to the score.
+/// The share of a matching row in the score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weight {
     /// Nothing: a filter.

@@ -13,7 +13,7 @@ pub fn each_value_at(source: &Value, path: &str, found: &mut dyn FnMut(&Value)) 
     });
 }
 
-/// Whether a document has a scalar at a dotted path.
+/// Returns true if a document has a scalar at a dotted path.
 pub fn has_value_at(source: &Value, path: &str) -> bool {
     let mut found = false;
     visit_values_at(source, path, MAX_DEPTH, &mut |_| {

@@ -16,7 +16,7 @@ pub trait RowVisibility: fmt::Debug + Send + Sync {
     /// Finds the documents that the first rules show; all rules where there are fewer, every row where no rule is among them. Blocks.
     ///
     /// # Errors
-    /// What a rule cannot be asked of the index, files that cannot be read, more rows than queries may hold.
+    /// A rule that the index cannot answer, files that cannot be read, more rows than queries may hold.
     fn visible_documents(&self, rules: usize, work: &QueryContext) -> Result<Option<Arc<RoaringBitmap>>>;
 }
 

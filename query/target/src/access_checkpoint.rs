@@ -37,7 +37,7 @@ fn check_there(snapshot: &TableSnapshot, session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// What something that takes its time began to read.
+/// The snapshots that a long operation began to read, and the privileges that it was checked by last.
 #[derive(Debug)]
 pub struct AccessCheckpoint {
     snapshots: Vec<Arc<TableSnapshot>>,

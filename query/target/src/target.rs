@@ -1,4 +1,4 @@
-//! What a search is asked of: an index expression as a pinned snapshot of tables.
+//! The target of a search: an index expression as a pinned snapshot of tables.
 
 use std::sync::Arc;
 

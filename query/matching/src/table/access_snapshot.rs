@@ -1,4 +1,4 @@
-//! What a searcher may see of an index, pinned with it: rules for documents join every scan, and contexts are read on only
+//! Access to an index, pinned with it: rules for documents join every scan, and contexts are read on only
 //! while roles say the same.
 
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use millrace_storage::mapping::Mapping;
 
 use super::predicate::Predicate;
 
-/// What a searcher may see of an index.
+/// The documents and fields of an index that a searcher may see.
 #[derive(Clone, Debug, Default)]
 pub struct AccessSnapshot {
-    /// What roles say of the index; `None` where all of it is seen.
+    /// The rights of roles on the index; `None` where all of it is seen.
     pub access: Option<Arc<IndexAccess>>,
     /// Rules for the documents, in order: each leaves of what those before it show. None where all are seen.
     pub documents: Arc<[Documents]>,
@@ -20,7 +20,8 @@ pub struct AccessSnapshot {
 }
 
 impl AccessSnapshot {
-    /// Whether roles still let an index be read as they did; `now` is what they say of it now, `action` what it was read by.
+    /// Returns true if roles still let an index be read as they did. `now` has their rights of now, `action` is the one that it was
+    /// read by.
     pub fn holds(&self, now: &IndexAccess, action: Action) -> bool {
         if !now.allows(action) {
             return false;
@@ -35,7 +36,7 @@ impl AccessSnapshot {
 /// The documents that a rule shows.
 #[derive(Clone, Debug)]
 pub struct Documents {
-    /// What they match.
+    /// The predicate that the documents match.
     pub predicate: Predicate,
     /// The mapping as the rule's writer sees it: all of it, where that is an administrator, though the reader may not.
     pub mapping: Arc<Mapping>,

@@ -20,7 +20,7 @@ use crate::table::snapshot::TableSegment;
 /// A term that was chosen: its field, and its boost.
 type ChosenTerm = (PathId, String, f32);
 
-/// What was chosen in a shard so far: the expansions of the same examples, one a field, share it.
+/// Terms that were chosen in a shard so far. The expansions of the same examples, one a field, share them.
 #[derive(Debug, Default)]
 pub(super) struct SelectedTerms(Vec<(Arc<InterestingTerms>, Vec<ChosenTerm>)>);
 

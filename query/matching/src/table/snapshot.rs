@@ -24,7 +24,7 @@ pub struct TableIndex {
     pub mapping: Arc<Mapping>,
     /// Filter of the aliases through which the index was named.
     pub filter: Option<Predicate>,
-    /// What the searcher may see of its documents.
+    /// The documents and fields that the searcher may see.
     pub seen: AccessSnapshot,
     /// Numbers of its shards that are searched.
     pub shards: Vec<u32>,
@@ -47,7 +47,7 @@ pub struct TableSegment {
     pub ruled: Option<RuledRows>,
 }
 
-/// What is pinned for a search, and for a scroll as long as it is open.
+/// The indices and segments that a search pins; a scroll pins them as long as it is open.
 #[derive(Clone, Debug, Default)]
 pub struct TableSnapshot {
     /// Indices in order.
@@ -80,7 +80,7 @@ impl TableSnapshot {
         })
     }
 
-    /// Whether no alias and no rule leaves out documents of any index.
+    /// Returns true if no alias and no rule leaves out documents of any index.
     pub fn shows_all(&self) -> bool {
         self.indices.iter().all(|index| index.filter.is_none() && index.seen.documents.is_empty())
     }

@@ -23,16 +23,16 @@ pub const SEGMENT: &str = "_segment";
 /// Number of a row in its segment.
 pub const ROW: &str = "_row";
 
-/// How a table is scanned.
+/// Options of the scans of a table.
 #[derive(Clone, Debug, Default)]
 pub struct ScanOptions {
-    /// What `now` means.
+    /// The time of `now`, in milliseconds since 1970.
     pub now_ms: i64,
-    /// How many matches are counted; none where absent.
+    /// Most matches that are counted; none are where absent.
     pub track: Option<u64>,
-    /// Whether statistics of all shards are joined before scoring.
+    /// True if statistics of all shards are joined before scoring.
     pub global_statistics: bool,
-    /// Where a continued search goes on, where the order is by score or address.
+    /// The point behind which a continued search goes on, if the order is by score or address.
     pub cursor: Option<Cursor>,
     /// First sort value of the point where a continued search goes on, where the order is by a key
     /// and a filter above the scan leaves out what is before the point.
@@ -41,13 +41,13 @@ pub struct ScanOptions {
     pub terminate_after: u64,
     /// Least score of rows.
     pub min_score: Option<f32>,
-    /// Whether the time that each shard takes is measured.
+    /// True if the time that each shard takes is measured.
     pub profile: bool,
     /// The work that it is done for.
     pub work: QueryContext,
 }
 
-/// What a search learns from its scan beside the rows.
+/// Totals, failures and times that a search learns from its scan beside the rows.
 #[derive(Debug)]
 pub struct ScanHandle {
     /// Matches.
@@ -58,12 +58,12 @@ pub struct ScanHandle {
     pub failures: Mutex<Vec<ShardFailure>>,
     /// Matches still allowed, by shard.
     pub budgets: Vec<Budget>,
-    /// What each shard took, where measured.
+    /// Times of the shards, if they are measured.
     pub timings: Vec<Timing>,
     pub(super) max_score: AtomicU32,
 }
 
-/// What one shard took, in nanoseconds.
+/// Times of one shard, in nanoseconds.
 #[derive(Debug, Default)]
 pub struct Timing {
     /// Making the predicate ready for segments.
@@ -85,7 +85,7 @@ impl Timing {
 }
 
 impl ScanHandle {
-    /// Whether a shard stopped before its end.
+    /// Returns true if a shard stopped before its end.
     pub fn terminated_early(&self) -> bool {
         self.budgets.iter().any(Budget::spent)
     }
@@ -104,14 +104,14 @@ impl ScanHandle {
 /// The parts of a table that its scans share.
 #[derive(Clone, Debug)]
 pub struct TableState {
-    /// What is searched.
+    /// The pinned indices.
     pub snapshot: Arc<TableSnapshot>,
     /// Sort keys, the first columns of the schema.
     pub keys: Vec<Key>,
-    /// How it is scanned.
+    /// Options of the scan.
     pub options: ScanOptions,
-    /// What the search learns.
+    /// Totals, failures and times.
     pub handle: Arc<ScanHandle>,
-    /// Where work is done.
+    /// Threads that evaluate predicates.
     pub compute: Compute,
 }
