@@ -15,8 +15,7 @@ use super::term_filter::TermFilter;
 /// What is counted.
 #[derive(Debug)]
 pub(crate) struct BackgroundPlan {
-    /// Number of the scope whose rows are counted.
-    pub scope: usize,
+    scope: usize,
     rule: Arc<KeyRule>,
     filter: Option<usize>,
 }
@@ -27,16 +26,13 @@ impl BackgroundPlan {
         let rule = KeyRule { values, form: KeyForm::Terms(TermFilter::default()), null: false };
         Self { scope, rule: Arc::new(rule), filter }
     }
-
-    /// Returns the places of the columns of documents that are read in an index.
-    pub(crate) fn slot_in(&self, index: usize) -> Option<usize> {
-        self.rule.values.place_in(index).map(|place| place.slot)
-    }
 }
 
 /// Counts.
 #[derive(Debug)]
 pub(crate) struct Background {
+    /// Number of the scope whose rows are counted.
+    pub scope: usize,
     rule: Arc<KeyRule>,
     filter: Option<usize>,
     row_keys: RowKeys,
@@ -51,6 +47,7 @@ impl Background {
     /// Makes empty counts.
     pub(crate) fn new(plan: &BackgroundPlan) -> Self {
         Self {
+            scope: plan.scope,
             rule: Arc::clone(&plan.rule),
             filter: plan.filter,
             row_keys: RowKeys::new(&[Arc::clone(&plan.rule)], false),
@@ -59,6 +56,11 @@ impl Background {
             total: 0,
             expanded: KeyedRows::default(),
         }
+    }
+
+    /// Returns the places of the columns of documents that are read in an index.
+    pub(crate) fn slot_in(&self, index: usize) -> Option<usize> {
+        self.rule.values.place_in(index).map(|place| place.slot)
     }
 
     /// Asks for the counts of rows of a segment and has them added; whether there was an answer.

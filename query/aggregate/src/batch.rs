@@ -12,10 +12,14 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, StringVie
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit, UInt64Type};
-use millrace_work::error::Result;
+use millrace_scoring::one_batch::read_rows;
+use millrace_scoring::source::Source;
+use millrace_storage::mapping::PathId;
+use millrace_work::error::{Error, Result};
+use roaring::RoaringBitmap;
 
 use super::metric::Ordinals;
-use super::segment::SegmentContext;
+use super::segment::{self, SegmentContext};
 
 /// Rows of one scope of a segment.
 pub(crate) struct Batch<'a> {
@@ -31,6 +35,46 @@ pub(crate) struct Batch<'a> {
     pub scores: Option<&'a [f32]>,
     /// The batch of the scope around.
     pub outer: Option<&'a Batch<'a>>,
+}
+
+impl SegmentContext<'_> {
+    /// Reads the columns of a scope for rows, which ascend, and calls `each` with all in one batch.
+    pub(crate) fn with_rows(
+        &self,
+        scope: usize,
+        rows: &[u32],
+        scores: Option<&[f32]>,
+        outer: Option<&Batch<'_>>,
+        each: &mut dyn FnMut(&Batch<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let source = match scope {
+            0 => &self.source,
+            _ => match self.scope(scope)? {
+                Some((source, _)) => source,
+                None => return Ok(()),
+            },
+        };
+        let paths = self.plan.columns(scope, self.index);
+        let columns = read_whole(source, paths, rows)?;
+        each(&Batch { segment: self, scope, rows, columns: &columns, scores, outer })
+    }
+}
+
+/// Reads columns of a few rows as one array each.
+fn read_whole(source: &Source, paths: &[PathId], rows: &[u32]) -> Result<Vec<Option<Column>>> {
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Rows ascend.
+    let selected = RoaringBitmap::from_sorted_iter(rows.iter().copied())
+        .map_err(|error| Error::Execution(format!("rows do not ascend: {error}")))?;
+    if let Some(kept) = segment::numbers(source, paths, &selected)? {
+        return Ok(kept.iter().map(Column::read).collect());
+    }
+    Ok(match read_rows(source.reader.as_ref(), paths, selected)? {
+        Some(batch) => batch.columns.iter().map(Column::read).collect(),
+        None => paths.iter().map(|_| None).collect(),
+    })
 }
 
 /// Rows of a batch and the buckets that they belong to.

@@ -8,12 +8,13 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use millrace_matching::score::collect::Address;
+use millrace_scoring::collect::Address;
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 
 use super::backgrounds::Background;
 use super::batch::{Batch, Selection};
+use super::hit_fetch::HitFetch;
 use super::result::{Entry, Header, Outcome, Results};
 use super::segment::SegmentContext;
 use super::source::SourceQuery;
@@ -85,7 +86,7 @@ pub(crate) struct Reduction<'a> {
     /// Counts over other documents than those that match.
     pub backgrounds: &'a [Background],
     /// Rows that hits are to be fetched for, a list for each outcome of `top_hits`.
-    pub hits: Vec<super::bucket::top_hits::HitFetch>,
+    pub hits: Vec<HitFetch>,
     /// Where results are made to put buckets in order, the paths that lead to what the order compares: nothing beside them is
     /// made, because some states are spent by it and the answer needs them.
     pub only: Option<Vec<Vec<String>>>,

@@ -3,29 +3,21 @@
 use std::sync::Arc;
 
 use millrace_dsl::aggs::{Aggregation, Aggregations, Kind, Metric, ValuesSource};
-use millrace_dsl::query::{Common, NestedQuery, NestedScore, Query};
-use millrace_matching::lower;
 use millrace_matching::table::TableSnapshot;
-use millrace_matching::table::resolve::{IndexContext, resolve};
-use millrace_matching::table::statistics::Functions;
-use millrace_storage::mapping::{DateFormat, PathId, Scalar};
-use millrace_time::Zone;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use super::backgrounds::BackgroundPlan;
 use super::bucket::{
     auto_date_histogram, composite, date_histogram, filters, histogram, keyed, multi_terms, nested, range,
     rare_terms, sampler, significant_terms, slots, terms, top_hits,
 };
-use super::field::{AcceptedTypes, FieldResolution, Values};
+use super::compiler::{Compiler, Context, ParentContext};
+use super::field::AcceptedTypes;
 use super::metric::collector::Measure;
 use super::profile::Timings;
 use super::result::{Format, Header};
-use super::tree::{FilterPlan, Node, NodeKind, Root, Scope, Tree};
-
-/// Stands for every index among those that failed.
-pub(crate) const ALL: usize = usize::MAX;
+use super::scan_plan::{ScanPlan, Scope};
+use super::tree::{Node, NodeKind, Root, Tree};
 
 /// Lets aggregations meet the mappings of a snapshot.
 ///
@@ -42,9 +34,20 @@ pub(crate) fn compile(
         columns: vec![Vec::new(); snapshot.indices.len()],
         ..Scope::default()
     };
-    let tree = Tree { scopes: vec![documents], ..Tree::default() };
-    let mut compiler =
-        Compiler { snapshot, now_ms, profile, tree, touched: Vec::new(), name: "".into(), parent: "".into() };
+    let mut compiler = Compiler {
+        snapshot,
+        now_ms,
+        profile,
+        scan: ScanPlan { scopes: vec![documents], filters: Vec::new() },
+        backgrounds: Vec::new(),
+        failed: Vec::new(),
+        touched: Vec::new(),
+        name: "".into(),
+        parent: "".into(),
+        scores: false,
+        by_shard: false,
+    };
+    let (mut roots, mut globals) = (Vec::new(), Vec::new());
     for (place, aggregation) in aggregations.collected().enumerate() {
         compiler.touched = vec![Vec::new(); snapshot.indices.len()];
         let context = Context { scope: 0, below: ParentContext::Top };
@@ -52,31 +55,12 @@ pub(crate) fn compile(
         let slots = std::mem::take(&mut compiler.touched);
         let root = Root { place, node, slots };
         match aggregation.kind {
-            Kind::Global => compiler.tree.globals.push(root),
-            _ => compiler.tree.roots.push(root),
+            Kind::Global => globals.push(root),
+            _ => roots.push(root),
         }
     }
-    Ok(compiler.tree)
-}
-
-/// Where an aggregation stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Context {
-    /// Number of the scope.
-    pub scope: usize,
-    /// What is around.
-    pub below: ParentContext,
-}
-
-/// What is around an aggregation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ParentContext {
-    /// Nothing.
-    Top,
-    /// Single buckets only, of which each has all rows of the same scope or filters them.
-    Single,
-    /// Something else, by the name of its factory.
-    Other(&'static str),
+    let Compiler { scan, backgrounds, failed, scores, by_shard, .. } = compiler;
+    Ok(Tree { roots, globals, scan, backgrounds, scores, by_shard, failed })
 }
 
 /// An aggregation that has met the mappings.
@@ -103,21 +87,6 @@ impl CompiledAggregation {
     fn slots(slots: Arc<slots::Slots>, inner: Context) -> Self {
         Self { format: slots.format.clone(), kind: NodeKind::Slots(slots), inner }
     }
-}
-
-/// Lets aggregations meet the mappings.
-pub(crate) struct Compiler<'a> {
-    /// The indices.
-    pub snapshot: &'a Arc<TableSnapshot>,
-    /// What `now` means.
-    pub now_ms: i64,
-    /// Whether times are measured.
-    profile: bool,
-    tree: Tree,
-    touched: Vec<Vec<usize>>,
-    name: Arc<str>,
-    /// Name of the aggregation around.
-    parent: Arc<str>,
 }
 
 impl Compiler<'_> {
@@ -224,8 +193,8 @@ impl Compiler<'_> {
                 CompiledAggregation::raw(NodeKind::ReverseNested(leave), inner)
             }
             Kind::Sampler(sampler) => {
-                self.tree.scores = true;
-                self.tree.by_shard = true;
+                self.scores = true;
+                self.by_shard = true;
                 let kind = NodeKind::Sampler(sampler::compile(sampler));
                 CompiledAggregation::raw(kind, within("SamplerAggregatorFactory"))
             }
@@ -239,7 +208,7 @@ impl Compiler<'_> {
             }
             Kind::TopHits(hits) => {
                 let shape = top_hits::compile(self, context, hits)?;
-                self.tree.scores |= shape.by_score();
+                self.scores |= shape.by_score();
                 CompiledAggregation::raw(NodeKind::TopHits(shape), within("MultiBucketAggregatorFactory"))
             }
         })
@@ -265,146 +234,6 @@ impl Compiler<'_> {
         }
     }
 
-    /// Returns the name of the aggregation at hand.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Reports an error of every index.
-    pub(crate) fn fail_all(&mut self, error: Error) {
-        self.tree.failed.push((ALL, error));
-    }
-
-    /// Reports an error of an index.
-    pub(crate) fn fail(&mut self, index: usize, error: Error) {
-        self.tree.failed.push((index, error));
-    }
-
-    /// Resolves a field.
-    pub(crate) fn values(
-        &mut self,
-        context: Context,
-        source: &ValuesSource,
-        aggregation: &str,
-        accepts: AcceptedTypes,
-    ) -> Result<Values> {
-        let Some(scope) = self.tree.scopes.get_mut(context.scope) else {
-            return Err(Error::Execution("an aggregation is in no scope".to_owned()));
-        };
-        let (columns, touched) = (&mut scope.columns, &mut self.touched);
-        let mut slot = |index: usize, column: PathId| {
-            let touched = if context.scope == 0 { touched.get_mut(index) } else { None };
-            columns.get_mut(index).map_or(0, |columns| place_of(column, columns, touched))
-        };
-        let resolving = FieldResolution {
-            indices: &self.snapshot.indices,
-            aggregation,
-            accepts,
-            now_ms: self.now_ms,
-            failed: &mut self.tree.failed,
-            slot: &mut slot,
-        };
-        let values = Values::resolve(source, resolving)?;
-        if values.mixed && accepts != AcceptedTypes::Any {
-            return Err(Error::Reducing(Box::new(Error::Exception {
-                kind: "aggregation_execution_exception",
-                status: 500,
-                reason: format!(
-                    "Merging/Reducing the aggregations failed when computing the aggregation [{}] because the field you gave in the aggregation query existed as two different types in two different indices",
-                    self.name
-                ),
-            })));
-        }
-        Ok(values)
-    }
-
-    /// Gives a column its place among those of a scope.
-    pub(crate) fn slot(&mut self, context: Context, index: usize, column: PathId) -> usize {
-        let columns = self.tree.scopes.get_mut(context.scope).and_then(|scope| scope.columns.get_mut(index));
-        let touched = if context.scope == 0 { self.touched.get_mut(index) } else { None };
-        columns.map_or(0, |columns| place_of(column, columns, touched))
-    }
-
-    /// Adds a scope.
-    pub(crate) fn scope(&mut self, outer: usize, path: Option<Arc<str>>) -> usize {
-        let indices = &self.snapshot.indices;
-        let paths = indices.iter().map(|index| index.mapping.nested_id(path.as_deref()?)).collect();
-        self.tree.scopes.push(Scope { path, outer, paths, columns: vec![Vec::new(); indices.len()] });
-        self.tree.scopes.len() - 1
-    }
-
-    /// Returns a scope.
-    pub(crate) fn scope_at(&self, scope: usize) -> Option<&Scope> {
-        self.tree.scopes.get(scope)
-    }
-
-    /// Adds a filter; returns its number.
-    pub(crate) fn filter(&mut self, context: Context, query: &Query) -> Result<usize> {
-        let path = self.tree.scopes.get(context.scope).and_then(|scope| scope.path.clone());
-        let predicate = match &path {
-            None => lower::lower_filter(query),
-            Some(path) => {
-                let nested = NestedQuery {
-                    path: path.to_string(),
-                    query: query.clone(),
-                    score_mode: NestedScore::None,
-                    ignore_unmapped: true,
-                    inner_hits: None,
-                    common: Common::default(),
-                };
-                lower::lower_filter(&nested.into())
-            }
-        };
-        let mut resolved = Vec::with_capacity(self.snapshot.indices.len());
-        for (at, index) in self.snapshot.indices.iter().enumerate() {
-            let context = IndexContext { meta: &index.meta, mapping: &index.mapping, now_ms: self.now_ms };
-            resolved.push(match resolve(&predicate, context) {
-                Ok(found) => Some(found),
-                Err(error) => {
-                    self.tree.failed.push((at, error));
-                    None
-                }
-            });
-        }
-        let functions = Functions::new(self.snapshot.shards, false);
-        self.tree.filters.push(FilterPlan { scope: context.scope, resolved, functions });
-        Ok(self.tree.filters.len() - 1)
-    }
-
-    /// Adds counts of all values of a field, or of those in documents that a filter matches.
-    pub(crate) fn background(
-        &mut self,
-        context: Context,
-        source: &ValuesSource,
-        filter: Option<&Query>,
-    ) -> Result<usize> {
-        let filter = filter.map(|filter| self.filter(context, filter)).transpose()?;
-        let source = ValuesSource { missing: None, ..source.clone() };
-        let values = self.values(context, &source, "terms", AcceptedTypes::Keys)?;
-        self.tree.backgrounds.push(BackgroundPlan::new(context.scope, values, filter));
-        Ok(self.tree.backgrounds.len() - 1)
-    }
-
-    /// Reads a value as the field has it in the first index that has it.
-    pub(crate) fn parse(&self, values: &Values, value: &Value) -> Result<Option<Scalar>> {
-        let indices = self.snapshot.indices.iter().enumerate();
-        let found = indices.filter_map(|(at, index)| Some((values.place_in(at)?, index))).next();
-        let Some((place, index)) = found else { return Ok(None) };
-        match index.mapping.parse_value(&place.field, value, self.now_ms, false)? {
-            Scalar::I64(value) => Ok(Some(Scalar::I64(place.long(value)))),
-            other => Ok(Some(other)),
-        }
-    }
-
-    /// Reads a date of a format, or date math, in a zone.
-    pub(crate) fn date(&self, format: &DateFormat, zone: Zone, text: &str, round_up: bool) -> Result<i64> {
-        format.parse_millis_in(text, self.now_ms, round_up, zone).map_err(|reason| Error::Exception {
-            kind: "parse_exception",
-            status: 400,
-            reason,
-        })
-    }
-
     fn measure(&mut self, context: Context, metric: &Arc<Metric>) -> Result<Arc<Measure>> {
         let name = metric.name();
         let accepts = match metric.as_ref() {
@@ -424,7 +253,7 @@ impl Compiler<'_> {
                 named(&options.weight, options.weight_missing.clone()),
             ],
             Metric::MatrixStats(options) => {
-                self.tree.by_shard = true;
+                self.by_shard = true;
                 let missing = |field| options.missing.get(field).map(|value| Value::from(*value));
                 options.fields.iter().map(|field| named(field, missing(field))).collect()
             }
@@ -445,20 +274,6 @@ fn numbers_of(nodes: &[Node], index: usize) -> Option<Vec<usize>> {
     places.sort_unstable();
     places.dedup();
     Some(places)
-}
-
-/// Returns the place of a column among those that are read, and notes that the aggregation at hand reads it.
-fn place_of(column: PathId, columns: &mut Vec<PathId>, touched: Option<&mut Vec<usize>>) -> usize {
-    let place = columns.iter().position(|known| *known == column).unwrap_or_else(|| {
-        columns.push(column);
-        columns.len() - 1
-    });
-    if let Some(touched) = touched
-        && !touched.contains(&place)
-    {
-        touched.push(place);
-    }
-    place
 }
 
 /// Counts are numbers whatever the field is.

@@ -7,7 +7,8 @@ use millrace_dsl::aggs::{ValueType, ValuesSource};
 use millrace_dsl::fields::check_format;
 use millrace_dsl::json::text;
 use millrace_matching::table::TableIndex;
-use millrace_matching::table::metadata_field::{ID_COLUMN, MetadataField, SEQ_NO_COLUMN, is_metadata_column};
+use millrace_matching::table::metadata_field::MetadataField;
+use millrace_scoring::metadata_columns::{ID_COLUMN, SEQ_NO_COLUMN, is_metadata_column};
 use millrace_search::fetch::decimal::DecimalFormat;
 use millrace_storage::mapping::{ColumnKind, DateFormat, Field, FieldType, Scalar};
 use millrace_time::Zone;
@@ -15,8 +16,10 @@ use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::batch::{Batch, Column};
-use super::compile::ALL;
 use super::result::Format;
+
+/// Stands for every index among those that failed.
+pub(crate) const EVERY_INDEX: usize = usize::MAX;
 
 /// Format of dates whose mapping names none. Bounds of buckets may be texts of milliseconds.
 const DEFAULT_DATE_FORMAT: &str = "strict_date_optional_time||epoch_millis";
@@ -184,7 +187,7 @@ impl Values {
             }
         }
         if let Err(error) = values.fill(source, resolving.indices, resolving.now_ms) {
-            resolving.failed.push((ALL, error));
+            resolving.failed.push((EVERY_INDEX, error));
         }
         if values.kind.is_none() {
             values.kind = source.value_type.map(of_type).filter(|_| values.missing.is_some());

@@ -20,12 +20,12 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, Sched
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{TryStreamExt, stream};
-use millrace_matching::score::collect::{Address, collect_all};
 use millrace_matching::table::partitions::{
     Openings, PartitionBoundary, RowPartition, count_segments, share_out,
 };
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::{TableSegment, TableState};
+use millrace_scoring::collect::{Address, collect_all};
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
@@ -153,9 +153,11 @@ impl OperatorState {
         }
         // What nobody else needs goes with the part.
         let shared = self.sets.get(part.segment as usize).filter(|_| !part.is_whole(segment));
-        let sets = shared
-            .map_or_else(|| Arc::new(SegmentSets::new(&self.tree, &self.table.options.work)), Arc::clone);
-        let context = SegmentContext::new(&self.tree, &self.table, part.segment, segment, sets)?;
+        let sets = shared.map_or_else(
+            || Arc::new(SegmentSets::new(&self.tree.scan, &self.table.options.work)),
+            Arc::clone,
+        );
+        let context = SegmentContext::new(&self.tree.scan, &self.table, part.segment, segment, sets)?;
         unless_ended(self.feed_part(&context, part, segment, states, reservation))?;
         let held = states.memory();
         reservation.try_resize(held)?;
@@ -231,8 +233,8 @@ impl ShardReader for Replay<'_> {
         for own in rows.chunk_by(|a, b| a.segment == b.segment) {
             let Some(number) = own.first().map(|first| first.segment) else { continue };
             let Some(segment) = table.snapshot.segments.get(number as usize) else { continue };
-            let sets = Arc::new(SegmentSets::new(&self.0.tree, &table.options.work));
-            let context = SegmentContext::new(&self.0.tree, table, number, segment, sets)?;
+            let sets = Arc::new(SegmentSets::new(&self.0.tree.scan, &table.options.work));
+            let context = SegmentContext::new(&self.0.tree.scan, table, number, segment, sets)?;
             for chunk in own.chunks(REPLAYED_ROWS) {
                 let numbers: Vec<u32> = chunk.iter().map(|address| address.row).collect();
                 context.with_rows(0, &numbers, None, None, each)?;

@@ -54,11 +54,11 @@ impl PartRows<'_> {
                 pass.subs.push(sub);
             }
         }
-        for (background, plan) in backgrounds.iter_mut().zip(&segment.tree.backgrounds) {
-            if plan.scope != 0 {
-                self.elements(plan.scope, background)?;
+        for background in backgrounds {
+            if background.scope != 0 {
+                self.elements(background)?;
             } else if !background.ask(answer)? {
-                columns.extend(plan.slot_in(segment.index));
+                columns.extend(background.slot_in(segment.index));
                 pass.backgrounds.push(background);
             }
         }
@@ -71,7 +71,8 @@ impl PartRows<'_> {
     }
 
     /// Counts the elements of rows for a background within a nested path.
-    fn elements(&self, scope: usize, background: &mut Background) -> Result<()> {
+    fn elements(&self, background: &mut Background) -> Result<()> {
+        let scope = background.scope;
         let Some((_, nested)) = self.segment.scope(scope)? else { return Ok(()) };
         let parents = nested.parents().iter().enumerate();
         let own: Vec<u32> =

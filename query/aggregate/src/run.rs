@@ -23,9 +23,10 @@ use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result, ShardFailure};
 use serde_json::Value;
 
-use super::bucket::top_hits::{HitFetch, TopRow};
 use super::collector::{Reduction, SubCollectors};
-use super::compile::{ALL, compile};
+use super::compile::compile;
+use super::field::EVERY_INDEX;
+use super::hit_fetch::{HitFetch, TopRow};
 use super::operator::{AggregateExec, OperatorState, PartitionStates, States};
 use super::pipeline;
 use super::result::{Entry, Outcome, Results};
@@ -85,7 +86,7 @@ impl<'a> Aggregation<'a> {
         let mut failures = Vec::new();
         let mut places: Vec<usize> = Vec::new();
         for (place, error) in std::mem::take(&mut tree.failed) {
-            if place == ALL {
+            if place == EVERY_INDEX {
                 return Err(refused_by_all(snapshot, error));
             }
             if !places.contains(&place) {
@@ -152,7 +153,7 @@ async fn aggregate(searcher: &Searcher, tree: Arc<Tree>, request: Request<'_>) -
     let shared = OperatorState {
         matching: openings(&predicate, global, state.options.min_score),
         everything: openings(&Predicate::All, false, None),
-        sets: snapshot.segments.iter().map(|_| Arc::new(SegmentSets::new(&tree, &phase))).collect(),
+        sets: snapshot.segments.iter().map(|_| Arc::new(SegmentSets::new(&tree.scan, &phase))).collect(),
         table: state,
         tree: Arc::clone(&tree),
         predicate,

@@ -3,22 +3,21 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use millrace_matching::score::collect::{overlap, row_set};
-use millrace_matching::score::condition::RowCount;
-use millrace_matching::score::nested::{Elements, NestedNode};
-use millrace_matching::score::one_batch::read_rows;
-use millrace_matching::score::prepare::{Source, prepare};
-use millrace_matching::table::node::Node;
 use millrace_matching::table::{TableSegment, TableState};
+use millrace_scoring::collect::{overlap, row_set};
+use millrace_scoring::condition::RowCount;
+use millrace_scoring::nested::{Elements, NestedNode};
+use millrace_scoring::node::Node;
+use millrace_scoring::prepare::prepare;
+use millrace_scoring::source::Source;
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{Nested, list_rows};
 use millrace_work::QueryContext;
-use millrace_work::error::{Error, Result};
+use millrace_work::error::Result;
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
-use super::batch::{Batch, Column};
-use super::tree::Tree;
+use super::scan_plan::ScanPlan;
 
 /// Rows of a segment.
 #[derive(Debug)]
@@ -139,8 +138,8 @@ type ElementSource = (Source, Arc<Nested>);
 
 /// A segment while it is collected.
 pub(crate) struct SegmentContext<'a> {
-    /// The compiled tree.
-    pub tree: &'a Tree,
+    /// Scopes and filters.
+    pub plan: &'a ScanPlan,
     /// The table.
     pub table: &'a TableState,
     /// Number of the segment in the table.
@@ -163,11 +162,11 @@ pub(crate) struct SegmentSets {
 
 impl SegmentSets {
     /// Makes those of a segment, none of which is known.
-    pub(crate) fn new(tree: &Tree, work: &QueryContext) -> Self {
+    pub(crate) fn new(plan: &ScanPlan, work: &QueryContext) -> Self {
         Self {
             work: work.part(),
-            filters: tree.filters.iter().map(|_| OnceShared::default()).collect(),
-            scopes: tree.scopes.iter().map(|_| OnceShared::default()).collect(),
+            filters: plan.filters.iter().map(|_| OnceShared::default()).collect(),
+            scopes: plan.scopes.iter().map(|_| OnceShared::default()).collect(),
         }
     }
 }
@@ -204,19 +203,19 @@ impl<T> OnceShared<T> {
 impl<'a> SegmentContext<'a> {
     /// Opens a segment, of which `sets` has what is known so far.
     pub(crate) fn new(
-        tree: &'a Tree,
+        plan: &'a ScanPlan,
         table: &'a TableState,
         number: u32,
         segment: &TableSegment,
         sets: Arc<SegmentSets>,
     ) -> Result<Self> {
         let source = table.snapshot.source(number, segment, &table.options.work)?;
-        Ok(Self { tree, table, number, index: segment.index, source, sets })
+        Ok(Self { plan, table, number, index: segment.index, source, sets })
     }
 
     /// Returns the rows of a scope.
     pub(crate) fn scope(&self, scope: usize) -> Result<Option<&(Source, Arc<Nested>)>> {
-        let (Some(once), Some(known)) = (self.sets.scopes.get(scope), self.tree.scopes.get(scope)) else {
+        let (Some(once), Some(known)) = (self.sets.scopes.get(scope), self.plan.scopes.get(scope)) else {
             return Ok(None);
         };
         let found = once.get(|| match known.nested_in(self.index) {
@@ -228,7 +227,7 @@ impl<'a> SegmentContext<'a> {
 
     /// Returns the rows of a filter, numbered as in the scope that it is for.
     pub(crate) fn filter(&self, filter: usize) -> Result<Option<&RowBits>> {
-        let (Some(once), Some(known)) = (self.sets.filters.get(filter), self.tree.filters.get(filter)) else {
+        let (Some(once), Some(known)) = (self.sets.filters.get(filter), self.plan.filters.get(filter)) else {
             return Ok(None);
         };
         let found = once.get(|| {
@@ -255,7 +254,7 @@ impl<'a> SegmentContext<'a> {
 
     /// Counts the documents of a filter, where nothing is deleted and the index knows the number.
     pub(crate) fn known_count(&self, filter: usize) -> Result<Option<u64>> {
-        let Some(known) = self.tree.filters.get(filter).filter(|known| known.scope == 0) else {
+        let Some(known) = self.plan.filters.get(filter).filter(|known| known.scope == 0) else {
             return Ok(None);
         };
         let Some(Some(resolved)) = known.resolved.get(self.index) else { return Ok(Some(0)) };
@@ -268,44 +267,6 @@ impl<'a> SegmentContext<'a> {
         let (inverted, deleted) = (self.source.inverted.as_ref(), &RoaringBitmap::new());
         prepared.known_count(&RowCount { inverted, rows, deleted, all: true })
     }
-
-    /// Reads the columns of a scope for rows, which ascend, and calls `each` with all in one batch.
-    pub(crate) fn with_rows(
-        &self,
-        scope: usize,
-        rows: &[u32],
-        scores: Option<&[f32]>,
-        outer: Option<&Batch<'_>>,
-        each: &mut dyn FnMut(&Batch<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let source = match scope {
-            0 => &self.source,
-            _ => match self.scope(scope)? {
-                Some((source, _)) => source,
-                None => return Ok(()),
-            },
-        };
-        let paths = self.tree.columns(scope, self.index);
-        let columns = read_whole(source, paths, rows)?;
-        each(&Batch { segment: self, scope, rows, columns: &columns, scores, outer })
-    }
-}
-
-/// Reads columns of a few rows as one array each.
-fn read_whole(source: &Source, paths: &[PathId], rows: &[u32]) -> Result<Vec<Option<Column>>> {
-    if paths.is_empty() {
-        return Ok(Vec::new());
-    }
-    // Rows ascend.
-    let selected = RoaringBitmap::from_sorted_iter(rows.iter().copied())
-        .map_err(|error| Error::Execution(format!("rows do not ascend: {error}")))?;
-    if let Some(kept) = numbers(source, paths, &selected)? {
-        return Ok(kept.iter().map(Column::read).collect());
-    }
-    Ok(match read_rows(source.reader.as_ref(), paths, selected)? {
-        Some(batch) => batch.columns.iter().map(Column::read).collect(),
-        None => paths.iter().map(|_| None).collect(),
-    })
 }
 
 /// Returns numbers of some rows of columns from decoded pages, where all are kept so.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use millrace_matching::automaton::Pattern;
+use millrace_scoring::automaton::Pattern;
 use millrace_storage::murmur::hash32;
 
 /// Which terms are wanted.

@@ -1,15 +1,11 @@
 //! Aggregations that have met the mappings of a snapshot, as one search collects with them.
 //!
-//! The nodes of a [`Tree`] make empty states ([`Node::sub`]), as many as there are partitions. Rows are of a scope:
-//! documents, or the elements of a nested path as one `nested` aggregation reaches them; columns are listed by scope and
-//! index, filters and the counts over other documents ([`BackgroundPlan`]) are numbered for the whole tree. An index
+//! The nodes of a [`Tree`] make empty states ([`Node::sub`]), as many as there are partitions. Rows are of the scopes of a
+//! [`ScanPlan`]; the counts over other documents ([`BackgroundPlan`]) are numbered for the whole tree. An index
 //! whose mapping refuses an aggregation is reported in [`Tree::failed`] and left out.
 
 use std::sync::Arc;
 
-use millrace_matching::table::node::ResolvedPredicate;
-use millrace_matching::table::statistics::Functions;
-use millrace_storage::mapping::PathId;
 use millrace_work::error::Error;
 use serde_json::Value;
 
@@ -17,9 +13,11 @@ use super::backgrounds::BackgroundPlan;
 use super::bucket::{auto_date_histogram, keyed, nested, sampler, slots, top_hits};
 use super::collector::{Collector, SubCollector, SubCollectors};
 use super::field::Values;
+use super::hit_fetch::TopHitsSpec;
 use super::metric::collector::{Measure, MetricCollector};
 use super::profile::{ProfiledCollector, Timings};
 use super::result::Header;
+use super::scan_plan::ScanPlan;
 
 /// Aggregations that have met the mappings of a snapshot.
 #[derive(Debug, Default)]
@@ -28,10 +26,8 @@ pub(crate) struct Tree {
     pub roots: Vec<Root>,
     /// Those over all documents.
     pub globals: Vec<Root>,
-    /// Kinds of rows; the first is documents.
-    pub scopes: Vec<Scope>,
-    /// Filters.
-    pub filters: Vec<FilterPlan>,
+    /// Scopes and filters.
+    pub scan: ScanPlan,
     /// Counts over other documents.
     pub backgrounds: Vec<BackgroundPlan>,
     /// Whether scores are read.
@@ -51,37 +47,6 @@ pub(crate) struct Root {
     pub node: Node,
     /// Places of the columns of documents that it reads, by index.
     pub slots: Vec<Vec<usize>>,
-}
-
-/// A kind of rows.
-#[derive(Debug, Default)]
-pub(crate) struct Scope {
-    /// Nested path; documents where absent.
-    pub path: Option<Arc<str>>,
-    /// Number of the scope around.
-    pub outer: usize,
-    /// Number of the nested path in each index that has it.
-    pub(super) paths: Vec<Option<PathId>>,
-    /// Columns that are read, by index.
-    pub(super) columns: Vec<Vec<PathId>>,
-}
-
-impl Scope {
-    /// Returns the number of the nested path in an index.
-    pub(crate) fn nested_in(&self, index: usize) -> Option<PathId> {
-        self.paths.get(index).copied().flatten()
-    }
-}
-
-/// A filter.
-#[derive(Debug)]
-pub(crate) struct FilterPlan {
-    /// Number of the scope whose rows are filtered.
-    pub scope: usize,
-    /// What it is for each index.
-    pub resolved: Vec<Option<ResolvedPredicate>>,
-    /// Terms that it expands to, by shard.
-    pub functions: Functions,
 }
 
 /// One aggregation.
@@ -106,7 +71,7 @@ pub(super) enum NodeKind {
     ReverseNested(Arc<nested::ReverseNestedAggregation>),
     Sampler(Arc<sampler::SamplerSpec>),
     Slots(Arc<slots::Slots>),
-    TopHits(Arc<top_hits::TopHitsSpec>),
+    TopHits(Arc<TopHitsSpec>),
 }
 
 impl Node {
@@ -177,10 +142,5 @@ impl Tree {
         roots.sort_by_key(|root| root.place);
         let of = |shard| roots.iter().filter_map(|root| root.node.profile(shard as usize)).collect();
         (0..shards).map(of).collect()
-    }
-
-    /// Lists the columns that are read of a scope in an index.
-    pub(crate) fn columns(&self, scope: usize, index: usize) -> &[PathId] {
-        self.scopes.get(scope).and_then(|scope| scope.columns.get(index)).map_or(&[], Vec::as_slice)
     }
 }

@@ -18,10 +18,10 @@ use roaring::RoaringBitmap;
 use super::batch::Batch;
 use super::field::{AcceptedTypes, FieldResolution, FieldSource, ValueKind, Values};
 use super::keys::{KeyForm, KeyRule, term_key};
+use super::scan_plan::{ScanPlan, Scope};
 use super::segment::{Rows, SegmentContext, SegmentSets};
 use super::source::{self, Question, SegmentRows, Sink, rows_of_a_term};
 use super::term_filter::TermFilter;
-use super::tree::{Scope, Tree};
 
 /// Least rows of a term, on average: below, the threads that share the rows out count them sooner than one walks over the
 /// terms.
@@ -73,7 +73,7 @@ impl std::fmt::Debug for CountedRows<'_> {
 /// The values of a field, as rows are counted by them.
 #[derive(Debug)]
 pub struct ValueCounts {
-    tree: Tree,
+    plan: ScanPlan,
     rule: KeyRule,
     /// By index, the text whose values these are, if those that its field `keyword` leaves out are none.
     texts: Vec<Option<PathId>>,
@@ -129,8 +129,9 @@ impl ValueCounts {
             },
         };
         let paths = vec![None; snapshot.indices.len()];
-        let tree = Tree { scopes: vec![Scope { paths, columns, ..Scope::default() }], ..Tree::default() };
-        Some(Self { tree, rule: KeyRule { values, form, null: false }, texts })
+        let scopes = vec![Scope { paths, columns, ..Scope::default() }];
+        let plan = ScanPlan { scopes, filters: Vec::new() };
+        Some(Self { plan, rule: KeyRule { values, form, null: false }, texts })
     }
 
     /// Calls `each` with values and the number of rows that have them, where a source knows; a value may come again. Returns how
@@ -147,8 +148,8 @@ impl ValueCounts {
     ) -> Result<Option<u64>> {
         let Some(segment) = table.snapshot.segments.get(part.segment as usize) else { return Ok(None) };
         let Some(place) = self.rule.values.place_in(segment.index) else { return Ok(None) };
-        let sets = Arc::new(SegmentSets::new(&self.tree, &table.options.work));
-        let context = SegmentContext::new(&self.tree, table, part.segment, segment, sets)?;
+        let sets = Arc::new(SegmentSets::new(&self.plan, &table.options.work));
+        let context = SegmentContext::new(&self.plan, table, part.segment, segment, sets)?;
         if !self.is_told(place, segment, &context)? {
             return Ok(None);
         }

@@ -14,20 +14,21 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, SortExpr, ident, lit};
 use millrace_dsl::fields::check_format;
 use millrace_dsl::json::integer;
+use millrace_scoring::collect::{Address, Cursor};
 use millrace_storage::mapping::DateFormat;
 use serde_json::{Value, json};
 
 pub use self::encoded::{Encoder, SortColumn};
 use self::key::{distance_key, field_key, key_value};
 pub use self::render::number;
+use crate::table::snapshot::TableSnapshot;
+use crate::table::state::{ROW, SCORE, SEGMENT};
 use millrace_dsl::sort::{SortBy, SortKey};
 use millrace_work::error::{Error, Result};
 
 use self::render::render_key;
-use crate::score::collect::{Address, Cursor};
 use crate::table::keys::Key;
 use crate::table::values::{REFORMATTED, reformatted};
-use crate::table::{ROW, SCORE, SEGMENT, TableSnapshot};
 
 /// Takes what was made for an index; the first failure of each index goes to `failed`.
 fn taken<T>(made: Result<T>, at: usize, failed: &mut Vec<(usize, Error)>) -> Option<T> {

@@ -20,7 +20,7 @@ use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
-use crate::table::TableSnapshot;
+use crate::table::snapshot::TableSnapshot;
 
 /// The memory of all open contexts. Clones share it.
 #[derive(Clone, Debug)]
@@ -233,10 +233,10 @@ impl Drop for PinnedSnapshot {
 #[cfg(test)]
 mod tests {
     use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use millrace_scoring::fixture::Fixture;
 
     use super::*;
-    use crate::score::fixture::Fixture;
-    use crate::table::TableSegment;
+    use crate::table::snapshot::TableSegment;
 
     fn snapshot(deleted: &[&Arc<RoaringBitmap>]) -> Arc<TableSnapshot> {
         let of = |deleted: &&Arc<RoaringBitmap>| TableSegment {

@@ -1,7 +1,7 @@
 //! Inner hits of nested clauses: which elements of a hit matched, shown as hits of their own.
 //!
 //! [`Definitions`] gathers the definitions of a query, those of nested clauses within nested clauses
-//! below theirs. For the hits of a segment, `score::nested` tells the matching elements; they are ordered, cut to
+//! below theirs. For the hits of a segment, `millrace_scoring::nested` tells the matching elements; they are ordered, cut to
 //! their window, and shown as [`crate::element_hits`] says.
 
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use millrace_dsl::query::{NestedQuery, Query, Role};
 use millrace_dsl::sort::SortKey;
 use millrace_matching::lower;
 use millrace_matching::order::Order;
-use millrace_matching::score::collect::Address;
-use millrace_matching::score::nested::{Elements, MatchingElement, NestedNode, matching_elements};
-use millrace_matching::score::one_batch::read_rows;
-use millrace_matching::score::prepare::Source;
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::table::derived_key::DerivedKey;
-use millrace_matching::table::node::{Node, ResolvedPredicate};
 use millrace_matching::table::resolve::{IndexContext, resolve, setting};
 use millrace_matching::table::statistics::Functions;
+use millrace_scoring::collect::Address;
+use millrace_scoring::nested::{Elements, MatchingElement, NestedNode, matching_elements};
+use millrace_scoring::node::{Node, ResolvedPredicate};
+use millrace_scoring::one_batch::read_rows;
+use millrace_scoring::source::Source;
 use millrace_storage::segment::StoredRow;
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;

@@ -13,9 +13,6 @@ use millrace_dsl::json;
 use millrace_dsl::params::{Params, Scope};
 use millrace_dsl::query::Query;
 use millrace_dsl::sort::{self, SortBy, SortKey};
-use millrace_matching::lookup;
-use millrace_matching::table::access_snapshot::AccessCheckpoint;
-use millrace_matching::target;
 use millrace_search::fetch;
 use millrace_search::searcher::{Search, slice_of};
 use millrace_storage::access::{self, Refusals};
@@ -23,6 +20,9 @@ use millrace_storage::segment::RowParts;
 use millrace_storage::{
     Action, DocResult, Error as StorageError, Kind, RefreshPolicy, Session, WriteOp, WriteOutcome,
 };
+use millrace_target::access_checkpoint::AccessCheckpoint;
+use millrace_target::lookup;
+use millrace_target::target;
 use millrace_work::bytes_of;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value, json};

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_matching::pinned::PinnedSnapshot;
-use millrace_matching::table::access_snapshot::{AccessSnapshot, roles_changed};
+use millrace_matching::table::access_snapshot::AccessSnapshot;
 use millrace_storage::Session;
 use millrace_storage::access::Action;
 use millrace_storage::metadata::{IndexMeta, Metadata};
+use millrace_target::access_checkpoint::roles_changed;
 use millrace_work::compute::StopOnDrop;
 use millrace_work::error::Error;
 use tokio::sync::Mutex;
@@ -95,7 +96,8 @@ impl Cursor {
     /// # Errors
     /// 403 that names the index.
     pub fn check_seen(&self, session: &Session) -> Result<(), Error> {
-        let lost = self.indices.iter().find(|(meta, seen)| !seen.holds(session, &meta.name, Action::Sql));
+        let lost =
+            self.indices.iter().find(|(meta, seen)| !seen.holds(&session.access(&meta.name), Action::Sql));
         match lost {
             None => Ok(()),
             Some((meta, _)) => Err(roles_changed(session, &meta.name, Action::Sql).into()),

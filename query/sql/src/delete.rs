@@ -11,11 +11,11 @@ use std::time::Duration;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
 use futures::future::BoxFuture;
-use millrace_matching::table::access_snapshot::AccessCheckpoint;
 use millrace_storage::access::{self, Refusals};
 use millrace_storage::{
     Action, DocResult, Error as StorageError, Kind, RefreshPolicy, Session, WriteOp, WriteOutcome,
 };
+use millrace_target::access_checkpoint::AccessCheckpoint;
 use millrace_work::error::Error;
 use sqlparser::ast;
 

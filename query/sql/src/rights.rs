@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
 use millrace_matching::table::TableSnapshot;
-use millrace_matching::table::access_snapshot::{AccessSnapshot, roles_changed};
+use millrace_matching::table::access_snapshot::AccessSnapshot;
 use millrace_storage::access::Action;
 use millrace_storage::metadata::IndexMeta;
 use millrace_storage::{Error as StorageError, Session};
+use millrace_target::access_checkpoint::roles_changed;
 use millrace_work::error::Error;
 use parking_lot::Mutex;
 use tokio::time;
@@ -97,7 +98,7 @@ impl AccessWatch {
         let checked = (now.principal().privileges().version(), read.len());
         if checked != self.checked {
             if let Some((meta, _)) =
-                read.iter().find(|(meta, seen)| !seen.holds(&now, &meta.name, Action::Sql))
+                read.iter().find(|(meta, seen)| !seen.holds(&now.access(&meta.name), Action::Sql))
             {
                 return Err(Error::from(roles_changed(&now, &meta.name, Action::Sql)).into());
             }

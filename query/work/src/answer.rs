@@ -162,7 +162,7 @@ impl io::Write for &mut AnswerBuffer {
 mod tests {
     use std::sync::Arc;
 
-    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+    use datafusion_execution::memory_pool::{GreedyMemoryPool, MemoryPool};
     use serde_json::json;
 
     use super::*;

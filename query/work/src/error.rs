@@ -9,7 +9,7 @@ mod reasons;
 use std::sync::Arc;
 
 use arrow::error::ArrowError;
-use datafusion::error::DataFusionError;
+use datafusion_common::DataFusionError;
 use millrace_storage::metadata::IndexMeta;
 use serde_json::{Map, Value, json};
 

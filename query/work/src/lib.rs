@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use roaring::RoaringBitmap;
 use serde_json::{Map, Value};
 
@@ -192,7 +192,7 @@ pub const PARSED_SHARE: usize = 8;
 
 #[cfg(test)]
 mod tests {
-    use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion_execution::memory_pool::GreedyMemoryPool;
 
     use super::*;
 

@@ -13,7 +13,7 @@ use millrace_work::error::Result;
 use super::keyed::Candidate;
 use crate::batch::{Batch, Positions, Selection};
 use crate::collector::{Collector, Reduction, ShardReader, SubCollectors, same};
-use crate::compile::{Compiler, Context};
+use crate::compiler::{Compiler, Context};
 use crate::field::AcceptedTypes;
 use crate::keys::{KeyForm, KeyReader, KeyRule, KeyedRows};
 use crate::metric::{DROPPED, Ordinals, moved};

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::keyed::{Candidate, KeyedAggregation, KeyedCollector, Kind};
 use crate::collector::Reduction;
-use crate::compile::{Compiler, Context, ParentContext};
+use crate::compiler::{Compiler, Context, ParentContext};
 use crate::field::{AcceptedTypes, ValueKind, Values};
 use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::Children;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::gaps::{self, BucketPositions, Layout};
 use super::keyed::{KeyedAggregation, KeyedCollector, Kind};
 use crate::collector::Reduction;
-use crate::compile::{Compiler, Context};
+use crate::compiler::{Compiler, Context};
 use crate::field::{AcceptedTypes, Values};
 use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::Children;

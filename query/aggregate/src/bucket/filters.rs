@@ -8,7 +8,7 @@ use millrace_work::error::Result;
 
 use super::slot_rule::Rule;
 use super::slots::{Answer, Slots};
-use crate::compile::{Compiler, Context};
+use crate::compiler::{Compiler, Context};
 use crate::field::AcceptedTypes;
 use crate::result::{BucketsKind, Detail, Format, Key, SingleKind};
 

@@ -8,7 +8,7 @@ use millrace_work::error::{Error, Result};
 use super::gaps::{self, BucketPositions, Layout};
 use super::keyed::{KeyedAggregation, KeyedCollector, Kind};
 use crate::collector::Reduction;
-use crate::compile::{Compiler, Context};
+use crate::compiler::{Compiler, Context};
 use crate::field::AcceptedTypes;
 use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::Children;

@@ -8,7 +8,7 @@ use millrace_work::error::Result;
 use super::keyed::{KeyedAggregation, KeyedCollector, Kind};
 use super::sorted;
 use crate::collector::Reduction;
-use crate::compile::{Compiler, Context};
+use crate::compiler::{Compiler, Context};
 use crate::field::AcceptedTypes;
 use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::Children;

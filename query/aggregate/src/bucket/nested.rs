@@ -8,7 +8,7 @@ use millrace_work::error::{Error, Result};
 
 use crate::batch::{Batch, Positions, Selection};
 use crate::collector::{Collector, Reduction, ShardReader, SubCollectors, same};
-use crate::compile::{Compiler, Context};
+use crate::compiler::{Compiler, Context};
 use crate::metric::{Ordinals, moved};
 use crate::ordinals::Counts;
 use crate::result::{Outcome, Results, SingleBucket, SingleKind};

@@ -8,7 +8,7 @@ use millrace_work::error::{Error, Result};
 use super::keyed::{KeyedAggregation, KeyedCollector, Kind};
 use super::terms::{filter, key_type};
 use crate::collector::Reduction;
-use crate::compile::{Compiler, Context};
+use crate::compiler::{Compiler, Context};
 use crate::field::{AcceptedTypes, ValueKind};
 use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::Children;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use millrace_dsl::aggs::Sampler;
-use millrace_matching::score::collect::{Address, RowHit};
+use millrace_scoring::collect::{Address, RowHit};
 use millrace_work::error::Result;
 
 use super::nested::Single;

@@ -5,7 +5,6 @@
 //! the number of each in the place of the hits.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
@@ -14,52 +13,22 @@ use arrow::datatypes::DataType;
 use bytes::Bytes;
 use millrace_dsl::aggs::TopHits;
 use millrace_matching::order::Order;
-use millrace_matching::score::collect::Address;
 use millrace_matching::table::derived_key::DerivedKey;
 use millrace_matching::table::keys::KeySource;
 use millrace_matching::table::resolve::setting;
-use millrace_search::response::RenderOptions;
+use millrace_scoring::collect::Address;
 use millrace_search::searcher::{implied, shown};
-use millrace_work::bytes_of;
 use millrace_work::error::{Error, Result};
-use serde_json::Value;
 
 use crate::batch::{Batch, Selection};
 use crate::collector::{Collector, Reduction, same};
-use crate::compile::{Compiler, Context};
+use crate::compiler::{Compiler, Context};
+use crate::hit_fetch::{HitFetch, TopHitsSpec, TopRow};
 use crate::metric::DROPPED;
 use crate::result::Outcome;
 
-/// Bytes of the allocations of a row beside what is in them.
-const ALLOCATION_BYTES: usize = 32;
 /// Most hits of a bucket where the index does not say.
 const MAX_WINDOW: usize = 100;
-
-/// What hits are wanted.
-#[derive(Debug)]
-pub(crate) struct TopHitsSpec {
-    /// Order.
-    pub order: Order,
-    /// Which parts of hits are shown.
-    pub shown: RenderOptions,
-    /// Hits that are skipped.
-    from: usize,
-    /// Hits that are shown.
-    size: usize,
-    /// Whether scores are shown.
-    pub scored: bool,
-    /// The nested path whose elements are shown; documents where absent.
-    pub path: Option<Arc<str>>,
-    /// Places of the columns of keys by index.
-    slots: Vec<Vec<Option<usize>>>,
-}
-
-impl TopHitsSpec {
-    /// Whether scores are read.
-    pub(crate) fn by_score(&self) -> bool {
-        self.scored
-    }
-}
 
 /// Lets the aggregation meet the mappings.
 pub(crate) fn compile(
@@ -104,52 +73,12 @@ pub(crate) fn compile(
     Ok(Arc::new(TopHitsSpec { shown, order, from, size, scored, path, slots }))
 }
 
-/// A row that may be shown.
-#[derive(Clone, Debug)]
-pub(crate) struct TopRow {
-    key: Box<[u8]>,
-    /// The row, or the element of a nested path.
-    pub address: Address,
-    /// Its score.
-    pub score: f32,
-    /// Its sort values.
-    pub sort: Option<Value>,
-}
-
-impl PartialEq for TopRow {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for TopRow {}
-
-impl PartialOrd for TopRow {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for TopRow {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key.cmp(&other.key).then_with(|| self.address.cmp(&other.address))
-    }
-}
-
 /// The rows of one bucket.
 #[derive(Clone, Debug, Default)]
 struct Top {
     total: u64,
     max_score: Option<f32>,
     heap: BinaryHeap<TopRow>,
-}
-
-impl TopRow {
-    /// Estimates the bytes that it takes.
-    fn bytes(&self) -> usize {
-        // A heap has room for up to twice as many.
-        2 * size_of::<Self>() + ALLOCATION_BYTES + self.key.len() + self.sort.as_ref().map_or(0, bytes_of)
-    }
 }
 
 impl Top {
@@ -165,19 +94,6 @@ impl Top {
             *worst = row;
         }
     }
-}
-
-/// Hits that are to be fetched for one bucket.
-#[derive(Debug)]
-pub(crate) struct HitFetch {
-    /// How they are shown.
-    pub shape: Arc<TopHitsSpec>,
-    /// The rows in their order.
-    pub rows: Vec<TopRow>,
-    /// Number of rows of the bucket.
-    pub total: u64,
-    /// Greatest score.
-    pub max_score: Option<f32>,
 }
 
 /// The state.

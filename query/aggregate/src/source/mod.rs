@@ -222,7 +222,7 @@ impl<'a> SegmentRows<'a> {
 
     /// Returns the columns of documents, of which those at some places are read.
     fn columns(&self) -> &'a [PathId] {
-        self.segment.tree.columns(0, self.segment.index)
+        self.segment.plan.columns(0, self.segment.index)
     }
 
     /// Returns the columns at some places.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool, UnboundedMemoryPool};
 use millrace_dsl::aggs::{Aggregations, CalendarUnit};
-use millrace_matching::score::reader::SegmentReader;
 use millrace_matching::table::partitions::RowPartition;
 use millrace_matching::table::{
     IndexTable, ScanOptions, TableIndex, TableSegment, TableSnapshot, TableState,
 };
+use millrace_scoring::reader::SegmentReader;
 use millrace_storage::metadata::{Metadata, Uuid};
 use millrace_storage::{Action, Config, Engine, ManualClock, Principal, RefreshPolicy, SharedClock, WriteOp};
 use millrace_work::QueryContext;
@@ -134,8 +134,8 @@ impl Store {
     }
 
     fn context<'a>(&'a self, tree: &'a Tree) -> SegmentContext<'a> {
-        let sets = Arc::new(SegmentSets::new(tree, &QueryContext::default()));
-        SegmentContext::new(tree, &self.table, 0, &self.table.snapshot.segments[0], sets).unwrap()
+        let sets = Arc::new(SegmentSets::new(&tree.scan, &QueryContext::default()));
+        SegmentContext::new(&tree.scan, &self.table, 0, &self.table.snapshot.segments[0], sets).unwrap()
     }
 
     /// Makes the answer of parts of the rows.

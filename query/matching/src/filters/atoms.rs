@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
+use millrace_scoring::automaton::Pattern;
+use millrace_scoring::node::{Expansion, Node};
+use millrace_scoring::operands::{ExactValue, RawBound};
+use millrace_scoring::phrase::{Phrase, PlaceTerms};
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_storage::segment::ValueRange;
 
 use super::clause::{Clause, Tree};
-use crate::automaton::Pattern;
-use crate::score::phrase::{Phrase, PlaceTerms};
-use crate::table::node::{ExactValue, Expansion, Node, RawBound};
 
 /// Most atoms by which one filter is known.
 const MAX_ATOMS: usize = 4_096;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millrace_scoring::reader::SegmentReader;
 use millrace_storage::Compute;
 use millrace_storage::mapping::{Mapping, PathId};
 use millrace_storage::segment::{Document, Segment};
@@ -11,7 +12,6 @@ use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
 use super::fields::Fields;
-use crate::score::reader::SegmentReader;
 
 /// A document that arrived. Making one copies nothing.
 #[derive(Clone, Debug)]

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use millrace_scoring::node::{ExpansionSelection, Node, ResolvedPredicate};
 use millrace_storage::mapping::Mapping;
 use millrace_work::error::{Error, Result};
 
 use super::fields::Fields;
 use super::view::IndexView;
-use crate::table::node::{ExpansionSelection, Node, ResolvedPredicate};
 use crate::table::predicate::Predicate;
 use crate::table::resolve::resolve;
 

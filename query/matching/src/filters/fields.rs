@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use millrace_scoring::intervals::Intervals;
+use millrace_scoring::node::{Node, ResolvedPredicate};
 use millrace_storage::mapping::PathId;
-
-use crate::score::intervals::Intervals;
-use crate::table::node::{Node, ResolvedPredicate};
 
 /// Fields and columns that filters ask.
 #[derive(Clone, Debug, Default)]

@@ -9,6 +9,10 @@ use std::ops::ControlFlow;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap as Map;
+use millrace_scoring::automaton::Pattern;
+use millrace_scoring::lists::for_each_number;
+use millrace_scoring::nested::Elements;
+use millrace_scoring::source::{Source, visit};
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{ColumnPath as ParsedPlace, ParsedDocuments};
 use millrace_work::error::Result;
@@ -17,10 +21,6 @@ use roaring::RoaringBitmap;
 use super::atoms::{Atom, Numbers, RequiredAtoms, ValuePath, looseness};
 use super::interval_set::IntervalSet;
 use super::substring_index::SubstringIndex;
-use crate::automaton::Pattern;
-use crate::score::nested::Elements;
-use crate::score::prepare::{Source, visit};
-use crate::table::keys::for_each_number;
 
 /// What is looked up for each value: quick, whatever the values are.
 type HashMap<K, V> = Map<K, V, FixedState>;

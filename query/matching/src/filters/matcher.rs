@@ -3,6 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use millrace_scoring::collect::row_set;
+use millrace_scoring::condition::SharedCondition;
+use millrace_scoring::conjunction::ConjunctionScorer;
+use millrace_scoring::disjunction::AtLeast;
+use millrace_scoring::match_all::{MatchAllScorer, MatchNoneScorer};
+use millrace_scoring::negation::NegationScorer;
+use millrace_scoring::node::ResolvedPredicate;
+use millrace_scoring::prepare::prepare;
+use millrace_scoring::reader::SegmentReader;
+use millrace_scoring::row_set::RowSet;
+use millrace_scoring::source::Source;
 use millrace_storage::Compute;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::segment::ParsedDocuments;
@@ -15,17 +26,7 @@ use super::clause::{Clause, Tree};
 use super::fields::Fields;
 use super::finder::{Candidates, Finder};
 use super::{Filter, atoms};
-use crate::score::collect::row_set;
-use crate::score::condition::SharedCondition;
-use crate::score::conjunction::ConjunctionScorer;
-use crate::score::disjunction::AtLeast;
-use crate::score::match_all::{MatchAllScorer, MatchNoneScorer};
-use crate::score::negation::NegationScorer;
-use crate::score::prepare::{Source, prepare};
-use crate::score::reader::SegmentReader;
-use crate::score::row_set::RowSet;
-use crate::table::TableSegment;
-use crate::table::node::ResolvedPredicate;
+use crate::table::snapshot::TableSegment;
 use crate::table::statistics::expanded;
 
 /// Filters of one index, compiled for one mapping of it or for such as mean the same to each.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use millrace_scoring::reader::SegmentReader;
 use millrace_storage::segment::Segment;
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
@@ -9,7 +10,6 @@ use roaring::RoaringBitmap;
 
 use super::Filter;
 use super::matcher::tree_rows;
-use crate::score::reader::SegmentReader;
 
 impl Filter {
     /// Finds the rows of a segment that match, deleted ones included, as batches of its documents would have matched when they

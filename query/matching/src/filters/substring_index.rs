@@ -8,8 +8,7 @@ use std::sync::Arc;
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-
-use crate::automaton::Pattern;
+use millrace_scoring::automaton::Pattern;
 
 /// Patterns by texts that are in their values.
 #[derive(Debug, Default)]

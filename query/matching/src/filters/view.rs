@@ -8,10 +8,10 @@ use millrace_storage::metadata::IndexMeta;
 use millrace_work::error::Result;
 use serde_json::Value;
 
+use crate::aliases::Aliases;
 use crate::rules;
 use crate::table::access_snapshot::Documents;
 use crate::table::resolve::IndexContext;
-use crate::target::Aliases;
 
 /// The fields of queries that name none.
 const DEFAULT_FIELD: &str = "index.query.default_field";

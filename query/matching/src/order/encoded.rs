@@ -120,7 +120,7 @@ mod tests {
     use datafusion::arrow::array::Int64Array;
 
     use super::*;
-    use crate::table::TableSnapshot;
+    use crate::table::snapshot::TableSnapshot;
 
     #[test]
     fn bytes_compare_as_rows_do() {

@@ -12,11 +12,11 @@ use serde_json::Value;
 
 use super::nested::nested_key;
 use super::taken;
-use crate::table::TableSnapshot;
 use crate::table::derived_key::DerivedKey;
 use crate::table::distance::Distance;
 use crate::table::keys::{Key, KeyKind, KeySource, MissingKey, Rescale};
 use crate::table::metadata_field::MetadataField;
+use crate::table::snapshot::TableSnapshot;
 
 /// Makes the source of a metadata field of an index.
 fn metadata(field: MetadataField, index: &str) -> (KeyKind, KeySource) {

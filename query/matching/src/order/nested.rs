@@ -8,9 +8,9 @@ use millrace_work::error::{Error, Result};
 
 use super::taken;
 use crate::lower;
-use crate::table::TableSnapshot;
 use crate::table::derived_key::{NestedKey, NestedLevel};
 use crate::table::resolve::{IndexContext, resolve};
+use crate::table::snapshot::TableSnapshot;
 use crate::table::statistics::Functions;
 
 /// Makes the elements of a sort; failures of single indices go to `failed`.

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::score::bm25::Statistics;
+use millrace_scoring::bm25::Statistics;
 
 /// Lets terms be as frequent as the most frequent of them, and a little more where they are rarer, as
 /// Lucene's `BlendedTermQuery` does, so that a match in one field weighs as much as in another. `rows`

@@ -10,20 +10,20 @@ use arrow::array::{ArrayRef, ListArray, StringViewArray, UInt32Array, UInt64Arra
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::take;
 use arrow::datatypes::Field;
+use millrace_scoring::lists::Lists;
+use millrace_scoring::nested::{Elements, NestedNode, matching_elements};
+use millrace_scoring::node::{Node, ResolvedPredicate};
+use millrace_scoring::one_batch::read_rows;
+use millrace_scoring::reader::SegmentReader;
+use millrace_scoring::source::Source;
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::{ColumnBatch, RowParts};
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
-use super::TableSnapshot;
-use super::keys::Lists;
-use super::node::{Node, ResolvedPredicate};
 use super::statistics::Functions;
-use crate::score::nested::{Elements, NestedNode, matching_elements};
-use crate::score::one_batch::read_rows;
-use crate::score::prepare::Source;
-use crate::score::reader::SegmentReader;
+use crate::table::snapshot::TableSnapshot;
 
 /// What a key is made of.
 #[derive(Clone, Debug)]

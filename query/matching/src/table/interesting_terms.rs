@@ -7,55 +7,20 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use millrace_dsl::query::java_hash;
+use millrace_scoring::interesting_terms::{InterestingTerm, InterestingTerms};
+use millrace_scoring::node::Expansion;
+use millrace_scoring::visible_terms::VisibleTerms;
 use millrace_storage::mapping::PathId;
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 
-use super::TableSegment;
-use super::node::Expansion;
-use super::ruled::VisibleTerms;
 use super::statistics::searched;
-use crate::heap;
-
-/// Which of the terms of examples are taken.
-#[derive(Clone, Debug)]
-pub struct InterestingTerms {
-    /// Fields that terms may be of, each with whether its terms are those of a text; a term is taken as one of the field
-    /// in which it is most frequent.
-    pub fields: Vec<(PathId, bool)>,
-    /// How often the examples have each term, and its place by its first occurrence.
-    pub frequencies: BTreeMap<String, (u32, u32)>,
-    /// Number of all terms of the examples, those included that are too rare in them.
-    pub words: usize,
-    /// Most terms.
-    pub most: usize,
-    /// Fewest and most documents that may have a term.
-    pub doc_freqs: (u64, u64),
-    /// Factor of boosts by how telling terms are; none where not above 0.
-    pub boost_terms: f32,
-}
-
-/// A term that is taken.
-#[derive(Clone, Debug, PartialEq)]
-struct InterestingTerm<'a> {
-    term: &'a str,
-    /// Place of its field among all.
-    field: usize,
-    score: f32,
-}
-
-/// The place of a term in a Java map of so many: its bucket.
-fn bucket(term: &str, words: usize) -> u32 {
-    let hash = java_hash(term).cast_unsigned();
-    let buckets = (words * 4).div_ceil(3).next_power_of_two().max(16);
-    (hash ^ (hash >> 16)) & (buckets as u32 - 1)
-}
+use crate::table::snapshot::TableSegment;
 
 /// A term that was chosen: its field, and its boost.
 type ChosenTerm = (PathId, String, f32);
 
-/// What was chosen in a shard so far: the expansions of the same examples, one a field, share it.
+/// Terms that were chosen in a shard so far. The expansions of the same examples, one a field, share them.
 #[derive(Debug, Default)]
 pub(super) struct SelectedTerms(Vec<(Arc<InterestingTerms>, Vec<ChosenTerm>)>);
 
@@ -72,7 +37,7 @@ impl SelectedTerms {
         let at = match known {
             Some(at) => at,
             None => {
-                self.0.push((Arc::clone(telling), telling.choose(expansion, segments, work)?));
+                self.0.push((Arc::clone(telling), choose(telling, expansion, segments, work)?));
                 self.0.len() - 1
             }
         };
@@ -83,109 +48,50 @@ impl SelectedTerms {
     }
 }
 
-impl InterestingTerms {
-    /// Chooses the terms of a shard: field, term and boost of each.
-    fn choose<'a>(
-        &self,
-        expansion: &Expansion,
-        segments: impl Iterator<Item = &'a TableSegment> + Clone,
-        work: &QueryContext,
-    ) -> Result<Vec<ChosenTerm>> {
-        let mut docs = 0;
+/// Chooses the terms of a shard: field, term and boost of each.
+fn choose<'a>(
+    telling: &InterestingTerms,
+    expansion: &Expansion,
+    segments: impl Iterator<Item = &'a TableSegment> + Clone,
+    work: &QueryContext,
+) -> Result<Vec<ChosenTerm>> {
+    let mut docs = 0;
+    for segment in segments.clone() {
+        docs += match segment.visible(expansion.rules, None, work)? {
+            None => u64::from(segment.reader.rows()).saturating_sub(segment.deleted.len()),
+            Some(visible) => visible.len(),
+        };
+    }
+    let mut most = BTreeMap::new();
+    for (at, (path, text)) in telling.fields.iter().enumerate() {
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
         for segment in segments.clone() {
-            docs += match segment.visible(expansion.rules, None, work)? {
-                None => u64::from(segment.reader.rows()).saturating_sub(segment.deleted.len()),
-                Some(visible) => visible.len(),
-            };
+            let Some(inverted) = searched(&segment.reader, expansion.nested)? else { continue };
+            let pattern = expansion.pattern.until(work.stop());
+            let visible = segment.visible(expansion.rules, expansion.nested, work)?;
+            let rows = visible.as_deref();
+            let terms = VisibleTerms { inverted: inverted.as_ref(), path: *path, text: *text, rows };
+            terms.for_each(pattern, &mut |term, count| {
+                *counts.entry(term.to_owned()).or_default() += count;
+                ControlFlow::Continue(())
+            })?;
+            work.check()?;
         }
-        let mut most = BTreeMap::new();
-        for (at, (path, text)) in self.fields.iter().enumerate() {
-            let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-            for segment in segments.clone() {
-                let Some(inverted) = searched(&segment.reader, expansion.nested)? else { continue };
-                let pattern = expansion.pattern.until(work.stop());
-                let visible = segment.visible(expansion.rules, expansion.nested, work)?;
-                let rows = visible.as_deref();
-                let terms = VisibleTerms { inverted: inverted.as_ref(), path: *path, text: *text, rows };
-                terms.for_each(pattern, &mut |term, count| {
-                    *counts.entry(term.to_owned()).or_default() += count;
-                    ControlFlow::Continue(())
-                })?;
-                work.check()?;
-            }
-            for (term, count) in counts {
-                let most = most.entry(term).or_insert((at, 0));
-                if count > most.1 {
-                    *most = (at, count);
-                }
+        for (term, count) in counts {
+            let most = most.entry(term).or_insert((at, 0));
+            if count > most.1 {
+                *most = (at, count);
             }
         }
-        let taken = self.taken(&most, docs);
-        // As Lucene has it: boosts are relative to the least telling of the terms.
-        let least = taken.first().map_or(1.0, |taken| taken.score);
-        let boost = |score: f32| if self.boost_terms <= 0.0 { 1.0 } else { self.boost_terms * score / least };
-        let found = |taken: InterestingTerm<'_>| {
-            let (path, _) = self.fields.get(taken.field)?;
-            Some((*path, taken.term.to_owned(), boost(taken.score)))
-        };
-        Ok(taken.into_iter().filter_map(found).collect())
     }
-
-    /// Chooses terms. `most` says in which field each is most frequent, and how many documents have it there; `docs` how
-    /// many there are.
-    fn taken<'a>(&self, most: &'a BTreeMap<String, (usize, u64)>, docs: u64) -> Vec<InterestingTerm<'a>> {
-        let mut offered = Vec::new();
-        for (term, (field, most)) in most {
-            let Some((frequency, place)) = self.frequencies.get(term) else { continue };
-            if *most == 0 || *most < self.doc_freqs.0 || *most > self.doc_freqs.1 {
-                continue;
-            }
-            let taken = InterestingTerm { term, field: *field, score: *frequency as f32 * idf(docs, *most) };
-            offered.push(((bucket(term, self.words), *place), taken));
-        }
-        offered.sort_by_key(|(order, _)| *order);
-        let most = self.most.min(self.words);
-        let less = |a: &InterestingTerm<'_>, b: &InterestingTerm<'_>| a.score < b.score;
-        // Of equals the one stays that the queue's shape lets stay, as in Lucene.
-        let mut queue: Vec<InterestingTerm<'a>> = Vec::new();
-        for (_, taken) in offered {
-            if queue.len() < most {
-                heap::push(&mut queue, taken, less);
-            } else if queue.first().is_some_and(|least| less(least, &taken)) {
-                queue[0] = taken;
-                heap::settle(&mut queue, less);
-            }
-        }
-        queue
-    }
-}
-
-/// The inverse document frequency of Lucene's `ClassicSimilarity`.
-fn idf(docs: u64, doc_freq: u64) -> f32 {
-    ((docs as f64 + 1.0) / (doc_freq as f64 + 1.0)).ln() as f32 + 1.0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rare_terms_that_are_often_in_examples_are_taken_first() {
-        let frequencies = [("common", 9), ("rare", 3), ("once", 1), ("lone", 9), ("gone", 9)];
-        let telling = InterestingTerms {
-            fields: vec![(PathId(1), true), (PathId(2), true)],
-            frequencies: frequencies.map(|(term, count)| (term.to_owned(), (count, 0))).into(),
-            words: 5,
-            most: 2,
-            doc_freqs: (2, 50),
-            boost_terms: 0.0,
-        };
-        let counts = [("common", (0, 60)), ("rare", (1, 3)), ("once", (0, 2)), ("lone", (0, 1))];
-        let counts = counts.map(|(term, most)| (term.to_owned(), most)).into();
-        let taken = telling.taken(&counts, 100);
-        let found: Vec<(&str, usize)> = taken.iter().map(|taken| (taken.term, taken.field)).collect();
-        assert_eq!(found, [("once", 0), ("rare", 1)]);
-        assert!((taken[1].score - 3.0 * ((101.0_f32 / 4.0).ln() + 1.0)).abs() < 1e-5);
-        assert_eq!(InterestingTerms { most: 1, ..telling }.taken(&counts, 100).len(), 1);
-    }
+    let taken = telling.taken(&most, docs);
+    // As Lucene has it: boosts are relative to the least telling of the terms.
+    let least = taken.first().map_or(1.0, |taken| taken.score);
+    let boost =
+        |score: f32| if telling.boost_terms <= 0.0 { 1.0 } else { telling.boost_terms * score / least };
+    let found = |taken: InterestingTerm<'_>| {
+        let (path, _) = telling.fields.get(taken.field)?;
+        Some((*path, taken.term.to_owned(), boost(taken.score)))
+    };
+    Ok(taken.into_iter().filter_map(found).collect())
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use millrace_dsl::query::{Clause, Query};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_work::error::{Error, Result};
 
-use super::node::{Node, Weight};
 use super::predicate::Predicate;
 use super::resolve::Resolver;
 use super::resolve::spans::{self, FieldSpans, SpanBuilder};

@@ -1,17 +1,13 @@
 //! Metadata fields of every index: which of them have values to sort by, to aggregate and to show.
 //!
 //! Sorts, aggregations, `docvalue_fields` and `collapse` ask [`MetadataField::find`]. Readers of columns read the values under
-//! [`ID_COLUMN`] and [`SEQ_NO_COLUMN`], which no mapped field has.
+//! [`ID_COLUMN`](millrace_scoring::metadata_columns::ID_COLUMN) and
+//! [`SEQ_NO_COLUMN`](millrace_scoring::metadata_columns::SEQ_NO_COLUMN), which no mapped field has.
 
-use millrace_storage::mapping::{ColumnKind, PathId};
+use millrace_storage::mapping::ColumnKind;
 use millrace_work::error::{Error, Result};
 
 use super::derived_key::DerivedKey;
-
-/// Column of the ids of documents.
-pub const ID_COLUMN: PathId = PathId(u32::MAX - 1);
-/// Column of the sequence numbers of documents.
-pub const SEQ_NO_COLUMN: PathId = PathId(u32::MAX - 2);
 
 /// Metadata fields without values, as OpenSearch maps them.
 const WITHOUT_VALUES: &[&str] = &[
@@ -77,11 +73,6 @@ impl MetadataField {
             Self::SeqNo => DerivedKey::SeqNo,
         }
     }
-}
-
-/// Returns true if a column is of metadata.
-pub fn is_metadata_column(column: PathId) -> bool {
-    column == ID_COLUMN || column == SEQ_NO_COLUMN
 }
 
 #[cfg(test)]

@@ -5,18 +5,20 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use millrace_scoring::collect::SegmentPass;
+use millrace_scoring::condition::SharedCondition;
+use millrace_scoring::node::ResolvedPredicate;
+use millrace_scoring::prepare::prepare;
+use millrace_scoring::scaled::Scaled;
+use millrace_scoring::source::Source;
 use millrace_storage::segment::WINDOW_ROWS;
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 
-use super::node::ResolvedPredicate;
 use super::statistics::Functions;
-use super::{TableSegment, TableSnapshot, TableState};
-use crate::score::collect::SegmentPass;
-use crate::score::condition::SharedCondition;
-use crate::score::prepare::{Source, prepare};
-use crate::score::scaled::Scaled;
+use crate::table::snapshot::{TableSegment, TableSnapshot};
+use crate::table::state::TableState;
 
 /// Least rows of a partition: below, another thread costs more than it does.
 /// Debug builds cut as soon as they can, so that tests meet it.

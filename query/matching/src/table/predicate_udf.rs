@@ -17,8 +17,8 @@ use datafusion::logical_expr::{
     lit, not,
 };
 
-use super::ROW;
 use super::predicate::Predicate;
+use crate::table::state::ROW;
 
 /// The function that carries a predicate.
 #[derive(Debug)]

@@ -32,22 +32,23 @@ mod tokens;
 use std::sync::Arc;
 
 use millrace_dsl::json::{integer, text};
+use millrace_scoring::metadata::Metadata;
+use millrace_scoring::node::{Expansion, Join, Node, ResolvedPredicate, StatisticsTerm, TermStatistics};
+use millrace_scoring::operands::Weight;
 use millrace_storage::mapping::{Field, FieldType, Mapping};
 use millrace_storage::metadata::{IndexMeta, matches};
 use serde_json::Value;
 
 use self::nested::Scope;
-pub(crate) use self::term::max_terms;
+pub use self::term::max_terms;
 use millrace_dsl::query::MAX_CLAUSES;
 use millrace_work::error::{Error, Result};
 
 use super::leaf::Leaf;
 use super::lower_clause::{self, LowerClause};
 use super::metadata_field::MetadataField;
-use super::node::{Expansion, Join, Node, ResolvedPredicate, StatisticsTerm, TermStatistics, Weight};
 use super::predicate::Predicate;
 use super::values;
-use crate::score::metadata::Metadata;
 
 /// Metadata fields that every document has.
 const PRESENT: &[&str] = &["_id", "_index", "_type", "_seq_no", "_version", "_primary_term"];

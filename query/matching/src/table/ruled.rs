@@ -1,32 +1,28 @@
 //! The rows of segments that rules for documents show.
 //!
 //! A term that only hidden documents have must not tell of itself by being found, so the terms that a query stands for are chosen among
-//! those of visible documents: [`RuledRows`] goes with each segment of an index that has rules (`target`), and expansions,
+//! those of visible documents: [`RuledRows`] goes with each segment of an index that has rules, and expansions,
 //! intervals and suggesters ask it. The rows are found when they are first asked for, and kept with the snapshot: one bit a row
 //! at most. Rules come in order; a rule whose writer is bound by others, as an API key's query is, chooses among the documents that
 //! the rules before it show.
 
 use std::fmt;
-use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
-use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::Nested;
+use millrace_scoring::collect::row_set;
+use millrace_scoring::functions::ShardFunctions;
+use millrace_scoring::node::ResolvedPredicate;
+use millrace_scoring::prepare::prepare;
+use millrace_scoring::ruled_rows::{RowVisibility, RuledRows};
+use millrace_scoring::source::Source;
+use millrace_storage::mapping::PathId;
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
-use tantivy::TERMINATED;
-use tantivy::postings::Postings;
 
-use super::node::ResolvedPredicate;
 use super::resolve::{IndexContext, resolve_under};
 use super::statistics::Functions;
-use super::{TableIndex, TableSegment, TableSnapshot};
-use crate::automaton::CancellablePattern;
-use crate::score::collect::row_set;
-use crate::score::functions::ShardFunctions;
-use crate::score::prepare::{Source, prepare};
-use crate::score::reader::InvertedIndex;
+use crate::table::snapshot::{TableIndex, TableSegment, TableSnapshot};
 
 /// The segments of a shard of which rules show some documents only.
 struct RuledShard {
@@ -46,59 +42,42 @@ struct PreparedRule {
     functions: Arc<ShardFunctions>,
 }
 
-/// The visible rows of a segment.
-#[derive(Clone)]
-pub struct RuledRows {
+/// A segment of a shard with rules.
+struct RuledSegment {
     shard: Arc<RuledShard>,
     /// Place of the segment among those of the shard.
     at: usize,
-    /// The elements that are rows; documents where absent.
-    elements: Option<Arc<Nested>>,
 }
 
-impl fmt::Debug for RuledRows {
+impl fmt::Debug for RuledSegment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuledRows").field("at", &self.at).finish_non_exhaustive()
+        f.debug_struct("RuledSegment").field("at", &self.at).finish_non_exhaustive()
     }
 }
 
-impl RuledRows {
-    /// Gives each segment of a shard its visible rows by the rules of an index; `now_ms` is what `now` means in these.
-    pub(crate) fn attach(index: &TableIndex, number: u32, now_ms: i64, segments: &mut [TableSegment]) {
-        let rules = index.seen.documents.len();
-        if rules == 0 {
-            return;
-        }
-        let cells = || (0..rules).map(|_| OnceLock::new()).collect();
-        let shard = Arc::new(RuledShard {
-            index: index.clone(),
-            number,
-            now_ms,
-            segments: segments.to_vec(),
-            rules: (0..rules).map(|_| OnceLock::new()).collect(),
-            rows: segments.iter().map(|_| cells()).collect(),
-        });
-        for (at, segment) in segments.iter_mut().enumerate() {
-            segment.ruled = Some(Self { shard: Arc::clone(&shard), at, elements: None });
-        }
+impl RowVisibility for RuledSegment {
+    fn visible_documents(&self, rules: usize, work: &QueryContext) -> Result<Option<Arc<RoaringBitmap>>> {
+        self.shard.rows(self.at, rules, work)
     }
+}
 
-    /// Sees the elements of a nested path as rows.
-    pub(crate) fn of_elements(&self, nested: &Arc<Nested>) -> Self {
-        Self { elements: Some(Arc::clone(nested)), ..self.clone() }
+/// Gives each segment of a shard its visible rows by the rules of an index; `now_ms` is what `now` means in these.
+pub fn attach_ruled_rows(index: &TableIndex, number: u32, now_ms: i64, segments: &mut [TableSegment]) {
+    let rules = index.seen.documents.len();
+    if rules == 0 {
+        return;
     }
-
-    /// Finds the rows that the first rules show; all rules where there are fewer, every row where no rule is among them. Blocks.
-    ///
-    /// # Errors
-    /// What a rule cannot be asked of the index, files that cannot be read, more rows than queries may hold.
-    pub fn rows(&self, rules: usize, work: &QueryContext) -> Result<Option<Arc<RoaringBitmap>>> {
-        let rows = self.shard.rows(self.at, rules, work)?;
-        let (Some(documents), Some(nested)) = (&rows, &self.elements) else { return Ok(rows) };
-        let elements = (0..).zip(nested.parents()).filter(|(_, parent)| documents.contains(**parent));
-        let elements = elements.map(|(element, _)| element).collect();
-        work.hold_rows(&elements)?;
-        Ok(Some(Arc::new(elements)))
+    let cells = || (0..rules).map(|_| OnceLock::new()).collect();
+    let shard = Arc::new(RuledShard {
+        index: index.clone(),
+        number,
+        now_ms,
+        segments: segments.to_vec(),
+        rules: (0..rules).map(|_| OnceLock::new()).collect(),
+        rows: segments.iter().map(|_| cells()).collect(),
+    });
+    for (at, segment) in segments.iter_mut().enumerate() {
+        segment.ruled = Some(shard.of(at));
     }
 }
 
@@ -166,7 +145,7 @@ impl RuledShard {
     }
 
     fn of(self: &Arc<Self>, at: usize) -> RuledRows {
-        RuledRows { shard: Arc::clone(self), at, elements: None }
+        RuledRows::new(Arc::new(RuledSegment { shard: Arc::clone(self), at }))
     }
 
     /// Prepares a rule: its own terms are chosen among the documents that the rules before it show.
@@ -202,101 +181,4 @@ impl RuledShard {
         let prepared = Arc::new(PreparedRule { resolved, functions });
         Ok(Arc::clone(cell.get_or_init(|| prepared)))
     }
-}
-
-/// The terms of a field in a segment, as far as rows that are visible have them.
-#[derive(Clone, Copy)]
-pub struct VisibleTerms<'a> {
-    /// The index of the segment, or of elements.
-    pub inverted: &'a dyn InvertedIndex,
-    /// The field.
-    pub path: PathId,
-    /// Whether terms are those of a text.
-    pub text: bool,
-    /// The visible rows; all where absent.
-    pub rows: Option<&'a RoaringBitmap>,
-}
-
-impl fmt::Debug for VisibleTerms<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VisibleTerms").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-impl VisibleTerms<'_> {
-    /// Opens the rows with a term, hidden ones included.
-    ///
-    /// # Errors
-    /// Files that cannot be read.
-    pub fn postings(&self, term: &str) -> Result<Option<Box<dyn Postings>>> {
-        Ok(match self.text {
-            true => self.inverted.text(self.path).map(|text| text.postings(term)).transpose()?.flatten(),
-            false => self.inverted.exact(self.path, &Scalar::Str(term.to_owned()))?,
-        })
-    }
-
-    /// Calls `each` with the terms of a pattern and how many visible rows have them, ascending, until it breaks; terms that no
-    /// visible row has are left out.
-    ///
-    /// # Errors
-    /// Files that cannot be read.
-    pub fn for_each(
-        &self,
-        pattern: CancellablePattern<'_>,
-        each: &mut dyn FnMut(&str, u64) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let mut failed = None;
-        let mut visit = |term: &str, count: u32| {
-            let Some(rows) = self.rows else { return each(term, count.into()) };
-            match self.postings(term) {
-                Ok(postings) => match postings.map_or(0, |postings| sum_within(postings, rows, |_| 1)) {
-                    0 => ControlFlow::Continue(()),
-                    count => each(term, count),
-                },
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
-        };
-        match self.text {
-            false => self.inverted.for_each_match(self.path, pattern, &mut visit)?,
-            true => {
-                if let Some(text) = self.inverted.text(self.path) {
-                    text.for_each_match(pattern, &mut visit)?;
-                }
-            }
-        }
-        failed.map_or(Ok(()), Err)
-    }
-}
-
-/// Adds up the weights of those postings that are among some rows.
-pub fn sum_within(
-    mut postings: Box<dyn Postings>,
-    rows: &RoaringBitmap,
-    weight: impl Fn(&dyn Postings) -> u64,
-) -> u64 {
-    let mut sum = 0;
-    let mut wanted = rows.iter();
-    let mut row = postings.doc();
-    while row != TERMINATED {
-        // Both go on to where the other one is.
-        wanted.advance_to(row);
-        match wanted.next() {
-            None => break,
-            Some(next) if next == row => {
-                sum += weight(postings.as_ref());
-                row = postings.advance();
-            }
-            Some(next) => {
-                row = postings.seek(next);
-                if row == next {
-                    sum += weight(postings.as_ref());
-                    row = postings.advance();
-                }
-            }
-        }
-    }
-    sum
 }

@@ -15,12 +15,10 @@ use std::sync::Arc;
 use self::first::{FirstRows, KeyOrder, LeadingKey};
 use self::partition::PartitionTask;
 use super::keys::Key;
-use super::node::ResolvedPredicate;
 use super::partitions::{Openings, PartitionBoundary, RowPartition, count_segments, share_out};
 use super::predicate::Predicate;
 use super::statistics::Functions;
-use super::{ROW, SCORE, SEGMENT, TableState};
-use crate::score::collect;
+use crate::table::state::{ROW, SCORE, SEGMENT, TableState};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::stats::Precision;
 use datafusion::common::{Result as PlanResult, Statistics};
@@ -30,6 +28,8 @@ use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use millrace_scoring::collect;
+use millrace_scoring::node::ResolvedPredicate;
 use roaring::RoaringBitmap;
 
 /// An output column.

@@ -7,6 +7,14 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use millrace_dsl::query::FeatureFunction;
+use millrace_scoring::bm25::{Bm25, Statistics, idf};
+use millrace_scoring::functions::LeafScore;
+use millrace_scoring::functions::{ExpandedTerm, ExpandedTerms, ShardFunctions};
+use millrace_scoring::node::{
+    ExpandedScore, Expansion, ExpansionSelection, Join, ResolvedPredicate, StatisticsTerm, TermStatistics,
+};
+use millrace_scoring::reader::{InvertedIndex, SegmentReader};
+use millrace_scoring::visible_terms::VisibleTerms;
 use millrace_storage::document::{feature_of, feature_value};
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_work::QueryContext;
@@ -14,15 +22,7 @@ use millrace_work::error::{Error, Result, ShardFailure};
 
 use super::blend::blend;
 use super::interesting_terms::SelectedTerms;
-use super::node::{
-    ExpandedScore, Expansion, ExpansionSelection, Join, ResolvedPredicate, StatisticsTerm, TermStatistics,
-};
-use super::ruled::VisibleTerms;
-use super::{TableSegment, TableSnapshot};
-use crate::score::bm25::{Bm25, Statistics, idf};
-use crate::score::functions::{ExpandedTerm, ExpandedTerms, ShardFunctions};
-use crate::score::prepare::LeafScore;
-use crate::score::reader::{InvertedIndex, SegmentReader};
+use crate::table::snapshot::{TableSegment, TableSnapshot};
 
 /// Most terms that an expansion keeps, whatever is asked for.
 const MAX_KEPT: usize = 10_000;

@@ -18,7 +18,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 
 use super::scan::{IndexScanExec, Leading};
-use super::{ROW, SEGMENT};
+use crate::table::state::{ROW, SEGMENT};
 
 /// The rule.
 #[derive(Debug, Default)]

@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use millrace_dsl::query::Relation;
 use millrace_matching::address::AddressText;
-use millrace_matching::score::intervals::source::{IntervalSide, Source};
-use millrace_matching::score::intervals::{Intervals, LeafTerms};
-use millrace_matching::score::phrase::{Phrase, PlaceTerms};
-use millrace_matching::table::node::{ExactValue, Node};
+use millrace_scoring::intervals::source::{IntervalSide, Source};
+use millrace_scoring::intervals::{Intervals, LeafTerms};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::ExactValue;
+use millrace_scoring::phrase::{Phrase, PlaceTerms};
 use millrace_storage::mapping::{FieldType, Mapping, PathId, Scalar};
 use millrace_storage::segment::ValueRange;
 

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use millrace_matching::score::bm25::{B, Bm25, K1};
-use millrace_matching::score::prepare::{Source, prepare};
-use millrace_matching::score::reader::InvertedIndex;
-use millrace_matching::table::node::{Node, Weight};
+use millrace_scoring::bm25::{B, Bm25, K1};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
+use millrace_scoring::prepare::prepare;
+use millrace_scoring::reader::InvertedIndex;
+use millrace_scoring::source::Source;
 use millrace_storage::mapping::Mapping;
 use millrace_work::error::Result;
 

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use millrace_dsl::highlight::{Options, Scanner};
-use millrace_matching::score::spans::expression::Span;
+use millrace_scoring::spans::expression::Span;
 use millrace_work::error::{Error, Result};
 
 use super::boundary::{Boundaries, Unit};

@@ -1,8 +1,8 @@
-//! Finds phrases and spans among the tokens of a text, by the walks of [`millrace_matching::score::spans`].
+//! Finds phrases and spans among the tokens of a text, by the walks of [`millrace_scoring::spans`].
 
 use std::collections::BTreeSet;
 
-use millrace_matching::score::spans::walk;
+use millrace_scoring::spans::walk;
 
 use super::terms::Spans;
 use super::tokens::Token;

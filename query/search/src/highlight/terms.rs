@@ -5,8 +5,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use millrace_matching::automaton;
-use millrace_matching::score::spans::expression::Span;
+use millrace_scoring::automaton;
+use millrace_scoring::spans::expression::Span;
 use millrace_storage::mapping::PathId;
 
 /// Something to be marked in a field.

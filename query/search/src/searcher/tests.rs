@@ -2,9 +2,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use millrace_matching::score::fixture::{Access, Fixture, ObservedSegment};
-use millrace_matching::score::reader::SegmentReader;
 use millrace_matching::table::{TableIndex, TableSegment};
+use millrace_scoring::fixture::{Access, Fixture, ObservedSegment};
+use millrace_scoring::reader::SegmentReader;
 use millrace_storage::mapping::Mapping;
 use millrace_storage::metadata::IndexMeta;
 use parking_lot::Mutex;

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_dsl::suggest::{CategoryContext, CompletionQuery, CompletionSuggester, contexts_of};
-use millrace_matching::automaton::Pattern;
-use millrace_matching::score::collect::Address;
 use millrace_matching::table::{TableIndex, TableSegment};
+use millrace_scoring::automaton::Pattern;
+use millrace_scoring::collect::Address;
 use millrace_storage::analysis::paths;
 use millrace_storage::document::Completion;
 use millrace_storage::mapping::{Contexts, Field, FieldType, PathId, Scalar};

@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use millrace_matching::automaton::CancellablePattern;
-use millrace_matching::score::reader::{InvertedIndex, SegmentReader};
 use millrace_matching::table::TableSnapshot;
-use millrace_matching::table::ruled::{VisibleTerms, sum_within};
+use millrace_scoring::automaton::CancellablePattern;
+use millrace_scoring::reader::{InvertedIndex, SegmentReader};
+use millrace_scoring::visible_terms::{VisibleTerms, sum_within};
 use millrace_storage::mapping::{PathId, Scalar};
 use millrace_work::QueryContext;
 use millrace_work::error::Result;

@@ -277,7 +277,7 @@ impl<'a> Scorer<'a> {
         let mut terms = 0.0;
         // Lucene knows how many terms there are in a single segment only.
         if phrase.grams.parts.len() == 1 {
-            let all = millrace_matching::automaton::Pattern::prefix("", false)?;
+            let all = millrace_scoring::automaton::Pattern::prefix("", false)?;
             phrase.grams.for_each(&all, &mut |_, _| terms += 1.0)?;
         }
         Ok(Self { phrase, tokens, terms, counts: HashMap::new() })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_dsl::suggest::{Distance, SortBy, SpellingOptions, SuggestMode};
-use millrace_matching::automaton::Pattern;
+use millrace_scoring::automaton::Pattern;
 use millrace_work::compute::Stop;
 use millrace_work::error::Result;
 

@@ -13,6 +13,7 @@ use millrace_search::response::{Answer, HitList, RenderOptions};
 use millrace_search::searcher::{Search, SearchHits, refused_by_all};
 use millrace_storage::Session;
 use millrace_storage::access::Action;
+use millrace_target::access_checkpoint::check_access;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -148,7 +149,7 @@ impl SearchService {
             let (work, _ends) = searcher.begin();
             let mut progress = context.progress.lock().await;
             if let Some(pages) = &progress.pages {
-                pages.pinned.snapshot.check_seen(session, Action::Search)?;
+                check_access(&pages.pinned.snapshot, session, Action::Search)?;
             }
             let mut answer = Answer {
                 list: HitList { total: progress.total, ..HitList::default() },

@@ -10,15 +10,16 @@ use millrace_aggregate::Aggregation;
 use millrace_dsl::aggs::Aggregations;
 use millrace_dsl::json;
 use millrace_dsl::query::{MatchNoneQuery, Query};
-use millrace_matching::lookup;
 use millrace_matching::pinned::PinnedSnapshot;
 use millrace_matching::table::TableSnapshot;
-use millrace_matching::target;
 use millrace_search::response::{Answer, HitList, RenderOptions};
 use millrace_search::searcher::{refused_by_all, shown, window};
 use millrace_storage::Session;
 use millrace_storage::access::Action;
 use millrace_storage::metadata::IndicesOptions;
+use millrace_target::access_checkpoint::check_access;
+use millrace_target::lookup;
+use millrace_target::target;
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
@@ -178,7 +179,7 @@ impl SearchService {
             Some(pit) => {
                 let opened =
                     self.points_in_time.get(&pit.id, session.principal(), request.point_in_time_ms)?;
-                opened.snapshot.check_seen(session, Action::Search)?;
+                check_access(&opened.snapshot, session, Action::Search)?;
                 (
                     Arc::clone(&opened.snapshot),
                     SnapshotGuard { _in_use: Some(opened), ..SnapshotGuard::default() },

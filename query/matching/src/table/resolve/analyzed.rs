@@ -1,6 +1,8 @@
 //! Starts of terms as the query strings ask for them: normalized only, or analyzed.
 
 use millrace_dsl::query::{Normalize, Operator, PrefixQuery, Rewrite};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_work::error::Result;
 use serde_json::Value;
 
@@ -9,7 +11,6 @@ use super::full_text::any_of;
 use super::phrase::quote_analyzer;
 use super::tokens::Tokens;
 use super::{LowerClause, Resolver, Target};
-use crate::table::node::{Node, Weight};
 
 impl<'a> Resolver<'a> {
     /// What terms start with.

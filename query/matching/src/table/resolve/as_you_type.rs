@@ -4,14 +4,15 @@
 //! part that has starts.
 
 use millrace_dsl::query::{MAX_CLAUSES, Rewrite};
+use millrace_scoring::automaton::Pattern;
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_storage::analysis::{Token as Analyzed, shingles};
 use millrace_storage::mapping::{AsYouType, Field, FieldType};
 use millrace_work::error::Result;
 
 use super::tokens::{Token, Tokens};
 use super::{Resolver, Target};
-use crate::automaton::Pattern;
-use crate::table::node::{Node, Weight};
 
 /// Longest start of a term or a shingle that is a term, in UTF-16 code units.
 const MAX_PREFIX: usize = 20;

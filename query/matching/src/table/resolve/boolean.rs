@@ -1,8 +1,8 @@
 //! Clauses that query strings combine, as a Lucene boolean query does.
 
 use millrace_dsl::minimum_should_match::MinimumShouldMatch;
-
-use crate::table::node::{Node, Weight};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 
 /// Conditions that must, may and must not match.
 #[derive(Clone, Debug, Default)]

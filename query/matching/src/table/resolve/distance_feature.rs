@@ -3,13 +3,14 @@
 use millrace_dsl::json;
 use millrace_dsl::query::geo::{self, Corner, GeoPoint};
 use millrace_dsl::query::{BoostMode, Combination, DistanceFeatureQuery, ScoreMode};
+use millrace_scoring::node::{Node, NodeFunction};
+use millrace_scoring::operands::Weight;
+use millrace_scoring::row_function::{Origin, RowFunction};
 use millrace_storage::mapping::{ColumnKind, Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
 use super::{LowerClause, Resolver, searchable};
-use crate::score::row_function::{Origin, RowFunction};
-use crate::table::node::{Node, NodeFunction, Weight};
 use crate::table::values;
 
 const NANOS_PER_MS: f64 = 1e6;

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use millrace_dsl::query::ExistsQuery;
+use millrace_scoring::automaton::Pattern;
+use millrace_scoring::metadata::Metadata;
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_storage::mapping::{FieldType, PathId};
 use millrace_storage::metadata::matches;
 use millrace_work::error::{Error, Result};
 
 use super::{LowerClause, PRESENT, Resolver, metadata, searchable};
-use crate::automaton::Pattern;
-use crate::score::metadata::Metadata;
-use crate::table::node::{Node, Weight};
 
 impl LowerClause for ExistsQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {

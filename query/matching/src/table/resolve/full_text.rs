@@ -5,6 +5,9 @@ use millrace_dsl::minimum_should_match::MinimumShouldMatch;
 use millrace_dsl::query::{
     Fuzziness, FuzzyOptions, MAX_CLAUSES, MatchBoolPrefixQuery, MatchQuery, Operator, ZeroTerms,
 };
+use millrace_scoring::automaton::Pattern;
+use millrace_scoring::node::{Join, Node, StatisticsTerm};
+use millrace_scoring::operands::Weight;
 use millrace_storage::analysis::Analyzer;
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
@@ -13,8 +16,6 @@ use serde_json::Value;
 use super::graph::{GraphSection, stretches};
 use super::tokens::Tokens;
 use super::{LowerClause, Resolver, Target, searchable, searchable_strings};
-use crate::automaton::Pattern;
-use crate::table::node::{Join, Node, StatisticsTerm, Weight};
 
 /// How the tokens of a text become clauses.
 pub(super) struct Terms<'q> {

@@ -5,14 +5,14 @@ use millrace_dsl::query::geo::{self, Corner, GeoPoint};
 use millrace_dsl::query::{
     Decay, FieldValueFactor, Function, FunctionScoreQuery, RandomScore, double, java_hash,
 };
+use millrace_scoring::node::{Node, NodeFunction};
+use millrace_scoring::row_function::{Curve, Origin, RowFunction};
+use millrace_scoring::values::HashInput;
 use millrace_storage::mapping::{ColumnKind, Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::Resolver;
-use crate::score::row_function::{Curve, Origin, RowFunction};
-use crate::score::values::HashInput;
-use crate::table::node::{Node, NodeFunction};
 use crate::table::predicate::Predicate;
 use crate::table::values;
 

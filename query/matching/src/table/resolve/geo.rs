@@ -2,12 +2,13 @@
 
 use millrace_dsl::query::geo::{GeoPoint, Validation};
 use millrace_dsl::query::{GeoBoundingBoxQuery, GeoDistanceQuery, GeoPolygonQuery};
+use millrace_scoring::geo::GeoArea;
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 
 use super::{LowerClause, Resolver};
-use crate::score::geo::GeoArea;
-use crate::table::node::{Node, Weight};
 
 impl LowerClause for GeoBoundingBoxQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {

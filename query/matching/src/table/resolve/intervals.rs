@@ -5,6 +5,11 @@ use std::sync::Arc;
 use millrace_dsl::query::{
     IntervalFilter, IntervalMode, IntervalRule, IntervalsQuery, MAX_CLAUSES, RegexpQuery, TermSource,
 };
+use millrace_scoring::automaton::{Pattern, pieces};
+use millrace_scoring::intervals::source::Source;
+use millrace_scoring::intervals::{Intervals, IntervalsLeaf, LeafTerms};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_storage::analysis::Analyzer;
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
@@ -13,10 +18,6 @@ use super::full_text::has_positions;
 use super::graph::{GraphSection, stretches};
 use super::tokens::{Token, Tokens};
 use super::{LowerClause, Resolver};
-use crate::automaton::{Pattern, pieces};
-use crate::score::intervals::source::Source;
-use crate::score::intervals::{Intervals, IntervalsLeaf, LeafTerms};
-use crate::table::node::{Node, Weight};
 
 /// Most terms of a segment that a pattern may find where the rule does not say otherwise, as Lucene has it.
 const MAX_EXPANSIONS: usize = 128;

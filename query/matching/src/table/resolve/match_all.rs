@@ -1,10 +1,11 @@
 //! `match_all`, `match_none` and `ids`, which no mapping changes.
 
 use millrace_dsl::query::{IdsQuery, MatchAllQuery, MatchNoneQuery};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_work::error::Result;
 
 use super::{LowerClause, Resolver};
-use crate::table::node::{Node, Weight};
 
 impl LowerClause for MatchAllQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {

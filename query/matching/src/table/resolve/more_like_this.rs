@@ -5,6 +5,11 @@ use std::sync::Arc;
 
 use millrace_dsl::json::text;
 use millrace_dsl::query::{Example, MAX_CLAUSES, MoreLikeThisQuery, TermSelection};
+use millrace_scoring::automaton::Pattern;
+use millrace_scoring::interesting_terms::InterestingTerms;
+use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Node};
+use millrace_scoring::operands::Weight;
+use millrace_scoring::path_values::each_value_at;
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_storage::metadata::matches;
 use millrace_work::error::{Error, Result};
@@ -12,10 +17,6 @@ use serde_json::Value;
 
 use super::full_text::any_of;
 use super::{LowerClause, Resolver};
-use crate::automaton::Pattern;
-use crate::lookup::each_value_at;
-use crate::table::interesting_terms::InterestingTerms;
-use crate::table::node::{ExpandedScore, Expansion, ExpansionSelection, Node, Weight};
 use crate::table::values;
 
 /// Most tokens of a text that are looked at, as Lucene has it.

@@ -5,6 +5,8 @@ use millrace_dsl::query::{
     Fuzziness, FuzzyOptions, MAX_CLAUSES, MatchBoolPrefixQuery, MatchPhrasePrefixQuery, MatchPhraseQuery,
     MatchQuery, MatchType, MultiMatchQuery, Operator, ZeroTerms,
 };
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
@@ -12,7 +14,6 @@ use super::boolean::Boolean;
 use super::fields::Fields;
 use super::full_text::zero_terms;
 use super::{LowerClause, Resolver};
-use crate::table::node::{Node, Weight};
 
 /// How a text is asked of fields.
 #[derive(Clone, Debug)]

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use millrace_dsl::query::NestedQuery;
+use millrace_scoring::nested::NestedNode;
+use millrace_scoring::node::Node;
 use millrace_storage::mapping::PathId;
 use millrace_work::error::{Error, Result};
 
 use super::Resolver;
-use crate::score::nested::NestedNode;
-use crate::table::node::Node;
 use crate::table::predicate::Predicate;
 
 /// The nested path that clauses are resolved for.
@@ -70,3 +70,6 @@ impl Resolver<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

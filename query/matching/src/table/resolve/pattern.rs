@@ -7,6 +7,9 @@ use millrace_dsl::query::{
     Fuzziness, FuzzyOptions, FuzzyQuery, MAX_CLAUSES, Normalize, PrefixQuery, RegexpQuery, Rewrite,
     WildcardQuery,
 };
+use millrace_scoring::automaton::{Pattern, WildcardItem, pieces};
+use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Node};
+use millrace_scoring::operands::Weight;
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
@@ -14,8 +17,6 @@ use serde_json::Value;
 use super::{
     LowerClause, Resolver, Target, is_opaque_metadata, is_searched_by_column, searchable_strings, setting,
 };
-use crate::automaton::{Pattern, WildcardItem, pieces};
-use crate::table::node::{ExpandedScore, Expansion, ExpansionSelection, Node, Weight};
 
 /// Longest expression where the index does not say otherwise.
 const MAX_REGEX_LENGTH: usize = 1_000;

@@ -4,6 +4,10 @@ use std::sync::Arc;
 
 use millrace_dsl::json::text;
 use millrace_dsl::query::{MAX_CLAUSES, MatchPhrasePrefixQuery, MatchPhraseQuery};
+use millrace_scoring::automaton::Pattern;
+use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Join, Node, StatisticsTerm};
+use millrace_scoring::operands::{AnalyzedColumn, Weight};
+use millrace_scoring::phrase::{Phrase, PhrasePosition, PlaceTerms};
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
@@ -12,11 +16,6 @@ use super::full_text::{any_of, has_positions, zero_terms};
 use super::graph::{GraphSection, stretches};
 use super::tokens::{Token, Tokens};
 use super::{LowerClause, Resolver, Target, searchable};
-use crate::automaton::Pattern;
-use crate::score::phrase::{Phrase, PhrasePosition, PlaceTerms};
-use crate::table::node::{
-    ExpandedScore, Expansion, ExpansionSelection, Join, Node, StatisticsTerm, Values, Weight,
-};
 
 impl LowerClause for MatchPhraseQuery {
     fn resolve(&self, resolver: &mut Resolver<'_>, weight: Weight) -> Result<Node> {
@@ -195,7 +194,7 @@ impl<'a> Resolver<'a> {
         }
         let path = field.id;
         if field.field_type == FieldType::MatchOnlyText {
-            let values = Values {
+            let values = AnalyzedColumn {
                 column: field.column,
                 analyzers: Arc::clone(self.index.mapping.analyzers()),
                 analyzer: Arc::clone(&field.analyzer),

@@ -8,13 +8,14 @@ mod leaf;
 use millrace_dsl::query::{MAX_CLAUSES, Operator, QueryStringQuery};
 use millrace_dsl::query_string::syntax::{Clause, Conjunction, Expression, Group, Leaf, Modifier};
 use millrace_dsl::query_string::{ParsedQuery, SyntaxError, escape, parse};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_work::error::{Error, Result};
 
 use self::leaf::Strings;
 use super::boolean::Boolean;
 use super::multi_match::{minimum, scaled};
 use super::{LowerClause, Resolver};
-use crate::table::node::{Node, Weight};
 
 /// What became of an expression: nothing, clauses that may still be taken apart, or one condition.
 enum BuiltExpression {

@@ -2,13 +2,14 @@
 
 use millrace_dsl::json::{self, text};
 use millrace_dsl::query::RangeQuery;
+use millrace_scoring::metadata::Metadata;
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_storage::segment::ValueRange;
 use millrace_work::error::{Error, Result};
 
 use super::{LowerClause, Resolver, is_opaque_metadata, metadata, not_searchable, searchable};
-use crate::score::metadata::Metadata;
-use crate::table::node::{Node, Weight};
 use crate::table::values;
 
 impl LowerClause for RangeQuery {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use millrace_dsl::query::{FeatureFunction, RankFeatureQuery};
+use millrace_scoring::automaton::Pattern;
+use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Node};
+use millrace_scoring::operands::Weight;
 use millrace_storage::document::feature_lead;
 use millrace_storage::mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 
 use super::{LowerClause, Resolver};
-use crate::automaton::Pattern;
-use crate::table::node::{ExpandedScore, Expansion, ExpansionSelection, Node, Weight};
 
 /// Most numbers of a feature, whose precision is that of half of a float.
 const MOST_NUMBERS: usize = 10_000;

@@ -4,13 +4,14 @@ use millrace_dsl::query::{
     Fuzziness, FuzzyOptions, FuzzyQuery, MatchType, Normalize, Operator, SimpleQueryStringQuery,
 };
 use millrace_dsl::query_string::simple::{Branch, Item, parse};
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_work::error::Result;
 
 use super::boolean::Boolean;
 use super::fields::{Fields, plain};
 use super::multi_match::{TextOptions, best_of, minimum, scaled, unforgivable};
 use super::{LowerClause, Resolver};
-use crate::table::node::{Node, Weight};
 
 /// A clause's options, read for an index.
 struct Row<'q> {

@@ -7,17 +7,16 @@ use millrace_dsl::query::{
     Bound, MAX_CLAUSES, Query, SpanEnclosureQuery, SpanFieldMaskingQuery, SpanFirstQuery, SpanGapQuery,
     SpanMultiQuery, SpanNearQuery, SpanNotQuery, SpanOrQuery, SpanTermQuery,
 };
+use millrace_scoring::automaton::Pattern;
+use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Join, Node, StatisticsTerm};
+use millrace_scoring::operands::{ExactValue, Weight};
+use millrace_scoring::spans::expression::{Span, SpanLeaf, SpanTerms, Spans};
 use millrace_storage::mapping::{Field, FieldType, PathId, Scalar};
 use millrace_work::error::{Error, Result};
 
 use super::full_text::has_positions;
 use super::{LowerClause, Resolver};
-use crate::automaton::Pattern;
-use crate::score::spans::expression::{Span, SpanLeaf, SpanTerms, Spans};
 use crate::table::lower_clause;
-use crate::table::node::{
-    ExactValue, ExpandedScore, Expansion, ExpansionSelection, Join, Node, StatisticsTerm, Weight,
-};
 
 /// Spans with the name of the field that they pass for.
 #[derive(Debug)]

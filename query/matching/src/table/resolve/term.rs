@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use millrace_dsl::json::text;
 use millrace_dsl::query::{TermQuery, TermsQuery};
+use millrace_scoring::node::{Node, StatisticsTerm};
+use millrace_scoring::operands::{ExactValue, Weight};
 use millrace_storage::mapping::{Field, FieldType, Scalar};
 use millrace_storage::metadata::IndexMeta;
 use millrace_storage::segment::ValueRange;
@@ -12,14 +14,13 @@ use serde_json::Value;
 
 use super::range::column_range;
 use super::{LowerClause, Resolver, Target, not_searchable, searchable, setting};
-use crate::table::node::{ExactValue, Node, StatisticsTerm, Weight};
 use crate::table::values;
 
 /// Most values of a `terms` clause where the index does not say otherwise.
 const MAX_TERMS: usize = 65_536;
 
 /// Returns the most values that an index lets a `terms` clause have.
-pub(crate) fn max_terms(meta: &IndexMeta) -> usize {
+pub fn max_terms(meta: &IndexMeta) -> usize {
     setting(meta, "index.max_terms_count", MAX_TERMS)
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;
+use millrace_scoring::one_batch::read_rows;
 use millrace_work::error::{Error, Result};
 
 use super::{Column, ScanState};
-use crate::score::one_batch::read_rows;
 
 impl ScanState {
     /// Whether a key of an index is no column of its rows.

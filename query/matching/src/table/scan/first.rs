@@ -23,17 +23,17 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
+use millrace_scoring::collect::Matches;
+use millrace_scoring::source::Source;
 use millrace_storage::mapping::PathId;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
 pub(super) use self::find::PartitionHits;
 use self::threshold::{Threshold, TopRowsRequest, address};
-use crate::score::collect::Matches;
-use crate::score::prepare::Source;
 use crate::table::keys::{Key, KeyKind, KeySource};
 use crate::table::partitions::RowPartition;
-use crate::table::{ROW, SCORE};
+use crate::table::state::{ROW, SCORE};
 
 /// By what rows are ordered first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

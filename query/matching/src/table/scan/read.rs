@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::arrow::array::{ArrayRef, Float32Array, RecordBatch, RecordBatchOptions, UInt32Array};
+use millrace_scoring::collect::{self, SegmentPass};
+use millrace_scoring::source::Source;
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::list_rows;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
 use super::{Column, ScanState};
-use crate::score::collect::{self, SegmentPass};
-use crate::score::prepare::Source;
 use crate::table::partitions::RowPartition;
-use crate::table::{SEGMENT, SHARD};
+use crate::table::state::{SEGMENT, SHARD};
 
 /// Rows of one batch.
 pub(super) const BATCH_ROWS: usize = 8_192;

@@ -9,6 +9,13 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{collect as run, displayable};
 use millrace_dsl::sort::Mode;
+use millrace_scoring::collect::Totals;
+use millrace_scoring::fixture::{Fixture, NUMBER, TEXT};
+use millrace_scoring::node::{Join, Node, StatisticsTerm, TermStatistics};
+use millrace_scoring::operands::Weight;
+use millrace_scoring::prepare::prepare;
+use millrace_scoring::reader::SegmentReader;
+use millrace_scoring::source::Source;
 use millrace_storage::mapping::ColumnKind;
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
@@ -17,14 +24,11 @@ use rand::{RngExt, SeedableRng};
 use roaring::RoaringBitmap;
 
 use super::*;
-use crate::score::collect::Totals;
-use crate::score::fixture::{Fixture, NUMBER, TEXT};
-use crate::score::prepare::{Source, prepare};
-use crate::score::reader::SegmentReader;
+use crate::table::IndexTable;
 use crate::table::keys::{Key, KeyKind, KeySource, MissingKey, Rescale};
-use crate::table::node::{Join, Node, StatisticsTerm, TermStatistics, Weight};
+use crate::table::snapshot::{TableSegment, TableSnapshot};
+use crate::table::state::{SEGMENT, ScanHandle, ScanOptions};
 use crate::table::top_k::TopKIntoScan;
-use crate::table::{IndexTable, SEGMENT, ScanHandle, ScanOptions, TableSegment, TableSnapshot};
 
 fn snapshot() -> TableSnapshot {
     let first = Fixture::new(&[("disk full", "a", 30), ("disk", "b", 10), ("node", "a", 20)]);

@@ -7,11 +7,12 @@ use millrace_dsl::query::{
 };
 use millrace_dsl::query_string::number;
 use millrace_dsl::query_string::syntax::Leaf;
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
 use millrace_storage::mapping::FieldType;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use crate::table::node::{Node, Weight};
 use crate::table::resolve::fields::{Fields, has_terms, plain};
 use crate::table::resolve::multi_match::{TextOptions, best_of, scaled, unforgivable};
 use crate::table::resolve::{LowerClause, Resolver, setting};

@@ -6,12 +6,12 @@
 
 use std::ops::Range;
 
+use millrace_scoring::collect::overlap;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
 use super::threshold::{Threshold, address};
 use super::{Candidates, KeyPart, RowRun, SourceStep, codes};
-use crate::score::collect::overlap;
 use crate::table::keys::KeySource;
 
 /// Most pages that are read at once: values of 262,144 rows.

@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, StringViewArray};
 use millrace_dsl::sort::Mode;
+use millrace_scoring::END;
+use millrace_scoring::reader::RowPostings;
 use millrace_storage::mapping::PathId;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
 use super::threshold::{Threshold, address};
 use super::{Candidates, KeyPart, RowRun, SourceStep, full_scan};
-use crate::score::END;
-use crate::score::reader::RowPostings;
 use crate::table::keys::{KeyKind, KeySource, MissingKey};
 
 /// Terms and rows that are looked at in any case, since their keys would cost as much; and most rows of first terms that are

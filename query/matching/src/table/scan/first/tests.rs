@@ -1,16 +1,16 @@
 use std::ops::Range;
 
 use millrace_dsl::sort::Mode;
+use millrace_scoring::collect::{SegmentPass, Totals};
+use millrace_scoring::fixture::{Fixture, KEYWORD};
+use millrace_scoring::reader::SegmentReader;
+use millrace_scoring::row_set::RowSet;
 use millrace_storage::mapping::ColumnKind;
 use millrace_work::QueryContext;
 use millrace_work::compute::Stop;
 
 use super::terms::Terms;
 use super::*;
-use crate::score::collect::{SegmentPass, Totals};
-use crate::score::fixture::{Fixture, KEYWORD};
-use crate::score::reader::SegmentReader;
-use crate::score::row_set::RowSet;
 use crate::table::keys::{MissingKey, Rescale};
 
 fn keyword_key() -> Key {

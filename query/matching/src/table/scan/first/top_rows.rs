@@ -1,11 +1,11 @@
 //! The best rows by score, which postings find with bounds of their scores, and the first by address.
 
+use millrace_scoring::collect::{Cursor, SegmentPass, Top, collect_top};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
 use super::threshold::{Threshold, address};
 use super::{Candidates, RowRun, SourceStep, codes};
-use crate::score::collect::{Cursor, SegmentPass, Top, collect_top};
 
 /// Best rows that are looked at for each group that is wanted, one number after the other while they do not have enough
 /// groups: then all rows are.

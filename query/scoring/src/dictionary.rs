@@ -1,0 +1,104 @@
+//! Conditions on the terms of a field, which are looked up in its dictionary first.
+
+use std::sync::Arc;
+
+use millrace_dsl::minimum_should_match::MinimumShouldMatch;
+use millrace_storage::mapping::{PathId, Scalar};
+use millrace_work::error::Result;
+use roaring::RoaringBitmap;
+
+use crate::automaton::Pattern;
+use crate::condition::SharedCondition;
+use crate::disjunction::AtLeast;
+use crate::functions::ExpandedTerm;
+use crate::functions::LeafScore;
+use crate::match_all::MatchNoneScorer;
+use crate::operands::{RawBound, TextBound};
+use crate::row_set::RowSet;
+use crate::source::Source;
+use crate::term::{Exact, Text};
+
+/// Prepares exact values between two.
+pub(super) fn prepare_values(
+    source: &Source,
+    path: PathId,
+    (from, to): (&RawBound, &RawBound),
+    score: f32,
+) -> Result<SharedCondition> {
+    RowSet::found(source, source.inverted.range_rows(path, from, to, source.work.stop())?, score)
+}
+
+/// Prepares terms of a text field between two.
+pub(super) fn prepare_terms(
+    source: &Source,
+    path: PathId,
+    (from, to): (&TextBound, &TextBound),
+    score: f32,
+) -> Result<SharedCondition> {
+    let rows = match source.inverted.text(path) {
+        Some(text) => text.range_rows(from, to, source.work.stop())?,
+        None => RoaringBitmap::new(),
+    };
+    RowSet::found(source, rows, score)
+}
+
+/// Prepares the values of a pattern; on text fields, the terms.
+pub(super) fn prepare_pattern(
+    source: &Source,
+    path: PathId,
+    text: bool,
+    pattern: &Pattern,
+    score: f32,
+) -> Result<SharedCondition> {
+    let pattern = pattern.until(source.work.stop());
+    let rows = match text {
+        false => source.inverted.matching_rows(path, pattern)?,
+        true => match source.inverted.text(path) {
+            Some(text) => text.matching_rows(pattern)?,
+            None => RoaringBitmap::new(),
+        },
+    };
+    RowSet::found(source, rows, score)
+}
+
+/// Prepares the terms that an expansion found in the shard: any of them.
+pub(super) fn prepare_expanded(source: &Source, slot: usize) -> SharedCondition {
+    any_of(expanded(source, slot))
+}
+
+/// Prepares the terms that expansions found in the shard: as many of all of them as are asked for.
+pub(super) fn prepare_many_expanded(
+    source: &Source,
+    slots: &[usize],
+    minimum: &MinimumShouldMatch,
+) -> SharedCondition {
+    let parts: Vec<SharedCondition> = slots.iter().flat_map(|slot| expanded(source, *slot)).collect();
+    match minimum.required(parts.len()).max(1) {
+        1 => any_of(parts),
+        required => AtLeast::of(required, parts),
+    }
+}
+
+fn expanded(source: &Source, slot: usize) -> Vec<SharedCondition> {
+    let Some(found) = source.functions.expansion(slot) else { return Vec::new() };
+    let path = found.path;
+    let part = |own: &ExpandedTerm| -> SharedCondition {
+        let (term, score) = (own.term.clone(), own.score.clone());
+        match (found.text, score) {
+            (true, score) => Arc::new(Text { path, term, score }),
+            (false, LeafScore::Flat(score)) => Arc::new(Exact { path, value: Scalar::Str(term), score }),
+            (false, LeafScore::Bm25(function)) => {
+                Arc::new(Exact { path, value: Scalar::Str(term), score: function.exact_score() })
+            }
+        }
+    };
+    found.terms.iter().map(part).collect()
+}
+
+fn any_of(mut parts: Vec<SharedCondition>) -> SharedCondition {
+    match parts.len() {
+        0 => Arc::new(MatchNoneScorer),
+        1 => parts.remove(0),
+        _ => AtLeast::of(1, parts),
+    }
+}

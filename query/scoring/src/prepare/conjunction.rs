@@ -1,0 +1,112 @@
+//! Conjunctions made ready for one segment: what is cheap to look up comes first, and may leave nothing to be done.
+
+use std::sync::Arc;
+
+use millrace_work::error::Result;
+use roaring::RoaringBitmap;
+
+use super::prepare;
+use crate::condition::{Role, SharedCondition};
+use crate::conjunction::ConjunctionScorer;
+use crate::match_all::MatchNoneScorer;
+use crate::node::Node;
+use crate::ranges;
+use crate::source::Source;
+use crate::windows::few_rows;
+
+/// Of a conjunction whose cheap parts match at most one row in so many, it is looked whether they match any before patterns are
+/// looked up in dictionaries.
+const FEW_OF_ALL: u64 = 64;
+
+/// Counts the patterns that are looked up in dictionaries to prepare a part: each costs a walk over all terms.
+fn patterns(node: &Node) -> usize {
+    match node {
+        Node::Matching { .. } => 1,
+        Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => {
+            parts.iter().map(patterns).sum()
+        }
+        Node::Not(part) | Node::Constant(_, part) => patterns(part),
+        _ => 0,
+    }
+}
+
+/// Prepares the parts that need the inverted index only, those with the fewest patterns first; `None` once one of them, or all
+/// without a pattern together, match no row. They are returned in their own order, in which their scores add up.
+fn prepare_indexed(
+    parts: &[Node],
+    source: &Source,
+    among: Option<&RoaringBitmap>,
+) -> Result<Option<Vec<SharedCondition>>> {
+    let indexed = parts.iter().enumerate().filter(|(_, part)| !part.reads_columns());
+    let mut indexed: Vec<(usize, usize, &Node)> =
+        indexed.map(|(at, part)| (patterns(part), at, part)).collect();
+    indexed.sort_by_key(|(patterns, ..)| *patterns);
+    let mut prepared: Vec<(usize, SharedCondition)> = Vec::with_capacity(indexed.len());
+    let mut looked = false;
+    for (patterns, at, part) in indexed {
+        if patterns > 0 && !std::mem::replace(&mut looked, true) && !prepared.is_empty() {
+            let cheap =
+                ConjunctionScorer { parts: prepared.iter().map(|(_, part)| Arc::clone(part)).collect() };
+            let most = u64::from(source.reader.rows()) / FEW_OF_ALL;
+            if few_rows(&cheap, source, most)?.is_some_and(|rows| rows.is_empty()) {
+                return Ok(None);
+            }
+        }
+        let own = prepare(part, source, among)?;
+        let required = matches!(own.role(), Role::Required);
+        if required && own.row_set().is_some_and(RoaringBitmap::is_empty) {
+            return Ok(None);
+        }
+        prepared.push((at, own));
+    }
+    prepared.sort_by_key(|(at, _)| *at);
+    Ok(Some(prepared.into_iter().map(|(_, part)| part).collect()))
+}
+
+/// Prepares the parts of a conjunction: those that need the inverted index only come first, and
+/// where they leave few rows, columns are read for these alone. It ends at the first that matches nothing.
+pub(super) fn prepare_conjunction(
+    parts: &[Node],
+    source: &Source,
+    among: Option<&RoaringBitmap>,
+) -> Result<SharedCondition> {
+    let Some(mut prepared) = prepare_indexed(parts, source, among)? else {
+        return Ok(Arc::new(MatchNoneScorer));
+    };
+    let mut columns: Vec<&Node> = Vec::new();
+    for part in parts.iter().filter(|part| part.reads_columns()) {
+        let lazy = match part {
+            Node::ColumnRange { column, terms, range, weight } => {
+                ranges::unread(source, (*column, *terms), range, weight.flat())?
+            }
+            _ => None,
+        };
+        match lazy {
+            Some(part) => prepared.push(part),
+            None => columns.push(part),
+        }
+    }
+    if columns.is_empty() {
+        return Ok(ConjunctionScorer::of(prepared));
+    }
+    let mut narrowed: Option<RoaringBitmap> = None;
+    if !prepared.is_empty() {
+        let found = ConjunctionScorer { parts: prepared.clone() };
+        narrowed = few_rows(&found, source, u64::from(source.reader.rows()) / 8)?;
+    }
+    for part in columns {
+        let among = narrowed.as_ref().or(among);
+        let part = prepare(part, source, among)?;
+        // Ranges may come one after another: each leaves less to read for the next.
+        if let Some(rows) = part.row_set()
+            && rows.len() < u64::from(source.reader.rows()) / 8
+        {
+            narrowed = Some(match narrowed {
+                Some(narrowed) => narrowed & rows,
+                None => rows.clone(),
+            });
+        }
+        prepared.push(part);
+    }
+    Ok(ConjunctionScorer::of(prepared))
+}
