@@ -1,4 +1,4 @@
-//! What a descriptor asks for.
+//! Commands of descriptors.
 
 use arrow_flight::FlightDescriptor;
 use arrow_flight::flight_descriptor::DescriptorType;
@@ -13,7 +13,7 @@ use crate::status;
 /// Longest statement, and longest command: a ticket has either, and has to fit in a message.
 pub(crate) const MAX_STATEMENT: usize = 512 << 10;
 
-/// What a descriptor asks for.
+/// Command of a descriptor.
 #[derive(Debug)]
 pub(crate) enum DescriptorCommand {
     /// The answer to a statement.

@@ -47,7 +47,7 @@ type Messages<T> = BoxStream<'static, Result<T, Status>>;
 #[derive(Clone, Debug)]
 pub(crate) struct Service(Arc<ServiceContext>);
 
-/// What all requests share.
+/// Context that all requests share.
 #[derive(Debug)]
 pub(crate) struct ServiceContext {
     pub(crate) beside: ListenerContext,
@@ -76,7 +76,7 @@ pub(crate) struct Call {
     pub(crate) owner: Owner,
     pub(crate) user: User,
     pub(crate) received: ReceivedBytes,
-    /// What was begun last.
+    /// Last action that began.
     action: Arc<Mutex<Option<Action>>>,
 }
 
