@@ -30,9 +30,9 @@ use crate::route::{self, Call, Handler, PathParams, RouteMatch, Spec};
 use crate::server::HttpConfig;
 use crate::{Api, ListenerContext, Node, Requester, console, entry, security};
 
-/// Where a supervisor asks whether the process answers; needs no credentials.
+/// Probe that tells supervisors whether the process answers; needs no credentials.
 const LIVENESS: &str = "/_health/live";
-/// Where a load balancer asks whether requests are taken; needs no credentials. Listeners open when all that was
+/// Probe that tells load balancers whether the server takes requests; needs no credentials. Listeners open when all that was
 /// acknowledged before has been replayed, so that whoever is answered is answered by a server that has it.
 const READINESS: &str = "/_health/ready";
 
@@ -59,11 +59,11 @@ pub struct Service {
     /// Bytes of answers to changes: readers that are slow keep no writer waiting.
     acknowledgements: Budget,
     routes: Routes,
-    /// Whether the server ends after the requests under way.
+    /// Set once the server ends after the requests in flight.
     ending: watch::Sender<bool>,
 }
 
-/// What is served.
+/// Route tables that a listener serves.
 #[derive(Clone, Debug)]
 enum Routes {
     /// The data API.
@@ -74,7 +74,7 @@ enum Routes {
     Console(Store),
 }
 
-/// What answers a request, with what it serves.
+/// Function that answers a request, with the state that it serves.
 #[derive(Debug)]
 enum Responder {
     Data(Handler<()>),
@@ -174,7 +174,7 @@ impl Service {
         Self { node, bodies, open_bodies, in_flight, answers, acknowledgements, routes, ending }
     }
 
-    /// What says, once it is set, that the server ends after the requests under way.
+    /// Returns the sender that tells connections to end after the requests in flight.
     pub(crate) fn ending(&self) -> watch::Sender<bool> {
         self.ending.clone()
     }
@@ -385,12 +385,12 @@ impl Service {
         self.routes.find(&parts.method, &path, &Params::default()).ok().map(|(route, ..)| route)
     }
 
-    /// Whether a request has a route that needs no credentials.
+    /// Returns whether a request has a route that needs no credentials.
     fn is_open(&self, parts: &http::request::Parts) -> bool {
         self.route_of(parts).is_some_and(|route| route.open)
     }
 
-    /// Whether a request changes nothing: some that `GET` do.
+    /// Returns whether a request changes nothing: some that `GET` do.
     fn is_safe(&self, parts: &http::request::Parts) -> bool {
         parts.method.is_safe() && self.route_of(parts).is_none_or(|route| route.reads)
     }

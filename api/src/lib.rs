@@ -55,22 +55,22 @@ pub use root::Identity;
 pub use security::SearchQueryParser;
 pub use server::{HttpConfig, Server, ServerConfig, StartError};
 
-/// What all requests share.
+/// State that all requests share.
 #[derive(Debug)]
 pub struct Node {
     /// The store.
     pub engine: Arc<Engine>,
     /// Searches.
     pub search: Arc<SearchService>,
-    /// Who may ask.
+    /// Accounts of the callers.
     pub accounts: Accounts,
     /// Rules at work; `None` in a server that has none.
     pub alerting: Option<Alerting>,
     /// AI rules at work; `None` in a server that has none.
     pub intelligence: Option<Intelligence>,
-    /// How the server presents itself.
+    /// Identity that the server presents.
     pub identity: Arc<Identity>,
-    /// What is told of requests.
+    /// Audit of requests.
     pub(crate) audit: Audit,
     /// Certificate and key, which can be read again.
     tls: Option<Tls>,
@@ -157,18 +157,18 @@ impl Node {
     }
 }
 
-/// Who asks, and how that is known.
+/// Authenticated sender of a request, and the scheme of its credentials.
 #[derive(Debug)]
 pub(crate) struct Requester {
     pub(crate) principal: Principal,
-    /// What was shown; nothing on a route that is open to all.
+    /// Scheme of the credentials; nothing on a route that is open to all.
     pub(crate) scheme: Option<Scheme>,
     /// The login token, if that is what was shown.
     pub(crate) token: Option<Credentials>,
     pub(crate) address: IpAddr,
 }
 
-/// What a handler gets: the store as the principal sees it, never the store itself. Those of the console get its saved objects
+/// Context of a handler: the store as the principal sees it, never the store itself. Those of the console get its saved objects
 /// beside it.
 #[derive(Debug)]
 pub(crate) struct Api {
@@ -176,25 +176,25 @@ pub(crate) struct Api {
     pub(crate) session: Session,
     /// Searches.
     pub(crate) search: Arc<SearchService>,
-    /// How the server presents itself.
+    /// Identity that the server presents.
     pub(crate) identity: Arc<Identity>,
-    /// Who may ask.
+    /// Accounts of the callers.
     pub(crate) accounts: Accounts,
     /// Rules at work.
     pub(crate) alerting: Option<Alerting>,
     /// AI rules at work.
     pub(crate) intelligence: Option<Intelligence>,
-    /// How it is known who asks.
+    /// Scheme of the caller's credentials.
     pub(crate) scheme: Option<Scheme>,
     /// The login token in use.
     pub(crate) token: Option<Credentials>,
-    /// Where the request comes from.
+    /// Address of the request.
     pub(crate) address: IpAddr,
-    /// What is noted for the audit.
+    /// Notes for the audit.
     pub(crate) noted: Arc<HandlerNotes>,
-    /// Whether the client waits for the answer.
+    /// Client of the request, which may have gone.
     pub(crate) client: Client,
-    /// What is told of requests.
+    /// Audit of requests.
     pub(crate) audit: Audit,
     /// Certificate and key.
     pub(crate) tls: Option<Tls>,

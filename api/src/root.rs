@@ -10,12 +10,12 @@ use crate::error::Error;
 use crate::http::{Request, Response};
 use crate::server::HttpConfig;
 
-/// Where the cluster's identity is kept.
+/// Key of the cluster's identity in the store.
 const UUID_KEY: &str = "cluster/uuid";
 /// Version of the data API that is spoken.
 pub(crate) const API_VERSION: &str = "7.10.2";
 
-/// How the server presents itself.
+/// Identity that the server presents.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Name of this node.

@@ -68,8 +68,7 @@ impl FilterPath {
         text::filter(&self.root(), answer).unwrap_or_else(|| answer.to_vec())
     }
 
-    /// Whether any of `members`, which are not empty, is kept in the objects at a path; arrays on the way
-    /// need no name.
+    /// Returns whether any of `members`, which are not empty, is kept in the objects at a path; arrays on the way need no name.
     pub(crate) fn keeps_some(&self, path: &[&str], members: &[&str]) -> bool {
         let mut place = Rc::new(self.root());
         for name in path {
@@ -110,12 +109,12 @@ fn split(pattern: &str) -> Vec<String> {
     names
 }
 
-/// What is kept of a member.
+/// Selection of a member.
 #[derive(Clone, Debug)]
 enum MemberSelection<'f> {
     Nothing,
     Everything,
-    /// What its own members decide.
+    /// Its own members decide.
     Part(Rc<PatternPath<'f>>),
 }
 
@@ -166,7 +165,7 @@ impl<'f> PatternPath<'f> {
     }
 }
 
-/// What is left of the patterns below a member of this name, and whether one ends at it.
+/// Returns the rest of the patterns below a member of this name, and a flag for patterns that end at it.
 fn descend<'p>(patterns: &[&'p [String]], name: &str) -> (bool, Vec<&'p [String]>) {
     let mut ends = false;
     let mut below: Vec<&'p [String]> = Vec::new();

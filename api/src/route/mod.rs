@@ -37,34 +37,34 @@ use crate::error::Error;
 use crate::http::{Params, Request, Response};
 use crate::pipelines::Management;
 
-/// What answers a request on a listener that serves an `S`.
+/// Function that answers a request on a listener that serves an `S`.
 pub(crate) type Handler<S> = for<'a> fn(&'a S, &'a mut Call) -> BoxFuture<'a, Result<Response, Error>>;
 
 /// A route on a listener that serves an `S`.
 #[derive(Clone, Copy)]
 pub(crate) struct Route<S: 'static> {
-    /// What it is.
+    /// Specification of the route.
     pub(crate) spec: Spec,
-    /// What answers.
+    /// Function that answers.
     pub(crate) handler: Handler<S>,
 }
 
-/// What a route is, apart from its handler.
+/// Specification of a route, apart from its handler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spec {
     /// Its methods.
     pub(crate) methods: &'static [Method],
     /// Its path; names it in metrics, too.
     pub(crate) path: &'static str,
-    /// What has to be allowed, and by what the store is seen.
+    /// Required action, which also selects the view of the store.
     pub(crate) action: Action,
-    /// Whether a request ends with its client; those that change something run to their end.
+    /// `true` if a request ends with its client; those that change something run to their end.
     pub(crate) reads: bool,
-    /// Whether the console wants it to be asked for by a header that pages of elsewhere cannot send.
+    /// `true` if the console wants it to be asked for by a header that pages of elsewhere cannot send.
     pub(crate) guarded: bool,
-    /// Whether it needs no credentials.
+    /// `true` if it needs no credentials.
     pub(crate) open: bool,
-    /// What has to hold beside the path.
+    /// Condition beside the path.
     pub(crate) when: Option<RouteCondition>,
     /// Parameters of the path that the handler asks for.
     #[cfg_attr(not(test), allow(dead_code, reason = "a test compares it with the path"))]
@@ -76,7 +76,7 @@ pub(crate) struct Spec {
 pub(crate) struct RouteCondition {
     /// For documents: `?op_type=create`.
     pub(crate) words: &'static str,
-    /// Whether it holds for the segments of a path, and the parameters.
+    /// Predicate over the segments of a path, and the parameters.
     pub(crate) holds: fn(&[String], &Params) -> bool,
 }
 
@@ -87,11 +87,11 @@ pub(crate) struct Call {
     pub(crate) api: Api,
     /// The request.
     pub(crate) request: Request,
-    /// What stands for the parameters of the path.
+    /// Values of the path parameters.
     pub(crate) captured: PathParams,
 }
 
-/// What stands in a path for parameters, by their names.
+/// Values of a path's parameters, by their names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PathParams(Vec<(&'static str, String)>);
 

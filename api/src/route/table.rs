@@ -1,4 +1,4 @@
-//! Which route a request means.
+//! Table of routes: finds the route of a request.
 //!
 //! Paths are a tree of segments, so that finding one costs as much as the path is long, however many there are. At each
 //! segment its word is tried first and then the parameter; where the rest does not fit, or what stands for a parameter may
@@ -16,7 +16,7 @@ use crate::security::opensearch;
 pub(super) const METHODS: [Method; 6] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::PATCH];
 
-/// What is under a type of documents as well, and so is no id.
+/// Endpoints that are also valid under a type of documents, and so are no ids.
 const UNDER_TYPES: [&str; 6] = ["_bulk", "_count", "_delete_by_query", "_mget", "_msearch", "_search"];
 
 /// Parts of `_nodes` that are not served.
@@ -120,7 +120,7 @@ impl Search<'_> {
             .find_map(|branch| self.within(routes, branch, rest))
     }
 
-    /// Whether a route with a path of this form is the one.
+    /// Returns whether a route with a path of this form is the one.
     fn takes(&mut self, place: usize, spec: &Spec) -> bool {
         let fits = parameters(spec.path, self.path).all(|(name, segment)| may_be(spec.path, name, segment))
             && spec.when.is_none_or(|when| (when.holds)(self.path, self.params));
@@ -146,7 +146,7 @@ fn parameters<'p>(path: &'static str, given: &'p [String]) -> impl Iterator<Item
     segments(path).zip(given).filter_map(|(segment, given)| Some((name(segment)?, given.as_str())))
 }
 
-/// Whether a segment may stand for a parameter of a name in a path.
+/// Returns whether a segment may stand for a parameter of a name in a path.
 fn may_be(path: &str, name: &str, segment: &str) -> bool {
     let plain = || !segment.starts_with('_');
     match name {

@@ -102,7 +102,7 @@ impl Api {
         now.doing(action).map(drop).map_err(Error::from)
     }
 
-    /// Whether the caller is allowed an action of the cluster's.
+    /// Returns whether the caller is allowed an action of the cluster's.
     fn may(&self, action: Action) -> bool {
         self.session.principal().privileges().allows(action)
     }
