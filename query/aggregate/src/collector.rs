@@ -1,4 +1,4 @@
-//! What every aggregation over documents does: collect, merge, reduce.
+//! Collector: the common steps of aggregations over documents are collect, merge, reduce.
 //!
 //! A [`Collector`] keeps the state of one aggregation for all buckets of the level above at once, by
 //! their numbers; so a tree of aggregations is as many collectors as it has nodes, however many buckets
@@ -76,7 +76,7 @@ const RESULT_BYTES: usize = 256;
 /// Bytes of a result that is added to a bucket.
 pub(crate) const ADDED_RESULT_BYTES: usize = size_of::<Entry>() + RESULT_BYTES;
 
-/// What results are made with.
+/// Context in which results are made.
 pub(crate) struct Reduction<'a> {
     /// Most buckets of an answer.
     pub max_buckets: u64,
@@ -86,8 +86,8 @@ pub(crate) struct Reduction<'a> {
     pub backgrounds: &'a [Background],
     /// Rows that hits are to be fetched for, a list for each outcome of `top_hits`.
     pub hits: Vec<super::bucket::top_hits::HitFetch>,
-    /// Where results are made to put buckets in order, the paths that lead to what the order compares: nothing beside them is
-    /// made, because some states are spent by it and the answer needs them.
+    /// Paths to the values that an order compares, where results only serve the order. Nothing beside them is made, because some
+    /// states are spent by it and the answer needs them.
     pub only: Option<Vec<Vec<String>>>,
     /// Holds what is made of the states.
     pub work: QueryContext,
@@ -138,7 +138,7 @@ pub(crate) struct SubCollector {
 pub(crate) struct SubCollectors(pub Vec<SubCollector>);
 
 impl SubCollectors {
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -59,16 +59,16 @@ pub(crate) fn compile(
     Ok(compiler.tree)
 }
 
-/// Where an aggregation stands.
+/// Context of an aggregation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Context {
     /// Number of the scope.
     pub scope: usize,
-    /// What is around.
+    /// Context of the parent.
     pub below: ParentContext,
 }
 
-/// What is around an aggregation.
+/// Parent of an aggregation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ParentContext {
     /// Nothing.
@@ -82,9 +82,9 @@ pub(crate) enum ParentContext {
 /// An aggregation that has met the mappings.
 struct CompiledAggregation {
     kind: NodeKind,
-    /// How its keys and values are written.
+    /// Format of its keys and values.
     format: Format,
-    /// Where those below it stand.
+    /// Context of its sub-aggregations.
     inner: Context,
 }
 
@@ -109,9 +109,9 @@ impl CompiledAggregation {
 pub(crate) struct Compiler<'a> {
     /// The indices.
     pub snapshot: &'a Arc<TableSnapshot>,
-    /// What `now` means.
+    /// Value of `now`.
     pub now_ms: i64,
-    /// Whether times are measured.
+    /// `true` if times are measured.
     profile: bool,
     tree: Tree,
     touched: Vec<Vec<usize>>,

@@ -34,9 +34,9 @@ pub(crate) struct Tree {
     pub filters: Vec<FilterPlan>,
     /// Counts over other documents.
     pub backgrounds: Vec<BackgroundPlan>,
-    /// Whether scores are read.
+    /// `true` if scores are read.
     pub scores: bool,
-    /// Whether something is decided shard by shard.
+    /// `true` if something is decided shard by shard.
     pub by_shard: bool,
     /// Indices that refuse an aggregation.
     pub failed: Vec<(usize, Error)>,
@@ -78,7 +78,7 @@ impl Scope {
 pub(crate) struct FilterPlan {
     /// Number of the scope whose rows are filtered.
     pub scope: usize,
-    /// What it is for each index.
+    /// Resolved predicate for each index.
     pub resolved: Vec<Option<ResolvedPredicate>>,
     /// Terms that it expands to, by shard.
     pub functions: Functions,
@@ -92,11 +92,11 @@ pub(crate) struct Node {
     pub(super) subs: Vec<Node>,
     /// By index, the columns of [`Node::numbers`] of all below.
     pub(super) below: Arc<[Option<Vec<usize>>]>,
-    /// Where its times go, if they are asked for.
+    /// Timings of the node, where `profile` asks for them.
     pub(super) timings: Option<Arc<Timings>>,
 }
 
-/// What an aggregation collects with.
+/// Kind of an aggregation's collector.
 #[derive(Debug)]
 pub(super) enum NodeKind {
     AutoDateHistogram(Arc<auto_date_histogram::AutoDateHistogramSpec>),

@@ -35,18 +35,18 @@ const ALLOCATION_BYTES: usize = 32;
 /// Most hits of a bucket where the index does not say.
 const MAX_WINDOW: usize = 100;
 
-/// What hits are wanted.
+/// Specification of the hits.
 #[derive(Debug)]
 pub(crate) struct TopHitsSpec {
     /// Order.
     pub order: Order,
-    /// Which parts of hits are shown.
+    /// Parts of hits that are shown.
     pub shown: RenderOptions,
     /// Hits that are skipped.
     from: usize,
     /// Hits that are shown.
     size: usize,
-    /// Whether scores are shown.
+    /// `true` if scores are shown.
     pub scored: bool,
     /// The nested path whose elements are shown; documents where absent.
     pub path: Option<Arc<str>>,
@@ -55,7 +55,7 @@ pub(crate) struct TopHitsSpec {
 }
 
 impl TopHitsSpec {
-    /// Whether scores are read.
+    /// Returns whether scores are read.
     pub(crate) fn by_score(&self) -> bool {
         self.scored
     }
@@ -170,7 +170,7 @@ impl Top {
 /// Hits that are to be fetched for one bucket.
 #[derive(Debug)]
 pub(crate) struct HitFetch {
-    /// How they are shown.
+    /// Specification of the hits.
     pub shape: Arc<TopHitsSpec>,
     /// The rows in their order.
     pub rows: Vec<TopRow>,
