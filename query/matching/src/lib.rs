@@ -1,4 +1,4 @@
-//! Which rows of a segment match, and how they score.
+//! Matching and scoring of the rows of a segment.
 //!
 //! [`lower`] makes a predicate of a query; [`table`] stands for pinned indices as a DataFusion
 //! table and evaluates predicates segment by segment, with the scorers of [`score`] and the [`automaton`]s of patterns.

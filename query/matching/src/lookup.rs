@@ -134,7 +134,7 @@ pub(crate) fn each_value_at(source: &Value, path: &str, found: &mut dyn FnMut(&V
     });
 }
 
-/// Whether a document has a scalar at a dotted path.
+/// Returns whether a document has a scalar at a dotted path.
 pub(crate) fn has_value_at(source: &Value, path: &str) -> bool {
     let mut found = false;
     collect(source, path, MAX_DEPTH, &mut |_| {

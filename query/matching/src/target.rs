@@ -1,4 +1,4 @@
-//! What a search is asked of: an index expression as a pinned snapshot of tables.
+//! Target of a search: an index expression as a pinned snapshot of tables.
 
 use std::sync::Arc;
 
@@ -130,7 +130,7 @@ pub fn resolve(session: &Session, expression: &str, options: &IndicesOptions) ->
     Ok(session.resolve(expression, options)?)
 }
 
-/// What the aliases through which an index was named bring along.
+/// Effects of the aliases through which an index was named.
 #[derive(Debug, Default)]
 pub(crate) struct Aliases {
     pub(crate) filter: Option<Predicate>,

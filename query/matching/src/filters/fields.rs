@@ -11,7 +11,7 @@ use crate::table::node::{Node, ResolvedPredicate};
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     some: BTreeSet<PathId>,
-    /// Whether any may be asked.
+    /// `true` if any may be asked.
     all: bool,
 }
 

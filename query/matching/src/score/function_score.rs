@@ -23,7 +23,7 @@ use crate::table::node::{Node, NodeFunction};
 /// A condition with scores combined with functions.
 #[derive(Debug)]
 struct FunctionScoreCondition {
-    /// What matches.
+    /// Condition that matches.
     base: SharedCondition,
     functions: Vec<FilteredFunction>,
     combination: Combination,

@@ -55,7 +55,7 @@ pub(crate) mod union;
 pub(crate) mod values;
 pub mod windows;
 
-/// What [`Scorer::doc`] returns at the end; tantivy's sentinel.
+/// Row that [`Scorer::doc`] returns at the end; tantivy's sentinel.
 pub(crate) const END: u32 = tantivy::TERMINATED;
 
 /// Matching rows in ascending order, with their scores. A new scorer stands on its first row.
@@ -87,8 +87,8 @@ pub trait Scorer: Send {
     fn cost(&self) -> u64;
 }
 
-/// Whether scores that no more than add up to `sum` may exceed a threshold. Sums of a few scores are exact but
-/// for the last bits of a double.
+/// Returns whether scores that no more than add up to `sum` may exceed a threshold. Sums of a few scores are exact but for the
+/// last bits of a double.
 fn may_exceed(sum: f64, threshold: f32) -> bool {
     bound_of(sum) > threshold
 }

@@ -35,7 +35,7 @@ use crate::table::ruled::RuledRows;
 /// Ids that are looked up between two looks at the stop.
 const IDS: usize = 256;
 
-/// How a leaf scores in this segment.
+/// Score of a leaf in this segment.
 #[derive(Clone, Debug)]
 pub enum LeafScore {
     /// All rows alike.
@@ -56,7 +56,7 @@ impl LeafScore {
         }
     }
 
-    /// Whether no row scores anything.
+    /// Returns whether no row scores anything.
     pub(super) fn is_nothing(&self) -> bool {
         matches!(self, Self::Flat(score) if *score == 0.0)
     }

@@ -1,5 +1,5 @@
-//! What a searcher may see of an index, pinned with it: rules for documents join every scan, and contexts are read on only
-//! while roles say the same.
+//! Access snapshot of an index, pinned with it: rules for documents join every scan, and contexts are read on only while roles
+//! stay the same.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use millrace_work::error::Result;
 use super::TableSnapshot;
 use super::predicate::Predicate;
 
-/// What a searcher may see of an index.
+/// Visible documents and fields of an index for a searcher.
 #[derive(Clone, Debug, Default)]
 pub struct AccessSnapshot {
-    /// What roles say of the index; `None` where all of it is seen.
+    /// Access by roles to the index; `None` where all of it is seen.
     pub access: Option<Arc<IndexAccess>>,
     /// Rules for the documents, in order: each leaves of what those before it show. None where all are seen.
     pub documents: Arc<[Documents]>,
@@ -23,7 +23,7 @@ pub struct AccessSnapshot {
 }
 
 impl AccessSnapshot {
-    /// Whether roles still let an index be read as they did; `action` is what it was read by.
+    /// Returns whether roles still let an index be read as they did; `action` is what it was read by.
     pub fn holds(&self, session: &Session, index: &str, action: Action) -> bool {
         let now = session.access(index);
         if !now.allows(action) {
@@ -65,7 +65,7 @@ impl TableSnapshot {
     }
 }
 
-/// What something that takes its time began to read.
+/// Snapshots that a long operation reads, and the privileges of its last check.
 #[derive(Debug)]
 pub struct AccessCheckpoint {
     snapshots: Vec<Arc<TableSnapshot>>,
@@ -108,7 +108,7 @@ pub fn roles_changed(session: &Session, index: &str, action: Action) -> millrace
 /// The documents that a rule shows.
 #[derive(Clone, Debug)]
 pub struct Documents {
-    /// What they match.
+    /// Predicate that they match.
     pub predicate: Predicate,
     /// The mapping as the rule's writer sees it: all of it, where that is an administrator, though the reader may not.
     pub mapping: Arc<Mapping>,

@@ -25,7 +25,7 @@ use crate::score::one_batch::read_rows;
 use crate::score::prepare::Source;
 use crate::score::reader::SegmentReader;
 
-/// What a key is made of.
+/// Source of a derived key.
 #[derive(Clone, Debug)]
 pub enum DerivedKey {
     /// The document's id.

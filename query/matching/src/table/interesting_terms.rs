@@ -18,13 +18,13 @@ use super::ruled::VisibleTerms;
 use super::statistics::searched;
 use crate::heap;
 
-/// Which of the terms of examples are taken.
+/// Selection of interesting terms of examples.
 #[derive(Clone, Debug)]
 pub struct InterestingTerms {
     /// Fields that terms may be of, each with whether its terms are those of a text; a term is taken as one of the field
     /// in which it is most frequent.
     pub fields: Vec<(PathId, bool)>,
-    /// How often the examples have each term, and its place by its first occurrence.
+    /// Frequencies of terms in the examples, and the place of each by its first occurrence.
     pub frequencies: BTreeMap<String, (u32, u32)>,
     /// Number of all terms of the examples, those included that are too rare in them.
     pub words: usize,
@@ -55,7 +55,7 @@ fn bucket(term: &str, words: usize) -> u32 {
 /// A term that was chosen: its field, and its boost.
 type ChosenTerm = (PathId, String, f32);
 
-/// What was chosen in a shard so far: the expansions of the same examples, one a field, share it.
+/// Selected terms of a shard so far: the expansions of the same examples, one a field, share them.
 #[derive(Debug, Default)]
 pub(super) struct SelectedTerms(Vec<(Arc<InterestingTerms>, Vec<ChosenTerm>)>);
 

@@ -73,7 +73,7 @@ pub struct TableIndex {
     pub mapping: Arc<Mapping>,
     /// Filter of the aliases through which the index was named.
     pub filter: Option<Predicate>,
-    /// What the searcher may see of its documents.
+    /// Access snapshot of the searcher.
     pub seen: AccessSnapshot,
     /// Numbers of its shards that are searched.
     pub shards: Vec<u32>,
@@ -96,7 +96,7 @@ pub struct TableSegment {
     pub ruled: Option<RuledRows>,
 }
 
-/// What is pinned for a search, and for a scroll as long as it is open.
+/// Pinned state of a search, and of a scroll as long as it is open.
 #[derive(Clone, Debug, Default)]
 pub struct TableSnapshot {
     /// Indices in order.
@@ -129,7 +129,7 @@ impl TableSnapshot {
         })
     }
 
-    /// Whether no alias and no rule leaves out documents of any index.
+    /// Returns whether no alias and no rule leaves out documents of any index.
     pub fn shows_all(&self) -> bool {
         self.indices.iter().all(|index| index.filter.is_none() && index.seen.documents.is_empty())
     }
@@ -143,16 +143,16 @@ impl TableSnapshot {
     }
 }
 
-/// How a table is scanned.
+/// Options of a scan of a table.
 #[derive(Clone, Debug, Default)]
 pub struct ScanOptions {
-    /// What `now` means.
+    /// Value of `now`.
     pub now_ms: i64,
-    /// How many matches are counted; none where absent.
+    /// Number up to which matches are counted; none where absent.
     pub track: Option<u64>,
-    /// Whether statistics of all shards are joined before scoring.
+    /// `true` if statistics of all shards are joined before scoring.
     pub global_statistics: bool,
-    /// Where a continued search goes on, where the order is by score or address.
+    /// Cursor of a continued search, where the order is by score or address.
     pub cursor: Option<Cursor>,
     /// First sort value of the point where a continued search goes on, where the order is by a key
     /// and a filter above the scan leaves out what is before the point.
@@ -161,13 +161,13 @@ pub struct ScanOptions {
     pub terminate_after: u64,
     /// Least score of rows.
     pub min_score: Option<f32>,
-    /// Whether the time that each shard takes is measured.
+    /// `true` if the time that each shard takes is measured.
     pub profile: bool,
     /// The work that it is done for.
     pub work: QueryContext,
 }
 
-/// What a search learns from its scan beside the rows.
+/// Results of a scan beside the rows.
 #[derive(Debug)]
 pub struct ScanHandle {
     /// Matches.
@@ -178,12 +178,12 @@ pub struct ScanHandle {
     pub failures: Mutex<Vec<ShardFailure>>,
     /// Matches still allowed, by shard.
     pub budgets: Vec<Budget>,
-    /// What each shard took, where measured.
+    /// Timings of each shard, where measured.
     pub timings: Vec<Timing>,
     max_score: AtomicU32,
 }
 
-/// What one shard took, in nanoseconds.
+/// Timing of one shard, in nanoseconds.
 #[derive(Debug, Default)]
 pub struct Timing {
     /// Making the predicate ready for segments.
@@ -205,7 +205,7 @@ impl Timing {
 }
 
 impl ScanHandle {
-    /// Whether a shard stopped before its end.
+    /// Returns whether a shard stopped before its end.
     pub fn terminated_early(&self) -> bool {
         self.budgets.iter().any(Budget::spent)
     }
@@ -224,15 +224,15 @@ impl ScanHandle {
 /// The parts of a table that its scans share.
 #[derive(Clone, Debug)]
 pub struct TableState {
-    /// What is searched.
+    /// Snapshot that is searched.
     pub snapshot: Arc<TableSnapshot>,
     /// Sort keys, the first columns of the schema.
     pub keys: Vec<Key>,
-    /// How it is scanned.
+    /// Options of the scan.
     pub options: ScanOptions,
-    /// What the search learns.
+    /// Results beside the rows.
     pub handle: Arc<ScanHandle>,
-    /// Where work is done.
+    /// Threads for the work.
     pub compute: Compute,
 }
 

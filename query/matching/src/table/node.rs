@@ -20,7 +20,7 @@ use crate::score::row_function::RowFunction;
 use crate::score::spans::expression::Spans;
 use crate::table::interesting_terms::InterestingTerms;
 
-/// What a matching row adds to the score.
+/// Weight of a match in the score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weight {
     /// Nothing: a filter.
@@ -145,7 +145,7 @@ pub enum Node {
     Matching {
         /// Field.
         path: PathId,
-        /// Whether terms of the text index are meant.
+        /// `true` if terms of the text index are meant.
         text: bool,
         /// The pattern.
         pattern: Arc<Pattern>,
@@ -169,7 +169,7 @@ pub enum Node {
     ManyExpanded {
         /// The expansions.
         slots: Vec<usize>,
-        /// How many.
+        /// Number of clauses that have to match.
         minimum: MinimumShouldMatch,
     },
     /// Rows with any of several terms of a text field, scored as if they were one.
@@ -187,7 +187,7 @@ pub enum Node {
         path: PathId,
         /// The phrase.
         phrase: Arc<Phrase>,
-        /// Where the phrase is looked for if the field has no positions.
+        /// Values in which the phrase is searched if the field has no positions.
         values: Option<Values>,
         /// Score.
         weight: Weight,
@@ -210,7 +210,7 @@ pub enum Node {
     Intervals {
         /// Field.
         path: PathId,
-        /// What is looked for.
+        /// Intervals that are searched.
         intervals: Arc<Intervals>,
         /// Score.
         weight: Weight,
@@ -219,14 +219,14 @@ pub enum Node {
     Spans {
         /// Field whose lengths count.
         path: PathId,
-        /// What is looked for.
+        /// Spans that are searched.
         spans: Arc<Spans>,
         /// Score.
         weight: Weight,
     },
     /// Rows by metadata that is not indexed.
     Metadata {
-        /// What is asked.
+        /// Condition on the metadata.
         metadata: Arc<Metadata>,
         /// Score.
         weight: Weight,
@@ -243,9 +243,9 @@ pub enum Node {
     Constant(f32, Box<Node>),
     /// This, with its score multiplied.
     Boosting {
-        /// What matches.
+        /// Clause that matches.
         positive: Box<Node>,
-        /// Where the second factor applies too.
+        /// Clause whose matches get the second factor.
         negative: Box<Node>,
         /// Factors of all scores, and where `negative` matches.
         factors: (f32, f32),
@@ -254,11 +254,11 @@ pub enum Node {
     DisMax(f32, Vec<Node>),
     /// This, with scores combined with functions.
     FunctionScore {
-        /// What matches.
+        /// Clause that matches.
         base: Box<Node>,
         /// The functions.
         functions: Vec<NodeFunction>,
-        /// How scores and functions are combined.
+        /// Combination of scores and functions.
         combination: Combination,
     },
     /// Rows with elements of a nested path that match.
@@ -297,7 +297,7 @@ impl Node {
         }
     }
 
-    /// Whether finding the rows needs more of a segment than its inverted index.
+    /// Returns whether finding the rows needs more of a segment than its inverted index.
     pub fn reads_columns(&self) -> bool {
         match self {
             Node::ColumnMatching { .. }
@@ -310,7 +310,7 @@ impl Node {
         }
     }
 
-    /// Whether a score decides which rows match.
+    /// Returns whether a score decides which rows match.
     pub fn scores_decide(&self) -> bool {
         match self {
             Node::FunctionScore { combination, .. } if combination.min_score.is_some() => true,
@@ -318,7 +318,7 @@ impl Node {
         }
     }
 
-    /// Whether any of the nodes that this one is made of is such.
+    /// Returns whether any of the nodes that this one is made of is such.
     fn any_part(&self, is_such: fn(&Node) -> bool) -> bool {
         match self {
             Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => parts.iter().any(is_such),
@@ -334,7 +334,7 @@ impl Node {
     }
 }
 
-/// What the statistics of several terms make.
+/// Combination of the statistics of several terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
     /// One term, as frequent as the most frequent.
@@ -356,7 +356,7 @@ pub struct TermStatistics {
     pub field: Arc<str>,
     /// The terms.
     pub terms: Vec<StatisticsTerm>,
-    /// What they make together.
+    /// Combination of the terms.
     pub join: Join,
     /// Boost of the clause.
     pub boost: f32,
@@ -379,7 +379,7 @@ pub enum StatisticsTerm {
     },
 }
 
-/// Which of the terms that a pattern finds in a shard are kept.
+/// Selection of the terms that a pattern finds in a shard.
 #[derive(Clone, Debug)]
 pub enum ExpansionSelection {
     /// So many of the greatest boosts, and among equals the least.
@@ -392,7 +392,7 @@ pub enum ExpansionSelection {
     InterestingTerms(Arc<InterestingTerms>),
 }
 
-/// How the terms of an expansion score.
+/// Scores of the terms of an expansion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ExpandedScore {
     /// Each by its own statistics.
@@ -414,15 +414,15 @@ pub struct Expansion {
     pub nested: Option<PathId>,
     /// Field's name.
     pub field: Arc<str>,
-    /// Whether terms of the text index are meant.
+    /// `true` if terms of the text index are meant.
     pub text: bool,
-    /// What terms are found.
+    /// Pattern of the terms.
     pub pattern: Arc<Pattern>,
-    /// What was put before the pattern, inside of a flat_object.
+    /// Prefix before the pattern, inside of a flat_object.
     pub lead: String,
-    /// Which of them are kept.
+    /// Selection of the terms.
     pub keep: ExpansionSelection,
-    /// How they score.
+    /// Scores of the terms.
     pub score: ExpandedScore,
     /// Boost of the clause.
     pub boost: f32,
@@ -431,7 +431,7 @@ pub struct Expansion {
 }
 
 impl Expansion {
-    /// Whether which terms it stands for hangs on what other terms there are: it stands for others in a part of a shard.
+    /// Returns whether which terms it stands for hangs on what other terms there are: it stands for others in a part of a shard.
     pub fn is_chosen(&self) -> bool {
         matches!(
             self.keep,

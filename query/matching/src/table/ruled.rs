@@ -211,7 +211,7 @@ pub struct VisibleTerms<'a> {
     pub inverted: &'a dyn InvertedIndex,
     /// The field.
     pub path: PathId,
-    /// Whether terms are those of a text.
+    /// `true` if terms are those of a text.
     pub text: bool,
     /// The visible rows; all where absent.
     pub rows: Option<&'a RoaringBitmap>,

@@ -1,5 +1,4 @@
-//! What intervals are looked for: an expression over terms, in the normal form in which Lucene's
-//! minimal-interval algorithms give all that is there.
+//! Interval sources: an expression over terms, in the normal form in which Lucene's minimal-interval algorithms find all matches.
 //!
 //! Parts in the same relation are one list, equal parts of it are one that repeats, and alternatives
 //! of different lengths are pulled out of what is sensitive to gaps: the shortest interval of one
@@ -215,7 +214,7 @@ impl Source {
         below + 1
     }
 
-    /// Whether the expression has become larger than is evaluated.
+    /// Returns whether the expression has become larger than is evaluated.
     pub(crate) fn is_too_large(&self) -> bool {
         self.size() > MAX_PARTS
     }

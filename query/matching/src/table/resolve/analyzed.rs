@@ -12,7 +12,7 @@ use super::{LowerClause, Resolver, Target};
 use crate::table::node::{Node, Weight};
 
 impl<'a> Resolver<'a> {
-    /// What terms start with.
+    /// Returns the prefix of terms.
     pub(super) fn prefix_of(
         &mut self,
         name: &str,
