@@ -1,5 +1,5 @@
 //! Log of failed authentications: a few lines a second, each with the number of failures since the one before. Anybody can cause
-//! failures, and others wait while a line is written. They are made by whoever likes, and a line is written while others wait.
+//! failures, and others wait while a line is written.
 
 use parking_lot::Mutex;
 

@@ -32,8 +32,8 @@ use crate::{Api, ListenerContext, Node, Requester, console, entry, security};
 
 /// Probe that tells supervisors whether the process answers; needs no credentials.
 const LIVENESS: &str = "/_health/live";
-/// Probe that tells load balancers whether the server takes requests; needs no credentials. Listeners open when all that was
-/// acknowledged before has been replayed, so that whoever is answered is answered by a server that has it.
+/// Probe that tells load balancers whether the server takes requests; needs no credentials. Listeners open once all acknowledged
+/// writes have been replayed: a server that answers has them.
 const READINESS: &str = "/_health/ready";
 
 /// Bytes that inflating takes beyond those of the two forms of a body.

@@ -168,8 +168,8 @@ pub(crate) struct Requester {
     pub(crate) address: IpAddr,
 }
 
-/// Context of a handler: the store as the principal sees it, never the store itself. Those of the console get its saved objects
-/// beside it.
+/// Context of a handler: the store as the principal sees it, never the store itself. Handlers of the console get its saved
+/// objects beside it.
 #[derive(Debug)]
 pub(crate) struct Api {
     /// The store, for this principal and action.

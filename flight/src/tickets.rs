@@ -54,7 +54,7 @@ impl Owner {
     }
 }
 
-/// User whose bounds something counts against, with all of its API keys. What belongs to one of these belongs to no other.
+/// User whose bounds something counts against, with all of its API keys. Tickets and handles of one user belong to no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct User(Owner);
 

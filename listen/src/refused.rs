@@ -1,5 +1,5 @@
-//! Log of failed TLS handshakes. Strangers fail them all day, which is told at the level `debug`; a client certificate that is
-//! refused is somebody's who should be let in, and is a warning, at most one a second.
+//! Log of failed TLS handshakes. Handshakes of strangers fail all day: they are logged at the level `debug`. A refused client
+//! certificate is most likely one of a user: it is a warning, at most one a second.
 
 use std::io;
 use std::net::SocketAddr;

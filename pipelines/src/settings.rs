@@ -26,7 +26,7 @@ pub struct Settings {
     pub ordered: EventOrder,
 }
 
-/// Order in which events leave a pipeline. Those of one partition of a source always do.
+/// Order in which events leave a pipeline. Events of one partition of a source always keep their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventOrder {
     /// With one worker.

@@ -289,7 +289,7 @@ mod tests {
         );
     }
 
-    /// Tests the meaning of each name, a line each. A change of it is a change of what roles grant.
+    /// Tests the meaning of each name, a line each. A change of this table changes the grants of roles.
     #[test]
     fn names_mean_what_the_table_says() {
         let mut table = String::new();

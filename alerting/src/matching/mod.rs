@@ -534,7 +534,7 @@ fn evaluable(frame: &AppliedFrame, hits: Vec<Hit<'_>>) -> Evaluable {
     Evaluable { frame, matched, documents }
 }
 
-/// Returns the writer of a frame, in the words of rules. Before it was noted, nobody but users wrote.
+/// Returns the writer of a frame, in the words of rules. Frames without a noted writer are of users.
 fn origin(origin: FrameOrigin) -> Origin {
     match origin {
         FrameOrigin::Unknown | FrameOrigin::User => Origin::User,

@@ -1,5 +1,5 @@
-//! Audit events of requests: the caller, the action, the address, and the result. Never a body, a query string or a credential.
-//! Never a body, a query string or a credential.
+//! Audit events of requests: the caller, the action, the address, and the result. Events never hold a body, a query string or a
+//! credential.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};

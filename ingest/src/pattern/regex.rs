@@ -239,7 +239,7 @@ impl Cost {
     }
 
     /// Returns the number of start positions that a text of a length allows at once, and the steps of each, if so many are left.
-    /// `None` where it cannot be done without a clock.
+    /// `None` where the search needs a clock.
     fn allowance(self, length: usize, left: usize) -> Option<Allowance> {
         let length = length.max(1);
         let bounded = |cost: usize| {

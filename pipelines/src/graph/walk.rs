@@ -21,8 +21,8 @@ pub(crate) struct Origin {
     pub(crate) batch: usize,
     /// Provenance of the event, where its source can tell.
     pub(crate) provenance: Option<Provenance>,
-    /// Number among those made of this event; 0 is the event itself. It does not depend on what other events are under way, so
-    /// that it is the same when the event comes again.
+    /// Number among those made of this event; 0 is the event itself. The number does not depend on other events in flight: it is
+    /// the same when the event comes again.
     pub(crate) made: u64,
 }
 

@@ -41,7 +41,7 @@ enum GaveUp {
     GraphEnded,
 }
 
-/// Result of a commit, and its begin. Nothing of it where there was nothing to write.
+/// Result of a commit, and its begin. It is empty where there was nothing to write.
 struct CommitReport {
     ops: Vec<PlannedOperation>,
     durable: Option<(Durable, Instant)>,

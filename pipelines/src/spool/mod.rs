@@ -53,7 +53,7 @@ pub(crate) struct Spool {
     directory: PathBuf,
     max_bytes: u64,
     state: Mutex<State>,
-    /// End of the last synced record. Changes with each append.
+    /// End of the last synced record. It changes with each append.
     end: watch::Sender<RecordPosition>,
     /// Begin of the first record that is not stored.
     floor: watch::Sender<RecordPosition>,

@@ -88,7 +88,7 @@ pub(super) fn files(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(files)
 }
 
-/// Returns the end of the records of a file. What a crash cut off behind them does not count, what is damaged does.
+/// Returns the end of the records of a file. A record that a crash cut off does not count; a damaged one does.
 fn whole(path: &Path) -> io::Result<u64> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();

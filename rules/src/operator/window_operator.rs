@@ -1,5 +1,5 @@
-//! Common part of types that wait for windows: the order of windows, late events, the end of a condition, and bounds. A type says
-//! what an event adds to a pane and what a window comes to ([`WindowJudge`]).
+//! Common part of types that wait for windows: the order of windows, late events, the end of a condition, and bounds. A type adds
+//! events to panes and judges windows ([`WindowJudge`]).
 //!
 //! A window is looked at when it closes, if its key is known by then, and again when a late event belongs to it. Of windows of
 //! a key that overlap one is told of at most: the first to be looked at. The end of the condition is the first window that is looked

@@ -1,5 +1,5 @@
-//! Oracle: expected alerts by definition, each event decided from the list of all events before it. Nothing of the operators,
-//! their state or their reading of fields is used.
+//! Oracle: expected alerts by definition, each event decided from the list of all events before it. The oracle uses nothing of
+//! the operators, their state or their reading of fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 

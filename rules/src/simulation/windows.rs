@@ -1,6 +1,6 @@
 //! Oracle of types that wait: expected alerts, revisions and ends of conditions by definition. Each window is judged from the
-//! list of all events that had come, whenever it closes or a late event belongs to it. Nothing of panes, due windows or what is
-//! let go of is used.
+//! list of all events that had come, whenever it closes or a late event belongs to it. The oracle uses nothing of panes, due
+//! windows or evictions.
 
 use std::collections::{BTreeMap, BTreeSet};
 

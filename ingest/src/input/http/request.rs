@@ -376,8 +376,8 @@ fn refusal(why: NotStored) -> Refusal {
     }
 }
 
-/// Returns the members of an event that describe its request, by the names that Logstash gives. Credentials that the input has
-/// `checked` are nobody's to store; others are the pipeline's to check.
+/// Returns the members of an event that describe its request, by the names that Logstash gives. The event never holds credentials
+/// that the input has `checked`; the pipeline checks others.
 fn described(head: &http::request::Parts, checked: bool) -> Map<String, Value> {
     let mut described = Map::new();
     described.insert("request_method".to_owned(), Value::from(head.method.as_str()));
